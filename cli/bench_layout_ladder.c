@@ -54,16 +54,15 @@ static bool move_columns(void *state, const struct layout_case *made, char *dst,
 {
     struct ladder *ladder = state;
     size_t rows = (size_t)made->dst.size[1], columns = (size_t)made->dst.size[0], i;
-    leat_copy_box column = {.width_bytes = ELEMENT_BYTES,
-                            .height = rows,
-                            .depth = 1,
-                            .dst_pitch_bytes = ELEMENT_BYTES,
-                            .src_pitch_bytes = columns * ELEMENT_BYTES};
+    leat_copy_region column = {.width_bytes = ELEMENT_BYTES,
+                               .height = rows,
+                               .depth = 1,
+                               .dst_pitch_bytes = ELEMENT_BYTES,
+                               .src_pitch_bytes = columns * ELEMENT_BYTES};
 
     for (i = 0; i < columns; i++)
-        if (!bench_check(ladder->bench,
-                         leat_copy_rectangle(ladder->bench->streams[0], dst + i * rows * ELEMENT_BYTES,
-                                             src + i * ELEMENT_BYTES, &column)))
+        if (!bench_check(ladder->bench, leat_copy_3d(ladder->bench->streams[0], dst + i * rows * ELEMENT_BYTES,
+                                                     src + i * ELEMENT_BYTES, &column)))
             return false;
     return true;
 }

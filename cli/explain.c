@@ -27,7 +27,7 @@ const char cli_explain_help[] =
     "  --to PLACE      the same; without it device, or pageable where --from is a device\n"
     "  --bytes SIZE    bytes of the copy, 64M without it; K, M, G and T (powers of 1024) may follow\n"
     "  --count N       so many scattered copies of that size by one call of leat_copy_batch()\n"
-    "  --rows N        so many rows of that size, with gaps as long between them, by leat_copy_rectangle()\n"
+    "  --rows N        so many rows of that size, with gaps as long between them, by leat_copy_3d()\n"
     "  --device NAME   the device of the stream, such as cuda:1 or cpu:0; without it the best there is\n"
     "  --json          prints JSON\n"
     "  --help          this text\n";
@@ -38,7 +38,7 @@ struct explain_options {
     const char *from, *to, *device;
     uint64_t bytes;
     size_t count; /* of copies; 0: not leat_copy_batch() */
-    size_t rows;  /* 0: not leat_copy_rectangle() */
+    size_t rows;  /* 0: not leat_copy_3d() */
     bool json;
 };
 
@@ -163,13 +163,13 @@ static bool explain_batch(const struct explain_options *options, leat_stream *st
 static bool explain_rows(const struct explain_options *options, leat_stream *stream, const struct place *to,
                          const struct place *from, char *text)
 {
-    leat_copy_box box = {.width_bytes = options->bytes,
-                         .height = options->rows,
-                         .depth = 1,
-                         .dst_pitch_bytes = 2 * options->bytes,
-                         .src_pitch_bytes = 2 * options->bytes};
+    leat_copy_region region = {.width_bytes = options->bytes,
+                               .height = options->rows,
+                               .depth = 1,
+                               .dst_pitch_bytes = 2 * options->bytes,
+                               .src_pitch_bytes = 2 * options->bytes};
 
-    return leat_copy_rectangle_explain(stream, to->ptr, from->ptr, &box, text, TEXT_BYTES) == LEAT_OK ||
+    return leat_copy_3d_explain(stream, to->ptr, from->ptr, &region, text, TEXT_BYTES) == LEAT_OK ||
            failed("this rectangle");
 }
 

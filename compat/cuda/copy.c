@@ -67,7 +67,7 @@ static CUresult copy_arrays(CUarray to, size_t to_offset, CUarray from, size_t f
 
 /* ---- rectangles and boxes ---- */
 
-/* One side of a rectangle or a box, whichever struct it came in. */
+/* One side of a rectangle or a region, whichever struct it came in. */
 struct side {
     CUmemorytype type;
     const void *host;
@@ -76,7 +76,7 @@ struct side {
     size_t x_bytes, y, z, lod, pitch_bytes, height;
 };
 
-struct box {
+struct region {
     struct side dst, src;
     size_t width_bytes, height, depth;
 };
@@ -87,7 +87,7 @@ struct steps {
     size_t pitch_bytes, slice_bytes;
 };
 
-static CUresult array_steps(const struct side *side, const struct box *box, struct steps *steps)
+static CUresult array_steps(const struct side *side, const struct region *region, struct steps *steps)
 {
     struct leatc_array_shape shape;
     size_t row_bytes, rows, slices;
@@ -98,43 +98,43 @@ static CUresult array_steps(const struct side *side, const struct box *box, stru
     row_bytes = shape.width * shape.element_bytes;
     rows = shape.height ? shape.height : 1;
     slices = shape.depth ? shape.depth : 1;
-    CU_CHECK(side->x_bytes <= row_bytes && box->width_bytes <= row_bytes - side->x_bytes);
-    CU_CHECK(side->y <= rows && box->height <= rows - side->y);
-    CU_CHECK(side->z <= slices && box->depth <= slices - side->z);
+    CU_CHECK(side->x_bytes <= row_bytes && region->width_bytes <= row_bytes - side->x_bytes);
+    CU_CHECK(side->y <= rows && region->height <= rows - side->y);
+    CU_CHECK(side->z <= slices && region->depth <= slices - side->z);
     steps->ptr = base;
     return CUDA_SUCCESS;
 }
 
 /* Memory in rows: a pitch must hold the row, and a slice its rows, where there is more than one of them. */
-static CUresult memory_steps(const struct side *side, const struct box *box, struct steps *steps)
+static CUresult memory_steps(const struct side *side, const struct region *region, struct steps *steps)
 {
     size_t row_end, column_end;
 
-    CU_CHECK(!__builtin_add_overflow(side->x_bytes, box->width_bytes, &row_end));
-    CU_CHECK(!__builtin_add_overflow(side->y, box->height, &column_end));
+    CU_CHECK(!__builtin_add_overflow(side->x_bytes, region->width_bytes, &row_end));
+    CU_CHECK(!__builtin_add_overflow(side->y, region->height, &column_end));
     steps->ptr = side->type == CU_MEMORYTYPE_HOST ? (char *)(uintptr_t)side->host : leatcu_pointer(side->device);
     steps->pitch_bytes = side->pitch_bytes;
     CU_CHECK(steps->ptr);
-    if (!side->pitch_bytes && column_end == 1 && box->depth == 1 && !side->z)
+    if (!side->pitch_bytes && column_end == 1 && region->depth == 1 && !side->z)
         steps->pitch_bytes = row_end;
     CU_CHECK(steps->pitch_bytes >= row_end && steps->pitch_bytes <= INT32_MAX);
-    CU_CHECK((box->depth == 1 && !side->z) || side->height >= column_end);
+    CU_CHECK((region->depth == 1 && !side->z) || side->height >= column_end);
     CU_CHECK(!__builtin_mul_overflow(steps->pitch_bytes, side->height > column_end ? side->height : column_end,
                                      &steps->slice_bytes));
     return CUDA_SUCCESS;
 }
 
-static CUresult find_steps(const struct side *side, const struct box *box, struct steps *steps)
+static CUresult find_steps(const struct side *side, const struct region *region, struct steps *steps)
 {
     CU_CHECK(!side->lod);
     switch (side->type) {
     case CU_MEMORYTYPE_ARRAY:
-        CU_TRY(array_steps(side, box, steps));
+        CU_TRY(array_steps(side, region, steps));
         break;
     case CU_MEMORYTYPE_HOST:
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
-        CU_TRY(memory_steps(side, box, steps));
+        CU_TRY(memory_steps(side, region, steps));
         break;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -143,56 +143,56 @@ static CUresult find_steps(const struct side *side, const struct box *box, struc
     return CUDA_SUCCESS;
 }
 
-static int direction_of(const struct box *box)
+static int direction_of(const struct region *region)
 {
-    bool to_host = box->dst.type == CU_MEMORYTYPE_HOST, from_host = box->src.type == CU_MEMORYTYPE_HOST;
+    bool to_host = region->dst.type == CU_MEMORYTYPE_HOST, from_host = region->src.type == CU_MEMORYTYPE_HOST;
 
-    if (box->dst.type == CU_MEMORYTYPE_UNIFIED || box->src.type == CU_MEMORYTYPE_UNIFIED)
+    if (region->dst.type == CU_MEMORYTYPE_UNIFIED || region->src.type == CU_MEMORYTYPE_UNIFIED)
         return LEATC_DEFAULT;
     if (from_host)
         return to_host ? LEATC_HOST_TO_HOST : LEATC_HOST_TO_DEVICE;
     return to_host ? LEATC_DEVICE_TO_HOST : LEATC_DEVICE_TO_DEVICE;
 }
 
-/* A box of at least a byte, as the engine has it. */
-static CUresult engine_box(const struct box *box, void **dst, void **src, leat_copy_box *made)
+/* A region of at least a byte, as the engine has it. */
+static CUresult engine_box(const struct region *region, void **dst, void **src, leat_copy_region *made)
 {
     struct steps to, from;
 
-    CU_TRY(find_steps(&box->dst, box, &to));
-    CU_TRY(find_steps(&box->src, box, &from));
-    *made = (leat_copy_box){.width_bytes = box->width_bytes,
-                            .height = box->height,
-                            .depth = box->depth,
-                            .dst_pitch_bytes = to.pitch_bytes,
-                            .src_pitch_bytes = from.pitch_bytes,
-                            .dst_slice_bytes = to.slice_bytes,
-                            .src_slice_bytes = from.slice_bytes};
+    CU_TRY(find_steps(&region->dst, region, &to));
+    CU_TRY(find_steps(&region->src, region, &from));
+    *made = (leat_copy_region){.width_bytes = region->width_bytes,
+                               .height = region->height,
+                               .depth = region->depth,
+                               .dst_pitch_bytes = to.pitch_bytes,
+                               .src_pitch_bytes = from.pitch_bytes,
+                               .dst_slice_bytes = to.slice_bytes,
+                               .src_slice_bytes = from.slice_bytes};
     *dst = to.ptr;
     *src = from.ptr;
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_box(const struct box *box, struct leatc_stream *stream, enum leatc_mode mode)
+static CUresult copy_box(const struct region *region, struct leatc_stream *stream, enum leatc_mode mode)
 {
-    leat_copy_box wanted;
+    leat_copy_region wanted;
     void *dst, *src;
 
     CU_TRY(leatcu_enter(NULL));
     CU_TRY(leatcu_result(leatc_stream_check(stream)));
-    if (!box->width_bytes || !box->height || !box->depth)
+    if (!region->width_bytes || !region->height || !region->depth)
         return CUDA_SUCCESS;
-    CU_TRY(engine_box(box, &dst, &src, &wanted));
-    return leatcu_result(leatc_copy_box(dst, src, &wanted, direction_of(box), stream, mode));
+    CU_TRY(engine_box(region, &dst, &src, &wanted));
+    return leatcu_result(leatc_copy_box(dst, src, &wanted, direction_of(region), stream, mode));
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream, bool async)
 {
-    struct box box;
+    struct region region;
 
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(given);
-    box = (struct box){
+    region = (struct region){
         .dst = {.type = given->dstMemoryType,
                 .host = given->dstHost,
                 .device = given->dstDevice,
@@ -211,7 +211,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream,
         .height = given->Height,
         .depth = 1,
     };
-    return copy_box(&box, stream, async);
+    return copy_box(&region, stream, async);
 }
 
 /* The two structs of boxes have the same members, but for contexts. */
@@ -240,20 +240,21 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream,
         .width_bytes = (given)->WidthInBytes, .height = (given)->Height, .depth = (given)->Depth                  \
     }
 
-CUresult leatcu_box_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_box *box, int *direction)
+CUresult leatcu_box_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_region *region,
+                       int *direction)
 {
-    struct box wanted = BOX_OF(given);
+    struct region wanted = BOX_OF(given);
 
     CU_CHECK(wanted.width_bytes && wanted.height && wanted.depth);
     *direction = direction_of(&wanted);
-    return engine_box(&wanted, dst, src, box);
+    return engine_box(&wanted, dst, src, region);
 }
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *given, struct leatc_stream *stream, bool async)
 {
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(given);
-    return copy_box(&(struct box)BOX_OF(given), stream, async);
+    return copy_box(&(struct region)BOX_OF(given), stream, async);
 }
 
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_stream *stream, enum leatc_mode mode)
@@ -262,7 +263,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_strea
     CU_CHECK(given);
     CU_TRY(leatcu_check_context(given->dstContext));
     CU_TRY(leatcu_check_context(given->srcContext));
-    return copy_box(&(struct box)BOX_OF(given), stream, mode);
+    return copy_box(&(struct region)BOX_OF(given), stream, mode);
 }
 
 /* ---- the names ---- */
@@ -294,10 +295,12 @@ BOTH_SYNC(cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds, (void *dst, CUarray src, size_t
 BOTH_SYNC(cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds,
           (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes),
           copy_arrays(dst, dst_offset, src, src_offset, bytes, on))
-BOTH_SYNC(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *box), copy_2d(box, on, false))
-BOTH_SYNC(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *box), copy_2d(box, on, false))
-BOTH_SYNC(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *box), copy_3d(box, on, false))
-BOTH_SYNC(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER *box), copy_3d_peer(box, on, LEATC_PEER))
+BOTH_SYNC(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *region), copy_2d(region, on, false))
+BOTH_SYNC(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *region),
+          copy_2d(region, on, false))
+BOTH_SYNC(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *region), copy_3d(region, on, false))
+BOTH_SYNC(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER *region),
+          copy_3d_peer(region, on, LEATC_PEER))
 
 BOTH(cuMemcpyAsync, cuMemcpyAsync_ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
      copy(PTR(dst), PTR(src), bytes, LEATC_DEFAULT, on, true))
@@ -318,12 +321,12 @@ BOTH(cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync_v2_ptsz,
 BOTH(cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync_v2_ptsz,
      (void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream),
      copy_from_array(dst, src, offset, bytes, DTOH, on, true))
-BOTH(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D *box, CUstream stream),
-     copy_2d(box, on, true))
-BOTH(cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz, (const CUDA_MEMCPY3D *box, CUstream stream),
-     copy_3d(box, on, true))
-BOTH(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D_PEER *box, CUstream stream),
-     copy_3d_peer(box, on, LEATC_ASYNC))
+BOTH(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D *region, CUstream stream),
+     copy_2d(region, on, true))
+BOTH(cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz, (const CUDA_MEMCPY3D *region, CUstream stream),
+     copy_3d(region, on, true))
+BOTH(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D_PEER *region, CUstream stream),
+     copy_3d_peer(region, on, LEATC_ASYNC))
 
 /* ---- fills ---- */
 

@@ -162,13 +162,13 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID numb
 static CUresult make_copy(const CUDA_MEMCPY3D *p, CUcontext context, struct leatc_task **task)
 {
     int ordinal, direction;
-    leat_copy_box box;
+    leat_copy_region region;
     void *dst, *src;
 
     CU_CHECK(p);
     CU_TRY(ordinal_of(context, &ordinal));
-    CU_TRY(leatcu_box_3d(p, &dst, &src, &box, &direction));
-    CU_TRY(leatcu_result(leatc_copy_make(dst, src, &box, direction, task)));
+    CU_TRY(leatcu_box_3d(p, &dst, &src, &region, &direction));
+    CU_TRY(leatcu_result(leatc_copy_make(dst, src, &region, direction, task)));
     leatc_task_set_device(*task, ordinal);
     return keep(*task, &copy_tag, p, sizeof *p);
 }
@@ -182,7 +182,7 @@ struct side {
     size_t x_bytes, y, z, pitch, height;
 };
 
-static struct side describe_side(const void *ptr, const leat_copy_box *box, size_t pitch, size_t slice)
+static struct side describe_side(const void *ptr, const leat_copy_region *region, size_t pitch, size_t slice)
 {
     struct leatc_array_place place;
     struct leatc_memory memory = {.kind = LEATC_MEMORY_PAGEABLE};
@@ -194,7 +194,7 @@ static struct side describe_side(const void *ptr, const leat_copy_box *box, size
                              .y = place.y,
                              .z = place.z};
     if (!pitch)
-        pitch = box->width_bytes;
+        pitch = region->width_bytes;
     (void)leatc_memory_find(ptr, &memory);
     return (struct side){.type = memory.kind == LEATC_MEMORY_DEVICE    ? CU_MEMORYTYPE_DEVICE
                                  : memory.kind == LEATC_MEMORY_MANAGED ? CU_MEMORYTYPE_UNIFIED
@@ -202,14 +202,14 @@ static struct side describe_side(const void *ptr, const leat_copy_box *box, size
                          .host = (void *)(uintptr_t)ptr,
                          .device = leatcu_address(ptr),
                          .pitch = pitch,
-                         .height = box->depth > 1 ? slice / pitch : box->height};
+                         .height = region->depth > 1 ? slice / pitch : region->height};
 }
 
 static void describe_copy(const struct leatc_copy_task *copy, CUDA_MEMCPY3D *p)
 {
-    const leat_copy_box *box = &copy->box;
-    struct side dst = describe_side(copy->dst, box, box->dst_pitch_bytes, box->dst_slice_bytes);
-    struct side src = describe_side(copy->src, box, box->src_pitch_bytes, box->src_slice_bytes);
+    const leat_copy_region *region = &copy->region;
+    struct side dst = describe_side(copy->dst, region, region->dst_pitch_bytes, region->dst_slice_bytes);
+    struct side src = describe_side(copy->src, region, region->src_pitch_bytes, region->src_slice_bytes);
 
     *p = (CUDA_MEMCPY3D){.srcMemoryType = src.type,
                          .srcHost = src.type == CU_MEMORYTYPE_HOST ? src.host : NULL,
@@ -229,9 +229,9 @@ static void describe_copy(const struct leatc_copy_task *copy, CUDA_MEMCPY3D *p)
                          .dstZ = dst.z,
                          .dstPitch = dst.pitch,
                          .dstHeight = dst.height,
-                         .WidthInBytes = box->width_bytes,
-                         .Height = box->height,
-                         .Depth = box->depth};
+                         .WidthInBytes = region->width_bytes,
+                         .Height = region->height,
+                         .Depth = region->depth};
 }
 
 FORWARD_TASK(CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,

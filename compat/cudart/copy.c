@@ -35,17 +35,17 @@ FORWARD(cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *sr
 static int copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
                    enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
-    leat_copy_box box = {.width_bytes = width,
-                         .height = height,
-                         .depth = 1,
-                         .dst_pitch_bytes = dst_pitch,
-                         .src_pitch_bytes = src_pitch};
+    leat_copy_region region = {.width_bytes = width,
+                               .height = height,
+                               .depth = 1,
+                               .dst_pitch_bytes = dst_pitch,
+                               .src_pitch_bytes = src_pitch};
 
     if (width > dst_pitch || width > src_pitch)
         return LEATC_INVALID_PITCH;
     if (dst_pitch > INT_MAX || src_pitch > INT_MAX) /* as the devices' attribute says */
         return LEATC_INVALID_VALUE;
-    return leatc_copy_box(dst, src, &box, (int)kind, stream, async);
+    return leatc_copy_box(dst, src, &region, (int)kind, stream, async);
 }
 
 FORWARD_SYNC(cudaMemcpy2D, cudaMemcpy2D_ptds,
@@ -84,24 +84,24 @@ int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z
     return LEATC_OK;
 }
 
-static bool has_room(const struct end *end, const leat_copy_box *box)
+static bool has_room(const struct end *end, const leat_copy_region *region)
 {
     return !end->element_bytes ||
-           (box->width_bytes <= end->width && box->height <= end->height && box->depth <= end->depth);
+           (region->width_bytes <= end->width && region->height <= end->height && region->depth <= end->depth);
 }
 
-/* The box of a copy from end to end. */
+/* The region of a copy from end to end. */
 static int box_of(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
-                  leat_copy_box *box)
+                  leat_copy_region *region)
 {
-    *box = (leat_copy_box){.width_bytes = width_bytes,
-                           .height = height,
-                           .depth = depth,
-                           .dst_pitch_bytes = dst->pitch,
-                           .src_pitch_bytes = src->pitch,
-                           .dst_slice_bytes = dst->slice,
-                           .src_slice_bytes = src->slice};
-    if (!has_room(dst, box) || !has_room(src, box))
+    *region = (leat_copy_region){.width_bytes = width_bytes,
+                                 .height = height,
+                                 .depth = depth,
+                                 .dst_pitch_bytes = dst->pitch,
+                                 .src_pitch_bytes = src->pitch,
+                                 .dst_slice_bytes = dst->slice,
+                                 .src_slice_bytes = src->slice};
+    if (!has_room(dst, region) || !has_room(src, region))
         return LEATC_INVALID_VALUE;
     return width_bytes && height && depth && (width_bytes > dst->pitch || width_bytes > src->pitch)
                ? LEATC_INVALID_PITCH
@@ -111,10 +111,10 @@ static int box_of(const struct end *dst, const struct end *src, size_t width_byt
 int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
                      enum cudaMemcpyKind kind, struct leatc_stream *stream, enum leatc_mode mode)
 {
-    leat_copy_box box;
+    leat_copy_region region;
 
-    LEATC_TRY(box_of(dst, src, width_bytes, height, depth, &box));
-    return leatc_copy_box(dst->ptr, src->ptr, &box, (int)kind, stream, mode);
+    LEATC_TRY(box_of(dst, src, width_bytes, height, depth, &region));
+    return leatc_copy_box(dst->ptr, src->ptr, &region, (int)kind, stream, mode);
 }
 
 static int copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t pitch, size_t width,
@@ -346,7 +346,7 @@ static int extent_unit(cudaArray_const_t dst, cudaArray_const_t src, size_t *uni
     return LEATC_OK;
 }
 
-int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src, leat_copy_box *box)
+int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src, leat_copy_region *region)
 {
     size_t unit, width;
 
@@ -357,16 +357,16 @@ int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end
     LEATC_TRY(side(p->srcArray, p->srcPtr, p->srcPos, unit, &p->extent, src));
     if (__builtin_mul_overflow(p->extent.width, unit, &width))
         return LEATC_INVALID_VALUE;
-    return box_of(dst, src, width, p->extent.height, p->extent.depth, box);
+    return box_of(dst, src, width, p->extent.height, p->extent.depth, region);
 }
 
 static int copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct end dst, src;
-    leat_copy_box box;
+    leat_copy_region region;
 
-    LEATC_TRY(cudart_box_3d(p, &dst, &src, &box));
-    return leatc_copy_box(dst.ptr, src.ptr, &box, (int)p->kind, stream, mode);
+    LEATC_TRY(cudart_box_3d(p, &dst, &src, &region));
+    return leatc_copy_box(dst.ptr, src.ptr, &region, (int)p->kind, stream, mode);
 }
 
 FORWARD_SYNC(cudaMemcpy3D, cudaMemcpy3D_ptds, (const struct cudaMemcpy3DParms *p), copy_3d(p, on, false))

@@ -126,18 +126,18 @@ static int keep_copy(int made, const struct cudaMemcpy3DParms *p, struct leatc_t
 
 static int make_copy(const struct cudaMemcpy3DParms *p, struct leatc_task **task)
 {
-    leat_copy_box box;
+    leat_copy_region region;
     struct end dst, src;
 
-    LEATC_TRY(cudart_box_3d(p, &dst, &src, &box));
-    return keep_copy(leatc_copy_make(dst.ptr, src.ptr, &box, (int)p->kind, task), p, task);
+    LEATC_TRY(cudart_box_3d(p, &dst, &src, &region));
+    return keep_copy(leatc_copy_make(dst.ptr, src.ptr, &region, (int)p->kind, task), p, task);
 }
 
 static int make_range(void *dst, const void *src, size_t count, int direction, struct leatc_task **task)
 {
-    leat_copy_box box = {.width_bytes = count, .height = 1, .depth = 1};
+    leat_copy_region region = {.width_bytes = count, .height = 1, .depth = 1};
 
-    return leatc_copy_make(dst, src, &box, direction, task);
+    return leatc_copy_make(dst, src, &region, direction, task);
 }
 
 static int make_to_symbol(const void *symbol, const void *src, size_t count, size_t offset,
@@ -159,14 +159,14 @@ static int make_from_symbol(void *dst, const void *symbol, size_t count, size_t 
 }
 
 /* One side of a copy that was captured or made of a range: an array and a position, or a pointer. */
-static void describe_side(const void *ptr, const leat_copy_box *box, size_t pitch, size_t slice,
+static void describe_side(const void *ptr, const leat_copy_region *region, size_t pitch, size_t slice,
                           cudaArray_t *array, struct cudaPos *position, struct cudaPitchedPtr *pitched,
                           unsigned *unit)
 {
     struct leatc_array_place place;
 
     if (!pitch)
-        pitch = box->width_bytes;
+        pitch = region->width_bytes;
     if (leatc_array_at(ptr, &place)) {
         *array = (cudaArray_t)(void *)place.array;
         *position = (struct cudaPos){place.x_bytes / place.element_bytes, place.y, place.z};
@@ -174,22 +174,22 @@ static void describe_side(const void *ptr, const leat_copy_box *box, size_t pitc
     } else {
         *pitched = (struct cudaPitchedPtr){.ptr = (void *)(uintptr_t)ptr,
                                            .pitch = pitch,
-                                           .xsize = box->width_bytes,
-                                           .ysize = box->depth > 1 ? slice / pitch : box->height};
+                                           .xsize = region->width_bytes,
+                                           .ysize = region->depth > 1 ? slice / pitch : region->height};
     }
 }
 
 static void describe_copy(const struct leatc_copy_task *copy, struct cudaMemcpy3DParms *p)
 {
-    const leat_copy_box *box = &copy->box;
+    const leat_copy_region *region = &copy->region;
     unsigned unit = 1;
 
     *p = (struct cudaMemcpy3DParms){.kind = (enum cudaMemcpyKind)copy->direction};
-    describe_side(copy->dst, box, box->dst_pitch_bytes, box->dst_slice_bytes, &p->dstArray, &p->dstPos, &p->dstPtr,
-                  &unit);
-    describe_side(copy->src, box, box->src_pitch_bytes, box->src_slice_bytes, &p->srcArray, &p->srcPos, &p->srcPtr,
-                  &unit);
-    p->extent = (struct cudaExtent){box->width_bytes / unit, box->height, box->depth};
+    describe_side(copy->dst, region, region->dst_pitch_bytes, region->dst_slice_bytes, &p->dstArray, &p->dstPos,
+                  &p->dstPtr, &unit);
+    describe_side(copy->src, region, region->src_pitch_bytes, region->src_slice_bytes, &p->srcArray, &p->srcPos,
+                  &p->srcPtr, &unit);
+    p->extent = (struct cudaExtent){region->width_bytes / unit, region->height, region->depth};
 }
 
 FORWARD_TASK(cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,

@@ -221,44 +221,44 @@ static int end_copy(struct leatc_work *work, const struct partners *partners, le
                 : leatc_devices_after_work(work, partners->devices, partners->all);
 }
 
-/* The box with one side packed: rows and slices behind one another. */
-static leat_copy_box packed_side(const leat_copy_box *box, bool dst)
+/* The region with one side packed: rows and slices behind one another. */
+static leat_copy_region packed_side(const leat_copy_region *region, bool dst)
 {
-    leat_copy_box packed = *box;
+    leat_copy_region packed = *region;
 
     if (dst) {
-        packed.dst_pitch_bytes = box->width_bytes;
-        packed.dst_slice_bytes = box->width_bytes * box->height;
+        packed.dst_pitch_bytes = region->width_bytes;
+        packed.dst_slice_bytes = region->width_bytes * region->height;
     } else {
-        packed.src_pitch_bytes = box->width_bytes;
-        packed.src_slice_bytes = box->width_bytes * box->height;
+        packed.src_pitch_bytes = region->width_bytes;
+        packed.src_slice_bytes = region->width_bytes * region->height;
     }
     return packed;
 }
 
 /* Through memory of its own between the two sides: pinned, which the host fills now, or of the device. */
-static leat_status box_between(const struct leatc_work *work, void *dst, const void *src, const leat_copy_box *box,
-                               bool by_host)
+static leat_status box_between(const struct leatc_work *work, void *dst, const void *src,
+                               const leat_copy_region *region, bool by_host)
 {
-    leat_copy_box in = packed_side(box, true), out = packed_side(box, false);
-    size_t bytes = box->width_bytes * box->height * box->depth;
+    leat_copy_region in = packed_side(region, true), out = packed_side(region, false);
+    size_t bytes = region->width_bytes * region->height * region->depth;
     void *between = NULL;
     leat_status status = by_host ? pinned_block(work, bytes, &between) : leat_alloc(work->stream, bytes, &between);
 
     if (status != LEAT_OK)
         return status;
     if (by_host) {
-        for (size_t z = 0; z < box->depth; z++)
-            for (size_t y = 0; y < box->height; y++)
+        for (size_t z = 0; z < region->depth; z++)
+            for (size_t y = 0; y < region->height; y++)
                 memcpy((char *)between + z * in.dst_slice_bytes + y * in.dst_pitch_bytes,
-                       (const char *)src + (box->depth > 1 ? z * box->src_slice_bytes : 0) +
-                           y * box->src_pitch_bytes,
-                       box->width_bytes);
+                       (const char *)src + (region->depth > 1 ? z * region->src_slice_bytes : 0) +
+                           y * region->src_pitch_bytes,
+                       region->width_bytes);
     } else {
-        status = leat_copy_rectangle(work->stream, between, src, &in);
+        status = leat_copy_3d(work->stream, between, src, &in);
     }
     if (status == LEAT_OK)
-        status = leat_copy_rectangle(work->stream, dst, between, &out);
+        status = leat_copy_3d(work->stream, dst, between, &out);
     return and_free(work->stream, between, status);
 }
 
@@ -272,14 +272,14 @@ static int place_of(const struct leatc_memory *memory)
 }
 
 /* Where the last byte of a side ends; SIZE_MAX when that overflows. */
-static size_t box_extent(const leat_copy_box *box, size_t pitch, size_t slice)
+static size_t box_extent(const leat_copy_region *region, size_t pitch, size_t slice)
 {
     size_t rows, slices, last;
 
-    return __builtin_mul_overflow(pitch, box->height - 1, &rows) ||
-                   __builtin_mul_overflow(slice, box->depth - 1, &slices) ||
+    return __builtin_mul_overflow(pitch, region->height - 1, &rows) ||
+                   __builtin_mul_overflow(slice, region->depth - 1, &slices) ||
                    __builtin_add_overflow(rows, slices, &last) ||
-                   __builtin_add_overflow(last, box->width_bytes, &last)
+                   __builtin_add_overflow(last, region->width_bytes, &last)
                ? SIZE_MAX
                : last;
 }
@@ -287,7 +287,7 @@ static size_t box_extent(const leat_copy_box *box, size_t pitch, size_t slice)
 /* A range, which may be of several devices where it is virtual memory. */
 static int run_range(const struct leatc_copy_task *copy, struct leatc_work *work)
 {
-    size_t left = copy->box.width_bytes;
+    size_t left = copy->region.width_bytes;
     char *dst = copy->dst;
     const char *src = copy->src;
 
@@ -311,44 +311,45 @@ static int run_copy(const void *payload, struct leatc_work *work)
     const struct leatc_copy_task *copy = payload;
     leat_status status;
 
-    if (copy->box.height == 1 && copy->box.depth == 1)
+    if (copy->region.height == 1 && copy->region.depth == 1)
         return run_range(copy, work);
-    status = leat_copy_rectangle(work->stream, copy->dst, copy->src, &copy->box);
+    status = leat_copy_3d(work->stream, copy->dst, copy->src, &copy->region);
     if (status == LEAT_ERROR_OVERLAP)
-        status = copy->dst == copy->src ? LEAT_OK : box_between(work, copy->dst, copy->src, &copy->box, false);
+        status = copy->dst == copy->src ? LEAT_OK : box_between(work, copy->dst, copy->src, &copy->region, false);
     return leatc_result_of(status);
 }
 
-static int make_copy(void *dst, const void *src, const leat_copy_box *box, int direction,
+static int make_copy(void *dst, const void *src, const leat_copy_region *region, int direction,
                      const struct sides *sides, struct leatc_task **task)
 {
     struct leatc_copy_places copy = {
-        .copy = {dst, src, *box, direction}, .dst = place_of(&sides->dst), .src = place_of(&sides->src)};
+        .copy = {dst, src, *region, direction}, .dst = place_of(&sides->dst), .src = place_of(&sides->src)};
 
-    if (!has_bytes(dst, &sides->dst, box_extent(box, box->dst_pitch_bytes, box->dst_slice_bytes)) ||
-        !has_bytes(src, &sides->src, box_extent(box, box->src_pitch_bytes, box->src_slice_bytes)))
+    if (!has_bytes(dst, &sides->dst, box_extent(region, region->dst_pitch_bytes, region->dst_slice_bytes)) ||
+        !has_bytes(src, &sides->src, box_extent(region, region->src_pitch_bytes, region->src_slice_bytes)))
         return LEATC_INVALID_VALUE;
     return leatc_task_create(LEATC_NODE_COPY, run_copy, NULL, &copy, sizeof copy, task);
 }
 
-int leatc_copy_make(void *dst, const void *src, const leat_copy_box *box, int direction, struct leatc_task **task)
+int leatc_copy_make(void *dst, const void *src, const leat_copy_region *region, int direction,
+                    struct leatc_task **task)
 {
     struct sides sides;
 
     if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
         return LEATC_INVALID_DIRECTION;
-    if (!box->width_bytes || !box->height || !box->depth)
+    if (!region->width_bytes || !region->height || !region->depth)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
-    return make_copy(dst, src, box, direction, &sides, task);
+    return make_copy(dst, src, region, direction, &sides, task);
 }
 
-static int capture_copy(struct leatc_work *work, void *dst, const void *src, const leat_copy_box *box,
+static int capture_copy(struct leatc_work *work, void *dst, const void *src, const leat_copy_region *region,
                         int direction, const struct sides *sides)
 {
     struct leatc_task *task;
 
-    LEATC_TRY(make_copy(dst, src, box, direction, sides, &task));
+    LEATC_TRY(make_copy(dst, src, region, direction, sides, &task));
     return leatc_capture_add(work, task);
 }
 
@@ -372,7 +373,7 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
         return LEATC_OK;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
     if (work.captured)
-        return capture_copy(&work, dst, src, &(leat_copy_box){.width_bytes = bytes, .height = 1, .depth = 1},
+        return capture_copy(&work, dst, src, &(leat_copy_region){.width_bytes = bytes, .height = 1, .depth = 1},
                             direction, &sides);
     if (__builtin_expect(is_idle(&sides), 0))
         return LEATC_INVALID_VALUE;
@@ -393,15 +394,15 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
 
 /* ---- boxes ---- */
 
-static bool box_is_short(const leat_copy_box *box)
+static bool region_is_short(const leat_copy_region *region)
 {
     size_t bytes;
 
-    return !__builtin_mul_overflow(box->width_bytes, box->height, &bytes) &&
-           !__builtin_mul_overflow(bytes, box->depth, &bytes) && bytes <= BOUNCE_BYTES;
+    return !__builtin_mul_overflow(region->width_bytes, region->height, &bytes) &&
+           !__builtin_mul_overflow(bytes, region->depth, &bytes) && bytes <= BOUNCE_BYTES;
 }
 
-int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int direction,
+int leatc_copy_box(void *dst, const void *src, const leat_copy_region *region, int direction,
                    struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct partners partners;
@@ -415,23 +416,23 @@ int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int dir
     if (mode != LEATC_ASYNC)
         LEATC_TRY(leatc_capture_refuse_sync());
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
-    if (!box->width_bytes || !box->height || !box->depth)
+    if (!region->width_bytes || !region->height || !region->depth)
         return LEATC_OK;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
     if (work.captured)
-        return capture_copy(&work, dst, src, box, direction, &sides);
+        return capture_copy(&work, dst, src, region, direction, &sides);
     if (is_idle(&sides))
         return LEATC_INVALID_VALUE;
     wait = must_wait(&sides, mode);
     partners = partners_of(&work, device_of(&sides.dst) | device_of(&sides.src), mode);
     LEATC_TRY(leatc_work_after_devices(&work, partners.devices, partners.all));
-    if (is_pageable(&sides.src) && !wait && box_is_short(box) && is_busy(work.stream)) {
-        status = box_between(&work, dst, src, box, true);
+    if (is_pageable(&sides.src) && !wait && region_is_short(region) && is_busy(work.stream)) {
+        status = box_between(&work, dst, src, region, true);
     } else {
-        status = leat_copy_rectangle(work.stream, dst, src, box);
+        status = leat_copy_3d(work.stream, dst, src, region);
         wait |= is_pageable(&sides.src);
         if (status == LEAT_ERROR_OVERLAP)
-            status = dst == src ? LEAT_OK : box_between(&work, dst, src, box, false);
+            status = dst == src ? LEAT_OK : box_between(&work, dst, src, region, false);
     }
     return end_copy(&work, &partners, status, wait);
 }
@@ -442,7 +443,7 @@ int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int dir
 #define NARROW_BYTES 4096
 #define TEMPLATE_BYTES ((size_t)256 << 10)
 
-/* A box to fill, in bytes. */
+/* A region to fill, in bytes. */
 struct fill {
     char *dst;
     size_t pitch, slice, width, height, depth;
@@ -478,13 +479,13 @@ static leat_status fill_narrow(leat_stream *stream, const struct fill *fill)
         memcpy((char *)like + i, &fill->value, fill->unit);
     for (size_t z = 0; z < fill->depth; z++)
         for (size_t y = 0; y < fill->height && status == LEAT_OK; y += rows) {
-            leat_copy_box box = {.width_bytes = fill->width,
-                                 .height = fill->height - y < rows ? fill->height - y : rows,
-                                 .depth = 1,
-                                 .dst_pitch_bytes = fill->pitch,
-                                 .src_pitch_bytes = fill->width};
+            leat_copy_region region = {.width_bytes = fill->width,
+                                       .height = fill->height - y < rows ? fill->height - y : rows,
+                                       .depth = 1,
+                                       .dst_pitch_bytes = fill->pitch,
+                                       .src_pitch_bytes = fill->width};
 
-            status = leat_copy_rectangle(stream, fill->dst + z * fill->slice + y * fill->pitch, like, &box);
+            status = leat_copy_3d(stream, fill->dst + z * fill->slice + y * fill->pitch, like, &region);
         }
     return and_free(stream, like, status);
 }
@@ -532,8 +533,8 @@ static void join_rows(struct fill *fill)
     }
 }
 
-/* Does the box lie within its allocation, and does none of its sizes overflow? */
-static bool box_fits(const struct fill *fill, const struct leatc_memory *memory)
+/* Does the region lie within its allocation, and does none of its sizes overflow? */
+static bool region_fits(const struct fill *fill, const struct leatc_memory *memory)
 {
     size_t rows, slices, last;
 
@@ -544,7 +545,7 @@ static bool box_fits(const struct fill *fill, const struct leatc_memory *memory)
             last <= bytes_left(fill->dst, memory));
 }
 
-/* A node fills rows; the slices of a box are nodes of their own. */
+/* A node fills rows; the slices of a region are nodes of their own. */
 static int run_fill(const void *payload, struct leatc_work *work)
 {
     const struct leatc_fill_task *given = payload;
@@ -577,7 +578,7 @@ static int make_fill(const struct leatc_fill_task *fill, const struct leatc_memo
 
 static bool may_fill(const struct fill *fill, const struct leatc_memory *memory)
 {
-    return !is_pageable(memory) && (uintptr_t)fill->dst % fill->unit == 0 && box_fits(fill, memory);
+    return !is_pageable(memory) && (uintptr_t)fill->dst % fill->unit == 0 && region_fits(fill, memory);
 }
 
 int leatc_fill_make(const struct leatc_fill_task *given, struct leatc_task **task)

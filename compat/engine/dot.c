@@ -49,16 +49,16 @@ static const char *side_name(int place)
 
 static void print_copy(FILE *text, const struct leatc_copy_places *copy, bool details)
 {
-    const leat_copy_box *box = &copy->copy.box;
+    const leat_copy_region *region = &copy->copy.region;
 
     fprintf(text, "\\n%s to %s", side_name(copy->src), side_name(copy->dst));
     if (!details)
         return;
-    fprintf(text, "\\nfrom %p to %p, %zu x %zu x %zu bytes", copy->copy.src, copy->copy.dst, box->width_bytes,
-            box->height, box->depth);
-    if (box->height > 1 || box->depth > 1)
-        fprintf(text, "\\nsource pitch %zu, slice %zu; destination pitch %zu, slice %zu", box->src_pitch_bytes,
-                box->src_slice_bytes, box->dst_pitch_bytes, box->dst_slice_bytes);
+    fprintf(text, "\\nfrom %p to %p, %zu x %zu x %zu bytes", copy->copy.src, copy->copy.dst, region->width_bytes,
+            region->height, region->depth);
+    if (region->height > 1 || region->depth > 1)
+        fprintf(text, "\\nsource pitch %zu, slice %zu; destination pitch %zu, slice %zu", region->src_pitch_bytes,
+                region->src_slice_bytes, region->dst_pitch_bytes, region->dst_slice_bytes);
 }
 
 static void print_fill(FILE *text, const struct leatc_fill_task *fill)

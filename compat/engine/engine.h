@@ -529,8 +529,8 @@ enum leatc_mode { LEATC_SYNC = 0, LEATC_ASYNC = 1, LEATC_PEER = 2 };
 LEATC_API int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
                          enum leatc_mode mode);
 
-/* A box of bytes: sizes and steps as in leat_copy_box; x, y, z are added to the pointers by the caller. */
-LEATC_API int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int direction,
+/* A region of bytes: sizes and steps as in leat_copy_region; x, y, z are added to the pointers by the caller. */
+LEATC_API int leatc_copy_box(void *dst, const void *src, const leat_copy_region *region, int direction,
                              struct leatc_stream *stream, enum leatc_mode mode);
 
 /*

@@ -668,9 +668,9 @@ int leatc_exec_upload(struct leatc_exec *exec, struct leatc_stream *stream)
 
 /* ---- changes: may one task take the place of another? ---- */
 
-static bool is_row(const leat_copy_box *box)
+static bool is_row(const leat_copy_region *region)
 {
-    return box->height == 1 && box->depth == 1;
+    return region->height == 1 && region->depth == 1;
 }
 
 static bool same_copy(const struct leatc_task *old, const struct leatc_task *next)
@@ -719,7 +719,7 @@ static bool may_set(const struct leatc_task *old, const struct leatc_task *next)
     if (next->type == LEATC_NODE_COPY && old->type == LEATC_NODE_COPY) {
         const struct leatc_copy_places *a = (const void *)old->payload, *b = (const void *)next->payload;
 
-        if (!is_row(&a->copy.box) || !is_row(&b->copy.box))
+        if (!is_row(&a->copy.region) || !is_row(&b->copy.region))
             return false;
     }
     return next->type != LEATC_NODE_ALLOC && next->type != LEATC_NODE_FREE &&

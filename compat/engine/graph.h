@@ -61,17 +61,17 @@ LEATC_API const void *leatc_task_payload(const struct leatc_task *task);
 LEATC_API int leatc_task_keep(struct leatc_task *task, const void *tag, const void *kept, size_t bytes);
 LEATC_API const void *leatc_task_kept(const struct leatc_task *task, const void *tag);
 
-/* A copy, as leatc_copy() and leatc_copy_box() make it; a plain range is a box of one row. */
+/* A copy, as leatc_copy() and leatc_copy_box() make it; a plain range is a region of one row. */
 struct leatc_copy_task {
     void *dst;
     const void *src;
-    leat_copy_box box;
+    leat_copy_region region;
     int direction;
 };
 
 /* INVALID_VALUE: 0 bytes, NULL, past the end of an allocation, or a direction that does not fit the pointers;
  * INVALID_DIRECTION: no such direction. */
-LEATC_API int leatc_copy_make(void *dst, const void *src, const leat_copy_box *box, int direction,
+LEATC_API int leatc_copy_make(void *dst, const void *src, const leat_copy_region *region, int direction,
                               struct leatc_task **task);
 
 /* A fill of rows: width counts units; pitch_bytes is not looked at where there is one row. */

@@ -129,13 +129,13 @@ static bool fits(size_t start, size_t length, size_t limit)
     return start <= limit && length <= limit - start;
 }
 
-/* The address of the box's first byte in a side. */
-static int start_of(const struct copy_side *side, const leat_copy_box *box, char **start)
+/* The address of the region's first byte in a side. */
+static int start_of(const struct copy_side *side, const leat_copy_region *region, char **start)
 {
     size_t rows, slices, offset;
 
-    if (!side->ptr || !fits(side->x, box->width_bytes, side->row_bytes) ||
-        !fits(side->y, box->height, side->rows) || !fits(side->z, box->depth, side->slices) ||
+    if (!side->ptr || !fits(side->x, region->width_bytes, side->row_bytes) ||
+        !fits(side->y, region->height, side->rows) || !fits(side->z, region->depth, side->slices) ||
         __builtin_mul_overflow(side->y, side->pitch, &rows) ||
         __builtin_mul_overflow(side->z, side->slice, &slices) || __builtin_add_overflow(rows, slices, &offset) ||
         __builtin_add_overflow(offset, side->x, &offset) || offset > (size_t)INT64_MAX)
@@ -148,25 +148,25 @@ static int start_of(const struct copy_side *side, const leat_copy_box *box, char
 static int box_between(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
                        struct leatc_copy_task *copy)
 {
-    leat_copy_box box = {.width_bytes = bytes.width,
-                         .height = bytes.height,
-                         .depth = bytes.depth,
-                         .dst_pitch_bytes = dst->pitch,
-                         .src_pitch_bytes = src->pitch,
-                         .dst_slice_bytes = dst->slice,
-                         .src_slice_bytes = src->slice};
+    leat_copy_region region = {.width_bytes = bytes.width,
+                               .height = bytes.height,
+                               .depth = bytes.depth,
+                               .dst_pitch_bytes = dst->pitch,
+                               .src_pitch_bytes = src->pitch,
+                               .dst_slice_bytes = dst->slice,
+                               .src_slice_bytes = src->slice};
     char *to, *from;
 
     if (dst->pitch > PITCH_MOST || src->pitch > PITCH_MOST)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(start_of(dst, &box, &to));
-    LEATC_TRY(start_of(src, &box, &from));
+    LEATC_TRY(start_of(dst, &region, &to));
+    LEATC_TRY(start_of(src, &region, &from));
     /* A single row has no pitch to speak of. */
-    if (box.height == 1 && box.dst_pitch_bytes < box.width_bytes)
-        box.dst_pitch_bytes = box.width_bytes;
-    if (box.height == 1 && box.src_pitch_bytes < box.width_bytes)
-        box.src_pitch_bytes = box.width_bytes;
-    *copy = (struct leatc_copy_task){.dst = to, .src = from, .box = box, .direction = LEATC_DEFAULT};
+    if (region.height == 1 && region.dst_pitch_bytes < region.width_bytes)
+        region.dst_pitch_bytes = region.width_bytes;
+    if (region.height == 1 && region.src_pitch_bytes < region.width_bytes)
+        region.src_pitch_bytes = region.width_bytes;
+    *copy = (struct leatc_copy_task){.dst = to, .src = from, .region = region, .direction = LEATC_DEFAULT};
     return LEATC_OK;
 }
 
@@ -179,7 +179,7 @@ int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src,
     if (!bytes.width || !bytes.height || !bytes.depth)
         return LEATC_OK;
     LEATC_TRY(box_between(dst, src, bytes, &copy));
-    return of_stream(leatc_copy_box(copy.dst, copy.src, &copy.box, LEATC_DEFAULT, stream, mode));
+    return of_stream(leatc_copy_box(copy.dst, copy.src, &copy.region, LEATC_DEFAULT, stream, mode));
 }
 
 /* A side in plain memory, of which the caller says no more than the pitch. */
@@ -252,7 +252,7 @@ static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_
     return LEATC_OK;
 }
 
-/* The sides of a copy of a box that is not empty, and the box in bytes. */
+/* The sides of a copy of a region that is not empty, and the region in bytes. */
 static int sides_3d(const hipMemcpy3DParms *copy, struct copy_side *dst, struct copy_side *src, hipExtent *bytes)
 {
     size_t unit;

@@ -1,4 +1,4 @@
-/* copy.h - one side of a copy of a box: plain memory or an array. */
+/* copy.h - one side of a copy of a region: plain memory or an array. */
 #ifndef LEATC_HIP_COPY_H
 #define LEATC_HIP_COPY_H
 
@@ -7,7 +7,7 @@
 struct copy_side {
     char *ptr; /* of byte 0, row 0, slice 0 */
     size_t pitch, slice;
-    size_t x, y, z;                 /* where the box begins; x in bytes */
+    size_t x, y, z;                 /* where the region begins; x in bytes */
     size_t row_bytes, rows, slices; /* what there is; SIZE_MAX where nobody said */
     size_t element_bytes;           /* 1 in plain memory */
 };
@@ -15,7 +15,7 @@ struct copy_side {
 /* INVALID_HANDLE: no array that is alive. */
 int leatc_hip_array_side(hipArray_const_t array, size_t x_bytes, size_t y, size_t z, struct copy_side *side);
 
-/* INVALID_VALUE where the box lies outside of a side. Width 0, height 0 or depth 0 copies nothing. */
+/* INVALID_VALUE where the region lies outside of a side. Width 0, height 0 or depth 0 copies nothing. */
 int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
                        struct leatc_stream *stream, enum leatc_mode mode);
 

@@ -128,16 +128,16 @@ static int make_copy(const hipMemcpy3DParms *p, struct leatc_task **task)
     int result;
 
     LEATC_TRY(leatc_hip_box_3d(p, &copy));
-    result = leatc_copy_make(copy.dst, copy.src, &copy.box, copy.direction, task);
+    result = leatc_copy_make(copy.dst, copy.src, &copy.region, copy.direction, task);
     return keep_copy(result, &copy_tag, p, sizeof *p, *task);
 }
 
 static int make_range(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, struct leatc_task **task)
 {
-    leat_copy_box box = {.width_bytes = bytes, .height = 1, .depth = 1};
+    leat_copy_region region = {.width_bytes = bytes, .height = 1, .depth = 1};
 
     LEATC_TRY(check_kind(kind));
-    return leatc_copy_make(dst, src, &box, LEATC_DEFAULT, task);
+    return leatc_copy_make(dst, src, &region, LEATC_DEFAULT, task);
 }
 
 static int make_to_symbol(const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind,
@@ -159,13 +159,13 @@ static int make_from_symbol(void *dst, const void *symbol, size_t bytes, size_t 
 }
 
 /* One side of a copy that was captured or made of a range: an array and a position, or a pointer. */
-static void describe_side(const void *ptr, const leat_copy_box *box, size_t pitch, size_t slice, hipArray_t *array,
-                          hipPos *position, hipPitchedPtr *pitched, unsigned *unit)
+static void describe_side(const void *ptr, const leat_copy_region *region, size_t pitch, size_t slice,
+                          hipArray_t *array, hipPos *position, hipPitchedPtr *pitched, unsigned *unit)
 {
     struct leatc_array_place place;
 
     if (!pitch)
-        pitch = box->width_bytes;
+        pitch = region->width_bytes;
     if (leatc_array_at(ptr, &place)) {
         *array = (hipArray_t)(void *)place.array;
         *position = (hipPos){place.x_bytes / place.element_bytes, place.y, place.z};
@@ -173,22 +173,22 @@ static void describe_side(const void *ptr, const leat_copy_box *box, size_t pitc
     } else {
         *pitched = (hipPitchedPtr){.ptr = (void *)(uintptr_t)ptr,
                                    .pitch = pitch,
-                                   .xsize = box->width_bytes,
-                                   .ysize = box->depth > 1 ? slice / pitch : box->height};
+                                   .xsize = region->width_bytes,
+                                   .ysize = region->depth > 1 ? slice / pitch : region->height};
     }
 }
 
 static void describe_copy(const struct leatc_copy_task *copy, hipMemcpy3DParms *p)
 {
-    const leat_copy_box *box = &copy->box;
+    const leat_copy_region *region = &copy->region;
     unsigned unit = 1;
 
     *p = (hipMemcpy3DParms){.kind = (hipMemcpyKind)copy->direction};
-    describe_side(copy->dst, box, box->dst_pitch_bytes, box->dst_slice_bytes, &p->dstArray, &p->dstPos, &p->dstPtr,
-                  &unit);
-    describe_side(copy->src, box, box->src_pitch_bytes, box->src_slice_bytes, &p->srcArray, &p->srcPos, &p->srcPtr,
-                  &unit);
-    p->extent = (hipExtent){box->width_bytes / unit, box->height, box->depth};
+    describe_side(copy->dst, region, region->dst_pitch_bytes, region->dst_slice_bytes, &p->dstArray, &p->dstPos,
+                  &p->dstPtr, &unit);
+    describe_side(copy->src, region, region->src_pitch_bytes, region->src_slice_bytes, &p->srcArray, &p->srcPos,
+                  &p->srcPtr, &unit);
+    p->extent = (hipExtent){region->width_bytes / unit, region->height, region->depth};
 }
 
 FORWARD_TASK(hipError_t hipGraphAddMemcpyNode(hipGraphNode_t *node, hipGraph_t graph,
@@ -553,7 +553,7 @@ static int make_driver_copy(const HIP_MEMCPY3D *p, struct leatc_task **task)
     int result;
 
     LEATC_TRY(leatc_hip_box_driver(p, &copy));
-    result = leatc_copy_make(copy.dst, copy.src, &copy.box, copy.direction, task);
+    result = leatc_copy_make(copy.dst, copy.src, &copy.region, copy.direction, task);
     return keep_copy(result, &driver_copy_tag, p, sizeof *p, *task);
 }
 
@@ -585,7 +585,7 @@ struct side {
     size_t x_bytes, y, z, pitch, height;
 };
 
-static struct side describe_place(const void *ptr, const leat_copy_box *box, size_t pitch, size_t slice)
+static struct side describe_place(const void *ptr, const leat_copy_region *region, size_t pitch, size_t slice)
 {
     struct leatc_memory memory = {.kind = LEATC_MEMORY_PAGEABLE};
     struct leatc_array_place place;
@@ -597,21 +597,21 @@ static struct side describe_place(const void *ptr, const leat_copy_box *box, siz
                              .y = place.y,
                              .z = place.z};
     if (!pitch)
-        pitch = box->width_bytes;
+        pitch = region->width_bytes;
     (void)leatc_memory_find(ptr, &memory);
     return (struct side){.type = memory.kind == LEATC_MEMORY_DEVICE    ? hipMemoryTypeDevice
                                  : memory.kind == LEATC_MEMORY_MANAGED ? hipMemoryTypeUnified
                                                                        : hipMemoryTypeHost,
                          .ptr = (void *)(uintptr_t)ptr,
                          .pitch = pitch,
-                         .height = box->depth > 1 ? slice / pitch : box->height};
+                         .height = region->depth > 1 ? slice / pitch : region->height};
 }
 
 static void describe_driver_copy(const struct leatc_copy_task *copy, HIP_MEMCPY3D *p)
 {
-    const leat_copy_box *box = &copy->box;
-    struct side dst = describe_place(copy->dst, box, box->dst_pitch_bytes, box->dst_slice_bytes);
-    struct side src = describe_place(copy->src, box, box->src_pitch_bytes, box->src_slice_bytes);
+    const leat_copy_region *region = &copy->region;
+    struct side dst = describe_place(copy->dst, region, region->dst_pitch_bytes, region->dst_slice_bytes);
+    struct side src = describe_place(copy->src, region, region->src_pitch_bytes, region->src_slice_bytes);
 
     *p = (HIP_MEMCPY3D){.srcMemoryType = src.type,
                         .srcHost = src.type == hipMemoryTypeHost ? src.ptr : NULL,
@@ -631,9 +631,9 @@ static void describe_driver_copy(const struct leatc_copy_task *copy, HIP_MEMCPY3
                         .dstZ = dst.z,
                         .dstPitch = dst.pitch,
                         .dstHeight = dst.height,
-                        .WidthInBytes = box->width_bytes,
-                        .Height = box->height,
-                        .Depth = box->depth};
+                        .WidthInBytes = region->width_bytes,
+                        .Height = region->height,
+                        .Depth = region->depth};
 }
 
 hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t node, HIP_MEMCPY3D *params)

@@ -152,27 +152,29 @@ typedef struct leat_copy_op {
  */
 LEAT_API leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t count);
 
-/* ---- rectangles ------------------------------------------------------------------------------------------ */
+/* ---- 3-D copies ------------------------------------------------------------------------------------------ */
 
-/* A box of bytes on both sides. Of row y in slice z, width_bytes bytes lie at y * pitch_bytes + z * slice_bytes. */
-typedef struct leat_copy_box {
+/* A pitched region of bytes on both sides. Of row y in slice z, width_bytes bytes lie at y * pitch_bytes + z *
+ * slice_bytes. */
+typedef struct leat_copy_region {
     size_t width_bytes; /* of a row */
     size_t height;      /* rows */
-    size_t depth;       /* slices; 1 for a plain rectangle */
+    size_t depth;       /* slices; 1 for a 2-D copy */
     size_t dst_pitch_bytes, src_pitch_bytes;
     size_t dst_slice_bytes, src_slice_bytes; /* not looked at when depth is 1 */
-} leat_copy_box;
+} leat_copy_region;
 
 /*
- * Copies a rectangle or a box between any two places, as leat_copy(). A size of 0 does nothing. box is read before
- * the call returns. Narrow rows on a GPU are moved by the kernels of layouts (leat/layout.h); the first box
- * that needs one loads it, which may wait for the device's work; leat_module_layout() loads all ahead of time.
- * Errors: as leat_copy(), where the range is all from the first byte of the box to its last; INVALID (box NULL;
- * a pitch below width_bytes; slices that overlap: a slice_bytes below height * pitch_bytes; a size that
- * overflows). OVERLAP when a byte is on both sides, or might be, where telling that takes too long: columns that lie
- * side by side in one image are fine.
+ * Copies a pitched 2-D or 3-D region between any two places, as leat_copy(). A size of 0 does nothing. region is
+ * read before the call returns. Narrow rows on a GPU are moved by the kernels of layouts (leat/layout.h); the
+ * first region that needs one loads it, which may wait for the device's work; leat_module_layout() loads all ahead
+ * of time.
+ * Errors: as leat_copy(), where the range is all from the first byte of the region to its last; INVALID
+ * (region NULL; a pitch below width_bytes; slices that overlap: a slice_bytes below height * pitch_bytes; a size
+ * that overflows). OVERLAP when a byte is on both sides, or might be, where telling that takes too long: columns
+ * that lie side by side in one image are fine.
  */
-LEAT_API leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box);
+LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *src, const leat_copy_region *region);
 
 /* ---- several links --------------------------------------------------------------------------------------- */
 
@@ -199,9 +201,9 @@ LEAT_API leat_status leat_copy_set_rails(leat_device *device, leat_device *const
 LEAT_API leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src, size_t bytes, char *text,
                                        size_t text_bytes);
 
-/* The same for leat_copy_rectangle(). */
-LEAT_API leat_status leat_copy_rectangle_explain(leat_stream *stream, void *dst, const void *src,
-                                                 const leat_copy_box *box, char *text, size_t text_bytes);
+/* The same for leat_copy_3d(). */
+LEAT_API leat_status leat_copy_3d_explain(leat_stream *stream, void *dst, const void *src,
+                                          const leat_copy_region *region, char *text, size_t text_bytes);
 
 /* The same for leat_copy_batch(). */
 LEAT_API leat_status leat_copy_batch_explain(leat_stream *stream, const leat_copy_op *ops, size_t count,

@@ -40,7 +40,7 @@ LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
         return leati_cost_pageable(device, transfer->direction == LEATI_DIRECTION_OUT, transfer->bytes);
     if (transfer->shape == LEATI_SHAPE_REGION)
         return leati_region_cost(device, LEATI_PROTOCOL_DRIVER, transfer->to.end.ptr, transfer->from.end.ptr,
-                                 &transfer->box);
+                                 &transfer->region);
     return leati_cost_link(transfer->bytes, 1);
 }
 
@@ -50,7 +50,7 @@ LEATI_HOT static leat_status call(const struct leati_transfer *transfer)
 
     if (transfer->shape == LEATI_SHAPE_REGION)
         return leati_region_move(transfer->stream, LEATI_PROTOCOL_DRIVER, transfer->to.end, transfer->from.end,
-                                 &transfer->box);
+                                 &transfer->region);
     return driver->ops->copy(driver, transfer->stream->native, transfer->to.end, transfer->from.end,
                              transfer->bytes);
 }
@@ -104,7 +104,7 @@ static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
         leati_strbuf_add(text, "one by one, each as leat_copy()");
     else if (transfer->shape == LEATI_SHAPE_REGION)
         leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_DRIVER, &transfer->to.end, &transfer->from.end,
-                             &transfer->box);
+                             &transfer->region);
     else if (transfer->direction == LEATI_DIRECTION_DEVICE)
         leati_strbuf_add(text, "its asynchronous copy");
     else

@@ -49,9 +49,9 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
     (void)job;
     if (transfer->shape == LEATI_SHAPE_LAYOUT)
         return leati_layout_run_kernel(plan);
-    if (!leati_region_has_kernel(transfer->stream->device, to, from, &transfer->box))
+    if (!leati_region_has_kernel(transfer->stream->device, to, from, &transfer->region))
         return LEATI_DECLINED;
-    return leati_region_move(transfer->stream, LEATI_PROTOCOL_KERNEL, *to, *from, &transfer->box);
+    return leati_region_move(transfer->stream, LEATI_PROTOCOL_KERNEL, *to, *from, &transfer->region);
 }
 
 static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
@@ -60,7 +60,7 @@ static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
 
     if (transfer->shape == LEATI_SHAPE_REGION)
         leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_KERNEL, &transfer->to.end, &transfer->from.end,
-                             &transfer->box);
+                             &transfer->region);
     else if (transfer->shape == LEATI_SHAPE_BATCH)
         leati_strbuf_add(text, plan->one_pass ? "one that gathers and scatters, and reaches pageable memory too"
                                               : "one that gathers and scatters over mapped memory");

@@ -38,7 +38,7 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
     else if (plan->one_pass)
         *why_not = "the device reaches pageable memory by itself";
     /* Several chunks of whole rows must fit into a ring. */
-    else if (transfer->shape == LEATI_SHAPE_REGION && transfer->box.width_bytes > plan->stager->ring_bytes / 8)
+    else if (transfer->shape == LEATI_SHAPE_REGION && transfer->region.width_bytes > plan->stager->ring_bytes / 8)
         *why_not = "a row fills too much of a ring";
     return !*why_not;
 }
@@ -56,7 +56,7 @@ LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
 /* Between the ring, where the rows of a region lie packed, and the device. */
 struct ring_side {
     struct leati_end to, from;
-    leat_copy_box box;
+    leat_copy_region region;
     enum leati_protocol_id protocol;
 };
 
@@ -64,20 +64,20 @@ static struct ring_side ring_side_of(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
     struct leati_end ring = {.kind = LEAT_KIND_PINNED}; /* its place is aligned like whole words */
-    struct ring_side side = {.to = transfer->to.end, .from = transfer->from.end, .box = transfer->box};
-    size_t slice_bytes = side.box.depth > 1 ? side.box.height * side.box.width_bytes : 0;
+    struct ring_side side = {.to = transfer->to.end, .from = transfer->from.end, .region = transfer->region};
+    size_t slice_bytes = side.region.depth > 1 ? side.region.height * side.region.width_bytes : 0;
 
     leati_assert(transfer->shape == LEATI_SHAPE_REGION);
     if (transfer->direction == LEATI_DIRECTION_IN) {
         side.from = ring;
-        side.box.src_pitch_bytes = side.box.width_bytes;
-        side.box.src_slice_bytes = slice_bytes;
+        side.region.src_pitch_bytes = side.region.width_bytes;
+        side.region.src_slice_bytes = slice_bytes;
     } else {
         side.to = ring;
-        side.box.dst_pitch_bytes = side.box.width_bytes;
-        side.box.dst_slice_bytes = slice_bytes;
+        side.region.dst_pitch_bytes = side.region.width_bytes;
+        side.region.dst_slice_bytes = slice_bytes;
     }
-    side.protocol = leati_region_choose(transfer->stream, plan->forced, &side.to, &side.from, &side.box);
+    side.protocol = leati_region_choose(transfer->stream, plan->forced, &side.to, &side.from, &side.region);
     return side;
 }
 
@@ -89,15 +89,15 @@ leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct lea
                                           .early = plan->early,
                                           .eager = eager,
                                           .deadline_ns = transfer->deadline_ns};
-    struct leati_staged_box staged;
+    struct leati_staged_region staged;
 
     leati_assert(plan->stager && (!eager || plan->protocol == LEATI_PROTOCOL_EAGER));
     if (transfer->shape == LEATI_SHAPE_FILE)
         request.storage = transfer->file;
     if (region) {
-        staged.box = transfer->box;
+        staged.region = transfer->region;
         staged.protocol = host ? LEATI_PROTOCOL_HOST : ring_side_of(plan).protocol;
-        request.box = &staged;
+        request.region = &staged;
     }
     return leati_stage_start(plan->stager, transfer->stream, &transfer->to, &transfer->from, transfer->bytes,
                              &request, job);
@@ -119,7 +119,7 @@ void leati_stage_explain_region(const struct leati_plan *plan, const char *by, s
                          ? "rows packed into a ring of pinned memory by %s, from there by "
                          : "rows unpacked from a ring of pinned memory by %s, to there by ",
                      by);
-    leati_region_explain(text, plan->transfer.stream, side.protocol, &side.to, &side.from, &side.box);
+    leati_region_explain(text, plan->transfer.stream, side.protocol, &side.to, &side.from, &side.region);
 }
 
 static void explain_batch(const struct leati_plan *plan, struct leati_strbuf *text)

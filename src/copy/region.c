@@ -14,103 +14,103 @@
 #define ODD_UNIT 4
 #define FEW_ROWS ((size_t)64)
 
-static size_t pitch_of(const leat_copy_box *box, enum leati_region_side side)
+static size_t pitch_of(const leat_copy_region *region, enum leati_region_side side)
 {
-    return side == LEATI_REGION_DST ? box->dst_pitch_bytes : box->src_pitch_bytes;
+    return side == LEATI_REGION_DST ? region->dst_pitch_bytes : region->src_pitch_bytes;
 }
 
-static size_t slice_of(const leat_copy_box *box, enum leati_region_side side)
+static size_t slice_of(const leat_copy_region *region, enum leati_region_side side)
 {
-    return side == LEATI_REGION_DST ? box->dst_slice_bytes : box->src_slice_bytes;
+    return side == LEATI_REGION_DST ? region->dst_slice_bytes : region->src_slice_bytes;
 }
 
-size_t leati_region_reach(const leat_copy_box *box, enum leati_region_side side)
+size_t leati_region_reach(const leat_copy_region *region, enum leati_region_side side)
 {
-    size_t slices = box->depth > 1 ? (box->depth - 1) * slice_of(box, side) : 0;
+    size_t slices = region->depth > 1 ? (region->depth - 1) * slice_of(region, side) : 0;
 
-    leati_assert(box->width_bytes && box->height && box->depth);
-    return slices + (box->height - 1) * pitch_of(box, side) + box->width_bytes;
+    leati_assert(region->width_bytes && region->height && region->depth);
+    return slices + (region->height - 1) * pitch_of(region, side) + region->width_bytes;
 }
 
-bool leati_region_is_dense(const leat_copy_box *box, enum leati_region_side side)
+bool leati_region_is_dense(const leat_copy_region *region, enum leati_region_side side)
 {
-    return (box->height == 1 || pitch_of(box, side) == box->width_bytes) &&
-           (box->depth == 1 || slice_of(box, side) == box->height * box->width_bytes);
+    return (region->height == 1 || pitch_of(region, side) == region->width_bytes) &&
+           (region->depth == 1 || slice_of(region, side) == region->height * region->width_bytes);
 }
 
 /* ---- what the user gave ---- */
 
-static leat_status check_side(const leat_copy_box *box, enum leati_region_side side)
+static leat_status check_side(const leat_copy_region *region, enum leati_region_side side)
 {
     const char *name = side == LEATI_REGION_DST ? "dst" : "src";
-    size_t pitch = pitch_of(box, side), slice = slice_of(box, side), rows, slices, end;
+    size_t pitch = pitch_of(region, side), slice = slice_of(region, side), rows, slices, end;
 
-    if (pitch < box->width_bytes)
+    if (pitch < region->width_bytes)
         return leati_fail(LEAT_ERROR_INVALID, "%s_pitch_bytes is %zu, below the width of a row, %zu", name, pitch,
-                          box->width_bytes);
-    if (__builtin_mul_overflow(box->height, pitch, &rows))
+                          region->width_bytes);
+    if (__builtin_mul_overflow(region->height, pitch, &rows))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "%zu rows with a %s_pitch_bytes of %zu are more than 64 bits can count", box->height,
+                          "%zu rows with a %s_pitch_bytes of %zu are more than 64 bits can count", region->height,
                           name, pitch);
-    if (box->depth == 1)
+    if (region->depth == 1)
         return LEAT_OK;
     if (slice < rows)
         return leati_fail(LEAT_ERROR_INVALID, "%s_slice_bytes is %zu, below that of %zu rows of pitch %zu", name,
-                          slice, box->height, pitch);
-    if (__builtin_mul_overflow(box->depth - 1, slice, &slices) || __builtin_add_overflow(slices, rows, &end))
+                          slice, region->height, pitch);
+    if (__builtin_mul_overflow(region->depth - 1, slice, &slices) || __builtin_add_overflow(slices, rows, &end))
         return leati_fail(LEAT_ERROR_INVALID, "%zu slices of %s_slice_bytes %zu are more than 64 bits can count",
-                          box->depth, name, slice);
+                          region->depth, name, slice);
     return LEAT_OK;
 }
 
-leat_status leati_region_check(const leat_copy_box *box)
+leat_status leati_region_check(const leat_copy_region *region)
 {
-    LEATI_TRY(check_side(box, LEATI_REGION_DST));
-    return check_side(box, LEATI_REGION_SRC);
+    LEATI_TRY(check_side(region, LEATI_REGION_DST));
+    return check_side(region, LEATI_REGION_SRC);
 }
 
 /* The slices are rows now. */
-static void lay_flat(leat_copy_box *box)
+static void lay_flat(leat_copy_region *region)
 {
-    box->height = box->depth;
-    box->dst_pitch_bytes = box->dst_slice_bytes;
-    box->src_pitch_bytes = box->src_slice_bytes;
-    box->depth = 1;
+    region->height = region->depth;
+    region->dst_pitch_bytes = region->dst_slice_bytes;
+    region->src_pitch_bytes = region->src_slice_bytes;
+    region->depth = 1;
 }
 
-void leati_region_simplify(leat_copy_box *box)
+void leati_region_simplify(leat_copy_region *region)
 {
-    if (box->depth > 1 && box->height == 1)
-        lay_flat(box);
-    if (box->depth > 1 && box->dst_slice_bytes == box->height * box->dst_pitch_bytes &&
-        box->src_slice_bytes == box->height * box->src_pitch_bytes) {
-        box->height *= box->depth;
-        box->depth = 1;
+    if (region->depth > 1 && region->height == 1)
+        lay_flat(region);
+    if (region->depth > 1 && region->dst_slice_bytes == region->height * region->dst_pitch_bytes &&
+        region->src_slice_bytes == region->height * region->src_pitch_bytes) {
+        region->height *= region->depth;
+        region->depth = 1;
     }
-    if (box->dst_pitch_bytes == box->width_bytes && box->src_pitch_bytes == box->width_bytes) {
-        box->width_bytes *= box->height;
-        box->height = 1;
-        if (box->depth > 1)
-            lay_flat(box);
+    if (region->dst_pitch_bytes == region->width_bytes && region->src_pitch_bytes == region->width_bytes) {
+        region->width_bytes *= region->height;
+        region->height = 1;
+        if (region->depth > 1)
+            lay_flat(region);
     }
-    leati_assert(box->depth == 1 || box->height > 1);
-    if (box->height == 1)
-        box->dst_pitch_bytes = box->src_pitch_bytes = box->width_bytes;
-    if (box->depth == 1)
-        box->dst_slice_bytes = box->src_slice_bytes = 0;
+    leati_assert(region->depth == 1 || region->height > 1);
+    if (region->height == 1)
+        region->dst_pitch_bytes = region->src_pitch_bytes = region->width_bytes;
+    if (region->depth == 1)
+        region->dst_slice_bytes = region->src_slice_bytes = 0;
 }
 
-void leati_region_layouts(const leat_copy_box *box, leat_layout *dst, leat_layout *src)
+void leati_region_layouts(const leat_copy_region *region, leat_layout *dst, leat_layout *src)
 {
     *dst = (leat_layout){
         .dims = 3,
         .element_bytes = 1,
-        .size = {(int64_t)box->depth, (int64_t)box->height, (int64_t)box->width_bytes},
-        .stride_bytes = {(int64_t)box->dst_slice_bytes, (int64_t)box->dst_pitch_bytes, 1},
+        .size = {(int64_t)region->depth, (int64_t)region->height, (int64_t)region->width_bytes},
+        .stride_bytes = {(int64_t)region->dst_slice_bytes, (int64_t)region->dst_pitch_bytes, 1},
     };
     *src = *dst;
-    src->stride_bytes[0] = (int64_t)box->src_slice_bytes;
-    src->stride_bytes[1] = (int64_t)box->src_pitch_bytes;
+    src->stride_bytes[0] = (int64_t)region->src_slice_bytes;
+    src->stride_bytes[1] = (int64_t)region->src_pitch_bytes;
 }
 
 /* ---- choosing ---- */
@@ -136,91 +136,91 @@ bool leati_region_suits_kernel(const leat_stream *stream, const struct leati_end
     return !*why_not;
 }
 
-bool leati_region_is_narrow(const leat_copy_box *box, const void *dst, const void *src)
+bool leati_region_is_narrow(const leat_copy_region *region, const void *dst, const void *src)
 {
-    size_t odd = (uintptr_t)dst | (uintptr_t)src | box->width_bytes | box->dst_pitch_bytes | box->src_pitch_bytes |
-                 box->dst_slice_bytes | box->src_slice_bytes;
+    size_t odd = (uintptr_t)dst | (uintptr_t)src | region->width_bytes | region->dst_pitch_bytes |
+                 region->src_pitch_bytes | region->dst_slice_bytes | region->src_slice_bytes;
 
-    if (box->height * box->depth < FEW_ROWS)
+    if (region->height * region->depth < FEW_ROWS)
         return false;
-    return box->width_bytes < NARROW_BYTES || (box->width_bytes < ODD_BYTES && odd % ODD_UNIT);
+    return region->width_bytes < NARROW_BYTES || (region->width_bytes < ODD_BYTES && odd % ODD_UNIT);
 }
 
 uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id protocol, const void *dst,
-                           const void *src, const leat_copy_box *box)
+                           const void *src, const leat_copy_region *region)
 {
-    size_t rows = box->height * box->depth, bytes = rows * box->width_bytes;
-    bool narrow = device->driver->can->dma_engines && leati_region_is_narrow(box, dst, src);
+    size_t rows = region->height * region->depth, bytes = rows * region->width_bytes;
+    bool narrow = device->driver->can->dma_engines && leati_region_is_narrow(region, dst, src);
 
     if (protocol == LEATI_PROTOCOL_KERNEL)
         return leati_cost_kernel(device, bytes);
-    return device->driver->ops->copy_rectangle ? leati_cost_rows(rows, bytes, narrow)
-                                               : leati_cost_ranges(rows, bytes);
+    return device->driver->ops->copy_3d ? leati_cost_rows(rows, bytes, narrow) : leati_cost_ranges(rows, bytes);
 }
 
 /* The caller holds the plan. */
-static leat_status plan_of(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,
-                           struct leati_layout_plan **plan, struct leati_layout_start *start)
+static leat_status plan_of(const struct leati_end *dst, const struct leati_end *src,
+                           const leat_copy_region *region, struct leati_layout_plan **plan,
+                           struct leati_layout_start *start)
 {
     leat_layout to, from;
 
-    leati_region_layouts(box, &to, &from);
+    leati_region_layouts(region, &to, &from);
     return leati_layout_plan_get(&to, leati_layout_align(dst->ptr), &from, leati_layout_align(src->ptr), plan,
                                  start);
 }
 
 static leat_status load_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                               const leat_copy_box *box)
+                               const leat_copy_region *region)
 {
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
     leat_kernel *kernel;
     leat_status status;
 
-    LEATI_TRY(plan_of(dst, src, box, &plan, &start));
+    LEATI_TRY(plan_of(dst, src, region, &plan, &start));
     status = leati_kernel_own(device, plan->gpu.module, plan->gpu.kernel, &kernel);
     leati_layout_plan_drop(plan);
     return status;
 }
 
 bool leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                             const leat_copy_box *box)
+                             const leat_copy_region *region)
 {
-    return LEATI_QUIETLY(load_kernel(device, dst, src, box)) == LEAT_OK;
+    return LEATI_QUIETLY(load_kernel(device, dst, src, region)) == LEAT_OK;
 }
 
 enum leati_protocol_id leati_region_choose(leat_stream *stream, enum leati_protocol_id forced,
                                            const struct leati_end *dst, const struct leati_end *src,
-                                           const leat_copy_box *box)
+                                           const leat_copy_region *region)
 {
     leat_device *device = stream->device;
     const char *why_not;
     bool kernel = leati_region_suits_kernel(stream, dst, src, &why_not) && forced != LEATI_PROTOCOL_DRIVER;
 
     kernel = kernel && (forced == LEATI_PROTOCOL_KERNEL ||
-                        leati_region_cost(device, LEATI_PROTOCOL_KERNEL, dst->ptr, src->ptr, box) <
-                            leati_region_cost(device, LEATI_PROTOCOL_DRIVER, dst->ptr, src->ptr, box));
-    return kernel && leati_region_has_kernel(device, dst, src, box) ? LEATI_PROTOCOL_KERNEL
-                                                                    : LEATI_PROTOCOL_DRIVER;
+                        leati_region_cost(device, LEATI_PROTOCOL_KERNEL, dst->ptr, src->ptr, region) <
+                            leati_region_cost(device, LEATI_PROTOCOL_DRIVER, dst->ptr, src->ptr, region));
+    return kernel && leati_region_has_kernel(device, dst, src, region) ? LEATI_PROTOCOL_KERNEL
+                                                                       : LEATI_PROTOCOL_DRIVER;
 }
 
 void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, enum leati_protocol_id protocol,
-                          const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box)
+                          const struct leati_end *dst, const struct leati_end *src, const leat_copy_region *region)
 {
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
 
     if (protocol != LEATI_PROTOCOL_KERNEL) {
-        leati_strbuf_add(text, stream->device->driver->ops->copy_rectangle ? "the driver's call for rectangles"
-                                                                           : "the driver's call for each row");
+        leati_strbuf_add(text, stream->device->driver->ops->copy_3d ? "the driver's call for rectangles"
+                                                                    : "the driver's call for each row");
         return;
     }
     leati_strbuf_add(text, "one kernel");
-    if (LEATI_QUIETLY(plan_of(dst, src, box, &plan, &start)) != LEAT_OK)
+    if (LEATI_QUIETLY(plan_of(dst, src, region, &plan, &start)) != LEAT_OK)
         return;
     leati_strbuf_add(text, ", %s", plan->gpu.kernel);
     leati_layout_plan_drop(plan);
-    if (leati_region_is_narrow(box, dst->ptr, src->ptr))
+    if (leati_region_is_narrow(region, dst->ptr, src->ptr))
         leati_strbuf_add(text, ", since the rows are narrow or lie across words");
 }
 
@@ -239,7 +239,7 @@ static leat_status kernel_address(leat_stream *stream, const struct leati_end *e
 }
 
 static leat_status launch(leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
-                          const leat_copy_box *box)
+                          const leat_copy_region *region)
 {
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
@@ -248,78 +248,81 @@ static leat_status launch(leat_stream *stream, const struct leati_end *dst, cons
 
     LEATI_TRY(kernel_address(stream, dst, &to));
     LEATI_TRY(kernel_address(stream, src, &from));
-    LEATI_TRY(plan_of(dst, src, box, &plan, &start));
+    LEATI_TRY(plan_of(dst, src, region, &plan, &start));
     status = leati_layout_launch(stream, plan, to + (uintptr_t)start.dst, from + (uintptr_t)start.src, 0, 0);
     leati_layout_plan_drop(plan);
     return status;
 }
 
 static leat_status copy_rows(leat_stream *stream, struct leati_end dst, struct leati_end src,
-                             const leat_copy_box *box)
+                             const leat_copy_region *region)
 {
     struct leati_driver *driver = stream->device->driver;
 
-    for (size_t z = 0; z < box->depth; z++)
-        for (size_t y = 0; y < box->height; y++)
-            LEATI_TRY(driver->ops->copy(
-                driver, stream->native, leati_end_at(dst, z * box->dst_slice_bytes + y * box->dst_pitch_bytes),
-                leati_end_at(src, z * box->src_slice_bytes + y * box->src_pitch_bytes), box->width_bytes));
+    for (size_t z = 0; z < region->depth; z++)
+        for (size_t y = 0; y < region->height; y++)
+            LEATI_TRY(
+                driver->ops->copy(driver, stream->native,
+                                  leati_end_at(dst, z * region->dst_slice_bytes + y * region->dst_pitch_bytes),
+                                  leati_end_at(src, z * region->src_slice_bytes + y * region->src_pitch_bytes),
+                                  region->width_bytes));
     return LEAT_OK;
 }
 
 leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protocol, struct leati_end dst,
-                              struct leati_end src, const leat_copy_box *box)
+                              struct leati_end src, const leat_copy_region *region)
 {
     struct leati_driver *driver = stream->device->driver;
 
     if (protocol == LEATI_PROTOCOL_KERNEL)
-        return launch(stream, &dst, &src, box);
-    return driver->ops->copy_rectangle ? driver->ops->copy_rectangle(driver, stream->native, dst, src, box)
-                                       : copy_rows(stream, dst, src, box);
+        return launch(stream, &dst, &src, region);
+    return driver->ops->copy_3d ? driver->ops->copy_3d(driver, stream->native, dst, src, region)
+                                : copy_rows(stream, dst, src, region);
 }
 
 /* Whole slices, or rows of one slice. */
 static leat_status move_packed(leat_stream *stream, enum leati_protocol_id protocol, enum leati_region_side side,
-                               struct leati_end placed, struct leati_end packed, leat_copy_box box, size_t first)
+                               struct leati_end placed, struct leati_end packed, leat_copy_region region,
+                               size_t first)
 {
-    size_t height = box.height;
+    size_t height = region.height;
 
-    /* In the box that is left, first is the row that comes first of all of the copy. */
+    /* In the region that is left, first is the row that comes first of all of the copy. */
     if (side == LEATI_REGION_DST) {
-        box.src_pitch_bytes = box.width_bytes;
-        box.src_slice_bytes = box.depth > 1 ? height * box.width_bytes : 0;
+        region.src_pitch_bytes = region.width_bytes;
+        region.src_slice_bytes = region.depth > 1 ? height * region.width_bytes : 0;
     } else {
-        box.dst_pitch_bytes = box.width_bytes;
-        box.dst_slice_bytes = box.depth > 1 ? height * box.width_bytes : 0;
+        region.dst_pitch_bytes = region.width_bytes;
+        region.dst_slice_bytes = region.depth > 1 ? height * region.width_bytes : 0;
     }
-    if (box.depth == 1)
-        box.dst_slice_bytes = box.src_slice_bytes = 0;
-    packed = leati_end_at(packed, first * box.width_bytes);
-    return side == LEATI_REGION_DST ? leati_region_move(stream, protocol, placed, packed, &box)
-                                    : leati_region_move(stream, protocol, packed, placed, &box);
+    if (region.depth == 1)
+        region.dst_slice_bytes = region.src_slice_bytes = 0;
+    packed = leati_end_at(packed, first * region.width_bytes);
+    return side == LEATI_REGION_DST ? leati_region_move(stream, protocol, placed, packed, &region)
+                                    : leati_region_move(stream, protocol, packed, placed, &region);
 }
 
 leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id protocol,
                                      enum leati_region_side side, struct leati_end placed, struct leati_end packed,
-                                     const leat_copy_box *box, size_t first, size_t count)
+                                     const leat_copy_region *region, size_t first, size_t count)
 {
-    leati_assert(count && first + count <= box->height * box->depth);
+    leati_assert(count && first + count <= region->height * region->depth);
     for (size_t done = 0, height; done < count; done += height) {
-        size_t z = (first + done) / box->height, y = (first + done) % box->height, left = count - done;
-        leat_copy_box some = *box;
+        size_t z = (first + done) / region->height, y = (first + done) % region->height, left = count - done;
+        leat_copy_region some = *region;
 
         /* What is left of a slice, whole slices, and what is wanted of the last one. */
-        some.depth = y == 0 && left >= box->height ? left / box->height : 1;
-        if (some.depth == 1 && left < box->height - y)
+        some.depth = y == 0 && left >= region->height ? left / region->height : 1;
+        if (some.depth == 1 && left < region->height - y)
             some.height = left;
         else if (some.depth == 1)
-            some.height = box->height - y;
+            some.height = region->height - y;
         height = some.height * some.depth;
         leati_assert(some.height && some.depth && height <= left &&
-                     y + (some.depth == 1 ? some.height : 0) <= box->height);
+                     y + (some.depth == 1 ? some.height : 0) <= region->height);
         LEATI_TRY(move_packed(stream, protocol, side,
-                              leati_end_at(placed, z * slice_of(box, side) + y * pitch_of(box, side)), packed,
-                              some, done));
+                              leati_end_at(placed, z * slice_of(region, side) + y * pitch_of(region, side)),
+                              packed, some, done));
     }
     return LEAT_OK;
 }

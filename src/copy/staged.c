@@ -394,11 +394,11 @@ static void end(void *context)
 static size_t chunk_unit(const struct leati_stage_request *request)
 {
     enum leati_region_side placed = request->direction == LEATI_DIRECTION_IN ? LEATI_REGION_DST : LEATI_REGION_SRC;
-    const struct leati_staged_box *box = request->box;
+    const struct leati_staged_region *region = request->region;
 
-    leati_assert(!box || box->box.width_bytes);
-    return box && request->direction != LEATI_DIRECTION_HOST && !leati_region_is_dense(&box->box, placed)
-               ? box->box.width_bytes
+    leati_assert(!region || region->region.width_bytes);
+    return region && request->direction != LEATI_DIRECTION_HOST && !leati_region_is_dense(&region->region, placed)
+               ? region->region.width_bytes
                : 0;
 }
 
@@ -413,24 +413,24 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
 
     leati_assert(!row_bytes || (offset % row_bytes == 0 && bytes % row_bytes == 0));
     if (row_bytes)
-        return leati_region_move_packed(stage->stream, request->box->protocol,
-                                        in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed, ring, &request->box->box,
-                                        offset / row_bytes, bytes / row_bytes);
+        return leati_region_move_packed(stage->stream, request->region->protocol,
+                                        in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed, ring,
+                                        &request->region->region, offset / row_bytes, bytes / row_bytes);
     placed.ptr = (char *)placed.ptr + offset;
     if (request->rail)
         return leati_rail_copy(request->rail, placed, ring, bytes);
     return driver->ops->copy(driver, stage->stream->native, in ? placed : ring, in ? ring : placed, bytes);
 }
 
-static struct leati_rows rows_of(const leat_copy_box *box, enum leati_region_side side, const void *base)
+static struct leati_rows rows_of(const leat_copy_region *region, enum leati_region_side side, const void *base)
 {
     bool dst = side == LEATI_REGION_DST;
 
     return (struct leati_rows){.base = (char *)base,
-                               .width = box->width_bytes,
-                               .pitch = dst ? box->dst_pitch_bytes : box->src_pitch_bytes,
-                               .height = box->height,
-                               .slice = dst ? box->dst_slice_bytes : box->src_slice_bytes};
+                               .width = region->width_bytes,
+                               .pitch = dst ? region->dst_pitch_bytes : region->src_pitch_bytes,
+                               .height = region->height,
+                               .slice = dst ? region->dst_slice_bytes : region->src_slice_bytes};
 }
 
 leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *stager, leat_stream *stream,
@@ -463,10 +463,10 @@ leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *
         .move = move,
     };
     leati_assert(!request->rail || request->direction == LEATI_DIRECTION_IN);
-    leati_assert(!request->box || !request->list);
-    if (request->box) {
-        stage->to_rows = rows_of(&request->box->box, LEATI_REGION_DST, to->end.ptr);
-        stage->from_rows = rows_of(&request->box->box, LEATI_REGION_SRC, from->end.ptr);
+    leati_assert(!request->region || !request->list);
+    if (request->region) {
+        stage->to_rows = rows_of(&request->region->region, LEATI_REGION_DST, to->end.ptr);
+        stage->from_rows = rows_of(&request->region->region, LEATI_REGION_SRC, from->end.ptr);
         stage->staging.to_rows = &stage->to_rows;
         stage->staging.from_rows = &stage->from_rows;
     }

@@ -37,8 +37,8 @@ struct leati_eager_ring *leati_stager_rings(struct leati_stager *stager);
 void leati_copy_set_hooks(leat_device *device);
 
 /* A copy whose rows have gaps on one side or on both. */
-struct leati_staged_box {
-    leat_copy_box box;               /* in its simplest form */
+struct leati_staged_region {
+    leat_copy_region region;         /* in its simplest form */
     enum leati_protocol_id protocol; /* between the ring and the device: DRIVER or KERNEL */
 };
 
@@ -50,9 +50,9 @@ struct leati_stage_request {
     bool eager;              /* as in staging/staging.h, as are the next two */
     struct leati_flags *block;
     bool no_wait;
-    const struct leati_staged_box *box; /* NULL: bytes without gaps */
-    const struct leati_list *list;      /* HOST: so many copies in the place of one, which the workers make */
-    struct leati_storage storage;       /* as in staging/staging.h */
+    const struct leati_staged_region *region; /* NULL: bytes without gaps */
+    const struct leati_list *list; /* HOST: so many copies in the place of one, which the workers make */
+    struct leati_storage storage;  /* as in staging/staging.h */
 };
 
 /* One staged copy, from its reservation to its submission. Must not move in between. */

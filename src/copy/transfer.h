@@ -33,7 +33,7 @@ struct leati_transfer {
     bool unasked;         /* drivers were not asked what unknown addresses are, which count as pageable */
     uint64_t deadline_ns; /* on the clock; 0: none */
     union {
-        leat_copy_box box;                /* REGION, in its simplest form */
+        leat_copy_region region;          /* REGION, in its simplest form */
         struct leati_layout_copy *layout; /* LAYOUT */
         struct leati_storage file;        /* FILE; the target of its side is empty, and counts as pageable */
         size_t count;                     /* BATCH: of all ranges that may go together */

@@ -213,12 +213,12 @@ struct leati_driver_ops {
                         size_t bytes);
 
     /*
-     * The same for a box of rows; dst and src are its first bytes. Its sizes are 1 or more, pitches are
+     * The same for a region of rows; dst and src are its first bytes. Its sizes are 1 or more, pitches are
      * width_bytes or more, slices height * pitch or more and set when depth is above 1, and nothing overflows.
      * Rows of the two sides may lie between one another, but no byte is in both. Optional: copy for each row.
      */
-    leat_status (*copy_rectangle)(struct leati_driver *driver, void *stream, struct leati_end dst,
-                                  struct leati_end src, const leat_copy_box *box);
+    leat_status (*copy_3d)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                           const leat_copy_region *region);
 
     /* Repeats the low pattern_bytes (1, 2 or 4) bytes of pattern count times at dst, which is aligned to
      * pattern_bytes and is device, managed or pinned memory. In stream order. Required. */

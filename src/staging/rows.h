@@ -1,8 +1,8 @@
 /*
  * rows.h - rows of bytes with gaps between them, seen as the bytes that they are without the gaps.
  *
- * A staged copy counts in packed bytes: its ring has the rows of a box one behind the other, and ordinary memory
- * has them where they belong.
+ * A staged copy counts in packed bytes: its ring has the rows of a region one behind the other, and ordinary
+ * memory has them where they belong.
  */
 #ifndef LEATI_ROWS_H
 #define LEATI_ROWS_H

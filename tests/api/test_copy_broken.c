@@ -873,7 +873,7 @@ enum { COPY, COPY_SYNC, COPY_START, COPY_MANY, COPY_ROWS, COPY_LAYOUT, COPIES };
 static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const char *src, size_t bytes)
 {
     leat_copy_op halves[] = {{dst, src, bytes / 2}, {dst + bytes / 2, src + bytes / 2, bytes - bytes / 2}};
-    leat_copy_box rows = {.width_bytes = bytes / 64, .height = 64, .depth = 1};
+    leat_copy_region rows = {.width_bytes = bytes / 64, .height = 64, .depth = 1};
     leat_layout to, from;
     leat_ticket *ticket = NULL;
     leat_status status, waited = LEAT_OK;
@@ -897,7 +897,7 @@ static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const ch
         status = leat_copy_batch(stream, halves, 2);
         break;
     case COPY_ROWS:
-        status = leat_copy_rectangle(stream, dst, src, &rows);
+        status = leat_copy_3d(stream, dst, src, &rows);
         break;
     case COPY_LAYOUT:
         status = leat_copy_layout(stream, dst, &to, src, &from);

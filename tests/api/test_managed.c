@@ -477,7 +477,7 @@ static void test_used_in_place(void **state)
 /* Copies and fills count as the device's touches; rectangles too. */
 static void test_copies_and_fills(void **state)
 {
-    leat_copy_box box = {
+    leat_copy_region region = {
         .width_bytes = 100, .height = 8, .depth = 1, .dst_pitch_bytes = PAGE, .src_pitch_bytes = 100};
     struct test_state *t = *state;
     leat_managed_counts counts;
@@ -505,7 +505,7 @@ static void test_copies_and_fills(void **state)
     assert_int_equal(count_pages(t, &m).faults_to_device, PAGES / 2);
 
     touch_all(&m, 1);
-    OK(leat_copy_rectangle(t->stream, m.start, host, &box));
+    OK(leat_copy_3d(t->stream, m.start, host, &region));
     OK(leat_stream_synchronize(t->stream));
     assert_int_equal(count_pages(t, &m).faults_to_device, PAGES / 2 + 8);
     OK(leat_managed_record(t->device, 0));

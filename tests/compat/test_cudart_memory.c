@@ -141,7 +141,7 @@ static void copies_are_bounded_by_their_symbol(void **state)
     assert_int_equal(bytes, sizeof symbol);
 }
 
-static void rectangles_and_boxes(void **state)
+static void rectangles_and_regions(void **state)
 {
     enum { W = 100, H = 37, D = 5 };
     unsigned char in[W * H * D], out[W * H * D];
@@ -397,7 +397,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(copies_between_all_kinds),
     cmocka_unit_test(wrong_copies_are_refused),
     cmocka_unit_test(copies_are_bounded_by_their_symbol),
-    cmocka_unit_test(rectangles_and_boxes),
+    cmocka_unit_test(rectangles_and_regions),
     cmocka_unit_test(arrays_by_handle),
     cmocka_unit_test(registering_what_the_program_has),
     cmocka_unit_test(what_pointers_are),

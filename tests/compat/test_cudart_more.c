@@ -41,7 +41,7 @@ static void copies_in_a_batch(void **state)
     OK(cudaFree(device));
 }
 
-static void boxes_in_a_batch(void **state)
+static void regions_in_a_batch(void **state)
 {
     struct cudaChannelFormatDesc two = {16, 0, 0, 0, cudaChannelFormatKindSigned};
     struct cudaMemcpy3DBatchOp ops[2];
@@ -203,7 +203,7 @@ static int set_up(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(copies_in_a_batch),     cmocka_unit_test(boxes_in_a_batch),
+    cmocka_unit_test(copies_in_a_batch),     cmocka_unit_test(regions_in_a_batch),
     cmocka_unit_test(ranges_of_arrays),      cmocka_unit_test(what_arrays_are_not),
     cmocka_unit_test(prefetches_in_a_batch), cmocka_unit_test(streams_have_attributes),
     cmocka_unit_test(pools_by_place),

@@ -109,7 +109,7 @@ static void sets_win_over_what_was_given_before(void **state)
 
 /* ---- between devices: nobody waits here, and the order holds on both sides ---- */
 
-static void copy_boxes_of_peers(void *dst, int dst_device, const void *src, int src_device)
+static void copy_regions_of_peers(void *dst, int dst_device, const void *src, int src_device)
 {
     struct cudaMemcpy3DPeerParms box = {.srcPtr = make_cudaPitchedPtr((void *)(uintptr_t)src, 64, 64, BYTES / 64),
                                         .dstPtr = make_cudaPitchedPtr(dst, 64, 64, BYTES / 64),
@@ -125,7 +125,7 @@ static void copy_between(void *dst, int dst_device, const void *src, int src_dev
     if (sort == 0)
         OK(cudaMemcpyPeer(dst, dst_device, src, src_device, BYTES));
     else if (sort == 1)
-        copy_boxes_of_peers(dst, dst_device, src, src_device);
+        copy_regions_of_peers(dst, dst_device, src, src_device);
     else
         copy(dst, src, sort - 2);
 }

@@ -47,7 +47,7 @@ static void copies_in_batches(void **state)
     OK(hipStreamDestroy(stream));
 }
 
-static void boxes_in_batches(void **state)
+static void regions_in_batches(void **state)
 {
     unsigned char in[16 * 8], out[16 * 8];
     hipChannelFormatDesc desc = {32, 0, 0, 0, hipChannelFormatKindUnsigned};
@@ -79,7 +79,7 @@ static void boxes_in_batches(void **state)
     OK(hipFreeArray(array));
 }
 
-static void boxes_between_devices(void **state)
+static void regions_between_devices(void **state)
 {
     hipMemcpy3DPeerParms copy = {.srcDevice = 0, .dstDevice = 1};
     unsigned char in[64 * 4], out[64 * 4];
@@ -238,8 +238,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_in_batches),
-        cmocka_unit_test(boxes_in_batches),
-        cmocka_unit_test(boxes_between_devices),
+        cmocka_unit_test(regions_in_batches),
+        cmocka_unit_test(regions_between_devices),
         cmocka_unit_test(rows_of_wider_units),
         cmocka_unit_test(words_in_batches),
         cmocka_unit_test(streams_keep_their_attributes),

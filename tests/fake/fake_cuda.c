@@ -463,14 +463,14 @@ static bool is_known_type(unsigned type)
 }
 
 /* What the vendor refuses too. */
-static bool is_box(const cu_box_copy *copy)
+static bool is_box(const cu_region_copy *copy)
 {
     return is_known_type(copy->src_type) && is_known_type(copy->dst_type) && copy->src_pitch >= copy->width &&
            copy->dst_pitch >= copy->width && copy->src_pitch <= INT32_MAX && copy->dst_pitch <= INT32_MAX &&
            copy->src_height >= copy->height && copy->dst_height >= copy->height;
 }
 
-static struct queue_work box_work(const cu_box_copy *copy)
+static struct queue_work box_work(const cu_region_copy *copy)
 {
     return (struct queue_work){
         .src = copy->src_type == LEATI_CU_MEMORYTYPE_HOST ? copy->src_host : address(copy->src_device),
@@ -485,7 +485,7 @@ static struct queue_work box_work(const cu_box_copy *copy)
     };
 }
 
-cu_result cuMemcpy3DAsync_v2(const cu_box_copy *copy, cu_stream stream)
+cu_result cuMemcpy3DAsync_v2(const cu_region_copy *copy, cu_stream stream)
 {
     struct queue_work work;
 
@@ -496,7 +496,7 @@ cu_result cuMemcpy3DAsync_v2(const cu_box_copy *copy, cu_stream stream)
     return give_rows(&work, stream);
 }
 
-cu_result cuMemcpy3DPeerAsync(const cu_box_copy_peer *copy, cu_stream stream)
+cu_result cuMemcpy3DPeerAsync(const cu_region_copy_peer *copy, cu_stream stream)
 {
     struct queue_work work;
 

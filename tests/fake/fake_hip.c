@@ -340,7 +340,7 @@ hi_result hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src
     return give_bytes(dst, src, bytes, stream);
 }
 
-hi_result hipMemcpy3DAsync(const hi_box_copy *box, hi_stream stream)
+hi_result hipMemcpy3DAsync(const hi_region_copy *box, hi_stream stream)
 {
     TRY(enter_stream(stream));
     if (box->src_array || box->dst_array || box->src.pitch < box->width || box->dst.pitch < box->width ||

@@ -116,7 +116,7 @@ static leat_status move_managed(struct everything *all)
     return leat_managed_query(all->managed, BYTES, &managed);
 }
 
-static const leat_copy_box some_rows = {10, 7, 1, 20, 30, 0, 0};
+static const leat_copy_region some_rows = {10, 7, 1, 20, 30, 0, 0};
 
 static leat_status use_all(struct everything *all, bool *ran)
 {
@@ -134,9 +134,9 @@ static leat_status use_all(struct everything *all, bool *ran)
     TRY(leat_copy_sync(all->far, all->host, all->managed, BYTES));
     if (fakes_vendor.concurrent)
         TRY(move_managed(all));
-    TRY(leat_copy_rectangle(all->stream, all->d, all->pinned, &some_rows));
-    TRY(leat_copy_rectangle(all->stream, all->far_d, all->d, &some_rows));
-    TRY(leat_copy_rectangle(all->stream, (char *)all->pinned + BYTES, all->pinned, &some_rows));
+    TRY(leat_copy_3d(all->stream, all->d, all->pinned, &some_rows));
+    TRY(leat_copy_3d(all->stream, all->far_d, all->d, &some_rows));
+    TRY(leat_copy_3d(all->stream, (char *)all->pinned + BYTES, all->pinned, &some_rows));
     TRY(leat_launch(all->stream, all->kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 60 << 10, args, 4));
     TRY(leat_launch_host(all->stream, set_flag, ran));
     TRY(leat_event_record(all->end, all->stream));
@@ -260,9 +260,9 @@ void fakes_expect_place(const void *ptr, leat_kind kind, leat_device *device, co
 }
 
 /* Between all kinds, in slices that are whole rows apart, and that are not. */
-void test_boxes(void **state)
+void test_regions(void **state)
 {
-    static const leat_copy_box boxes[] = {
+    static const leat_copy_region regions[] = {
         {10, 5, 1, 11, 13, 0, 0}, {10, 5, 3, 12, 20, 60, 120}, {10, 5, 3, 12, 20, 61, 130}};
     leat_device *device = fakes_open(fakes_vendor.devices[0]), *other = fakes_open(fakes_vendor.devices[1]);
     leat_stream *stream;
@@ -290,21 +290,22 @@ void test_boxes(void **state)
     }
     for (size_t all = 0; all < count * count * 3; all++) {
         unsigned char *dst = ends[all / 3 % count].ptr, *src = ends[all / 3 / count].ptr + BYTES;
-        const leat_copy_box *box = &boxes[all % 3];
+        const leat_copy_region *region = &regions[all % 3];
 
         /* The fake driver's memory is the host's. */
         memset(dst, 0, BYTES);
         for (size_t i = 0; i < BYTES; i++)
             src[i] = (unsigned char)(i * 7 % 251 + 1);
-        OK(leat_copy_rectangle(stream, dst, src, box));
+        OK(leat_copy_3d(stream, dst, src, region));
         OK(leat_stream_synchronize(stream));
         for (size_t i = 0; i < 200; i++) {
-            size_t slice = box->depth > 1 ? box->dst_slice_bytes : 1000, z = i / slice,
-                   y = i % slice / box->dst_pitch_bytes;
-            size_t x = i % slice % box->dst_pitch_bytes;
-            bool inside = z < box->depth && y < box->height && x < box->width_bytes;
+            size_t slice = region->depth > 1 ? region->dst_slice_bytes : 1000, z = i / slice,
+                   y = i % slice / region->dst_pitch_bytes;
+            size_t x = i % slice % region->dst_pitch_bytes;
+            bool inside = z < region->depth && y < region->height && x < region->width_bytes;
 
-            assert_int_equal(dst[i], inside ? src[z * box->src_slice_bytes + y * box->src_pitch_bytes + x] : 0);
+            assert_int_equal(dst[i],
+                             inside ? src[z * region->src_slice_bytes + y * region->src_pitch_bytes + x] : 0);
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -333,10 +334,10 @@ void test_long_pitches(void **state)
     OK(leat_stream_create(device, &stream));
     OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 2 * BYTES, &d));
     for (int out = 0; out < 2; out++) {
-        leat_copy_box box = {.width_bytes = BYTES, .height = 2, .depth = 1};
+        leat_copy_region region = {.width_bytes = BYTES, .height = 2, .depth = 1};
 
-        *(out ? &box.dst_pitch_bytes : &box.src_pitch_bytes) = pitch;
-        *(out ? &box.src_pitch_bytes : &box.dst_pitch_bytes) = BYTES;
+        *(out ? &region.dst_pitch_bytes : &region.src_pitch_bytes) = pitch;
+        *(out ? &region.src_pitch_bytes : &region.dst_pitch_bytes) = BYTES;
         if (!out) {
             test_pattern(far, BYTES, 1);
             test_pattern(far + pitch, BYTES, 2);
@@ -344,7 +345,7 @@ void test_long_pitches(void **state)
             memset(far, 0, BYTES);
             memset(far + pitch, 0, BYTES);
         }
-        OK(leat_copy_rectangle(stream, out ? (void *)far : d, out ? d : (void *)far, &box));
+        OK(leat_copy_3d(stream, out ? (void *)far : d, out ? d : (void *)far, &region));
         OK(leat_stream_synchronize(stream));
         EXPECT_PATTERN(out ? far : d, BYTES, 1);
         EXPECT_PATTERN(out ? far + pitch : (char *)d + BYTES, BYTES, 2);
@@ -449,7 +450,7 @@ static void write_late(void *argument)
 /* Earlier work of the stream writes the source, which the library reads as soon as it is given the copy. */
 void test_pageable_sources_are_read_in_order(void **state)
 {
-    static const leat_copy_box box = {BYTES / 2, 2, 1, BYTES, BYTES, 0, 0};
+    static const leat_copy_region region = {BYTES / 2, 2, 1, BYTES, BYTES, 0, 0};
     static const leat_kind kinds[] = {LEAT_KIND_DEVICE, LEAT_KIND_MANAGED};
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
     unsigned char *src = test_buffer(2 * BYTES), *wanted = test_buffer(2 * BYTES), *dst;
@@ -471,7 +472,7 @@ void test_pageable_sources_are_read_in_order(void **state)
         fakes.hold(0, native, 1);
         OK(leat_launch_host(stream, write_late, &late));
         if (i % 2)
-            OK(leat_copy_rectangle(stream, dst, src, &box));
+            OK(leat_copy_3d(stream, dst, src, &region));
         else
             OK(leat_copy(stream, dst, src, 2 * BYTES));
         fakes.hold(0, native, 0);

@@ -65,7 +65,7 @@ void fakes_make_elf(unsigned char *image, unsigned machine);
 
 /* Tests that are the same for each vendor. */
 void test_each_call_fails(void **state);
-void test_boxes(void **state);
+void test_regions(void **state);
 void test_long_pitches(void **state);
 void test_streams_wait_for_no_default_stream(void **state);
 int fakes_let_default_stream_go(void **state); /* its tear-down, where it failed */

@@ -36,12 +36,12 @@ static leat_status copy(struct leati_driver *driver, void *stream, struct leati_
     return below->copy(driver, stream, dst, src, bytes);
 }
 
-static leat_status copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
-                                  struct leati_end src, const leat_copy_box *box)
+static leat_status copy_3d(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                           const leat_copy_region *region)
 {
     if (held_before_work)
         held_before_work(stream);
-    return below->copy_rectangle(driver, stream, dst, src, box);
+    return below->copy_3d(driver, stream, dst, src, region);
 }
 
 static leat_status launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
@@ -180,7 +180,7 @@ void held_begin(void)
     below = held_driver->ops;
     table = *below;
     table.copy = copy;
-    table.copy_rectangle = copy_rectangle;
+    table.copy_3d = copy_3d;
     table.launch = launch;
     table.launch_host = launch_host;
     table.mem_free = mem_free;

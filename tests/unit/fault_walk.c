@@ -229,12 +229,12 @@ static void expect_rows(const unsigned char *seen, const unsigned char *wanted, 
 static bool move_rows(struct world *w, unsigned char *out, unsigned char *in, size_t width, size_t height,
                       size_t pitch)
 {
-    leat_copy_box there = {width, height, 1, width + 20, pitch, 0, 0},
-                  back = {width, height, 1, pitch, width + 20, 0, 0};
+    leat_copy_region there = {width, height, 1, width + 20, pitch, 0, 0},
+                     back = {width, height, 1, pitch, width + 20, 0, 0};
 
     memset(out, 0, height * pitch);
-    STEP(leat_copy_rectangle(w->stream, w->plain, in, &there));
-    STEP(leat_copy_rectangle(w->stream, out, w->plain, &back));
+    STEP(leat_copy_3d(w->stream, w->plain, in, &there));
+    STEP(leat_copy_3d(w->stream, out, w->plain, &back));
     STEP(leat_stream_synchronize(w->stream));
     expect_rows(out, in, width, height, pitch);
     return true;
@@ -874,19 +874,19 @@ static bool copy_in_order(struct world *w)
 }
 
 /* Boxes with room between their rows on the device, from and to both kinds of host memory. */
-static bool copy_boxes(struct world *w)
+static bool copy_regions(struct world *w)
 {
     enum { WIDTH = 3000, HEIGHT = 40, PITCH = 4096, ALL = WIDTH * HEIGHT };
-    leat_copy_box in = {WIDTH, HEIGHT, 1, PITCH, WIDTH, 0, 0}, out = {WIDTH, HEIGHT, 1, WIDTH, PITCH, 0, 0};
+    leat_copy_region in = {WIDTH, HEIGHT, 1, PITCH, WIDTH, 0, 0}, out = {WIDTH, HEIGHT, 1, WIDTH, PITCH, 0, 0};
     unsigned char *pinned = w->pinned;
 
     test_pattern(host_in, ALL, 70);
     test_pattern(pinned, ALL, 71);
     memset(host_out, 0, ALL);
-    STEP(leat_copy_rectangle(w->stream, w->plain, host_in, &in));
-    STEP(leat_copy_rectangle(w->stream, pinned + ALL, w->plain, &out));
-    STEP(leat_copy_rectangle(w->stream, w->plain, pinned, &in));
-    STEP(leat_copy_rectangle(w->stream, host_out, w->plain, &out));
+    STEP(leat_copy_3d(w->stream, w->plain, host_in, &in));
+    STEP(leat_copy_3d(w->stream, pinned + ALL, w->plain, &out));
+    STEP(leat_copy_3d(w->stream, w->plain, pinned, &in));
+    STEP(leat_copy_3d(w->stream, host_out, w->plain, &out));
     STEP(leat_stream_synchronize(w->stream));
     expect_bytes(pinned + ALL, ALL, 70, "rectangles to pinned memory");
     expect_bytes(host_out, ALL, 71, "rectangles to pageable memory");
@@ -1089,7 +1089,7 @@ static void free_tickets(struct world *w)
 
 static void copy_scenario(struct world *w)
 {
-    if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_boxes(w) &&
+    if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_regions(w) &&
         copy_layouts(w) && copy_ops(w) && copy_files(w))
         end_a_stream_that_copies(w);
     if (w->device)

@@ -65,30 +65,30 @@ CHECK_SIZE(cu_mem_access, CUmemAccessDesc);
 CHECK_MEMBER(cu_mem_access, location, CUmemAccessDesc, location);
 CHECK_MEMBER(cu_mem_access, flags, CUmemAccessDesc, flags);
 
-CHECK_SIZE(cu_box_copy, CUDA_MEMCPY3D);
-CHECK_SIZE(cu_box_copy, CUDA_MEMCPY3D_PEER);
-#define CHECK_BOX_MEMBER(ours, real)                                                                              \
-    CHECK_MEMBER(cu_box_copy, ours, CUDA_MEMCPY3D, real);                                                         \
-    CHECK_MEMBER(cu_box_copy, ours, CUDA_MEMCPY3D_PEER, real)
-#define CHECK_BOX_END(ours, real)                                                                                 \
-    CHECK_BOX_MEMBER(ours##_x, real##XInBytes);                                                                   \
-    CHECK_BOX_MEMBER(ours##_y, real##Y);                                                                          \
-    CHECK_BOX_MEMBER(ours##_z, real##Z);                                                                          \
-    CHECK_BOX_MEMBER(ours##_level, real##LOD);                                                                    \
-    CHECK_BOX_MEMBER(ours##_type, real##MemoryType);                                                              \
-    CHECK_BOX_MEMBER(ours##_host, real##Host);                                                                    \
-    CHECK_BOX_MEMBER(ours##_device, real##Device);                                                                \
-    CHECK_BOX_MEMBER(ours##_array, real##Array);                                                                  \
-    CHECK_MEMBER(cu_box_copy, ours##_context, CUDA_MEMCPY3D_PEER, real##Context);                                 \
-    CHECK_BOX_MEMBER(ours##_pitch, real##Pitch);                                                                  \
-    CHECK_BOX_MEMBER(ours##_height, real##Height)
-CHECK_BOX_END(src, src);
-CHECK_BOX_END(dst, dst);
-CHECK_MEMBER(cu_box_copy, src_context, CUDA_MEMCPY3D, reserved0);
-CHECK_MEMBER(cu_box_copy, dst_context, CUDA_MEMCPY3D, reserved1);
-CHECK_BOX_MEMBER(width, WidthInBytes);
-CHECK_BOX_MEMBER(height, Height);
-CHECK_BOX_MEMBER(depth, Depth);
+CHECK_SIZE(cu_region_copy, CUDA_MEMCPY3D);
+CHECK_SIZE(cu_region_copy, CUDA_MEMCPY3D_PEER);
+#define CHECK_REGION_MEMBER(ours, real)                                                                           \
+    CHECK_MEMBER(cu_region_copy, ours, CUDA_MEMCPY3D, real);                                                      \
+    CHECK_MEMBER(cu_region_copy, ours, CUDA_MEMCPY3D_PEER, real)
+#define CHECK_REGION_END(ours, real)                                                                              \
+    CHECK_REGION_MEMBER(ours##_x, real##XInBytes);                                                                \
+    CHECK_REGION_MEMBER(ours##_y, real##Y);                                                                       \
+    CHECK_REGION_MEMBER(ours##_z, real##Z);                                                                       \
+    CHECK_REGION_MEMBER(ours##_level, real##LOD);                                                                 \
+    CHECK_REGION_MEMBER(ours##_type, real##MemoryType);                                                           \
+    CHECK_REGION_MEMBER(ours##_host, real##Host);                                                                 \
+    CHECK_REGION_MEMBER(ours##_device, real##Device);                                                             \
+    CHECK_REGION_MEMBER(ours##_array, real##Array);                                                               \
+    CHECK_MEMBER(cu_region_copy, ours##_context, CUDA_MEMCPY3D_PEER, real##Context);                              \
+    CHECK_REGION_MEMBER(ours##_pitch, real##Pitch);                                                               \
+    CHECK_REGION_MEMBER(ours##_height, real##Height)
+CHECK_REGION_END(src, src);
+CHECK_REGION_END(dst, dst);
+CHECK_MEMBER(cu_region_copy, src_context, CUDA_MEMCPY3D, reserved0);
+CHECK_MEMBER(cu_region_copy, dst_context, CUDA_MEMCPY3D, reserved1);
+CHECK_REGION_MEMBER(width, WidthInBytes);
+CHECK_REGION_MEMBER(height, Height);
+CHECK_REGION_MEMBER(depth, Depth);
 
 _Static_assert(CU_DEVICE_CPU == LEATI_CU_DEVICE_CPU && CU_DEVICE_INVALID == LEATI_CU_DEVICE_INVALID, "CUdevice");
 _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_STREAM_LEGACY");
@@ -110,8 +110,8 @@ _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_ST
 #define cu_range_attribute CUmem_range_attribute
 #define cu_mem_access CUmemAccessDesc
 #define cu_value_operation CUstreamBatchMemOpParams
-#define cu_box_copy CUDA_MEMCPY3D
-#define cu_box_copy_peer CUDA_MEMCPY3D_PEER
+#define cu_region_copy CUDA_MEMCPY3D
+#define cu_region_copy_peer CUDA_MEMCPY3D_PEER
 
 #define CHECK_FUNCTION(field, name, need, parameters)                                                             \
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(CUDAAPI *) parameters), #name);

@@ -347,7 +347,7 @@ static void test_two_contexts_on_one_gpu(void **state)
 /* Memory of another device than the stream's can be reached from that device's context only. */
 static void test_copies_in_the_context_of_the_memory(void **state)
 {
-    static const leat_copy_box box = {BYTES / 4, 2, 1, BYTES / 2, BYTES / 2, 0, 0};
+    static const leat_copy_region region = {BYTES / 4, 2, 1, BYTES / 2, BYTES / 2, 0, 0};
     leat_device *device = fakes_open("cuda:0"), *other = fakes_open("cuda:1");
     void *native, *far, *pinned;
     leat_stream *stream;
@@ -363,8 +363,8 @@ static void test_copies_in_the_context_of_the_memory(void **state)
     OK(leat_copy(stream, (char *)pinned + BYTES, far, BYTES));
     OK(leat_stream_synchronize(stream));
     EXPECT_PATTERN((char *)pinned + BYTES, BYTES, 3);
-    OK(leat_copy_rectangle(stream, far, pinned, &box));
-    OK(leat_copy_rectangle(stream, pinned, far, &box));
+    OK(leat_copy_3d(stream, far, pinned, &region));
+    OK(leat_copy_3d(stream, pinned, far, &region));
     OK(leat_stream_synchronize(stream));
     free_in(native, far);
     OK(leat_device_close(other));
@@ -469,7 +469,7 @@ int main(void)
         cmocka_unit_test(test_two_contexts_on_one_gpu),
         cmocka_unit_test(test_copies_in_the_context_of_the_memory),
         cmocka_unit_test(test_unregistered_by_the_user),
-        cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_regions),
         cmocka_unit_test(test_long_pitches),
         cmocka_unit_test_teardown(test_streams_wait_for_no_default_stream, fakes_let_default_stream_go),
         cmocka_unit_test_teardown(test_stream_of_each_thread, fakes_let_stream_of_thread_go),

@@ -86,22 +86,22 @@ CHECK_SIZE(hi_properties_5, hipDeviceProp_t);
 CHECK_MEMBER(hi_properties_5, architecture, hipDeviceProp_t, gcnArchName);
 #endif
 
-CHECK_SIZE(hi_box_copy, hipMemcpy3DParms);
-#define CHECK_BOX_END(side)                                                                                       \
-    CHECK_MEMBER(hi_box_copy, side##_array, hipMemcpy3DParms, side##Array);                                       \
-    CHECK_MEMBER(hi_box_copy, side##_x, hipMemcpy3DParms, side##Pos.x);                                           \
-    CHECK_MEMBER(hi_box_copy, side##_y, hipMemcpy3DParms, side##Pos.y);                                           \
-    CHECK_MEMBER(hi_box_copy, side##_z, hipMemcpy3DParms, side##Pos.z);                                           \
-    CHECK_MEMBER(hi_box_copy, side.ptr, hipMemcpy3DParms, side##Ptr.ptr);                                         \
-    CHECK_MEMBER(hi_box_copy, side.pitch, hipMemcpy3DParms, side##Ptr.pitch);                                     \
-    CHECK_MEMBER(hi_box_copy, side.width, hipMemcpy3DParms, side##Ptr.xsize);                                     \
-    CHECK_MEMBER(hi_box_copy, side.height, hipMemcpy3DParms, side##Ptr.ysize)
-CHECK_BOX_END(src);
-CHECK_BOX_END(dst);
-CHECK_MEMBER(hi_box_copy, width, hipMemcpy3DParms, extent.width);
-CHECK_MEMBER(hi_box_copy, height, hipMemcpy3DParms, extent.height);
-CHECK_MEMBER(hi_box_copy, depth, hipMemcpy3DParms, extent.depth);
-CHECK_MEMBER(hi_box_copy, kind, hipMemcpy3DParms, kind);
+CHECK_SIZE(hi_region_copy, hipMemcpy3DParms);
+#define CHECK_REGION_END(side)                                                                                    \
+    CHECK_MEMBER(hi_region_copy, side##_array, hipMemcpy3DParms, side##Array);                                    \
+    CHECK_MEMBER(hi_region_copy, side##_x, hipMemcpy3DParms, side##Pos.x);                                        \
+    CHECK_MEMBER(hi_region_copy, side##_y, hipMemcpy3DParms, side##Pos.y);                                        \
+    CHECK_MEMBER(hi_region_copy, side##_z, hipMemcpy3DParms, side##Pos.z);                                        \
+    CHECK_MEMBER(hi_region_copy, side.ptr, hipMemcpy3DParms, side##Ptr.ptr);                                      \
+    CHECK_MEMBER(hi_region_copy, side.pitch, hipMemcpy3DParms, side##Ptr.pitch);                                  \
+    CHECK_MEMBER(hi_region_copy, side.width, hipMemcpy3DParms, side##Ptr.xsize);                                  \
+    CHECK_MEMBER(hi_region_copy, side.height, hipMemcpy3DParms, side##Ptr.ysize)
+CHECK_REGION_END(src);
+CHECK_REGION_END(dst);
+CHECK_MEMBER(hi_region_copy, width, hipMemcpy3DParms, extent.width);
+CHECK_MEMBER(hi_region_copy, height, hipMemcpy3DParms, extent.height);
+CHECK_MEMBER(hi_region_copy, depth, hipMemcpy3DParms, extent.depth);
+CHECK_MEMBER(hi_region_copy, kind, hipMemcpy3DParms, kind);
 
 /*
  * The list again, with the vendor's types put in the place of ours: each entry must be the type of the header's
@@ -118,7 +118,7 @@ CHECK_MEMBER(hi_box_copy, kind, hipMemcpy3DParms, kind);
 #define hi_mem_properties hipMemAllocationProp
 #define hi_mem_access hipMemAccessDesc
 #define hi_pointer_attributes hipPointerAttribute_t
-#define hi_box_copy hipMemcpy3DParms
+#define hi_region_copy hipMemcpy3DParms
 #define hi_stream_callback hipStreamCallback_t
 #define hi_properties_5 hipDeviceProp_t
 #define hi_properties_6 hipDeviceProp_tR0600

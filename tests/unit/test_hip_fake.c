@@ -283,7 +283,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_destroyed_is_not_lost),
         cmocka_unit_test(test_pointers_of_the_user),
         cmocka_unit_test(test_unregistered_by_the_user),
-        cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_regions),
         cmocka_unit_test(test_long_pitches),
         cmocka_unit_test_teardown(test_streams_wait_for_no_default_stream, fakes_let_default_stream_go),
         cmocka_unit_test_teardown(test_stream_of_each_thread, fakes_let_stream_of_thread_go),

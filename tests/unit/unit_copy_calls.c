@@ -28,7 +28,7 @@
 #define BYTES (8 * MIB) /* of pageable memory */
 #define OLD 0x11
 
-enum how { ONE, BOX, MANY, LAYOUT, LISTED, TURNED };
+enum how { ONE, REGION, MANY, LAYOUT, LISTED, TURNED };
 
 /* Rows of ordinary memory, packed on the device's side. */
 struct form {
@@ -41,8 +41,8 @@ static const struct form forms[] = {
     {"a short copy", ONE, 1000, 1000, 1},
     {"a copy that suits the driver", ONE, 100 * KIB, 100 * KIB, 1},
     {"a long copy", ONE, BYTES, BYTES, 1},
-    {"a small box", BOX, 40, 64, 100},
-    {"a box", BOX, 1000, 2048, 1000},
+    {"a small region", REGION, 40, 64, 100},
+    {"a region", REGION, 1000, 2048, 1000},
     {"many", MANY, 200, 512, 300},
     {"many that the threads pack", MANY, 4000, 4096, 300},
     {"a layout with gaps", LAYOUT, 8, 64, 5000},
@@ -77,13 +77,13 @@ static void move(const struct form *form, bool out, unsigned char *host, unsigne
     }
 }
 
-static leat_status copy_box(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
+static leat_status copy_region(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
 {
-    leat_copy_box box = {.width_bytes = form->width, .height = form->rows, .depth = 1};
+    leat_copy_region region = {.width_bytes = form->width, .height = form->rows, .depth = 1};
 
-    box.dst_pitch_bytes = out ? form->pitch : form->width;
-    box.src_pitch_bytes = out ? form->width : form->pitch;
-    return leat_copy_rectangle(stream, out ? host : memory, out ? memory : host, &box);
+    region.dst_pitch_bytes = out ? form->pitch : form->width;
+    region.src_pitch_bytes = out ? form->width : form->pitch;
+    return leat_copy_3d(stream, out ? host : memory, out ? memory : host, &region);
 }
 
 static leat_status copy_batch(const struct form *form, leat_stream *stream, bool out, char *host, char *memory)
@@ -131,8 +131,8 @@ static leat_status try_call(const struct form *form, leat_stream *stream, bool o
     switch (form->how) {
     case ONE:
         return leat_copy(stream, out ? host : memory, out ? memory : host, form->width);
-    case BOX:
-        return copy_box(form, stream, out, host, memory);
+    case REGION:
+        return copy_region(form, stream, out, host, memory);
     case MANY:
         return copy_batch(form, stream, out, host, memory);
     default:
@@ -345,7 +345,7 @@ static void each_behind_each(void **state)
         for (size_t to = 0; to < CALLS; to++)
             for (enum stream_is how = STREAM_IDLE; how <= STREAM_HELD; how++)
                 /* The others need memory themselves. */
-                if (how != STREAM_POOR || forms[from].how <= BOX)
+                if (how != STREAM_POOR || forms[from].how <= REGION)
                     bring_out_and_take_in(t, &room, &forms[from], &forms[to], how, ++value);
     end_room(&room);
 }

@@ -109,7 +109,7 @@ enum { SMALL = 64, LARGE = 1024, MEMORY_BYTES = 2 * LARGE * LARGE * 4 };
 
 static void a_copy_loads_what_it_needs(void **state)
 {
-    static const leat_copy_box box = {16, 100, 1, 32, 16, 0, 0};
+    static const leat_copy_region region = {16, 100, 1, 32, 16, 0, 0};
     struct test_state *t = *state;
     char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MEMORY_BYTES);
     leat_module *module;
@@ -124,9 +124,9 @@ static void a_copy_loads_what_it_needs(void **state)
     assert_int_equal(loaded(), 1);
     OK(transpose(t, memory, LARGE, 4));
     assert_int_equal(loaded(), 1);
-    OK(leat_copy_rectangle(t->stream, memory, memory + MEMORY_BYTES / 2, &box));
+    OK(leat_copy_3d(t->stream, memory, memory + MEMORY_BYTES / 2, &region));
     assert_int_equal(loaded(), 1);
-    OK(leat_copy_rectangle(t->stream, memory, memory + MEMORY_BYTES / 2, &box));
+    OK(leat_copy_3d(t->stream, memory, memory + MEMORY_BYTES / 2, &region));
     assert_int_equal(loaded(), 0);
 
     /* All that is left, but for the steps, which no copy uses. */
@@ -177,9 +177,9 @@ static void a_load_that_fails_is_tried_again(void **state)
 }
 
 /* A rectangle has other ways, and the sentence of an earlier failure stays. */
-static void a_rectangle_goes_another_way(void **state)
+static void a_3d_copy_goes_another_way(void **state)
 {
-    static const leat_copy_box box = {16, 100, 1, 32, 16, 0, 0};
+    static const leat_copy_region region = {16, 100, 1, 32, 16, 0, 0};
     struct test_state *t = *state;
     char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 100 * 48), out[100 * 32], in[100 * 16];
 
@@ -187,12 +187,12 @@ static void a_rectangle_goes_another_way(void **state)
     OK(leat_copy_sync(t->stream, memory + sizeof out, in, sizeof in));
     REFUSED(leat_module_load(t->device, "?", 0, &(leat_module *){NULL}), LEAT_ERROR_INVALID, "0 bytes");
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "module_builtin", 1);
-    OK(leat_copy_rectangle(t->stream, memory, memory + sizeof out, &box));
+    OK(leat_copy_3d(t->stream, memory, memory + sizeof out, &region));
     assert_true(leati_fault_fired(wrapper()));
     assert_non_null(strstr(leat_last_error(), "0 bytes"));
     leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
     OK(leat_copy_sync(t->stream, out, memory, sizeof out));
-    for (unsigned y = 0; y < box.height; y++)
+    for (unsigned y = 0; y < region.height; y++)
         assert_memory_equal(out + y * 32, in + y * 16, 16);
     OK(leat_memory_free(memory));
 }
@@ -203,7 +203,7 @@ int main(void)
         cmocka_unit_test(each_module_has_its_kernels),
         STATE_TEST(a_copy_loads_what_it_needs),
         STATE_TEST(a_load_that_fails_is_tried_again),
-        STATE_TEST(a_rectangle_goes_another_way),
+        STATE_TEST(a_3d_copy_goes_another_way),
     };
 
     setenv("LEAT_FAULT", "none", 1);

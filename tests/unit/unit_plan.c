@@ -83,16 +83,16 @@ leat_status __wrap_leati_stage_start(EAGER_PARAMETERS, const struct leati_stage_
 }
 
 bool __real_leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                                    const leat_copy_box *box);
+                                    const leat_copy_region *region);
 bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                                    const leat_copy_box *box);
+                                    const leat_copy_region *region);
 
 bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                                    const leat_copy_box *box)
+                                    const leat_copy_region *region)
 {
     leat_status status;
 
-    return !ends(LEATI_PROTOCOL_KERNEL, &status) && __real_leati_region_has_kernel(device, dst, src, box);
+    return !ends(LEATI_PROTOCOL_KERNEL, &status) && __real_leati_region_has_kernel(device, dst, src, region);
 }
 
 /* Of RAILS: the share that declines, from 1; and how many were reserved while the stream's lock was held. */
@@ -279,11 +279,11 @@ static struct leati_plan make_plan(struct test_state *t, const struct row *row, 
     if (row->shape == BATCH)
         plan.transfer.count = row->count;
     if (row->shape == REGION)
-        plan.transfer.box = (leat_copy_box){.width_bytes = row->bytes / row->count,
-                                            .height = row->count,
-                                            .depth = 1,
-                                            .dst_pitch_bytes = row->bytes / row->count * 2,
-                                            .src_pitch_bytes = row->bytes / row->count * 4};
+        plan.transfer.region = (leat_copy_region){.width_bytes = row->bytes / row->count,
+                                                  .height = row->count,
+                                                  .depth = 1,
+                                                  .dst_pitch_bytes = row->bytes / row->count * 2,
+                                                  .src_pitch_bytes = row->bytes / row->count * 4};
     return plan;
 }
 
@@ -464,7 +464,7 @@ static void what_is_gone_is_no_copy_for_the_driver(void **state)
 
 static void regions_without_their_kernel(void **state)
 {
-    leat_copy_box box = {
+    leat_copy_region region = {
         .width_bytes = 20, .height = 100, .depth = 1, .dst_pitch_bytes = 32, .src_pitch_bytes = 64};
     struct test_state *t = *state;
     unsigned char *from = test_alloc(t->device, LEAT_KIND_DEVICE, 6400), *in = test_buffer(6400);
@@ -477,13 +477,13 @@ static void regions_without_their_kernel(void **state)
         outcomes[KERNEL] = i == 1 ? DECLINES : AS_IT_IS;
         if (i == 2) {
             leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "launch", 1);
-            REFUSED(leat_copy_rectangle(t->stream, to, from, &box), LEAT_ERROR_DRIVER, "kernel: ");
+            REFUSED(leat_copy_3d(t->stream, to, from, &region), LEAT_ERROR_DRIVER, "kernel: ");
             break;
         }
         OK(leat_fill(t->stream, to, 0, 3200));
-        OK(leat_copy_rectangle(t->stream, to, from, &box));
+        OK(leat_copy_3d(t->stream, to, from, &region));
         OK(leat_copy_sync(t->stream, out, to, 3200));
-        for (size_t y = 0; y < box.height; y++)
+        for (size_t y = 0; y < region.height; y++)
             assert_memory_equal(out + y * 32, in + y * 64, 20);
     }
     assert_int_equal(tried[KERNEL], 3);
@@ -546,7 +546,7 @@ static void shares_are_reserved_before_the_stream_is_locked(void **state)
 /* Rows, one call each, where a driver has no call for regions. */
 static void regions_without_the_drivers_call(void **state)
 {
-    leat_copy_box box = {
+    leat_copy_region region = {
         .width_bytes = 20, .height = 10, .depth = 1, .dst_pitch_bytes = 32, .src_pitch_bytes = 64};
     struct test_state *t = *state;
     const struct leati_driver_ops *ops = t->device->driver->ops;
@@ -555,16 +555,16 @@ static void regions_without_the_drivers_call(void **state)
     unsigned char *to = test_alloc(t->device, LEAT_KIND_DEVICE, 320), *out = test_buffer(320);
     char text[1000];
 
-    without.copy_rectangle = NULL;
+    without.copy_3d = NULL;
     leati_protocol_force(DRIVER);
     t->device->driver->ops = &without;
     test_pattern(in, 640, 1);
     OK(leat_copy_sync(t->stream, from, in, 640));
-    OK(leat_copy_rectangle_explain(t->stream, to, from, &box, text, sizeof text));
+    OK(leat_copy_3d_explain(t->stream, to, from, &region, text, sizeof text));
     assert_non_null(strstr(text, "the driver's call for each row"));
-    OK(leat_copy_rectangle(t->stream, to, from, &box));
+    OK(leat_copy_3d(t->stream, to, from, &region));
     OK(leat_copy_sync(t->stream, out, to, 320));
-    for (size_t y = 0; y < box.height; y++)
+    for (size_t y = 0; y < region.height; y++)
         assert_memory_equal(out + y * 32, in + y * 64, 20);
     OK(leat_memory_free(from));
     OK(leat_memory_free(to));

@@ -219,8 +219,8 @@ void cpu_streams_join(struct cpu_device *device);
 
 leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                      size_t bytes);
-leat_status cpu_copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
-                               struct leati_end src, const leat_copy_box *box); /* cpu_rectangle.c */
+leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                        const leat_copy_region *region); /* cpu_copy_3d.c */
 
 /* Calls move_part(part), which accesses these ranges. Where one of them is gone, *unreachable, which other threads
  * lower as well, becomes the lowest of the addresses that nobody could reach. */

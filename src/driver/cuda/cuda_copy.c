@@ -74,19 +74,19 @@ static cu_context context_of(const struct leati_end *end)
     return ((struct gpu_device *)end->device)->context;
 }
 
-static leat_status give_box(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
-                            const leat_copy_box *box)
+static leat_status submit_region(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
+                                 const leat_copy_region *region)
 {
     struct gpu_device *to = dst->kind == LEAT_KIND_DEVICE ? dst->device : NULL;
     struct gpu_device *from = src->kind == LEAT_KIND_DEVICE ? src->device : NULL;
     struct gpu_device *owner = to ? to : from ? from : on->device; /* as leati_cuda_copy() */
-    cu_box_copy copy = {.src_type = memory_type(src),
-                        .dst_type = memory_type(dst),
-                        .src_pitch = box->src_pitch_bytes,
-                        .dst_pitch = box->dst_pitch_bytes,
-                        .width = box->width_bytes,
-                        .height = box->height,
-                        .depth = box->depth};
+    cu_region_copy copy = {.src_type = memory_type(src),
+                           .dst_type = memory_type(dst),
+                           .src_pitch = region->src_pitch_bytes,
+                           .dst_pitch = region->dst_pitch_bytes,
+                           .width = region->width_bytes,
+                           .height = region->height,
+                           .depth = region->depth};
 
     if (on_host(src))
         copy.src_host = src->ptr;
@@ -96,15 +96,15 @@ static leat_status give_box(struct gpu_stream *on, const struct leati_end *dst, 
         copy.dst_host = dst->ptr;
     else
         copy.dst_device = gpu_address_of(dst->ptr);
-    copy.src_height = box->depth > 1 ? box->src_slice_bytes / box->src_pitch_bytes : box->height;
-    copy.dst_height = box->depth > 1 ? box->dst_slice_bytes / box->dst_pitch_bytes : box->height;
+    copy.src_height = region->depth > 1 ? region->src_slice_bytes / region->src_pitch_bytes : region->height;
+    copy.dst_height = region->depth > 1 ? region->dst_slice_bytes / region->dst_pitch_bytes : region->height;
     LEATI_TRY(wait_for_source(on, src));
     if (!to || !from || to == from) {
-        GPU_TRY(owner, copy_box, &copy, on->handle);
+        GPU_TRY(owner, copy_region, &copy, on->handle);
         return LEAT_OK;
     }
     copy.src_context = context_of(src);
     copy.dst_context = context_of(dst);
-    GPU_TRY(on->device, copy_box_peer, &copy, on->handle);
+    GPU_TRY(on->device, copy_region_peer, &copy, on->handle);
     return LEAT_OK;
 }

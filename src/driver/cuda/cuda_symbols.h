@@ -69,8 +69,8 @@
     X(copy_on_device, cuMemcpyDtoDAsync_v2, REQUIRED, (cu_deviceptr, cu_deviceptr, size_t, cu_stream))            \
     X(copy_peer, cuMemcpyPeerAsync, REQUIRED,                                                                     \
       (cu_deviceptr, cu_context, cu_deviceptr, cu_context, size_t, cu_stream))                                    \
-    X(copy_box, cuMemcpy3DAsync_v2, REQUIRED, (const cu_box_copy *, cu_stream))                                   \
-    X(copy_box_peer, cuMemcpy3DPeerAsync, REQUIRED, (const cu_box_copy_peer *, cu_stream))                        \
+    X(copy_region, cuMemcpy3DAsync_v2, REQUIRED, (const cu_region_copy *, cu_stream))                             \
+    X(copy_region_peer, cuMemcpy3DPeerAsync, REQUIRED, (const cu_region_copy_peer *, cu_stream))                  \
     X(fill_8, cuMemsetD8Async, REQUIRED, (cu_deviceptr, unsigned char, size_t, cu_stream))                        \
     X(fill_16, cuMemsetD16Async, REQUIRED, (cu_deviceptr, unsigned short, size_t, cu_stream))                     \
     X(fill_32, cuMemsetD32Async, REQUIRED, (cu_deviceptr, unsigned int, size_t, cu_stream))                       \

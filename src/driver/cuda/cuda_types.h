@@ -64,9 +64,9 @@ typedef struct cu_value_operation {
     uint64_t reserved;
 } cu_value_operation;
 
-/* A box of bytes: the vendor's struct for copies within a context and for those between two, which differ in the
- * contexts alone; elsewhere those are NULL. Places within arrays of the vendor's are not used. */
-typedef struct cu_box_copy {
+/* A region of bytes: the vendor's struct for copies within a context and for those between two, which differ in
+ * the contexts alone; elsewhere those are NULL. Places within arrays of the vendor's are not used. */
+typedef struct cu_region_copy {
     size_t src_x, src_y, src_z, src_level;
     unsigned int src_type;
     const void *src_host;
@@ -82,8 +82,8 @@ typedef struct cu_box_copy {
     cu_context dst_context;
     size_t dst_pitch, dst_height;
     size_t width, height, depth;
-} cu_box_copy;
-typedef cu_box_copy cu_box_copy_peer;
+} cu_region_copy;
+typedef cu_region_copy cu_region_copy_peer;
 
 /* Streams that every context has, as the vendor writes them. */
 #define LEATI_CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)

@@ -57,7 +57,7 @@
     X(vm_export)                                                                                                  \
     X(vm_import)                                                                                                  \
     X(copy)                                                                                                       \
-    X(copy_rectangle)                                                                                             \
+    X(copy_3d)                                                                                                    \
     X(fill)                                                                                                       \
     X(stream_create)                                                                                              \
     X(stream_destroy)                                                                                             \
@@ -173,7 +173,7 @@ static uint64_t count_call(struct fault *fault, enum entry entry)
     atomic_fetch_add_explicit(&fault->visits[entry], 1, memory_order_relaxed);
     if (wanted != ENTRY_ANY && wanted != entry)
         return 0;
-    if (mode == LEATI_FAULT_CORRUPT && entry != ENTRY_copy && entry != ENTRY_copy_rectangle && entry != ENTRY_fill)
+    if (mode == LEATI_FAULT_CORRUPT && entry != ENTRY_copy && entry != ENTRY_copy_3d && entry != ENTRY_fill)
         return 0;
     return atomic_fetch_add_explicit(&fault->calls, 1, memory_order_relaxed) + 1;
 }
@@ -628,35 +628,35 @@ static leat_status wrap_copy(struct leati_driver *driver, void *stream, struct l
     return status;
 }
 
-static leat_status wrap_copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
-                                       struct leati_end src, const leat_copy_box *box)
+static leat_status wrap_copy_3d(struct leati_driver *driver, void *stream, struct leati_end dst,
+                                struct leati_end src, const leat_copy_region *region)
 {
     struct fault *fault = fault_of(driver);
-    uint64_t number = count_call(fault, ENTRY_copy_rectangle);
-    leat_copy_box given = *box;
+    uint64_t number = count_call(fault, ENTRY_copy_3d);
+    leat_copy_region given = *region;
     leat_status status;
     size_t last_row;
     bool locked;
 
-    if (strikes(fault, ENTRY_copy_rectangle, LEATI_FAULT_DELAY, number))
+    if (strikes(fault, ENTRY_copy_3d, LEATI_FAULT_DELAY, number))
         pause_a_moment();
-    if (strikes(fault, ENTRY_copy_rectangle, LEATI_FAULT_FAIL, number))
-        return fail(ENTRY_copy_rectangle, number);
+    if (strikes(fault, ENTRY_copy_3d, LEATI_FAULT_FAIL, number))
+        return fail(ENTRY_copy_3d, number);
     if (mode_of(fault) == LEATI_FAULT_COPY_SHORT) {
-        note_fired(fault, ENTRY_copy_rectangle);
+        note_fired(fault, ENTRY_copy_3d);
         if (--given.width_bytes == 0)
             return LEAT_OK;
     }
     locked = begin_work(fault, &stream);
-    status = fault->inner->ops->copy_rectangle(fault->inner, stream, dst, src, &given);
+    status = fault->inner->ops->copy_3d(fault->inner, stream, dst, src, &given);
     end_work(fault, locked);
-    if (status != LEAT_OK || !strikes(fault, ENTRY_copy_rectangle, LEATI_FAULT_CORRUPT, number))
+    if (status != LEAT_OK || !strikes(fault, ENTRY_copy_3d, LEATI_FAULT_CORRUPT, number))
         return status;
-    last_row = (box->height - 1) * box->dst_pitch_bytes;
-    if (box->depth > 1)
-        last_row += (box->depth - 1) * box->dst_slice_bytes;
+    last_row = (region->height - 1) * region->dst_pitch_bytes;
+    if (region->depth > 1)
+        last_row += (region->depth - 1) * region->dst_slice_bytes;
     dst.ptr = (char *)dst.ptr + last_row;
-    return spoil_copy(fault, stream, dst, box->width_bytes);
+    return spoil_copy(fault, stream, dst, region->width_bytes);
 }
 
 static leat_status wrap_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,

@@ -7,7 +7,7 @@
  * a copy between two host ends is a host function of the stream: it then keeps its place in the stream's order,
  * also among the work of other threads.
  *
- * The vendor's file has GPU(copy) and give_box().
+ * The vendor's file has GPU(copy) and submit_region().
  */
 #include "driver/gpu/gpu_driver.h"
 
@@ -17,9 +17,9 @@
 /* The longest pitch that every GPU takes (CU_DEVICE_ATTRIBUTE_MAX_PITCH, hipDeviceAttributeMaxPitch). */
 #define PITCH_MOST ((size_t)INT32_MAX)
 
-/* Gives one box to the vendor. Not both ends are on the host, and slices are whole rows. */
-static leat_status give_box(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
-                            const leat_copy_box *box);
+/* Gives one region to the vendor. Not both ends are on the host, and slices are whole rows. */
+static leat_status submit_region(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
+                                 const leat_copy_region *region);
 
 static bool on_host(const struct leati_end *end)
 {
@@ -67,36 +67,36 @@ static leat_status copy_on_host(struct leati_driver *driver, void *stream, void 
     return status;
 }
 
-struct host_box {
+struct host_region {
     char *dst;
     const char *src;
-    leat_copy_box box;
+    leat_copy_region region;
 };
 
-static void run_host_box(void *argument)
+static void run_host_region(void *argument)
 {
-    struct host_box *work = argument;
-    const leat_copy_box *box = &work->box;
+    struct host_region *work = argument;
+    const leat_copy_region *region = &work->region;
 
-    for (size_t z = 0; z < box->depth; z++)
-        for (size_t y = 0; y < box->height; y++)
-            memcpy(work->dst + z * box->dst_slice_bytes + y * box->dst_pitch_bytes,
-                   work->src + z * box->src_slice_bytes + y * box->src_pitch_bytes, box->width_bytes);
+    for (size_t z = 0; z < region->depth; z++)
+        for (size_t y = 0; y < region->height; y++)
+            memcpy(work->dst + z * region->dst_slice_bytes + y * region->dst_pitch_bytes,
+                   work->src + z * region->src_slice_bytes + y * region->src_pitch_bytes, region->width_bytes);
     free(work);
 }
 
-static leat_status copy_box_on_host(struct leati_driver *driver, void *stream, void *dst, const void *src,
-                                    const leat_copy_box *box)
+static leat_status copy_region_on_host(struct leati_driver *driver, void *stream, void *dst, const void *src,
+                                       const leat_copy_region *region)
 {
-    struct host_box *work = malloc(sizeof *work);
+    struct host_region *work = malloc(sizeof *work);
     leat_status status;
 
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the description of a copy");
-    *work = (struct host_box){.dst = dst, .src = src, .box = *box};
-    if (box->depth == 1)
-        work->box.dst_slice_bytes = work->box.src_slice_bytes = 0;
-    status = GPU(launch_host)(driver, stream, run_host_box, work);
+    *work = (struct host_region){.dst = dst, .src = src, .region = *region};
+    if (region->depth == 1)
+        work->region.dst_slice_bytes = work->region.src_slice_bytes = 0;
+    status = GPU(launch_host)(driver, stream, run_host_region, work);
     if (status != LEAT_OK)
         free(work);
     return status;
@@ -105,9 +105,10 @@ static leat_status copy_box_on_host(struct leati_driver *driver, void *stream, v
 /* ---- rectangles ---- */
 
 /* The vendor counts slices in rows: others go slice by slice. A single slice makes the same call either way. */
-static bool slices_are_rows(const leat_copy_box *box)
+static bool slices_are_rows(const leat_copy_region *region)
 {
-    return box->src_slice_bytes % box->src_pitch_bytes == 0 && box->dst_slice_bytes % box->dst_pitch_bytes == 0;
+    return region->src_slice_bytes % region->src_pitch_bytes == 0 &&
+           region->dst_slice_bytes % region->dst_pitch_bytes == 0;
 }
 
 static struct leati_end move_end(struct leati_end end, size_t bytes)
@@ -117,30 +118,31 @@ static struct leati_end move_end(struct leati_end end, size_t bytes)
 }
 
 static leat_status copy_rows(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                             const leat_copy_box *box)
+                             const leat_copy_region *region)
 {
-    for (size_t y = 0; y < box->height; y++)
-        LEATI_TRY(GPU(copy)(driver, stream, move_end(dst, y * box->dst_pitch_bytes),
-                            move_end(src, y * box->src_pitch_bytes), box->width_bytes));
+    for (size_t y = 0; y < region->height; y++)
+        LEATI_TRY(GPU(copy)(driver, stream, move_end(dst, y * region->dst_pitch_bytes),
+                            move_end(src, y * region->src_pitch_bytes), region->width_bytes));
     return LEAT_OK;
 }
 
-leat_status GPU(copy_rectangle)(struct leati_driver *driver, void *stream, struct leati_end dst,
-                                struct leati_end src, const leat_copy_box *box)
+leat_status GPU(copy_3d)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                         const leat_copy_region *region)
 {
-    bool long_pitch = box->dst_pitch_bytes > PITCH_MOST || box->src_pitch_bytes > PITCH_MOST;
-    leat_copy_box slice = *box;
+    bool long_pitch = region->dst_pitch_bytes > PITCH_MOST || region->src_pitch_bytes > PITCH_MOST;
+    leat_copy_region slice = *region;
 
     if (on_host(&dst) && on_host(&src))
-        return copy_box_on_host(driver, stream, dst.ptr, src.ptr, box);
-    if (!long_pitch && slices_are_rows(box))
-        return give_box(stream, &dst, &src, box);
+        return copy_region_on_host(driver, stream, dst.ptr, src.ptr, region);
+    if (!long_pitch && slices_are_rows(region))
+        return submit_region(stream, &dst, &src, region);
     slice.depth = 1;
-    for (size_t z = 0; z < box->depth; z++) {
-        struct leati_end to = move_end(dst, z ? z * box->dst_slice_bytes : 0);
-        struct leati_end from = move_end(src, z ? z * box->src_slice_bytes : 0);
+    for (size_t z = 0; z < region->depth; z++) {
+        struct leati_end to = move_end(dst, z ? z * region->dst_slice_bytes : 0);
+        struct leati_end from = move_end(src, z ? z * region->src_slice_bytes : 0);
 
-        LEATI_TRY(long_pitch ? copy_rows(driver, stream, to, from, &slice) : give_box(stream, &to, &from, &slice));
+        LEATI_TRY(long_pitch ? copy_rows(driver, stream, to, from, &slice)
+                             : submit_region(stream, &to, &from, &slice));
     }
     return LEAT_OK;
 }

@@ -217,8 +217,8 @@ leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *p
 /* gpu_copy.h */
 leat_status GPU(copy)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                       size_t bytes); /* vendor */
-leat_status GPU(copy_rectangle)(struct leati_driver *driver, void *stream, struct leati_end dst,
-                                struct leati_end src, const leat_copy_box *box);
+leat_status GPU(copy_3d)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                         const leat_copy_region *region);
 leat_status GPU(fill)(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
                       unsigned pattern_bytes, size_t count);
 

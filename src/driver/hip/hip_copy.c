@@ -35,19 +35,20 @@ leat_status leati_hip_copy(struct leati_driver *driver, void *stream, struct lea
     return LEAT_OK;
 }
 
-static leat_status give_box(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
-                            const leat_copy_box *box)
+static leat_status submit_region(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
+                                 const leat_copy_region *region)
 {
-    hi_box_copy copy = {.src = {.ptr = src->ptr, .pitch = box->src_pitch_bytes, .width = box->width_bytes},
-                        .dst = {.ptr = dst->ptr, .pitch = box->dst_pitch_bytes, .width = box->width_bytes},
-                        .width = box->width_bytes,
-                        .height = box->height,
-                        .depth = box->depth,
-                        .kind = kind_of(dst, src)};
+    hi_region_copy copy = {
+        .src = {.ptr = src->ptr, .pitch = region->src_pitch_bytes, .width = region->width_bytes},
+        .dst = {.ptr = dst->ptr, .pitch = region->dst_pitch_bytes, .width = region->width_bytes},
+        .width = region->width_bytes,
+        .height = region->height,
+        .depth = region->depth,
+        .kind = kind_of(dst, src)};
 
-    copy.src.height = box->depth > 1 ? box->src_slice_bytes / box->src_pitch_bytes : box->height;
-    copy.dst.height = box->depth > 1 ? box->dst_slice_bytes / box->dst_pitch_bytes : box->height;
+    copy.src.height = region->depth > 1 ? region->src_slice_bytes / region->src_pitch_bytes : region->height;
+    copy.dst.height = region->depth > 1 ? region->dst_slice_bytes / region->dst_pitch_bytes : region->height;
     LEATI_TRY(wait_for_source(on, src));
-    GPU_TRY(on->device, copy_box, &copy, on->handle);
+    GPU_TRY(on->device, copy_region, &copy, on->handle);
     return LEAT_OK;
 }

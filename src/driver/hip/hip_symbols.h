@@ -65,7 +65,7 @@
     X(vm_import, hipMemImportFromShareableHandle, OPTIONAL, (hi_mem_handle *, void *, hi_handle_type))          \
     X(copy, hipMemcpyAsync, REQUIRED, (void *, const void *, size_t, hi_copy_kind, hi_stream))                  \
     X(copy_peer, hipMemcpyPeerAsync, REQUIRED, (void *, int, const void *, int, size_t, hi_stream))              \
-    X(copy_box, hipMemcpy3DAsync, REQUIRED, (const hi_box_copy *, hi_stream))                                   \
+    X(copy_region, hipMemcpy3DAsync, REQUIRED, (const hi_region_copy *, hi_stream))                              \
     X(fill_8, hipMemsetD8Async, REQUIRED, (hi_deviceptr, unsigned char, size_t, hi_stream))                     \
     X(fill_16, hipMemsetD16Async, REQUIRED, (hi_deviceptr, unsigned short, size_t, hi_stream))                  \
     X(fill_32, hipMemsetD32Async, REQUIRED, (hi_deviceptr, int, size_t, hi_stream))                             \

@@ -67,13 +67,13 @@ typedef struct hi_pointer_attributes {
     unsigned int flags;
 } hi_pointer_attributes;
 
-/* A box of bytes: hipMemcpy3DParms. Places within arrays of the vendor's are not used. */
+/* A region of bytes: hipMemcpy3DParms. Places within arrays of the vendor's are not used. */
 typedef struct hi_pitched {
     void *ptr;
     size_t pitch, width, height;
 } hi_pitched;
 
-typedef struct hi_box_copy {
+typedef struct hi_region_copy {
     void *src_array;
     size_t src_x, src_y, src_z;
     hi_pitched src;
@@ -82,7 +82,7 @@ typedef struct hi_box_copy {
     hi_pitched dst;
     size_t width, height, depth;
     hi_copy_kind kind;
-} hi_box_copy;
+} hi_region_copy;
 
 /* hipDeviceProp_t, of which only the architecture is wanted: HIP 5's, and what hipGetDevicePropertiesR0600 fills.
  * Both have room behind for what a newer library may add. */

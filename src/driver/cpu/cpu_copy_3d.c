@@ -1,5 +1,5 @@
 /*
- * cpu_rectangle.c - moving boxes of rows on the CPU device: rows are shared out among the workers, long rows cut.
+ * cpu_copy_3d.c - moving regions of rows on the CPU device: rows are shared out among the workers, long rows cut.
  */
 #include "driver/cpu/cpu.h"
 
@@ -14,10 +14,10 @@
 #define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on, for rows of a few lines or more */
 #define NON_TEMPORAL_ROW_BYTES ((size_t)4096)
 
-struct box_job {
+struct region_job {
     char *dst;
     const char *src;
-    leat_copy_box box;
+    leat_copy_region region;
     size_t rows;                   /* of all slices */
     size_t part_rows, pieces;      /* rows of a part; or parts of a row, where it is long */
     bool streaming;                /* past the caches */
@@ -27,31 +27,31 @@ struct box_job {
 
 /* Some of the rows, or a piece of one of them. */
 struct part {
-    const struct box_job *job;
+    const struct region_job *job;
     size_t first, end;    /* rows */
     size_t start, length; /* in each */
 };
 
 /* Where a row begins on either side. */
-static size_t dst_row(const struct box_job *job, size_t row)
+static size_t dst_row(const struct region_job *job, size_t row)
 {
-    const leat_copy_box *box = &job->box;
+    const leat_copy_region *region = &job->region;
 
-    return row / box->height * box->dst_slice_bytes + row % box->height * box->dst_pitch_bytes;
+    return row / region->height * region->dst_slice_bytes + row % region->height * region->dst_pitch_bytes;
 }
 
-static size_t src_row(const struct box_job *job, size_t row)
+static size_t src_row(const struct region_job *job, size_t row)
 {
-    const leat_copy_box *box = &job->box;
+    const leat_copy_region *region = &job->region;
 
-    return row / box->height * box->src_slice_bytes + row % box->height * box->src_pitch_bytes;
+    return row / region->height * region->src_slice_bytes + row % region->height * region->src_pitch_bytes;
 }
 
 static void move_part(void *context)
 {
     const struct part *part = context;
-    const struct box_job *job = part->job;
-    size_t y = part->first % job->box.height;
+    const struct region_job *job = part->job;
+    size_t y = part->first % job->region.height;
     char *dst = job->dst + dst_row(job, part->first) + part->start;
     const char *src = job->src + src_row(job, part->first) + part->start;
 
@@ -60,9 +60,9 @@ static void move_part(void *context)
             leati_stream_copy(dst, src, part->length);
         else
             memcpy(dst, src, part->length);
-        if (++y < job->box.height) {
-            dst += job->box.dst_pitch_bytes;
-            src += job->box.src_pitch_bytes;
+        if (++y < job->region.height) {
+            dst += job->region.dst_pitch_bytes;
+            src += job->region.src_pitch_bytes;
         } else if (row + 1 < part->end) {
             y = 0;
             dst = job->dst + dst_row(job, row + 1) + part->start;
@@ -71,7 +71,7 @@ static void move_part(void *context)
     }
 }
 
-static void move_guarded(struct box_job *job, struct part *part)
+static void move_guarded(struct region_job *job, struct part *part)
 {
     size_t dst_start = dst_row(job, part->first) + part->start,
            src_start = src_row(job, part->first) + part->start;
@@ -85,14 +85,14 @@ static void move_guarded(struct box_job *job, struct part *part)
 
 static void copy_part(void *context, uint64_t i)
 {
-    struct box_job *job = context;
-    struct part part = {.job = job, .length = job->box.width_bytes};
+    struct region_job *job = context;
+    struct part part = {.job = job, .length = job->region.width_bytes};
 
     if (job->pieces > 1) {
         part.first = (size_t)i / job->pieces;
         part.end = part.first + 1;
         part.start = (size_t)i % job->pieces * PART_BYTES;
-        part.length = job->box.width_bytes - part.start;
+        part.length = job->region.width_bytes - part.start;
         part.length = part.length < PART_BYTES ? part.length : PART_BYTES;
     } else {
         part.first = (size_t)i * job->part_rows;
@@ -104,17 +104,17 @@ static void copy_part(void *context, uint64_t i)
         move_part(&part);
 }
 
-struct box_work {
+struct region_work {
     struct cpu_work work;
     const struct cpu_device *device;
     struct cpu_stream *stream;
-    struct box_job job;
+    struct region_job job;
 };
 
-static void run_box(struct cpu_work *work)
+static void run_region(struct cpu_work *work)
 {
-    struct box_work *copy = (struct box_work *)(void *)work;
-    struct box_job *job = &copy->job;
+    struct region_work *copy = (struct region_work *)(void *)work;
+    struct region_job *job = &copy->job;
     int earlier = cpu_managed_enter(copy->device);
     uintptr_t fault;
 
@@ -123,35 +123,36 @@ static void run_box(struct cpu_work *work)
     cpu_managed_leave(earlier);
     fault = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
     if (fault != UINTPTR_MAX)
-        cpu_stream_lost(copy->stream, job->dst, job->src, job->rows * job->box.width_bytes, fault);
+        cpu_stream_lost(copy->stream, job->dst, job->src, job->rows * job->region.width_bytes, fault);
 }
 
-leat_status cpu_copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
-                               struct leati_end src, const leat_copy_box *box)
+leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                        const leat_copy_region *region)
 {
     bool pageable = dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE;
-    size_t rows = box->depth * box->height, bytes = rows * box->width_bytes;
-    struct box_work *work = malloc(sizeof *work);
-    struct box_job *job;
+    size_t rows = region->depth * region->height, bytes = rows * region->width_bytes;
+    struct region_work *work = malloc(sizeof *work);
+    struct region_job *job;
 
     (void)driver;
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
-    *work = (struct box_work){
-        .work.run = run_box,
+    *work = (struct region_work){
+        .work.run = run_region,
         .device = cpu_stream_device(stream),
         .stream = cpu_stream_core(stream),
-        .job = {.dst = dst.ptr, .src = src.ptr, .box = *box, .rows = rows, .guarded = pageable, .pieces = 1}};
+        .job = {
+            .dst = dst.ptr, .src = src.ptr, .region = *region, .rows = rows, .guarded = pageable, .pieces = 1}};
     job = &work->job;
-    if (box->depth == 1)
-        job->box.dst_slice_bytes = job->box.src_slice_bytes = 0;
-    job->streaming = bytes >= NON_TEMPORAL_BYTES && box->width_bytes >= NON_TEMPORAL_ROW_BYTES;
+    if (region->depth == 1)
+        job->region.dst_slice_bytes = job->region.src_slice_bytes = 0;
+    job->streaming = bytes >= NON_TEMPORAL_BYTES && region->width_bytes >= NON_TEMPORAL_ROW_BYTES;
     if (bytes < PARALLEL_BYTES)
         job->part_rows = rows;
-    else if (box->width_bytes > PART_BYTES)
-        job->pieces = (box->width_bytes + PART_BYTES - 1) / PART_BYTES;
+    else if (region->width_bytes > PART_BYTES)
+        job->pieces = (region->width_bytes + PART_BYTES - 1) / PART_BYTES;
     else
-        job->part_rows = PART_BYTES / box->width_bytes;
+        job->part_rows = PART_BYTES / region->width_bytes;
     atomic_init(&job->unreachable, UINTPTR_MAX);
     /* Short copies of pageable memory are over before another thread could begin. */
     if (pageable && bytes <= HERE_BYTES && cpu_stream_run_here(stream, &work->work))

@@ -1,5 +1,5 @@
 /*
- * test_copy_rectangle.c - boxes of rows between all kinds of memory against a plain loop, what is refused, and
+ * test_copy_3d.c - regions of rows between all kinds of memory against a plain loop, what is refused, and
  * their place in the order of the stream.
  *
  * On the CPU device pageable memory is reached by the device itself unless LEAT_COPY_STAGE=1 has it staged as for
@@ -76,31 +76,32 @@ static void end_arenas(struct arenas *arenas)
 }
 
 /* The plain loop. */
-static void copy_plainly(unsigned char *dst, const unsigned char *src, const leat_copy_box *box)
+static void copy_plainly(unsigned char *dst, const unsigned char *src, const leat_copy_region *region)
 {
-    for (size_t z = 0; z < box->depth; z++)
-        for (size_t y = 0; y < box->height; y++)
-            memcpy(dst + z * box->dst_slice_bytes + y * box->dst_pitch_bytes,
-                   src + z * box->src_slice_bytes + y * box->src_pitch_bytes, box->width_bytes);
+    for (size_t z = 0; z < region->depth; z++)
+        for (size_t y = 0; y < region->height; y++)
+            memcpy(dst + z * region->dst_slice_bytes + y * region->dst_pitch_bytes,
+                   src + z * region->src_slice_bytes + y * region->src_pitch_bytes, region->width_bytes);
 }
 
-static size_t reach(const leat_copy_box *box, size_t pitch, size_t slice)
+static size_t reach(const leat_copy_region *region, size_t pitch, size_t slice)
 {
-    return (box->depth > 1 ? (box->depth - 1) * slice : 0) + (box->height - 1) * pitch + box->width_bytes;
+    return (region->depth > 1 ? (region->depth - 1) * slice : 0) + (region->height - 1) * pitch +
+           region->width_bytes;
 }
 
-static size_t dst_reach(const leat_copy_box *box)
+static size_t dst_reach(const leat_copy_region *region)
 {
-    return reach(box, box->dst_pitch_bytes, box->dst_slice_bytes);
+    return reach(region, region->dst_pitch_bytes, region->dst_slice_bytes);
 }
 
-static size_t src_reach(const leat_copy_box *box)
+static size_t src_reach(const leat_copy_region *region)
 {
-    return reach(box, box->src_pitch_bytes, box->src_slice_bytes);
+    return reach(region, region->src_pitch_bytes, region->src_slice_bytes);
 }
 
 static void expect_same(const unsigned char *seen, const unsigned char *wanted, size_t bytes, const char *what,
-                        const leat_copy_box *box)
+                        const leat_copy_region *region)
 {
     size_t i;
 
@@ -109,30 +110,31 @@ static void expect_same(const unsigned char *seen, const unsigned char *wanted, 
     for (i = 0; seen[i] == wanted[i]; i++)
         continue;
     fail_msg("%s, %zu x %zu x %zu, pitches %zu and %zu, slices %zu and %zu: byte %zu of dst is %02x and not %02x",
-             what, box->width_bytes, box->height, box->depth, box->dst_pitch_bytes, box->src_pitch_bytes,
-             box->dst_slice_bytes, box->src_slice_bytes, (size_t)(i - GUARD_BYTES), seen[i], wanted[i]);
+             what, region->width_bytes, region->height, region->depth, region->dst_pitch_bytes,
+             region->src_pitch_bytes, region->dst_slice_bytes, region->src_slice_bytes, (size_t)(i - GUARD_BYTES),
+             seen[i], wanted[i]);
 }
 
 /* Everything around the rows is looked at too. */
 static void copy_once(leat_stream *stream, struct arenas *arenas, enum place to, enum place from,
-                      const leat_copy_box *box, size_t dst_offset, size_t src_offset)
+                      const leat_copy_region *region, size_t dst_offset, size_t src_offset)
 {
     static const char *const names[] = {"pageable", "pinned",  "registered",
                                         "device",   "managed", "the other device"};
     unsigned char *dst = arenas->arena[0][to] + GUARD_BYTES + dst_offset;
     unsigned char *src = arenas->arena[1][from] + src_offset;
-    size_t window = dst_reach(box) + 2 * GUARD_BYTES;
+    size_t window = dst_reach(region) + 2 * GUARD_BYTES;
     char what[80];
 
-    assert_true(window + dst_offset <= arenas->bytes && src_reach(box) + src_offset <= arenas->bytes);
+    assert_true(window + dst_offset <= arenas->bytes && src_reach(region) + src_offset <= arenas->bytes);
     memset(arenas->wanted, 0xa5, window);
     OK(leat_copy(stream, dst - GUARD_BYTES, arenas->wanted, window));
-    OK(leat_copy(stream, src, arenas->in, src_reach(box)));
-    OK(leat_copy_rectangle(stream, dst, src, box));
+    OK(leat_copy(stream, src, arenas->in, src_reach(region)));
+    OK(leat_copy_3d(stream, dst, src, region));
     OK(leat_copy_sync(stream, arenas->seen, dst - GUARD_BYTES, window));
-    copy_plainly(arenas->wanted + GUARD_BYTES, arenas->in, box);
+    copy_plainly(arenas->wanted + GUARD_BYTES, arenas->in, region);
     snprintf(what, sizeof what, "%s to %s", names[from], names[to]);
-    expect_same(arenas->seen, arenas->wanted, window, what, box);
+    expect_same(arenas->seen, arenas->wanted, window, what, region);
 }
 
 static const size_t widths[] = {1, 2, 3, 4, 7, 8, 16, 17, 31, 32, 33, 64, 255, 1000, 4096, 4097};
@@ -145,18 +147,20 @@ static size_t some_pitch(size_t width, unsigned which)
     return which % 6 == 4 ? (width + 31) / 16 * 16 : width + more[which % 6];
 }
 
-static leat_copy_box some_box(size_t width, size_t height, size_t depth, unsigned to, unsigned from)
+static leat_copy_region some_region(size_t width, size_t height, size_t depth, unsigned to, unsigned from)
 {
-    leat_copy_box box = {.width_bytes = width,
-                         .height = height,
-                         .depth = depth,
-                         .dst_pitch_bytes = some_pitch(width, to),
-                         .src_pitch_bytes = some_pitch(width, from)};
+    leat_copy_region region = {.width_bytes = width,
+                               .height = height,
+                               .depth = depth,
+                               .dst_pitch_bytes = some_pitch(width, to),
+                               .src_pitch_bytes = some_pitch(width, from)};
 
     /* Slices that touch, that are whole rows apart, and that are not. */
-    box.dst_slice_bytes = height * box.dst_pitch_bytes + (to % 3 == 2 ? 2 * box.dst_pitch_bytes : to % 3 * 5);
-    box.src_slice_bytes = height * box.src_pitch_bytes + (from % 3 == 2 ? box.src_pitch_bytes : from % 3 * 7);
-    return box;
+    region.dst_slice_bytes =
+        height * region.dst_pitch_bytes + (to % 3 == 2 ? 2 * region.dst_pitch_bytes : to % 3 * 5);
+    region.src_slice_bytes =
+        height * region.src_pitch_bytes + (from % 3 == 2 ? region.src_pitch_bytes : from % 3 * 7);
+    return region;
 }
 
 static void all_pairs_widths_and_pitches(void **state)
@@ -173,9 +177,10 @@ static void all_pairs_widths_and_pitches(void **state)
             for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
                 for (unsigned pitches = 0; pitches < 6; pitches++, which++) {
                     size_t height = 1 + (which * 7) % 40, depth = 1 + which % 3;
-                    leat_copy_box box = some_box(widths[i], height, depth, pitches + which / 6, pitches * 5 + 1);
+                    leat_copy_region region =
+                        some_region(widths[i], height, depth, pitches + which / 6, pitches * 5 + 1);
 
-                    copy_once(t->stream, &arenas, to, from, &box, which % 3 * 5, which % 5 * 3);
+                    copy_once(t->stream, &arenas, to, from, &region, which % 3 * 5, which % 5 * 3);
                 }
             }
         }
@@ -197,15 +202,15 @@ static void many_narrow_rows(void **state)
             if (!arenas.arena[0][to] || !arenas.arena[1][from])
                 continue;
             for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) {
-                leat_copy_box box = {.width_bytes = narrow[i],
+                leat_copy_region region = {.width_bytes = narrow[i],
                                      .height = 5000,
                                      .depth = 3,
                                      .dst_pitch_bytes = narrow[i] + (i + to) % 3,
                                      .src_pitch_bytes = narrow[i] + (i + from) % 7};
 
-                box.dst_slice_bytes = box.height * box.dst_pitch_bytes + 11;
-                box.src_slice_bytes = box.height * box.src_pitch_bytes + 100;
-                copy_once(t->stream, &arenas, to, from, &box, 0, 1);
+                region.dst_slice_bytes = region.height * region.dst_pitch_bytes + 11;
+                region.src_slice_bytes = region.height * region.src_pitch_bytes + 100;
+                copy_once(t->stream, &arenas, to, from, &region, 0, 1);
             }
         }
     }
@@ -213,9 +218,9 @@ static void many_narrow_rows(void **state)
 }
 
 /* More than any ring of the tests, in rows that are short, long, and longer than a ring. */
-static void large_boxes(void **state)
+static void large_regions(void **state)
 {
-    static const leat_copy_box boxes[] = {
+    static const leat_copy_region regions[] = {
         {4000, 6100, 1, 4096, 4003, 0, 0},
         {100, 100, 2000, 100, 113, 10100, 11300},
         {300000, 80, 1, 300016, 300001, 0, 0},
@@ -231,9 +236,9 @@ static void large_boxes(void **state)
     struct arenas arenas;
 
     make_arenas(t, &arenas, 32 * MIB);
-    for (size_t i = 0; i < sizeof boxes / sizeof boxes[0]; i++)
+    for (size_t i = 0; i < sizeof regions / sizeof regions[0]; i++)
         for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++)
-            copy_once(t->stream, &arenas, pairs[j][0], pairs[j][1], &boxes[i], 3, 0);
+            copy_once(t->stream, &arenas, pairs[j][0], pairs[j][1], &regions[i], 3, 0);
     end_arenas(&arenas);
 }
 
@@ -251,10 +256,10 @@ static void a_stream_of_the_other_device_copies_too(void **state)
     OK(leat_stream_create(arenas.other, &stream));
     for (enum place to = 0; to < PLACES; to++) {
         for (enum place from = 0; from < PLACES; from++) {
-            leat_copy_box box = some_box(to == DEVICE ? 60 : 1001, 100, 2, to, from);
+            leat_copy_region region = some_region(to == DEVICE ? 60 : 1001, 100, 2, to, from);
 
             if (arenas.arena[0][to] && arenas.arena[1][from])
-                copy_once(stream, &arenas, to, from, &box, 1, 2);
+                copy_once(stream, &arenas, to, from, &region, 1, 2);
         }
     }
     end_arenas(&arenas);
@@ -276,9 +281,9 @@ static void write_bytes(void *argument)
 }
 
 /* Into device memory and out of it again behind a gate; the source is written by the stream itself. */
-static void boxes_keep_their_place(void **state)
+static void regions_keep_their_place(void **state)
 {
-    static const leat_copy_box in = {1000, 3000, 1, 1100, 1003, 0, 0}, out = {1000, 3000, 1, 1001, 1100, 0, 0};
+    static const leat_copy_region in = {1000, 3000, 1, 1100, 1003, 0, 0}, out = {1000, 3000, 1, 1001, 1100, 0, 0};
     struct test_state *t = *state;
     unsigned char *written = test_buffer(4 * MIB), *source = test_buffer(4 * MIB), *target = test_buffer(4 * MIB);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4 * MIB);
@@ -296,9 +301,9 @@ static void boxes_keep_their_place(void **state)
     OK(leat_stream_synchronize(t->stream));
     gate = test_gate_close(t->stream);
     OK(leat_launch_host(t->stream, write_bytes, &writing));
-    OK(leat_copy_rectangle(t->stream, memory, source, &in));
-    OK(leat_copy_rectangle(t->stream, target, memory, &out));
-    /* What comes next reads what the box has brought. */
+    OK(leat_copy_3d(t->stream, memory, source, &in));
+    OK(leat_copy_3d(t->stream, target, memory, &out));
+    /* What comes next reads what the region has brought. */
     OK(leat_copy(t->stream, again, target, dst_reach(&out)));
     EXPECT_HELD(t->stream, gate);
     EXPECT_BYTES(target, 4 * MIB, 0x77);
@@ -317,31 +322,31 @@ static void boxes_keep_their_place(void **state)
 }
 
 /* Short ones, many on a stream that is held up. */
-static void short_boxes_on_a_held_stream(void **state)
+static void short_regions_on_a_held_stream(void **state)
 {
-    enum { COUNT = 200, ROWS = 20, WIDTH = 12, PITCH = 16, BOX = ROWS * PITCH };
-    static const leat_copy_box in = {WIDTH, ROWS, 1, PITCH + 2, PITCH, 0, 0};
-    static const leat_copy_box out = {WIDTH, ROWS, 1, PITCH, PITCH + 2, 0, 0};
+    enum { COUNT = 200, ROWS = 20, WIDTH = 12, PITCH = 16, REGION = ROWS * PITCH };
+    static const leat_copy_region in = {WIDTH, ROWS, 1, PITCH + 2, PITCH, 0, 0};
+    static const leat_copy_region out = {WIDTH, ROWS, 1, PITCH, PITCH + 2, 0, 0};
     struct test_state *t = *state;
-    unsigned char *source = test_buffer(COUNT * BOX), *target = test_buffer(COUNT * BOX);
+    unsigned char *source = test_buffer(COUNT * REGION), *target = test_buffer(COUNT * REGION);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, (size_t)COUNT * ROWS * (PITCH + 2));
     struct test_gate *gate;
     leat_module *module;
 
     /* The kernels are there before the gate is closed. */
     OK(leat_module_layout(t->device, &module));
-    test_pattern(source, COUNT * BOX, 4);
-    memset(target, 0, COUNT * BOX);
+    test_pattern(source, COUNT * REGION, 4);
+    memset(target, 0, COUNT * REGION);
     gate = test_gate_close(t->stream);
     for (size_t i = 0; i < COUNT; i++) {
         unsigned char *place = memory + i * ROWS * (PITCH + 2);
 
-        OK(leat_copy_rectangle(t->stream, place, source + i * BOX, &in));
-        OK(leat_copy_rectangle(t->stream, target + i * BOX, place, &out));
+        OK(leat_copy_3d(t->stream, place, source + i * REGION, &in));
+        OK(leat_copy_3d(t->stream, target + i * REGION, place, &out));
     }
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->stream));
-    for (size_t i = 0; i < COUNT * BOX; i++)
+    for (size_t i = 0; i < COUNT * REGION; i++)
         assert_int_equal(target[i], i % PITCH < WIDTH ? source[i] : 0);
     OK(leat_memory_free(memory));
     free(source);
@@ -360,7 +365,7 @@ struct packer {
 static void *pack_again_and_again(void *argument)
 {
     enum { WIDTH = 100, HEIGHT = 40, PITCH = 160, TIMES = 2000 };
-    const leat_copy_box box = {WIDTH, HEIGHT, 1, PITCH, PITCH, 0, 0};
+    const leat_copy_region region = {WIDTH, HEIGHT, 1, PITCH, PITCH, 0, 0};
     struct packer *packer = argument;
     unsigned char source[HEIGHT * PITCH], target[HEIGHT * PITCH];
     leat_stream *stream;
@@ -371,7 +376,7 @@ static void *pack_again_and_again(void *argument)
         return NULL;
     test_pattern(source, sizeof source, packer->seed);
     for (int i = 0; i < TIMES; i++)
-        if (leat_copy_rectangle(stream, memory, source, &box))
+        if (leat_copy_3d(stream, memory, source, &region))
             return NULL;
     if (leat_copy_sync(stream, target, memory, sizeof target) || leat_free(stream, memory) ||
         leat_stream_destroy(stream))
@@ -382,7 +387,7 @@ static void *pack_again_and_again(void *argument)
     return NULL;
 }
 
-static void threads_copy_short_boxes(void **state)
+static void threads_copy_short_regions(void **state)
 {
     struct test_state *t = *state;
     struct packer packers[3];
@@ -406,72 +411,73 @@ static void a_size_of_zero_does_nothing(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 64), out[64];
 
     OK(leat_fill(t->stream, memory, 0x11, 64));
-    OK(leat_copy_rectangle(t->stream, memory, out, &(leat_copy_box){0, 4, 1, 8, 8, 0, 0}));
-    OK(leat_copy_rectangle(t->stream, NULL, NULL, &(leat_copy_box){4, 0, 1, 0, 0, 0, 0}));
-    OK(leat_copy_rectangle(t->stream, memory, memory, &(leat_copy_box){4, 4, 0, 8, 8, 0, 0}));
+    OK(leat_copy_3d(t->stream, memory, out, &(leat_copy_region){0, 4, 1, 8, 8, 0, 0}));
+    OK(leat_copy_3d(t->stream, NULL, NULL, &(leat_copy_region){4, 0, 1, 0, 0, 0, 0}));
+    OK(leat_copy_3d(t->stream, memory, memory, &(leat_copy_region){4, 4, 0, 8, 8, 0, 0}));
     OK(leat_copy_sync(t->stream, out, memory, 64));
     EXPECT_BYTES(out, 64, 0x11);
     OK(leat_memory_free(memory));
 }
 
-static void explained(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box, const char *words)
+static void explained(leat_stream *stream, void *dst, const void *src, const leat_copy_region *region,
+                      const char *words)
 {
     char text[2000];
 
-    OK(leat_copy_rectangle_explain(stream, dst, src, box, text, sizeof text));
+    OK(leat_copy_3d_explain(stream, dst, src, region, text, sizeof text));
     if (!strstr(text, words))
-        fail_msg("leat_copy_rectangle_explain says: %s\nand not: %s", text, words);
+        fail_msg("leat_copy_3d_explain says: %s\nand not: %s", text, words);
 }
 
 static void explaining_copies_nothing(void **state)
 {
     struct test_state *t = *state;
     const size_t bytes = 100 * 1000;
-    leat_copy_box box = {
+    leat_copy_region region = {
         .width_bytes = 100, .height = 50, .depth = 2, .dst_pitch_bytes = 200, .src_pitch_bytes = 300};
     unsigned char *host = test_buffer(bytes), *device = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
     unsigned char *seen = test_buffer(bytes);
     char text[200];
 
-    box.dst_slice_bytes = box.src_slice_bytes = 20000;
+    region.dst_slice_bytes = region.src_slice_bytes = 20000;
     test_pattern(host, bytes, 3);
     OK(leat_copy_sync(t->stream, device, host, bytes));
     test_pattern(host, bytes, 4);
-    explained(t->stream, device, host, &box, "100 rows of 100 B, 9.8 KiB from pageable memory to ");
-    explained(t->stream, host, device, &box, "  protocol  ");
-    explained(t->stream, host, device, &box, "  why       ");
-    explained(t->stream, host, device, &box, "  bound     ");
-    explained(t->stream, seen, host, &box, "the host's memory");
+    explained(t->stream, device, host, &region, "100 rows of 100 B, 9.8 KiB from pageable memory to ");
+    explained(t->stream, host, device, &region, "  protocol  ");
+    explained(t->stream, host, device, &region, "  why       ");
+    explained(t->stream, host, device, &region, "  bound     ");
+    explained(t->stream, seen, host, &region, "the host's memory");
     OK(leat_copy_sync(t->stream, seen, device, bytes));
     test_pattern(host, bytes, 3);
     assert_memory_equal(seen, host, bytes);
-    box.width_bytes = 0;
-    explained(t->stream, device, host, &box, "nothing to do");
-    box.width_bytes = box.dst_pitch_bytes = box.src_pitch_bytes = 400;
-    explained(t->stream, device, host, &box, "39 KiB");
-    OK(leat_copy_rectangle_explain(t->stream, device, host, &box, text, 10));
+    region.width_bytes = 0;
+    explained(t->stream, device, host, &region, "nothing to do");
+    region.width_bytes = region.dst_pitch_bytes = region.src_pitch_bytes = 400;
+    explained(t->stream, device, host, &region, "39 KiB");
+    OK(leat_copy_3d_explain(t->stream, device, host, &region, text, 10));
     assert_int_equal(strlen(text), 9);
     /* Many narrow rows: who moves them is a kernel on GPUs. */
     if (!test_on_cpu() && !getenv("LEAT_COPY_PROTOCOL")) {
-        leat_copy_box narrow = {20, 400, 1, 24, 64, 0, 0};
+        leat_copy_region narrow = {20, 400, 1, 24, 64, 0, 0};
 
         explained(t->stream, device, device + 40000, &narrow, "one kernel, leat_layout_rows_4,");
         explained(t->stream, device, host, &narrow, "one kernel, leat_layout_rows_4,");
         narrow.width_bytes = 12;
         explained(t->stream, device, device + 40000, &narrow, "one kernel, leat_layout_elements,");
     }
-    REFUSED(leat_copy_rectangle_explain(t->stream, device, host, &box, text, 0), LEAT_ERROR_INVALID, "text_bytes");
-    REFUSED(leat_copy_rectangle_explain(t->stream, device, host, &box, NULL, 9), LEAT_ERROR_INVALID, "text");
-    REFUSED(leat_copy_rectangle_explain(t->stream, device, host, NULL, text, 9), LEAT_ERROR_INVALID, "box");
-    box.src_pitch_bytes = 1;
-    REFUSED(leat_copy_rectangle_explain(t->stream, device, host, &box, text, 9), LEAT_ERROR_INVALID,
+    REFUSED(leat_copy_3d_explain(t->stream, device, host, &region, text, 0), LEAT_ERROR_INVALID, "text_bytes");
+    REFUSED(leat_copy_3d_explain(t->stream, device, host, &region, NULL, 9), LEAT_ERROR_INVALID, "text");
+    REFUSED(leat_copy_3d_explain(t->stream, device, host, NULL, text, 9), LEAT_ERROR_INVALID, "region");
+    region.src_pitch_bytes = 1;
+    REFUSED(leat_copy_3d_explain(t->stream, device, host, &region, text, 9), LEAT_ERROR_INVALID,
             "src_pitch_bytes");
     OK(leat_memory_free(device));
     free(host);
     free(seen);
 }
 
-static void wrong_boxes_are_refused(void **state)
+static void wrong_regions_are_refused(void **state)
 {
     struct test_state *t = *state;
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4096);
@@ -479,10 +485,10 @@ static void wrong_boxes_are_refused(void **state)
     leat_stream *none = NULL;
 
 #define WRONG(status, words, ...)                                                                                 \
-    REFUSED(leat_copy_rectangle(t->stream, memory, pinned, &(leat_copy_box){__VA_ARGS__}), (status), (words))
-    REFUSED(leat_copy_rectangle(t->stream, memory, pinned, NULL), LEAT_ERROR_INVALID, "box");
-    REFUSED(leat_copy_rectangle(none, memory, pinned, &(leat_copy_box){4, 4, 1, 4, 4, 0, 0}), LEAT_ERROR_HANDLE,
-            "leat_copy_rectangle");
+    REFUSED(leat_copy_3d(t->stream, memory, pinned, &(leat_copy_region){__VA_ARGS__}), (status), (words))
+    REFUSED(leat_copy_3d(t->stream, memory, pinned, NULL), LEAT_ERROR_INVALID, "region");
+    REFUSED(leat_copy_3d(none, memory, pinned, &(leat_copy_region){4, 4, 1, 4, 4, 0, 0}), LEAT_ERROR_HANDLE,
+            "leat_copy_3d");
     WRONG(LEAT_ERROR_INVALID, "dst_pitch_bytes", 8, 4, 1, 7, 8, 0, 0);
     WRONG(LEAT_ERROR_INVALID, "src_pitch_bytes", 8, 4, 1, 8, 7, 0, 0);
     WRONG(LEAT_ERROR_INVALID, "dst_slice_bytes", 8, 4, 2, 8, 8, 31, 32);
@@ -493,18 +499,18 @@ static void wrong_boxes_are_refused(void **state)
     WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, 3, 8, 8, SIZE_MAX / 2, 32);
     WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, 3, 8, 8, 32, SIZE_MAX / 2 + 1);
     WRONG(LEAT_ERROR_INVALID, "64 bits", SIZE_MAX, 2, 1, SIZE_MAX, SIZE_MAX, 0, 0);
-    /* The last byte of the box, and no other, decides. */
-    OK(leat_copy_rectangle(t->stream, memory, pinned, &(leat_copy_box){8, 4, 1, 1362, 8, 0, 0}));
-    OK(leat_copy_rectangle(t->stream, memory, pinned, &(leat_copy_box){8, 2, 2, 8, 8, 64, 4080}));
+    /* The last byte of the region, and no other, decides. */
+    OK(leat_copy_3d(t->stream, memory, pinned, &(leat_copy_region){8, 4, 1, 1362, 8, 0, 0}));
+    OK(leat_copy_3d(t->stream, memory, pinned, &(leat_copy_region){8, 2, 2, 8, 8, 64, 4080}));
     WRONG(LEAT_ERROR_RANGE, "dst", 8, 4, 1, 1363, 8, 0, 0);
     WRONG(LEAT_ERROR_RANGE, "src", 8, 4, 1, 8, 1363, 0, 0);
     WRONG(LEAT_ERROR_RANGE, "src", 8, 2, 2, 8, 8, 64, 4081);
     WRONG(LEAT_ERROR_RANGE, "dst", 8, 4, 1, (size_t)1 << 40, 8, 0, 0);
     WRONG(LEAT_ERROR_RANGE, "", 1, SIZE_MAX / 2, 1, 1, 1, 0, 0);
-    REFUSED(leat_copy_rectangle(t->stream, NULL, pinned, &(leat_copy_box){8, 4, 1, 9, 9, 0, 0}),
-            LEAT_ERROR_POINTER, "dst");
-    REFUSED(leat_copy_rectangle(t->stream, memory, NULL, &(leat_copy_box){8, 4, 1, 9, 9, 0, 0}),
-            LEAT_ERROR_POINTER, "src");
+    REFUSED(leat_copy_3d(t->stream, NULL, pinned, &(leat_copy_region){8, 4, 1, 9, 9, 0, 0}), LEAT_ERROR_POINTER,
+            "dst");
+    REFUSED(leat_copy_3d(t->stream, memory, NULL, &(leat_copy_region){8, 4, 1, 9, 9, 0, 0}), LEAT_ERROR_POINTER,
+            "src");
     OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(memory));
     OK(leat_memory_free(pinned));
@@ -515,10 +521,10 @@ static void overlaps_are_refused_and_neighbours_are_not(void **state)
     struct test_state *t = *state;
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 40000), *wanted = test_buffer(40000);
     unsigned char *seen = test_buffer(40000), *plain = test_buffer(40000);
-    static const leat_copy_box columns = {40, 90, 1, 100, 100, 0, 0}, cubes = {4, 5, 6, 10, 10, 100, 100};
+    static const leat_copy_region columns = {40, 90, 1, 100, 100, 0, 0}, cubes = {4, 5, 6, 10, 10, 100, 100};
     static const struct {
         size_t dst, src;
-        const leat_copy_box *box;
+        const leat_copy_region *region;
         bool fine;
     } cases[] = {
         {0, 40, &columns, true},    {40, 0, &columns, true},   {0, 60, &columns, true},
@@ -542,23 +548,22 @@ static void overlaps_are_refused_and_neighbours_are_not(void **state)
 
             test_pattern(wanted, 40000, 9);
             OK(leat_copy_sync(t->stream, pages[p], wanted, 40000));
-            status =
-                leat_copy_rectangle(t->stream, pages[p] + cases[i].dst, pages[p] + cases[i].src, cases[i].box);
+            status = leat_copy_3d(t->stream, pages[p] + cases[i].dst, pages[p] + cases[i].src, cases[i].region);
             if (status != (cases[i].fine ? LEAT_OK : LEAT_ERROR_OVERLAP))
                 fail_msg("case %zu: %s", i, leat_last_error());
             if (cases[i].fine)
-                copy_plainly(wanted + cases[i].dst, wanted + cases[i].src, cases[i].box);
+                copy_plainly(wanted + cases[i].dst, wanted + cases[i].src, cases[i].region);
             OK(leat_copy_sync(t->stream, seen, pages[p], 40000));
             assert_memory_equal(seen, wanted, 40000);
         }
     }
     /* At two pitches the rows of one side come nearer to those of the other, until they meet. */
-    OK(leat_copy_rectangle(t->stream, memory, memory + 40, &(leat_copy_box){4, 58, 1, 100, 101, 0, 0}));
-    REFUSED(leat_copy_rectangle(t->stream, memory, memory + 40, &(leat_copy_box){4, 59, 1, 100, 101, 0, 0}),
+    OK(leat_copy_3d(t->stream, memory, memory + 40, &(leat_copy_region){4, 58, 1, 100, 101, 0, 0}));
+    REFUSED(leat_copy_3d(t->stream, memory, memory + 40, &(leat_copy_region){4, 59, 1, 100, 101, 0, 0}),
             LEAT_ERROR_OVERLAP, "overlap");
-    OK(leat_copy_rectangle(t->stream, memory, memory + 5804, &(leat_copy_box){4, 59, 1, 100, 101, 0, 0}));
-    REFUSED(leat_copy_rectangle(t->stream, memory, memory, &(leat_copy_box){4, 50, 1, 4, 4, 0, 0}),
-            LEAT_ERROR_OVERLAP, "overlap");
+    OK(leat_copy_3d(t->stream, memory, memory + 5804, &(leat_copy_region){4, 59, 1, 100, 101, 0, 0}));
+    REFUSED(leat_copy_3d(t->stream, memory, memory, &(leat_copy_region){4, 50, 1, 4, 4, 0, 0}), LEAT_ERROR_OVERLAP,
+            "overlap");
     OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(memory));
     free(wanted);
@@ -571,7 +576,7 @@ static void a_source_that_cannot_be_read(void **state)
 {
     struct test_state *t = *state;
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), bytes = 2 * MIB;
-    static const leat_copy_box boxes[] = {
+    static const leat_copy_region regions[] = {
         {100, 1000, 1, 100, 1007, 0, 0}, {10, 200000, 1, 10, 10, 0, 0}, {8, 150, 1, 9, 13000, 0, 0}};
     unsigned char *source = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
@@ -582,8 +587,8 @@ static void a_source_that_cannot_be_read(void **state)
     test_let_leat_catch_faults();
     memset(source, 1, bytes);
     assert_int_equal(mprotect(source + bytes / 4, 4 * page_bytes, PROT_NONE), 0);
-    for (size_t i = 0; i < sizeof boxes / sizeof boxes[0]; i++) {
-        leat_status status = leat_copy_rectangle(t->stream, memory, source, &boxes[i]), later;
+    for (size_t i = 0; i < sizeof regions / sizeof regions[0]; i++) {
+        leat_status status = leat_copy_3d(t->stream, memory, source, &regions[i]), later;
 
         later = leat_stream_synchronize(t->stream);
         assert_int_equal(status == LEAT_OK ? later : status, LEAT_ERROR_POINTER);
@@ -598,14 +603,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STATE_TEST(all_pairs_widths_and_pitches),
         STATE_TEST(many_narrow_rows),
-        STATE_TEST(large_boxes),
+        STATE_TEST(large_regions),
         STATE_TEST(a_stream_of_the_other_device_copies_too),
-        STATE_TEST(boxes_keep_their_place),
-        STATE_TEST(short_boxes_on_a_held_stream),
-        STATE_TEST(threads_copy_short_boxes),
+        STATE_TEST(regions_keep_their_place),
+        STATE_TEST(short_regions_on_a_held_stream),
+        STATE_TEST(threads_copy_short_regions),
         STATE_TEST(a_size_of_zero_does_nothing),
         STATE_TEST(explaining_copies_nothing),
-        STATE_TEST(wrong_boxes_are_refused),
+        STATE_TEST(wrong_regions_are_refused),
         STATE_TEST(overlaps_are_refused_and_neighbours_are_not),
         STATE_TEST(a_source_that_cannot_be_read),
     };

@@ -1,5 +1,5 @@
 /*
- * rectangle.c - leat_copy_rectangle(): pitched regions.
+ * copy_3d.c - leat_copy_3d(): pitched regions.
  *
  * What is one run of bytes on both sides is left to leat_copy(). Other regions are planned like any transfer; rows
  * that are too long to be staged together are copies of their own.
@@ -9,9 +9,9 @@
 
 #include <leat/copy.h>
 
-static bool is_run(const leat_copy_box *box)
+static bool is_run(const leat_copy_region *region)
 {
-    return box->height == 1 && box->depth == 1;
+    return region->height == 1 && region->depth == 1;
 }
 
 static bool ranges_overlap(const struct leati_transfer *transfer)
@@ -30,7 +30,7 @@ static leat_status check_overlap(const struct leati_transfer *transfer)
 
     if (!ranges_overlap(transfer))
         return LEAT_OK;
-    leati_region_layouts(&transfer->box, &dst_layout, &src_layout);
+    leati_region_layouts(&transfer->region, &dst_layout, &src_layout);
     LEATI_TRY(leati_canonical_make(&dst_layout, 1, &src_layout, 1, &canonical));
     if (leati_canonical_may_overlap(&canonical, dst, src))
         return leati_fail(LEAT_ERROR_OVERLAP,
@@ -39,18 +39,18 @@ static leat_status check_overlap(const struct leati_transfer *transfer)
     return LEAT_OK;
 }
 
-/* box: in its simplest form. */
+/* region: in its simplest form. */
 static leat_status plan_region(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src,
-                               const leat_copy_box *box)
+                               const leat_copy_region *region)
 {
     struct leati_transfer *transfer = &plan->transfer;
 
     *transfer = (struct leati_transfer){.stream = stream,
                                         .shape = LEATI_SHAPE_REGION,
-                                        .box = *box,
-                                        .to_reach = leati_region_reach(box, LEATI_REGION_DST),
-                                        .from_reach = leati_region_reach(box, LEATI_REGION_SRC),
-                                        .bytes = box->width_bytes * box->height * box->depth};
+                                        .region = *region,
+                                        .to_reach = leati_region_reach(region, LEATI_REGION_DST),
+                                        .from_reach = leati_region_reach(region, LEATI_REGION_SRC),
+                                        .bytes = region->width_bytes * region->height * region->depth};
     LEATI_TRY(leati_transfer_resolve(transfer, dst, src, true));
     LEATI_TRY(leati_transfer_check_mapped(transfer));
     LEATI_TRY(check_overlap(transfer));
@@ -67,58 +67,60 @@ static bool goes_row_by_row(const struct leati_plan *plan)
 static leat_status copy_rows(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
-    const leat_copy_box *box = &transfer->box;
+    const leat_copy_region *region = &transfer->region;
     char *dst = transfer->to.end.ptr;
     const char *src = transfer->from.end.ptr;
 
-    for (size_t z = 0; z < box->depth; z++)
-        for (size_t y = 0; y < box->height; y++)
-            LEATI_TRY(leat_copy(transfer->stream, dst + z * box->dst_slice_bytes + y * box->dst_pitch_bytes,
-                                src + z * box->src_slice_bytes + y * box->src_pitch_bytes, box->width_bytes));
+    for (size_t z = 0; z < region->depth; z++)
+        for (size_t y = 0; y < region->height; y++)
+            LEATI_TRY(leat_copy(transfer->stream, dst + z * region->dst_slice_bytes + y * region->dst_pitch_bytes,
+                                src + z * region->src_slice_bytes + y * region->src_pitch_bytes,
+                                region->width_bytes));
     return LEAT_OK;
 }
 
 /* ---- the public calls ---- */
 
-static leat_status copy(leat_stream *stream, void *dst, const void *src, leat_copy_box box)
+static leat_status copy(leat_stream *stream, void *dst, const void *src, leat_copy_region region)
 {
     struct leati_plan plan;
 
-    LEATI_TRY(leati_region_check(&box));
-    leati_region_simplify(&box);
-    if (is_run(&box))
-        return leat_copy(stream, dst, src, box.width_bytes);
-    LEATI_TRY(plan_region(&plan, stream, dst, src, &box));
+    LEATI_TRY(leati_region_check(&region));
+    leati_region_simplify(&region);
+    if (is_run(&region))
+        return leat_copy(stream, dst, src, region.width_bytes);
+    LEATI_TRY(plan_region(&plan, stream, dst, src, &region));
     return goes_row_by_row(&plan) ? copy_rows(&plan) : leati_plan_submit(&plan, NULL);
 }
 
-leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box)
+leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *src, const leat_copy_region *region)
 {
     leat_status status;
 
-    LEATI_TRY(leati_check_permitted("leat_copy_rectangle"));
-    LEATI_TRY(leati_check_stream("leat_copy_rectangle", stream));
-    LEATI_TRY(leati_check_not_null("leat_copy_rectangle", "box", box));
-    if (!box->width_bytes || !box->height || !box->depth)
+    LEATI_TRY(leati_check_permitted("leat_copy_3d"));
+    LEATI_TRY(leati_check_stream("leat_copy_3d", stream));
+    LEATI_TRY(leati_check_not_null("leat_copy_3d", "region", region));
+    if (!region->width_bytes || !region->height || !region->depth)
         return LEAT_OK;
-    status = copy(stream, dst, src, *box);
-    return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_copy_rectangle of %zu x %zu x %zu bytes on %s",
-                                             box->width_bytes, box->height, box->depth, stream->device->name);
+    status = copy(stream, dst, src, *region);
+    return status == LEAT_OK
+               ? status
+               : leati_fail_in(status, "leat_copy_3d of %zu x %zu x %zu bytes on %s", region->width_bytes,
+                               region->height, region->depth, stream->device->name);
 }
 
 static leat_status explain(struct leati_strbuf *text, leat_stream *stream, void *dst, const void *src,
-                           leat_copy_box box)
+                           leat_copy_region region)
 {
     struct leati_plan plan;
 
-    LEATI_TRY(leati_region_check(&box));
-    leati_region_simplify(&box);
-    if (is_run(&box))
-        return leat_copy_explain(stream, dst, src, box.width_bytes, text->at, text->left);
-    LEATI_TRY(plan_region(&plan, stream, dst, src, &box));
-    leati_strbuf_add(text, "%zu rows of ", box.height * box.depth);
-    leati_strbuf_add_bytes(text, box.width_bytes);
+    LEATI_TRY(leati_region_check(&region));
+    leati_region_simplify(&region);
+    if (is_run(&region))
+        return leat_copy_explain(stream, dst, src, region.width_bytes, text->at, text->left);
+    LEATI_TRY(plan_region(&plan, stream, dst, src, &region));
+    leati_strbuf_add(text, "%zu rows of ", region.height * region.depth);
+    leati_strbuf_add_bytes(text, region.width_bytes);
     leati_strbuf_add(text, ", ");
     leati_explain_transfer(text, &plan.transfer);
     if (goes_row_by_row(&plan))
@@ -128,20 +130,20 @@ static leat_status explain(struct leati_strbuf *text, leat_stream *stream, void 
     return LEAT_OK;
 }
 
-leat_status leat_copy_rectangle_explain(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box,
-                                        char *text, size_t text_bytes)
+leat_status leat_copy_3d_explain(leat_stream *stream, void *dst, const void *src, const leat_copy_region *region,
+                                 char *text, size_t text_bytes)
 {
-    static const char what[] = "leat_copy_rectangle_explain";
+    static const char what[] = "leat_copy_3d_explain";
     struct leati_strbuf out = {.at = text, .left = text_bytes};
     leat_status status;
 
     LEATI_TRY(leati_explain_check(what, stream, text, text_bytes));
-    LEATI_TRY(leati_check_not_null(what, "box", box));
+    LEATI_TRY(leati_check_not_null(what, "region", region));
     text[0] = '\0';
-    if (!box->width_bytes || !box->height || !box->depth) {
+    if (!region->width_bytes || !region->height || !region->depth) {
         leati_strbuf_add(&out, "0 B: nothing to do\n");
         return LEAT_OK;
     }
-    status = explain(&out, stream, dst, src, *box);
+    status = explain(&out, stream, dst, src, *region);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, stream->device->name);
 }
