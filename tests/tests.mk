@@ -77,8 +77,8 @@ $(filter-out %/unit_staging,$(test_programs)): %: %.o $(test_objects) $(checked_
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
-$(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_calls unit_plan unit_order): $(test_bin)/held.o
-$(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
+$(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_calls unit_plan unit_timeline): $(test_bin)/held.o
+$(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_timeline_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
 plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_stage_reserve leati_region_has_kernel \
               leati_rails_take

@@ -13,7 +13,8 @@ static inline uint64_t leati_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The same as of the last tick of the system, up to some milliseconds ago; reading it takes a fraction of the time. */
+/* The same as of the last seq of the system, up to some milliseconds ago; reading it takes a fraction of the time.
+ */
 static inline uint64_t leati_clock_coarse_ns(void)
 {
     struct timespec now;

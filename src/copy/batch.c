@@ -212,10 +212,10 @@ static leat_status may_use(struct batch *batch, struct leati_access *use)
 
     /* Acquire: ops with the release of the pool that set them. */
     use->hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
-    use->tick = 0;
+    use->seq = 0;
     if (!use->hooks)
         return LEAT_OK;
-    use->tick = leati_order_now(batch->stream->order);
+    use->seq = leati_timeline_now(batch->stream->timeline);
     for (size_t i = 0; i < batch->ops.count; i++) {
         const struct leati_op *op = &batch->ops.list[i];
 
@@ -229,7 +229,7 @@ static void end_was_used(struct batch *batch, const struct leati_access *use, ui
                          size_t bytes, bool write)
 {
     struct leati_target target = leati_ops_target(&batch->ops, allocation, ptr);
-    struct leati_access one = {.hooks = target.block ? use->hooks : NULL, .tick = use->tick};
+    struct leati_access one = {.hooks = target.block ? use->hooks : NULL, .seq = use->seq};
 
     leati_was_used(&one, batch->stream, &target, bytes, write);
 }
@@ -259,7 +259,7 @@ struct piece {
 /* Copies pieces in the kernel's place, on the CPU device's threads, where one side may be pageable. */
 struct copier {
     void (*copy)(struct copier *copier, const struct piece *piece);
-    struct leati_order *order;
+    struct leati_timeline *timeline;
 };
 
 /* A copy by the host. */
@@ -278,7 +278,7 @@ struct dma {
 
 /* What a host function of the stream does. */
 struct host_parts {
-    struct leati_order *order;
+    struct leati_timeline *timeline;
     struct part *list;
     size_t count;
 };
@@ -501,12 +501,12 @@ static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t 
         number, (void *)fault);
 }
 
-static void fail_order(struct leati_order *order, uint32_t number, uintptr_t fault)
+static void fail_timeline(struct leati_timeline *timeline, uint32_t number, uintptr_t fault)
 {
     char sentence[256];
 
     describe_fault(number, fault, sentence, sizeof sentence);
-    leati_order_failed(order, LEAT_ERROR_POINTER, sentence);
+    leati_timeline_failed(timeline, LEAT_ERROR_POINTER, sentence);
 }
 
 static void copy_piece(struct copier *copier, const struct piece *piece)
@@ -515,20 +515,20 @@ static void copy_piece(struct copier *copier, const struct piece *piece)
 
     if (leati_staging_copy_guarded((void *)piece->dst, (const void *)piece->src, piece->bytes, LEATI_STORES_CACHED,
                                    &fault) != piece->bytes)
-        fail_order(copier->order, piece->number, fault);
+        fail_timeline(copier->timeline, piece->number, fault);
 }
 
 /* The host function. What it copies stays until the stream has got past it. */
 static void run_parts(void *argument)
 {
     const struct host_parts *parts = argument;
-    struct leati_order *order = parts->order;
+    struct leati_timeline *timeline = parts->timeline;
     uintptr_t fault = 0;
     size_t copied = copy_parts(parts->list, 0, parts->count, &fault);
 
     if (copied < parts->count)
-        fail_order(order, parts->list[copied].number, fault);
-    leati_order_let_go(order);
+        fail_timeline(timeline, parts->list[copied].number, fault);
+    leati_timeline_release(timeline);
 }
 
 static leat_status launch_parts(struct batch *batch, struct host_parts *parts)
@@ -536,11 +536,11 @@ static leat_status launch_parts(struct batch *batch, struct host_parts *parts)
     struct leati_driver *driver = batch->stream->device->driver;
     leat_status status;
 
-    leati_order_hold(batch->stream->order);
-    parts->order = batch->stream->order;
+    leati_timeline_hold(batch->stream->timeline);
+    parts->timeline = batch->stream->timeline;
     status = driver->ops->launch_host(driver, batch->stream->native, run_parts, parts);
     if (status != LEAT_OK)
-        leati_order_let_go(batch->stream->order);
+        leati_timeline_release(batch->stream->timeline);
     return status;
 }
 
@@ -562,7 +562,7 @@ static leat_status launch_pieces(struct batch *batch, struct block *block)
 static leat_status issue(struct batch *batch, struct block *block)
 {
     struct leati_driver *driver = batch->stream->device->driver;
-    struct leati_order *order = batch->stream->order;
+    struct leati_timeline *timeline = batch->stream->timeline;
     leat_status status;
 
     if (block->in.count && !batch->ops.look.early)
@@ -577,12 +577,12 @@ static leat_status issue(struct batch *batch, struct block *block)
     }
     /* The kernel reads and writes pageable memory by itself. The host function behind it has no parts: the
      * stream's order, to which a failure is told, is kept until it runs. */
-    leati_order_hold(order);
-    block->copier = (struct copier){.copy = copy_piece, .order = order};
+    leati_timeline_hold(timeline);
+    block->copier = (struct copier){.copy = copy_piece, .timeline = timeline};
     status = block->piece_count ? launch_pieces(batch, block) : LEAT_OK;
     if (status == LEAT_OK)
         status = launch_parts(batch, &block->out);
-    leati_order_let_go(order);
+    leati_timeline_release(timeline);
     return status;
 }
 
@@ -616,7 +616,7 @@ static leat_status pack_now(struct batch *batch, struct block *block, bool first
     if (packed == in->count)
         return LEAT_OK;
     if (!first) { /* others are under group: told as leat's threads tell theirs */
-        fail_order(batch->stream->order, number_at(in, fault), fault);
+        fail_timeline(batch->stream->timeline, number_at(in, fault), fault);
         return LEAT_OK;
     }
     if (!batch->ops.asking)
@@ -663,7 +663,7 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
     status = issue(batch, block);
     if (block->out.count || batch->ops.look.one_pass)
         leati_stream_writes_host(batch->stream);
-    leati_order_given(batch->stream->order);
+    leati_timeline_submitted(batch->stream->timeline);
     return leati_scratch_release(batch->stream, block, status);
 }
 

@@ -133,7 +133,7 @@ LEATI_HOT static leat_status give_dma(leat_stream *stream, struct leati_end dst,
     status = driver->ops->copy(driver, stream->native, dst, src, bytes);
     leati_stream_piece_ends(stream);
     /* Under the ring's lock, by which others see the stream busy from here on. */
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     return status;
 }
 
@@ -180,7 +180,7 @@ void leati_eager_rings_init(struct leati_eager_ring rings[LEATI_EAGER_RINGS])
 void leati_eager_rings_end(struct leati_eager_ring rings[LEATI_EAGER_RINGS], struct leati_stager *stager)
 {
     for (int i = 0; i < LEATI_EAGER_RINGS; i++) {
-        leati_order_let_go(rings[i].user);
+        leati_timeline_release(rings[i].user);
         if (rings[i].block)
             leati_stager_give_back(stager, rings[i].block);
         leati_lock_destroy(&rings[i].lock);
@@ -195,12 +195,12 @@ LEATI_HOT static bool is_done(const struct leati_eager_ring *ring, leat_stream *
 
     leati_assert_locked(&ring->lock);
     leati_assert(ring->user);
-    if (leati_order_known(ring->user, ring->tick))
+    if (leati_timeline_is_complete(ring->user, ring->seq))
         return true;
-    if (ring->user == stream->order)
+    if (ring->user == stream->timeline)
         return leati_stream_is_idle(stream);
-    return leati_order_is_over(ring->user) &&
-           LEATI_QUIETLY(leati_order_query(ring->user, ring->tick, &done, NULL)) == LEAT_OK && done;
+    return leati_timeline_is_over(ring->user) &&
+           LEATI_QUIETLY(leati_timeline_query(ring->user, ring->seq, &done, NULL)) == LEAT_OK && done;
 }
 
 LEATI_HOT static bool is_unused(struct leati_eager_ring *ring, leat_stream *stream)
@@ -209,7 +209,7 @@ LEATI_HOT static bool is_unused(struct leati_eager_ring *ring, leat_stream *stre
         return true;
     if (!is_done(ring, stream))
         return false;
-    leati_order_let_go(ring->user);
+    leati_timeline_release(ring->user);
     ring->user = NULL;
     return true;
 }
@@ -253,9 +253,9 @@ LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *s
     leati_assert_locked(&ring->lock);
     leati_assert(ring->block && (!used || !ring->user));
     if (used) {
-        leati_order_hold(stream->order);
-        ring->user = stream->order;
-        ring->tick = leati_order_now(stream->order);
+        leati_timeline_hold(stream->timeline);
+        ring->user = stream->timeline;
+        ring->seq = leati_timeline_now(stream->timeline);
     }
     leati_unlock(&ring->lock);
 }
@@ -282,7 +282,7 @@ LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *s
 
     leati_assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
     /* Another stream for each thread: none of them says when the others' DMAs are done with a ring. */
-    if (stream->order->per_thread)
+    if (stream->timeline->per_thread)
         return LEATI_DECLINED;
     if (bytes <= LEATI_EAGER_SHORT_BYTES)
         return short_in(stager, stream, to, from, bytes);
@@ -310,9 +310,9 @@ LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream
     /* Pages that nobody has touched yet are made while the link is busy. */
     if (bytes > LEATI_EAGER_SHORT_BYTES && !leati_staging_resident(last, 1))
         leati_staging_prefault(to->end.ptr, bytes);
-    leati_order_wait_begins(stream->order, &caught_up);
+    leati_timeline_wait_begins(stream->timeline, &caught_up);
     LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
-    leati_order_wait_ends(stream->order, &caught_up);
+    leati_timeline_wait_ends(stream->timeline, &caught_up);
     if (leati_staging_copy_guarded(to->end.ptr, slot.ptr, bytes, policy_of(bytes), &fault) == bytes)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected", to->end.ptr,
@@ -322,7 +322,7 @@ LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream
 LEATI_HOT leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream,
                                       const struct leati_target *to, const struct leati_target *from, size_t bytes)
 {
-    struct leati_eager_ring *ring = stream->order->per_thread ? NULL : take_ring(stager, stream);
+    struct leati_eager_ring *ring = stream->timeline->per_thread ? NULL : take_ring(stager, stream);
     leat_status status;
 
     leati_assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);

@@ -22,10 +22,10 @@ enum { LEATI_EAGER_RINGS = 4 };
 
 /* A ring of a device, for one copy at a time. */
 struct leati_eager_ring {
-    struct leati_lock lock;    /* only tried: whoever finds it taken does without. Guards the rest */
-    struct leati_flags *block; /* flags and ring; made at the first use */
-    struct leati_order *user;  /* of the stream whose DMAs read it last; NULL: none do */
-    uint64_t tick;             /* to which they belong */
+    struct leati_lock lock;      /* only tried: whoever finds it taken does without. Guards the rest */
+    struct leati_flags *block;   /* flags and ring; made at the first use */
+    struct leati_timeline *user; /* of the stream whose DMAs read it last; NULL: none do */
+    uint64_t seq;                /* to which they belong */
 };
 
 /*
@@ -37,7 +37,7 @@ leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream, con
                            const struct leati_target *from, size_t bytes);
 
 /* Copies out of device memory, complete at its return; for a stream that is idle. POINTER: dst cannot be written.
- * DECLINED as above. Both tell the stream's order that work was given to it. */
+ * DECLINED as above. Both tell the stream's timeline that work was given to it. */
 leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                             const struct leati_target *from, size_t bytes);
 

@@ -33,7 +33,7 @@ struct leati_parts {
     struct leati_indices indices;
     bool guarded; /* pageable memory may go away meanwhile */
     struct leati_fault_range ranges[2];
-    struct leati_order *order; /* to which a failure is told */
+    struct leati_timeline *timeline; /* to which a failure is told */
 };
 
 struct one_part {
@@ -74,7 +74,7 @@ static void fail(struct leati_parts *parts, uintptr_t fault)
         "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached (unmapped, "
         "protected, or its file shrank); keep it until the stream has got past the copy",
         parts->src, parts->dst, (void *)fault);
-    leati_order_failed(parts->order, LEAT_ERROR_POINTER, sentence);
+    leati_timeline_failed(parts->timeline, LEAT_ERROR_POINTER, sentence);
 }
 
 /* One part, on a thread of the CPU device. */
@@ -104,17 +104,17 @@ static void collapse_hugepage(struct huge *huge, uint64_t part)
 static void run_all(void *argument)
 {
     struct leati_parts *parts = argument;
-    struct leati_order *order = parts->order;
+    struct leati_timeline *timeline = parts->timeline;
     uintptr_t fault;
 
     if (copy_parts(parts, 0, parts->host.parts, &fault) < parts->host.parts)
         fail(parts, fault);
-    leati_order_let_go(order);
+    leati_timeline_release(timeline);
 }
 
 static void let_order_go(void *argument)
 {
-    leati_order_let_go(((struct leati_parts *)argument)->order);
+    leati_timeline_release(((struct leati_parts *)argument)->timeline);
 }
 
 /* ---- scratch memory ---- */
@@ -180,7 +180,7 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
                                                   (size_t)(canonical->dst_high - canonical->dst_low)};
     parts->ranges[1] = (struct leati_fault_range){(uintptr_t)src + (uintptr_t)canonical->src_low,
                                                   (size_t)(canonical->src_high - canonical->src_low)};
-    parts->order = copy->plan.transfer.stream->order;
+    parts->timeline = copy->plan.transfer.stream->timeline;
     if (canonical->index_dim < 0)
         return;
     parts->indices.list = copy->list_place == LEATI_LIST_ON_HOST ? scratch->rest : listed->index;
@@ -224,7 +224,7 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
     if (!parts->guarded)
         return launch_parts(copy->plan.transfer.stream, parts, count);
     /* The order, to which a failure is told, is kept until the stream has got past the copy. */
-    leati_order_hold(parts->order);
+    leati_timeline_hold(parts->timeline);
     status = launch_parts(copy->plan.transfer.stream, parts, count);
     if (status == LEAT_OK)
         status = driver->ops->launch_host(driver, copy->plan.transfer.stream->native, let_order_go, parts);
@@ -235,7 +235,7 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
         leati_error_keep(&why);
         (void)driver->ops->stream_synchronize(driver, copy->plan.transfer.stream->native);
         leati_error_restore(status, &why);
-        leati_order_let_go(parts->order);
+        leati_timeline_release(parts->timeline);
     }
     return status;
 }
@@ -265,12 +265,12 @@ static leat_status run_on_host(const struct leati_layout_copy *copy, struct scra
                                    &request, NULL);
     if (status != LEATI_DECLINED)
         return status;
-    leati_order_hold(parts->order);
+    leati_timeline_hold(parts->timeline);
     status = driver->ops->launch_host(driver, copy->plan.transfer.stream->native, run_all, parts);
     if (!own)
         leati_stream_writes_host(copy->plan.transfer.stream);
     if (status != LEAT_OK)
-        leati_order_let_go(parts->order);
+        leati_timeline_release(parts->timeline);
     return status;
 }
 

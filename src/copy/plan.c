@@ -360,7 +360,7 @@ LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_jo
     if (status == LEATI_DECLINED)
         status = submit_next(plan, job);
     if (plan->protocol != LEATI_PROTOCOL_EAGER)
-        leati_order_given(transfer->stream->order);
+        leati_timeline_submitted(transfer->stream->timeline);
     if (status < LEAT_OK)
         return leati_fail_in(status, "%s", leati_protocols[plan->protocol]->name);
     leati_assert(!job || !*job || plan->stager);

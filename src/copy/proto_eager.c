@@ -45,7 +45,7 @@ static leat_status submit_region(struct leati_plan *plan)
     leat_status status = leati_stage_transfer(plan, true, NULL);
 
     if (status != LEATI_DECLINED)
-        leati_order_given(plan->transfer.stream->order);
+        leati_timeline_submitted(plan->transfer.stream->timeline);
     return status;
 }
 

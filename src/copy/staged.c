@@ -74,19 +74,19 @@ static leat_status flags(void *context, void *stream, const struct leati_value *
     return driver->ops->stream_values(driver, stream, values, count);
 }
 
-static void order_hold(void *order)
+static void timeline_hold(void *timeline)
 {
-    leati_order_hold(order);
+    leati_timeline_hold(timeline);
 }
 
-static void order_release(void *order)
+static void timeline_release(void *timeline)
 {
-    leati_order_let_go(order);
+    leati_timeline_release(timeline);
 }
 
-static void order_failed(void *order, leat_status status, const char *sentence)
+static void timeline_failed(void *timeline, leat_status status, const char *sentence)
 {
-    leati_order_failed(order, status, sentence);
+    leati_timeline_failed(timeline, status, sentence);
 }
 
 static const struct leati_staging_hooks staging_hooks = {.take = take,
@@ -96,9 +96,9 @@ static const struct leati_staging_hooks staging_hooks = {.take = take,
                                                          .stream_destroy = stream_destroy,
                                                          .stream_synchronize = stream_synchronize,
                                                          .flags = flags,
-                                                         .order_hold = order_hold,
-                                                         .order_release = order_release,
-                                                         .order_failed = order_failed};
+                                                         .timeline_hold = timeline_hold,
+                                                         .timeline_release = timeline_release,
+                                                         .timeline_failed = timeline_failed};
 
 /* ---- a device's stager ---- */
 
@@ -386,8 +386,8 @@ static void end(void *context)
     leati_stream_piece_ends(stage->stream);
     if (!stage->request->eager)
         return;
-    leati_order_given(stage->stream->order);
-    leati_order_wait_begins(stage->stream->order, &stage->caught_up);
+    leati_timeline_submitted(stage->stream->timeline);
+    leati_timeline_wait_begins(stage->stream->timeline, &stage->caught_up);
 }
 
 /* Chunks are whole rows where DMA puts rows into their places: in bytes, or 0. */
@@ -456,7 +456,7 @@ leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *
         .unit_bytes = chunk_unit(request),
         .chunk_most_bytes = request->rail ? LEATI_RAIL_CHUNK_BYTES : 0,
         .stream = request->rail ? leati_rail_stream(request->rail) : stream->native,
-        .order = stream->order,
+        .timeline = stream->timeline,
         .context = stage,
         .begin = begin,
         .end = end,
@@ -486,7 +486,7 @@ leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job
     /* The caller has waited for the stream. */
     if (request->eager && request->direction == LEATI_DIRECTION_OUT &&
         (status == LEAT_OK || status == LEAT_ERROR_POINTER))
-        leati_order_wait_ends(stage->stream->order, &stage->caught_up);
+        leati_timeline_wait_ends(stage->stream->timeline, &stage->caught_up);
     if (!request->eager && request->direction != LEATI_DIRECTION_IN && !(request->list && request->list->scratch))
         leati_stream_writes_host(stage->stream);
     return status;

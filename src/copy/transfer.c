@@ -117,6 +117,6 @@ LEATI_HOT void leati_transfer_was_given(const struct leati_transfer *transfer, s
 {
     leati_was_used(&use->written, transfer->stream, &transfer->to, transfer->to_reach, true);
     if (complete)
-        use->read.tick = 0;
+        use->read.seq = 0;
     leati_was_used(&use->read, transfer->stream, &transfer->from, transfer->from_reach, false);
 }

@@ -18,7 +18,7 @@ leat_status leati_may_use_guarded(struct leati_access *use, leat_stream *stream,
         return leati_fail(LEAT_ERROR_NOT_PERMITTED,
                           "%s: %p may only be read: so leat_virtual_set_access() has set it", name,
                           target->end.ptr);
-    use->tick = leati_order_now(stream->order);
+    use->seq = leati_timeline_now(stream->timeline);
     status = use->hooks->may_use(target->block, stream, target->end.ptr, bytes, write);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s", name);
 }

@@ -21,7 +21,7 @@ static inline leat_status leati_check_reach(const leat_stream *stream, const cha
 /* One use of memory by work that is about to be given to a stream. */
 struct leati_access {
     const struct leati_guard_hooks *hooks; /* NULL: nobody need be asked, nor told */
-    uint64_t tick;
+    uint64_t seq;
 };
 
 /* What remains of leati_may_use() where memory is guarded, or may not be written. */
@@ -33,7 +33,7 @@ leat_status leati_may_use_guarded(struct leati_access *use, leat_stream *stream,
 static inline leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const char *name,
                                         const struct leati_target *target, size_t bytes, bool write)
 {
-    use->tick = 0;
+    use->seq = 0;
     /* Acquire: pairs with the release of the pool that set them. */
     use->hooks = target->block ? atomic_load_explicit(&leati_guard_hooks, memory_order_acquire) : NULL;
     if (!use->hooks && !(write && target->read_only))
@@ -45,7 +45,7 @@ static inline void leati_was_used(const struct leati_access *use, leat_stream *s
                                   const struct leati_target *target, size_t bytes, bool write)
 {
     if (use->hooks)
-        use->hooks->was_used(target->block, stream, target->end.ptr, bytes, write, use->tick);
+        use->hooks->was_used(target->block, stream, target->end.ptr, bytes, write, use->seq);
 }
 
 #endif

@@ -106,7 +106,7 @@ struct leati_block *leati_block_new(void)
     block->note = NULL;
     block->stitch = NULL;
     block->planned = NULL;
-    block->tick = block->idle_since_ns = block->serial = 0;
+    block->seq = block->idle_since_ns = block->serial = 0;
     atomic_store_explicit(&block->front_bytes, 0, memory_order_relaxed);
     block->heap = block->whole = 0;
     atomic_store_explicit(&block->requested_bytes, 0, memory_order_relaxed);

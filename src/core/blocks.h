@@ -64,7 +64,7 @@ struct leati_block {
     _Atomic(struct leati_magazine *)
         magazine; /* whose lock guards the end of a LIVE block; NULL: none, it takes turns alone */
     struct leati_stream_cache *cache; /* whose stream it was freed on, or is ordered after */
-    uint64_t tick;                    /* of that stream, when it was freed */
+    uint64_t seq;                     /* of that stream, when it was freed */
 
     /* ---- from here on seldom changed ---- */
     _Alignas(64) _Atomic(struct leat_pool *) pool;
@@ -114,9 +114,9 @@ struct leati_guard_hooks {
     leat_status (*may_use)(struct leati_block *block, struct leat_stream *stream, const void *ptr, size_t bytes,
                            bool write);
 
-    /* Work that uses it was given to stream; tick: the stream's before that, or 0: it is done already. */
+    /* Work that uses it was given to stream; seq: the stream's before that, or 0: it is done already. */
     void (*was_used)(struct leati_block *block, struct leat_stream *stream, const void *ptr, size_t bytes,
-                     bool write, uint64_t tick);
+                     bool write, uint64_t seq);
 };
 
 /* NULL until the first pool is made in guard mode. */

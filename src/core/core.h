@@ -3,9 +3,9 @@
  *
  * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which
  * they are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device, those of
- * pools (pool/pool.h), an event's, a stream's piece_lock, an order's (order.h), the records of blocks (blocks.c).
- * Only open_lock, a device's module_lock and prefetch_lock, a pool's lock, a stream's and an order's are held
- * while a driver call may wait, so host functions must never need those.
+ * pools (pool/pool.h), an event's, a stream's piece_lock, an order's (timeline.h), the records of blocks
+ * (blocks.c). Only open_lock, a device's module_lock and prefetch_lock, a pool's lock, a stream's and an order's
+ * are held while a driver call may wait, so host functions must never need those.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
@@ -16,7 +16,7 @@
 #include "base/lock.h"
 #include "base/quick.h"
 #include "core/blocks.h"
-#include "core/order.h"
+#include "core/timeline.h"
 #include "driver/driver.h"
 
 #include <leat/copy.h>
@@ -88,10 +88,10 @@ struct leat_stream {
     struct leati_handle handle;
     struct leat_device *device;
     void *native; /* the driver's stream */
-    struct leati_order *order;
+    struct leati_timeline *timeline;
     struct leati_lock piece_lock; /* recursive; held while something of several driver calls is given: see below */
     _Atomic uint64_t
-        host_tick;       /* the last work that may write pageable memory belongs to it, or to an earlier one */
+        host_seq;       /* the last work that may write pageable memory belongs to it, or to an earlier one */
     atomic_bool foreign; /* the user has, or had, the vendor's handle, so others may give it work */
     _Atomic(struct leati_staging *) staging;                /* copy/eager.c; made at the first use */
     _Atomic(struct leati_stream_cache *)
@@ -107,7 +107,7 @@ struct leat_event {
     atomic_bool recorded;
     struct leati_lock lock;    /* guards the rest, and is held while the driver records it or waits for it */
     bool shared;               /* others may record it past leat, so nothing is known of its mark */
-    struct leati_order *order; /* of the stream of the latest record, or NULL */
+    struct leati_timeline *timeline; /* of the stream of the latest record, or NULL */
     struct leati_point point;
     struct leati_points known; /* what that stream waited for */
     struct leati_link link;

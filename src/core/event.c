@@ -40,7 +40,7 @@ static leat_status publish(leat_status status, const char *what, leat_event *eve
         leati_handle_free(&leati_event_handles, event);
         return status;
     }
-    leati_assert(event->serial && !event->order);
+    leati_assert(event->serial && !event->timeline);
     leati_lock(&event->device->lock);
     leati_link_add(&event->device->events, &event->link);
     leati_unlock(&event->device->lock);
@@ -91,7 +91,7 @@ static leat_status end_event(leat_event *event)
 
     leati_assert(!atomic_load_explicit(&event->handle.live, memory_order_relaxed));
     LEATI_TRACE(.op = LEATI_TRACE_EVENT_DESTROY, .event = event->serial);
-    leati_order_let_go(event->order);
+    leati_timeline_release(event->timeline);
     leati_lock_destroy(&event->lock);
     leati_handle_free(&leati_event_handles, event);
     return status;
@@ -148,22 +148,22 @@ leat_status leat_event_native(leat_event *event, void **native)
 static leat_status record(leat_event *event, leat_stream *stream)
 {
     struct leati_driver *driver = event->device->driver;
-    struct leati_order *order = stream->order, *old = event->order;
-    struct leati_point point = {.serial = order->serial};
+    struct leati_timeline *timeline = stream->timeline, *old = event->timeline;
+    struct leati_point point = {.serial = timeline->serial};
 
-    point.tick = leati_order_advance(order);
-    leati_order_waits(order, &event->known);
+    point.seq = leati_timeline_advance(timeline);
+    leati_timeline_get_waits(timeline, &event->known);
     event->point.serial = 0;
     LEATI_TRY(driver->ops->event_record(driver, event->native, stream->native));
-    leati_order_given(order);
-    if (!event->shared && !order->per_thread)
+    leati_timeline_submitted(timeline);
+    if (!event->shared && !timeline->per_thread)
         event->point = point;
-    if (order != old) {
-        leati_order_hold(order);
-        event->order = order;
-        leati_order_let_go(old);
+    if (timeline != old) {
+        leati_timeline_hold(timeline);
+        event->timeline = timeline;
+        leati_timeline_release(old);
     }
-    LEATI_TRACE(.op = LEATI_TRACE_RECORD, .event = event->serial, .stream = order->serial);
+    LEATI_TRACE(.op = LEATI_TRACE_RECORD, .event = event->serial, .stream = timeline->serial);
     return LEAT_OK;
 }
 
@@ -173,8 +173,8 @@ static void reached(leat_event *event, const struct leati_point *point)
     leati_lock(&event->lock);
     /* Not if it was recorded again meanwhile: the driver may have been asked about another stream's record between
      * two of this one's. */
-    if (point->serial && point->serial == event->point.serial && point->tick == event->point.tick) {
-        leati_order_finished(event->order, point->tick);
+    if (point->serial && point->serial == event->point.serial && point->seq == event->point.seq) {
+        leati_timeline_complete(event->timeline, point->seq);
         LEATI_TRACE(.op = LEATI_TRACE_SYNC, .event = event->serial);
     }
     leati_unlock(&event->lock);

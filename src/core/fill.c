@@ -77,7 +77,7 @@ static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, 
     leati_stream_piece_begins(stream);
     status = fill_at(stream, target.device_pointer, &pattern, bytes);
     leati_stream_piece_ends(stream);
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     LEATI_TRY(status);
     leati_was_used(&written, stream, &target, bytes, true);
     return LEAT_OK;

@@ -526,7 +526,7 @@ leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid
                                      argument_count);
         leati_stream_piece_ends(stream);
     }
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     return status == LEAT_OK
                ? status
                : leati_fail_in(status, "leat_launch of '%s' on %s", kernel->name, stream->device->name);

@@ -207,7 +207,7 @@ static leat_status prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_d
         status = prefetch_spread(stream, ptr, bytes, to ? to->native : NULL, &spread);
     else
         status = driver->ops->managed_prefetch(driver, stream->native, ptr, bytes, to ? to->native : NULL);
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     return status;
 }
 
@@ -291,7 +291,7 @@ static leat_status attach_whole(leat_stream *stream, void *ptr, leat_attach atta
     if (!driver->ops->managed_attach)
         return refuse(driver, "attaching of managed memory");
     status = driver->ops->managed_attach(driver, stream->native, ptr, target.bytes, attach);
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     return status;
 }
 

@@ -34,7 +34,7 @@ static leat_status alloc_on_stream(leat_stream *stream, size_t bytes, void **ptr
 
     if (driver->ops->mem_alloc_async)
         status = driver->ops->mem_alloc_async(driver, stream->native, bytes, ptr);
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     if (status == LEAT_ERROR_UNSUPPORTED)
         status = driver->ops->mem_alloc(driver, stream->device->native, bytes, ptr);
     return status;
@@ -47,7 +47,7 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
 
     if (driver->ops->mem_free_async)
         status = driver->ops->mem_free_async(driver, stream->native, ptr);
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     if (status == LEAT_ERROR_UNSUPPORTED) {
         LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
         status = driver->ops->mem_free(driver, stream->device->native, ptr);
@@ -60,14 +60,14 @@ static void tell_alloc(const struct leati_memory *memory, const leat_stream *str
 {
     if (memory->serial)
         LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = memory->serial, .bytes = memory->bytes,
-                    .stream = stream ? stream->order->serial : 0);
+                    .stream = stream ? stream->timeline->serial : 0);
 }
 
 static void tell_free(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
         LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = memory->serial, .bytes = memory->bytes,
-                    .stream = stream ? stream->order->serial : 0);
+                    .stream = stream ? stream->timeline->serial : 0);
 }
 
 /* Puts memory back that could not be freed. A recorder was told that it was, so it is another allocation. */

@@ -41,42 +41,42 @@ static void free_stream(leat_stream *stream)
 
 void leati_stream_writes_host(leat_stream *stream)
 {
-    uint64_t tick = leati_order_now(stream->order), seen;
+    uint64_t seq = leati_timeline_now(stream->timeline), seen;
 
     /* Release: pairs with the acquire below, on a thread that the caller has told of its work. */
-    seen = atomic_load_explicit(&stream->host_tick, memory_order_relaxed);
-    while (seen < tick && !atomic_compare_exchange_weak_explicit(&stream->host_tick, &seen, tick,
-                                                                 memory_order_release, memory_order_relaxed))
+    seen = atomic_load_explicit(&stream->host_seq, memory_order_relaxed);
+    while (seen < seq && !atomic_compare_exchange_weak_explicit(&stream->host_seq, &seen, seq,
+                                                                memory_order_release, memory_order_relaxed))
         continue;
 }
 
 LEATI_HOT bool leati_stream_reads_now(leat_stream *stream)
 {
-    uint64_t tick;
+    uint64_t seq;
 
-    if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) || stream->order->per_thread)
+    if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) || stream->timeline->per_thread)
         return false;
-    tick = atomic_load_explicit(&stream->host_tick, memory_order_acquire);
-    return !tick || leati_order_known(stream->order, tick);
+    seq = atomic_load_explicit(&stream->host_seq, memory_order_acquire);
+    return !seq || leati_timeline_is_complete(stream->timeline, seq);
 }
 
 LEATI_HOT bool leati_stream_known_idle(const leat_stream *stream)
 {
-    return !atomic_load_explicit(&stream->foreign, memory_order_relaxed) && !stream->order->per_thread &&
-           leati_order_is_idle(stream->order);
+    return !atomic_load_explicit(&stream->foreign, memory_order_relaxed) && !stream->timeline->per_thread &&
+           leati_timeline_is_idle(stream->timeline);
 }
 
 LEATI_HOT bool leati_stream_is_idle(leat_stream *stream)
 {
     struct leati_driver *driver = stream->device->driver;
-    uint64_t given;
+    uint64_t submitted;
 
     if (leati_stream_known_idle(stream))
         return true;
-    given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
+    submitted = atomic_load_explicit(&stream->timeline->submitted, memory_order_relaxed);
     if (LEATI_QUIETLY(driver->ops->stream_query(driver, stream->native)) != LEAT_OK)
         return false;
-    leati_order_seen_idle(stream->order, given);
+    leati_timeline_seen_idle(stream->timeline, submitted);
     return true;
 }
 
@@ -84,8 +84,8 @@ LEATI_HOT bool leati_stream_is_idle(leat_stream *stream)
 static leat_status publish(leat_status status, const char *what, leat_stream *stream, leat_stream **out)
 {
     if (status == LEAT_OK) {
-        stream->order = leati_order_new(stream->device, stream->native);
-        if (!stream->order) {
+        stream->timeline = leati_timeline_new(stream->device, stream->native);
+        if (!stream->timeline) {
             (void)stream->device->driver->ops->stream_destroy(stream->device->driver, stream->native);
             status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the stream's order");
         }
@@ -132,7 +132,7 @@ leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **st
     status = device->driver->ops->stream_adopt(device->driver, device->native, native, &made->native);
     status = publish(status, "leat_stream_wrap", made, stream);
     if (status == LEAT_OK) {
-        leati_order_unseen(made->order);
+        leati_timeline_unknown_wait(made->timeline);
         atomic_store_explicit(&made->foreign, true, memory_order_relaxed);
     }
     return status;
@@ -148,13 +148,13 @@ static leat_status end_stream(leat_stream *stream, bool finished)
     leat_status status;
 
     leati_assert(!atomic_load_explicit(&stream->handle.live, memory_order_relaxed));
-    LEATI_TRACE(.op = LEATI_TRACE_STREAM_DESTROY, .stream = stream->order->serial);
+    LEATI_TRACE(.op = LEATI_TRACE_STREAM_DESTROY, .stream = stream->timeline->serial);
     if (copies)
         copies->stream_ends(stream);
     if (hooks)
         hooks->stream_ends(stream);
-    leati_order_stream_ends(stream->order, finished);
-    leati_order_let_go(stream->order);
+    leati_timeline_stream_ends(stream->timeline, finished);
+    leati_timeline_release(stream->timeline);
     status = driver->ops->stream_destroy(driver, stream->native);
     free_stream(stream);
     return status;
@@ -207,20 +207,20 @@ leat_status leat_stream_native(leat_stream *stream, void **native)
 {
     LEATI_TRY(leati_check_stream("leat_stream_native", stream));
     LEATI_TRY(leati_check_not_null("leat_stream_native", "native", native));
-    leati_order_unseen(stream->order);
+    leati_timeline_unknown_wait(stream->timeline);
     atomic_store_explicit(&stream->foreign, true, memory_order_relaxed);
     *native = stream->device->driver->ops->stream_native(stream->device->driver, stream->native);
     return LEAT_OK;
 }
 
-/* All work given to the stream before tick ended was seen to be done. */
-LEATI_HOT static void seen_done(leat_stream *stream, uint64_t tick)
+/* All work given to the stream before seq ended was seen to be done. */
+LEATI_HOT static void seen_done(leat_stream *stream, uint64_t seq)
 {
-    if (stream->order->per_thread)
+    if (stream->timeline->per_thread)
         return;
-    leati_assert(tick < leati_order_now(stream->order));
-    leati_order_finished(stream->order, tick);
-    LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->order->serial);
+    leati_assert(seq < leati_timeline_now(stream->timeline));
+    leati_timeline_complete(stream->timeline, seq);
+    LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->timeline->serial);
 }
 
 LEATI_HOT void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native)
@@ -235,25 +235,25 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
 {
     struct leati_driver *driver;
     leat_status status;
-    uint64_t tick, given;
+    uint64_t seq, submitted;
 
     LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
     LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
     if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) ||
-        !leati_order_waited_already(stream->order)) {
+        !leati_timeline_waited_already(stream->timeline)) {
         driver = stream->device->driver;
-        given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
-        tick = leati_order_advance(stream->order);
+        submitted = atomic_load_explicit(&stream->timeline->submitted, memory_order_relaxed);
+        seq = leati_timeline_advance(stream->timeline);
         leati_wait_begins(stream->device, driver->ops->stream_query, stream->native);
         status = driver->ops->stream_synchronize(driver, stream->native);
         if (status != LEAT_OK)
             return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
-        leati_order_seen_idle(stream->order, given);
-        seen_done(stream, tick);
+        leati_timeline_seen_idle(stream->timeline, submitted);
+        seen_done(stream, seq);
     } else {
-        LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->order->serial);
+        LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->timeline->serial);
     }
-    status = leati_order_take_failure(stream->order);
+    status = leati_timeline_take_failure(stream->timeline);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
 }
@@ -262,14 +262,14 @@ leat_status leat_stream_query(leat_stream *stream)
 {
     struct leati_driver *driver;
     leat_status status;
-    uint64_t tick;
+    uint64_t seq;
 
     LEATI_TRY(leati_check_stream("leat_stream_query", stream));
     driver = stream->device->driver;
-    tick = leati_order_advance(stream->order);
+    seq = leati_timeline_advance(stream->timeline);
     status = driver->ops->stream_query(driver, stream->native);
     if (status == LEAT_OK)
-        seen_done(stream, tick);
+        seen_done(stream, seq);
     return status >= LEAT_OK ? status : leati_fail_in(status, "leat_stream_query on %s", stream->device->name);
 }
 
@@ -294,14 +294,14 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     leati_assert(event->native);
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
-        leati_order_waited(stream->order, &event->point, &event->known);
+        leati_timeline_waited(stream->timeline, &event->point, &event->known);
     else if (status == LEAT_OK)
-        leati_order_unseen(stream->order);
+        leati_timeline_unknown_wait(stream->timeline);
     if (status == LEAT_OK)
-        LEATI_TRACE(.op = LEATI_TRACE_WAIT, .stream = stream->order->serial, .event = event->serial);
+        LEATI_TRACE(.op = LEATI_TRACE_WAIT, .stream = stream->timeline->serial, .event = event->serial);
     leati_unlock(&event->lock);
     leati_stream_writes_host(stream);
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_wait on %s", stream->device->name);
 }
 
@@ -381,7 +381,7 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
     status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
     leati_stream_piece_ends(stream);
     leati_stream_writes_host(stream);
-    leati_order_given(stream->order);
+    leati_timeline_submitted(stream->timeline);
     if (status == LEAT_OK)
         return LEAT_OK;
     unlist(call);

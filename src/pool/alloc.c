@@ -17,7 +17,7 @@
 /* As recorders have it: 0 is the host. */
 static uint64_t serial_of(const leat_stream *stream)
 {
-    return stream ? stream->order->serial : 0;
+    return stream ? stream->timeline->serial : 0;
 }
 
 /* Tells of a free that can no longer fail, of a block that nobody else can get yet. */
@@ -56,7 +56,7 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
         atomic_store_explicit(&block->magazine, magazine, memory_order_relaxed);
         atomic_store_explicit(&block->requested_bytes, requested_bytes, memory_order_relaxed);
         leati_magazine_count_alloc(magazine, block, true);
-        leati_track_live(pool, block, !cache->order);
+        leati_track_live(pool, block, !cache->timeline);
         leati_set_state(block, LEATI_BLOCK_LIVE);
     }
     leati_magazine_unlock(magazine);
@@ -69,7 +69,7 @@ static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *str
 {
     struct leati_stream_cache *cache = leati_stream_cache_find(pool, stream);
 
-    if (stream->order->per_thread)
+    if (stream->timeline->per_thread)
         return NULL;
     if (!cache) {
         leati_lock(&pool->lock);
@@ -93,10 +93,10 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     struct leati_magazine *magazine;
 
     leati_error_quiet_begin();
-    /* What was begun must be over where no tick can say when it is. */
+    /* What was begun must be over where no seq can say when it is. */
     if (!stream)
         leati_guard_settle(pool);
-    else if (stream->order->per_thread)
+    else if (stream->timeline->per_thread)
         (void)driver->ops->stream_synchronize(driver, stream->native);
     leati_lock(&pool->lock);
     cache = block->cache;
@@ -109,7 +109,7 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
         leati_magazine_unlock(magazine);
     }
     leati_count(&pool->figures.failures, 1);
-    leati_slow_path_free(pool, block, cache, cache->order ? leati_order_now(cache->order) : 0);
+    leati_slow_path_free(pool, block, cache, cache->timeline ? leati_timeline_now(cache->timeline) : 0);
     leati_unlock(&pool->lock);
     leati_error_quiet_end();
 }
@@ -333,7 +333,7 @@ static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct
     if (!cache || magazine != leati_magazine_of(cache, false) || !leati_magazine_try(magazine))
         return NOT_MINE;
     if (is_live(block, ptr, magazine) && !block->uses && block->cache == cache) {
-        block->tick = stream ? leati_order_now(stream->order) : 0;
+        block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
         kept = !block->planned && leati_magazine_push(magazine, block) ? KEPT : NO_ROOM;
         if (kept == KEPT)
             leati_magazine_count_free(magazine, block);
@@ -355,12 +355,12 @@ static void free_without_room(struct leati_block *block)
         leati_magazine_lock(magazine);
         leati_magazine_count_free(magazine, block);
         leati_magazine_unlock(magazine);
-        leati_plan_give_back(block, block->cache, block->tick);
+        leati_plan_give_back(block, block->cache, block->seq);
         return;
     }
     leati_lock(&pool->lock);
     if (!leati_magazine_push_into(pool, magazine, block))
-        leati_slow_path_free(pool, block, block->cache, block->tick);
+        leati_slow_path_free(pool, block, block->cache, block->seq);
     leati_unlock(&pool->lock);
 }
 
@@ -369,13 +369,13 @@ static void free_without_room(struct leati_block *block)
 static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struct leati_stream_cache *cache,
                               struct leati_block *block)
 {
-    struct leati_order *order = block->cache->order;
+    struct leati_timeline *timeline = block->cache->timeline;
 
     (void)pool;
-    if (block->cache == cache || !order || !block->tick || leati_order_known(order, block->tick) ||
-        (stream && leati_order_follows(stream->order, order, block->tick)))
+    if (block->cache == cache || !timeline || !block->seq || leati_timeline_is_complete(timeline, block->seq) ||
+        (stream && leati_timeline_is_ordered_after(stream->timeline, timeline, block->seq)))
         return LEAT_OK;
-    return leati_stream_uses_add_seq(block, order, block->tick);
+    return leati_stream_uses_add_seq(block, timeline, block->seq);
 }
 
 /* Under the pool's lock: a block whose magazine has no room, or that is special in some way. */
@@ -386,7 +386,7 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
     bool kept = false;
 
     leati_set_cache(block, cache);
-    block->tick = stream ? leati_order_now(stream->order) : 0;
+    block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
     leati_stream_uses_fix(block);
     if (magazine && !block->uses && !pool->checked && !block->planned) {
         kept = leati_magazine_push_into(pool, magazine, block);
@@ -398,7 +398,7 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
     if (leati_guarded(pool))
         leati_guard_quarantine(pool, block);
     else if (!kept)
-        leati_slow_path_free(pool, block, cache, block->tick);
+        leati_slow_path_free(pool, block, cache, block->seq);
 }
 
 /* Keeps a block that was taken, and that another thread had allocated on the same stream, in this thread's
@@ -414,7 +414,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
         return false;
     tell_free(stream, block);
     leati_magazine_lock(magazine);
-    block->tick = stream ? leati_order_now(stream->order) : 0;
+    block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
     kept = leati_magazine_push(magazine, block);
     if (kept)
         leati_magazine_count_free(magazine, block);
@@ -439,7 +439,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     /* What is guarded is kept until all work is done, so it waits for nobody. */
     if (status == LEAT_OK && !leati_guarded(pool))
         status = add_origin(pool, stream, cache, block);
-    if (status == LEAT_OK && !leati_guarded(pool) && stream && stream->order->per_thread) {
+    if (status == LEAT_OK && !leati_guarded(pool) && stream && stream->timeline->per_thread) {
         status = leati_stream_uses_add_stream(pool, block, stream);
         cache = pool->host;
     }

@@ -51,9 +51,9 @@ static void look_at(const struct leati_block *block, const struct leati_stream_c
     size_t bytes = leati_bytes(block);
 
     if (state == LEATI_BLOCK_PENDING)
-        add_pending(idle, block->uses && block->uses->order ? block->uses->order->serial : 0, bytes);
+        add_pending(idle, block->uses && block->uses->timeline ? block->uses->timeline->serial : 0, bytes);
     else if (state == LEATI_BLOCK_FREE && !leati_usable(block, cache))
-        add_pending(idle, block->cache->order->serial, bytes);
+        add_pending(idle, block->cache->timeline->serial, bytes);
     if (state != LEATI_BLOCK_FREE || !leati_usable(block, cache)) {
         *piece_bytes = 0;
         return;

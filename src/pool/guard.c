@@ -48,9 +48,9 @@ void leati_recorded_access_end(struct leati_driver *driver, struct leati_recorde
 {
     if (access->event)
         (void)LEATI_QUIETLY(driver->ops->event_destroy(driver, access->event));
-    leati_order_let_go(access->order);
+    leati_timeline_release(access->timeline);
     access->event = NULL;
-    access->order = NULL;
+    access->timeline = NULL;
 }
 
 /* Keeps the call stacks and nothing of the driver's. */
@@ -256,25 +256,25 @@ static leat_status prepare(const struct place *place, const struct leati_block *
         return LEAT_OK;
     }
     /* Of a stream that is another one for each thread nobody can say later how far it is. */
-    if (by_host(place) || (place->stream && !place->stream->order->per_thread))
+    if (by_host(place) || (place->stream && !place->stream->timeline->per_thread))
         return LEAT_OK;
     return pool->device->driver->ops->stream_synchronize(pool->device->driver, place->native);
 }
 
 /* From where on the stream's work may use the block. */
 static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, struct leati_note *note,
-                                   uint64_t tick)
+                                   uint64_t seq)
 {
     struct leati_recorded_access *access = &note->at[LEATI_ALLOCATION];
 
     if (!stream)
         return LEAT_OK;
     LEATI_TRY(leati_guard_mark(pool, stream->native, &access->event));
-    if (stream->order->per_thread)
+    if (stream->timeline->per_thread)
         return LEAT_OK;
-    leati_order_hold(stream->order);
-    access->order = stream->order;
-    access->tick = tick;
+    leati_timeline_hold(stream->timeline);
+    access->timeline = stream->timeline;
+    access->seq = seq;
     access->from = note->from;
     access->to = note->to;
     return LEAT_OK;
@@ -282,7 +282,7 @@ static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, 
 
 leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
-    uint64_t tick = stream ? leati_order_now(stream->order) : 0;
+    uint64_t seq = stream ? leati_timeline_now(stream->timeline) : 0;
     struct leati_note *note = pool->backtraces ? new_note(block) : NULL;
     leat_status status = LEAT_OK;
 
@@ -293,10 +293,10 @@ leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struc
 
         status = prepare(&place, block);
         /* Who gets the memory without the stream having used it must still come after that. */
-        if (stream && !stream->order->per_thread)
-            block->tick = leati_order_now(stream->order);
+        if (stream && !stream->timeline->per_thread)
+            block->seq = leati_timeline_now(stream->timeline);
         if (status == LEAT_OK && note && pool->guard)
-            status = note_allocation(pool, stream, note, tick);
+            status = note_allocation(pool, stream, note, seq);
     }
     if (status != LEAT_OK) {
         leati_note_free(pool->device->driver, note);
@@ -305,7 +305,7 @@ leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struc
     if (note)
         swap_note(block, note);
     leati_stats_event(pool, LEAT_POOL_ALLOC, (void *)leati_user_base(block), leati_requested(block),
-                      stream ? stream->order : NULL, block->tag);
+                      stream ? stream->timeline : NULL, block->tag);
     return LEAT_OK;
 }
 
@@ -332,8 +332,8 @@ static leat_status wait_for_uses(struct leat_pool *pool, struct leati_block *blo
         if (use->event)
             LEATI_TRY(driver->ops->event_synchronize(driver, use->event));
         else
-            LEATI_TRY(
-                leati_order_host_wait(use->order, use->tick ? use->tick : leati_order_now(use->order), NULL));
+            LEATI_TRY(leati_timeline_host_wait(use->timeline,
+                                               use->seq ? use->seq : leati_timeline_now(use->timeline), NULL));
     }
     return LEAT_OK;
 }
@@ -468,7 +468,7 @@ leat_status leati_guard_free(struct leat_pool *pool, leat_stream *stream, struct
         leati_guard_forget(block);
     }
     leati_stats_event(pool, LEAT_POOL_FREE, (void *)leati_user_base(block), leati_requested(block),
-                      stream ? stream->order : NULL, block->tag);
+                      stream ? stream->timeline : NULL, block->tag);
     return LEAT_OK;
 }
 
@@ -510,7 +510,7 @@ static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQU
     remember(pool, block);
     leati_set_state(block, LEATI_BLOCK_LEAVING);
     if (status != LEAT_OK || block->uses) {
-        leati_slow_path_free(pool, block, block->cache, block->tick);
+        leati_slow_path_free(pool, block, block->cache, block->seq);
         return;
     }
     leati_extent_free(pool, block, pool->host, 0);

@@ -36,8 +36,8 @@ struct leati_backtrace {
 
 /* Something that a stream did with [from, to). */
 struct leati_recorded_access {
-    struct leati_order *order; /* of that stream, held; NULL: none, or nothing that can be compared */
-    uint64_t tick;
+    struct leati_timeline *timeline; /* of that stream, held; NULL: none, or nothing that can be compared */
+    uint64_t seq;
     void *event; /* the driver's, behind it; NULL: it was done when the call returned */
     uintptr_t from, to;
     struct leati_backtrace trace;
@@ -89,6 +89,6 @@ void leati_backtrace_print(const struct leati_backtrace *trace, char *text, size
 leat_status leati_race_check(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
                              bool write);
 void leati_race_check_record(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
-                             bool write, uint64_t tick);
+                             bool write, uint64_t seq);
 
 #endif

@@ -199,7 +199,7 @@ static struct leati_block *new_part(const struct leati_block *block)
     part->device = block->device;
     part->kind = block->kind;
     leati_set_cache(part, block->cache);
-    part->tick = block->tick;
+    part->seq = block->seq;
     part->heap = block->heap;
     part->whole = block->whole;
     part->idle_since_ns = block->idle_since_ns;
@@ -301,15 +301,15 @@ static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_
                  leati_base(other) == leati_base(block) + leati_bytes(block)));
     if (joinable(block, other)) {
         leati_extent_unbin(pool, other);
-        if (other->tick > block->tick)
-            block->tick = other->tick;
+        if (other->seq > block->seq)
+            block->seq = other->seq;
         leati_extent_join(pool, block, other);
     }
     other = block->before;
     if (joinable(other, block)) {
         leati_extent_unbin(pool, other);
-        if (block->tick > other->tick)
-            other->tick = block->tick;
+        if (block->seq > other->seq)
+            other->seq = block->seq;
         other->idle_since_ns = block->idle_since_ns;
         leati_extent_join(pool, other, block);
         block = other;
@@ -318,22 +318,22 @@ static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_
 }
 
 void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
-                       uint64_t tick)
+                       uint64_t seq)
 {
     leati_assert_locked(&pool->lock);
     leati_assert(cache && cache->pool == pool && leati_state(block) != LEATI_BLOCK_LIVE);
     if (block->stitch) {
-        leati_stitch_sleep(pool, block, cache, tick);
+        leati_stitch_sleep(pool, block, cache, seq);
         return;
     }
     if (block->planned) {
-        leati_plan_give_back(block, cache, tick);
+        leati_plan_give_back(block, cache, seq);
         return;
     }
     leati_assert(block->heap < LEATI_HEAPS && !block->uses);
     leati_set_cache(block, cache);
-    block->tick = tick;
-    if (LEATI_TRACKS && (!cache->order || leati_order_known(cache->order, tick)))
+    block->seq = seq;
+    if (LEATI_TRACKS && (!cache->timeline || leati_timeline_is_complete(cache->timeline, seq)))
         leati_track_idle(pool, leati_base(block), leati_bytes(block));
     leati_set_state(block, LEATI_BLOCK_FREE);
     block = join_neighbours(pool, block);
@@ -352,7 +352,7 @@ void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
     leati_assert_locked(&pool->lock);
     leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && !block->stitch);
     leati_set_cache(block, NULL);
-    block->tick = 0;
+    block->seq = 0;
     block->whole = 0;
     leati_set_state(block, LEATI_BLOCK_HOLE);
     block = join_neighbours(pool, block);
@@ -379,22 +379,22 @@ void leati_extents_join_done(struct leat_pool *pool)
                 leati_extent_join(pool, block, block->after);
             }
             leati_set_cache(block, pool->host);
-            block->tick = 0;
+            block->seq = 0;
             leati_bins_add(&pool->host->bins[block->heap], block);
         }
 }
 
-bool leati_usable_by(const struct leati_stream_cache *freed_by, uint64_t tick,
+bool leati_usable_by(const struct leati_stream_cache *freed_by, uint64_t seq,
                      const struct leati_stream_cache *cache)
 {
     leati_assert(cache->pool);
-    if (freed_by == cache || !freed_by->order || leati_order_known(freed_by->order, tick))
+    if (freed_by == cache || !freed_by->timeline || leati_timeline_is_complete(freed_by->timeline, seq))
         return true;
-    return (cache->pool->ways & LEAT_POOL_REUSE_ORDERED) && cache->order &&
-           leati_order_follows(cache->order, freed_by->order, tick);
+    return (cache->pool->ways & LEAT_POOL_REUSE_ORDERED) && cache->timeline &&
+           leati_timeline_is_ordered_after(cache->timeline, freed_by->timeline, seq);
 }
 
 bool leati_usable(const struct leati_block *block, const struct leati_stream_cache *cache)
 {
-    return leati_usable_by(block->cache, block->tick, cache);
+    return leati_usable_by(block->cache, block->seq, cache);
 }

@@ -217,7 +217,7 @@ static void add(struct collected *collected, struct leati_physical *physical)
 }
 
 /* Says whose old work may still use a handle. */
-static void set_user(struct leati_physical *physical, struct leati_stream_cache *cache, uint64_t tick)
+static void set_user(struct leati_physical *physical, struct leati_stream_cache *cache, uint64_t seq)
 {
     leati_assert(!physical->cache || physical->cache->blocks);
     if (physical->cache)
@@ -225,7 +225,7 @@ static void set_user(struct leati_physical *physical, struct leati_stream_cache 
     if (cache)
         cache->blocks++;
     physical->cache = cache;
-    physical->tick = tick;
+    physical->seq = seq;
 }
 
 /* The largest spare handle of at most bytes that cache may use, taken out of the list; NULL when there is none. */
@@ -236,13 +236,13 @@ static struct leati_physical *take_spare(struct leat_pool *pool, const struct le
 
     for (struct leati_physical **place = &pool->spare; *place; place = &(*place)->next)
         if ((*place)->bytes <= bytes && (!best || (*place)->bytes > (*best)->bytes) &&
-            (!(*place)->cache || leati_usable_by((*place)->cache, (*place)->tick, cache)))
+            (!(*place)->cache || leati_usable_by((*place)->cache, (*place)->seq, cache)))
             best = place;
     if (!best)
         return NULL;
     taken = *best;
     *best = taken->next;
-    *waits = *waits || (taken->cache && !leati_order_known(taken->cache->order, taken->tick));
+    *waits = *waits || (taken->cache && !leati_timeline_is_complete(taken->cache->timeline, taken->seq));
     return taken;
 }
 
@@ -317,7 +317,7 @@ void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block)
 {
     leati_assert_locked(&pool->lock);
     leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && block->cache);
-    if (!block->cache->order || leati_order_known(block->cache->order, block->tick)) {
+    if (!block->cache->timeline || leati_timeline_is_complete(block->cache->timeline, block->seq)) {
         unmap_extent(pool, block);
         return;
     }
@@ -333,7 +333,7 @@ void leati_pages_settle(struct leat_pool *pool)
     leati_assert_locked(&pool->lock);
     leati_stitch_settle(pool);
     while ((block = *place)) {
-        if (block->cache->order && !leati_order_known(block->cache->order, block->tick)) {
+        if (block->cache->timeline && !leati_timeline_is_complete(block->cache->timeline, block->seq)) {
             place = &block->link;
             continue;
         }
@@ -371,7 +371,7 @@ static bool find_run(struct leat_pool *pool, const struct leati_block *block, si
 static leat_status take_run(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
                             struct collected *collected) LEATI_REQUIRES(pool->lock)
 {
-    bool done = !block->cache->order || leati_order_known(block->cache->order, block->tick);
+    bool done = !block->cache->timeline || leati_timeline_is_complete(block->cache->timeline, block->seq);
     leat_status status;
 
     leati_assert(base % LEATI_PAGE_BYTES == 0 && bytes && bytes % LEATI_PAGE_BYTES == 0);
@@ -381,7 +381,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
     leati_extent_unbin(pool, block);
     status = leati_extent_cut(pool, block, base, bytes);
     if (status != LEAT_OK) {
-        leati_extent_free(pool, block, block->cache, block->tick);
+        leati_extent_free(pool, block, block->cache, block->seq);
         return status;
     }
     for (uintptr_t at = base; at < base + bytes;) {
@@ -391,7 +391,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
         at += physical->bytes;
         leati_stitch_forget(pool, physical);
         physical->base = 0;
-        set_user(physical, done ? NULL : block->cache, block->tick);
+        set_user(physical, done ? NULL : block->cache, block->seq);
         add(collected, physical);
     }
     set_physical(pool, base, bytes, NULL);
@@ -663,7 +663,7 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
 
     leati_assert(!place->upper || place->hole->after == place->upper);
     leati_assert(!place->lower || place->lower->after == place->hole);
-    waits = waits || (place->lower && place->lower->tick) || (place->upper && place->upper->tick);
+    waits = waits || (place->lower && place->lower->seq) || (place->upper && place->upper->seq);
     block->whole = pool->one_handle;
     block->idle_since_ns = leati_clock_ns();
     if (place->upper)
@@ -673,10 +673,10 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
         block = place->lower;
     }
     leati_set_state(block, LEATI_BLOCK_FREE);
-    /* It belongs to the stream that asked, so that it joins what that stream frees beside it. New memory has tick
+    /* It belongs to the stream that asked, so that it joins what that stream frees beside it. New memory has seq
      * 0, and every stream may use it. */
     leati_set_cache(block, cache);
-    block->tick = waits && cache->order ? leati_order_now(cache->order) : 0;
+    block->seq = waits && cache->timeline ? leati_timeline_now(cache->timeline) : 0;
     return block;
 }
 
@@ -711,7 +711,7 @@ static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache
         return status;
     }
     *block = join_place(pool, place, cache, collected.waits);
-    leati_stats_event(pool, LEAT_POOL_MAP, (void *)place->map_base, place->map_bytes, cache->order, 0);
+    leati_stats_event(pool, LEAT_POOL_MAP, (void *)place->map_base, place->map_bytes, cache->timeline, 0);
     return LEAT_OK;
 }
 
@@ -868,7 +868,7 @@ static leat_status stitch(struct leat_pool *pool, struct leati_stream_cache *cac
         return status;
     LEATI_TRY(find_place(pool, cache, missing_bytes, LEATI_GRANULE_BYTES, LEATI_HEAP_LARGE, false, &place));
     LEATI_TRY(fill(pool, cache, &place, NULL, &grown));
-    leati_extent_free(pool, grown, grown->cache, grown->tick);
+    leati_extent_free(pool, grown, grown->cache, grown->seq);
     return leati_stitch_provide(pool, cache, bytes, alignment, &missing_bytes, block);
 }
 

@@ -37,9 +37,9 @@ struct leati_planned {
     bool mapped;                      /* there is memory behind all of it */
     struct leati_block *block;        /* its record, from the first use on */
     struct leati_stream_cache *cache; /* its stream's, from then on */
-    /* Freed on another stream than its own: what that stream was given up to the tick may still use it. */
-    struct leati_order *late; /* held; NULL: no */
-    uint64_t late_tick;
+    /* Freed on another stream than its own: what that stream was given up to the seq may still use it. */
+    struct leati_timeline *late; /* held; NULL: no */
+    uint64_t late_seq;
     struct leati_planned *next_late;
 };
 
@@ -56,7 +56,7 @@ struct list {
     struct pair *pairs;   /* all entries, by their sizes and those before them */
     struct leati_stream_cache *cache;
     uint64_t previous_bytes; /* of the request before, if the list did not expect that; else 0 */
-    uint64_t freed_tick;     /* the latest at which something was freed here */
+    uint64_t freed_seq;      /* the latest at which something was freed here */
     uint64_t *freed;         /* bitmap: the pieces that this stream was the last to free */
 };
 
@@ -480,16 +480,17 @@ static bool allows(const struct leat_pool *pool, uint32_t way)
     return atomic_load_explicit(&pool->planned_ways, memory_order_relaxed) & way;
 }
 
-/* May cache's stream use what another stream was given up to tick? Asks the device if need be. */
-static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cache, struct leati_order *order,
-                    uint64_t tick)
+/* May cache's stream use what another stream was given up to seq? Asks the device if need be. */
+static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cache,
+                    struct leati_timeline *timeline, uint64_t seq)
 {
     bool done = false;
 
-    return leati_order_known(order, tick) ||
-           (allows(pool, LEAT_POOL_REUSE_ORDERED) && leati_order_follows(cache->order, order, tick)) ||
+    return leati_timeline_is_complete(timeline, seq) ||
+           (allows(pool, LEAT_POOL_REUSE_ORDERED) &&
+            leati_timeline_is_ordered_after(cache->timeline, timeline, seq)) ||
            (allows(pool, LEAT_POOL_REUSE_FINISHED) &&
-            leati_order_query(order, tick, &done, &pool->figures.order) == LEAT_OK && done);
+            leati_timeline_query(timeline, seq, &done, &pool->figures.timeline) == LEAT_OK && done);
 }
 
 /* Places that were freed on other streams are free once the work of those is done. */
@@ -499,16 +500,16 @@ static void settle_late(struct leat_pool *pool, struct leati_plan *plan, bool as
     bool done;
 
     while ((place = *link)) {
-        done = leati_order_known(place->late, place->late_tick);
+        done = leati_timeline_is_complete(place->late, place->late_seq);
         if (!done && asks &&
-            leati_order_query(place->late, place->late_tick, &done, &pool->figures.order) != LEAT_OK)
+            leati_timeline_query(place->late, place->late_seq, &done, &pool->figures.timeline) != LEAT_OK)
             done = false;
         if (!done) {
             link = &place->next_late;
             continue;
         }
         *link = place->next_late;
-        leati_order_let_go(place->late);
+        leati_timeline_release(place->late);
         place->late = NULL;
         clear_all(plan->used, place);
     }
@@ -528,7 +529,7 @@ static bool is_free(struct leat_pool *pool, struct leati_plan *plan, struct list
 
         if (other == list || !other->cache || !has_any(other->freed, place))
             continue;
-        if (!is_past(pool, list->cache, other->cache->order, other->freed_tick))
+        if (!is_past(pool, list->cache, other->cache->timeline, other->freed_seq))
             return false;
         clear_all(other->freed, place);
     }
@@ -632,7 +633,7 @@ struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_
         return NULL;
     }
     block = place->block;
-    block->tick = 0; /* what used the place before is known by the bitmaps of those who freed it */
+    block->seq = 0; /* what used the place before is known by the bitmaps of those who freed it */
     block->tag = leati_stats_thread_tag();
     leati_blocks_enter(block, false);
     leati_magazine_lock(magazine);
@@ -646,7 +647,7 @@ struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_
     return block;
 }
 
-void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t tick)
+void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t seq)
 {
     struct leati_planned *place = block->planned;
     struct leati_plan *plan = cache->pool->plan;
@@ -661,14 +662,14 @@ void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *
         list++;
     if (cache == place->cache) {
         set_all(list->freed, place);
-        list->freed_tick = tick > list->freed_tick ? tick : list->freed_tick;
+        list->freed_seq = seq > list->freed_seq ? seq : list->freed_seq;
         clear_all(plan->used, place);
-    } else if (!cache->order || leati_order_known(cache->order, tick)) {
+    } else if (!cache->timeline || leati_timeline_is_complete(cache->timeline, seq)) {
         clear_all(plan->used, place);
     } else {
-        leati_order_hold(cache->order);
-        place->late = cache->order;
-        place->late_tick = tick;
+        leati_timeline_hold(cache->timeline);
+        place->late = cache->timeline;
+        place->late_seq = seq;
         place->next_late = plan->late;
         plan->late = place;
     }
@@ -698,7 +699,8 @@ static bool is_past_all(struct leat_pool *pool, struct leati_plan *plan, uint64_
         bool done = false;
 
         if (list->cache && has_any(list->freed, &range) &&
-            (leati_order_query(list->cache->order, list->freed_tick, &done, &pool->figures.order) != LEAT_OK ||
+            (leati_timeline_query(list->cache->timeline, list->freed_seq, &done, &pool->figures.timeline) !=
+                 LEAT_OK ||
              !done))
             return false;
     }
@@ -763,13 +765,13 @@ leat_status leati_plan_finish(struct leat_pool *pool)
         return LEAT_OK;
     leati_lock(&plan->lock);
     for (unsigned i = 0; i < plan->list_count; i++)
-        if (plan->lists[i].cache && plan->lists[i].freed_tick) {
-            status = leati_order_host_wait(plan->lists[i].cache->order, plan->lists[i].freed_tick,
-                                           &pool->figures.order);
+        if (plan->lists[i].cache && plan->lists[i].freed_seq) {
+            status = leati_timeline_host_wait(plan->lists[i].cache->timeline, plan->lists[i].freed_seq,
+                                              &pool->figures.timeline);
             first = first != LEAT_OK ? first : status;
         }
     for (struct leati_planned *place = plan->late; place; place = place->next_late) {
-        status = leati_order_host_wait(place->late, place->late_tick, &pool->figures.order);
+        status = leati_timeline_host_wait(place->late, place->late_seq, &pool->figures.timeline);
         first = first != LEAT_OK ? first : status;
     }
     leati_unlock(&plan->lock);
@@ -808,7 +810,7 @@ void leati_plan_end(struct leat_pool *pool)
     if (!plan)
         return;
     for (struct leati_planned *place = plan->late; place; place = place->next_late)
-        leati_order_let_go(place->late);
+        leati_timeline_release(place->late);
     for (uint32_t i = 0; i < plan->place_count; i++)
         if (plan->places[i].block) {
             leati_set_cache(plan->places[i].block, NULL);

@@ -82,7 +82,7 @@ struct leati_bins {
 /* What a pool keeps for one stream; with order NULL, for everybody: memory of which all work is done. */
 struct leati_stream_cache {
     struct leat_pool *pool;
-    struct leati_order *order;
+    struct leati_timeline *timeline;
     leat_stream *stream; /* NULL once it is destroyed */
     struct leati_stream_cache *next;
     bool is_waited_for; /* slow_path.c: the stream that asks is ordered after all its idle memory */
@@ -103,8 +103,8 @@ struct leati_physical {
     struct leati_physical *older, *younger; /* of all that the pool has: leak checkers look for pointers in these,
                                                and not in the table of pages */
     struct leati_stream_cache
-        *cache; /* of a spare one: whose old work may still use it, up to tick; NULL: nobody's */
-    uint64_t tick;
+        *cache; /* of a spare one: whose old work may still use it, up to seq; NULL: nobody's */
+    uint64_t seq;
     unsigned stitches; /* stitched blocks, in use or dormant, that it is mapped in */
     struct leati_block
         *idle_in; /* stitch.c, while it looks: the idle extent around it, if idle_round is the pool's */
@@ -127,8 +127,8 @@ struct leati_span {
 /* Another stream, or an event, that a block must wait for once it is freed. */
 struct leati_stream_use {
     struct leati_stream_use *next;
-    struct leati_order *order; /* held */
-    uint64_t tick;             /* 0: the stream's tick when the block is freed */
+    struct leati_timeline *timeline; /* held */
+    uint64_t seq;             /* 0: the stream's seq when the block is freed */
     void *event;               /* a driver's event of our own, which says more exactly when; or NULL */
 };
 
@@ -136,7 +136,7 @@ struct leati_figures {
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes, pending_bytes, failures, driver_calls, driver_ns,
         created_bytes, stitched_bytes, released_bytes, stitches, stitch_reuses, planned, callbacks,
         requested_peak_bytes, guard_reports;
-    struct leati_order_counts order;
+    struct leati_timeline_counts timeline;
 };
 
 /* Which limit stood in the way of new memory when a pool last asked for some. */
@@ -290,10 +290,10 @@ leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes,
 leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes)
     LEATI_REQUIRES(pool->lock);
 
-/* Makes block, which is in no bin, idle memory of cache from tick on (0: no work has used it), and joins it with
+/* Makes block, which is in no bin, idle memory of cache from seq on (0: no work has used it), and joins it with
  * the idle memory of cache beside it. The memory of a stitched block goes back to where it lies. */
 void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
-                       uint64_t tick) LEATI_REQUIRES(pool->lock);
+                       uint64_t seq) LEATI_REQUIRES(pool->lock);
 
 /* Compares two pointers to records by the addresses of their extents, for qsort(). */
 int leati_by_address(const void *a, const void *b);
@@ -314,7 +314,7 @@ void leati_extents_join_done(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* May cache's stream use this idle memory without waiting? */
 bool leati_usable(const struct leati_block *block, const struct leati_stream_cache *cache);
-bool leati_usable_by(const struct leati_stream_cache *freed_by, uint64_t tick,
+bool leati_usable_by(const struct leati_stream_cache *freed_by, uint64_t seq,
                      const struct leati_stream_cache *cache);
 
 /* Joins second into first, its neighbour; both are in no bin. */
@@ -371,7 +371,7 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_stream_cac
 
 /* The memory of a stitched block is idle from now on, as leati_extent_free() has it. Its addresses stay mapped. */
 void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
-                        uint64_t tick) LEATI_REQUIRES(pool->lock);
+                        uint64_t seq) LEATI_REQUIRES(pool->lock);
 
 /* Gives up the addresses of all dormant stitched blocks that a handle, which is idle, is mapped in. */
 void leati_stitch_forget(struct leat_pool *pool, struct leati_physical *physical) LEATI_REQUIRES(pool->lock);
@@ -409,9 +409,9 @@ leat_status leati_plan_read(const char *path, struct leati_plan **plan);
 struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                     size_t requested_bytes);
 
-/* A planned block is freed by cache's stream at tick, as leati_extent_free() has it. Takes the plan's lock. The
+/* A planned block is freed by cache's stream at seq, as leati_extent_free() has it. Takes the plan's lock. The
  * pool's lock must be held if cache is not the one that it was taken for. */
-void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t tick);
+void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t seq);
 
 /* Gives idle memory of the arena back to the driver, until the pool holds keep_bytes; with the pool's lock held.
  */
@@ -514,17 +514,17 @@ leat_status leati_slow_path_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->
 /* Gives a block that is no longer LIVE to the heap, or lets it wait for its stream uses; with the pool's lock
  * held. cache NULL: no work uses it any more. */
 void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
-                          uint64_t tick) LEATI_REQUIRES(pool->lock);
+                          uint64_t seq) LEATI_REQUIRES(pool->lock);
 
 /* ---- stream_uses.c: with the pool's lock held ---- */
 
 leat_status leati_stream_uses_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
     LEATI_REQUIRES(pool->lock);
-leat_status leati_stream_uses_add_seq(struct leati_block *block, struct leati_order *order, uint64_t tick);
+leat_status leati_stream_uses_add_seq(struct leati_block *block, struct leati_timeline *timeline, uint64_t seq);
 leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
     LEATI_REQUIRES(pool->lock);
 
-/* Fixes the ticks of a block that is freed. */
+/* Fixes the sequence numbers of a block that is freed. */
 void leati_stream_uses_fix(struct leati_block *block);
 
 /* Drops the uses that are done, or that cache's stream is ordered after. query: ask the driver too. True when
@@ -601,7 +601,7 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream
 /* ---- stats.c ---- */
 
 void leati_stats_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
-                       const struct leati_order *order, uint32_t tag);
+                       const struct leati_timeline *timeline, uint32_t tag);
 uint16_t leati_stats_thread_tag(void);
 
 /* Samples the peak of what is live; with the pool's lock held. */

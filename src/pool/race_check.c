@@ -25,14 +25,15 @@ static struct leati_recorded_access *find_access(struct leati_block *block, enum
     struct leati_recorded_access *access = block->note ? &block->note->at[kind] : NULL;
 
     leati_assert_locked(&leati_notes_lock);
-    return access && access->order && access->from < to && from < access->to ? access : NULL;
+    return access && access->timeline && access->from < to && from < access->to ? access : NULL;
 }
 
 /* Is stream certainly not ordered after the access? Asks without the lock of notes, since the lock of an order may
  * be held by a thread that waits. */
-static bool is_unordered(leat_stream *stream, struct leati_order *order, uint64_t tick)
+static bool is_unordered(leat_stream *stream, struct leati_timeline *timeline, uint64_t seq)
 {
-    return !leati_order_known(order, tick) && !leati_order_may_follow(stream->order, order, tick);
+    return !leati_timeline_is_complete(timeline, seq) &&
+           !leati_timeline_may_be_ordered_after(stream->timeline, timeline, seq);
 }
 
 static leat_status refuse(struct leat_pool *pool, enum leati_access_kind kind,
@@ -58,28 +59,28 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
 {
     struct leati_driver *driver = pool->device->driver;
     uintptr_t from = (uintptr_t)ptr, to = from + bytes;
-    struct leati_order *order = NULL;
+    struct leati_timeline *timeline = NULL;
     struct leati_recorded_access *access;
     leat_status status = LEAT_OK;
-    uint64_t tick = 0;
+    uint64_t seq = 0;
     bool unordered;
 
     leati_lock(&leati_notes_lock);
     access = find_access(block, kind, from, to);
     if (access) {
-        order = access->order;
-        tick = access->tick;
-        leati_order_hold(order);
+        timeline = access->timeline;
+        seq = access->seq;
+        leati_timeline_hold(timeline);
     }
     leati_unlock(&leati_notes_lock);
-    if (!order)
+    if (!timeline)
         return LEAT_OK;
-    unordered = is_unordered(stream, order, tick);
+    unordered = is_unordered(stream, timeline, seq);
     if (unordered) {
         leati_lock(&leati_notes_lock);
         access = find_access(block, kind, from, to);
         /* Only if it is still the same. */
-        if (access && access->order == order && access->tick == tick &&
+        if (access && access->timeline == timeline && access->seq == seq &&
             LEATI_QUIETLY(driver->ops->event_query(driver, access->event)) == LEAT_NOT_READY) {
             char allocated[LEATI_BACKTRACE_TEXT_BYTES] = "";
 
@@ -89,7 +90,7 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
         }
         leati_unlock(&leati_notes_lock);
     }
-    leati_order_let_go(order);
+    leati_timeline_release(timeline);
     return status;
 }
 
@@ -98,7 +99,7 @@ leat_status leati_race_check(struct leati_block *block, leat_stream *stream, con
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
 
-    if (!pool->guard || stream->order->per_thread)
+    if (!pool->guard || stream->timeline->per_thread)
         return LEAT_OK;
     for (int kind = 0; kind < LEATI_ACCESSES; kind++)
         if (opposes((enum leati_access_kind)kind, write))
@@ -107,20 +108,20 @@ leat_status leati_race_check(struct leati_block *block, leat_stream *stream, con
 }
 
 void leati_race_check_record(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
-                             bool write, uint64_t tick)
+                             bool write, uint64_t seq)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
-    struct leati_recorded_access access = {.tick = tick, .from = (uintptr_t)ptr, .to = (uintptr_t)ptr + bytes},
+    struct leati_recorded_access access = {.seq = seq, .from = (uintptr_t)ptr, .to = (uintptr_t)ptr + bytes},
                                  old = {0};
 
     if (!pool->guard)
         return;
     leati_error_quiet_begin();
     /* Events are of one device and outlive none; of streams of other devices nothing is remembered. */
-    if (tick && !stream->order->per_thread && stream->device == pool->device &&
+    if (seq && !stream->timeline->per_thread && stream->device == pool->device &&
         leati_guard_mark(pool, stream->native, &access.event) == LEAT_OK) {
-        leati_order_hold(stream->order);
-        access.order = stream->order;
+        leati_timeline_hold(stream->timeline);
+        access.timeline = stream->timeline;
         leati_backtrace_capture(&access.trace);
     }
     leati_lock(&leati_notes_lock);
@@ -130,7 +131,7 @@ void leati_race_check_record(struct leati_block *block, leat_stream *stream, con
         old = *place;
         *place = access;
         access.event = NULL;
-        access.order = NULL;
+        access.timeline = NULL;
     }
     leati_unlock(&leati_notes_lock);
     leati_recorded_access_end(pool->device->driver, &old);

@@ -65,62 +65,62 @@ static void remove_pending(struct leat_pool *pool, struct leati_block *block)
 }
 
 void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
-                          uint64_t tick)
+                          uint64_t seq)
 {
     leati_assert_locked(&pool->lock);
     leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && leati_state(block) != LEATI_BLOCK_FREE);
     block->idle_since_ns = leati_clock_coarse_ns();
     /* Memory stays with its stream, though its work may be done: so it joins what is idle beside it, which is the
      * stream's too as a rule, and where blocks are placed does not depend on how fast the device is. */
-    if (!cache || !cache->order) {
+    if (!cache || !cache->timeline) {
         cache = pool->host;
-        tick = 0;
+        seq = 0;
     }
     leati_set_cache(block, cache);
-    block->tick = tick;
+    block->seq = seq;
     if (block->uses && !leati_stream_uses_settle(pool, block, cache, false))
         add_pending(pool, block);
     else
-        leati_extent_free(pool, block, cache, block->tick);
+        leati_extent_free(pool, block, cache, block->seq);
 }
 
 /* ---- asking what is done ---- */
 
-/* The oldest and the youngest tick of a cache's idle memory of which it is not known that the work is done; 0 if
+/* The oldest and the youngest seq of a cache's idle memory of which it is not known that the work is done; 0 if
  * there is none. */
-struct ticks {
+struct seqs {
     uint64_t oldest, youngest;
 };
 
-static struct ticks ticks_of(struct leati_stream_cache *cache)
+static struct seqs seqs_of(struct leati_stream_cache *cache)
 {
-    struct ticks ticks = {0};
+    struct seqs seqs = {0};
 
-    for (int heap = 0; heap < LEATI_HEAPS && cache->order; heap++)
+    for (int heap = 0; heap < LEATI_HEAPS && cache->timeline; heap++)
         for (struct leati_block *block = leati_bins_walk(&cache->bins[heap], NULL); block;
              block = leati_bins_walk(&cache->bins[heap], block)) {
-            if (leati_order_known(cache->order, block->tick))
+            if (leati_timeline_is_complete(cache->timeline, block->seq))
                 continue;
-            ticks.oldest = ticks.oldest && ticks.oldest < block->tick ? ticks.oldest : block->tick;
-            ticks.youngest = block->tick > ticks.youngest ? block->tick : ticks.youngest;
+            seqs.oldest = seqs.oldest && seqs.oldest < block->seq ? seqs.oldest : block->seq;
+            seqs.youngest = block->seq > seqs.youngest ? block->seq : seqs.youngest;
         }
-    leati_assert(ticks.oldest <= ticks.youngest);
-    return ticks;
+    leati_assert(seqs.oldest <= seqs.youngest);
+    return seqs;
 }
 
 /* Asks the device about a cache's idle memory. Returns true if some of its work is found to be done. */
 static bool ask(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
-    struct ticks ticks = ticks_of(cache);
+    struct seqs seqs = seqs_of(cache);
     bool some, all;
 
-    if (!ticks.oldest)
+    if (!seqs.oldest)
         return false;
     /* A driver that fails here has not said that the work is done. The oldest work first: while a stream is busy,
      * that of its youngest work never is. */
-    if (leati_order_query(cache->order, ticks.oldest, &some, &pool->figures.order) != LEAT_OK || !some)
+    if (leati_timeline_query(cache->timeline, seqs.oldest, &some, &pool->figures.timeline) != LEAT_OK || !some)
         return false;
-    (void)leati_order_query(cache->order, ticks.youngest, &all, &pool->figures.order);
+    (void)leati_timeline_query(cache->timeline, seqs.youngest, &all, &pool->figures.timeline);
     return true;
 }
 
@@ -143,14 +143,14 @@ static bool hand_over(struct leat_pool *pool, struct leati_stream_cache *from, s
 {
     bool any = false;
 
-    leati_assert(from != to && from->order);
+    leati_assert(from != to && from->timeline);
     for (int heap = 0; heap < LEATI_HEAPS; heap++) {
         struct leati_block *block = leati_bins_walk(&from->bins[heap], NULL);
 
         while (block) {
             struct leati_block *next = leati_bins_walk(&from->bins[heap], block);
 
-            if (leati_order_known(from->order, block->tick)) {
+            if (leati_timeline_is_complete(from->timeline, block->seq)) {
                 leati_extent_unbin(pool, block);
                 leati_extent_free(pool, block, to, 0);
                 any = true;
@@ -174,7 +174,7 @@ static bool collect_done(struct leat_pool *pool, struct leati_stream_cache *from
 {
     if (!from->stream)
         return hand_over(pool, from, pool->host);
-    return asking && asking->order && idle_bytes(from) && idle_bytes(from) <= idle_bytes(asking) &&
+    return asking && asking->timeline && idle_bytes(from) && idle_bytes(from) <= idle_bytes(asking) &&
            hand_over(pool, from, asking);
 }
 
@@ -190,7 +190,7 @@ static bool settle_pending(struct leat_pool *pool, struct leati_stream_cache *ca
         if (!leati_stream_uses_settle(pool, block, cache == block->cache ? cache : NULL, query))
             continue;
         remove_pending(pool, block);
-        leati_extent_free(pool, block, block->cache, block->tick);
+        leati_extent_free(pool, block, block->cache, block->seq);
         any = true;
     }
     return any;
@@ -208,15 +208,15 @@ bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *ask
 
     leati_assert_locked(&pool->lock);
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
-        if (cache == asking || !cache->order)
+        if (cache == asking || !cache->timeline)
             continue;
         any |= ask(pool, cache);
         close_known(pool, cache);
         any |= collect_done(pool, cache, asking);
     }
     for (struct leati_block *block = pool->stale; block; block = block->link)
-        if (block->cache->order)
-            (void)leati_order_query(block->cache->order, block->tick, &done, &pool->figures.order);
+        if (block->cache->timeline)
+            (void)leati_timeline_query(block->cache->timeline, block->seq, &done, &pool->figures.timeline);
     leati_pages_settle(pool);
     return any;
 }
@@ -244,7 +244,7 @@ static struct leati_block *fit_own(struct slow_request *request)
 
 static bool is_others(const struct slow_request *request, const struct leati_stream_cache *cache)
 {
-    return cache != request->cache && cache->order;
+    return cache != request->cache && cache->timeline;
 }
 
 /* Idle memory of another stream that this one is ordered after, or whose work is known to be done. */
@@ -284,7 +284,7 @@ static struct leati_block *join_run(struct slow_request *request, struct leati_b
     }
     /* Idle for the stream, whose later work comes after all of it; for others as its own would be. */
     leati_set_cache(first, request->cache);
-    first->tick = request->cache->order ? leati_order_now(request->cache->order) : 0;
+    first->seq = request->cache->timeline ? leati_timeline_now(request->cache->timeline) : 0;
     leati_bins_add(&first->cache->bins[first->heap], first);
     return first;
 }
@@ -333,14 +333,15 @@ static struct leati_block *fit_any(struct slow_request *request) LEATI_REQUIRES(
 static leat_status wait_pending(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
-    struct leati_order *order = block->cache->order;
+    struct leati_timeline *timeline = block->cache->timeline;
 
     LEATI_TRY(leati_stream_uses_wait(request->pool, block, request->stream));
-    if (order && !leati_order_known(order, block->tick) &&
-        !leati_order_follows(request->stream->order, order, block->tick))
-        LEATI_TRY(leati_order_wait(request->stream->order, order, block->tick, &request->pool->figures.order));
+    if (timeline && !leati_timeline_is_complete(timeline, block->seq) &&
+        !leati_timeline_is_ordered_after(request->stream->timeline, timeline, block->seq))
+        LEATI_TRY(leati_timeline_wait(request->stream->timeline, timeline, block->seq,
+                                      &request->pool->figures.timeline));
     remove_pending(request->pool, block);
-    leati_extent_free(request->pool, block, request->cache, leati_order_now(request->stream->order));
+    leati_extent_free(request->pool, block, request->cache, leati_timeline_now(request->stream->timeline));
     return LEAT_OK;
 }
 
@@ -349,14 +350,14 @@ static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUI
 {
     struct leat_pool *pool = request->pool;
 
-    if (!request->stream || request->stream->order->per_thread)
+    if (!request->stream || request->stream->timeline->per_thread)
         return NULL;
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
         struct leati_block *block = is_others(request, cache) ? fit_in(request, cache, false) : NULL;
 
-        if (block &&
-            (leati_usable(block, request->cache) ||
-             leati_order_wait(request->stream->order, cache->order, block->tick, &pool->figures.order) == LEAT_OK))
+        if (block && (leati_usable(block, request->cache) ||
+                      leati_timeline_wait(request->stream->timeline, cache->timeline, block->seq,
+                                          &pool->figures.timeline) == LEAT_OK))
             return block;
     }
     for (struct leati_block *block = pool->pending; block; block = block->link)
@@ -376,7 +377,7 @@ static void take_over(struct slow_request *request, struct leati_stream_cache *c
         for (; block; block = next) {
             next = leati_bins_walk(&cache->bins[heap], block);
             leati_extent_unbin(request->pool, block);
-            leati_extent_free(request->pool, block, request->cache, leati_order_now(request->cache->order));
+            leati_extent_free(request->pool, block, request->cache, leati_timeline_now(request->cache->timeline));
         }
     }
 }
@@ -387,26 +388,28 @@ static void wait_for_all(struct slow_request *request) LEATI_REQUIRES(request->p
     struct leat_pool *pool = request->pool;
     struct leati_block *next;
 
-    if (!request->stream || request->stream->order->per_thread)
+    if (!request->stream || request->stream->timeline->per_thread)
         return;
     for (struct leati_block *block = pool->pending; block; block = next) {
         next = block->link;
         (void)wait_pending(request, block);
     }
     for (struct leati_physical *spare = pool->spare; spare; spare = spare->next)
-        if (spare->cache && !leati_usable_by(spare->cache, spare->tick, request->cache))
-            (void)leati_order_wait(request->stream->order, spare->cache->order, spare->tick, &pool->figures.order);
+        if (spare->cache && !leati_usable_by(spare->cache, spare->seq, request->cache))
+            (void)leati_timeline_wait(request->stream->timeline, spare->cache->timeline, spare->seq,
+                                      &pool->figures.timeline);
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
-        uint64_t tick = is_others(request, cache) ? ticks_of(cache).youngest : 0;
+        uint64_t seq = is_others(request, cache) ? seqs_of(cache).youngest : 0;
 
-        cache->is_waited_for = tick && (leati_order_follows(request->cache->order, cache->order, tick) ||
-                                        leati_order_wait(request->stream->order, cache->order, tick,
-                                                         &pool->figures.order) == LEAT_OK);
+        cache->is_waited_for =
+            seq && (leati_timeline_is_ordered_after(request->cache->timeline, cache->timeline, seq) ||
+                    leati_timeline_wait(request->stream->timeline, cache->timeline, seq,
+                                        &pool->figures.timeline) == LEAT_OK);
     }
     /* An order remembers a few waits only. */
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
         if (cache->is_waited_for &&
-            !leati_order_follows(request->cache->order, cache->order, ticks_of(cache).youngest))
+            !leati_timeline_is_ordered_after(request->cache->timeline, cache->timeline, seqs_of(cache).youngest))
             take_over(request, cache);
 }
 
@@ -423,23 +426,23 @@ leat_status leati_slow_path_finish(struct leat_pool *pool)
         if (status != LEAT_OK)
             continue;
         remove_pending(pool, block);
-        leati_extent_free(pool, block, block->cache, block->tick);
+        leati_extent_free(pool, block, block->cache, block->seq);
     }
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
-        uint64_t tick = ticks_of(cache).youngest;
+        uint64_t seq = seqs_of(cache).youngest;
 
-        if (tick) {
-            status = leati_order_host_wait(cache->order, tick, &pool->figures.order);
+        if (seq) {
+            status = leati_timeline_host_wait(cache->timeline, seq, &pool->figures.timeline);
             first = first != LEAT_OK ? first : status;
         }
-        if (cache->order)
+        if (cache->timeline)
             collect_done(pool, cache, NULL);
     }
     status = leati_plan_finish(pool);
     first = first != LEAT_OK ? first : status;
     for (struct leati_block *block = pool->stale; block; block = block->link)
-        if (block->cache->order) {
-            status = leati_order_host_wait(block->cache->order, block->tick, &pool->figures.order);
+        if (block->cache->timeline) {
+            status = leati_timeline_host_wait(block->cache->timeline, block->seq, &pool->figures.timeline);
             first = first != LEAT_OK ? first : status;
         }
     leati_pages_settle(pool);
@@ -593,7 +596,7 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
     if (leati_pool_take_from_others(pool, request->bytes) && provide(request, block) == LEAT_OK)
         return true;
     /* Where a stream cannot wait for the memory, or has no use for it as it is, the host must. */
-    if (!may_wait || (request->stream && !request->stream->order->per_thread &&
+    if (!may_wait || (request->stream && !request->stream->timeline->per_thread &&
                       pool->reuse != LEAT_POOL_WAIT_NEVER && can_stitch(pool) && !pool->plan))
         return false;
     (void)leati_slow_path_finish(pool);
@@ -752,7 +755,7 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
     }
     /* What a stream that is another one for each thread frees is never its own. */
-    if (stream && stream->order->per_thread)
+    if (stream && stream->timeline->per_thread)
         request.cache = pool->host;
     for (unsigned asked_times = 0;; asked_times++) {
         pool->refusal = LEATI_REFUSED_NOT;
@@ -770,9 +773,9 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         /* From where on the memory may be used: the place in the stream at which it was freed; 0: from the start.
          */
         if (clean)
-            (*block)->tick = 0;
+            (*block)->seq = 0;
         else if ((*block)->cache != request.cache)
-            (*block)->tick = request.cache->order ? leati_order_now(request.cache->order) : 0;
+            (*block)->seq = request.cache->timeline ? leati_timeline_now(request.cache->timeline) : 0;
         leati_set_cache((*block), request.cache);
         (*block)->tag = leati_stats_thread_tag();
         atomic_store_explicit(&(*block)->requested_bytes, requested_bytes, memory_order_relaxed);

@@ -160,10 +160,10 @@ static void fill_statistics(struct leat_pool *pool, leat_pool_statistics *s)
     s->planned = read_figure(&figures->planned);
     s->packing = atomic_load_explicit(&pool->is_tight, memory_order_relaxed) ? LEAT_POOL_TIGHT : LEAT_POOL_STILL;
     s->pages_released = read_figure(&figures->released_bytes);
-    s->events = read_figure(&figures->order.events);
-    s->queries = read_figure(&figures->order.queries);
-    s->stream_waits = read_figure(&figures->order.waits);
-    s->host_waits = read_figure(&figures->order.host_waits);
+    s->events = read_figure(&figures->timeline.events);
+    s->queries = read_figure(&figures->timeline.queries);
+    s->stream_waits = read_figure(&figures->timeline.waits);
+    s->host_waits = read_figure(&figures->timeline.host_waits);
     s->callbacks = read_figure(&figures->callbacks);
     s->guard_reports = read_figure(&figures->guard_reports);
 }
@@ -202,8 +202,8 @@ leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_sh
     if (cache) {
         add_cache(cache, &sums);
         memset(share, 0, sizeof *share);
-        if (cache->order)
-            snprintf(share->name, sizeof share->name, "stream %" PRIu64, cache->order->serial);
+        if (cache->timeline)
+            snprintf(share->name, sizeof share->name, "stream %" PRIu64, cache->timeline->serial);
         else
             snprintf(share->name, sizeof share->name, "host");
         share->stream = cache->stream;
@@ -287,7 +287,7 @@ void leati_stats_end(struct leat_pool *pool)
 }
 
 void leati_stats_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
-                       const struct leati_order *order, uint32_t tag)
+                       const struct leati_timeline *timeline, uint32_t tag)
 {
     struct leati_ring *ring = pool->ring;
 
@@ -298,7 +298,7 @@ void leati_stats_event(struct leat_pool *pool, leat_pool_action action, const vo
         .time_ns = leati_clock_ns() - pool->made_ns,
         .ptr = (void *)(uintptr_t)ptr,
         .bytes = bytes,
-        .stream = order ? order->serial : 0,
+        .stream = timeline ? timeline->serial : 0,
         .action = action,
         .tag = tag,
     };
@@ -462,7 +462,7 @@ static void write_extent(const struct writer *writer, uintptr_t base, struct lea
                leati_bytes(block), state_name(state));
     if (state == LEATI_BLOCK_LIVE)
         write_text(writer, ",\"requested_bytes\":%zu", leati_requested(block));
-    write_text(writer, ",\"stream\":%" PRIu64, cache && cache->order ? cache->order->serial : 0);
+    write_text(writer, ",\"stream\":%" PRIu64, cache && cache->timeline ? cache->timeline->serial : 0);
     if (state == LEATI_BLOCK_LIVE && block->tag) {
         write_text(writer, ",\"tag\":");
         write_string(writer, tag_names[block->tag]);
@@ -592,7 +592,7 @@ static void write_shares(const struct writer *writer, struct leat_pool *pool)
         write_text(writer,
                    "%s{\"number\":%" PRIu64 ",\"requested_bytes\":%" PRIu64 ",\"live_blocks\":%" PRIu64
                    ",\"cached_bytes\":%" PRIu64 "}",
-                   between, cache->order ? cache->order->serial : 0, positive(sums.requested_bytes),
+                   between, cache->timeline ? cache->timeline->serial : 0, positive(sums.requested_bytes),
                    positive(sums.live_blocks),
                    positive(sums.cached_bytes) + cache->bins[LEATI_HEAP_SMALL].bytes +
                        cache->bins[LEATI_HEAP_LARGE].bytes);

@@ -119,7 +119,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *c
         }
         /* Idle for the stream, whose later work comes after all of it. */
         leati_set_cache(first, cache);
-        first->tick = cache->order ? leati_order_now(cache->order) : 0;
+        first->seq = cache->timeline ? leati_timeline_now(cache->timeline) : 0;
         leati_bins_add(&cache->bins[first->heap], first);
     }
     idle->extent_count = kept;
@@ -338,9 +338,10 @@ void leati_stitch_settle(struct leat_pool *pool)
     for (struct leati_stitch *stitch = pool->stitches; stitch; stitch = stitch->next) {
         struct leati_block *block = stitch->block;
 
-        if (is_dormant(stitch) && block->cache->order && leati_order_known(block->cache->order, block->tick)) {
+        if (is_dormant(stitch) && block->cache->timeline &&
+            leati_timeline_is_complete(block->cache->timeline, block->seq)) {
             leati_set_cache(block, pool->host);
-            block->tick = 0;
+            block->seq = 0;
         }
     }
 }
@@ -415,7 +416,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
     }
     block->stitch = stitch;
     leati_set_cache(block, pool->host);
-    block->tick = 0;
+    block->seq = 0;
     leati_set_state(block, LEATI_BLOCK_DORMANT);
     link_first(pool, stitch);
     leati_count(&pool->figures.stitched_bytes, bytes);
@@ -427,10 +428,10 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
 /* ---- using it ---- */
 
 static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_stream_cache *cache,
-                           uint64_t tick) LEATI_REQUIRES(pool->lock)
+                           uint64_t seq) LEATI_REQUIRES(pool->lock)
 {
     while (stitch->lent_count)
-        leati_extent_free(pool, stitch->lent[--stitch->lent_count], cache, tick);
+        leati_extent_free(pool, stitch->lent[--stitch->lent_count], cache, seq);
 }
 
 /* Cuts the handles [first, last) of the stitch, which lie side by side, out of the idle extent that has them. */
@@ -454,7 +455,8 @@ static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch,
         leati_bins_add(&extent->cache->bins[extent->heap], extent);
         return status;
     }
-    *waits = *waits || (extent->cache->order && !leati_order_known(extent->cache->order, extent->tick));
+    *waits =
+        *waits || (extent->cache->timeline && !leati_timeline_is_complete(extent->cache->timeline, extent->seq));
     leati_set_state(extent, LEATI_BLOCK_LENT);
     leati_assert(stitch->lent_count < stitch->count);
     stitch->lent[stitch->lent_count++] = extent;
@@ -479,31 +481,31 @@ static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, str
         status = lend_run(pool, stitch, first, last, &waits);
     }
     if (status != LEAT_OK) {
-        give_back_lent(pool, stitch, cache, cache->order ? leati_order_now(cache->order) : 0);
+        give_back_lent(pool, stitch, cache, cache->timeline ? leati_timeline_now(cache->timeline) : 0);
         return status;
     }
     unlink_stitch(pool, stitch);
     link_first(pool, stitch);
     /* The block ends where the request does, so that a stream's cache finds it for the next one of its size. */
     atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
-    leati_set_cache(block, waits && cache->order ? cache : pool->host);
-    block->tick = block->cache->order ? leati_order_now(cache->order) : 0;
+    leati_set_cache(block, waits && cache->timeline ? cache : pool->host);
+    block->seq = block->cache->timeline ? leati_timeline_now(cache->timeline) : 0;
     leati_set_state(block, LEATI_BLOCK_LEAVING);
     return LEAT_OK;
 }
 
 void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
-                        uint64_t tick)
+                        uint64_t seq)
 {
     struct leati_stitch *stitch = block->stitch;
 
     leati_assert_locked(&pool->lock);
     leati_assert(stitch && stitch->block == block && leati_bytes(block) <= stitch->mapped_bytes);
-    give_back_lent(pool, stitch, cache, tick);
+    give_back_lent(pool, stitch, cache, seq);
     atomic_store_explicit(&block->bytes, stitch->mapped_bytes, memory_order_relaxed);
     leati_set_cache(block, cache);
-    block->tick = tick;
-    if (!cache->order || leati_order_known(cache->order, tick))
+    block->seq = seq;
+    if (!cache->timeline || leati_timeline_is_complete(cache->timeline, seq))
         leati_track_idle(pool, leati_base(block), stitch->mapped_bytes);
     leati_set_state(block, LEATI_BLOCK_DORMANT);
 }

@@ -71,10 +71,10 @@ struct leati_stream_cache *leati_stream_cache_get(struct leat_pool *pool, leat_s
     if (!cache)
         return NULL;
     leati_assert(cache != pool->host && !cache->stream);
-    leati_order_let_go(cache->order);
+    leati_timeline_release(cache->timeline);
     cache->stream = stream;
-    cache->order = stream->order;
-    leati_order_hold(cache->order);
+    cache->timeline = stream->timeline;
+    leati_timeline_hold(cache->timeline);
     /* Release: pairs with the acquire in leati_stream_cache_find(). */
     if (pool->number < LEATI_FAST_POOLS && stream->device == pool->device)
         atomic_store_explicit(&stream->caches[pool->number], cache, memory_order_release);
@@ -85,7 +85,7 @@ static void free_cache(struct leati_stream_cache *cache)
 {
     for (int i = 0; i < LEATI_MAGAZINES; i++)
         free(atomic_load_explicit(&cache->magazines[i], memory_order_relaxed));
-    leati_order_let_go(cache->order);
+    leati_timeline_release(cache->timeline);
     free(cache);
 }
 
@@ -255,7 +255,7 @@ bool leati_magazine_push(struct leati_magazine *magazine, struct leati_block *bl
     leati_assert(block->cache && !block->uses);
     if (!(bytes < LEATI_LARGE_BYTES ? push_small : push_large)(magazine, block))
         return false;
-    if (!block->cache->order)
+    if (!block->cache->timeline)
         leati_track_idle(block->cache->pool, leati_base(block), bytes);
     leati_assert(atomic_load_explicit(&magazine->figures.cached_bytes, memory_order_relaxed) >= 0);
     add(&magazine->figures.cached_bytes, (int64_t)bytes);
@@ -310,7 +310,7 @@ static void let_go(struct leat_pool *pool, struct leati_magazine *magazine, stru
     leati_assert(atomic_load_explicit(&magazine->locked, memory_order_relaxed) &&
                  leati_state(block) == LEATI_BLOCK_CACHED);
     add(&magazine->figures.cached_bytes, -(int64_t)leati_bytes(block));
-    leati_slow_path_free(pool, block, block->cache, block->tick);
+    leati_slow_path_free(pool, block, block->cache, block->seq);
 }
 
 /* Empties a slot into the heap; under the magazine's lock. */
@@ -386,7 +386,7 @@ static struct leati_block *steal_from(struct leati_magazine *magazine, struct le
     /* What the other magazine has no room for goes back to where there was some a moment ago, or to the heap. */
     for (; kept < count; kept++) {
         leati_assert_locked(&taken[kept]->cache->pool->lock);
-        leati_slow_path_free(taken[kept]->cache->pool, taken[kept], taken[kept]->cache, taken[kept]->tick);
+        leati_slow_path_free(taken[kept]->cache->pool, taken[kept], taken[kept]->cache, taken[kept]->seq);
     }
     return count ? taken[0] : NULL;
 }

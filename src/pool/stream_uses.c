@@ -11,7 +11,7 @@ static void drop(struct leat_pool *pool, struct leati_stream_use **place)
     *place = use->next;
     if (use->event)
         (void)LEATI_QUIETLY(pool->device->driver->ops->event_destroy(pool->device->driver, use->event));
-    leati_order_let_go(use->order);
+    leati_timeline_release(use->timeline);
     free(use);
 }
 
@@ -22,21 +22,21 @@ void leati_stream_uses_drop(struct leat_pool *pool, struct leati_block *block)
         drop(pool, &block->uses);
 }
 
-static leat_status add(struct leati_block *block, struct leati_order *order, uint64_t tick, void *event)
+static leat_status add(struct leati_block *block, struct leati_timeline *timeline, uint64_t seq, void *event)
 {
     struct leati_stream_use *use = malloc(sizeof *use);
 
-    leati_assert(order || event);
+    leati_assert(timeline || event);
     if (!use)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the block's list of users");
-    if (order)
-        leati_order_hold(order);
-    *use = (struct leati_stream_use){.next = block->uses, .order = order, .tick = tick, .event = event};
+    if (timeline)
+        leati_timeline_hold(timeline);
+    *use = (struct leati_stream_use){.next = block->uses, .timeline = timeline, .seq = seq, .event = event};
     block->uses = use;
     return LEAT_OK;
 }
 
-/* A stream that is another one for each thread: its place now, on this thread, which no tick can say. */
+/* A stream that is another one for each thread: its place now, on this thread, which no seq can say. */
 static leat_status add_place(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
 {
     const struct leati_driver_ops *ops = pool->device->driver->ops;
@@ -46,7 +46,7 @@ static leat_status add_place(struct leat_pool *pool, struct leati_block *block, 
 
     LEATI_TRY(ops->event_create(driver, stream->device->native, &made));
     status = ops->event_record(driver, made, stream->native);
-    leati_count(&pool->figures.order.events, 1);
+    leati_count(&pool->figures.timeline.events, 1);
     if (status == LEAT_OK)
         status = add(block, NULL, 0, made);
     if (status != LEAT_OK)
@@ -54,20 +54,20 @@ static leat_status add_place(struct leat_pool *pool, struct leati_block *block, 
     return status;
 }
 
-leat_status leati_stream_uses_add_seq(struct leati_block *block, struct leati_order *order, uint64_t tick)
+leat_status leati_stream_uses_add_seq(struct leati_block *block, struct leati_timeline *timeline, uint64_t seq)
 {
-    return add(block, order, tick, NULL);
+    return add(block, timeline, seq, NULL);
 }
 
 leat_status leati_stream_uses_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
 {
     leati_assert_locked(&pool->lock);
-    if (stream->order->per_thread)
+    if (stream->timeline->per_thread)
         return add_place(pool, block, stream);
     for (struct leati_stream_use *use = block->uses; use; use = use->next)
-        if (use->order == stream->order && !use->tick)
+        if (use->timeline == stream->timeline && !use->seq)
             return LEAT_OK;
-    return add(block, stream->order, 0, NULL);
+    return add(block, stream->timeline, 0, NULL);
 }
 
 /* A stream of our own that waits for nothing, as far as there is one: marks must not wait for each other. */
@@ -104,15 +104,15 @@ static leat_status capture(struct leat_pool *pool, leat_event *event, void **own
         (void)LEATI_QUIETLY(ops->event_destroy(driver, made));
         return status;
     }
-    leati_count(&pool->figures.order.events, 1);
-    leati_count(&pool->figures.order.waits, 1);
+    leati_count(&pool->figures.timeline.events, 1);
+    leati_count(&pool->figures.timeline.waits, 1);
     *own = made;
     return LEAT_OK;
 }
 
 leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
 {
-    struct leati_order *order = NULL;
+    struct leati_timeline *timeline = NULL;
     struct leati_point point;
     leat_status status;
     void *own;
@@ -123,12 +123,12 @@ leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_blo
     leati_lock(&event->lock);
     point = event->point;
     if (point.serial) {
-        order = event->order;
-        leati_order_hold(order);
+        timeline = event->timeline;
+        leati_timeline_hold(timeline);
     }
     leati_unlock(&event->lock);
-    status = add(block, order, point.tick, own);
-    leati_order_let_go(order);
+    status = add(block, timeline, point.seq, own);
+    leati_timeline_release(timeline);
     if (status != LEAT_OK)
         (void)LEATI_QUIETLY(pool->device->driver->ops->event_destroy(pool->device->driver, own));
     return status;
@@ -137,8 +137,8 @@ leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_blo
 void leati_stream_uses_fix(struct leati_block *block)
 {
     for (struct leati_stream_use *use = block->uses; use; use = use->next)
-        if (use->order && !use->event && !use->tick)
-            use->tick = leati_order_now(use->order);
+        if (use->timeline && !use->event && !use->seq)
+            use->seq = leati_timeline_now(use->timeline);
 }
 
 /* Is the work of a user done? */
@@ -146,23 +146,24 @@ static bool is_done(struct leat_pool *pool, const struct leati_stream_use *use, 
 {
     bool done = false;
 
-    leati_assert(use->order || use->event);
-    if (use->order && leati_order_known(use->order, use->tick))
+    leati_assert(use->timeline || use->event);
+    if (use->timeline && leati_timeline_is_complete(use->timeline, use->seq))
         return true;
     if (use->event) {
         if (!query)
             return false;
-        leati_count(&pool->figures.order.queries, 1);
+        leati_count(&pool->figures.timeline.queries, 1);
         return pool->device->driver->ops->event_query(pool->device->driver, use->event) == LEAT_OK;
     }
     /* A driver that fails here has not said that the work is done. */
-    return query && leati_order_query(use->order, use->tick, &done, &pool->figures.order) == LEAT_OK && done;
+    return query && leati_timeline_query(use->timeline, use->seq, &done, &pool->figures.timeline) == LEAT_OK &&
+           done;
 }
 
 bool leati_stream_uses_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                               bool query)
 {
-    struct leati_order *order = cache ? cache->order : NULL;
+    struct leati_timeline *timeline = cache ? cache->timeline : NULL;
     struct leati_stream_use **place = &block->uses;
 
     leati_assert_locked(&pool->lock);
@@ -171,10 +172,11 @@ bool leati_stream_uses_settle(struct leat_pool *pool, struct leati_block *block,
 
         if (is_done(pool, use, query)) {
             drop(pool, place);
-        } else if (order && use->order && use->tick && leati_order_follows(order, use->order, use->tick)) {
+        } else if (timeline && use->timeline && use->seq &&
+                   leati_timeline_is_ordered_after(timeline, use->timeline, use->seq)) {
             drop(pool, place);
             /* Only what the stream is given from now on is known to come after that user. */
-            block->tick = leati_order_now(order);
+            block->seq = leati_timeline_now(timeline);
         } else {
             place = &use->next;
         }
@@ -193,13 +195,13 @@ leat_status leati_stream_uses_wait(struct leat_pool *pool, struct leati_block *b
         if (use->event) {
             leat_status status;
 
-            leati_count(&pool->figures.order.waits, 1);
+            leati_count(&pool->figures.timeline.waits, 1);
             status = driver->ops->stream_wait(driver, stream->native, use->event);
-            leati_order_given(stream->order);
+            leati_timeline_submitted(stream->timeline);
             LEATI_TRY(status);
-        } else if (!leati_order_known(use->order, use->tick) &&
-                   !leati_order_follows(stream->order, use->order, use->tick)) {
-            LEATI_TRY(leati_order_wait(stream->order, use->order, use->tick, &pool->figures.order));
+        } else if (!leati_timeline_is_complete(use->timeline, use->seq) &&
+                   !leati_timeline_is_ordered_after(stream->timeline, use->timeline, use->seq)) {
+            LEATI_TRY(leati_timeline_wait(stream->timeline, use->timeline, use->seq, &pool->figures.timeline));
         }
         drop(pool, &block->uses);
     }
@@ -215,10 +217,10 @@ leat_status leati_stream_uses_host_wait(struct leat_pool *pool, struct leati_blo
         struct leati_stream_use *use = block->uses;
 
         if (use->event) {
-            leati_count(&pool->figures.order.host_waits, 1);
+            leati_count(&pool->figures.timeline.host_waits, 1);
             LEATI_TRY(driver->ops->event_synchronize(driver, use->event));
         } else {
-            LEATI_TRY(leati_order_host_wait(use->order, use->tick, &pool->figures.order));
+            LEATI_TRY(leati_timeline_host_wait(use->timeline, use->seq, &pool->figures.timeline));
         }
         drop(pool, &block->uses);
     }

@@ -161,8 +161,8 @@ static bool tell_failure(struct leati_job *job)
     if (atomic_exchange_explicit(&job->told, true, memory_order_relaxed))
         return false;
     leati_job_sentence(job, sentence, sizeof sentence);
-    leati_assert(job->order_failed && job->order);
-    job->order_failed(job->order, (leat_status)stopped, sentence);
+    leati_assert(job->timeline_failed && job->timeline);
+    job->timeline_failed(job->timeline, (leat_status)stopped, sentence);
     return true;
 }
 

@@ -91,8 +91,8 @@ struct leati_job {
     atomic_int error;          /* of the storage, as its move() says */
     _Atomic uintptr_t fault;   /* the lowest address that could not be reached; UINTPTR_MAX: none */
     atomic_bool told;          /* a thread reports the failure to the order */
-    void *order;               /* of the stream, for the failure */
-    void (*order_failed)(void *order, leat_status status, const char *sentence);
+    void *timeline;            /* of the stream, for the failure */
+    void (*timeline_failed)(void *timeline, leat_status status, const char *sentence);
 
     /* Under the lock of stager.c. */
     struct leati_stager *stager;   /* NULL when over */

@@ -59,7 +59,7 @@ leat_status leati_stager_init(struct leati_stager *stager, const struct leati_st
 {
     leati_assert(hooks->take && hooks->give_back && hooks->health && hooks->flags);
     leati_assert(hooks->stream_create && hooks->stream_destroy && hooks->stream_synchronize);
-    leati_assert(hooks->order_hold && hooks->order_release && hooks->order_failed);
+    leati_assert(hooks->timeline_hold && hooks->timeline_release && hooks->timeline_failed);
     *stager = (struct leati_stager){.hooks = hooks, .context = context};
     /* The handlers of faults come with the first use of staging, not at some later copy. */
     (void)leati_fault_handler_is_installed();
@@ -220,7 +220,7 @@ void leati_job_release(struct leati_job *job)
     /* Release and acquire: the last holder frees what the others have finished using. */
     if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
         return;
-    leati_assert(!job->order);
+    leati_assert(!job->timeline);
     /* As late as this: whoever holds the job may ask why it stopped. */
     if (job->storage.ops)
         job->storage.ops->release(job->storage.object);
@@ -267,9 +267,9 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     stager->held_bytes -= job->held_bytes;
     leati_stager_give_back(stager, job->flags);
     job->flags = NULL;
-    if (job->order)
-        stager->hooks->order_release(job->order);
-    job->order = NULL;
+    if (job->timeline)
+        stager->hooks->timeline_release(job->timeline);
+    job->timeline = NULL;
     leati_job_release(job);
 }
 
@@ -499,9 +499,9 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
         job->list = request->list->list;
     }
     set_reach(job, request);
-    stager->hooks->order_hold(request->order);
-    job->order = request->order;
-    job->order_failed = stager->hooks->order_failed;
+    stager->hooks->timeline_hold(request->timeline);
+    job->timeline = request->timeline;
+    job->timeline_failed = stager->hooks->timeline_failed;
 }
 
 /* Few threads are faster with little to share: they get in each other's way less. */
@@ -625,8 +625,8 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
 /* A job whose ring is the caller's. */
 static void drop_job(struct leati_stager *stager, struct leati_job *job)
 {
-    stager->hooks->order_release(job->order);
-    job->order = NULL;
+    stager->hooks->timeline_release(job->timeline);
+    job->timeline = NULL;
     leati_job_release(job);
 }
 

@@ -6,7 +6,7 @@
  * happens then is said in job.h.
  *
  * This layer knows no device, pool or stream. It reaches them by hooks, which the layer above supplies. The hooks
- * report failures as driver calls do: with a status and this thread's sentence. Workers call order_failed only.
+ * report failures as driver calls do: with a status and this thread's sentence. Workers call timeline_failed only.
  *
  * Order of calls: init, then start; copies; end. Copies may come from any thread.
  */
@@ -34,10 +34,10 @@ struct leati_staging_hooks {
     /* Gives the stream waits for flags and writes of flags, as stream_values of driver.h; count is at most 4. */
     leat_status (*flags)(void *context, void *stream, const struct leati_value *values, unsigned count);
 
-    /* An order: where a stream's failures are kept. It stays as long as somebody holds it. */
-    void (*order_hold)(void *order);
-    void (*order_release)(void *order); /* may be called under a lock of this layer */
-    void (*order_failed)(void *order, leat_status status, const char *sentence);
+    /* A timeline: where a stream's failures are kept. It stays as long as somebody holds it. */
+    void (*timeline_hold)(void *timeline);
+    void (*timeline_release)(void *timeline); /* may be called under a lock of this layer */
+    void (*timeline_failed)(void *timeline, leat_status status, const char *sentence);
 };
 
 /* A block that a stream may still use. */
@@ -125,7 +125,7 @@ struct leati_staging_request {
     size_t unit_bytes;                  /* chunks are multiples of this; 0: any size */
     size_t chunk_most_bytes;            /* 0: as the ring allows */
     void *stream;                       /* for the hook of flags, and for the wait after a failure */
-    void *order;
+    void *timeline;
     void *context;                /* for the next three */
     void (*begin)(void *context); /* what is given to the stream in between is one piece of work */
     void (*end)(void *context);

@@ -89,7 +89,7 @@ static struct scene *begin_scene(struct test_state *t, int which, bool passed, v
     scene->job.flags = &scene->flags;
     scene->job.chunks = &scene->chunk;
     scene->job.count = 1;
-    scene->job.order = t->stream->order;
+    scene->job.timeline = t->stream->timeline;
     atomic_store(&scene->job.stopped_at, PARTS);
     atomic_store(&scene->job.fault, UINTPTR_MAX);
     leati_job_prepare(&scene->job, SHARE);

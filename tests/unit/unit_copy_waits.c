@@ -584,16 +584,16 @@ static void words_that_were_tried_are_kept(void **state)
 /* ---- failures that threads tell ---- */
 
 /* How the library reaches it: by the linker's --wrap. */
-void __real_leati_order_failed(struct leati_order *order, leat_status status, const char *sentence);
-void __wrap_leati_order_failed(struct leati_order *order, leat_status status, const char *sentence);
+void __real_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *sentence);
+void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *sentence);
 
 static void (*before_failed)(void);
 
-void __wrap_leati_order_failed(struct leati_order *order, leat_status status, const char *sentence)
+void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *sentence)
 {
     if (before_failed)
         before_failed();
-    __real_leati_order_failed(order, status, sentence);
+    __real_leati_timeline_failed(order, status, sentence);
 }
 
 /* The thread takes its time to tell of a failure: the stream is held up meanwhile. */
@@ -645,9 +645,9 @@ static size_t copy_nothing(const void *list, size_t first, size_t count, uintptr
     return 0;
 }
 
-static void order_failed(void *order, leat_status status, const char *sentence)
+static void timeline_failed(void *order, leat_status status, const char *sentence)
 {
-    leati_order_failed(order, status, sentence);
+    leati_timeline_failed(order, status, sentence);
 }
 
 enum { PAIR_ROUNDS = 1500 };
@@ -686,8 +686,8 @@ static void one_of_two_tells(void **state)
         pair.job.flags = &pair.flags;
         pair.job.chunks = pair.chunks;
         pair.job.count = 2;
-        pair.job.order = t->stream->order;
-        pair.job.order_failed = order_failed;
+        pair.job.timeline = t->stream->timeline;
+        pair.job.timeline_failed = timeline_failed;
         leati_job_prepare(&pair.job, 2);
         atomic_store(&pair.job.stopped_at, 2);
         atomic_store(&pair.job.fault, UINTPTR_MAX);
@@ -695,7 +695,7 @@ static void one_of_two_tells(void **state)
         leati_job_work(&pair.job);
         while (atomic_load(&pair.done) != round)
             sched_yield();
-        assert_int_equal(leati_order_take_failure(t->stream->order), LEAT_ERROR_POINTER);
+        assert_int_equal(leati_timeline_take_failure(t->stream->timeline), LEAT_ERROR_POINTER);
     }
     before_failed = NULL;
     pthread_join(helper, NULL);

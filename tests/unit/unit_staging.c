@@ -200,7 +200,7 @@ static bool wait_for(atomic_int *value)
 /* ---- the hooks ---- */
 
 /* An order that counts its holders. */
-struct order {
+struct timeline {
     atomic_int holders, failures;
     leat_status status;
     char sentence[256];
@@ -210,7 +210,7 @@ struct order {
 static struct {
     struct leati_stager stager;
     struct stream *stream;
-    struct order order;
+    struct timeline timeline;
     atomic_int blocks; /* of pinned memory that were taken and not given back */
     atomic_int pieces;
 } device;
@@ -304,19 +304,19 @@ static leat_status flags(void *context, void *stream, const struct leati_value *
     return status;
 }
 
-static void order_hold(void *order)
+static void timeline_hold(void *timeline)
 {
-    atomic_fetch_add(&((struct order *)order)->holders, 1);
+    atomic_fetch_add(&((struct timeline *)timeline)->holders, 1);
 }
 
-static void order_release(void *order)
+static void timeline_release(void *timeline)
 {
-    atomic_fetch_sub(&((struct order *)order)->holders, 1);
+    atomic_fetch_sub(&((struct timeline *)timeline)->holders, 1);
 }
 
-static void order_failed(void *order, leat_status status, const char *sentence)
+static void timeline_failed(void *timeline, leat_status status, const char *sentence)
 {
-    struct order *failed = order;
+    struct timeline *failed = timeline;
 
     moment(); /* the stream must not go on meanwhile */
     failed->status = status;
@@ -331,9 +331,9 @@ static const struct leati_staging_hooks hooks = {.take = take,
                                                  .stream_destroy = stream_destroy,
                                                  .stream_synchronize = stream_synchronize,
                                                  .flags = flags,
-                                                 .order_hold = order_hold,
-                                                 .order_release = order_release,
-                                                 .order_failed = order_failed};
+                                                 .timeline_hold = timeline_hold,
+                                                 .timeline_release = timeline_release,
+                                                 .timeline_failed = timeline_failed};
 
 /* ---- one copy ---- */
 
@@ -400,7 +400,7 @@ static void set_up(struct copy *copy, enum leati_direction direction, char *host
                                                    .src = direction == LEATI_DIRECTION_IN ? host : memory,
                                                    .bytes = bytes,
                                                    .stream = device.stream,
-                                                   .order = &device.order,
+                                                   .timeline = &device.timeline,
                                                    .context = copy,
                                                    .begin = begin,
                                                    .end = end,
@@ -555,7 +555,7 @@ static int teardown(void **state)
     wait_for_stream(other_stream);
     leati_stager_end(&device.stager);
     assert_int_equal(atomic_load(&device.blocks), 0);
-    assert_int_equal(atomic_load(&device.order.holders), 0);
+    assert_int_equal(atomic_load(&device.timeline.holders), 0);
     end_stream(device.stream);
     end_stream(other_stream);
     return 0;
@@ -592,7 +592,7 @@ static void bytes_go_in_and_out(void **state)
         free(out);
         free(memory);
     }
-    assert_int_equal(atomic_load(&device.order.failures), 0);
+    assert_int_equal(atomic_load(&device.timeline.failures), 0);
 }
 
 static void bytes_go_from_host_to_host(void **state)
@@ -792,7 +792,7 @@ static void a_cancelled_copy_copies_nothing_more(void **state)
     ended = finish(&copy, LEAT_ERROR_CANCELLED);
     assert_int_equal(ended.arrived_bytes, 0);
     /* It is told by the ticket only. */
-    assert_int_equal(atomic_load(&device.order.failures), 0);
+    assert_int_equal(atomic_load(&device.timeline.failures), 0);
     free(in);
     free(memory);
 }
@@ -857,14 +857,14 @@ static void a_fault_in_the_middle_is_told(void **state)
         assert_true(host != MAP_FAILED);
         fill(direction == LEATI_DIRECTION_IN ? host : memory, bytes, 11);
         assert_int_equal(mprotect(host + bad, 4096, PROT_NONE), 0);
-        atomic_store(&device.order.failures, 0);
+        atomic_store(&device.timeline.failures, 0);
         set_up(&copy, (enum leati_direction)direction, host, memory, bytes);
         start(&copy);
         assert_true(wait_for(&copy.past));
-        assert_int_equal(atomic_load(&device.order.failures), 1);
-        assert_int_equal(device.order.status, LEAT_ERROR_POINTER);
+        assert_int_equal(atomic_load(&device.timeline.failures), 1);
+        assert_int_equal(device.timeline.status, LEAT_ERROR_POINTER);
         snprintf(address, sizeof address, "%p", (void *)(host + bad));
-        assert_non_null(strstr(device.order.sentence, address));
+        assert_non_null(strstr(device.timeline.sentence, address));
         ended = finish(&copy, LEAT_ERROR_POINTER);
         assert_int_equal(ended.arrived_bytes, bad);
         expect(direction == LEATI_DIRECTION_IN ? memory : host, bad, 11);
@@ -961,7 +961,7 @@ static void eager_copies_return_their_failures(void **state)
         assert_int_equal(atomic_load(&device.stream->done), device.stream->given);
         assert_int_equal(device.stager.held_bytes, 0);
     }
-    assert_int_equal(atomic_load(&device.order.failures), 0);
+    assert_int_equal(atomic_load(&device.timeline.failures), 0);
     munmap(host, bytes);
     free(memory);
 }
@@ -1000,14 +1000,14 @@ static void every_hook_of_a_copy_may_fail(void **state)
             assert_int_equal(atomic_load(&device.stream->done), device.stream->given);
             assert_int_equal(device.stager.held_bytes, 0);
             assert_int_equal(atomic_load(&device.blocks), 0);
-            assert_int_equal(atomic_load(&device.order.holders), 0);
+            assert_int_equal(atomic_load(&device.timeline.holders), 0);
         }
         assert_true(n > (hook == TAKE ? 1 : 8));
         finish(&copy, LEAT_OK);
         expect(host, bytes, n);
         expect(memory, bytes, n);
     }
-    assert_int_equal(atomic_load(&device.order.failures), 0);
+    assert_int_equal(atomic_load(&device.timeline.failures), 0);
     free(host);
     free(memory);
 }

@@ -1,6 +1,6 @@
 /*
- * unit_order.c - core/order.c by itself: what is remembered of marks, ends and waits, and what other threads may
- * do in the middle of it. Work is held up in the driver's streams behind leat's back (held.h), so that what is
+ * unit_timeline.c - core/timeline.c by itself: what is remembered of marks, ends and waits, and what other threads
+ * may do in the middle of it. Work is held up in the driver's streams behind leat's back (held.h), so that what is
  * taken for done too early is seen each time.
  */
 #include "held.h"
@@ -14,25 +14,25 @@
 
 #define PATIENCE_MS 30000
 
-/* Work that stands at a gate: the tick that it belongs to. */
+/* Work that stands at a gate: the seq that it belongs to. */
 static uint64_t give_held(leat_stream *stream, struct test_gate **gate)
 {
     *gate = held_close(stream->native);
-    return leati_order_now(stream->order);
+    return leati_timeline_now(stream->timeline);
 }
 
-static bool is_done(struct leati_order *order, uint64_t tick)
+static bool is_done(struct leati_timeline *timeline, uint64_t seq)
 {
     bool done;
 
-    OK(leati_order_query(order, tick, &done, NULL));
+    OK(leati_timeline_query(timeline, seq, &done, NULL));
     return done;
 }
 
-static bool is_done_soon(struct leati_order *order, uint64_t tick)
+static bool is_done_soon(struct leati_timeline *timeline, uint64_t seq)
 {
     for (int i = 0; i < PATIENCE_MS; i++) {
-        if (is_done(order, tick))
+        if (is_done(timeline, seq))
             return true;
         test_sleep_us(1000);
     }
@@ -44,25 +44,25 @@ static bool is_done_soon(struct leati_order *order, uint64_t tick)
 static void failures_are_told_once(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *order = t->stream->order;
+    struct leati_timeline *timeline = t->stream->timeline;
 
-    leati_order_failed(order, LEAT_ERROR_POINTER, "the first one");
-    leati_order_failed(order, LEAT_ERROR_DRIVER, "the second one");
-    assert_int_equal(leati_order_take_failure(order), LEAT_ERROR_POINTER);
+    leati_timeline_failed(timeline, LEAT_ERROR_POINTER, "the first one");
+    leati_timeline_failed(timeline, LEAT_ERROR_DRIVER, "the second one");
+    assert_int_equal(leati_timeline_take_failure(timeline), LEAT_ERROR_POINTER);
     assert_non_null(strstr(leat_last_error(), "the first one"));
-    assert_int_equal(leati_order_take_failure(order), LEAT_OK);
+    assert_int_equal(leati_timeline_take_failure(timeline), LEAT_OK);
 }
 
 static void what_is_done_stays_done(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *order = t->stream->order;
-    uint64_t tick = leati_order_now(order) + 100;
+    struct leati_timeline *timeline = t->stream->timeline;
+    uint64_t seq = leati_timeline_now(timeline) + 100;
 
-    leati_order_finished(order, tick);
-    leati_order_finished(order, tick - 50);
-    assert_true(leati_order_known(order, tick));
-    assert_false(leati_order_known(order, tick + 1));
+    leati_timeline_complete(timeline, seq);
+    leati_timeline_complete(timeline, seq - 50);
+    assert_true(leati_timeline_is_complete(timeline, seq));
+    assert_false(leati_timeline_is_complete(timeline, seq + 1));
 }
 
 /* ---- marks ---- */
@@ -71,43 +71,43 @@ static void what_is_done_stays_done(void **state)
  * are held up; and so once more, when the marks are used again. */
 static void older_marks_are_reached_first(void **state)
 {
-    enum { PIECES = LEATI_MARKS + 2 };
+    enum { PIECES = LEATI_FENCES + 2 };
     struct test_state *t = *state;
-    struct leati_order *order = t->stream->order;
+    struct leati_timeline *timeline = t->stream->timeline;
 
     for (int round = 0; round < 2; round++) {
         struct test_gate *gates[PIECES];
-        uint64_t ticks[PIECES];
+        uint64_t seqs[PIECES];
 
         for (int i = 0; i < PIECES; i++) {
-            ticks[i] = give_held(t->stream, &gates[i]);
-            assert_false(is_done(order, ticks[i]));
+            seqs[i] = give_held(t->stream, &gates[i]);
+            assert_false(is_done(timeline, seqs[i]));
         }
         for (int i = 0; i < PIECES; i++) {
             test_gate_open(gates[i]);
-            if (i < LEATI_MARKS - 1)
-                assert_true(is_done_soon(order, ticks[i]));
+            if (i < LEATI_FENCES - 1)
+                assert_true(is_done_soon(timeline, seqs[i]));
             if (i < PIECES - 1)
-                assert_false(is_done(order, ticks[i + 1]));
+                assert_false(is_done(timeline, seqs[i + 1]));
         }
-        assert_true(is_done_soon(order, ticks[PIECES - 1]));
+        assert_true(is_done_soon(timeline, seqs[PIECES - 1]));
     }
 }
 
 static void what_is_marked_needs_one_question(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order_counts counts;
+    struct leati_timeline_counts counts;
     struct test_gate *gate;
-    uint64_t tick = give_held(t->stream, &gate);
+    uint64_t seq = give_held(t->stream, &gate);
     bool done;
 
     memset(&counts, 0, sizeof counts);
-    OK(leati_order_query(t->stream->order, tick, &done, &counts));
+    OK(leati_timeline_query(t->stream->timeline, seq, &done, &counts));
     assert_false(done);
     assert_int_equal(atomic_load(&counts.events), 1);
     assert_int_equal(atomic_load(&counts.queries), 2);
-    OK(leati_order_query(t->stream->order, tick, &done, &counts));
+    OK(leati_timeline_query(t->stream->timeline, seq, &done, &counts));
     assert_false(done);
     assert_int_equal(atomic_load(&counts.events), 1);
     assert_int_equal(atomic_load(&counts.queries), 3);
@@ -121,15 +121,15 @@ static struct {
     leat_stream *stream;
     const char *entry;
     struct test_gate *gate;
-    uint64_t tick;
+    uint64_t seq;
 } late;
 
 static void give_late_work(const char *entry, bool after)
 {
     if (!after || strcmp(entry, late.entry) || late.gate)
         return;
-    late.tick = give_held(late.stream, &late.gate);
-    leati_order_given(late.stream->order);
+    late.seq = give_held(late.stream, &late.gate);
+    leati_timeline_submitted(late.stream->timeline);
 }
 
 static void begin_late(leat_stream *stream, const char *entry)
@@ -141,17 +141,17 @@ static void begin_late(leat_stream *stream, const char *entry)
 }
 
 /* What came late is not done, though what the question was about is. */
-static void end_late(leat_stream *stream, uint64_t tick)
+static void end_late(leat_stream *stream, uint64_t seq)
 {
     held_around = NULL;
     assert_non_null(late.gate);
     assert_false(leati_stream_known_idle(stream));
-    assert_true(is_done_soon(stream->order, tick));
-    assert_false(leati_order_known(stream->order, late.tick));
-    assert_false(is_done(stream->order, late.tick));
+    assert_true(is_done_soon(stream->timeline, seq));
+    assert_false(leati_timeline_is_complete(stream->timeline, late.seq));
+    assert_false(is_done(stream->timeline, late.seq));
     test_gate_open(late.gate);
     OK(leat_stream_synchronize(stream));
-    assert_true(leati_order_known(stream->order, late.tick));
+    assert_true(leati_timeline_is_complete(stream->timeline, late.seq));
 }
 
 static void work_that_comes_late_is_not_done(void **state)
@@ -160,34 +160,34 @@ static void work_that_comes_late_is_not_done(void **state)
     leat_stream *stream = t->stream;
     struct test_gate *gate;
     leat_event *event;
-    uint64_t tick;
+    uint64_t seq;
 
     OK(leat_event_create(t->device, &event));
     /* The stream was idle when it was asked. */
-    tick = leati_order_now(stream->order);
+    seq = leati_timeline_now(stream->timeline);
     begin_late(stream, "stream_query");
-    assert_true(is_done(stream->order, tick));
-    end_late(stream, tick);
+    assert_true(is_done(stream->timeline, seq));
+    end_late(stream, seq);
     begin_late(stream, "stream_query");
-    tick = leati_order_now(stream->order);
+    seq = leati_timeline_now(stream->timeline);
     OK(leat_stream_query(stream));
-    end_late(stream, tick);
+    end_late(stream, seq);
     begin_late(stream, "stream_synchronize");
-    tick = leati_order_now(stream->order);
+    seq = leati_timeline_now(stream->timeline);
     OK(leat_stream_synchronize(stream));
-    end_late(stream, tick);
+    end_late(stream, seq);
     /* The mark was put before. */
-    tick = give_held(stream, &gate);
+    seq = give_held(stream, &gate);
     begin_late(stream, "event_record");
-    assert_false(is_done(stream->order, tick));
+    assert_false(is_done(stream->timeline, seq));
     test_gate_open(gate);
-    end_late(stream, tick);
-    tick = leati_order_now(stream->order);
+    end_late(stream, seq);
+    seq = leati_timeline_now(stream->timeline);
     begin_late(stream, "event_record");
     OK(leat_event_record(event, stream));
     OK(leat_event_synchronize(event));
-    assert_true(leati_order_known(stream->order, tick));
-    end_late(stream, tick);
+    assert_true(leati_timeline_is_complete(stream->timeline, seq));
+    end_late(stream, seq);
     OK(leat_event_destroy(event));
 }
 
@@ -217,7 +217,7 @@ static void an_event_that_moves_says_nothing(void **state)
     OK(leat_event_create(t->device, &event));
     for (int i = 0; i < 2; i++) {
         struct test_gate *gate;
-        uint64_t tick = give_held(t->stream, &gate);
+        uint64_t seq = give_held(t->stream, &gate);
 
         OK(leat_event_record(event, t->stream));
         moved.entry = entries[i];
@@ -230,7 +230,7 @@ static void an_event_that_moves_says_nothing(void **state)
         else
             OK(leat_event_query(event));
         held_around = NULL;
-        assert_false(leati_order_known(t->stream->order, tick));
+        assert_false(leati_timeline_is_complete(t->stream->timeline, seq));
         test_gate_open(gate);
         OK(leat_stream_synchronize(t->stream));
     }
@@ -243,18 +243,18 @@ static void a_wrapped_event_says_nothing(void **state)
     struct test_state *t = *state;
     struct test_gate *gate;
     leat_event *event, *wrapped;
-    uint64_t tick;
+    uint64_t seq;
     void *native;
 
     OK(leat_event_create(t->device, &event));
     native = event->device->driver->ops->event_native(event->device->driver, event->native);
     OK(leat_event_wrap(t->device, native, &wrapped));
-    tick = give_held(t->stream, &gate);
+    seq = give_held(t->stream, &gate);
     OK(leat_event_record(wrapped, t->stream));
     OK(leat_event_record(event, t->second));
     OK(leat_stream_synchronize(t->second));
     OK(leat_event_query(wrapped));
-    assert_false(leati_order_known(t->stream->order, tick));
+    assert_false(leati_timeline_is_complete(t->stream->timeline, seq));
     test_gate_open(gate);
     OK(leat_event_destroy(wrapped));
     OK(leat_event_destroy(event));
@@ -264,21 +264,21 @@ static void a_wrapped_event_says_nothing(void **state)
 static void records_are_remembered(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *order = t->stream->order;
+    struct leati_timeline *timeline = t->stream->timeline;
     leat_event *event;
-    uint64_t tick = leati_order_now(order);
+    uint64_t seq = leati_timeline_now(timeline);
 
     OK(leat_event_create(t->device, &event));
     OK(leat_event_record(event, t->stream));
-    assert_true(is_done_soon(order, leati_order_now(order)));
+    assert_true(is_done_soon(timeline, leati_timeline_now(timeline)));
     assert_int_not_equal(event->point.serial, 0);
     OK(leat_event_query(event));
-    assert_true(leati_order_known(order, tick));
-    tick = leati_order_now(order);
+    assert_true(leati_timeline_is_complete(timeline, seq));
+    seq = leati_timeline_now(timeline);
     OK(leat_event_record(event, t->stream));
     while (leat_event_query(event) == LEAT_NOT_READY)
         test_sleep_us(100);
-    assert_true(leati_order_known(order, tick));
+    assert_true(leati_timeline_is_complete(timeline, seq));
     leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "event_record", 1);
     REFUSED(leat_event_record(event, t->stream), LEAT_ERROR_DRIVER, "event_record");
     leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
@@ -374,21 +374,21 @@ static bool refuse_to_wait(const char *entry, void *stream)
 static void work_outlives_its_stream(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *order;
+    struct leati_timeline *timeline;
     struct test_gate *gate;
     leat_stream *stream;
-    uint64_t tick;
+    uint64_t seq;
 
     OK(leat_stream_create(t->device, &stream));
-    tick = give_held(stream, &gate);
-    order = stream->order;
-    leati_order_hold(order);
+    seq = give_held(stream, &gate);
+    timeline = stream->timeline;
+    leati_timeline_hold(timeline);
     OK(leat_stream_destroy(stream));
-    assert_false(is_done(order, tick));
-    assert_false(is_done(order, leati_order_now(order)));
+    assert_false(is_done(timeline, seq));
+    assert_false(is_done(timeline, leati_timeline_now(timeline)));
     test_gate_open(gate);
-    assert_true(is_done_soon(order, leati_order_now(order)));
-    leati_order_let_go(order);
+    assert_true(is_done_soon(timeline, leati_timeline_now(timeline)));
+    leati_timeline_release(timeline);
 }
 
 /* Where no mark can be put, the end waits for the stream; where nobody will ask, it does neither. */
@@ -396,23 +396,23 @@ static void an_end_without_a_mark_waits(void **state)
 {
     struct test_state *t = *state;
     struct held_watch watch = {.until_fault = true};
-    struct leati_order *order;
+    struct leati_timeline *timeline;
     struct test_gate *gate;
     leat_stream *stream;
-    uint64_t tick;
+    uint64_t seq;
     bool done;
 
     OK(leat_stream_create(t->device, &stream));
-    tick = give_held(stream, &watch.gate);
-    order = stream->order;
-    leati_order_hold(order);
+    seq = give_held(stream, &watch.gate);
+    timeline = stream->timeline;
+    leati_timeline_hold(timeline);
     leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "event_record", 1);
     held_watch_start(&watch);
     OK(leat_stream_destroy(stream));
     held_watch_end(&watch);
     leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
-    assert_true(is_done(order, tick));
-    leati_order_let_go(order);
+    assert_true(is_done(timeline, seq));
+    leati_timeline_release(timeline);
 
     OK(leat_stream_create(t->device, &stream));
     (void)give_held(stream, &gate);
@@ -425,44 +425,44 @@ static void an_end_without_a_mark_waits(void **state)
 
     /* Nor can it be waited for: then nobody knows. */
     OK(leat_stream_create(t->device, &stream));
-    tick = give_held(stream, &gate);
-    order = stream->order;
-    leati_order_hold(order);
+    seq = give_held(stream, &gate);
+    timeline = stream->timeline;
+    leati_timeline_hold(timeline);
     leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "event_record", 1);
     held_refuse = refuse_to_wait;
     OK(leat_stream_destroy(stream));
     held_refuse = NULL;
     leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
-    assert_int_equal(leati_order_query(order, tick, &done, NULL), LEAT_ERROR_DRIVER);
+    assert_int_equal(leati_timeline_query(timeline, seq, &done, NULL), LEAT_ERROR_DRIVER);
     assert_false(done);
-    assert_int_equal(leati_order_host_wait(order, tick, NULL), LEAT_ERROR_DRIVER);
+    assert_int_equal(leati_timeline_host_wait(timeline, seq, NULL), LEAT_ERROR_DRIVER);
     test_gate_open(gate);
     OK(leat_device_synchronize(t->device));
-    leati_order_let_go(order);
+    leati_timeline_release(timeline);
 }
 
 /* ---- waits that are remembered ---- */
 
-static struct leati_order *make_order(struct test_state *t)
+static struct leati_timeline *make_order(struct test_state *t)
 {
-    struct leati_order *order = leati_order_new(t->device, t->stream->native);
+    struct leati_timeline *timeline = leati_timeline_new(t->device, t->stream->native);
 
-    assert_non_null(order);
-    return order;
+    assert_non_null(timeline);
+    return timeline;
 }
 
 static const struct leati_points nothing;
 
-static void note_wait(struct leati_order *stream, const struct leati_order *order, uint64_t tick)
+static void note_wait(struct leati_timeline *stream, const struct leati_timeline *timeline, uint64_t seq)
 {
-    leati_order_waited(stream, &(struct leati_point){.serial = order->serial, .tick = tick}, &nothing);
+    leati_timeline_waited(stream, &(struct leati_point){.serial = timeline->serial, .seq = seq}, &nothing);
 }
 
 /* As many waits as there is room for are kept, and what says nothing takes no room. */
 static void waits_are_remembered(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *stream = make_order(t), *orders[LEATI_POINTS_MAX + 1], *other = make_order(t);
+    struct leati_timeline *stream = make_order(t), *orders[LEATI_POINTS_MAX + 1], *other = make_order(t);
     struct leati_points known = {.more = false};
 
     for (int i = 0; i <= LEATI_POINTS_MAX; i++)
@@ -471,84 +471,84 @@ static void waits_are_remembered(void **state)
         note_wait(stream, orders[i], 5);
     note_wait(stream, orders[0], 3);
     note_wait(stream, stream, 7);
-    known.at[0] = (struct leati_point){.serial = stream->serial, .tick = 1};
-    leati_order_waited(stream, &(struct leati_point){.serial = 0, .tick = 9}, &known);
+    known.at[0] = (struct leati_point){.serial = stream->serial, .seq = 1};
+    leati_timeline_waited(stream, &(struct leati_point){.serial = 0, .seq = 9}, &known);
     for (int i = 0; i < LEATI_POINTS_MAX; i++) {
-        assert_true(leati_order_follows(stream, orders[i], 5));
-        assert_true(leati_order_may_follow(stream, orders[i], 5));
-        assert_false(leati_order_follows(stream, orders[i], 6));
-        assert_false(leati_order_may_follow(stream, orders[i], 6));
+        assert_true(leati_timeline_is_ordered_after(stream, orders[i], 5));
+        assert_true(leati_timeline_may_be_ordered_after(stream, orders[i], 5));
+        assert_false(leati_timeline_is_ordered_after(stream, orders[i], 6));
+        assert_false(leati_timeline_may_be_ordered_after(stream, orders[i], 6));
     }
-    assert_true(leati_order_follows(stream, stream, 100));
-    assert_false(leati_order_may_follow(stream, other, 1));
+    assert_true(leati_timeline_is_ordered_after(stream, stream, 100));
+    assert_false(leati_timeline_may_be_ordered_after(stream, other, 1));
     /* One is forgotten, and may be what is asked for. */
     note_wait(stream, orders[LEATI_POINTS_MAX], 5);
-    assert_true(leati_order_follows(stream, orders[LEATI_POINTS_MAX], 5));
-    assert_false(leati_order_follows(stream, orders[0], 5));
-    assert_true(leati_order_may_follow(stream, orders[0], 5));
+    assert_true(leati_timeline_is_ordered_after(stream, orders[LEATI_POINTS_MAX], 5));
+    assert_false(leati_timeline_is_ordered_after(stream, orders[0], 5));
+    assert_true(leati_timeline_may_be_ordered_after(stream, orders[0], 5));
 
     /* What a stream waited for that is waited for counts as well, and what it may have waited for. */
-    known = (struct leati_points){.at = {{.serial = orders[1]->serial, .tick = 4}}};
-    leati_order_waited(other, &(struct leati_point){.serial = orders[2]->serial, .tick = 2}, &known);
-    assert_true(leati_order_follows(other, orders[1], 4));
-    assert_true(leati_order_follows(other, orders[2], 2));
-    assert_false(leati_order_may_follow(other, orders[3], 1));
+    known = (struct leati_points){.at = {{.serial = orders[1]->serial, .seq = 4}}};
+    leati_timeline_waited(other, &(struct leati_point){.serial = orders[2]->serial, .seq = 2}, &known);
+    assert_true(leati_timeline_is_ordered_after(other, orders[1], 4));
+    assert_true(leati_timeline_is_ordered_after(other, orders[2], 2));
+    assert_false(leati_timeline_may_be_ordered_after(other, orders[3], 1));
     known.more = true;
-    leati_order_waited(other, &(struct leati_point){.serial = orders[2]->serial, .tick = 2}, &known);
-    assert_true(leati_order_may_follow(other, orders[3], 1));
-    leati_order_waits(stream, &known);
+    leati_timeline_waited(other, &(struct leati_point){.serial = orders[2]->serial, .seq = 2}, &known);
+    assert_true(leati_timeline_may_be_ordered_after(other, orders[3], 1));
+    leati_timeline_get_waits(stream, &known);
     assert_true(known.more);
     for (int i = 0; i <= LEATI_POINTS_MAX; i++)
-        leati_order_let_go(orders[i]);
-    leati_order_let_go(stream);
-    leati_order_let_go(other);
+        leati_timeline_release(orders[i]);
+    leati_timeline_release(stream);
+    leati_timeline_release(other);
 }
 
 /* A wait is for the mark that it found, and for whatever the other stream waits for by now. */
 static void a_wait_is_for_its_mark(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *order = t->stream->order, *other = make_order(t);
+    struct leati_timeline *timeline = t->stream->timeline, *other = make_order(t);
     struct test_gate *gates[2];
-    uint64_t ticks[2];
+    uint64_t seqs[2];
 
-    ticks[0] = give_held(t->stream, &gates[0]);
-    assert_false(is_done(order, ticks[0]));
-    ticks[1] = give_held(t->stream, &gates[1]);
+    seqs[0] = give_held(t->stream, &gates[0]);
+    assert_false(is_done(timeline, seqs[0]));
+    seqs[1] = give_held(t->stream, &gates[1]);
     OK(leat_stream_synchronize(t->second));
     assert_true(leati_stream_known_idle(t->second));
-    assert_false(leati_order_may_follow(t->second->order, other, 1));
-    OK(leati_order_wait(t->second->order, order, ticks[0], NULL));
+    assert_false(leati_timeline_may_be_ordered_after(t->second->timeline, other, 1));
+    OK(leati_timeline_wait(t->second->timeline, timeline, seqs[0], NULL));
     assert_false(leati_stream_known_idle(t->second));
-    assert_true(leati_order_follows(t->second->order, order, ticks[0]));
-    assert_false(leati_order_follows(t->second->order, order, ticks[1]));
-    assert_true(leati_order_may_follow(t->second->order, other, 1));
+    assert_true(leati_timeline_is_ordered_after(t->second->timeline, timeline, seqs[0]));
+    assert_false(leati_timeline_is_ordered_after(t->second->timeline, timeline, seqs[1]));
+    assert_true(leati_timeline_may_be_ordered_after(t->second->timeline, other, 1));
     assert_int_equal(leat_stream_query(t->second), LEAT_NOT_READY);
     test_gate_open(gates[0]);
     OK(leat_stream_synchronize(t->second));
     assert_int_equal(atomic_load(&gates[0]->passed), 1);
     assert_int_equal(leat_stream_query(t->stream), LEAT_NOT_READY);
     test_gate_open(gates[1]);
-    leati_order_let_go(other);
+    leati_timeline_release(other);
 }
 
-/* The host waits for its tick, and for no more than the mark of that. */
+/* The host waits for its seq, and for no more than the mark of that. */
 static void the_host_waits_for_a_mark(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *order = t->stream->order;
+    struct leati_timeline *timeline = t->stream->timeline;
     struct held_watch watch = {.until_fault = false};
-    uint64_t ticks[2];
+    uint64_t seqs[2];
     struct test_gate *gate;
 
-    ticks[0] = give_held(t->stream, &watch.gate);
-    assert_false(is_done(order, ticks[0]));
-    ticks[1] = give_held(t->stream, &gate);
+    seqs[0] = give_held(t->stream, &watch.gate);
+    assert_false(is_done(timeline, seqs[0]));
+    seqs[1] = give_held(t->stream, &gate);
     held_watch_start(&watch);
-    OK(leati_order_host_wait(order, ticks[0], NULL));
+    OK(leati_timeline_host_wait(timeline, seqs[0], NULL));
     held_watch_end(&watch);
-    assert_true(leati_order_known(order, ticks[0]));
-    assert_false(leati_order_known(order, ticks[1]));
+    assert_true(leati_timeline_is_complete(timeline, seqs[0]));
+    assert_false(leati_timeline_is_complete(timeline, seqs[1]));
     test_gate_open(gate);
 }
 
@@ -556,32 +556,32 @@ static void the_host_waits_for_a_mark(void **state)
 static void streams_of_threads_say_nothing(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *mine = make_order(t), *other = make_order(t);
-    struct leati_order_counts counts;
+    struct leati_timeline *mine = make_order(t), *other = make_order(t);
+    struct leati_timeline_counts counts;
     bool done;
 
     mine->per_thread = true;
-    assert_false(leati_order_follows(mine, mine, 1));
-    assert_true(leati_order_may_follow(mine, mine, 1));
-    assert_true(leati_order_may_follow(mine, other, 1));
+    assert_false(leati_timeline_is_ordered_after(mine, mine, 1));
+    assert_true(leati_timeline_may_be_ordered_after(mine, mine, 1));
+    assert_true(leati_timeline_may_be_ordered_after(mine, other, 1));
     note_wait(mine, other, 5);
-    assert_false(leati_order_follows(mine, other, 5));
+    assert_false(leati_timeline_is_ordered_after(mine, other, 5));
     /* It is idle for this thread, which is no answer. */
     memset(&counts, 0, sizeof counts);
-    OK(leati_order_query(mine, leati_order_now(mine), &done, &counts));
+    OK(leati_timeline_query(mine, leati_timeline_now(mine), &done, &counts));
     assert_int_equal(atomic_load(&counts.events), 1);
     assert_int_equal(atomic_load(&counts.queries), 1);
-    OK(leati_order_wait(other, mine, leati_order_now(mine), NULL));
-    assert_false(leati_order_follows(other, mine, 1));
-    leati_order_let_go(mine);
-    leati_order_let_go(other);
-    t->stream->order->per_thread = true;
+    OK(leati_timeline_wait(other, mine, leati_timeline_now(mine), NULL));
+    assert_false(leati_timeline_is_ordered_after(other, mine, 1));
+    leati_timeline_release(mine);
+    leati_timeline_release(other);
+    t->stream->timeline->per_thread = true;
     OK(leat_stream_synchronize(t->stream));
     OK(leat_stream_query(t->stream));
-    assert_false(leati_order_known(t->stream->order, 1));
+    assert_false(leati_timeline_is_complete(t->stream->timeline, 1));
     assert_false(leati_stream_known_idle(t->stream));
     assert_false(leati_stream_reads_now(t->stream));
-    t->stream->order->per_thread = false;
+    t->stream->timeline->per_thread = false;
 }
 
 /* ---- who holds an order ---- */
@@ -590,8 +590,8 @@ static void streams_of_threads_say_nothing(void **state)
 static void what_ends_lets_go_of_orders(void **state)
 {
     struct test_state *t = *state;
-    struct leati_order *order = t->stream->order, *other = t->second->order;
-    unsigned before = atomic_load(&order->holders), before_other = atomic_load(&other->holders);
+    struct leati_timeline *timeline = t->stream->timeline, *other = t->second->timeline;
+    unsigned before = atomic_load(&timeline->holders), before_other = atomic_load(&other->holders);
     leat_pool_options options = {.size = sizeof options};
     leat_event *event, *second;
     leat_pool *pool;
@@ -599,9 +599,9 @@ static void what_ends_lets_go_of_orders(void **state)
 
     OK(leat_event_create(t->device, &event));
     OK(leat_event_record(event, t->stream));
-    assert_true(atomic_load(&order->holders) > before);
+    assert_true(atomic_load(&timeline->holders) > before);
     OK(leat_event_record(event, t->second));
-    assert_int_equal(atomic_load(&order->holders), before);
+    assert_int_equal(atomic_load(&timeline->holders), before);
     assert_true(atomic_load(&other->holders) > before_other);
     OK(leat_event_destroy(event));
     assert_int_equal(atomic_load(&other->holders), before_other);
@@ -626,7 +626,7 @@ static void what_ends_lets_go_of_orders(void **state)
         assert_int_equal(atomic_load(&other->holders), before_other);
     }
     OK(leat_pool_destroy(pool));
-    assert_int_equal(atomic_load(&order->holders), before);
+    assert_int_equal(atomic_load(&timeline->holders), before);
 }
 
 /* ---- is it idle? ---- */

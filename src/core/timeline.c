@@ -1,0 +1,418 @@
+/* timeline.c - see timeline.h. */
+#include "core/timeline.h"
+
+#include "base/lock.h"
+#include "base/quick.h"
+#include "core/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic uint64_t last_serial;
+
+static void count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* Returns true if the vendor's handle of the stream means another stream in each thread. */
+static bool is_per_thread(struct leati_driver *driver, void *native_stream)
+{
+    void *handle = driver->can->per_thread_stream;
+
+    return handle && driver->ops->stream_native(driver, native_stream) == handle;
+}
+
+struct leati_timeline *leati_timeline_new(struct leat_device *device, void *native_stream)
+{
+    struct leati_timeline *timeline = calloc(1, sizeof *timeline);
+
+    if (!timeline)
+        return NULL;
+    atomic_init(&timeline->holders, 1);
+    timeline->serial = 1 + atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed);
+    timeline->device = device;
+    timeline->stream = native_stream;
+    timeline->per_thread = is_per_thread(device->driver, native_stream);
+    atomic_init(&timeline->seq, 1);
+    atomic_init(&timeline->done, 0);
+    leati_lock_init(&timeline->lock);
+    return timeline;
+}
+
+void leati_timeline_hold(struct leati_timeline *timeline)
+{
+    leati_assert(atomic_load_explicit(&timeline->holders, memory_order_relaxed));
+    /* Relaxed: whoever calls this holds it already. */
+    atomic_fetch_add_explicit(&timeline->holders, 1, memory_order_relaxed);
+}
+
+void leati_timeline_release(struct leati_timeline *timeline)
+{
+    leati_assert(!timeline || atomic_load_explicit(&timeline->holders, memory_order_relaxed));
+    /* Release and acquire: the last holder frees what the others have finished using. */
+    if (!timeline || atomic_fetch_sub_explicit(&timeline->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int i = 0; i < LEATI_FENCES; i++)
+        if (timeline->fences[i].event)
+            (void)LEATI_QUIETLY(
+                timeline->device->driver->ops->event_destroy(timeline->device->driver, timeline->fences[i].event));
+    leati_lock_destroy(&timeline->lock);
+    free(atomic_load_explicit(&timeline->failure, memory_order_relaxed));
+    free(timeline);
+}
+
+void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *sentence)
+{
+    struct leati_failure *made = malloc(sizeof *made), *none = NULL;
+
+    leati_assert(status < LEAT_OK && sentence);
+    if (!made)
+        return; /* the ticket still has it */
+    made->status = status;
+    snprintf(made->sentence, sizeof made->sentence, "%s", sentence);
+    /* Release and acquire: the failure is written before it is seen. */
+    if (!atomic_compare_exchange_strong_explicit(&timeline->failure, &none, made, memory_order_release,
+                                                 memory_order_relaxed))
+        free(made);
+}
+
+LEATI_HOT leat_status leati_timeline_take_failure(struct leati_timeline *timeline)
+{
+    struct leati_failure *taken;
+    leat_status status;
+
+    /* Relaxed: nearly always there is none, and then nothing is read. */
+    if (!atomic_load_explicit(&timeline->failure, memory_order_relaxed))
+        return LEAT_OK;
+    taken = atomic_exchange_explicit(&timeline->failure, NULL, memory_order_acq_rel);
+    if (!taken)
+        return LEAT_OK;
+    status = leati_fail(taken->status, "%s", taken->sentence);
+    free(taken);
+    return status;
+}
+
+LEATI_HOT uint64_t leati_timeline_now(const struct leati_timeline *timeline)
+{
+    /* Acquire: what is read as t was given before the mark that ends t, see leati_timeline_advance(). */
+    return atomic_load_explicit(&timeline->seq, memory_order_acquire);
+}
+
+LEATI_HOT uint64_t leati_timeline_advance(struct leati_timeline *timeline)
+{
+    /* The seq moves on before the mark is put: what still counts to the old seq is in the stream already. */
+    return atomic_fetch_add_explicit(&timeline->seq, 1, memory_order_acq_rel);
+}
+
+LEATI_HOT void leati_timeline_complete(struct leati_timeline *timeline, uint64_t seq)
+{
+    uint64_t known = atomic_load_explicit(&timeline->done, memory_order_relaxed);
+
+    /* Release: who sees the seq as done sees what the host saw then. */
+    while (known < seq && !atomic_compare_exchange_weak_explicit(&timeline->done, &known, seq,
+                                                                 memory_order_release, memory_order_relaxed))
+        ;
+}
+
+LEATI_HOT bool leati_timeline_is_complete(const struct leati_timeline *timeline, uint64_t seq)
+{
+    return atomic_load_explicit(&timeline->done, memory_order_acquire) >= seq;
+}
+
+/* The oldest mark that covers seq, or NULL; under the order's lock. */
+static struct leati_fence *find_fence(struct leati_timeline *timeline, uint64_t seq)
+{
+    struct leati_fence *found = NULL;
+
+    leati_assert_locked(&timeline->lock);
+    leati_assert(seq);
+    for (int i = 0; i < LEATI_FENCES; i++)
+        if (timeline->fences[i].seq >= seq && (!found || timeline->fences[i].seq < found->seq))
+            found = &timeline->fences[i];
+    return found;
+}
+
+/* Puts a mark that covers all that was given so far; under the order's lock. Overwrites the youngest, because
+ * older ones are reached first. */
+static leat_status put_fence(struct leati_timeline *timeline, struct leati_fence **put,
+                             struct leati_timeline_counts *counts)
+{
+    const struct leati_driver_ops *ops = timeline->device->driver->ops;
+    struct leati_fence *place = NULL, *youngest = NULL;
+
+    leati_assert_locked(&timeline->lock);
+    leati_assert(timeline->stream);
+    for (int i = 0; i < LEATI_FENCES; i++) {
+        struct leati_fence *fence = &timeline->fences[i];
+
+        if (!fence->seq || leati_timeline_is_complete(timeline, fence->seq)) {
+            place = fence;
+            break;
+        }
+        if (!youngest || fence->seq > youngest->seq)
+            youngest = fence;
+    }
+    if (!place)
+        place = youngest;
+    if (!place->event)
+        LEATI_TRY(ops->event_create(timeline->device->driver, timeline->device->native, &place->event));
+    place->seq = 0;
+    {
+        uint64_t seq = leati_timeline_advance(timeline);
+
+        LEATI_TRY(ops->event_record(timeline->device->driver, place->event, timeline->stream));
+        place->seq = seq;
+    }
+    leati_assert(place->seq && place->seq < leati_timeline_now(timeline));
+    if (counts)
+        count(&counts->events);
+    *put = place;
+    return LEAT_OK;
+}
+
+static leat_status fence_for(struct leati_timeline *timeline, uint64_t seq, struct leati_fence **fence,
+                             struct leati_timeline_counts *counts)
+{
+    *fence = find_fence(timeline, seq);
+    leati_assert(!*fence || ((*fence)->seq >= seq && (*fence)->event));
+    if (*fence)
+        return LEAT_OK;
+    if (!timeline->stream)
+        return leati_fail(LEAT_ERROR_DRIVER, "the stream is gone and nothing marks its last work");
+    return put_fence(timeline, fence, counts);
+}
+
+void leati_timeline_stream_ends(struct leati_timeline *timeline, bool finished)
+{
+    struct leati_driver *driver = timeline->device->driver;
+    struct leati_fence *fence;
+
+    leati_error_quiet_begin();
+    leati_lock(&timeline->lock);
+    leati_assert(timeline->stream);
+    if (finished)
+        leati_timeline_complete(timeline, UINT64_MAX);
+    else if (atomic_load_explicit(&timeline->holders, memory_order_relaxed) > 1 &&
+             put_fence(timeline, &fence, NULL) != LEAT_OK &&
+             driver->ops->stream_synchronize(driver, timeline->stream) == LEAT_OK)
+        leati_timeline_complete(timeline, UINT64_MAX);
+    /* Nothing more will be given to it, so what is asked of it from now on is before its last mark. */
+    if (!leati_timeline_is_complete(timeline, UINT64_MAX))
+        atomic_fetch_sub_explicit(&timeline->seq, 1, memory_order_relaxed);
+    timeline->stream = NULL;
+    leati_unlock(&timeline->lock);
+    leati_error_quiet_end();
+}
+
+void leati_timeline_wait_begins(struct leati_timeline *timeline, struct leati_caught_up *caught_up)
+{
+    caught_up->submitted = atomic_load_explicit(&timeline->submitted, memory_order_relaxed);
+    caught_up->seq = leati_timeline_advance(timeline);
+}
+
+void leati_timeline_wait_ends(struct leati_timeline *timeline, const struct leati_caught_up *caught_up)
+{
+    if (timeline->per_thread)
+        return;
+    leati_assert(caught_up->seq < leati_timeline_now(timeline));
+    leati_timeline_complete(timeline, caught_up->seq);
+    leati_timeline_seen_idle(timeline, caught_up->submitted);
+    atomic_store_explicit(&timeline->waited_at, caught_up->submitted, memory_order_relaxed);
+}
+
+bool leati_timeline_waited_already(struct leati_timeline *timeline)
+{
+    uint64_t waited = atomic_load_explicit(&timeline->waited_at, memory_order_relaxed);
+
+    /* Relaxed: work that another thread is just giving does not come before this wait. */
+    if (!waited || waited != atomic_load_explicit(&timeline->submitted, memory_order_relaxed))
+        return false;
+    atomic_store_explicit(&timeline->waited_at, 0, memory_order_relaxed);
+    return true;
+}
+
+bool leati_timeline_is_over(struct leati_timeline *timeline)
+{
+    bool over;
+
+    leati_lock(&timeline->lock);
+    over = !timeline->stream;
+    leati_unlock(&timeline->lock);
+    return over;
+}
+
+leat_status leati_timeline_query(struct leati_timeline *timeline, uint64_t seq, bool *done,
+                                 struct leati_timeline_counts *counts)
+{
+    struct leati_driver *driver = timeline->device->driver;
+    struct leati_fence *fence;
+    leat_status status;
+
+    *done = leati_timeline_is_complete(timeline, seq);
+    if (*done)
+        return LEAT_OK;
+    leati_lock(&timeline->lock);
+    /* A stream that is idle needs no mark. */
+    if (timeline->stream && !find_fence(timeline, seq) && !timeline->per_thread) {
+        uint64_t now = leati_timeline_advance(timeline);
+
+        if (counts)
+            count(&counts->queries);
+        if (LEATI_QUIETLY(driver->ops->stream_query(driver, timeline->stream)) == LEAT_OK) {
+            leati_timeline_complete(timeline, now);
+            *done = true;
+            leati_unlock(&timeline->lock);
+            return LEAT_OK;
+        }
+    }
+    status = fence_for(timeline, seq, &fence, counts);
+    if (status == LEAT_OK) {
+        if (counts)
+            count(&counts->queries);
+        status = driver->ops->event_query(driver, fence->event);
+        if (status == LEAT_OK) {
+            leati_timeline_complete(timeline, fence->seq);
+            *done = true;
+        } else if (status == LEAT_NOT_READY) {
+            status = LEAT_OK;
+        }
+    }
+    leati_unlock(&timeline->lock);
+    return status;
+}
+
+/* ---- waits that are remembered ---- */
+
+static bool remembers(const struct leati_points *points, uint64_t serial, uint64_t seq)
+{
+    leati_assert(serial);
+    for (int i = 0; i < LEATI_POINTS_MAX; i++)
+        if (points->at[i].serial == serial)
+            return points->at[i].seq >= seq;
+    return false;
+}
+
+static void remember(struct leati_points *points, const struct leati_point *point)
+{
+    leati_assert(points->next < LEATI_POINTS_MAX);
+    if (!point->serial)
+        return;
+    for (int i = 0; i < LEATI_POINTS_MAX; i++)
+        if (points->at[i].serial == point->serial) {
+            if (points->at[i].seq < point->seq)
+                points->at[i].seq = point->seq;
+            return;
+        }
+    if (points->at[points->next].serial)
+        points->more = true;
+    points->at[points->next] = *point;
+    points->next = (points->next + 1) % LEATI_POINTS_MAX;
+}
+
+bool leati_timeline_is_ordered_after(struct leati_timeline *stream, struct leati_timeline *timeline, uint64_t seq)
+{
+    bool yes;
+
+    if (stream == timeline)
+        return !timeline->per_thread;
+    leati_lock(&stream->lock);
+    yes = remembers(&stream->waits, timeline->serial, seq);
+    leati_unlock(&stream->lock);
+    return yes;
+}
+
+bool leati_timeline_may_be_ordered_after(struct leati_timeline *stream, struct leati_timeline *timeline,
+                                         uint64_t seq)
+{
+    bool yes;
+
+    if (stream == timeline || stream->per_thread)
+        return true;
+    leati_lock(&stream->lock);
+    yes = stream->waits.more || remembers(&stream->waits, timeline->serial, seq);
+    leati_unlock(&stream->lock);
+    return yes;
+}
+
+void leati_timeline_unknown_wait(struct leati_timeline *stream)
+{
+    leati_lock(&stream->lock);
+    stream->waits.more = true;
+    leati_unlock(&stream->lock);
+}
+
+void leati_timeline_waited(struct leati_timeline *stream, const struct leati_point *point,
+                           const struct leati_points *known)
+{
+    /* What one thread waits for on its own stream says nothing about the others'. */
+    if (stream->per_thread || point->serial == stream->serial)
+        return;
+    leati_lock(&stream->lock);
+    for (int i = 0; i < LEATI_POINTS_MAX; i++)
+        if (known->at[i].serial != stream->serial)
+            remember(&stream->waits, &known->at[i]);
+    stream->waits.more = stream->waits.more || known->more;
+    remember(&stream->waits, point);
+    leati_unlock(&stream->lock);
+}
+
+void leati_timeline_get_waits(struct leati_timeline *stream, struct leati_points *known)
+{
+    leati_lock(&stream->lock);
+    *known = stream->waits;
+    leati_unlock(&stream->lock);
+}
+
+leat_status leati_timeline_wait(struct leati_timeline *stream, struct leati_timeline *timeline, uint64_t seq,
+                                struct leati_timeline_counts *counts)
+{
+    struct leati_driver *driver = timeline->device->driver;
+    struct leati_points known;
+    struct leati_point point;
+    struct leati_fence *fence;
+    leat_status status;
+
+    leati_assert(stream != timeline || timeline->per_thread);
+    leati_lock(&timeline->lock);
+    status = fence_for(timeline, seq, &fence, counts);
+    if (status == LEAT_OK) {
+        if (counts)
+            count(&counts->waits);
+        leati_assert(stream->stream);
+        status = driver->ops->stream_wait(driver, stream->stream, fence->event);
+        leati_timeline_submitted(stream);
+        point = (struct leati_point){.serial = timeline->per_thread ? 0 : timeline->serial, .seq = fence->seq};
+        /* What order waits for now may be more than it did when the mark was put. */
+        known = (struct leati_points){.more = true};
+    }
+    leati_unlock(&timeline->lock);
+    if (status == LEAT_OK)
+        leati_timeline_waited(stream, &point, &known);
+    return status;
+}
+
+leat_status leati_timeline_host_wait(struct leati_timeline *timeline, uint64_t seq,
+                                     struct leati_timeline_counts *counts)
+{
+    struct leati_driver *driver = timeline->device->driver;
+    struct leati_fence *fence;
+    leat_status status;
+
+    if (leati_timeline_is_complete(timeline, seq))
+        return LEAT_OK;
+    leati_lock(&timeline->lock);
+    status = fence_for(timeline, seq, &fence, counts);
+    if (status == LEAT_OK) {
+        uint64_t fenced = fence->seq;
+
+        if (counts)
+            count(&counts->host_waits);
+        status = driver->ops->event_synchronize(driver, fence->event);
+        if (status == LEAT_OK)
+            leati_timeline_complete(timeline, fenced);
+    }
+    leati_unlock(&timeline->lock);
+    return status;
+}
