@@ -113,11 +113,11 @@ void bench_close(struct bench *bench);
 /* A shared buffer, or NULL with bench->error set. */
 void *bench_buffer(struct bench *bench, enum bench_buffer which);
 
-/* Keep the first failure's sentence in bench->error and return false; true when all is well. Any thread. */
+/* Keep the first failure's message in bench->error and return false; true when all is well. Any thread. */
 bool bench_check(struct bench *bench, leat_status status);
 bool bench_check_peer(struct bench *bench, const char *what, int result);
 
-/* Adds a sentence to the record's notes. */
+/* Adds a message to the record's notes. */
 void bench_note(struct bench *bench, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A case did not run to its end: complains with bench->error, notes it, and makes the command fail in the end. */

@@ -47,7 +47,7 @@ struct layout_case {
     bool index_on_dst;
 };
 
-/* Makes the case. False: error says what is wrong, as a sentence without the sub-command's name. */
+/* Makes the case. False: error says what is wrong, as a message without the sub-command's name. */
 bool layout_case_make(struct layout_case *made, const struct layout_words *words, char error[LAYOUT_ERROR_MAX]);
 
 /* The list's index number i of a dimension of bound elements: all are different until they have been round. Other

@@ -98,7 +98,7 @@ static bool free_block(struct run *run, uint32_t index, unsigned stream)
     const struct trace_block *block = &run->trace->blocks[index];
     struct replay_target *target = run->target;
     /* A pool was told of uses where the trace has them. */
-    bool used_elsewhere = (block->used_elsewhere && !run->options->hold) || (block->is_told && !target->pool);
+    bool used_elsewhere = (block->used_elsewhere && !run->options->hold) || (block->is_reported && !target->pool);
     uint64_t begin_ns = now_ns();
     bool fine = target->free(target, stream, used_elsewhere, run->blocks[index]);
     uint64_t end_ns = now_ns();

@@ -1,6 +1,6 @@
 /*
  * trace_make.h - what the readers of recorded allocations share: a trace that grows event by event, the blocks by
- * their ids, and the sentence that says what is wrong with a file.
+ * their ids, and the message that says what is wrong with a file.
  */
 #ifndef CLI_TRACE_MAKE_H
 #define CLI_TRACE_MAKE_H

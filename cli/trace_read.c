@@ -475,7 +475,7 @@ static bool use_line(struct reader *reader)
 
     if (!live_block(reader, &event.block) || !recorded_stream(reader, &event.stream))
         return false;
-    reader->maker->trace->blocks[event.block].is_told = true;
+    reader->maker->trace->blocks[event.block].is_reported = true;
     return trace_make_event(reader->maker, event);
 }
 
@@ -487,7 +487,7 @@ static bool use_until_line(struct reader *reader)
         return false;
     if (event.mark == TRACE_NO_BLOCK)
         return true;
-    reader->maker->trace->blocks[event.block].is_told = true;
+    reader->maker->trace->blocks[event.block].is_reported = true;
     return trace_make_event(reader->maker, event);
 }
 

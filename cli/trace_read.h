@@ -59,7 +59,7 @@ struct trace_block {
     uint32_t pool;       /* index of trace.pools */
     uint16_t stream;     /* index of trace.streams */
     bool used_elsewhere; /* other streams used it: its "freed" does not directly follow its "free" */
-    bool is_told;        /* the same, as events TRACE_USE and TRACE_USE_UNTIL say */
+    bool is_reported;    /* the same, as events TRACE_USE and TRACE_USE_UNTIL say */
     bool before;         /* it was allocated before the recording began; place says nothing */
 };
 

@@ -91,7 +91,7 @@ static int gather_all(struct work *w)
         return 1;
     printf("%d rows by a list on the host: all are right\n", TOKENS);
 
-    /* One number too large. The host's list is refused, and the sentence says which it is. */
+    /* One number too large. The host's list is refused, and the message says which it is. */
     w->tokens[WRONG_TOKEN] = WORDS;
     *w->wrong = 0;
     if (leat_copy(w->stream, w->device_tokens, w->tokens, sizeof w->tokens) != LEAT_OK)

@@ -7,7 +7,7 @@
  *
  * Keeping every result instead of freeing what is no longer needed is how programs run out of device memory. Here
  * a pool of its own with a limit stands for a device that is full, so that it happens soon and disturbs nobody.
- * The error is a status like any other: its sentence says who holds what, no memory is lost, and after some was
+ * The error is a status like any other: its message says who holds what, no memory is lost, and after some was
  * freed the same call works.
  */
 #include <leat/leat.h>

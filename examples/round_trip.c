@@ -17,7 +17,7 @@
 
 #define COUNT 10
 
-/* Every call that can fail returns a status; leat_last_error() has the sentence for it: what was asked, what was
+/* Every call that can fail returns a status; leat_last_error() has the message for it: what was asked, what was
  * wrong, what to do. Returns 1, so that a caller can write "return failed(...)". */
 static int failed(const char *step)
 {

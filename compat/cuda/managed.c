@@ -53,7 +53,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUdevice number, str
     CU_TRY(check_range(address, bytes));
     CU_TRY(find_place(number, &place));
     CU_TRY(leatcu_result(leatc_work_begin(stream, &work)));
-    leatc_managed_told(leatcu_pointer(address), true);
+    leatc_managed_reported(leatcu_pointer(address), true);
     return leatcu_result(
         leatc_work_end(&work, leat_managed_prefetch(work.stream, leatcu_pointer(address), bytes, place)));
 }
@@ -87,7 +87,7 @@ CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUd
     CU_CHECK(advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY);
     if (has_place)
         CU_TRY(find_place(number, &place));
-    leatc_managed_told(leatcu_pointer(address), false);
+    leatc_managed_reported(leatcu_pointer(address), false);
     return leatcu_result(
         leatc_result_of(leat_managed_advise(leatcu_pointer(address), bytes, (leat_advice)advice, place)));
 }

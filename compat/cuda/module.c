@@ -264,7 +264,7 @@ static CUresult find_kernel(struct CUmod_st *module, const char *name, leat_kern
     return leatcu_result(leatc_result_of(status));
 }
 
-/* Writes a sentence that lists the kernels of the module's PTX that are not found anywhere; "" if there are none.
+/* Writes a message that lists the kernels of the module's PTX that are not found anywhere; "" if there are none.
  */
 static void missing_kernels(struct CUmod_st *module, char *words, size_t bytes)
 {

@@ -258,7 +258,7 @@ LEATC_API int leatc_stream_policy(struct leatc_stream *stream, int *policy);
 /* Calls function(argument) in stream order. INVALID_VALUE: function NULL. */
 LEATC_API int leatc_stream_host_function(struct leatc_stream *stream, void (*function)(void *), void *argument);
 
-/* The older form: the callback is told its stream and the result so far (LEATC_OK). */
+/* The older form: the callback is reported its stream and the result so far (LEATC_OK). */
 LEATC_API int leatc_stream_callback(struct leatc_stream *stream,
                                     void (*callback)(void *stream, int result, void *argument), void *argument);
 
@@ -331,7 +331,7 @@ struct leatc_memory {
     bool foreign;            /* mapped by a layer (virtual or imported memory): no leatc_free() takes it */
     bool sharable;           /* of leatc_alloc(): leatc_share_memory() takes it */
     bool synchronous;        /* what is not asynchronous by its name waits for the end of copies and fills here */
-    bool told, sent;         /* managed memory that was advised, or prefetched (which is both) */
+    bool reported, sent;     /* managed memory that was advised, or prefetched (which is both) */
     bool idle;               /* of a graph, and not live: only nodes may be given it */
     struct leatc_block *block; /* memory of a graph: the engine's own record of it */
 };
@@ -400,7 +400,7 @@ LEATC_API int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_in
 
 /* A layer that advises (or prefetches: sent) by itself says so before it does: what was said ends with the memory.
  */
-LEATC_API void leatc_managed_told(const void *ptr, bool sent);
+LEATC_API void leatc_managed_reported(const void *ptr, bool sent);
 
 /* flags: 1 global, 2 host, 4 single stream. bytes: 0, or the size of the allocation, of which ptr is the start. */
 LEATC_API int leatc_attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags);

@@ -115,9 +115,9 @@ LEATC_API int leatc_event_make(int type, struct leatc_event *event, struct leatc
 LEATC_API int leatc_empty_make(struct leatc_task **task);
 
 /*
- * Memory of graphs, see below: tasks for nodes of this graph and no other, which is told here already. ptr is the
- * address that the allocation will have; bit n of peers gives device n access too. INVALID_DEVICE; INVALID_VALUE:
- * 0 bytes; NOT_SUPPORTED: the device has no virtual memory; OUT_OF_MEMORY.
+ * Memory of graphs, see below: tasks for nodes of this graph and no other, which is reported here already. ptr is
+ * the address that the allocation will have; bit n of peers gives device n access too. INVALID_DEVICE;
+ * INVALID_VALUE: 0 bytes; NOT_SUPPORTED: the device has no virtual memory; OUT_OF_MEMORY.
  */
 struct leatc_alloc_task {
     void *ptr;

@@ -199,7 +199,7 @@ int leatc_library_load(const void *image, size_t bytes, const char *path, struct
     made->image = path ? strdup(path) : malloc(bytes);
     if (made->image && !path)
         memcpy(made->image, image, bytes);
-    /* Loaded here as well, so that a wrong image is told at once. */
+    /* Loaded here as well, so that a wrong image is reported at once. */
     leati_write_lock(&lock);
     result = made->image ? load_on(made, device, &module) : LEATC_OUT_OF_MEMORY;
     leati_write_unlock(&lock);

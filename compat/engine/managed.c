@@ -29,7 +29,7 @@ int leatc_prefetch(const void *ptr, size_t bytes, int ordinal, struct leatc_stre
     LEATC_TRY(check_range(ptr, bytes));
     LEATC_TRY(find_place(ordinal, &to));
     LEATC_TRY(leatc_work_begin(stream, &work));
-    leatc_managed_told(ptr, true);
+    leatc_managed_reported(ptr, true);
     return leatc_work_end(&work, leat_managed_prefetch(work.stream, (void *)(uintptr_t)ptr, bytes, to));
 }
 
@@ -43,7 +43,7 @@ int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal)
     /* The first two and the end of a preference are about no place, so the ordinal may be anything. */
     if (advice == LEAT_ADVICE_PREFERRED || advice >= LEAT_ADVICE_ACCESSED_BY)
         LEATC_TRY(find_place(ordinal, &where));
-    leatc_managed_told(ptr, false);
+    leatc_managed_reported(ptr, false);
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
 

@@ -186,14 +186,14 @@ void leatc_memory_set_idle(void *base, bool idle)
     leati_write_unlock(&lock);
 }
 
-void leatc_managed_told(const void *ptr, bool sent)
+void leatc_managed_reported(const void *ptr, bool sent)
 {
     struct node *node;
 
     leati_write_lock(&lock);
     node = find((uintptr_t)ptr);
     if (node) {
-        node->memory.told = true;
+        node->memory.reported = true;
         node->memory.sent |= sent;
     }
     leati_write_unlock(&lock);
@@ -431,7 +431,7 @@ static int give_back(const struct leatc_memory *memory)
 {
     int result = wait_for_users(memory);
 
-    if (result == LEATC_OK && memory->told)
+    if (result == LEATC_OK && memory->reported)
         untell(memory);
     if (result == LEATC_OK)
         result = memory->pool ? leatc_pool_free(memory, NULL) : leatc_result_of(leat_memory_free(memory->base));
@@ -440,7 +440,7 @@ static int give_back(const struct leatc_memory *memory)
         return result;
     }
     leatc_memory_unshare(memory);
-    if (memory->told)
+    if (memory->reported)
         give_pages_back(memory);
     return LEATC_OK;
 }

@@ -2,9 +2,9 @@
  * pool.c - pools as the vendors have them, each over one pool of leat's, and allocation in stream order.
  *
  * A vendor's pool keeps no more than its release threshold (0 unless it is set) once something was waited for;
- * leat's keeps all until it is told to trim. So what frees marks the device, and what waits trims its pools when
- * it finds the mark. A pool that is destroyed while blocks are live ends with the last of them: references counts
- * the handle and the blocks.
+ * leat's keeps all until it is reported to trim. So what frees marks the device, and what waits trims its pools
+ * when it finds the mark. A pool that is destroyed while blocks are live ends with the last of them: references
+ * counts the handle and the blocks.
  */
 #include "base/lock.h"
 #include "engine/inside.h"

@@ -7,7 +7,8 @@
  * properties of the host thread and are not switched.
  *
  * A fiber is used only by the host thread that took it. Each stack has a guard page below it. AddressSanitizer and
- * ThreadSanitizer are told about each switch if the program contains them, even if this library was built without.
+ * ThreadSanitizer are reported about each switch if the program contains them, even if this library was built
+ * without.
  */
 #ifndef LEATC_STACK_H
 #define LEATC_STACK_H

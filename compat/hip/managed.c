@@ -206,7 +206,7 @@ static int advise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int num
         return LEATC_INVALID_VALUE;
     if (advice > hipMemAdviseUnsetReadMostly && advice != hipMemAdviseUnsetPreferredLocation)
         LEATC_TRY(place_of(number, &where));
-    leatc_managed_told(ptr, false);
+    leatc_managed_reported(ptr, false);
     /* Both count alike. */
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }

@@ -103,7 +103,7 @@ LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void 
  * Where leat has few threads for copies, the caller's takes part in this one.
  * LEAT_NOT_READY: not yet. A copy that failed, was cancelled or passed its deadline gets to both points all the
  * same, and its failure is returned then: POINTER (the source or the destination could not be reached; the
- * sentence has the address), CANCELLED, DEADLINE.
+ * message has the address), CANCELLED, DEADLINE.
  * Errors: HANDLE, INVALID (point), DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function).
  */
 LEAT_API leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_t timeout_ns);
@@ -147,7 +147,7 @@ typedef struct leat_copy_op {
  * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin()
  * does that ahead of time. Any mixture of kinds and directions is fine. A destination that overlaps another op's
  * source or destination is refused.
- * Errors: as leat_copy(), with the number of the op in the sentence; INVALID (ops NULL); OVERLAP. Nothing was
+ * Errors: as leat_copy(), with the number of the op in the message; INVALID (ops NULL); OVERLAP. Nothing was
  * copied then, but for DEVICE_LOST and DRIVER, after which all destinations are undefined.
  */
 LEAT_API leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t count);

@@ -48,7 +48,7 @@ typedef struct leat_device leat_device;
  *
  * Errors: INVALID (device NULL, a name of another form, or an environment variable with a value that it
  * cannot have), NO_DRIVER, DRIVER_TOO_OLD, NO_DEVICE
- * (the sentence lists what there is), DEVICE_MEMORY, HOST_MEMORY, UNSUPPORTED (LEAT_STRICT=1 on a
+ * (the message lists what there is), DEVICE_MEMORY, HOST_MEMORY, UNSUPPORTED (LEAT_STRICT=1 on a
  * processor without memory protection keys), DRIVER, SYSTEM, NOT_PERMITTED (inside a host function, or in a
  * child process of fork(), see above).
  */
@@ -114,7 +114,7 @@ LEAT_API leat_status leat_device_list(unsigned index, leat_device_info *info);
 typedef struct leat_driver_info {
     char name[8];       /* "cuda" */
     leat_status status; /* LEAT_OK: usable; else why not */
-    char reason[512];   /* the sentence for status, "" when usable */
+    char reason[512];   /* the message for status, "" when usable */
     char library[256];  /* path of what was loaded, "" when nothing was */
     char version[64];   /* the vendor's version, for example "13.0" */
     unsigned device_count;
@@ -129,8 +129,8 @@ typedef struct leat_option_info {
     const char *name;          /* "LEAT_DEVICE" */
     const char *value;         /* as set, or NULL */
     const char *default_value; /* what holds when it is not set, in words */
-    const char *text;          /* what it does, one sentence */
-    const char *problem;       /* what is wrong with the value or the name, one sentence; NULL: nothing */
+    const char *text;          /* what it does, one message */
+    const char *problem;       /* what is wrong with the value or the name, one message; NULL: nothing */
     uint8_t debug;             /* 1: for finding faults, not for use */
 } leat_option_info;
 

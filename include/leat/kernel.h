@@ -49,11 +49,11 @@ static inline leat_dim3 leat_dim(uint32_t x, uint32_t y, uint32_t z)
  * Loads a module from memory; the image is not needed after the call. bytes: its size; for PTX text
  * with or without a final NUL.
  * On the CPU device the image is a shared object, which runs in this process: load none that you would not link
- * with. It is checked before the system's loader gets it, since that ends the process over a wrong header or table;
- * so files that are cut off or damaged there are refused (IMAGE). What no check can find is damage in its
+ * with. It is checked before the system's loader gets it, since that ends the process over a wrong header or
+ * table; so files that are cut off or damaged there are refused (IMAGE). What no check can find is damage in its
  * instructions, in those of its data, or in names: that may end the process when its constructors run, in
  * leat_module_unload(), when they are undone, or in a kernel.
- * Errors: HANDLE, INVALID (NULL, bytes 0), IMAGE (not code for this device; the sentence has the
+ * Errors: HANDLE, INVALID (NULL, bytes 0), IMAGE (not code for this device; the message has the
  * vendor's compile log), DEVICE_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_module_load(leat_device *device, const void *image, size_t bytes, leat_module **module);

@@ -148,7 +148,7 @@ LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elem
  * element_bytes of the two differ; destination strides that write a byte twice, 0 included, as with a pitch below
  * the bytes of a row, or strides so interleaved that leat cannot tell; an index list on both sides, or a wrong
  * one; index_wrong where the device cannot reach it); RANGE (an index of a host list is out of bounds: the
- * sentence says which; sizes, strides and offsets that reach further than 2^61 bytes; elements outside of a
+ * message says which; sizes, strides and offsets that reach further than 2^61 bytes; elements outside of a
  * pointer's allocation); OVERLAP (a byte that is written is also read, or might be, where telling that takes too
  * long; there is no copying in place. Parts of one array that have no element in common, columns for instance, are
  * fine); UNSUPPORTED (where kernels copy: memory of another device than the stream's on both sides, or on dst with

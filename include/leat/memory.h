@@ -59,7 +59,7 @@ LEAT_API const char *leat_kind_name(leat_kind kind);
  * undefined (zeros with LEAT_SCRUB). A size that was freed before on that stream comes without a call of the
  * driver's. bytes 0 is fine: *ptr becomes NULL, which leat_free() accepts.
  * Errors: HANDLE, INVALID (ptr NULL; an environment variable of pools with a value that it cannot have),
- * DEVICE_MEMORY (the sentence says how much is free and who holds what), HOST_MEMORY, DRIVER, NOT_PERMITTED
+ * DEVICE_MEMORY (the message says how much is free and who holds what), HOST_MEMORY, DRIVER, NOT_PERMITTED
  * (inside a host function).
  */
 LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
@@ -72,7 +72,7 @@ LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
  * another device of the same driver. NULL does nothing.
  * Errors: HANDLE, POINTER (not the start of an allocation, already freed, device memory of another device than the
  * stream's, or not leat's to free: registered, wrapped, imported), HOST_MEMORY, DRIVER (in both cases the memory
- * still belongs to the caller unless the sentence says otherwise), NOT_PERMITTED; in guard mode (leat/pool.h)
+ * still belongs to the caller unless the message says otherwise), NOT_PERMITTED; in guard mode (leat/pool.h)
  * RANGE (something was written outside the block, which is still the caller's).
  */
 LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
@@ -103,7 +103,7 @@ LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size
  * Blocks of pools go back without a wait; for other memory the vendor's driver may wait for the whole device. NULL
  * does nothing.
  * Errors: POINTER (not the start of an allocation, already freed, or not leat's to free: registered, wrapped),
- * HOST_MEMORY, DRIVER (the memory still belongs to the caller unless the sentence says otherwise), NOT_PERMITTED;
+ * HOST_MEMORY, DRIVER (the memory still belongs to the caller unless the message says otherwise), NOT_PERMITTED;
  * in guard mode RANGE (as leat_free).
  */
 LEAT_API leat_status leat_memory_free(void *ptr);

@@ -113,7 +113,7 @@ LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_optio
 
 /*
  * Ends a pool and gives its memory back to the driver; waits for the work that still uses freed blocks. Refused
- * with LEAT_ERROR_BUSY while blocks are live: the sentence counts them and names the largest, and the pool goes
+ * with LEAT_ERROR_BUSY while blocks are live: the message counts them and names the largest, and the pool goes
  * on. A default pool cannot be destroyed: NOT_PERMITTED. NULL does nothing. Errors: HANDLE, BUSY, NOT_PERMITTED,
  * DRIVER (the pool is gone anyway).
  */
@@ -180,7 +180,7 @@ LEAT_API leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t ways);
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
 /*
- * Changes the limits of a pool; 0: none. A hard limit below what is in use is refused (BUSY, the sentence has both
+ * Changes the limits of a pool; 0: none. A hard limit below what is in use is refused (BUSY, the message has both
  * figures); below what the pool holds, idle memory goes back first. A soft limit may be below what is in use.
  * Errors: HANDLE, INVALID (soft above hard), BUSY, DRIVER, NOT_PERMITTED.
  */
@@ -230,7 +230,7 @@ LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_byte
  *
  * Zones. 512 bytes in front of a block and at least as many behind it hold 0xfd. leat_free() and
  * leat_memory_free() look at them, for which they wait for their stream and for those that leat_pool_use() and
- * leat_pool_use_until() told of. Where something else is written, they return LEAT_ERROR_RANGE, with a sentence
+ * leat_pool_use_until() told of. Where something else is written, they return LEAT_ERROR_RANGE, with a message
  * that says how many bytes in front or behind, the first one's offset and value, where the block was allocated and
  * where it is freed. The zones are mended then, and the block is still live: it can be freed again.
  *

@@ -1,5 +1,5 @@
 /*
- * leat/status.h - what every call returns, and the sentence behind it.
+ * leat/status.h - what every call returns, and the message behind it.
  *
  * Model. Every call that can fail returns a leat_status. LEAT_OK is 0, failures are negative,
  * LEAT_NOT_READY (1) is an answer and not a failure. Results come through out pointers, which are
@@ -63,10 +63,10 @@ typedef enum leat_status {
 } leat_status;
 
 /*
- * The latest failure on this thread as one sentence: what was asked, what failed, the vendor's own
+ * The latest failure on this thread as one message: what was asked, what failed, the vendor's own
  * word, what to do. Where a pool is full, what to do is a line of its own: behind a newline and
  * "Advice: ". Never NULL; "" when nothing has failed yet; where there was no host memory for the
- * sentence, a constant one that says so. The text belongs to leat and stays until the next failure on
+ * message, a constant one that says so. The text belongs to leat and stays until the next failure on
  * this thread.
  */
 LEAT_API const char *leat_last_error(void);

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SENTENCE_BYTES sizeof(struct leati_sentence)
+#define MESSAGE_BYTES sizeof(struct leati_message)
 
 /* Made at a thread's first failure. Not in the thread's own storage: of that there is little for libraries that
  * are loaded later, and leat needs some of it for what must be quick (LEATI_QUICK_TLS). */
-static _Thread_local char *sentence;
+static _Thread_local char *message;
 LEATI_QUICK_TLS unsigned leati_error_quiet_depth;
-static _Thread_local bool unsaid; /* the latest failure found no memory for its sentence */
+static _Thread_local bool unsaid; /* the latest failure found no memory for its message */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool have_key;
@@ -25,7 +25,7 @@ static bool have_key;
 static void end_thread(void *kept)
 {
     free(kept);
-    sentence = NULL;
+    message = NULL;
 }
 
 static void make_key(void)
@@ -33,19 +33,19 @@ static void make_key(void)
     have_key = pthread_key_create(&key, end_thread) == 0;
 }
 
-/* This thread's sentence; NULL when there is no memory for it. */
-static char *own_sentence(void)
+/* This thread's message; NULL when there is no memory for it. */
+static char *own_message(void)
 {
-    if (sentence)
-        return sentence;
+    if (message)
+        return message;
     pthread_once(&once, make_key);
-    sentence = have_key ? calloc(1, SENTENCE_BYTES) : NULL;
-    if (sentence && pthread_setspecific(key, sentence)) {
-        free(sentence);
-        sentence = NULL;
+    message = have_key ? calloc(1, MESSAGE_BYTES) : NULL;
+    if (message && pthread_setspecific(key, message)) {
+        free(message);
+        message = NULL;
     }
-    unsaid = !sentence;
-    return sentence;
+    unsaid = !message;
+    return message;
 }
 
 /* Short memory may be nothing but a limit on addresses, which callers need not know of. */
@@ -54,20 +54,20 @@ static void add_hint(char *text)
     struct leati_addresses_hint hint;
     size_t length = strlen(text);
 
-    snprintf(text + length, SENTENCE_BYTES - length, "%s", leati_addresses_hint(&hint));
+    snprintf(text + length, MESSAGE_BYTES - length, "%s", leati_addresses_hint(&hint));
 }
 
 /* In parentheses, since the header has macros of these names for the analyzer. */
 leat_status(leati_fail)(leat_status status, const char *format, ...)
 {
-    char *text = leati_error_quiet_depth ? NULL : own_sentence();
+    char *text = leati_error_quiet_depth ? NULL : own_message();
     va_list args;
 
     leati_assert(status != LEAT_OK);
     if (!text)
         return status;
     va_start(args, format);
-    vsnprintf(text, SENTENCE_BYTES, format, args);
+    vsnprintf(text, MESSAGE_BYTES, format, args);
     va_end(args);
     if (status == LEAT_ERROR_HOST_MEMORY)
         add_hint(text);
@@ -76,7 +76,7 @@ leat_status(leati_fail)(leat_status status, const char *format, ...)
 
 leat_status(leati_fail_in)(leat_status status, const char *format, ...)
 {
-    struct leati_sentence inner;
+    struct leati_message inner;
     va_list args;
     size_t length;
     char *text;
@@ -85,15 +85,15 @@ leat_status(leati_fail_in)(leat_status status, const char *format, ...)
     if (leati_error_quiet_depth)
         return status;
     leati_error_keep(&inner);
-    text = own_sentence();
+    text = own_message();
     if (!text)
         return status;
     va_start(args, format);
-    vsnprintf(text, SENTENCE_BYTES, format, args);
+    vsnprintf(text, MESSAGE_BYTES, format, args);
     va_end(args);
     length = strlen(text);
-    if (length + sizeof ": " <= SENTENCE_BYTES) {
-        size_t room = SENTENCE_BYTES - length - sizeof ": ", wanted = strlen(inner.text);
+    if (length + sizeof ": " <= MESSAGE_BYTES) {
+        size_t room = MESSAGE_BYTES - length - sizeof ": ", wanted = strlen(inner.text);
 
         memcpy(text + length, ": ", 2);
         memcpy(text + length + 2, inner.text, wanted < room ? wanted : room);
@@ -102,16 +102,16 @@ leat_status(leati_fail_in)(leat_status status, const char *format, ...)
     return status;
 }
 
-void leati_error_keep(struct leati_sentence *kept)
+void leati_error_keep(struct leati_message *kept)
 {
     const char *text = leat_last_error();
 
     memcpy(kept->text, text, strlen(text) + 1);
 }
 
-leat_status(leati_error_restore)(leat_status status, const struct leati_sentence *kept)
+leat_status(leati_error_restore)(leat_status status, const struct leati_message *kept)
 {
-    char *text = own_sentence();
+    char *text = own_message();
 
     if (text)
         memcpy(text, kept->text, strlen(kept->text) + 1);
@@ -134,8 +134,8 @@ void leati_error_hear_end(const struct leati_hearing *hearing)
 
 const char *leat_last_error(void)
 {
-    if (sentence)
-        return sentence;
+    if (message)
+        return message;
     return unsaid ? "a leat call failed, and there was no host memory for the message that says why" : "";
 }
 

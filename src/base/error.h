@@ -1,5 +1,5 @@
 /*
- * error.h - the status and its sentence, kept per thread for leat_last_error().
+ * error.h - the status and its message, kept per thread for leat_last_error().
  *
  * The place that detects a failure calls leati_fail() once; callers forward the status, and the API call on top
  * puts what was asked in front with leati_fail_in(). Neither is for LEAT_OK, LEAT_NOT_READY
@@ -23,11 +23,11 @@
 #define LEATI_DECLINED LEAT_NOT_READY /* the analyzer wants a value of the enum */
 #endif
 
-/* Sets this thread's sentence and returns status. For HOST_MEMORY a limit on addresses (base/addresses.h), if
+/* Sets this thread's message and returns status. For HOST_MEMORY a limit on addresses (base/addresses.h), if
  * there is one, is named behind it. */
 leat_status leati_fail(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "<formatted>: " in front of this thread's sentence and returns status. */
+/* Puts "<formatted>: " in front of this thread's message and returns status. */
 leat_status leati_fail_in(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- failures that are only answers ---- */
@@ -74,22 +74,22 @@ static inline void leati_error_loud_end(unsigned depth)
     leati_error_quiet_depth = depth;
 }
 
-/* This thread's sentence, kept over calls that may replace it. */
-struct leati_sentence {
+/* This thread's message, kept over calls that may replace it. */
+struct leati_message {
     char text[2048];
 };
 
-void leati_error_keep(struct leati_sentence *sentence);
+void leati_error_keep(struct leati_message *message);
 
-/* Puts a kept sentence back and returns status, which may be LEAT_OK. In a quiet region too. */
-leat_status leati_error_restore(leat_status status, const struct leati_sentence *sentence);
+/* Puts a kept message back and returns status, which may be LEAT_OK. In a quiet region too. */
+leat_status leati_error_restore(leat_status status, const struct leati_message *message);
 
 /*
  * Around calls whose failure is only an answer, but whose message leat itself keeps, e.g. why staging is not
  * available. Between the two, leat_last_error() is that message, also inside of a quiet region.
  */
 struct leati_hearing {
-    struct leati_sentence before;
+    struct leati_message before;
     unsigned quiet_depth;
 };
 
@@ -109,7 +109,7 @@ void leati_error_hear_end(const struct leati_hearing *hearing);
     })
 #define leati_fail(status, ...) LEATI_FAILURE(leati_fail((status), __VA_ARGS__), (status))
 #define leati_fail_in(status, ...) LEATI_FAILURE(leati_fail_in((status), __VA_ARGS__), (status))
-#define leati_error_restore(status, sentence) ((void)leati_error_restore((status), (sentence)), (status))
+#define leati_error_restore(status, message) ((void)leati_error_restore((status), (message)), (status))
 #endif
 
 /* Forwards a failure to the caller. LEAT_NOT_READY and LEATI_DECLINED are forwarded too. */

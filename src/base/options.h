@@ -33,7 +33,7 @@
       "a module of PTX, which that device cannot run.")                                                         \
     X(STRICT, "0", 0,                                                                                           \
       "1: device memory of the CPU device is unreachable for host threads; touching it ends the program with a " \
-      "sentence on standard error that names the pointer, the access and the allocation.")                      \
+      "message on standard error that names the pointer, the access and the allocation.")                        \
     X(LOG, "none", 0,                                                                                           \
       "error: the libraries with names of CUDA and HIP print leat's message for each call of leat's that failed " \
       "to standard error, since CUDA's error codes carry none.")                                                 \
@@ -95,7 +95,7 @@ enum leati_option {
 /* The value as set, or NULL; an empty value counts as not set. Lives as long as the process. */
 const char *leati_option(enum leati_option option);
 
-/* A whole number within [low, high], with the suffixes K, M, G, T; initial when not set. INVALID, with a sentence,
+/* A whole number within [low, high], with the suffixes K, M, G, T; initial when not set. INVALID, with a message,
  * when out of range or not a number. */
 leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial,
                                 uint64_t *number);

@@ -503,10 +503,10 @@ static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t 
 
 static void fail_timeline(struct leati_timeline *timeline, uint32_t number, uintptr_t fault)
 {
-    char sentence[256];
+    char message[256];
 
-    describe_fault(number, fault, sentence, sizeof sentence);
-    leati_timeline_failed(timeline, LEAT_ERROR_POINTER, sentence);
+    describe_fault(number, fault, message, sizeof message);
+    leati_timeline_failed(timeline, LEAT_ERROR_POINTER, message);
 }
 
 static void copy_piece(struct copier *copier, const struct piece *piece)
@@ -603,7 +603,7 @@ static leat_status pack_now(struct batch *batch, struct block *block, bool first
     const struct host_parts *in = &block->in;
     struct leati_list list = {.copy = copy_parts, .list = in->list, .count = in->count};
     struct leati_stager *stager = batch->ops.look.stager;
-    char sentence[256];
+    char message[256];
     uintptr_t fault = 0;
     size_t packed;
 
@@ -621,8 +621,8 @@ static leat_status pack_now(struct batch *batch, struct block *block, bool first
     }
     if (!batch->ops.asking)
         return LEATI_DECLINED;
-    describe_fault(number_at(in, fault), fault, sentence, sizeof sentence);
-    return leati_fail(LEAT_ERROR_POINTER, "%s", sentence);
+    describe_fault(number_at(in, fault), fault, message, sizeof message);
+    return leati_fail(LEAT_ERROR_POINTER, "%s", message);
 }
 
 static leat_status copy_alone(struct batch *batch, const struct leati_op *op)

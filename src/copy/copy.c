@@ -55,13 +55,13 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done
 leat_status leati_job_result(struct leati_job *job)
 {
     struct leati_job_state state;
-    char sentence[256];
+    char message[256];
 
     leati_job_look(job, &state);
     if (state.status == LEAT_OK)
         return LEAT_OK;
-    leati_job_sentence(job, sentence, sizeof sentence);
-    return leati_fail(state.status, "%s", sentence);
+    leati_job_message(job, message, sizeof message);
+    return leati_fail(state.status, "%s", message);
 }
 
 LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leati_job *job)
@@ -91,7 +91,7 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
 LEATI_HOT static leat_status submit_unasked(struct leati_plan *plan, leat_stream *stream, void *dst,
                                             const void *src, size_t bytes, struct leati_job **job)
 {
-    struct leati_sentence before;
+    struct leati_message before;
     leat_status status;
 
     leati_error_keep(&before);

@@ -67,14 +67,14 @@ static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t
 
 static void fail(struct leati_parts *parts, uintptr_t fault)
 {
-    char sentence[256];
+    char message[256];
 
     snprintf(
-        sentence, sizeof sentence,
+        message, sizeof message,
         "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached (unmapped, "
         "protected, or its file shrank); keep it until the stream has got past the copy",
         parts->src, parts->dst, (void *)fault);
-    leati_timeline_failed(parts->timeline, LEAT_ERROR_POINTER, sentence);
+    leati_timeline_failed(parts->timeline, LEAT_ERROR_POINTER, message);
 }
 
 /* One part, on a thread of the CPU device. */
@@ -230,7 +230,7 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
         status = driver->ops->launch_host(driver, copy->plan.transfer.stream->native, let_order_go, parts);
     leati_stream_writes_host(copy->plan.transfer.stream);
     if (status != LEAT_OK) {
-        struct leati_sentence why;
+        struct leati_message why;
 
         leati_error_keep(&why);
         (void)driver->ops->stream_synchronize(driver, copy->plan.transfer.stream->native);
@@ -384,7 +384,7 @@ leat_status leati_layout_run_kernel(const struct leati_plan *plan)
 /* Gives memory of the stream's back, whatever became of what was to use it. */
 static leat_status give_back(leat_stream *stream, void *whole, leat_status status)
 {
-    struct leati_sentence why;
+    struct leati_message why;
     leat_status freed;
 
     leati_error_keep(&why);

@@ -75,7 +75,7 @@ LEATI_HOT static bool is_one_pass(const struct leati_transfer *transfer)
 static leat_status make_stager(struct leati_plan *plan, bool wait)
 {
     leat_device *device = plan->transfer.stream->device;
-    struct leati_sentence before;
+    struct leati_message before;
     leat_status status;
 
     leati_error_keep(&before);

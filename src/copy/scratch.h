@@ -7,11 +7,11 @@
 
 #include "core/core.h"
 
-/* From the device's pool of pinned memory, ready for the host; NULL when there is none, with the sentence
+/* From the device's pool of pinned memory, ready for the host; NULL when there is none, with the message
  * as it was. Goes back by leat_memory_free() as long as nobody was given it. */
 void *leati_scratch_take(leat_device *device, size_t bytes);
 
-/* Gives it back when stream has got past it. Returns status, and leaves the sentence as it is. */
+/* Gives it back when stream has got past it. Returns status, and leaves the message as it is. */
 leat_status leati_scratch_release(leat_stream *stream, void *block, leat_status status);
 
 #endif

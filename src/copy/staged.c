@@ -84,9 +84,9 @@ static void timeline_release(void *timeline)
     leati_timeline_release(timeline);
 }
 
-static void timeline_failed(void *timeline, leat_status status, const char *sentence)
+static void timeline_failed(void *timeline, leat_status status, const char *message)
 {
-    leati_timeline_failed(timeline, status, sentence);
+    leati_timeline_failed(timeline, status, message);
 }
 
 static const struct leati_staging_hooks staging_hooks = {.take = take,

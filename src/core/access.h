@@ -7,7 +7,7 @@
 
 #include "core/core.h"
 
-/* UNSUPPORTED, with a sentence, for memory of another driver than the stream's. name: "dst". */
+/* UNSUPPORTED, with a message, for memory of another driver than the stream's. name: "dst". */
 leat_status leati_refuse_reach(const leat_stream *stream, const char *name, const struct leati_target *target);
 
 static inline leat_status leati_check_reach(const leat_stream *stream, const char *name,

@@ -105,7 +105,7 @@ struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool);
 
 /* What pools in guard mode know beyond the records. */
 struct leati_guard_hooks {
-    /* Where the memory around ptr was allocated, and freed: "; it is ..." for the end of a sentence. False, and
+    /* Where the memory around ptr was allocated, and freed: "; it is ..." for the end of a message. False, and
      * text "", when that is not known. */
     bool (*describe)(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);
 

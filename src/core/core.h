@@ -180,7 +180,7 @@ void leati_link_remove(struct leati_link *link);
 extern struct leati_handles leati_device_handles, leati_stream_handles, leati_event_handles, leati_module_handles,
     leati_kernel_handles;
 
-/* One sentence each for a handle that is not live. what: "leat_copy". Return LEAT_OK or LEAT_ERROR_HANDLE. */
+/* One message each for a handle that is not live. what: "leat_copy". Return LEAT_OK or LEAT_ERROR_HANDLE. */
 leat_status leati_check_device(const char *what, const leat_device *device);
 leat_status leati_check_stream(const char *what, const leat_stream *stream);
 leat_status leati_check_event(const char *what, const leat_event *event);
@@ -189,7 +189,7 @@ leat_status leati_check_event(const char *what, const leat_event *event);
  * may touch the program's memory begins with it: whether faults can be caught is asked anew from here on. */
 leat_status leati_check_permitted(const char *what);
 
-/* LEAT_ERROR_INVALID with a sentence when pointer is NULL. name: "ptr". */
+/* LEAT_ERROR_INVALID with a message when pointer is NULL. name: "ptr". */
 leat_status leati_check_not_null(const char *what, const char *name, const void *pointer);
 
 /* Called on the thread that runs a host function, around it. */
@@ -263,7 +263,7 @@ struct leati_target {
 /* Adds memory. REGISTERED when it overlaps what is there, HOST_MEMORY. The table copies *memory. */
 leat_status leati_pointers_add(const struct leati_memory *memory);
 
-/* Takes the memory that starts at ptr out of the table, so that no other thread finds it. POINTER with a sentence
+/* Takes the memory that starts at ptr out of the table, so that no other thread finds it. POINTER with a message
  * when nothing of that origin starts there (or of device, when that is not NULL). */
 leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_origin origin,
                                 const struct leat_device *device, struct leati_memory *memory);

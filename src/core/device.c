@@ -104,7 +104,7 @@ static void link_init(struct leati_link *head)
 
 /* ---- names ---- */
 
-/* Lists what there is into text, for the sentence of a name that does not exist. */
+/* Lists what there is into text, for the message of a name that does not exist. */
 static void describe_devices(char *text, size_t bytes)
 {
     struct leati_driver *driver;
@@ -211,7 +211,7 @@ static leat_status find_driver(const char *what, const char *name, struct leati_
 static leat_status choose_driver(const char *what, const char *name, struct leati_driver **driver, int *ordinal)
 {
     leat_status status = leati_options_check(what);
-    struct leati_sentence sentence;
+    struct leati_message message;
     char unknown[512];
 
     if (status == LEAT_OK)
@@ -221,8 +221,8 @@ static leat_status choose_driver(const char *what, const char *name, struct leat
     leati_options_unknown(unknown, sizeof unknown);
     if (!unknown[0])
         return status;
-    leati_error_keep(&sentence);
-    return leati_fail(status, "%s%s", sentence.text, unknown);
+    leati_error_keep(&message);
+    return leati_fail(status, "%s%s", message.text, unknown);
 }
 
 /* ---- open and close ---- */

@@ -15,7 +15,7 @@ leat_status leati_check_event(const char *what, const leat_event *event)
         what, (const void *)event);
 }
 
-/* NULL, with a sentence, when there is no memory for it. */
+/* NULL, with a message, when there is no memory for it. */
 static leat_event *new_event(const char *what, leat_device *device)
 {
     static _Atomic uint64_t last_serial;

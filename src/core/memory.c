@@ -5,17 +5,16 @@
 static leat_status explain_memory(leat_status status, leat_device *device)
 {
     uint64_t free_bytes, total_bytes;
-    struct leati_sentence sentence;
+    struct leati_message message;
 
     if (status != LEAT_ERROR_DEVICE_MEMORY)
         return status;
     if (LEATI_QUIETLY(device->driver->ops->device_memory(device->driver, device->native, &free_bytes,
                                                          &total_bytes)) != LEAT_OK)
         return status;
-    leati_error_keep(&sentence);
+    leati_error_keep(&message);
     return leati_fail(status, "%s; %llu of %llu bytes of %s are free: free some memory or ask for less",
-                      sentence.text, (unsigned long long)free_bytes, (unsigned long long)total_bytes,
-                      device->name);
+                      message.text, (unsigned long long)free_bytes, (unsigned long long)total_bytes, device->name);
 }
 
 /* Enters memory into the table. */
@@ -56,14 +55,14 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
 }
 
 /* Tells a recorder of an allocation; stream NULL: for the host. */
-static void tell_alloc(const struct leati_memory *memory, const leat_stream *stream)
+static void trace_alloc(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
         LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = memory->serial, .bytes = memory->bytes,
                     .stream = stream ? stream->timeline->serial : 0);
 }
 
-static void tell_free(const struct leati_memory *memory, const leat_stream *stream)
+static void trace_free(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
         LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = memory->serial, .bytes = memory->bytes,
@@ -75,7 +74,7 @@ static void put_back(struct leati_memory *memory, const leat_stream *stream)
 {
     memory->serial = memory->serial ? leati_trace_serial() : 0;
     leati_pointers_put_back(memory);
-    tell_alloc(memory, stream);
+    trace_alloc(memory, stream);
 }
 
 /* Enters what was just allocated, or gives it back. */
@@ -90,7 +89,7 @@ static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
     leat_status status = leati_pointers_add(&memory);
 
     if (status == LEAT_OK)
-        tell_alloc(&memory, stream);
+        trace_alloc(&memory, stream);
     else
         (void)LEATI_QUIETLY(free_on_stream(stream, fresh));
     return status;
@@ -124,7 +123,7 @@ leat_status leati_plain_free(leat_stream *stream, void *ptr)
     leat_status status;
 
     LEATI_TRY(leati_pointers_take("leat_free", ptr, LEATI_ALLOCATED, stream->device, &memory));
-    tell_free(&memory, stream);
+    trace_free(&memory, stream);
     status = free_on_stream(stream, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;
@@ -200,7 +199,7 @@ leat_status leati_plain_memory_free(void *ptr)
                                                  memory.device->name);
     }
     LEATI_TRY(leati_pointers_take("leat_memory_free", ptr, LEATI_ALLOCATED, NULL, &memory));
-    tell_free(&memory, NULL);
+    trace_free(&memory, NULL);
     status = memory.device->driver->ops->mem_free(memory.device->driver, memory.device->native, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;

@@ -18,7 +18,7 @@ LEATI_HOT leat_status leati_check_stream(const char *what, const leat_stream *st
         what, (const void *)stream);
 }
 
-/* NULL, with a sentence, when there is no memory for it. */
+/* NULL, with a message, when there is no memory for it. */
 static leat_stream *new_stream(const char *what, leat_device *device)
 {
     leat_stream *stream = leati_handle_new(&leati_stream_handles);

@@ -63,15 +63,15 @@ void leati_timeline_release(struct leati_timeline *timeline)
     free(timeline);
 }
 
-void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *sentence)
+void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *message)
 {
     struct leati_failure *made = malloc(sizeof *made), *none = NULL;
 
-    leati_assert(status < LEAT_OK && sentence);
+    leati_assert(status < LEAT_OK && message);
     if (!made)
         return; /* the ticket still has it */
     made->status = status;
-    snprintf(made->sentence, sizeof made->sentence, "%s", sentence);
+    snprintf(made->message, sizeof made->message, "%s", message);
     /* Release and acquire: the failure is written before it is seen. */
     if (!atomic_compare_exchange_strong_explicit(&timeline->failure, &none, made, memory_order_release,
                                                  memory_order_relaxed))
@@ -89,7 +89,7 @@ LEATI_HOT leat_status leati_timeline_take_failure(struct leati_timeline *timelin
     taken = atomic_exchange_explicit(&timeline->failure, NULL, memory_order_acq_rel);
     if (!taken)
         return LEAT_OK;
-    status = leati_fail(taken->status, "%s", taken->sentence);
+    status = leati_fail(taken->status, "%s", taken->message);
     free(taken);
     return status;
 }

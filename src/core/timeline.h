@@ -48,7 +48,7 @@ struct leati_fence {
 
 struct leati_failure {
     leat_status status;
-    char sentence[512];
+    char message[512];
 };
 
 struct leati_timeline {
@@ -155,8 +155,8 @@ void leati_timeline_waited(struct leati_timeline *stream, const struct leati_poi
                            const struct leati_points *known);
 
 /* Work of the stream failed past the driver: the first such failure is kept for leati_timeline_take_failure(),
- * which sets its sentence and returns its status once, and else LEAT_OK. */
-void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *sentence);
+ * which sets its message and returns its status once, and else LEAT_OK. */
+void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *message);
 leat_status leati_timeline_take_failure(struct leati_timeline *timeline);
 
 /* What a stream waits for by now: for an event that is about to be recorded. */

@@ -80,7 +80,7 @@ struct leati_driver_ops {
     /*
      * Loads what the driver needs and fills driver->library, driver->version and driver->device_count. Called
      * once, under the registry's lock. NO_DRIVER or DRIVER_TOO_OLD mean "not on this machine", which is no fault:
-     * the registry keeps the sentence and goes on without this driver. Required.
+     * the registry keeps the message and goes on without this driver. Required.
      */
     leat_status (*load)(struct leati_driver *driver);
 

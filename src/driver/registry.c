@@ -88,7 +88,7 @@ static void load_all(void)
     const char *order = leati_option(LEATI_OPTION_DRIVERS);
     struct leati_hearing hearing;
 
-    /* A missing driver is no failure of the call that came first: its thread keeps the sentence it had. */
+    /* A missing driver is no failure of the call that came first: its thread keeps the message it had. */
     leati_error_hear_begin(&hearing);
     if (!order)
         order = "cuda,hip,cpu";

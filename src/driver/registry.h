@@ -10,7 +10,7 @@
  * may be NULL) say what loading gave; reason lives as long as the process. */
 struct leati_driver *leati_registry_driver(unsigned index, leat_status *status, const char **reason);
 
-/* OK, or INVALID and a sentence when LEAT_DRIVERS names what is no driver. */
+/* OK, or INVALID and a message when LEAT_DRIVERS names what is no driver. */
 leat_status leati_registry_check(const char *what);
 
 #endif

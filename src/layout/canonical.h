@@ -63,7 +63,7 @@ struct leati_canonical {
     int64_t src_low, src_high;
 };
 
-/* Whether this is a layout: dims, element_bytes, sizes, and its list. INVALID, with a sentence that calls it name.
+/* Whether this is a layout: dims, element_bytes, sizes, and its list. INVALID, with a message that calls it name.
  */
 leat_status leati_layout_check(const char *name, const leat_layout *layout);
 
@@ -89,7 +89,7 @@ leat_status leati_canonical_check_same(const leat_layout *dst, const leat_layout
 
 /*
  * Checks two layouts and makes their canonical form, for pointers that are aligned to dst_align and src_align
- * bytes at least. Errors, all with a sentence: INVALID, RANGE; see leat_copy_layout().
+ * bytes at least. Errors, all with a message: INVALID, RANGE; see leat_copy_layout().
  */
 leat_status leati_canonical_make(const leat_layout *dst, size_t dst_align, const leat_layout *src,
                                  size_t src_align, struct leati_canonical *canonical);

@@ -21,7 +21,7 @@ static uint64_t serial_of(const leat_stream *stream)
 }
 
 /* Tells of a free that can no longer fail, of a block that nobody else can get yet. */
-static void tell_free(const leat_stream *stream, struct leati_block *block)
+static void trace_free(const leat_stream *stream, struct leati_block *block)
 {
     uint64_t serial;
 
@@ -412,7 +412,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
 
     if (!magazine || pool->checked || block->uses || block->cache != cache || block->planned)
         return false;
-    tell_free(stream, block);
+    trace_free(stream, block);
     leati_magazine_lock(magazine);
     block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
     kept = leati_magazine_push(magazine, block);
@@ -444,7 +444,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
         cache = pool->host;
     }
     if (status == LEAT_OK) {
-        tell_free(stream, block);
+        trace_free(stream, block);
         free_slow(pool, stream, cache, block);
     } else {
         leati_set_state(block, LEATI_BLOCK_LIVE);

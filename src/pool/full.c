@@ -112,7 +112,7 @@ static void find_facts(struct facts *facts, const struct leati_stream_cache *cac
 
 /* ---- the facts, in words ---- */
 
-static void say_idle(const struct facts *facts, struct leati_strbuf *text)
+static void print_idle(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_idle *idle = &facts->idle;
 
@@ -124,7 +124,7 @@ static void say_idle(const struct facts *facts, struct leati_strbuf *text)
                          idle->pieces, idle->pieces == 1 ? "" : "s", idle->largest_bytes);
 }
 
-static void say_stream(uint64_t serial, struct leati_strbuf *text)
+static void print_stream(uint64_t serial, struct leati_strbuf *text)
 {
     if (serial)
         leati_strbuf_add(text, "stream %" PRIu64, serial);
@@ -132,7 +132,7 @@ static void say_stream(uint64_t serial, struct leati_strbuf *text)
         leati_strbuf_add(text, "another stream");
 }
 
-static void say_pending(const struct facts *facts, struct leati_strbuf *text)
+static void print_pending(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_idle *idle = &facts->idle;
 
@@ -143,13 +143,13 @@ static void say_pending(const struct facts *facts, struct leati_strbuf *text)
     leati_strbuf_add(text, "; %" PRIu64 " bytes are pending:", idle->pending_bytes);
     for (unsigned i = 0; i < idle->stream_count; i++) {
         leati_strbuf_add(text, "%s %" PRIu64 " on ", i ? "," : "", idle->streams[i].bytes);
-        say_stream(idle->streams[i].serial, text);
+        print_stream(idle->streams[i].serial, text);
     }
     if (idle->more_bytes)
         leati_strbuf_add(text, ", %" PRIu64 " on further streams", idle->more_bytes);
 }
 
-static void say_others(const struct facts *facts, struct leati_strbuf *text)
+static void print_others(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_others *others = &facts->others;
 
@@ -199,11 +199,11 @@ static bool advise_waiting(const struct facts *facts, struct leati_strbuf *text)
 
     if (idle->pending_bytes && idle->bytes + idle->pending_bytes >= facts->asked_bytes) {
         leati_strbuf_add(text, "memory that was freed is still in use on ");
-        say_stream(idle->streams[0].serial, text);
+        print_stream(idle->streams[0].serial, text);
     } else if (others->pending_bytes && idle->bytes + others->pending_bytes >= facts->asked_bytes) {
         leati_strbuf_add(text, "%s has %" PRIu64 " bytes that were freed and are still in use on ",
                          others->pending_name, others->pending_bytes);
-        say_stream(others->pending_stream, text);
+        print_stream(others->pending_stream, text);
     } else {
         return false;
     }
@@ -287,7 +287,7 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream
                                size_t bytes, size_t alignment)
 {
     struct facts facts = {.pool = pool, .asked_bytes = bytes, .alignment = alignment};
-    struct leati_sentence refused;
+    struct leati_message refused;
     char words[sizeof refused.text], advice[ADVICE_BYTES];
     struct leati_strbuf text = {words, sizeof words - CALL_BYTES_MAX - sizeof advice},
                         end = {advice, sizeof advice};
@@ -301,13 +301,13 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream
     leati_error_keep(&refused);
     find_facts(&facts, cache);
     leati_strbuf_add(&text, "%.700s; ", refused.text);
-    say_idle(&facts, &text);
+    print_idle(&facts, &text);
     leati_strbuf_add(&text, "; ");
     leati_stats_holders(pool, &text);
     if (leati_guarded(pool))
         leati_strbuf_add(&text, "; guard mode adds %d bytes or more to each", 2 * LEATI_GUARD_BYTES);
-    say_pending(&facts, &text);
-    say_others(&facts, &text);
+    print_pending(&facts, &text);
+    print_others(&facts, &text);
     advise(&facts, &end);
     return leati_fail(pool->kind == LEAT_KIND_PINNED ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_DEVICE_MEMORY,
                       "%s\nAdvice: %s", words, advice);

@@ -3,7 +3,7 @@
  *
  * A block has a note (struct leati_note) from its allocation on. Without guard mode it holds the call stack and
  * goes with the free. In guard mode it also says who used the block last, stays with the block while that is kept
- * out of use, and is then remembered for a while by its addresses alone, for sentences about pointers that are
+ * out of use, and is then remembered for a while by its addresses alone, for messages about pointers that are
  * long dead.
  *
  * Files: guard.c has red zones, poison and the quarantine; race_check.c races between streams; backtraces.c

@@ -890,7 +890,7 @@ static bool wastes(struct leat_pool *pool, struct leati_stream_cache *cache, siz
 static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                  size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
-    struct leati_sentence sentence;
+    struct leati_message message;
     leat_status status, stitched;
     bool tight;
 
@@ -910,9 +910,9 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cac
     if (status != LEAT_ERROR_DEVICE_MEMORY || pool->packing == LEAT_POOL_STILL)
         return status;
     atomic_store_explicit(&pool->is_tight, true, memory_order_relaxed);
-    leati_error_keep(&sentence);
+    leati_error_keep(&message);
     stitched = stitch(pool, cache, bytes, alignment, SIZE_MAX, block);
-    return stitched == LEAT_ERROR_DEVICE_MEMORY ? leati_error_restore(status, &sentence) : stitched;
+    return stitched == LEAT_ERROR_DEVICE_MEMORY ? leati_error_restore(status, &message) : stitched;
 }
 
 /* Where the heap of small blocks cannot grow, it gets an idle handle of the other heap. */

@@ -362,10 +362,10 @@ static leat_status allocate_chunk(const struct leat_device *device, struct chunk
     return LEAT_OK;
 }
 
-/* After the first way was refused, for the reason that is this thread's sentence. */
+/* After the first way was refused, for the reason that is this thread's message. */
 static leat_status fall_back(const struct leat_device *device, struct chunk *chunk)
 {
-    struct leati_sentence reason, sentence;
+    struct leati_message reason, message;
     leat_status status;
 
     leati_error_keep(&reason);
@@ -376,17 +376,17 @@ static leat_status fall_back(const struct leat_device *device, struct chunk *chu
     }
     if (status == LEAT_OK)
         return LEAT_OK;
-    leati_error_keep(&sentence);
+    leati_error_keep(&message);
     /* "Full" of host memory, whatever the driver calls its own part of it. */
     if (status == LEAT_ERROR_DEVICE_MEMORY)
         status = LEAT_ERROR_HOST_MEMORY;
-    return leati_fail(status, "%.900s; the driver was asked for the memory because of this: %.900s", sentence.text,
+    return leati_fail(status, "%.900s; the driver was asked for the memory because of this: %.900s", message.text,
                       reason.text);
 }
 
 leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **ptr)
 {
-    struct leati_sentence before;
+    struct leati_message before;
     struct chunk *chunk;
     leat_status status;
     bool hopeless;

@@ -564,22 +564,22 @@ static struct leat_pool *any_pool_of(const leat_device *device)
     return pool;
 }
 
-static void tell_free(const struct leati_block *block)
+static void trace_free(const struct leati_block *block)
 {
     if (leati_state(block) == LEATI_BLOCK_LIVE && block->serial)
         LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = block->serial, .bytes = leati_requested(block));
 }
 
 /* Tells a recorder that blocks which are still live end with their pool. */
-static void tell_lost(const struct leat_pool *pool)
+static void trace_lost(const struct leat_pool *pool)
 {
     const struct leati_block *block;
 
     for (const struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after)
-            tell_free(block);
+            trace_free(block);
     for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
-        tell_free(block);
+        trace_free(block);
 }
 
 static leat_status hook_device_closes(struct leat_device *device)
@@ -590,7 +590,7 @@ static leat_status hook_device_closes(struct leat_device *device)
     while ((pool = any_pool_of(device))) {
         leati_stats_leaks(pool);
         if (leati_traced())
-            tell_lost(pool);
+            trace_lost(pool);
         leati_handle_retire(&leati_pool_handles, pool);
         status = end(pool);
         first = first != LEAT_OK ? first : status;

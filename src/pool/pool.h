@@ -495,7 +495,7 @@ void leati_stream_caches_stream_ends(leat_stream *stream);
 
 /* ---- slow_path.c ---- */
 
-/* A LIVE block for cache, by every means that the pool has. Takes the pool's lock. what: the call, for sentences.
+/* A LIVE block for cache, by every means that the pool has. Takes the pool's lock. what: the call, for messages.
  */
 leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                   size_t requested_bytes, size_t alignment, struct leati_block **block);
@@ -593,7 +593,7 @@ struct leati_idle {
 void leati_full_look(struct leat_pool *pool, const struct leati_stream_cache *cache, struct leati_idle *idle)
     LEATI_REQUIRES(pool->lock);
 
-/* The error for a request of cache's stream that nothing could serve. status and this thread's sentence: of the
+/* The error for a request of cache's stream that nothing could serve. status and this thread's message: of the
  * last attempt to get new memory. */
 leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream_cache *cache, leat_status status,
                                size_t bytes, size_t alignment) LEATI_REQUIRES(pool->lock);
@@ -661,7 +661,7 @@ bool leati_guard_drain_quarantine(struct leat_pool *pool) LEATI_REQUIRES(pool->l
 /* Forgets what is known of a block. */
 void leati_guard_forget(struct leati_block *block);
 
-/* Where the memory around ptr was allocated and freed, for the end of a sentence; false and "" if that is not
+/* Where the memory around ptr was allocated and freed, for the end of a message; false and "" if that is not
  * known.
  */
 bool leati_guard_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);

@@ -23,8 +23,8 @@ struct slow_request {
     leat_stream *stream; /* NULL: for the host */
     size_t bytes, alignment;
     uint8_t heap;
-    struct leati_sentence *refused; /* gets why new memory was refused the last time; NULL: nobody asks */
-    struct leati_sentence *before;  /* the thread's message, if the driver was asked: it stays where that helps */
+    struct leati_message *refused; /* gets why new memory was refused the last time; NULL: nobody asks */
+    struct leati_message *before;  /* the thread's message, if the driver was asked: it stays where that helps */
     bool has_before;
 };
 
@@ -604,11 +604,11 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
            provide_smaller(request, block) || provide_from_plan(request, block);
 }
 
-/* After a failure this thread's sentence is that of the last attempt to get new memory. */
+/* After a failure this thread's message is that of the last attempt to get new memory. */
 static leat_status alloc_when_full(struct slow_request *request, leat_status status, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
-    struct leati_sentence refused;
+    struct leati_message refused;
     bool found;
 
     leati_error_keep(&refused);
@@ -738,7 +738,7 @@ static void keep_soft_limit(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                   size_t requested_bytes, size_t alignment, struct leati_block **block)
 {
-    struct leati_sentence before;
+    struct leati_message before;
     struct slow_request request = {
         .pool = pool, .stream = stream, .bytes = bytes, .alignment = alignment, .before = &before};
     leat_status status;

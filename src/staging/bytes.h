@@ -67,7 +67,7 @@ struct leati_staging_choice {
  * parts of a job's size for some milliseconds between the slot's memory, which they overwrite, and memory of
  * their own. To be chosen, streaming has to be 5 % faster, and 50 % into slots, which a DMA reads. Where there is no
  * memory or no thread to be had for it, fewer take part, or cached is chosen.
- * INVALID, with a sentence: LEAT_COPY_STORES holds some other word.
+ * INVALID, with a message: LEAT_COPY_STORES holds some other word.
  */
 leat_status leati_staging_choose(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
                                  struct leati_staging_choice *choice);

@@ -142,7 +142,7 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     if (copied == bytes)
         return;
     leati_assert(copied < bytes && fault);
-    /* The first address is told: of two threads that fail at once, the one further in front wins. */
+    /* The first address is reported: of two threads that fail at once, the one further in front wins. */
     lower(&job->fault, fault);
     lower(&job->stopped_at, offset + copied);
     leati_job_stop(job, LEAT_ERROR_POINTER);
@@ -150,19 +150,19 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
 
 /* Reports a failure to the stream's order before staged_chunks lets the stream go on. Returns false if another
  * thread is about to, which then moves staged_chunks. */
-static bool tell_failure(struct leati_job *job)
+static bool report_failure(struct leati_job *job)
 {
-    char sentence[256];
+    char message[256];
 
     int stopped = atomic_load_explicit(&job->stopped, memory_order_relaxed);
 
     if (job->eager || (stopped != LEAT_ERROR_POINTER && stopped != LEAT_ERROR_FILE))
         return true;
-    if (atomic_exchange_explicit(&job->told, true, memory_order_relaxed))
+    if (atomic_exchange_explicit(&job->reported, true, memory_order_relaxed))
         return false;
-    leati_job_sentence(job, sentence, sizeof sentence);
+    leati_job_message(job, message, sizeof message);
     leati_assert(job->timeline_failed && job->timeline);
-    job->timeline_failed(job->timeline, (leat_status)stopped, sentence);
+    job->timeline_failed(job->timeline, (leat_status)stopped, message);
     return true;
 }
 
@@ -178,7 +178,7 @@ static void finish_part(struct leati_job *job, uint32_t c)
     staged = atomic_load(&job->flags->staged_chunks);
     leati_assert(staged <= job->count);
     while (staged < job->count && atomic_load(&job->chunks[staged].finished) == job->chunks[staged].parts) {
-        if (staged + 1 == job->count && !tell_failure(job))
+        if (staged + 1 == job->count && !report_failure(job))
             return;
         if (atomic_compare_exchange_strong(&job->flags->staged_chunks, &staged, staged + 1))
             staged++;
@@ -278,7 +278,7 @@ static void describe_storage(const struct leati_job *job, size_t at, char *text,
              storage->write ? "writing" : "reading", job->bytes, (unsigned long long)storage->offset, at, why);
 }
 
-void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes)
+void leati_job_message(const struct leati_job *job, char *text, size_t bytes)
 {
     leat_status why = atomic_load_explicit(&job->stopped, memory_order_relaxed);
     size_t at = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);

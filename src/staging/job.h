@@ -90,9 +90,9 @@ struct leati_job {
     _Atomic size_t stopped_at; /* nothing in front of this was left out */
     atomic_int error;          /* of the storage, as its move() says */
     _Atomic uintptr_t fault;   /* the lowest address that could not be reached; UINTPTR_MAX: none */
-    atomic_bool told;          /* a thread reports the failure to the order */
+    atomic_bool reported;      /* a thread reports the failure to the order */
     void *timeline;            /* of the stream, for the failure */
-    void (*timeline_failed)(void *timeline, leat_status status, const char *sentence);
+    void (*timeline_failed)(void *timeline, leat_status status, const char *message);
 
     /* Under the lock of stager.c. */
     struct leati_stager *stager;   /* NULL when over */
@@ -116,7 +116,7 @@ bool leati_job_work_once(struct leati_job *job);
 void leati_job_stop(struct leati_job *job, leat_status why);
 
 /* Why a job stopped, in words; "" if it did not. */
-void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes);
+void leati_job_message(const struct leati_job *job, char *text, size_t bytes);
 
 /* Returns true if the workers have copied, or left out, everything. */
 static inline bool leati_job_staged(const struct leati_job *job)

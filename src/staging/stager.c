@@ -323,7 +323,7 @@ void leati_stager_end(struct leati_stager *stager)
 /* ---- the start of a job ---- */
 
 /* Memory for a ring of wanted bytes, or of fewer while much is in use; waits only when all that is allowed is in
- * use, and only if it may. NULL, with a sentence, when there is none to be had. */
+ * use, and only if it may. NULL, with a message, when there is none to be had. */
 static void *take_ring(struct leati_stager *stager, enum leati_store_policy policy, size_t wanted, size_t least,
                        bool may_wait, size_t *got)
 {
@@ -561,7 +561,7 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
  * fails too, the device is lost, and the job's memory stays until the end. */
 static void abandon(struct leati_stager *stager, struct leati_job *job, void *stream)
 {
-    struct leati_sentence why;
+    struct leati_message why;
 
     leati_error_keep(&why);
     leati_assert(job->flags);
@@ -693,15 +693,15 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
 static leat_status finish_eager(struct leati_stager *stager, struct leati_job *job, bool kept_by_caller)
 {
     leat_status status;
-    char sentence[256];
+    char message[256];
 
     /* Workers that found nothing more are on their way out. */
     if (kept_by_caller)
         leati_workers_remove(stager->workers, &job->task);
     status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
     if (status != LEAT_OK) {
-        leati_job_sentence(job, sentence, sizeof sentence);
-        status = leati_fail(status, "%s", sentence);
+        leati_job_message(job, message, sizeof message);
+        status = leati_fail(status, "%s", message);
     }
     if (kept_by_caller)
         drop_job(stager, job);
@@ -713,7 +713,7 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
 leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati_staging_request *request,
                                  struct leati_job **prepared)
 {
-    struct leati_sentence before;
+    struct leati_message before;
     struct leati_job *job;
 
     leati_assert(stager->workers && request->bytes);
@@ -815,7 +815,7 @@ void leati_job_look(struct leati_job *job, struct leati_job_state *state)
     state->done = job->over || is_done(job);
     state->staged = state->done || leati_job_staged(job);
     state->arrived_bytes = job->over ? job->arrived_bytes : arrived(job);
-    /* A copy that was told to stop when all was copied already did not stop. */
+    /* A copy that was reported to stop when all was copied already did not stop. */
     state->status = LEAT_OK;
     if (atomic_load_explicit(&job->stopped_at, memory_order_relaxed) < job->bytes)
         state->status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
@@ -879,7 +879,7 @@ LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat
                                                void *context)
 {
     struct leati_workers *workers = stager->workers;
-    struct leati_sentence before;
+    struct leati_message before;
 
     leati_assert(query);
     if (!workers || !leati_workers_want_help(workers) || !leati_workers_help_begins(workers))

@@ -6,7 +6,7 @@
  * happens then is said in job.h.
  *
  * This layer knows no device, pool or stream. It reaches them by hooks, which the layer above supplies. The hooks
- * report failures as driver calls do: with a status and this thread's sentence. Workers call timeline_failed only.
+ * report failures as driver calls do: with a status and this thread's message. Workers call timeline_failed only.
  *
  * Order of calls: init, then start; copies; end. Copies may come from any thread.
  */
@@ -18,7 +18,7 @@
 #include "staging/job.h"
 
 struct leati_staging_hooks {
-    /* Pinned memory of at least bytes, aligned to a page, for stores of this policy; NULL, with a sentence, when
+    /* Pinned memory of at least bytes, aligned to a page, for stores of this policy; NULL, with a message, when
      * there is none. give_back may be called under a lock of this layer and must not call it. */
     void *(*take)(void *context, enum leati_store_policy policy, size_t bytes);
     void (*give_back)(void *context, void *block);
@@ -37,7 +37,7 @@ struct leati_staging_hooks {
     /* A timeline: where a stream's failures are kept. It stays as long as somebody holds it. */
     void (*timeline_hold)(void *timeline);
     void (*timeline_release)(void *timeline); /* may be called under a lock of this layer */
-    void (*timeline_failed)(void *timeline, leat_status status, const char *sentence);
+    void (*timeline_failed)(void *timeline, leat_status status, const char *message);
 };
 
 /* A block that a stream may still use. */
@@ -85,7 +85,7 @@ enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, e
 /* The bytes of a block for an eager copy of so many bytes. */
 size_t leati_stager_block_bytes(size_t bytes);
 
-/* A block of pinned memory, or NULL with a sentence; and back, when nobody uses it any more. */
+/* A block of pinned memory, or NULL with a message; and back, when nobody uses it any more. */
 void *leati_stager_take(struct leati_stager *stager, size_t bytes);
 void leati_stager_give_back(struct leati_stager *stager, void *block);
 
@@ -115,7 +115,7 @@ struct leati_staging_request {
     struct leati_flags *block;
     bool no_wait;         /* declines where all pinned memory is in use, instead of waiting for some */
     uint64_t deadline_ns; /* on the clock; 0: none */
-    void *dst;            /* pageable where the direction says so; the device's side is for the sentences only */
+    void *dst;            /* pageable where the direction says so; the device's side is for the messages only */
     const void *src;
     size_t bytes;                       /* without gaps; the number of copies where there is a list */
     const struct leati_rows *to_rows;   /* both set where pageable memory has gaps; both NULL otherwise */

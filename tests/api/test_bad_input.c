@@ -1,4 +1,4 @@
-/* test_bad_input.c - what must not be done: each call returns the status that its header names and a sentence that
+/* test_bad_input.c - what must not be done: each call returns the status that its header names and a message that
  * names what was wrong, nothing is lost, and the device still works. */
 #include "harness.h"
 

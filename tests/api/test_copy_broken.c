@@ -397,7 +397,7 @@ static void unmap(struct mapping *m)
         close(m->fd);
 }
 
-/* The sentence names an address that cannot be reached. */
+/* The message names an address that cannot be reached. */
 static void expect_address(const struct mapping *m, enum loss loss)
 {
     uintptr_t first = (uintptr_t)m->ptr + m->lost_at;
@@ -410,7 +410,7 @@ static void expect_address(const struct mapping *m, enum loss loss)
         if (address >= first && address < (uintptr_t)m->ptr + MAP_BYTES)
             return;
     }
-    fail_msg("%s: the sentence should have an address from 0x%lx on: %s", loss_names[loss], (unsigned long)first,
+    fail_msg("%s: the message should have an address from 0x%lx on: %s", loss_names[loss], (unsigned long)first,
              leat_last_error());
 }
 
@@ -550,7 +550,7 @@ struct sync_call {
     void *dst;
     const void *src;
     leat_status status;
-    char sentence[1024];
+    char message[1024];
 };
 
 static void *call_sync(void *argument)
@@ -558,7 +558,7 @@ static void *call_sync(void *argument)
     struct sync_call *call = argument;
 
     call->status = leat_copy_sync(call->stream, call->dst, call->src, MAP_BYTES);
-    snprintf(call->sentence, sizeof call->sentence, "%s", leat_last_error());
+    snprintf(call->message, sizeof call->message, "%s", leat_last_error());
     return NULL;
 }
 
@@ -583,7 +583,7 @@ static void copy_sync_says_what_went_wrong(void **state)
         test_gate_open(gate);
         pthread_join(thread, NULL);
         assert_int_equal(call.status, LEAT_ERROR_POINTER);
-        assert_non_null(strstr(call.sentence, "leat_copy_sync"));
+        assert_non_null(strstr(call.message, "leat_copy_sync"));
         /* Who was told need not be told again. */
         status = leat_stream_synchronize(t->stream);
         assert_true(status == LEAT_OK || status == LEAT_ERROR_POINTER);

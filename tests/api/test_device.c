@@ -377,7 +377,7 @@ static void expect_refused(const char *name, const char *value)
     assert_int_equal(exit_status_of(child), 0);
 }
 
-/* The sentence is of the setting, not of devices that are not there because of it. */
+/* The message is of the setting, not of devices that are not there because of it. */
 static void wrong_settings_are_refused_by_name(void **state)
 {
     (void)state;

@@ -109,8 +109,8 @@ static void complain(const struct layouts_pair *pair, const char *what, enum pla
 {
     char dst[1024], src[1024];
 
-    layouts_say(&pair->dst, dst, sizeof dst);
-    layouts_say(&pair->src, src, sizeof src);
+    layouts_print(&pair->dst, dst, sizeof dst);
+    layouts_print(&pair->src, src, sizeof src);
     fail_msg("seed %llu, %s to %s: %s; dst has %s; src has %s", (unsigned long long)seed, place_names[from],
              place_names[to], what, dst, src);
 }

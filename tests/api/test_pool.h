@@ -12,7 +12,7 @@
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 
-/* The call must return status. Unlike REFUSED() it looks at no sentence. */
+/* The call must return status. Unlike REFUSED() it looks at no message. */
 #define STATUS(call, status) assert_int_equal((call), (status))
 
 /* A pool with these options, which must be made: POOL(device, .limit_bytes = 4 * MIB). */

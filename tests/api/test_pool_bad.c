@@ -1,5 +1,5 @@
 /* test_pool_bad.c - pools: what must not be done. Each call returns the status that its header names and a
- * sentence that names what was wrong, nothing is lost, and the pool works as before. */
+ * message that names what was wrong, nothing is lost, and the pool works as before. */
 #include "test_pool.h"
 
 #include <fcntl.h>

@@ -36,8 +36,8 @@ static struct error full(leat_pool *pool, leat_stream *stream, size_t bytes)
     return full_aligned(pool, stream, bytes, 0);
 }
 
-#define SAYS(text, words) says((text), (words), __LINE__)
-#define NEVER_SAYS(text, words) never_says((text), (words), __LINE__)
+#define PRINTS(text, words) says((text), (words), __LINE__)
+#define NEVER_PRINTS(text, words) never_says((text), (words), __LINE__)
 
 static void says(const char *text, const char *words, int line)
 {
@@ -86,12 +86,12 @@ static void live_blocks_reach_the_limit(void **state)
     OK(leat_pool_tag(NULL));
     error = full(pool, t->stream, 24 * MIB);
     /* Asked, and from whom. */
-    SAYS(error.facts, "leat_pool_alloc_aligned of 25165824 bytes from limited on ");
-    SAYS(error.facts, "the limit of 33554432 bytes is reached");
-    SAYS(error.facts, "none are idle");
-    SAYS(error.facts, "4 blocks with 20971520 bytes are live");
-    SAYS(error.facts, "with 8388608 bytes; tag 'results' has 20971520 bytes");
-    SAYS(error.facts, "nothing is pending");
+    PRINTS(error.facts, "leat_pool_alloc_aligned of 25165824 bytes from limited on ");
+    PRINTS(error.facts, "the limit of 33554432 bytes is reached");
+    PRINTS(error.facts, "none are idle");
+    PRINTS(error.facts, "4 blocks with 20971520 bytes are live");
+    PRINTS(error.facts, "with 8388608 bytes; tag 'results' has 20971520 bytes");
+    PRINTS(error.facts, "nothing is pending");
     assert_string_equal(error.advice, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
     /* What no free could make room for. */
     error = full(pool, t->stream, 40 * MIB);
@@ -109,7 +109,7 @@ static void a_pinned_pool_reaches_its_limit(void **state)
     struct error error = full(pool, t->stream, 8 * MIB);
 
     STATUS(leat_pool_alloc(pool, t->stream, 8 * MIB, &more), LEAT_ERROR_HOST_MEMORY);
-    SAYS(error.facts, "the limit of 16777216 bytes is reached");
+    PRINTS(error.facts, "the limit of 16777216 bytes is reached");
     assert_string_equal(error.advice, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
     OK(leat_free(t->stream, block));
     OK(leat_pool_destroy(pool));
@@ -131,20 +131,20 @@ static void a_budget_is_used_up(void **state)
     block = test_block(first, t->stream, 48 * MIB);
     own = test_block(second, t->stream, 2 * MIB);
     error = full(second, t->stream, 32 * MIB);
-    SAYS(error.facts, "the budget of 67108864 bytes is reached");
-    SAYS(error.facts, "other pools on the same budget hold 50331648, most of it the greedy one (50331648)");
-    SAYS(error.advice, "free blocks of the greedy one, which holds 50331648 bytes of the budget");
-    NEVER_SAYS(error.advice, "raise");
+    PRINTS(error.facts, "the budget of 67108864 bytes is reached");
+    PRINTS(error.facts, "other pools on the same budget hold 50331648, most of it the greedy one (50331648)");
+    PRINTS(error.advice, "free blocks of the greedy one, which holds 50331648 bytes of the budget");
+    NEVER_PRINTS(error.advice, "raise");
     error = full(first, t->stream, 32 * MIB);
-    SAYS(error.advice, "free blocks of this pool, or make a larger budget");
+    PRINTS(error.advice, "free blocks of this pool, or make a larger budget");
     error = full(first, t->stream, 80 * MIB);
-    SAYS(error.advice, "ask for at most 67108864 bytes, or make a larger budget");
+    PRINTS(error.advice, "ask for at most 67108864 bytes, or make a larger budget");
     if (test_has_virtual_memory(t->device)) {
         gate = test_gate_close(t->second);
         OK(leat_free(t->second, block));
         error = full(second, t->stream, 32 * MIB);
-        SAYS(error.advice, "the greedy one has 50331648 bytes that were freed and are still in use on stream ");
-        SAYS(error.advice, "leat_stream_synchronize");
+        PRINTS(error.advice, "the greedy one has 50331648 bytes that were freed and are still in use on stream ");
+        PRINTS(error.advice, "leat_stream_synchronize");
         test_gate_open(gate);
         OK(leat_stream_synchronize(t->second));
         OK(leat_free(t->stream, test_block(second, t->stream, 32 * MIB)));
@@ -193,10 +193,10 @@ static void parts_of_pages_are_idle(void **state)
         struct error error = full(pool, t->stream, 8 * MIB);
 
         assert_int_equal(count, 32);
-        SAYS(error.facts, "of 50331648 bytes held 25165824 are idle in 16 pieces, the largest of 1572864");
-        SAYS(error.facts, "16 blocks with 25165824 bytes are live");
-        SAYS(error.advice, "free blocks beside the idle pieces");
-        NEVER_SAYS(error.advice, "raise");
+        PRINTS(error.facts, "of 50331648 bytes held 25165824 are idle in 16 pieces, the largest of 1572864");
+        PRINTS(error.facts, "16 blocks with 25165824 bytes are live");
+        PRINTS(error.advice, "free blocks beside the idle pieces");
+        NEVER_PRINTS(error.advice, "raise");
         free_the_others(t->stream, blocks, count);
         OK(leat_pool_destroy(pool));
     }
@@ -217,10 +217,10 @@ static void a_pool_of_chunks_is_in_pieces(void **state)
         int count = leave_holes(pool, t->stream, 2 * MIB, blocks, 64);
         struct error error = full(pool, t->stream, 4 * MIB);
 
-        SAYS(error.facts, "of 33554432 bytes held 16777216 are idle in 8 pieces, the largest of 2097152");
-        SAYS(error.advice, "free the blocks between the idle pieces");
-        SAYS(error.advice, sorts[sort].words);
-        NEVER_SAYS(error.advice, "raise");
+        PRINTS(error.facts, "of 33554432 bytes held 16777216 are idle in 8 pieces, the largest of 2097152");
+        PRINTS(error.advice, "free the blocks between the idle pieces");
+        PRINTS(error.advice, sorts[sort].words);
+        NEVER_PRINTS(error.advice, "raise");
         free_the_others(t->stream, blocks, count);
         OK(leat_pool_destroy(pool));
     }
@@ -240,8 +240,8 @@ static void the_alignment_is_too_large(void **state)
         refused = leat_pool_alloc_aligned(pool, t->stream, 2 * MIB, GIB, &aligned) != LEAT_OK;
         if (refused) {
             error = full_aligned(pool, t->stream, 2 * MIB, GIB);
-            SAYS(error.advice, "ask for a smaller alignment");
-            SAYS(error.advice, "1073741824");
+            PRINTS(error.advice, "ask for a smaller alignment");
+            PRINTS(error.advice, "1073741824");
         } else {
             OK(leat_free(t->stream, aligned));
         }
@@ -263,15 +263,15 @@ static void live_blocks_fill_the_device(void **state)
     struct error error = full(pool, t->stream, (size_t)(free_bytes / 2));
 
     OK(leat_device_memory(t->device, NULL, &total_bytes));
-    SAYS(error.facts, "none are idle");
-    SAYS(error.facts, "1 block with ");
-    SAYS(error.facts, "nothing is pending");
-    SAYS(error.facts, number(total_bytes));
-    SAYS(error.facts, "are free");
+    PRINTS(error.facts, "none are idle");
+    PRINTS(error.facts, "1 block with ");
+    PRINTS(error.facts, "nothing is pending");
+    PRINTS(error.facts, number(total_bytes));
+    PRINTS(error.facts, "are free");
     assert_string_equal(error.advice, "free blocks of this pool, or ask for less");
     error = full(pool, t->stream, (size_t)total_bytes + GIB);
-    SAYS(error.advice, "ask for less than the ");
-    SAYS(error.advice, number(total_bytes));
+    PRINTS(error.advice, "ask for less than the ");
+    PRINTS(error.advice, number(total_bytes));
     OK(leat_free(t->stream, block));
     OK(leat_pool_destroy(pool));
 }
@@ -287,18 +287,18 @@ static void another_pool_fills_the_device(void **state)
     struct error error = full(pool, t->stream, (size_t)(free_bytes / 2));
     struct test_gate *gate;
 
-    SAYS(error.facts, "0 blocks with 0 bytes are live");
-    SAYS(error.facts, "other pools on the same device hold ");
-    SAYS(error.facts, number(held_bytes));
-    SAYS(error.advice, "free blocks of the other one, which holds ");
-    SAYS(error.advice, number(held_bytes));
-    NEVER_SAYS(error.advice, "limit");
+    PRINTS(error.facts, "0 blocks with 0 bytes are live");
+    PRINTS(error.facts, "other pools on the same device hold ");
+    PRINTS(error.facts, number(held_bytes));
+    PRINTS(error.advice, "free blocks of the other one, which holds ");
+    PRINTS(error.advice, number(held_bytes));
+    NEVER_PRINTS(error.advice, "limit");
     if (test_has_virtual_memory(t->device)) {
         gate = test_gate_close(t->second);
         OK(leat_free(t->second, block));
         error = full(pool, t->stream, (size_t)(free_bytes / 2));
-        SAYS(error.advice, "the other one has ");
-        SAYS(error.advice, "that were freed and are still in use on stream ");
+        PRINTS(error.advice, "the other one has ");
+        PRINTS(error.advice, "that were freed and are still in use on stream ");
         test_gate_open(gate);
         OK(leat_stream_synchronize(t->second));
         OK(leat_free(t->stream, test_block(pool, t->stream, (size_t)(free_bytes / 2))));
@@ -320,9 +320,9 @@ static void others_fill_the_device(void **state)
 
     OK(leat_alloc_plain(t->stream, (size_t)(free_bytes / 10 * 7), &block));
     error = full(pool, t->stream, (size_t)(free_bytes / 2));
-    SAYS(error.facts, "are held outside of leat's pools");
-    SAYS(error.advice, "bytes belong to other processes, or to this one by other calls");
-    NEVER_SAYS(error.advice, "limit");
+    PRINTS(error.facts, "are held outside of leat's pools");
+    PRINTS(error.advice, "bytes belong to other processes, or to this one by other calls");
+    NEVER_PRINTS(error.advice, "limit");
     OK(leat_free(t->stream, block));
     OK(leat_pool_destroy(pool));
 }
@@ -335,12 +335,12 @@ static void the_host_has_no_more_to_pin(void **state)
     leat_pool *pool = POOL(t->device, .kind = LEAT_KIND_PINNED, .name = "pinned without limit");
     struct error error = full(pool, t->stream, (size_t)1 << 50);
 
-    SAYS(error.facts, "pinned without limit");
-    SAYS(error.facts, "0 blocks with 0 bytes are live");
-    NEVER_SAYS(error.facts, "bytes of cpu");
-    SAYS(error.advice, "ask for less");
-    SAYS(error.advice, "host memory");
-    NEVER_SAYS(error.advice, "raise");
+    PRINTS(error.facts, "pinned without limit");
+    PRINTS(error.facts, "0 blocks with 0 bytes are live");
+    NEVER_PRINTS(error.facts, "bytes of cpu");
+    PRINTS(error.advice, "ask for less");
+    PRINTS(error.advice, "host memory");
+    NEVER_PRINTS(error.advice, "raise");
     OK(leat_pool_destroy(pool));
 }
 
@@ -360,10 +360,10 @@ static void the_advice_is_never_cut(void **state)
     block = test_block(pool, t->stream, 2 * MIB);
     OK(leat_pool_tag(NULL));
     error = full(pool, t->stream, 8 * MIB);
-    SAYS(error.facts, "a pool whose name is as long as names can be");
-    SAYS(error.facts, "was allocated at ");
-    SAYS(error.facts, "guard mode adds 1024 bytes or more to each");
-    SAYS(error.advice, "limit (leat_pool_set_limits)");
+    PRINTS(error.facts, "a pool whose name is as long as names can be");
+    PRINTS(error.facts, "was allocated at ");
+    PRINTS(error.facts, "guard mode adds 1024 bytes or more to each");
+    PRINTS(error.advice, "limit (leat_pool_set_limits)");
     OK(leat_free(t->stream, block));
     OK(leat_pool_destroy(pool));
 }

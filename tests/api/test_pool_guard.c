@@ -136,7 +136,7 @@ static uint64_t reports(leat_pool *pool)
 
 /* ---- zones -------------------------------------------------------------------------------------------------- */
 
-/* A free that finds damage: the sentence, the count, a block that still lives, and a second free. */
+/* A free that finds damage: the message, the count, a block that still lives, and a second free. */
 static void expect_damage(leat_pool *pool, leat_stream *stream, void *block, const char *words)
 {
     leat_pool_statistics before = test_statistics(pool), after;
@@ -1012,7 +1012,7 @@ static void expect_child(const char *name, const char *const settings[][2], char
 #define MUST(condition)                                                                                           \
     do {                                                                                                          \
         if (!(condition)) {                                                                                       \
-            fprintf(stderr, "line %d: not so: %s; the last sentence is: %s\n", __LINE__, #condition,              \
+            fprintf(stderr, "line %d: not so: %s; the last message is: %s\n", __LINE__, #condition,               \
                     leat_last_error());                                                                           \
             fflush(NULL);                                                                                         \
             _exit(3);                                                                                             \

@@ -94,7 +94,7 @@ static void limits_change(void **state)
 
     OK(leat_free(t->stream, idle));
     OK(leat_stream_synchronize(t->stream));
-    /* The sentence has what is in use and what was asked for. */
+    /* The message has what is in use and what was asked for. */
     REFUSED(leat_pool_set_limits(pool, 10 * MIB, 0), LEAT_ERROR_BUSY, "10485760");
     assert_non_null(strstr(leat_last_error(), "20971520"));
     /* A refusal changes nothing. */

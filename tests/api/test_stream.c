@@ -334,7 +334,7 @@ struct forbidden {
     leat_module *module;
     void *memory, *own;
     int count, wrong;
-    char sentence[2048];
+    char message[2048];
 };
 
 static void nothing(void *argument)
@@ -392,7 +392,7 @@ static void try_all(void *argument)
     for (int i = f->count; i-- > 0;)
         if (seen[i] != LEAT_ERROR_NOT_PERMITTED)
             f->wrong = i;
-    strncpy(f->sentence, leat_last_error(), sizeof f->sentence - 1);
+    strncpy(f->message, leat_last_error(), sizeof f->message - 1);
 }
 
 static void host_functions_may_not_give_work(void **state)
@@ -410,7 +410,7 @@ static void host_functions_may_not_give_work(void **state)
     OK(leat_stream_synchronize(t->stream));
     if (f.wrong >= 0)
         fail_msg("call %d of %d in the list did not return NOT_PERMITTED", f.wrong, f.count);
-    assert_non_null(strstr(f.sentence, "host function"));
+    assert_non_null(strstr(f.message, "host function"));
     /* Nothing of that happened. */
     OK(leat_copy_sync(t->stream, &out, f.memory, 1));
     assert_int_equal(out, 6);

@@ -256,14 +256,14 @@ static void run_child(const char *name, struct outcome *outcome)
         SKIP_OTHER("this processor has no memory protection keys (make check-strict has others in their place)");
 }
 
-/* The child dies of SIGSEGV, and the sentence names what the child said that it would touch, in memory of so many
+/* The child dies of SIGSEGV, and the message names what the child said that it would touch, in memory of so many
  * bytes; FREED: in freed memory. */
 static void expect_death(const char *name, size_t bytes)
 {
     bool freed = bytes == FREED;
     struct outcome outcome;
     char access[32], pointer[32], wanted[64];
-    const char *announced, *sentence;
+    const char *announced, *message;
     size_t offset;
 
     run_child(name, &outcome);
@@ -274,21 +274,21 @@ static void expect_death(const char *name, size_t bytes)
         fail_msg("'%s' ended with wait status 0x%x and not by SIGSEGV; it said: %s", name,
                  (unsigned)outcome.status, outcome.words);
     announced = strstr(outcome.words, "child: ");
-    sentence = strstr(outcome.words, "leat: LEAT_STRICT");
-    if (!announced || !sentence)
+    message = strstr(outcome.words, "leat: LEAT_STRICT");
+    if (!announced || !message)
         fail_msg("'%s' said: %s", name, outcome.words);
     if (freed) {
         assert_int_equal(sscanf(announced, "child: freed %31s", pointer), 1);
-        assert_non_null(strstr(sentence, pointer));
-        assert_non_null(strstr(sentence, "freed"));
+        assert_non_null(strstr(message, pointer));
+        assert_non_null(strstr(message, "freed"));
         return;
     }
     assert_int_equal(sscanf(announced, "child: %31[a-z ] %31s offset %zu", access, pointer, &offset), 3);
     snprintf(wanted, sizeof wanted, "byte %zu of the %zu bytes", offset, bytes);
-    if (!strstr(sentence, pointer) || !strstr(sentence, wanted) || !strstr(sentence, "cpu:0") ||
-        !strstr(sentence, access))
-        fail_msg("'%s': the sentence should have \"%s\", \"%s\" and \"%s\": %s", name, access, pointer, wanted,
-                 sentence);
+    if (!strstr(message, pointer) || !strstr(message, wanted) || !strstr(message, "cpu:0") ||
+        !strstr(message, access))
+        fail_msg("'%s': the message should have \"%s\", \"%s\" and \"%s\": %s", name, access, pointer, wanted,
+                 message);
 }
 
 static void a_read_dies(void **state)
@@ -333,7 +333,7 @@ static void plain_memory_dies(void **state)
     expect_death("plain", BYTES);
 }
 
-/* The sentence knows the whole reservation, which is one granule of virtual memory. */
+/* The message knows the whole reservation, which is one granule of virtual memory. */
 static void mapped_memory_dies(void **state)
 {
     (void)state;

@@ -327,7 +327,7 @@ static void a_copy_to_the_device_is_one_piece_of_work(void **state)
     free(source);
 }
 
-static void every_thread_its_own_sentence(void **state)
+static void every_thread_its_own_message(void **state)
 {
     void *(*const functions[])(void *) = {fail_in_its_own_way};
 
@@ -394,7 +394,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(all_things_at_once),
     STATE_TEST(a_copy_is_one_piece_of_work),
     STATE_TEST(a_copy_to_the_device_is_one_piece_of_work),
-    STATE_TEST(every_thread_its_own_sentence),
+    STATE_TEST(every_thread_its_own_message),
     STATE_TEST(threads_that_copy_block_signals),
 };
 

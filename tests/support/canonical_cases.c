@@ -227,7 +227,7 @@ void cases_judge(const struct leati_canonical *canonical, char *dst, const char 
     }
 }
 
-void cases_tell(const struct leati_canonical *canonical, const char *words)
+void cases_print(const struct leati_canonical *canonical, const char *words)
 {
     fprintf(stderr, "unit %u; aligned %u, %u; %s; list on %d (%s)\n", canonical->unit_bytes, canonical->dst_align,
             canonical->src_align, words, canonical->index_dim, canonical->index_on_dst ? "dst" : "src");

@@ -67,7 +67,7 @@ void *cases_make_list(const struct leati_canonical *canonical, bool distinct, ui
 void cases_judge(const struct leati_canonical *canonical, char *dst, const char *src, const void *list);
 
 /* Prints a form, and the words of who copied it. */
-void cases_tell(const struct leati_canonical *canonical, const char *words);
+void cases_print(const struct leati_canonical *canonical, const char *words);
 
 /* Is dst as the judge has it, and are as many indices counted as are wrong? */
 bool cases_are_right(const struct cases_rooms *rooms, uint64_t counted, uint64_t wrong);

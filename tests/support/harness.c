@@ -29,13 +29,13 @@ void test_refused(leat_status status, leat_status wanted, const char *words, con
     char name[64];
 
     if (status != wanted) {
-        print_error("%s\n  returned %s and not %s; the sentence is: %s\n", call, leat_status_name(status),
+        print_error("%s\n  returned %s and not %s; the message is: %s\n", call, leat_status_name(status),
                     leat_status_name(wanted), leat_last_error());
         _fail(file, line);
     }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(call, "("), call);
     if (!strstr(leat_last_error(), name) || !strstr(leat_last_error(), words)) {
-        print_error("%s\n  returned %s, but the sentence does not have the words \"%s\" and \"%s\": %s\n", call,
+        print_error("%s\n  returned %s, but the message does not have the words \"%s\" and \"%s\": %s\n", call,
                     leat_status_name(status), name, words, leat_last_error());
         _fail(file, line);
     }

@@ -283,7 +283,7 @@ uint64_t layouts_copy(const struct layouts_pair *pair, void *dst_low, const void
     return wrong;
 }
 
-void layouts_say(const leat_layout *layout, char *text, size_t text_bytes)
+void layouts_print(const leat_layout *layout, char *text, size_t text_bytes)
 {
     size_t used = (size_t)snprintf(text, text_bytes, "%u-byte elements from %lld:", layout->element_bytes,
                                    (long long)layout->offset_bytes);

@@ -48,6 +48,6 @@ int64_t layouts_at(const leat_layout *layout, uint64_t number);
 uint64_t layouts_copy(const struct layouts_pair *pair, void *dst_low, const void *src_low);
 
 /* The layout in one line, for messages; the text is the caller's. */
-void layouts_say(const leat_layout *layout, char *text, size_t text_bytes);
+void layouts_print(const leat_layout *layout, char *text, size_t text_bytes);
 
 #endif

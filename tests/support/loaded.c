@@ -98,7 +98,7 @@ void loaded_left_out(struct loaded_found found, leat_status status, const char *
                  found.driver.reason);
     for (; *words; words++)
         if (!strstr(found.driver.reason, *words))
-            fail_msg("the sentence lacks \"%s\": %s", *words, found.driver.reason);
+            fail_msg("the message lacks \"%s\": %s", *words, found.driver.reason);
     assert_int_equal(found.driver.device_count, 0);
     assert_int_equal(found.opened, LEAT_OK);
     assert_string_equal(found.device, "cpu:0");
@@ -155,7 +155,7 @@ void test_empty(void **state)
     EXPECT_LEFT_OUT(loaded_try(cut_path(0), ""), LEAT_ERROR_NO_DRIVER, "cannot be loaded", loaded_vendor.advice);
 }
 
-/* Wherever the file ends before its last segment does: a sentence, and never SIGBUS. */
+/* Wherever the file ends before its last segment does: a message, and never SIGBUS. */
 void test_cut_off(void **state)
 {
     static const size_t lengths[] = {1, 16, 63, 64, 100, 600, 832, 1000, 4096, 5000, 9000, 12288};

@@ -40,7 +40,7 @@ struct loaded_found {
 struct loaded_found loaded_try(const char *library, const char *setting);
 struct loaded_found loaded_fake(const char *setting);
 
-/* The driver is left out with this status and a sentence that has all of the words, and a CPU device opens
+/* The driver is left out with this status and a message that has all of the words, and a CPU device opens
  * instead. */
 #define EXPECT_LEFT_OUT(found, status, ...)                                                                       \
     loaded_left_out((found), (status), (const char *const[]){__VA_ARGS__, NULL})

@@ -63,7 +63,7 @@ struct world {
     bool failed;         /* a call has returned an error */
     const char *call;    /* the first that did */
     bool fault_was_said; /* an error had the fault driver's words */
-    char sentence[2048];
+    char message[2048];
     atomic_int host_calls;
 };
 
@@ -120,7 +120,7 @@ static leat_status keep(struct world *w, const char *call, leat_status status)
     if (!w->failed) {
         w->failed = true;
         w->call = call;
-        snprintf(w->sentence, sizeof w->sentence, "%s", leat_last_error());
+        snprintf(w->message, sizeof w->message, "%s", leat_last_error());
     }
     return status;
 }
@@ -497,7 +497,7 @@ static void must_work(leat_device *device, const struct world *after)
            leat_stream_synchronize(stream) == LEAT_OK && leat_stream_destroy(stream) == LEAT_OK;
     if (!good)
         give_up("the device does not work any more: %s; what failed first was %s: %s", leat_last_error(),
-                after->call ? after->call : "nothing", after->sentence);
+                after->call ? after->call : "nothing", after->message);
     if (memcmp(in, out, sizeof in))
         give_up("the device copies wrong bytes after the failure");
 }
@@ -1237,7 +1237,7 @@ static unsigned open_files(void)
 }
 
 /*
- * Did leat have a reason to keep quiet? The question how much memory is free only makes a sentence longer; fewer
+ * Did leat have a reason to keep quiet? The question how much memory is free only makes a message longer; fewer
  * addresses do as well, and so does memory that the driver pins itself; and where a stream's own mark cannot be
  * put, its end waits. Of the user's events another scenario is, in which leat has none of its own. Pools have more
  * such ways, and so have copies of pageable memory; that they work is looked at.
@@ -1280,9 +1280,9 @@ static bool run_once(void (*scenario)(struct world *), enum leati_fault_mode mod
     now.entry = leati_fault_entry(wrapper);
     leati_fault_arm(wrapper, LEATI_FAULT_NONE, NULL, 0);
     if (mode == LEATI_FAULT_FAIL && fired && !w.fault_was_said && !may_be_silent())
-        give_up("no call said so; the first error is: %s", w.failed ? w.sentence : "none");
+        give_up("no call said so; the first error is: %s", w.failed ? w.message : "none");
     if ((mode != LEATI_FAULT_FAIL || !fired) && w.failed)
-        give_up("%s failed by itself: %s", w.call, w.sentence);
+        give_up("%s failed by itself: %s", w.call, w.message);
     if (!leaks_allowed && !may_leak() && leati_fault_live(wrapper) != live)
         give_up("%llu things are left over", (unsigned long long)(leati_fault_live(wrapper) - live));
     if (leati_fault_live(wrapper) == live && open_files() != files)

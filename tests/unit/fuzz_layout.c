@@ -2,7 +2,7 @@
  * fuzz_layout.c - layouts made of any bytes: nothing that a user can write into one may lead astray.
  *
  * Bytes become two layouts, often of the same sizes, and some calls that change them. What is refused must be
- * refused with a sentence; what is accepted must keep what canonical.h and plan.h promise, and where it is small
+ * refused with a message; what is accepted must keep what canonical.h and plan.h promise, and where it is small
  * enough, each of its elements is looked at.
  *
  * Built for libFuzzer (make fuzz-layout) it takes its inputs from there. As a test it draws a number of them by
@@ -90,7 +90,7 @@ static void next_layout(struct input *input, leat_layout *layout)
         layout->index_wrong = (uint64_t *)(void *)((char *)list_of_indices + next_byte(input) % 32 / 31);
 }
 
-/* The call is refused with a sentence, or does what it says; a layout that was refused is as before. */
+/* The call is refused with a message, or does what it says; a layout that was refused is as before. */
 static void change(struct input *input, leat_layout *layout)
 {
     leat_layout before = *layout;

@@ -1,4 +1,4 @@
-/* unit_base.c - the parts of src/base by themselves: options, sentences, address ranges, handles. */
+/* unit_base.c - the parts of src/base by themselves: options, messages, address ranges, handles. */
 #include "harness.h"
 
 #include "base/error.h"
@@ -130,7 +130,7 @@ static void numbers_have_suffixes_and_bounds(void **state)
     /* Not set: what holds otherwise. */
     OK(leati_option_number(LEATI_OPTION_DRIVERS, 1, 16, 4, &number));
     assert_int_equal(number, 4);
-    /* Out of range, or not a number: the sentence says what may stand there, and nothing is written. */
+    /* Out of range, or not a number: the message says what may stand there, and nothing is written. */
     assert_int_equal(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, 16, 2, &number), LEAT_ERROR_INVALID);
     assert_non_null(
         strstr(leat_last_error(), "LEAT_CPU_DEVICES is set to '17', and takes a whole number from 1 to 16"));
@@ -155,7 +155,7 @@ static void flags_have_words(void **state)
                                            "no, off or false");
 }
 
-/* ---- sentences --------------------------------------------------------------------------------- */
+/* ---- messages --------------------------------------------------------------------------------- */
 
 /* Stands for calloc() in leat (--wrap). */
 void *__real_calloc(size_t count, size_t bytes);
@@ -171,7 +171,7 @@ void *__wrap_calloc(size_t count, size_t bytes)
 static void *fail_without_memory(void *argument)
 {
     const char *constant = "a leat call failed, and there was no host memory for the message that says why";
-    struct leati_sentence kept;
+    struct leati_message kept;
     bool *fine = argument;
 
     *fine = !*leat_last_error();
@@ -204,9 +204,9 @@ static void failures_without_memory_have_a_message(void **state)
     assert_true(fine);
 }
 
-static void sentences_grow_at_the_front(void **state)
+static void messages_grow_at_the_front(void **state)
 {
-    struct leati_sentence kept;
+    struct leati_message kept;
 
     (void)state;
     assert_int_equal(leati_fail(LEAT_ERROR_RANGE, "%d is too many", 7), LEAT_ERROR_RANGE);
@@ -218,7 +218,7 @@ static void sentences_grow_at_the_front(void **state)
     assert_string_equal(leat_last_error(), "counting sheep: 7 is too many");
 }
 
-static void long_sentences_are_cut(void **state)
+static void long_messages_are_cut(void **state)
 {
     char *words = test_buffer(10000);
 
@@ -601,8 +601,8 @@ int main(void)
         cmocka_unit_test(numbers_have_suffixes_and_bounds),
         cmocka_unit_test(flags_have_words),
         cmocka_unit_test(failures_without_memory_have_a_message),
-        cmocka_unit_test(sentences_grow_at_the_front),
-        cmocka_unit_test(long_sentences_are_cut),
+        cmocka_unit_test(messages_grow_at_the_front),
+        cmocka_unit_test(long_messages_are_cut),
         cmocka_unit_test(quiet_failures_write_nothing),
         cmocka_unit_test(heard_failures_leave_the_message),
         cmocka_unit_test(quiet_is_of_one_thread),

@@ -527,7 +527,7 @@ static int case_usable(struct scene *s)
 }
 
 /* Cases that end the process stop here, so that the parent knows that they came this far. */
-static void say_last_words(void)
+static void print_last_line(void)
 {
     raise(SIGSTOP);
 }
@@ -553,7 +553,7 @@ static int case_strict_after(struct scene *s)
     CHECK(!sigaction(SIGSEGV, NULL, &after) && before.sa_sigaction == after.sa_sigaction);
     /* The words are for test_strict to judge. */
     CHECK(freopen("/dev/null", "w", stderr));
-    say_last_words();
+    print_last_line();
     return read_byte(memory);
 }
 
@@ -561,7 +561,7 @@ static int case_dies_by_access(struct scene *s)
 {
     unmap_pages(s->src, PAGES);
     expect_stop(s->dst, s->src, 100, 0, s->src);
-    say_last_words();
+    print_last_line();
     return read_byte(s->src);
 }
 
@@ -574,14 +574,14 @@ static int case_dies_though_ignored(struct scene *s)
 static int case_dies_by_bus(struct scene *s)
 {
     CHECK(!case_truncated(s));
-    say_last_words();
+    print_last_line();
     return read_byte(s->src + 60 * page_bytes);
 }
 
 static int case_dies_by_kill(struct scene *s)
 {
     expect_whole(s->dst, s->src, 100);
-    say_last_words();
+    print_last_line();
     raise(SIGSEGV);
     return 0;
 }
@@ -589,7 +589,7 @@ static int case_dies_by_kill(struct scene *s)
 static int case_dies_by_bus_kill(struct scene *s)
 {
     expect_whole(s->dst, s->src, 100);
-    say_last_words();
+    print_last_line();
     raise(SIGBUS);
     return 0;
 }

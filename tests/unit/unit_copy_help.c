@@ -329,7 +329,7 @@ static void few_copy_at_once(void **state)
 
 /* ---- failures, and nothing to do ---- */
 
-/* A question that fails is not the wait's failure, and leaves no sentence. */
+/* A question that fails is not the wait's failure, and leaves no message. */
 static void the_driver_s_wait_has_the_last_word(void **state)
 {
     static const char *const entries[] = {"stream_query", "event_query"};

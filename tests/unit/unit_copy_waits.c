@@ -584,16 +584,16 @@ static void words_that_were_tried_are_kept(void **state)
 /* ---- failures that threads tell ---- */
 
 /* How the library reaches it: by the linker's --wrap. */
-void __real_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *sentence);
-void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *sentence);
+void __real_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *message);
+void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *message);
 
 static void (*before_failed)(void);
 
-void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *sentence)
+void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *message)
 {
     if (before_failed)
         before_failed();
-    __real_leati_timeline_failed(order, status, sentence);
+    __real_leati_timeline_failed(order, status, message);
 }
 
 /* The thread takes its time to tell of a failure: the stream is held up meanwhile. */
@@ -645,9 +645,9 @@ static size_t copy_nothing(const void *list, size_t first, size_t count, uintptr
     return 0;
 }
 
-static void timeline_failed(void *order, leat_status status, const char *sentence)
+static void timeline_failed(void *order, leat_status status, const char *message)
 {
-    leati_timeline_failed(order, status, sentence);
+    leati_timeline_failed(order, status, message);
 }
 
 enum { PAIR_ROUNDS = 1500 };

@@ -43,8 +43,8 @@ static void complain(const char *what, const struct layouts_pair *pair, int line
 {
     char dst[1024], src[1024];
 
-    layouts_say(&pair->dst, dst, sizeof dst);
-    layouts_say(&pair->src, src, sizeof src);
+    layouts_print(&pair->dst, dst, sizeof dst);
+    layouts_print(&pair->src, src, sizeof src);
     fail_msg("line %d, seed %llu: not %s; dst has %s; src has %s", line, (unsigned long long)seed, what, dst, src);
 }
 
@@ -275,7 +275,7 @@ static void what_is_written_twice_is_refused(void **state)
     assert_true(twice > many / 4 && interleaved > many / 100);
 }
 
-/* 2^30 times 2^30 elements that interleave without touching: too much to try, and refused with another sentence.
+/* 2^30 times 2^30 elements that interleave without touching: too much to try, and refused with another message.
  */
 static void what_cannot_be_told_is_refused(void **state)
 {
@@ -496,7 +496,7 @@ static void expect_counted(const struct counted *counted, const char *after)
         if (layouts_at(&counted->layout, i) != counted->at[i]) {
             char text[1024];
 
-            layouts_say(&counted->layout, text, sizeof text);
+            layouts_print(&counted->layout, text, sizeof text);
             fail_msg("seed %llu: after %s element %llu of %s is not at %lld", (unsigned long long)seed, after,
                      (unsigned long long)i, text, (long long)counted->at[i]);
         }

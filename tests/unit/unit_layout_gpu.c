@@ -114,7 +114,7 @@ static void tell(const struct leati_canonical *canonical, const struct leati_gpu
     char text[256];
 
     leati_gpu_layout_text(gpu, text, sizeof text);
-    cases_tell(canonical, text);
+    cases_print(canonical, text);
 }
 
 /* With fewer blocks each copies more boxes; large copies have up to BLOCK_BOXES a block. */

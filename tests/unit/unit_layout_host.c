@@ -75,7 +75,7 @@ static void tell(const struct leati_canonical *canonical, const struct leati_hos
     char text[256];
 
     leati_host_layout_text(host, text, sizeof text);
-    cases_tell(canonical, text);
+    cases_print(canonical, text);
     for (unsigned i = 0; i < canonical->dims; i++)
         fprintf(stderr, "  loop %u is dimension %u in parts of %llu\n", i, host->order[i],
                 (unsigned long long)host->part_size[i]);

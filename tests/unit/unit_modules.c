@@ -176,7 +176,7 @@ static void a_load_that_fails_is_tried_again(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* A rectangle has other ways, and the sentence of an earlier failure stays. */
+/* A rectangle has other ways, and the message of an earlier failure stays. */
 static void a_3d_copy_goes_another_way(void **state)
 {
     static const leat_copy_region region = {16, 100, 1, 32, 16, 0, 0};

@@ -109,7 +109,7 @@ static void give_back(leat_device *device, void *ptr, size_t bytes, uint64_t see
     OK(leati_pinned_give_back(device, ptr, bytes));
 }
 
-/* The sentences here begin below the call, which the pool puts in front. */
+/* The messages here begin below the call, which the pool puts in front. */
 static void refused(leat_status status, leat_status wanted, const char *words)
 {
     assert_int_equal(status, wanted);
@@ -363,7 +363,7 @@ static void a_refused_step_is_taken_another_way(void **state)
         ptr = take(t->device, 4 * MIB, i);
         assert_true(leati_fault_fired(wrapper(t)));
         assert_int_equal(leati_fault_live(wrapper(t)), live + 1);
-        /* A call that succeeds leaves the sentence of an earlier one. */
+        /* A call that succeeds leaves the message of an earlier one. */
         assert_non_null(strstr(leat_last_error(), "a chunk of 1 bytes"));
         /* It came from the driver's own call, so it goes back there. */
         leati_fault_arm(wrapper(t), LEATI_FAULT_FAIL, "host_free", 1);
@@ -556,7 +556,7 @@ static void too_much_is_an_error(void **state)
     assert_int_equal(leati_fault_live(wrapper(t)), live);
 }
 
-/* The figures of the sentence above: what is available, what may be pinned. */
+/* The figures of the message above: what is available, what may be pinned. */
 static void read_figures(const struct leat_device *device, uint64_t *available, uint64_t *left)
 {
     unsigned long long figures[2];

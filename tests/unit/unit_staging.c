@@ -203,7 +203,7 @@ static bool wait_for(atomic_int *value)
 struct timeline {
     atomic_int holders, failures;
     leat_status status;
-    char sentence[256];
+    char message[256];
 };
 
 /* One test's device. */
@@ -314,13 +314,13 @@ static void timeline_release(void *timeline)
     atomic_fetch_sub(&((struct timeline *)timeline)->holders, 1);
 }
 
-static void timeline_failed(void *timeline, leat_status status, const char *sentence)
+static void timeline_failed(void *timeline, leat_status status, const char *message)
 {
     struct timeline *failed = timeline;
 
     moment(); /* the stream must not go on meanwhile */
     failed->status = status;
-    snprintf(failed->sentence, sizeof failed->sentence, "%s", sentence);
+    snprintf(failed->message, sizeof failed->message, "%s", message);
     atomic_fetch_add(&failed->failures, 1);
 }
 
@@ -803,7 +803,7 @@ static size_t end_by_deadline(char *in, char *memory, size_t bytes, unsigned dea
 {
     struct leati_job_state ended;
     struct copy copy;
-    char sentence[256];
+    char message[256];
 
     memset(memory, 0, bytes);
     set_up(&copy, LEATI_DIRECTION_IN, in, memory, bytes);
@@ -812,8 +812,8 @@ static size_t end_by_deadline(char *in, char *memory, size_t bytes, unsigned dea
     atomic_store(&device.stream->delay_us, deadline_ms * 100);
     start(&copy);
     assert_true(wait_for(&copy.past));
-    leati_job_sentence(copy.job, sentence, sizeof sentence);
-    assert_non_null(strstr(sentence, leat_status_text(LEAT_ERROR_DEADLINE)));
+    leati_job_message(copy.job, message, sizeof message);
+    assert_non_null(strstr(message, leat_status_text(LEAT_ERROR_DEADLINE)));
     ended = finish(&copy, LEAT_ERROR_DEADLINE);
     assert_true(ended.arrived_bytes < bytes);
     expect(memory, ended.arrived_bytes, 10);
@@ -864,7 +864,7 @@ static void a_fault_in_the_middle_is_told(void **state)
         assert_int_equal(atomic_load(&device.timeline.failures), 1);
         assert_int_equal(device.timeline.status, LEAT_ERROR_POINTER);
         snprintf(address, sizeof address, "%p", (void *)(host + bad));
-        assert_non_null(strstr(device.timeline.sentence, address));
+        assert_non_null(strstr(device.timeline.message, address));
         ended = finish(&copy, LEAT_ERROR_POINTER);
         assert_int_equal(ended.arrived_bytes, bad);
         expect(direction == LEATI_DIRECTION_IN ? memory : host, bad, 11);
@@ -969,7 +969,7 @@ static void eager_copies_return_their_failures(void **state)
 /* ---- hooks that fail ---- */
 
 /* Each call of each hook that a copy makes. What the stream was given before is over when the failure is told, no
- * memory is lost, and the caller's sentence stays where the copy can be made in another way. */
+ * memory is lost, and the caller's message stays where the copy can be made in another way. */
 static void every_hook_of_a_copy_may_fail(void **state)
 {
     static const enum hook which[] = {TAKE, FLAGS, MOVE};

@@ -75,7 +75,7 @@ enum {
     GPU_MEM_GRANULARITY_MINIMUM = LEATI_CU_MEM_ALLOC_GRANULARITY_MINIMUM,
 };
 
-/* Words for sentences. */
+/* Words for messages. */
 #define GPU_DRIVER_NAME "cuda"
 #define GPU_VENDOR "CUDA"
 #define GPU_LIBRARY "CUDA driver library"

@@ -12,7 +12,7 @@
 
 static const char *const library_names[] = {GPU_LIBRARY_FILE};
 
-static bool is_told_by_start(gpu_result code)
+static bool is_reported_by_start(gpu_result code)
 {
     return code == LEATI_CUDA_ERROR_STUB_LIBRARY;
 }

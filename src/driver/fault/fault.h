@@ -32,7 +32,7 @@ struct leati_driver *leati_fault_wrap(struct leati_driver *inner);
  * event_native) are not counted. */
 void leati_fault_arm(struct leati_driver *wrapper, enum leati_fault_mode mode, const char *entry, uint64_t n);
 
-/* Arms wrapper from the words of LEAT_FAULT ("fail=copy:3", "copy-short"). INVALID, with a sentence, for others.
+/* Arms wrapper from the words of LEAT_FAULT ("fail=copy:3", "copy-short"). INVALID, with a message, for others.
  */
 leat_status leati_fault_arm_text(struct leati_driver *wrapper, const char *text);
 

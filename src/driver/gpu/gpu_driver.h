@@ -12,10 +12,10 @@
  * - GPU_SYMBOL_LIST(X) and GPU_TEXT_LIST(X): the functions to take from the vendor's library, as cuda_symbols.h
  *   and hip_symbols.h list them; the second list returns texts and may be empty;
  * - gpu_result and the other types with gpu_ in front, the constants with GPU_ in front, and the words for
- *   sentences, all as in cuda_driver.h.
+ *   messages, all as in cuda_driver.h.
  *
  * Calls. GPU_TRY(device, stream_query, handle) calls the vendor's function of the field stream_query and makes a
- * failure a sentence with the vendor's own name for it. Calls go to the right device: GPU(enter) and GPU(leave)
+ * failure a message with the vendor's own name for it. Calls go to the right device: GPU(enter) and GPU(leave)
  * are the vendor's way to do so, and leave the thread as it was.
  */
 #ifndef LEATI_GPU_DRIVER_H
@@ -38,7 +38,7 @@ struct gpu_api {
     int number; /* the library's version, as the vendor counts */
 };
 
-/* The exported name of each, for sentences. */
+/* The exported name of each, for messages. */
 struct gpu_names {
 #define GPU_FIELD(field, name, need, parameters) const char *field;
     GPU_SYMBOL_LIST(GPU_FIELD)
@@ -122,7 +122,7 @@ struct gpu_meaning {
 /* What a result of the vendor's means in leat. */
 leat_status GPU(status)(gpu_result code);
 
-/* Sets the sentence "<call>: <vendor's name> (<vendor's text>)", with what to do where that is known, and returns
+/* Sets the message "<call>: <vendor's name> (<vendor's text>)", with what to do where that is known, and returns
  * GPU(status)(code). Says nothing for NOT_READY. */
 leat_status GPU(fail)(const struct gpu_api *api, const char *call, gpu_result code);
 

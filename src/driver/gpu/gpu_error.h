@@ -1,5 +1,5 @@
 /*
- * gpu_error.h - results of the vendor's calls become a status and a sentence. See gpu_driver.h.
+ * gpu_error.h - results of the vendor's calls become a status and a message. See gpu_driver.h.
  *
  * The vendor's file has the table meanings and GPU(fail_as), since the vendors give their texts in different ways.
  */

@@ -5,9 +5,9 @@
  * The vendor's file defines GPU_PATH_OPTION, the option that names another library, and has
  *
  *   library_names[]      the usual names: the first that is there is taken
- *   is_told_by_start()   returns true for a failure of the version call that init repeats
+ *   is_reported_by_start()   returns true for a failure of the version call that init repeats
  *   check_number()       puts the version into base.version and refuses one that is too old
- *   fail_init()          the sentence for a failure of init
+ *   fail_init()          the message for a failure of init
  */
 #include "driver/gpu/gpu_driver.h"
 
@@ -68,7 +68,7 @@ static leat_status open_library(struct gpu_driver *gpu, const char *path)
     return gpu->library ? LEAT_OK : fail_open(dlerror());
 }
 
-/* Opens the first of the usual names that is there. If none is, the sentence is about the first of them. */
+/* Opens the first of the usual names that is there. If none is, the message is about the first of them. */
 static leat_status open_usual(struct gpu_driver *gpu, const char **path)
 {
     leat_status status = LEAT_OK;
@@ -126,7 +126,7 @@ static leat_status check_version(struct gpu_driver *gpu, const char *path)
                           path, GPU(names).version);
     put_function(&gpu->api, offsetof(struct gpu_api, version), function);
     code = gpu->api.version(&version);
-    if (is_told_by_start(code))
+    if (is_reported_by_start(code))
         return LEAT_OK; /* init says it again, and start() has the words for it. */
     if (code != GPU_SUCCESS)
         return leati_fail(LEAT_ERROR_NO_DRIVER, "%s: %s: " GPU_VENDOR " error %u; " GPU_INSTALL_AGAIN, path,

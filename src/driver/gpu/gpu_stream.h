@@ -14,7 +14,7 @@
  * context is current. May put another handle for the same stream in its place. */
 static leat_status check_native(const struct gpu_device *device, gpu_stream_handle *native);
 
-/* NULL, with a sentence, when out of memory. */
+/* NULL, with a message, when out of memory. */
 static struct gpu_stream *describe_stream(struct gpu_device *device, gpu_stream_handle handle, bool owned)
 {
     struct gpu_stream *made = malloc(sizeof *made);
@@ -121,7 +121,7 @@ leat_status GPU(stream_wait)(struct leati_driver *driver, void *stream, void *ev
     return LEAT_OK;
 }
 
-/* NULL, with a sentence, when out of memory. */
+/* NULL, with a message, when out of memory. */
 static struct gpu_event *describe_event(struct gpu_device *device, gpu_event_handle handle, bool owned)
 {
     struct gpu_event *made = malloc(sizeof *made);

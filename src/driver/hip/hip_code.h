@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* IMAGE, with a sentence, for what is cut off or no device code at all. */
+/* IMAGE, with a message, for what is cut off or no device code at all. */
 leat_status leati_hip_code_check(const void *image, size_t bytes);
 
 struct hip_code_kernel {

@@ -78,7 +78,7 @@ enum {
     GPU_MEM_GRANULARITY_MINIMUM = LEATI_hipMemAllocationGranularityMinimum,
 };
 
-/* Words for sentences. */
+/* Words for messages. */
 #define GPU_DRIVER_NAME "hip"
 #define GPU_VENDOR "HIP"
 #define GPU_LIBRARY "HIP library"

@@ -15,7 +15,7 @@
 static const char *const library_names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                             "libamdhip64.so"};
 
-static bool is_told_by_start(gpu_result code)
+static bool is_reported_by_start(gpu_result code)
 {
     return code == LEATI_hipErrorNoDevice || code == LEATI_hipErrorInvalidDevice;
 }
