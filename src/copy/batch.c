@@ -168,7 +168,7 @@ static leat_status check_unread(struct batch *batch)
 {
     struct leati_ops *ops = &batch->ops;
     struct leati_driver *driver = batch->stream->device->driver;
-    struct leati_target target;
+    struct leati_endpoint endpoint;
 
     if (!ops->unread || batch->counts[ALONE] + batch->counts[LEATI_DIRECTION_HOST] == 0)
         return LEAT_OK;
@@ -178,7 +178,7 @@ static leat_status check_unread(struct batch *batch)
 
         if (op->from || op->group == LEATI_DIRECTION_IN)
             continue;
-        status = leati_pointers_find_range(driver, "src", (void *)op->src, op->bytes, false, &target);
+        status = leati_pointers_find_range(driver, "src", (void *)op->src, op->bytes, false, &endpoint);
         if (status != LEAT_OK)
             return leati_fail_in(status, "op %u", op->number);
     }
@@ -199,8 +199,8 @@ static leat_status plan(struct batch *batch, leat_stream *stream, const leat_cop
 static leat_status may_use_end(struct batch *batch, const char *name, uint32_t allocation, uintptr_t ptr,
                                const struct leati_op *op, struct leati_access *use)
 {
-    struct leati_target target = leati_ops_target(&batch->ops, allocation, ptr);
-    leat_status status = leati_may_use(use, batch->stream, name, &target, op->bytes, *name == 'd');
+    struct leati_endpoint endpoint = leati_ops_endpoint(&batch->ops, allocation, ptr);
+    leat_status status = leati_may_use(use, batch->stream, name, &endpoint, op->bytes, *name == 'd');
 
     return status == LEAT_OK ? status : leati_fail_in(status, "op %u", op->number);
 }
@@ -228,10 +228,10 @@ static leat_status may_use(struct batch *batch, struct leati_access *use)
 static void end_was_used(struct batch *batch, const struct leati_access *use, uint32_t allocation, uintptr_t ptr,
                          size_t bytes, bool write)
 {
-    struct leati_target target = leati_ops_target(&batch->ops, allocation, ptr);
-    struct leati_access one = {.hooks = target.block ? use->hooks : NULL, .seq = use->seq};
+    struct leati_endpoint endpoint = leati_ops_endpoint(&batch->ops, allocation, ptr);
+    struct leati_access one = {.hooks = endpoint.block ? use->hooks : NULL, .seq = use->seq};
 
-    leati_was_used(&one, batch->stream, &target, bytes, write);
+    leati_was_used(&one, batch->stream, &endpoint, bytes, write);
 }
 
 /* Of the ranges from first to end - 1 that went together. */
@@ -272,7 +272,7 @@ struct part {
 
 /* A copy by the driver, of packed memory. */
 struct dma {
-    struct leati_end dst, src;
+    struct leati_location dst, src;
     size_t bytes;
 };
 
@@ -383,7 +383,7 @@ static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t
 static leat_status end_run(struct batch *batch, struct block *block, struct run *run)
 {
     struct leati_allocation *allocation = &batch->ops.allocations[run->allocation];
-    struct leati_end near = allocation->target.end,
+    struct leati_location near = allocation->endpoint.location,
                      pinned = {.ptr = (void *)run->packed, .kind = LEAT_KIND_PINNED};
     uintptr_t device_near, device_packed = run->packed + block->pack_shift;
 

@@ -33,9 +33,9 @@ static leat_status meet_pageable(struct leati_ops *ops)
     return LEAT_OK;
 }
 
-static enum leati_side side_of(const leat_stream *stream, const struct leati_target *target)
+static enum leati_side side_of(const leat_stream *stream, const struct leati_endpoint *endpoint)
 {
-    switch (target->end.kind) {
+    switch (endpoint->location.kind) {
     case LEAT_KIND_PAGEABLE:
         return LEATI_SIDE_PAGEABLE;
     case LEAT_KIND_PINNED:
@@ -45,7 +45,7 @@ static enum leati_side side_of(const leat_stream *stream, const struct leati_tar
     case LEAT_KIND_DEVICE:
         break;
     }
-    return target->device == stream->device ? LEATI_SIDE_NEAR : LEATI_SIDE_FAR;
+    return endpoint->device == stream->device ? LEATI_SIDE_NEAR : LEATI_SIDE_FAR;
 }
 
 static uint32_t *recent_allocation(struct leati_ops *ops, uintptr_t ptr)
@@ -53,7 +53,8 @@ static uint32_t *recent_allocation(struct leati_ops *ops, uintptr_t ptr)
     return &ops->recent[(ptr >> 21) % LEATI_ALLOCATIONS_RECENT];
 }
 
-static leat_status add_allocation(struct leati_ops *ops, const struct leati_target *target, uint32_t *allocation)
+static leat_status add_allocation(struct leati_ops *ops, const struct leati_endpoint *endpoint,
+                                  uint32_t *allocation)
 {
     leati_assert(ops->allocation_count && ops->allocation_count <= ops->allocation_room);
     if (ops->allocation_count == ops->allocation_room) {
@@ -70,8 +71,8 @@ static leat_status add_allocation(struct leati_ops *ops, const struct leati_targ
     }
     *allocation = ops->allocation_count++;
     memset(&ops->allocations[*allocation], 0, sizeof ops->allocations[*allocation]);
-    ops->allocations[*allocation].target = *target;
-    ops->allocations[*allocation].side = side_of(ops->stream, target);
+    ops->allocations[*allocation].endpoint = *endpoint;
+    ops->allocations[*allocation].side = side_of(ops->stream, endpoint);
     return LEAT_OK;
 }
 
@@ -81,23 +82,23 @@ static leat_status look_up(struct leati_ops *ops, int side, uintptr_t ptr, size_
     static const char *const names[] = {"dst", "src"};
     struct leati_driver *driver = ops->stream->device->driver;
     uint32_t *of_base, *of_ptr = recent_allocation(ops, ptr);
-    struct leati_target target;
+    struct leati_endpoint endpoint;
 
     if (side == SRC && ops->unread)
-        LEATI_TRY(leati_pointers_find_unread(driver, names[side], (void *)ptr, bytes, ops->asking, &target));
+        LEATI_TRY(leati_pointers_find_unread(driver, names[side], (void *)ptr, bytes, ops->asking, &endpoint));
     else
-        LEATI_TRY(leati_pointers_find_range(driver, names[side], (void *)ptr, bytes, side == DST, &target));
-    LEATI_TRY(leati_check_reach(ops->stream, names[side], &target));
-    if (target.end.kind == LEAT_KIND_PAGEABLE) {
+        LEATI_TRY(leati_pointers_find_range(driver, names[side], (void *)ptr, bytes, side == DST, &endpoint));
+    LEATI_TRY(leati_check_reach(ops->stream, names[side], &endpoint));
+    if (endpoint.location.kind == LEAT_KIND_PAGEABLE) {
         *allocation = 0;
         return ops->pageable ? LEAT_OK : meet_pageable(ops);
     }
-    of_base = recent_allocation(ops, target.base);
+    of_base = recent_allocation(ops, endpoint.base);
     leati_assert(*of_base < ops->allocation_count);
-    if (target.bytes && ops->allocations[*of_base].target.base == target.base)
+    if (endpoint.bytes && ops->allocations[*of_base].endpoint.base == endpoint.base)
         *allocation = *of_base;
     else
-        LEATI_TRY(add_allocation(ops, &target, allocation));
+        LEATI_TRY(add_allocation(ops, &endpoint, allocation));
     *of_base = *of_ptr = *allocation;
     return LEAT_OK;
 }
@@ -105,9 +106,9 @@ static leat_status look_up(struct leati_ops *ops, int side, uintptr_t ptr, size_
 /* Place 0, and memory of unknown extent, have no bytes: nothing is inside. */
 static inline bool is_inside(const struct leati_allocation *allocation, uintptr_t ptr, size_t bytes)
 {
-    uintptr_t offset = ptr - allocation->target.base;
+    uintptr_t offset = ptr - allocation->endpoint.base;
 
-    return offset < allocation->target.bytes && bytes <= allocation->target.bytes - offset;
+    return offset < allocation->endpoint.bytes && bytes <= allocation->endpoint.bytes - offset;
 }
 
 /* allocation: the one that the op before was in. */
@@ -378,12 +379,12 @@ leat_status leati_ops_map_allocation(struct leati_ops *ops, struct leati_allocat
 {
     struct leat_device *device = ops->stream->device;
     struct leati_driver *driver = device->driver;
-    void *ptr = allocation->target.end.ptr, *device_pointer = allocation->target.device_pointer;
+    void *ptr = allocation->endpoint.location.ptr, *device_pointer = allocation->endpoint.device_pointer;
 
     leati_assert(!allocation->mapped);
     if (!device_pointer)
         device_pointer = ptr;
-    if (!allocation->target.device_pointer && allocation->side == LEATI_SIDE_PINNED &&
+    if (!allocation->endpoint.device_pointer && allocation->side == LEATI_SIDE_PINNED &&
         driver->ops->host_device_pointer)
         LEATI_TRY(driver->ops->host_device_pointer(driver, device->native, ptr, &device_pointer));
     allocation->shift = (intptr_t)((uintptr_t)device_pointer - (uintptr_t)ptr);
@@ -391,11 +392,11 @@ leat_status leati_ops_map_allocation(struct leati_ops *ops, struct leati_allocat
     return LEAT_OK;
 }
 
-struct leati_target leati_ops_target(const struct leati_ops *ops, uint32_t allocation, uintptr_t ptr)
+struct leati_endpoint leati_ops_endpoint(const struct leati_ops *ops, uint32_t allocation, uintptr_t ptr)
 {
-    struct leati_target target = ops->allocations[allocation].target;
+    struct leati_endpoint endpoint = ops->allocations[allocation].endpoint;
 
     leati_assert(allocation < ops->allocation_count);
-    target.end.ptr = (void *)ptr;
-    return target;
+    endpoint.location.ptr = (void *)ptr;
+    return endpoint;
 }

@@ -23,7 +23,7 @@ enum leati_side {
 
 /* An allocation that ops lie in. Place 0 stands for all pageable memory. */
 struct leati_allocation {
-    struct leati_target target;
+    struct leati_endpoint endpoint;
     enum leati_side side;
     bool mapped;
     intptr_t shift; /* from an address to what a kernel uses for it; when mapped */
@@ -77,6 +77,6 @@ static inline leat_status leati_ops_map(struct leati_ops *ops, struct leati_allo
 }
 
 /* The target of one end of an op. */
-struct leati_target leati_ops_target(const struct leati_ops *ops, uint32_t allocation, uintptr_t ptr);
+struct leati_endpoint leati_ops_endpoint(const struct leati_ops *ops, uint32_t allocation, uintptr_t ptr);
 
 #endif

@@ -16,7 +16,7 @@ static bool is_run(const leat_copy_region *region)
 
 static bool ranges_overlap(const struct leati_transfer *transfer)
 {
-    uintptr_t dst = (uintptr_t)transfer->to.end.ptr, src = (uintptr_t)transfer->from.end.ptr;
+    uintptr_t dst = (uintptr_t)transfer->to.location.ptr, src = (uintptr_t)transfer->from.location.ptr;
 
     return src - dst < transfer->to_reach || dst - src < transfer->from_reach;
 }
@@ -24,7 +24,7 @@ static bool ranges_overlap(const struct leati_transfer *transfer)
 /* As between layouts. */
 static leat_status check_overlap(const struct leati_transfer *transfer)
 {
-    const void *dst = transfer->to.end.ptr, *src = transfer->from.end.ptr;
+    const void *dst = transfer->to.location.ptr, *src = transfer->from.location.ptr;
     leat_layout dst_layout, src_layout;
     struct leati_canonical canonical;
 
@@ -68,8 +68,8 @@ static leat_status copy_rows(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
     const leat_copy_region *region = &transfer->region;
-    char *dst = transfer->to.end.ptr;
-    const char *src = transfer->from.end.ptr;
+    char *dst = transfer->to.location.ptr;
+    const char *src = transfer->from.location.ptr;
 
     for (size_t z = 0; z < region->depth; z++)
         for (size_t y = 0; y < region->height; y++)

@@ -117,13 +117,13 @@ LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_strea
     return LEAT_OK;
 }
 
-static leat_status fail_read(const struct leati_target *from, uintptr_t fault)
+static leat_status fail_read(const struct leati_endpoint *from, uintptr_t fault)
 {
     return leati_fail(LEAT_ERROR_POINTER, "src: %p cannot be read at %p: unmapped, protected, or its file shrank",
-                      from->end.ptr, (void *)fault);
+                      from->location.ptr, (void *)fault);
 }
 
-LEATI_HOT static leat_status give_dma(leat_stream *stream, struct leati_end dst, struct leati_end src,
+LEATI_HOT static leat_status give_dma(leat_stream *stream, struct leati_location dst, struct leati_location src,
                                       size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -138,24 +138,25 @@ LEATI_HOT static leat_status give_dma(leat_stream *stream, struct leati_end dst,
 }
 
 LEATI_HOT static leat_status copy_short_in(struct leati_staging *staging, leat_stream *stream,
-                                           const struct leati_target *to, const struct leati_target *from,
+                                           const struct leati_endpoint *to, const struct leati_endpoint *from,
                                            size_t bytes)
 {
-    struct leati_end slot = {.kind = LEAT_KIND_PINNED};
+    struct leati_location slot = {.kind = LEAT_KIND_PINNED};
     uintptr_t fault;
 
     LEATI_TRY(make_room(staging, stream, bytes));
     slot.ptr = staging->ring + staging->quarter * QUARTER_BYTES + staging->used;
     leati_assert(staging->used + bytes <= QUARTER_BYTES && staging->used % ALIGNMENT == 0);
-    if (leati_staging_copy_guarded(slot.ptr, from->end.ptr, bytes, policy_of(bytes), &fault) != bytes)
+    if (leati_staging_copy_guarded(slot.ptr, from->location.ptr, bytes, policy_of(bytes), &fault) != bytes)
         return fail_read(from, fault);
-    LEATI_TRY(give_dma(stream, to->end, slot, bytes));
+    LEATI_TRY(give_dma(stream, to->location, slot, bytes));
     staging->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return LEAT_OK;
 }
 
 LEATI_HOT static leat_status short_in(struct leati_stager *stager, leat_stream *stream,
-                                      const struct leati_target *to, const struct leati_target *from, size_t bytes)
+                                      const struct leati_endpoint *to, const struct leati_endpoint *from,
+                                      size_t bytes)
 {
     struct leati_staging *staging = staging_of(stager, stream);
     leat_status status;
@@ -263,8 +264,8 @@ LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *s
 /* ---- longer copies ---- */
 
 /* By the staging layer, with the caller at work; block: the ring to use, or NULL. */
-static leat_status by_staging(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
-                              const struct leati_target *from, size_t bytes, enum leati_direction direction,
+static leat_status by_staging(struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,
+                              const struct leati_endpoint *from, size_t bytes, enum leati_direction direction,
                               struct leati_flags *block)
 {
     struct leati_stage_request request = {
@@ -275,7 +276,8 @@ static leat_status by_staging(struct leati_stager *stager, leat_stream *stream, 
 }
 
 LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream,
-                                     const struct leati_target *to, const struct leati_target *from, size_t bytes)
+                                     const struct leati_endpoint *to, const struct leati_endpoint *from,
+                                     size_t bytes)
 {
     struct leati_eager_ring *ring;
     leat_status status;
@@ -296,31 +298,33 @@ LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *s
 
 /* One DMA, and the driver's wait for the stream. */
 LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream *stream,
-                                      const struct leati_target *to, const struct leati_target *from, size_t bytes)
+                                      const struct leati_endpoint *to, const struct leati_endpoint *from,
+                                      size_t bytes)
 {
-    struct leati_end slot = {.ptr = (char *)ring->block + FLAGS_BYTES, .kind = LEAT_KIND_PINNED};
+    struct leati_location slot = {.ptr = (char *)ring->block + FLAGS_BYTES, .kind = LEAT_KIND_PINNED};
     struct leati_driver *driver = stream->device->driver;
-    const char *last = (const char *)to->end.ptr + bytes - 1;
+    const char *last = (const char *)to->location.ptr + bytes - 1;
     struct leati_caught_up caught_up;
     uintptr_t fault;
 
     leati_assert_locked(&ring->lock);
     leati_assert(bytes < HALVED_BYTES);
-    LEATI_TRY(give_dma(stream, slot, from->end, bytes));
+    LEATI_TRY(give_dma(stream, slot, from->location, bytes));
     /* Pages that nobody has touched yet are made while the link is busy. */
     if (bytes > LEATI_EAGER_SHORT_BYTES && !leati_staging_resident(last, 1))
-        leati_staging_prefault(to->end.ptr, bytes);
+        leati_staging_prefault(to->location.ptr, bytes);
     leati_timeline_wait_begins(stream->timeline, &caught_up);
     LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
     leati_timeline_wait_ends(stream->timeline, &caught_up);
-    if (leati_staging_copy_guarded(to->end.ptr, slot.ptr, bytes, policy_of(bytes), &fault) == bytes)
+    if (leati_staging_copy_guarded(to->location.ptr, slot.ptr, bytes, policy_of(bytes), &fault) == bytes)
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected", to->end.ptr,
-                      (void *)fault);
+    return leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected",
+                      to->location.ptr, (void *)fault);
 }
 
 LEATI_HOT leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream,
-                                      const struct leati_target *to, const struct leati_target *from, size_t bytes)
+                                      const struct leati_endpoint *to, const struct leati_endpoint *from,
+                                      size_t bytes)
 {
     struct leati_eager_ring *ring = stream->timeline->per_thread ? NULL : take_ring(stager, stream);
     leat_status status;

@@ -33,13 +33,13 @@ struct leati_eager_ring {
  * source. The source has been read when it returns. POINTER: it cannot be read; dst is undefined then, unless the
  * copy is a short one. DECLINED: there is no room or no memory, and nothing was done.
  */
-leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
-                           const struct leati_target *from, size_t bytes);
+leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,
+                           const struct leati_endpoint *from, size_t bytes);
 
 /* Copies out of device memory, complete at its return; for a stream that is idle. POINTER: dst cannot be written.
  * DECLINED as above. Both tell the stream's timeline that work was given to it. */
-leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
-                            const struct leati_target *from, size_t bytes);
+leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,
+                            const struct leati_endpoint *from, size_t bytes);
 
 /* Sets the rings of a device up; gives their memory back, when all work of the device is done. */
 void leati_eager_rings_init(struct leati_eager_ring rings[LEATI_EAGER_RINGS]);

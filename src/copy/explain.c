@@ -8,14 +8,15 @@
 #include <string.h>
 
 static void add_endpoint(struct leati_strbuf *text, const struct leati_transfer *transfer,
-                         const struct leati_target *target)
+                         const struct leati_endpoint *endpoint)
 {
-    if (transfer->shape == LEATI_SHAPE_FILE && target == (transfer->file.write ? &transfer->to : &transfer->from))
+    if (transfer->shape == LEATI_SHAPE_FILE &&
+        endpoint == (transfer->file.write ? &transfer->to : &transfer->from))
         leati_strbuf_add(text, "a file");
-    else if (target->end.kind == LEAT_KIND_DEVICE)
-        leati_strbuf_add(text, "%s", target->device->name);
+    else if (endpoint->location.kind == LEAT_KIND_DEVICE)
+        leati_strbuf_add(text, "%s", endpoint->device->name);
     else
-        leati_strbuf_add(text, "%s memory", leat_kind_name(target->end.kind));
+        leati_strbuf_add(text, "%s memory", leat_kind_name(endpoint->location.kind));
 }
 
 void leati_explain_transfer(struct leati_strbuf *text, const struct leati_transfer *transfer)
@@ -158,15 +159,15 @@ static const char *bound_on_host(const struct leati_transfer *transfer)
                                                        : "the host's memory, read and written";
 }
 
-static bool is_on_device(const struct leati_target *target)
+static bool is_on_device(const struct leati_endpoint *endpoint)
 {
-    return target->end.kind == LEAT_KIND_DEVICE || target->end.kind == LEAT_KIND_MANAGED;
+    return endpoint->location.kind == LEAT_KIND_DEVICE || endpoint->location.kind == LEAT_KIND_MANAGED;
 }
 
 static const char *bound_of(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
-    const struct leati_target *to = &transfer->to, *from = &transfer->from;
+    const struct leati_endpoint *to = &transfer->to, *from = &transfer->from;
 
     if (transfer->shape == LEATI_SHAPE_BATCH)
         return plan->protocol == LEATI_PROTOCOL_DRIVER

@@ -28,10 +28,10 @@ struct leat_layout_plan {
 static struct leati_handles plan_handles = LEATI_HANDLES(struct leat_layout_plan);
 
 /* Memory of another device than the stream's. */
-static bool is_far(const struct leati_layout_copy *copy, const struct leati_target *target)
+static bool is_far(const struct leati_layout_copy *copy, const struct leati_endpoint *endpoint)
 {
-    return target->end.kind == LEAT_KIND_DEVICE &&
-           target->end.device != copy->plan.transfer.stream->device->native;
+    return endpoint->location.kind == LEAT_KIND_DEVICE &&
+           endpoint->location.device != copy->plan.transfer.stream->device->native;
 }
 
 /* ---- what was given ---- */

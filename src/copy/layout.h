@@ -24,7 +24,7 @@ struct leati_layout_copy {
     struct leati_layout_plan *layouts; /* held */
     struct leati_layout_start start;
     enum leati_list_place list_place;
-    struct leati_target list, wrong; /* where there are such */
+    struct leati_endpoint list, wrong; /* where there are such */
 
     bool far;     /* a side is memory of another device than the stream's */
     bool on_host; /* threads reach both sides and the list */

@@ -174,8 +174,8 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
     parts->host = plan->host;
     parts->dst = dst;
     parts->src = src;
-    parts->guarded = copy->plan.transfer.to.end.kind == LEAT_KIND_PAGEABLE ||
-                     copy->plan.transfer.from.end.kind == LEAT_KIND_PAGEABLE;
+    parts->guarded = copy->plan.transfer.to.location.kind == LEAT_KIND_PAGEABLE ||
+                     copy->plan.transfer.from.location.kind == LEAT_KIND_PAGEABLE;
     parts->ranges[0] = (struct leati_fault_range){(uintptr_t)dst + (uintptr_t)canonical->dst_low,
                                                   (size_t)(canonical->dst_high - canonical->dst_low)};
     parts->ranges[1] = (struct leati_fault_range){(uintptr_t)src + (uintptr_t)canonical->src_low,
@@ -206,7 +206,7 @@ static leat_status collapse_hugepages(const struct leati_layout_copy *copy, stru
     size_t bytes = (size_t)(canonical->dst_high - canonical->dst_low);
     char *dst = (char *)scratch->parts.dst + canonical->dst_low;
 
-    if (copy->plan.transfer.to.end.kind != LEAT_KIND_DEVICE || canonical->payload_bytes != bytes ||
+    if (copy->plan.transfer.to.location.kind != LEAT_KIND_DEVICE || canonical->payload_bytes != bytes ||
         !leati_hugepage_any_missing(dst, bytes))
         return LEAT_OK;
     scratch->huge = (struct huge){.run = collapse_hugepage, .dst = dst};
@@ -257,7 +257,7 @@ static leat_status run_on_host(const struct leati_layout_copy *copy, struct scra
     struct leati_parts *parts = &scratch->parts;
     struct leati_list list = {.copy = copy_parts, .list = parts, .count = parts->host.parts, .scratch = own};
     struct leati_stage_request request = {.direction = LEATI_DIRECTION_HOST, .early = early, .list = &list};
-    struct leati_target to = {.end.ptr = parts->dst}, from = {.end.ptr = (void *)parts->src};
+    struct leati_endpoint to = {.location.ptr = parts->dst}, from = {.location.ptr = (void *)parts->src};
     leat_status status = LEATI_DECLINED;
 
     if (copy->plan.stager)
@@ -288,26 +288,27 @@ leat_status leati_layout_run_host(const struct leati_plan *plan)
 /* ---- by a kernel ---- */
 
 /* What kernels use for ptr, which lies in target or as far from it as the layout says. */
-static leat_status map(leat_stream *stream, const struct leati_target *target, const void *ptr, uintptr_t *mapped)
+static leat_status map(leat_stream *stream, const struct leati_endpoint *endpoint, const void *ptr,
+                       uintptr_t *mapped)
 {
     struct leati_driver *driver = stream->device->driver;
-    void *device_pointer = target->device_pointer;
+    void *device_pointer = endpoint->device_pointer;
 
-    if (!device_pointer && target->end.kind == LEAT_KIND_PINNED && driver->ops->host_device_pointer)
-        LEATI_TRY(
-            driver->ops->host_device_pointer(driver, stream->device->native, target->end.ptr, &device_pointer));
+    if (!device_pointer && endpoint->location.kind == LEAT_KIND_PINNED && driver->ops->host_device_pointer)
+        LEATI_TRY(driver->ops->host_device_pointer(driver, stream->device->native, endpoint->location.ptr,
+                                                   &device_pointer));
     *mapped = (uintptr_t)ptr;
     if (device_pointer)
-        *mapped += (uintptr_t)device_pointer - (uintptr_t)target->end.ptr;
+        *mapped += (uintptr_t)device_pointer - (uintptr_t)endpoint->location.ptr;
     return LEAT_OK;
 }
 
 /* Scratch memory as kernels see it. */
 static leat_status map_scratch(leat_stream *stream, const void *ptr, uintptr_t *mapped)
 {
-    struct leati_target target = {.end = {.ptr = (void *)ptr, .kind = LEAT_KIND_PINNED}};
+    struct leati_endpoint endpoint = {.location = {.ptr = (void *)ptr, .kind = LEAT_KIND_PINNED}};
 
-    return map(stream, &target, ptr, mapped);
+    return map(stream, &endpoint, ptr, mapped);
 }
 
 leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_plan *plan, uintptr_t dst,
@@ -407,10 +408,10 @@ static leat_status take_whole(leat_stream *stream, const void *like, size_t byte
  * unit on. Where the other side is pageable (and the first was another device's), it is a copy of its own. */
 static leat_status run_near(const struct leati_layout_copy *copy, bool in, void *dst, const void *src)
 {
-    const struct leati_target *stays = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
+    const struct leati_endpoint *stays = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
     uintptr_t mapped;
 
-    if (stays->end.kind == LEAT_KIND_PAGEABLE)
+    if (stays->location.kind == LEAT_KIND_PAGEABLE)
         return leat_copy_layout(copy->plan.transfer.stream, leati_layout_first(dst, -copy->start.dst),
                                 copy->dst_layout, leati_layout_first(src, -copy->start.src), copy->src_layout);
     LEATI_TRY(map(copy->plan.transfer.stream, stays, in ? dst : src, &mapped));
@@ -423,9 +424,9 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     void *whole;
     char *place;
 
-    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.from.end.ptr,
+    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.from.location.ptr,
                          copy->plan.transfer.from_reach, &whole, &place));
-    status = leat_copy(copy->plan.transfer.stream, place, copy->plan.transfer.from.end.ptr,
+    status = leat_copy(copy->plan.transfer.stream, place, copy->plan.transfer.from.location.ptr,
                        copy->plan.transfer.from_reach);
     if (status == LEAT_OK)
         status = run_near(copy, true, first_dst(copy), place - copy->layouts->canonical.src_low);
@@ -445,14 +446,14 @@ static leat_status out_whole(const struct leati_layout_copy *copy)
     void *whole;
     char *place;
 
-    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, copy->plan.transfer.to_reach,
-                         &whole, &place));
+    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.to.location.ptr,
+                         copy->plan.transfer.to_reach, &whole, &place));
     if (may_leave_out(copy))
         status = leat_fill(copy->plan.transfer.stream, place, 0, copy->plan.transfer.to_reach);
     if (status == LEAT_OK)
         status = run_near(copy, false, place - copy->layouts->canonical.dst_low, first_src(copy));
     if (status == LEAT_OK)
-        status = leat_copy(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, place,
+        status = leat_copy(copy->plan.transfer.stream, copy->plan.transfer.to.location.ptr, place,
                            copy->plan.transfer.to_reach);
     return give_back(copy->plan.transfer.stream, whole, status);
 }
@@ -573,14 +574,14 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct pi
 static leat_status run_device_side(const struct leati_layout_copy *copy, struct piece *piece, bool in)
 {
     const leat_layout *dst = in ? &piece->dst : &piece->packed, *src = in ? &piece->packed : &piece->src;
-    const struct leati_target *target = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
+    const struct leati_endpoint *endpoint = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
     size_t align = leati_layout_align(in ? copy->dst : copy->src);
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
     uintptr_t near, pack, list;
     leat_status status;
 
-    LEATI_TRY(map(copy->plan.transfer.stream, target, in ? copy->dst : copy->src, &near));
+    LEATI_TRY(map(copy->plan.transfer.stream, endpoint, in ? copy->dst : copy->src, &near));
     LEATI_TRY(map_scratch(copy->plan.transfer.stream, piece->pack, &pack));
     LEATI_TRY(map_list(copy, piece->scratch, &list));
     LEATI_TRY(leati_layout_plan_get(dst, in ? align : WORD_BYTES, src, in ? WORD_BYTES : align, &plan, &start));

@@ -250,11 +250,12 @@ static leat_status plan_first(struct leati_plan *plan)
     LEATI_TRY(leati_transfer_check_mapped(&plan->transfer));
     LEATI_TRY(look(plan, true));
     if (!plan->stager)
-        return leati_fail(
-            LEAT_ERROR_POINTER, "a page between the first and the last byte of %s %p + %zu is not there",
-            leati_is_pageable(&plan->transfer.from) ? "src" : "dst",
-            leati_is_pageable(&plan->transfer.from) ? plan->transfer.from.end.ptr : plan->transfer.to.end.ptr,
-            plan->transfer.bytes);
+        return leati_fail(LEAT_ERROR_POINTER,
+                          "a page between the first and the last byte of %s %p + %zu is not there",
+                          leati_is_pageable(&plan->transfer.from) ? "src" : "dst",
+                          leati_is_pageable(&plan->transfer.from) ? plan->transfer.from.location.ptr
+                                                                  : plan->transfer.to.location.ptr,
+                          plan->transfer.bytes);
     return leati_plan_compare(plan);
 }
 

@@ -39,8 +39,8 @@ LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
     if (transfer->direction != LEATI_DIRECTION_DEVICE)
         return leati_cost_pageable(device, transfer->direction == LEATI_DIRECTION_OUT, transfer->bytes);
     if (transfer->shape == LEATI_SHAPE_REGION)
-        return leati_region_cost(device, LEATI_PROTOCOL_DRIVER, transfer->to.end.ptr, transfer->from.end.ptr,
-                                 &transfer->region);
+        return leati_region_cost(device, LEATI_PROTOCOL_DRIVER, transfer->to.location.ptr,
+                                 transfer->from.location.ptr, &transfer->region);
     return leati_cost_link(transfer->bytes, 1);
 }
 
@@ -49,9 +49,9 @@ LEATI_HOT static leat_status call(const struct leati_transfer *transfer)
     struct leati_driver *driver = transfer->stream->device->driver;
 
     if (transfer->shape == LEATI_SHAPE_REGION)
-        return leati_region_move(transfer->stream, LEATI_PROTOCOL_DRIVER, transfer->to.end, transfer->from.end,
-                                 &transfer->region);
-    return driver->ops->copy(driver, transfer->stream->native, transfer->to.end, transfer->from.end,
+        return leati_region_move(transfer->stream, LEATI_PROTOCOL_DRIVER, transfer->to.location,
+                                 transfer->from.location, &transfer->region);
+    return driver->ops->copy(driver, transfer->stream->native, transfer->to.location, transfer->from.location,
                              transfer->bytes);
 }
 
@@ -103,8 +103,8 @@ static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
     if (transfer->shape == LEATI_SHAPE_BATCH)
         leati_strbuf_add(text, "one by one, each as leat_copy()");
     else if (transfer->shape == LEATI_SHAPE_REGION)
-        leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_DRIVER, &transfer->to.end, &transfer->from.end,
-                             &transfer->region);
+        leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_DRIVER, &transfer->to.location,
+                             &transfer->from.location, &transfer->region);
     else if (transfer->direction == LEATI_DIRECTION_DEVICE)
         leati_strbuf_add(text, "its asynchronous copy");
     else

@@ -15,7 +15,8 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
     case LEATI_SHAPE_FILE:
         break;
     case LEATI_SHAPE_REGION:
-        (void)leati_region_suits_kernel(transfer->stream, &transfer->to.end, &transfer->from.end, why_not);
+        (void)leati_region_suits_kernel(transfer->stream, &transfer->to.location, &transfer->from.location,
+                                        why_not);
         break;
     case LEATI_SHAPE_LAYOUT:
         if (!plan->one_pass && transfer->layout->far)
@@ -44,7 +45,7 @@ static uint64_t cost_ns(const struct leati_plan *plan)
 static leat_status submit(struct leati_plan *plan, struct leati_job **job)
 {
     const struct leati_transfer *transfer = &plan->transfer;
-    const struct leati_end *to = &transfer->to.end, *from = &transfer->from.end;
+    const struct leati_location *to = &transfer->to.location, *from = &transfer->from.location;
 
     (void)job;
     if (transfer->shape == LEATI_SHAPE_LAYOUT)
@@ -59,8 +60,8 @@ static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
     const struct leati_transfer *transfer = &plan->transfer;
 
     if (transfer->shape == LEATI_SHAPE_REGION)
-        leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_KERNEL, &transfer->to.end, &transfer->from.end,
-                             &transfer->region);
+        leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_KERNEL, &transfer->to.location,
+                             &transfer->from.location, &transfer->region);
     else if (transfer->shape == LEATI_SHAPE_BATCH)
         leati_strbuf_add(text, plan->one_pass ? "one that gathers and scatters, and reaches pageable memory too"
                                               : "one that gathers and scatters over mapped memory");

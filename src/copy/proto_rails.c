@@ -17,9 +17,9 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
 
     if (transfer->bytes < LEATI_RAILS_BYTES)
         *why_not = leati_proto_rails.is_for;
-    else if (transfer->to.end.kind != LEAT_KIND_DEVICE || transfer->to.device != device)
+    else if (transfer->to.location.kind != LEAT_KIND_DEVICE || transfer->to.device != device)
         *why_not = "the destination is not memory of the stream's device";
-    else if (transfer->from.end.kind != LEAT_KIND_PINNED && transfer->direction != LEATI_DIRECTION_IN)
+    else if (transfer->from.location.kind != LEAT_KIND_PINNED && transfer->direction != LEATI_DIRECTION_IN)
         *why_not = "the source is not in host memory";
     else if (transfer->direction != LEATI_DIRECTION_DEVICE && (!plan->stager || plan->one_pass))
         *why_not = plan->unstaged;
@@ -49,7 +49,8 @@ static leat_status copy_pinned(const struct leati_plan *plan, struct leati_rails
     leati_assert(plan->rails && rails && transfer->direction == LEATI_DIRECTION_DEVICE);
     for (size_t at = 0; at < bytes; at += LEATI_RAIL_CHUNK_BYTES, link = (link + 1) % (plan->rails + 1)) {
         size_t chunk = bytes - at < LEATI_RAIL_CHUNK_BYTES ? bytes - at : LEATI_RAIL_CHUNK_BYTES;
-        struct leati_end to = leati_end_at(transfer->to.end, at), from = leati_end_at(transfer->from.end, at);
+        struct leati_location to = leati_location_at(transfer->to.location, at),
+                              from = leati_location_at(transfer->from.location, at);
 
         if (link)
             LEATI_TRY(leati_rail_copy(leati_rails_at(rails, link - 1), to, from, chunk));
@@ -81,8 +82,8 @@ static leat_status reserve_shares(const struct leati_plan *plan, struct leati_ra
 
     leati_assert(plan->stager && plan->rails && share && transfer->direction == LEATI_DIRECTION_IN);
     for (unsigned link = 0; link <= plan->rails; link++) {
-        struct leati_target to = leati_target_at(transfer->to, link * share);
-        struct leati_target from = leati_target_at(transfer->from, link * share);
+        struct leati_endpoint to = leati_endpoint_at(transfer->to, link * share);
+        struct leati_endpoint from = leati_endpoint_at(transfer->from, link * share);
         size_t bytes = link < plan->rails ? share : transfer->bytes - link * share;
         leat_status status;
 

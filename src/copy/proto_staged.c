@@ -55,7 +55,7 @@ LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
 
 /* Between the ring, where the rows of a region lie packed, and the device. */
 struct ring_side {
-    struct leati_end to, from;
+    struct leati_location to, from;
     leat_copy_region region;
     enum leati_protocol_id protocol;
 };
@@ -63,8 +63,9 @@ struct ring_side {
 static struct ring_side ring_side_of(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
-    struct leati_end ring = {.kind = LEAT_KIND_PINNED}; /* its place is aligned like whole words */
-    struct ring_side side = {.to = transfer->to.end, .from = transfer->from.end, .region = transfer->region};
+    struct leati_location ring = {.kind = LEAT_KIND_PINNED}; /* its place is aligned like whole words */
+    struct ring_side side = {
+        .to = transfer->to.location, .from = transfer->from.location, .region = transfer->region};
     size_t slice_bytes = side.region.depth > 1 ? side.region.height * side.region.width_bytes : 0;
 
     leati_assert(transfer->shape == LEATI_SHAPE_REGION);

@@ -322,14 +322,15 @@ void *leati_rail_stream(const struct leati_rail *rail)
     return rail->in;
 }
 
-leat_status leati_rail_copy(struct leati_rail *rail, struct leati_end dst, struct leati_end src, size_t bytes)
+leat_status leati_rail_copy(struct leati_rail *rail, struct leati_location dst, struct leati_location src,
+                            size_t bytes)
 {
     struct leati_driver *driver = rail->helper->driver;
     const struct leati_driver_ops *ops = driver->ops;
     unsigned slot = (unsigned)(rail->count % SLOTS);
-    struct leati_end bounce = {.ptr = (char *)rail->bounce + slot * LEATI_RAIL_CHUNK_BYTES,
-                               .kind = LEAT_KIND_DEVICE,
-                               .device = rail->helper->native};
+    struct leati_location bounce = {.ptr = (char *)rail->bounce + slot * LEATI_RAIL_CHUNK_BYTES,
+                                    .kind = LEAT_KIND_DEVICE,
+                                    .device = rail->helper->native};
 
     leati_assert(bytes && bytes <= LEATI_RAIL_CHUNK_BYTES && src.kind == LEAT_KIND_PINNED);
     if (rail->count >= SLOTS)

@@ -40,7 +40,8 @@ struct leati_rail *leati_rails_at(struct leati_rails *rails, unsigned index);
 void *leati_rail_stream(const struct leati_rail *rail);
 
 /* Copies at most LEATI_RAIL_CHUNK_BYTES of pinned memory to the target over this rail. */
-leat_status leati_rail_copy(struct leati_rail *rail, struct leati_end dst, struct leati_end src, size_t bytes);
+leat_status leati_rail_copy(struct leati_rail *rail, struct leati_location dst, struct leati_location src,
+                            size_t bytes);
 
 /* Ends all rails that device is part of, as target or as helper. Its work is done, or will never be. */
 void leati_rails_close(leat_device *device);

@@ -115,13 +115,13 @@ void leati_region_layouts(const leat_copy_region *region, leat_layout *dst, leat
 
 /* ---- choosing ---- */
 
-static bool is_on_host(const struct leati_end *end)
+static bool is_on_host(const struct leati_location *end)
 {
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
-bool leati_region_suits_kernel(const leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
-                               const char **why_not)
+bool leati_region_suits_kernel(const leat_stream *stream, const struct leati_location *dst,
+                               const struct leati_location *src, const char **why_not)
 {
     void *device = stream->device->native;
 
@@ -158,7 +158,7 @@ uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id pro
 }
 
 /* The caller holds the plan. */
-static leat_status plan_of(const struct leati_end *dst, const struct leati_end *src,
+static leat_status plan_of(const struct leati_location *dst, const struct leati_location *src,
                            const leat_copy_region *region, struct leati_layout_plan **plan,
                            struct leati_layout_start *start)
 {
@@ -169,8 +169,8 @@ static leat_status plan_of(const struct leati_end *dst, const struct leati_end *
                                  start);
 }
 
-static leat_status load_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                               const leat_copy_region *region)
+static leat_status load_kernel(leat_device *device, const struct leati_location *dst,
+                               const struct leati_location *src, const leat_copy_region *region)
 {
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
@@ -183,14 +183,14 @@ static leat_status load_kernel(leat_device *device, const struct leati_end *dst,
     return status;
 }
 
-bool leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                             const leat_copy_region *region)
+bool leati_region_has_kernel(leat_device *device, const struct leati_location *dst,
+                             const struct leati_location *src, const leat_copy_region *region)
 {
     return LEATI_QUIETLY(load_kernel(device, dst, src, region)) == LEAT_OK;
 }
 
 enum leati_protocol_id leati_region_choose(leat_stream *stream, enum leati_protocol_id forced,
-                                           const struct leati_end *dst, const struct leati_end *src,
+                                           const struct leati_location *dst, const struct leati_location *src,
                                            const leat_copy_region *region)
 {
     leat_device *device = stream->device;
@@ -205,7 +205,8 @@ enum leati_protocol_id leati_region_choose(leat_stream *stream, enum leati_proto
 }
 
 void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, enum leati_protocol_id protocol,
-                          const struct leati_end *dst, const struct leati_end *src, const leat_copy_region *region)
+                          const struct leati_location *dst, const struct leati_location *src,
+                          const leat_copy_region *region)
 {
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
@@ -227,7 +228,7 @@ void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, 
 /* ---- doing ---- */
 
 /* What a kernel uses for memory of this end. */
-static leat_status kernel_address(leat_stream *stream, const struct leati_end *end, uintptr_t *address)
+static leat_status kernel_address(leat_stream *stream, const struct leati_location *end, uintptr_t *address)
 {
     struct leati_driver *driver = stream->device->driver;
     void *ptr = end->ptr;
@@ -238,7 +239,7 @@ static leat_status kernel_address(leat_stream *stream, const struct leati_end *e
     return LEAT_OK;
 }
 
-static leat_status launch(leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
+static leat_status launch(leat_stream *stream, const struct leati_location *dst, const struct leati_location *src,
                           const leat_copy_region *region)
 {
     struct leati_layout_start start;
@@ -254,23 +255,23 @@ static leat_status launch(leat_stream *stream, const struct leati_end *dst, cons
     return status;
 }
 
-static leat_status copy_rows(leat_stream *stream, struct leati_end dst, struct leati_end src,
+static leat_status copy_rows(leat_stream *stream, struct leati_location dst, struct leati_location src,
                              const leat_copy_region *region)
 {
     struct leati_driver *driver = stream->device->driver;
 
     for (size_t z = 0; z < region->depth; z++)
         for (size_t y = 0; y < region->height; y++)
-            LEATI_TRY(
-                driver->ops->copy(driver, stream->native,
-                                  leati_end_at(dst, z * region->dst_slice_bytes + y * region->dst_pitch_bytes),
-                                  leati_end_at(src, z * region->src_slice_bytes + y * region->src_pitch_bytes),
-                                  region->width_bytes));
+            LEATI_TRY(driver->ops->copy(
+                driver, stream->native,
+                leati_location_at(dst, z * region->dst_slice_bytes + y * region->dst_pitch_bytes),
+                leati_location_at(src, z * region->src_slice_bytes + y * region->src_pitch_bytes),
+                region->width_bytes));
     return LEAT_OK;
 }
 
-leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protocol, struct leati_end dst,
-                              struct leati_end src, const leat_copy_region *region)
+leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protocol, struct leati_location dst,
+                              struct leati_location src, const leat_copy_region *region)
 {
     struct leati_driver *driver = stream->device->driver;
 
@@ -282,7 +283,7 @@ leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protoc
 
 /* Whole slices, or rows of one slice. */
 static leat_status move_packed(leat_stream *stream, enum leati_protocol_id protocol, enum leati_region_side side,
-                               struct leati_end placed, struct leati_end packed, leat_copy_region region,
+                               struct leati_location placed, struct leati_location packed, leat_copy_region region,
                                size_t first)
 {
     size_t height = region.height;
@@ -297,14 +298,15 @@ static leat_status move_packed(leat_stream *stream, enum leati_protocol_id proto
     }
     if (region.depth == 1)
         region.dst_slice_bytes = region.src_slice_bytes = 0;
-    packed = leati_end_at(packed, first * region.width_bytes);
+    packed = leati_location_at(packed, first * region.width_bytes);
     return side == LEATI_REGION_DST ? leati_region_move(stream, protocol, placed, packed, &region)
                                     : leati_region_move(stream, protocol, packed, placed, &region);
 }
 
 leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id protocol,
-                                     enum leati_region_side side, struct leati_end placed, struct leati_end packed,
-                                     const leat_copy_region *region, size_t first, size_t count)
+                                     enum leati_region_side side, struct leati_location placed,
+                                     struct leati_location packed, const leat_copy_region *region, size_t first,
+                                     size_t count)
 {
     leati_assert(count && first + count <= region->height * region->depth);
     for (size_t done = 0, height; done < count; done += height) {
@@ -321,7 +323,7 @@ leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id
         leati_assert(some.height && some.depth && height <= left &&
                      y + (some.depth == 1 ? some.height : 0) <= region->height);
         LEATI_TRY(move_packed(stream, protocol, side,
-                              leati_end_at(placed, z * slice_of(region, side) + y * pitch_of(region, side)),
+                              leati_location_at(placed, z * slice_of(region, side) + y * pitch_of(region, side)),
                               packed, some, done));
     }
     return LEAT_OK;

@@ -34,8 +34,8 @@ void leati_region_layouts(const leat_copy_region *region, leat_layout *dst, leat
 /* ---- by the driver's call or by a kernel ---- */
 
 /* Returns true if kernels reach both ends. */
-bool leati_region_suits_kernel(const leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
-                               const char **why_not);
+bool leati_region_suits_kernel(const leat_stream *stream, const struct leati_location *dst,
+                               const struct leati_location *src, const char **why_not);
 
 /* Returns true if a DMA engine moves the rows one by one, or in words that are shorter than its own. */
 bool leati_region_is_narrow(const leat_copy_region *region, const void *dst, const void *src);
@@ -46,29 +46,30 @@ uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id pro
 
 /* Loads the kernel that moves the region when kernels do; returns false, with no message, if it is not to be had.
  */
-bool leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                             const leat_copy_region *region);
+bool leati_region_has_kernel(leat_device *device, const struct leati_location *dst,
+                             const struct leati_location *src, const leat_copy_region *region);
 
 /* DRIVER or KERNEL, whichever is expected to be faster; for the part of a staged copy between ring and device. */
 enum leati_protocol_id leati_region_choose(leat_stream *stream, enum leati_protocol_id forced,
-                                           const struct leati_end *dst, const struct leati_end *src,
+                                           const struct leati_location *dst, const struct leati_location *src,
                                            const leat_copy_region *region);
 
 /* Writes which call or kernel that is. */
 void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, enum leati_protocol_id protocol,
-                          const struct leati_end *dst, const struct leati_end *src,
+                          const struct leati_location *dst, const struct leati_location *src,
                           const leat_copy_region *region);
 
 /* Gives the region to the stream. */
-leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protocol, struct leati_end dst,
-                              struct leati_end src, const leat_copy_region *region);
+leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protocol, struct leati_location dst,
+                              struct leati_location src, const leat_copy_region *region);
 
 /*
  * The same for a run of the region's rows, which lie packed on the other side: side is where they have their
  * place, first and count are rows of all slices.
  */
 leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id protocol,
-                                     enum leati_region_side side, struct leati_end placed, struct leati_end packed,
-                                     const leat_copy_region *region, size_t first, size_t count);
+                                     enum leati_region_side side, struct leati_location placed,
+                                     struct leati_location packed, const leat_copy_region *region, size_t first,
+                                     size_t count);
 
 #endif

@@ -407,7 +407,7 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
     const struct leati_stage *stage = context;
     const struct leati_stage_request *request = stage->request;
     struct leati_driver *driver = stage->stream->device->driver;
-    struct leati_end ring = {.ptr = ring_place, .kind = LEAT_KIND_PINNED}, placed = stage->placed;
+    struct leati_location ring = {.ptr = ring_place, .kind = LEAT_KIND_PINNED}, placed = stage->placed;
     bool in = request->direction == LEATI_DIRECTION_IN;
     size_t row_bytes = chunk_unit(request);
 
@@ -434,13 +434,13 @@ static struct leati_rows rows_of(const leat_copy_region *region, enum leati_regi
 }
 
 leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *stager, leat_stream *stream,
-                                const struct leati_target *to, const struct leati_target *from, size_t bytes,
+                                const struct leati_endpoint *to, const struct leati_endpoint *from, size_t bytes,
                                 const struct leati_stage_request *request)
 {
     stage->stager = stager;
     stage->stream = stream;
     stage->request = request;
-    stage->placed = request->direction == LEATI_DIRECTION_IN ? to->end : from->end;
+    stage->placed = request->direction == LEATI_DIRECTION_IN ? to->location : from->location;
     stage->staging = (struct leati_staging_request){
         .direction = request->direction,
         .early = request->early,
@@ -448,8 +448,8 @@ leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *
         .block = request->block,
         .no_wait = request->no_wait,
         .deadline_ns = request->deadline_ns,
-        .dst = to->end.ptr,
-        .src = from->end.ptr,
+        .dst = to->location.ptr,
+        .src = from->location.ptr,
         .bytes = bytes,
         .list = request->list,
         .storage = request->storage,
@@ -465,8 +465,8 @@ leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *
     leati_assert(!request->rail || request->direction == LEATI_DIRECTION_IN);
     leati_assert(!request->region || !request->list);
     if (request->region) {
-        stage->to_rows = rows_of(&request->region->region, LEATI_REGION_DST, to->end.ptr);
-        stage->from_rows = rows_of(&request->region->region, LEATI_REGION_SRC, from->end.ptr);
+        stage->to_rows = rows_of(&request->region->region, LEATI_REGION_DST, to->location.ptr);
+        stage->from_rows = rows_of(&request->region->region, LEATI_REGION_SRC, from->location.ptr);
         stage->staging.to_rows = &stage->to_rows;
         stage->staging.from_rows = &stage->from_rows;
     }
@@ -492,8 +492,8 @@ leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job
     return status;
 }
 
-leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
-                              const struct leati_target *from, size_t bytes,
+leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,
+                              const struct leati_endpoint *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **job)
 {
     struct leati_stage stage;

@@ -60,7 +60,7 @@ struct leati_stage {
     struct leati_stager *stager;
     leat_stream *stream;
     const struct leati_stage_request *request;
-    struct leati_end placed; /* the device's side */
+    struct leati_location placed; /* the device's side */
     struct leati_caught_up caught_up;
     struct leati_rows to_rows, from_rows;
     struct leati_staging_request staging;
@@ -70,7 +70,7 @@ struct leati_stage {
 /* Takes the memory of a staged copy; bytes is the number of copies where there is a list. The request must stay.
  * DECLINED: there is no memory for it. May wait for other copies' memory unless the request says no_wait. */
 leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *stager, leat_stream *stream,
-                                const struct leati_target *to, const struct leati_target *from, size_t bytes,
+                                const struct leati_endpoint *to, const struct leati_endpoint *from, size_t bytes,
                                 const struct leati_stage_request *request);
 
 /* Gives such a copy to its stream, or gives its memory back. submit fills *job, which the caller must release,
@@ -79,8 +79,8 @@ leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job
 void leati_stage_drop(struct leati_stage *stage);
 
 /* Reserves and submits a staged copy. DECLINED: there is no memory for it, and nothing was given to the stream. */
-leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
-                              const struct leati_target *from, size_t bytes,
+leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,
+                              const struct leati_endpoint *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **job);
 
 #endif

@@ -18,7 +18,7 @@ LEATI_HOT static enum leati_direction direction_of(leat_kind to, leat_kind from)
 LEATI_HOT leat_status leati_transfer_resolve(struct leati_transfer *transfer, void *dst, const void *src, bool ask)
 {
     struct leati_driver *driver = transfer->stream->device->driver;
-    struct leati_target *to = &transfer->to, *from = &transfer->from;
+    struct leati_endpoint *to = &transfer->to, *from = &transfer->from;
 
     leati_assert(transfer->to_reach && transfer->from_reach);
     LEATI_TRY(leati_pointers_find_unread(driver, "dst", dst, transfer->to_reach, ask, to));
@@ -26,7 +26,7 @@ LEATI_HOT leat_status leati_transfer_resolve(struct leati_transfer *transfer, vo
     LEATI_TRY(leati_check_reach(transfer->stream, "dst", to));
     LEATI_TRY(leati_check_reach(transfer->stream, "src", from));
     transfer->unasked = !ask;
-    transfer->direction = direction_of(to->end.kind, from->end.kind);
+    transfer->direction = direction_of(to->location.kind, from->location.kind);
     return LEAT_OK;
 }
 
@@ -34,39 +34,39 @@ leat_status leati_transfer_resolve_file(struct leati_transfer *transfer, void *m
 {
     bool write = transfer->file.write;
     const char *name = write ? "src" : "dst";
-    struct leati_target *target = write ? &transfer->from : &transfer->to;
+    struct leati_endpoint *endpoint = write ? &transfer->from : &transfer->to;
 
-    transfer->to = transfer->from = (struct leati_target){.end.kind = LEAT_KIND_PAGEABLE};
+    transfer->to = transfer->from = (struct leati_endpoint){.location.kind = LEAT_KIND_PAGEABLE};
     LEATI_TRY(leati_pointers_find_unread(transfer->stream->device->driver, name, memory, transfer->bytes, true,
-                                         target));
-    LEATI_TRY(leati_check_reach(transfer->stream, name, target));
-    if (leati_is_pageable(target))
+                                         endpoint));
+    LEATI_TRY(leati_check_reach(transfer->stream, name, endpoint));
+    if (leati_is_pageable(endpoint))
         LEATI_TRY(leati_pointers_check_mapped(name, memory, transfer->bytes, !write));
     transfer->unasked = false;
-    transfer->direction = direction_of(transfer->to.end.kind, transfer->from.end.kind);
+    transfer->direction = direction_of(transfer->to.location.kind, transfer->from.location.kind);
     return LEAT_OK;
 }
 
 /* One endpoint that counts as pageable so far. */
 LEATI_HOT static leat_status ask(const struct leati_transfer *transfer, const char *name, size_t reach,
-                                 struct leati_target *target)
+                                 struct leati_endpoint *endpoint)
 {
     struct leati_driver *driver = transfer->stream->device->driver;
 
-    if (target->end.kind != LEAT_KIND_PAGEABLE)
+    if (endpoint->location.kind != LEAT_KIND_PAGEABLE)
         return LEAT_OK;
-    LEATI_TRY(leati_pointers_find_unread(driver, name, target->end.ptr, reach, true, target));
-    return leati_check_reach(transfer->stream, name, target);
+    LEATI_TRY(leati_pointers_find_unread(driver, name, endpoint->location.ptr, reach, true, endpoint));
+    return leati_check_reach(transfer->stream, name, endpoint);
 }
 
 LEATI_HOT leat_status leati_transfer_ask(struct leati_transfer *transfer)
 {
     leati_assert(transfer->unasked ||
-                 transfer->direction == direction_of(transfer->to.end.kind, transfer->from.end.kind));
+                 transfer->direction == direction_of(transfer->to.location.kind, transfer->from.location.kind));
     LEATI_TRY(ask(transfer, "dst", transfer->to_reach, &transfer->to));
     LEATI_TRY(ask(transfer, "src", transfer->from_reach, &transfer->from));
     transfer->unasked = false;
-    transfer->direction = direction_of(transfer->to.end.kind, transfer->from.end.kind);
+    transfer->direction = direction_of(transfer->to.location.kind, transfer->from.location.kind);
     return LEAT_OK;
 }
 
@@ -82,31 +82,31 @@ LEATI_HOT leat_status leati_check_runs(const void *dst, const void *src, size_t 
 
 leat_status leati_transfer_check_mapped(const struct leati_transfer *transfer)
 {
-    const struct leati_target *to = &transfer->to, *from = &transfer->from;
+    const struct leati_endpoint *to = &transfer->to, *from = &transfer->from;
 
     if (leati_is_pageable(to))
-        LEATI_TRY(leati_pointers_check_mapped("dst", to->end.ptr, transfer->to_reach, true));
+        LEATI_TRY(leati_pointers_check_mapped("dst", to->location.ptr, transfer->to_reach, true));
     if (leati_is_pageable(from))
-        LEATI_TRY(leati_pointers_check_mapped("src", from->end.ptr, transfer->from_reach, false));
+        LEATI_TRY(leati_pointers_check_mapped("src", from->location.ptr, transfer->from_reach, false));
     return LEAT_OK;
 }
 
 bool leati_transfer_is_usable(const struct leati_transfer *transfer)
 {
-    const struct leati_target *to = &transfer->to, *from = &transfer->from;
+    const struct leati_endpoint *to = &transfer->to, *from = &transfer->from;
 
     leati_assert(transfer->shape == LEATI_SHAPE_RUN && transfer->bytes == transfer->to_reach);
-    return (!leati_is_pageable(from) || leati_staging_usable(from->end.ptr, transfer->bytes, false)) &&
-           (!leati_is_pageable(to) || leati_staging_usable(to->end.ptr, transfer->bytes, true));
+    return (!leati_is_pageable(from) || leati_staging_usable(from->location.ptr, transfer->bytes, false)) &&
+           (!leati_is_pageable(to) || leati_staging_usable(to->location.ptr, transfer->bytes, true));
 }
 
 LEATI_HOT leat_status leati_transfer_may_start(const struct leati_transfer *transfer,
                                                struct leati_transfer_use *use)
 {
-    const struct leati_target *to = &transfer->to, *from = &transfer->from;
+    const struct leati_endpoint *to = &transfer->to, *from = &transfer->from;
 
     leati_assert(use);
-    if (to->end.device && from->end.device && to->end.device != from->end.device)
+    if (to->location.device && from->location.device && to->location.device != from->location.device)
         LEATI_TRY(leati_enable_peers(to->device, from->device));
     LEATI_TRY(leati_may_use(&use->written, transfer->stream, "dst", to, transfer->to_reach, true));
     return leati_may_use(&use->read, transfer->stream, "src", from, transfer->from_reach, false);

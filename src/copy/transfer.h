@@ -24,9 +24,9 @@ enum leati_shape {
 
 struct leati_transfer {
     leat_stream *stream;
-    struct leati_target to, from; /* from the lowest byte that is touched */
-    size_t to_reach, from_reach;  /* bytes from there to behind the highest one */
-    size_t bytes;                 /* payload, without gaps */
+    struct leati_endpoint to, from; /* from the lowest byte that is touched */
+    size_t to_reach, from_reach;    /* bytes from there to behind the highest one */
+    size_t bytes;                   /* payload, without gaps */
     enum leati_shape shape;
     enum leati_direction direction;
     bool followed;        /* somebody has a ticket */
@@ -41,15 +41,15 @@ struct leati_transfer {
 };
 
 /* Memory that neither leat nor a driver knows. */
-static inline bool leati_is_pageable(const struct leati_target *target)
+static inline bool leati_is_pageable(const struct leati_endpoint *endpoint)
 {
-    return target->end.kind == LEAT_KIND_PAGEABLE;
+    return endpoint->location.kind == LEAT_KIND_PAGEABLE;
 }
 
 /* Memory that leat's threads reach on every device. */
-static inline bool leati_is_on_host(const struct leati_target *target)
+static inline bool leati_is_on_host(const struct leati_endpoint *endpoint)
 {
-    return leati_is_pageable(target) || target->end.kind == LEAT_KIND_PINNED;
+    return leati_is_pageable(endpoint) || endpoint->location.kind == LEAT_KIND_PINNED;
 }
 
 /*
@@ -84,16 +84,16 @@ void leati_transfer_was_given(const struct leati_transfer *transfer, struct leat
                               bool complete);
 
 /* The target, or the end, so many bytes further on. */
-static inline struct leati_end leati_end_at(struct leati_end end, size_t offset)
+static inline struct leati_location leati_location_at(struct leati_location location, size_t offset)
 {
-    end.ptr = (char *)end.ptr + offset;
-    return end;
+    location.ptr = (char *)location.ptr + offset;
+    return location;
 }
 
-static inline struct leati_target leati_target_at(struct leati_target target, size_t offset)
+static inline struct leati_endpoint leati_endpoint_at(struct leati_endpoint endpoint, size_t offset)
 {
-    target.end.ptr = (char *)target.end.ptr + offset;
-    return target;
+    endpoint.location.ptr = (char *)endpoint.location.ptr + offset;
+    return endpoint;
 }
 
 #endif

@@ -248,8 +248,8 @@ struct leati_memory {
 };
 
 /* What an address turned out to be. */
-struct leati_target {
-    struct leati_end end;
+struct leati_endpoint {
+    struct leati_location location;
     struct leat_device *device;  /* NULL when the device is not open, or for PAGEABLE */
     struct leati_driver *driver; /* NULL for PAGEABLE */
     uintptr_t base;              /* of its allocation; 0 for PAGEABLE */
@@ -278,7 +278,7 @@ void leati_pointers_put_back(const struct leati_memory *memory);
  * checks that bytes bytes are there: RANGE, and for pageable memory that both ends are mapped and, if write is
  * set, writable. name: "dst". */
 leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
-                                      bool write, struct leati_target *target);
+                                      bool write, struct leati_endpoint *endpoint);
 
 /* The last of these checks alone, for pageable memory. */
 leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_t bytes, bool write);
@@ -286,7 +286,7 @@ leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_
 /* The same without touching pageable memory: whoever reads it finds out whether it is there. ask: false: what leat
  * does not know counts as pageable, which is the truth for all but memory that was got from a driver past leat. */
 leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
-                                       size_t bytes, bool ask, struct leati_target *target);
+                                       size_t bytes, bool ask, struct leati_endpoint *endpoint);
 
 /* Returns true if drivers said not long ago that the memory there is pageable. A guess: a caller that trusts it must
  * find out by itself when it is wrong. */

@@ -4,23 +4,23 @@
 #include <string.h>
 
 /* What a fill can write to. Fills target->device_pointer. */
-static leat_status find_fillable(leat_stream *stream, void *dst, size_t bytes, struct leati_target *target)
+static leat_status find_fillable(leat_stream *stream, void *dst, size_t bytes, struct leati_endpoint *endpoint)
 {
     struct leati_driver *driver = stream->device->driver;
 
-    LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, bytes, true, target));
-    LEATI_TRY(leati_check_reach(stream, "dst", target));
-    if (target->end.kind == LEAT_KIND_PAGEABLE)
+    LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, bytes, true, endpoint));
+    LEATI_TRY(leati_check_reach(stream, "dst", endpoint));
+    if (endpoint->location.kind == LEAT_KIND_PAGEABLE)
         return leati_fail(LEAT_ERROR_POINTER, "dst: %p is pageable host memory; use memset(), or pinned memory",
                           dst);
-    if (target->end.kind == LEAT_KIND_DEVICE && target->device != stream->device)
+    if (endpoint->location.kind == LEAT_KIND_DEVICE && endpoint->device != stream->device)
         return leati_fail(LEAT_ERROR_INVALID, "dst: %p is memory of %s; fill it on a stream of that device", dst,
-                          target->device->name);
-    if (target->device_pointer)
+                          endpoint->device->name);
+    if (endpoint->device_pointer)
         return LEAT_OK;
-    target->device_pointer = dst;
-    if (target->end.kind == LEAT_KIND_PINNED && driver->ops->host_device_pointer)
-        return driver->ops->host_device_pointer(driver, stream->device->native, dst, &target->device_pointer);
+    endpoint->device_pointer = dst;
+    if (endpoint->location.kind == LEAT_KIND_PINNED && driver->ops->host_device_pointer)
+        return driver->ops->host_device_pointer(driver, stream->device->native, dst, &endpoint->device_pointer);
     return LEAT_OK;
 }
 
@@ -67,19 +67,19 @@ static leat_status fill_at(leat_stream *stream, void *dst, const struct pattern 
 
 static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, size_t bytes)
 {
-    struct leati_target target;
+    struct leati_endpoint endpoint;
     struct leati_access written;
     leat_status status;
 
-    LEATI_TRY(find_fillable(stream, dst, bytes, &target));
-    LEATI_TRY(leati_may_use(&written, stream, "dst", &target, bytes, true));
+    LEATI_TRY(find_fillable(stream, dst, bytes, &endpoint));
+    LEATI_TRY(leati_may_use(&written, stream, "dst", &endpoint, bytes, true));
     shorten(&pattern);
     leati_stream_piece_begins(stream);
-    status = fill_at(stream, target.device_pointer, &pattern, bytes);
+    status = fill_at(stream, endpoint.device_pointer, &pattern, bytes);
     leati_stream_piece_ends(stream);
     leati_timeline_submitted(stream->timeline);
     LEATI_TRY(status);
-    leati_was_used(&written, stream, &target, bytes, true);
+    leati_was_used(&written, stream, &endpoint, bytes, true);
     return LEAT_OK;
 }
 

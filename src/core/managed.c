@@ -39,30 +39,30 @@ static const char *name_of(const leat_device *device)
 /* ---- what the memory is ---- */
 
 /* Managed memory of bytes bytes, with a device of leat's that has it. */
-static leat_status find_managed(const void *ptr, size_t bytes, struct leati_target *target)
+static leat_status find_managed(const void *ptr, size_t bytes, struct leati_endpoint *endpoint)
 {
-    LEATI_TRY(leati_pointers_find_unread(NULL, "ptr", ptr, bytes, true, target));
-    if (target->end.kind != LEAT_KIND_MANAGED)
+    LEATI_TRY(leati_pointers_find_unread(NULL, "ptr", ptr, bytes, true, endpoint));
+    if (endpoint->location.kind != LEAT_KIND_MANAGED)
         return leati_fail(
             LEAT_ERROR_POINTER,
             "ptr: %p is %s memory, and only managed memory moves; allocate it with LEAT_KIND_MANAGED", ptr,
-            leat_kind_name(target->end.kind));
-    if (!target->device)
+            leat_kind_name(endpoint->location.kind));
+    if (!endpoint->device)
         return leati_fail(LEAT_ERROR_POINTER, "ptr: %p is managed memory of a device that leat has not opened",
                           ptr);
     return LEAT_OK;
 }
 
 /* The same for questions, where 0 bytes stand for the rest of the allocation. */
-static leat_status find_rest(const void *ptr, size_t *bytes, struct leati_target *target)
+static leat_status find_rest(const void *ptr, size_t *bytes, struct leati_endpoint *endpoint)
 {
-    LEATI_TRY(find_managed(ptr, *bytes ? *bytes : 1, target));
-    if (!*bytes && !target->bytes)
+    LEATI_TRY(find_managed(ptr, *bytes ? *bytes : 1, endpoint));
+    if (!*bytes && !endpoint->bytes)
         return leati_fail(
             LEAT_ERROR_INVALID,
             "the driver does not say how large the allocation of %p is; say how many bytes are meant", ptr);
     if (!*bytes)
-        *bytes = target->bytes - ((uintptr_t)ptr - target->base);
+        *bytes = endpoint->bytes - ((uintptr_t)ptr - endpoint->base);
     return LEAT_OK;
 }
 
@@ -193,12 +193,12 @@ static leat_status prefetch_spread(leat_stream *stream, char *ptr, size_t bytes,
 static leat_status prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_device *to)
 {
     struct leati_driver *driver = stream->device->driver;
-    struct leati_target target;
+    struct leati_endpoint endpoint;
     struct spread spread;
     leat_status status;
 
-    LEATI_TRY(find_managed(ptr, bytes, &target));
-    LEATI_TRY(leati_check_reach(stream, "ptr", &target));
+    LEATI_TRY(find_managed(ptr, bytes, &endpoint));
+    LEATI_TRY(leati_check_reach(stream, "ptr", &endpoint));
     LEATI_TRY(check_place("to", to, driver));
     if (!driver->ops->managed_prefetch)
         return refuse(driver, "prefetch of managed memory");
@@ -238,14 +238,14 @@ static bool has_place(leat_advice advice)
 static leat_status advise(void *ptr, size_t bytes, leat_advice advice, leat_device *where)
 {
     struct leati_driver *driver;
-    struct leati_target target;
+    struct leati_endpoint endpoint;
 
-    LEATI_TRY(find_managed(ptr, bytes, &target));
-    driver = target.driver;
+    LEATI_TRY(find_managed(ptr, bytes, &endpoint));
+    driver = endpoint.driver;
     LEATI_TRY(check_place("where", where, driver));
     if (!driver->ops->managed_advise)
         return refuse(driver, "advice about managed memory");
-    return driver->ops->managed_advise(driver, target.device->native, ptr, bytes, advice,
+    return driver->ops->managed_advise(driver, endpoint.device->native, ptr, bytes, advice,
                                        where ? where->native : NULL);
 }
 
@@ -274,23 +274,23 @@ leat_status leat_managed_advise(void *ptr, size_t bytes, leat_advice advice, lea
 static leat_status attach_whole(leat_stream *stream, void *ptr, leat_attach attach)
 {
     struct leati_driver *driver = stream->device->driver;
-    struct leati_target target;
+    struct leati_endpoint endpoint;
     leat_status status;
 
-    LEATI_TRY(find_managed(ptr, 1, &target));
-    LEATI_TRY(leati_check_reach(stream, "ptr", &target));
-    if (target.block)
+    LEATI_TRY(find_managed(ptr, 1, &endpoint));
+    LEATI_TRY(leati_check_reach(stream, "ptr", &endpoint));
+    if (endpoint.block)
         return leati_fail(
             LEAT_ERROR_UNSUPPORTED,
             "ptr: %p is a block of a pool, which is a part of what the driver allocated, and drivers "
             "attach only all of that; allocate it by the driver's own call",
             ptr);
-    if (target.base && target.base != (uintptr_t)ptr)
+    if (endpoint.base && endpoint.base != (uintptr_t)ptr)
         return leati_fail(LEAT_ERROR_POINTER, "ptr: %p is %zu bytes inside the allocation at %p; give its start",
-                          ptr, (size_t)((uintptr_t)ptr - target.base), (void *)target.base);
+                          ptr, (size_t)((uintptr_t)ptr - endpoint.base), (void *)endpoint.base);
     if (!driver->ops->managed_attach)
         return refuse(driver, "attaching of managed memory");
-    status = driver->ops->managed_attach(driver, stream->native, ptr, target.bytes, attach);
+    status = driver->ops->managed_attach(driver, stream->native, ptr, endpoint.bytes, attach);
     leati_timeline_submitted(stream->timeline);
     return status;
 }
@@ -321,19 +321,20 @@ static leat_status check_size(const char *what, const char *name, size_t size, s
 
 leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
 {
-    struct leati_target target;
+    struct leati_endpoint endpoint;
     leat_managed_info filled;
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_managed_query"));
     LEATI_TRY(leati_check_not_null("leat_managed_query", "info", info));
     LEATI_TRY(check_size("leat_managed_query", "info", info->size, sizeof *info));
-    status = find_rest(ptr, &bytes, &target);
-    if (status == LEAT_OK && !target.driver->ops->managed_query)
-        status = refuse(target.driver, "answer about managed memory");
+    status = find_rest(ptr, &bytes, &endpoint);
+    if (status == LEAT_OK && !endpoint.driver->ops->managed_query)
+        status = refuse(endpoint.driver, "answer about managed memory");
     memset(&filled, 0, sizeof filled);
     if (status == LEAT_OK)
-        status = target.driver->ops->managed_query(target.driver, target.device->native, ptr, bytes, &filled);
+        status =
+            endpoint.driver->ops->managed_query(endpoint.driver, endpoint.device->native, ptr, bytes, &filled);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_managed_query");
     filled.size = info->size;
@@ -366,15 +367,15 @@ leat_status leat_managed_record(leat_device *device, int on)
 static leat_status count_range(leat_device *device, const void *ptr, size_t bytes, leat_managed_counts *counts)
 {
     struct leati_driver *driver = device->driver;
-    struct leati_target target;
+    struct leati_endpoint endpoint;
 
     if (!driver->ops->managed_count)
         return refuse_record(driver);
     if (ptr) {
-        LEATI_TRY(find_rest(ptr, &bytes, &target));
-        if (target.driver != driver)
+        LEATI_TRY(find_rest(ptr, &bytes, &endpoint));
+        if (endpoint.driver != driver)
             return leati_fail(LEAT_ERROR_UNSUPPORTED, "ptr: %p is memory of the %s driver", ptr,
-                              target.driver->name);
+                              endpoint.driver->name);
     }
     return driver->ops->managed_count(driver, device->native, ptr, bytes, counts);
 }

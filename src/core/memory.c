@@ -211,7 +211,7 @@ leat_status leati_plain_memory_free(void *ptr)
 leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
 {
     const struct leati_driver_ops *ops;
-    struct leati_target first;
+    struct leati_endpoint first;
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_register"));
@@ -228,10 +228,10 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
                           device->driver->name);
     /* One byte at first: a range that goes past the end of what is registered already is no RANGE error here. */
     status = leati_pointers_find_range(NULL, "ptr", ptr, 1, true, &first);
-    if (status == LEAT_OK && first.end.kind != LEAT_KIND_PAGEABLE)
-        status = leati_fail(first.owned || first.end.kind != LEAT_KIND_PINNED ? LEAT_ERROR_POINTER
-                                                                              : LEAT_ERROR_REGISTERED,
-                            "%p is %s memory already", ptr, leat_kind_name(first.end.kind));
+    if (status == LEAT_OK && first.location.kind != LEAT_KIND_PAGEABLE)
+        status = leati_fail(first.owned || first.location.kind != LEAT_KIND_PINNED ? LEAT_ERROR_POINTER
+                                                                                   : LEAT_ERROR_REGISTERED,
+                            "%p is %s memory already", ptr, leat_kind_name(first.location.kind));
     if (status == LEAT_OK)
         status = leati_pointers_find_range(NULL, "ptr", ptr, bytes, true, &first);
     /* The table first: it says who else has a part of the range, and undoing it cannot fail. */

@@ -205,10 +205,10 @@ leat_status leati_memory_close(struct leat_device *device)
 
 /* ---- what is this address? ---- */
 
-LEATI_HOT static void fill_pageable(const void *ptr, struct leati_target *target)
+LEATI_HOT static void fill_pageable(const void *ptr, struct leati_endpoint *endpoint)
 {
-    memset(target, 0, sizeof *target);
-    target->end.ptr = (void *)(uintptr_t)ptr;
+    memset(endpoint, 0, sizeof *endpoint);
+    endpoint->location.ptr = (void *)(uintptr_t)ptr;
 }
 
 /* What guard mode knows of memory that is not live; "" when it is off. */
@@ -250,7 +250,7 @@ static __attribute__((noinline)) leat_status refuse_unused(struct leat_pool *poo
 }
 
 /* Blocks of pools. False when ptr is in no pool's addresses; *status says whether it is live memory there. */
-LEATI_HOT static bool find_block(const void *ptr, struct leati_target *target, leat_status *status)
+LEATI_HOT static bool find_block(const void *ptr, struct leati_endpoint *endpoint, leat_status *status)
 {
     struct leat_pool *pool;
     struct leati_block *block = leati_block_find(ptr, &pool);
@@ -265,15 +265,15 @@ LEATI_HOT static bool find_block(const void *ptr, struct leati_target *target, l
                atomic_load_explicit(&block->front_bytes, memory_order_relaxed);
         bytes = atomic_load_explicit(&block->requested_bytes, memory_order_relaxed);
         if ((uintptr_t)ptr - base < bytes) {
-            fill_pageable(ptr, target);
-            target->end.kind = block->kind;
-            target->end.device = block->kind == LEAT_KIND_DEVICE ? block->device->native : NULL;
-            target->device = block->device;
-            target->driver = block->device->driver;
-            target->base = base;
-            target->bytes = bytes;
-            target->owned = true;
-            target->block = block;
+            fill_pageable(ptr, endpoint);
+            endpoint->location.kind = block->kind;
+            endpoint->location.device = block->kind == LEAT_KIND_DEVICE ? block->device->native : NULL;
+            endpoint->device = block->device;
+            endpoint->driver = block->device->driver;
+            endpoint->base = base;
+            endpoint->bytes = bytes;
+            endpoint->owned = true;
+            endpoint->block = block;
             *status = LEAT_OK;
             return true;
         }
@@ -283,7 +283,7 @@ LEATI_HOT static bool find_block(const void *ptr, struct leati_target *target, l
 }
 
 /* Memory of the table. False when it has none there; *status says whether what it has can be used. */
-LEATI_HOT static bool find_known(const void *ptr, struct leati_target *target, leat_status *status)
+LEATI_HOT static bool find_known(const void *ptr, struct leati_endpoint *endpoint, leat_status *status)
 {
     const struct leati_range *range;
 
@@ -294,18 +294,18 @@ LEATI_HOT static bool find_known(const void *ptr, struct leati_target *target, l
     if (range) {
         const struct leati_memory *memory = range->value;
 
-        fill_pageable(ptr, target);
+        fill_pageable(ptr, endpoint);
         if (memory->origin == LEATI_RESERVED) {
-            *status = leati_virtual_find(memory, ptr, target);
+            *status = leati_virtual_find(memory, ptr, endpoint);
         } else {
-        leati_assert(memory->device && memory->base == range->base && memory->bytes == range->bytes);
-            target->end.kind = memory->kind;
-            target->end.device = memory->kind == LEAT_KIND_DEVICE ? memory->device->native : NULL;
-            target->device = memory->device;
-            target->driver = memory->device->driver;
-            target->base = memory->base;
-            target->bytes = memory->bytes;
-            target->owned = memory->origin == LEATI_ALLOCATED || memory->origin == LEATI_IMPORTED;
+            leati_assert(memory->device && memory->base == range->base && memory->bytes == range->bytes);
+            endpoint->location.kind = memory->kind;
+            endpoint->location.device = memory->kind == LEAT_KIND_DEVICE ? memory->device->native : NULL;
+            endpoint->device = memory->device;
+            endpoint->driver = memory->device->driver;
+            endpoint->base = memory->base;
+            endpoint->bytes = memory->bytes;
+            endpoint->owned = memory->origin == LEATI_ALLOCATED || memory->origin == LEATI_IMPORTED;
         }
     }
     leati_read_unlock(&table_lock);
@@ -345,27 +345,27 @@ static void remember(const void *ptr, size_t bytes, bool pageable)
 }
 
 /* Asks every driver that is loaded; the first that knows the address wins. */
-static leat_status ask_drivers(const void *ptr, struct leati_target *target)
+static leat_status ask_drivers(const void *ptr, struct leati_endpoint *endpoint)
 {
     struct leati_driver *driver;
     leat_status loaded;
 
-    fill_pageable(ptr, target);
+    fill_pageable(ptr, endpoint);
     for (unsigned i = 0; (driver = leati_registry_driver(i, &loaded, NULL)); i++) {
-        struct leati_place place = {.kind = LEAT_KIND_PAGEABLE};
+        struct leati_pointer_info place = {.kind = LEAT_KIND_PAGEABLE};
 
         if (loaded != LEAT_OK || !driver->ops->pointer_query)
             continue;
         LEATI_TRY(driver->ops->pointer_query(driver, ptr, &place));
         if (place.kind == LEAT_KIND_PAGEABLE)
             continue;
-        target->end.kind = place.kind;
-        target->end.device = place.kind == LEAT_KIND_DEVICE ? place.device : NULL;
-        target->device = place.device ? leati_device_of(driver, place.device) : NULL;
-        target->driver = driver;
-        target->base = place.base;
-        target->bytes = place.bytes;
-        target->device_pointer = place.device_pointer;
+        endpoint->location.kind = place.kind;
+        endpoint->location.device = place.kind == LEAT_KIND_DEVICE ? place.device : NULL;
+        endpoint->device = place.device ? leati_device_of(driver, place.device) : NULL;
+        endpoint->driver = driver;
+        endpoint->base = place.base;
+        endpoint->bytes = place.bytes;
+        endpoint->device_pointer = place.device_pointer;
         return LEAT_OK;
     }
     return LEAT_OK;
@@ -374,20 +374,20 @@ static leat_status ask_drivers(const void *ptr, struct leati_target *target)
 /* What ptr is. driver: whose view counts for pinned memory, or NULL. ask: drivers are asked for what leat does not
  * know; else it counts as pageable. POINTER when it is certainly not usable. */
 LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, bool ask,
-                                  struct leati_target *target)
+                                  struct leati_endpoint *endpoint)
 {
     leat_status status = LEAT_OK;
 
-    if (find_block(ptr, target, &status) || find_known(ptr, target, &status)) {
+    if (find_block(ptr, endpoint, &status) || find_known(ptr, endpoint, &status)) {
         LEATI_TRY(status);
     } else {
-        fill_pageable(ptr, target);
+        fill_pageable(ptr, endpoint);
         if (ask)
-            LEATI_TRY(ask_drivers(ptr, target));
+            LEATI_TRY(ask_drivers(ptr, endpoint));
     }
     /* Memory that another vendor's driver pinned is plain host memory for this one. */
-    if (driver && target->driver && target->driver != driver && target->end.kind == LEAT_KIND_PINNED)
-        target->end.kind = LEAT_KIND_PAGEABLE;
+    if (driver && endpoint->driver && endpoint->driver != driver && endpoint->location.kind == LEAT_KIND_PINNED)
+        endpoint->location.kind = LEAT_KIND_PAGEABLE;
     return LEAT_OK;
 }
 
@@ -437,7 +437,7 @@ leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_
 }
 
 LEATI_HOT leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
-                                                 size_t bytes, bool ask, struct leati_target *target)
+                                                 size_t bytes, bool ask, struct leati_endpoint *endpoint)
 {
     leat_status status;
     size_t left;
@@ -447,53 +447,54 @@ LEATI_HOT leat_status leati_pointers_find_unread(struct leati_driver *driver, co
     if ((uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
         return leati_fail(LEAT_ERROR_RANGE, "%s: %p + %zu goes past the end of the address space", name, ptr,
                           bytes);
-    status = find(driver, ptr, ask, target);
+    status = find(driver, ptr, ask, endpoint);
     if (status != LEAT_OK)
         return leati_fail_in(status, "%s", name);
-    if (ask && !target->block)
-        remember(ptr, bytes, target->end.kind == LEAT_KIND_PAGEABLE);
-    if (target->end.kind == LEAT_KIND_PAGEABLE)
+    if (ask && !endpoint->block)
+        remember(ptr, bytes, endpoint->location.kind == LEAT_KIND_PAGEABLE);
+    if (endpoint->location.kind == LEAT_KIND_PAGEABLE)
         return LEAT_OK;
-    left = target->bytes - ((uintptr_t)ptr - target->base);
-    if (target->bytes && bytes > left)
+    left = endpoint->bytes - ((uintptr_t)ptr - endpoint->base);
+    if (endpoint->bytes && bytes > left)
         return leati_fail(
             LEAT_ERROR_RANGE,
             "%s: %zu bytes from %p go past the end of the %s allocation %p + %zu: %zu bytes are left there", name,
-            bytes, ptr, leat_kind_name(target->end.kind), (void *)target->base, target->bytes, left);
-    if (target->end.kind == LEAT_KIND_DEVICE && !target->device)
+            bytes, ptr, leat_kind_name(endpoint->location.kind), (void *)endpoint->base, endpoint->bytes, left);
+    if (endpoint->location.kind == LEAT_KIND_DEVICE && !endpoint->device)
         return leati_fail(LEAT_ERROR_POINTER, "%s: %p is memory of a device that leat has not opened", name, ptr);
     return LEAT_OK;
 }
 
 leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
-                                      bool write, struct leati_target *target)
+                                      bool write, struct leati_endpoint *endpoint)
 {
-    LEATI_TRY(leati_pointers_find_unread(driver, name, ptr, bytes, true, target));
-    return target->end.kind == LEAT_KIND_PAGEABLE ? leati_pointers_check_mapped(name, ptr, bytes, write) : LEAT_OK;
+    LEATI_TRY(leati_pointers_find_unread(driver, name, ptr, bytes, true, endpoint));
+    return endpoint->location.kind == LEAT_KIND_PAGEABLE ? leati_pointers_check_mapped(name, ptr, bytes, write)
+                                                         : LEAT_OK;
 }
 
 leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
 {
-    struct leati_target target;
+    struct leati_endpoint endpoint;
     leat_pointer_info filled;
     leat_status status;
 
     LEATI_TRY(leati_check_not_null("leat_pointer_query", "ptr", ptr));
     LEATI_TRY(leati_check_not_null("leat_pointer_query", "info", info));
-    status = find(NULL, ptr, true, &target);
+    status = find(NULL, ptr, true, &endpoint);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_pointer_query");
     memset(&filled, 0, sizeof filled);
-    filled.kind = target.end.kind;
-    filled.device = target.device;
-    filled.base = (void *)target.base;
-    filled.bytes = target.bytes;
-    filled.owned = target.owned;
-    if (target.device_pointer)
-        filled.device_pointer = target.device_pointer;
-    else if (filled.kind == LEAT_KIND_PINNED && target.device && target.driver->ops->host_device_pointer)
-        LEATI_TRY(target.driver->ops->host_device_pointer(target.driver, target.device->native,
-                                                          (void *)(uintptr_t)ptr, &filled.device_pointer));
+    filled.kind = endpoint.location.kind;
+    filled.device = endpoint.device;
+    filled.base = (void *)endpoint.base;
+    filled.bytes = endpoint.bytes;
+    filled.owned = endpoint.owned;
+    if (endpoint.device_pointer)
+        filled.device_pointer = endpoint.device_pointer;
+    else if (filled.kind == LEAT_KIND_PINNED && endpoint.device && endpoint.driver->ops->host_device_pointer)
+        LEATI_TRY(endpoint.driver->ops->host_device_pointer(endpoint.driver, endpoint.device->native,
+                                                            (void *)(uintptr_t)ptr, &filled.device_pointer));
     else if (filled.kind != LEAT_KIND_PAGEABLE)
         filled.device_pointer = (void *)(uintptr_t)ptr;
     *info = filled;

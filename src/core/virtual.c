@@ -709,7 +709,8 @@ static bool alike(const struct leati_range *low, const struct leati_range *high)
            widest(one) == widest(other);
 }
 
-leat_status leati_virtual_find(const struct leati_memory *reserved, const void *ptr, struct leati_target *target)
+leat_status leati_virtual_find(const struct leati_memory *reserved, const void *ptr,
+                               struct leati_endpoint *endpoint)
 {
     const struct leati_ranges *maps = &reserved->reservation->maps;
     const struct leati_range *range, *low, *high;
@@ -729,15 +730,15 @@ leat_status leati_virtual_find(const struct leati_memory *reserved, const void *
             low--;
         for (high = range; high < maps->entries + maps->count - 1 && alike(high, high + 1);)
             high++;
-        target->end.ptr = (void *)(uintptr_t)ptr;
-        target->end.kind = LEAT_KIND_DEVICE;
-        target->end.device = mapping->physical->device->native;
-        target->device = mapping->physical->device;
-        target->driver = mapping->physical->device->driver;
-        target->base = low->base;
-        target->bytes = high->base + high->bytes - low->base;
-        target->owned = true;
-        target->read_only = widest(mapping) == LEAT_ACCESS_READ;
+        endpoint->location.ptr = (void *)(uintptr_t)ptr;
+        endpoint->location.kind = LEAT_KIND_DEVICE;
+        endpoint->location.device = mapping->physical->device->native;
+        endpoint->device = mapping->physical->device;
+        endpoint->driver = mapping->physical->device->driver;
+        endpoint->base = low->base;
+        endpoint->bytes = high->base + high->bytes - low->base;
+        endpoint->owned = true;
+        endpoint->read_only = widest(mapping) == LEAT_ACCESS_READ;
     }
     leati_read_unlock(&maps_lock);
     return status;

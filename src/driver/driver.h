@@ -43,7 +43,7 @@
 struct leati_driver;
 
 /* What a driver says of an address that the core does not know. */
-struct leati_place {
+struct leati_pointer_info {
     leat_kind kind;
     void *device;   /* the driver's handle for an open device, or NULL */
     uintptr_t base; /* 0 where unknown */
@@ -58,8 +58,8 @@ struct leati_value {
     bool wait; /* else write */
 };
 
-/* One end of a copy. */
-struct leati_end {
+/* Where one side of a copy is, for a driver. */
+struct leati_location {
     void *ptr;
     leat_kind kind;
     void *device; /* for LEAT_KIND_DEVICE the driver's device that has it; else NULL */
@@ -170,7 +170,7 @@ struct leati_driver_ops {
      * when it is not the driver's. POINTER when the address is certainly not usable (freed). Needs no
      * device to be open. Optional: everything unknown is pageable.
      */
-    leat_status (*pointer_query)(struct leati_driver *driver, const void *ptr, struct leati_place *place);
+    leat_status (*pointer_query)(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *info);
 
     /* ---- virtual memory: all or none. Optional: pools use mem_alloc ---------------------------- */
 
@@ -209,16 +209,16 @@ struct leati_driver_ops {
 
     /* In stream order. A pageable source is read, and a pageable destination written, at some time until the
      * stream has got past the copy. For pageable memory the call may wait for the stream. Required. */
-    leat_status (*copy)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                        size_t bytes);
+    leat_status (*copy)(struct leati_driver *driver, void *stream, struct leati_location dst,
+                        struct leati_location src, size_t bytes);
 
     /*
      * The same for a region of rows; dst and src are its first bytes. Its sizes are 1 or more, pitches are
      * width_bytes or more, slices height * pitch or more and set when depth is above 1, and nothing overflows.
      * Rows of the two sides may lie between one another, but no byte is in both. Optional: copy for each row.
      */
-    leat_status (*copy_3d)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                           const leat_copy_region *region);
+    leat_status (*copy_3d)(struct leati_driver *driver, void *stream, struct leati_location dst,
+                           struct leati_location src, const leat_copy_region *region);
 
     /* Repeats the low pattern_bytes (1, 2 or 4) bytes of pattern count times at dst, which is aligned to
      * pattern_bytes and is device, managed or pinned memory. In stream order. Required. */

@@ -202,10 +202,10 @@ static leat_status look(const struct place *place, uintptr_t from, uintptr_t to,
 {
     struct leat_pool *pool = place->pool;
     struct leati_driver *driver = pool->device->driver;
-    struct leati_end source = {.kind = pool->kind,
-                               .device = pool->kind == LEAT_KIND_DEVICE ? pool->device->native : NULL};
+    struct leati_location source = {.kind = pool->kind,
+                                    .device = pool->kind == LEAT_KIND_DEVICE ? pool->device->native : NULL};
     size_t most = to - from < PIECE_BYTES ? to - from : PIECE_BYTES;
-    struct leati_end copied = {.ptr = malloc(most), .kind = LEAT_KIND_PAGEABLE};
+    struct leati_location copied = {.ptr = malloc(most), .kind = LEAT_KIND_PAGEABLE};
     leat_status status = LEAT_OK;
 
     if (!copied.ptr)

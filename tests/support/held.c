@@ -14,7 +14,7 @@
 
 struct leati_driver *held_driver;
 void (*held_before_work)(void *stream);
-void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
+void (*held_before_copy)(void *stream, struct leati_location dst, struct leati_location src, size_t bytes);
 void (*held_before_words)(void *stream);
 void (*held_before_free)(void *ptr);
 bool (*held_refuse)(const char *entry, void *stream);
@@ -26,8 +26,8 @@ static struct leati_driver_ops table;
 static struct test_gate gates[GATES];
 static unsigned gate_count;
 
-static leat_status copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                        size_t bytes)
+static leat_status copy(struct leati_driver *driver, void *stream, struct leati_location dst,
+                        struct leati_location src, size_t bytes)
 {
     if (held_before_work)
         held_before_work(stream);
@@ -36,8 +36,8 @@ static leat_status copy(struct leati_driver *driver, void *stream, struct leati_
     return below->copy(driver, stream, dst, src, bytes);
 }
 
-static leat_status copy_3d(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                           const leat_copy_region *region)
+static leat_status copy_3d(struct leati_driver *driver, void *stream, struct leati_location dst,
+                           struct leati_location src, const leat_copy_region *region)
 {
     if (held_before_work)
         held_before_work(stream);

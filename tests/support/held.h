@@ -20,7 +20,7 @@ extern struct leati_driver *held_driver; /* with the table that was replaced */
  * first, of copies the second too, of words the third. The fourth is called before memory goes back, pinned memory
  * too. NULL: nothing. */
 extern void (*held_before_work)(void *stream);
-extern void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
+extern void (*held_before_copy)(void *stream, struct leati_location dst, struct leati_location src, size_t bytes);
 extern void (*held_before_words)(void *stream);
 extern void (*held_before_free)(void *ptr);
 extern bool (*held_refuse)(const char *entry, void *stream);

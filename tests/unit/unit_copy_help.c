@@ -407,7 +407,7 @@ static void wait_for_job(struct test_state *t)
 {
     const struct leati_list list = {.copy = copy_part, .list = &scenes[1], .count = PARTS, .scratch = true};
     const struct leati_stage_request request = {.direction = LEATI_DIRECTION_HOST, .early = true, .list = &list};
-    const struct leati_target nowhere = {.base = 0};
+    const struct leati_endpoint nowhere = {.base = 0};
     struct leati_stager *stager;
     struct leati_job *job;
 

@@ -65,7 +65,7 @@ static void expect_there(struct test_state *t, struct room *room, uint64_t seed)
 
 /* ---- short copies ---- */
 
-static void delay_all(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+static void delay_all(void *stream, struct leati_location dst, struct leati_location src, size_t bytes)
 {
     (void)dst;
     (void)src;
@@ -111,7 +111,8 @@ struct half {
 };
 static struct half halves[2];
 
-static void let_the_other_go_first(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+static void let_the_other_go_first(void *stream, struct leati_location dst, struct leati_location src,
+                                   size_t bytes)
 {
     (void)stream;
     (void)src;
@@ -184,7 +185,7 @@ static struct test_gate *held_copy;
 static void *slots[2];
 static unsigned slot_count;
 
-static void hold_first_copy(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+static void hold_first_copy(void *stream, struct leati_location dst, struct leati_location src, size_t bytes)
 {
     (void)src;
     (void)bytes;
@@ -469,7 +470,7 @@ static bool refuse_in_the_middle(const char *entry, void *stream)
 static void threads_have_left_what_failed(void **state)
 {
     struct test_state *t = *state;
-    struct leati_target nowhere = {.end.kind = LEAT_KIND_PAGEABLE};
+    struct leati_endpoint nowhere = {.location.kind = LEAT_KIND_PAGEABLE};
     struct leati_list list = {.copy = copy_slowly, .count = 1, .scratch = true};
     struct leati_stage_request request = {.direction = LEATI_DIRECTION_HOST, .early = true, .list = &list};
     struct leati_stager *stager;
@@ -724,7 +725,7 @@ static struct {
     bool held;
 } link_plan;
 
-static void hold_one(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+static void hold_one(void *stream, struct leati_location dst, struct leati_location src, size_t bytes)
 {
     enum held sort = dst.device == link_plan.helper   ? ARRIVING
                      : src.device == link_plan.helper ? LEAVING
@@ -804,7 +805,7 @@ static void slow_rails_lose_nothing(void **state)
     end_links(&links);
 }
 
-static void stop_in_the_middle(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+static void stop_in_the_middle(void *stream, struct leati_location dst, struct leati_location src, size_t bytes)
 {
     hold_one(stream, dst, src, bytes);
     let_the_other_go_first(stream, dst, src, bytes);

@@ -44,8 +44,8 @@ static bool ends(enum leati_protocol_id id, leat_status *status)
 }
 
 #define EAGER_PARAMETERS                                                                                          \
-    struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,                              \
-        const struct leati_target *from, size_t bytes
+    struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,                            \
+        const struct leati_endpoint *from, size_t bytes
 leat_status __real_leati_eager_in(EAGER_PARAMETERS);
 leat_status __real_leati_eager_out(EAGER_PARAMETERS);
 leat_status __wrap_leati_eager_in(EAGER_PARAMETERS);
@@ -82,13 +82,13 @@ leat_status __wrap_leati_stage_start(EAGER_PARAMETERS, const struct leati_stage_
     return __real_leati_stage_start(stager, stream, to, from, bytes, request, job);
 }
 
-bool __real_leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                                    const leat_copy_region *region);
-bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                                    const leat_copy_region *region);
+bool __real_leati_region_has_kernel(leat_device *device, const struct leati_location *dst,
+                                    const struct leati_location *src, const leat_copy_region *region);
+bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_location *dst,
+                                    const struct leati_location *src, const leat_copy_region *region);
 
-bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                                    const leat_copy_region *region)
+bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_location *dst,
+                                    const struct leati_location *src, const leat_copy_region *region)
 {
     leat_status status;
 
@@ -238,15 +238,15 @@ static const struct row {
     {"many within the host", BATCH, P, PIN, 64 * KIB, 16, BUSY, NOTHING, HOST, "by a host function of the stream"},
 };
 
-static struct leati_target target_of(struct test_state *t, leat_kind kind, uintptr_t address)
+static struct leati_endpoint endpoint_of(struct test_state *t, leat_kind kind, uintptr_t address)
 {
-    struct leati_target target = {.end = {.ptr = (void *)address, .kind = kind}};
+    struct leati_endpoint target = {.location = {.ptr = (void *)address, .kind = kind}};
 
     if (kind == LEAT_KIND_PAGEABLE)
         return target;
     target.device = t->device;
     target.driver = t->device->driver;
-    target.end.device = kind == LEAT_KIND_DEVICE ? t->device->native : NULL;
+    target.location.device = kind == LEAT_KIND_DEVICE ? t->device->native : NULL;
     return target;
 }
 
@@ -262,8 +262,8 @@ static enum leati_direction direction_of(const struct row *row)
 static struct leati_plan make_plan(struct test_state *t, const struct row *row, struct leati_stager *stager)
 {
     struct leati_plan plan = {.transfer = {.stream = t->stream,
-                                           .to = target_of(t, row->to, 0x100000),
-                                           .from = target_of(t, row->from, 0x200000000),
+                                           .to = endpoint_of(t, row->to, 0x100000),
+                                           .from = endpoint_of(t, row->from, 0x200000000),
                                            .bytes = row->bytes,
                                            .shape = row->shape,
                                            .direction = direction_of(row),

@@ -63,9 +63,9 @@ static int close_place(void **state)
 
 static void copy(struct place *p, void *dst, leat_kind dst_kind, void *src, leat_kind src_kind, size_t bytes)
 {
-    struct leati_end to = {
+    struct leati_location to = {
         .ptr = dst, .kind = dst_kind, .device = dst_kind == LEAT_KIND_DEVICE ? p->device : NULL};
-    struct leati_end from = {
+    struct leati_location from = {
         .ptr = src, .kind = src_kind, .device = src_kind == LEAT_KIND_DEVICE ? p->device : NULL};
 
     OK(p->ops->copy(p->driver, p->stream, to, from, bytes));

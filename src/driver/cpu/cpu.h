@@ -96,7 +96,7 @@ leat_status cpu_host_free(struct leati_driver *driver, void *device, void *ptr);
 leat_status cpu_host_register(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 leat_status cpu_host_unregister(struct leati_driver *driver, void *device, void *ptr);
 leat_status cpu_managed_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
-leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place);
+leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *place);
 
 /* Counts bytes against the device's memory, or gives them back. */
 leat_status cpu_charge(struct cpu_device *device, size_t bytes);
@@ -217,10 +217,10 @@ void cpu_streams_join(struct cpu_device *device);
 
 /* ---- moving and filling bytes (cpu_copy.c) ---- */
 
-leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                     size_t bytes);
-leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                        const leat_copy_region *region); /* cpu_copy_3d.c */
+leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_location dst,
+                     struct leati_location src, size_t bytes);
+leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_location dst,
+                        struct leati_location src, const leat_copy_region *region); /* cpu_copy_3d.c */
 
 /* Calls move_part(part), which accesses these ranges. Where one of them is gone, *unreachable, which other threads
  * lower as well, becomes the lowest of the addresses that nobody could reach. */

@@ -121,8 +121,8 @@ static void run_copy(struct cpu_work *work)
         cpu_stream_lost(copy->stream, job->dst, job->src, job->bytes, fault);
 }
 
-leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                     size_t bytes)
+leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_location dst,
+                     struct leati_location src, size_t bytes)
 {
     bool pageable = dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE;
     struct copy_work *work = malloc(sizeof *work);

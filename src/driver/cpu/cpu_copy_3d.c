@@ -126,8 +126,8 @@ static void run_region(struct cpu_work *work)
         cpu_stream_lost(copy->stream, job->dst, job->src, job->rows * job->region.width_bytes, fault);
 }
 
-leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                        const leat_copy_region *region)
+leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_location dst,
+                        struct leati_location src, const leat_copy_region *region)
 {
     bool pageable = dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE;
     size_t rows = region->depth * region->height, bytes = rows * region->width_bytes;

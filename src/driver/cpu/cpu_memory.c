@@ -464,8 +464,8 @@ static leat_status refuse_address(const void *ptr, const char *whose)
 
 /* Looks ptr up in one space; false when it is not in its range at all. *reserved: it is an address of virtual
  * memory, where something may be mapped. */
-static bool query_space(struct cpu_space *space, const void *ptr, const char *whose, struct leati_place *place,
-                        bool *reserved, leat_status *status)
+static bool query_space(struct cpu_space *space, const void *ptr, const char *whose,
+                        struct leati_pointer_info *place, bool *reserved, leat_status *status)
 {
     const struct leati_range *range;
     const struct cpu_block *block;
@@ -493,7 +493,7 @@ static bool query_space(struct cpu_space *space, const void *ptr, const char *wh
     return inside;
 }
 
-leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place)
+leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *place)
 {
     leat_status status = LEAT_OK;
     bool reserved;

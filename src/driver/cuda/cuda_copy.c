@@ -10,8 +10,8 @@
  * are. An H200's driver takes as long for cuMemcpyAsync, which finds out by itself; managed memory needs that one.
  * The core has checked all but whether pageable memory is there, so that is what is wrong when the driver finds a
  * value invalid. */
-static leat_status copy_within(struct gpu_device *owner, struct leati_end dst, struct leati_end src, size_t bytes,
-                               cu_stream stream)
+static leat_status copy_within(struct gpu_device *owner, struct leati_location dst, struct leati_location src,
+                               size_t bytes, cu_stream stream)
 {
     cu_deviceptr to = gpu_address_of(dst.ptr), from = gpu_address_of(src.ptr);
     const char *const *name; /* read only where the call failed */
@@ -40,8 +40,8 @@ static leat_status copy_within(struct gpu_device *owner, struct leati_end dst, s
     return leati_cuda_fail(owner->api, *name, code);
 }
 
-LEATI_HOT leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_end dst,
-                                      struct leati_end src, size_t bytes)
+LEATI_HOT leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_location dst,
+                                      struct leati_location src, size_t bytes)
 {
     struct gpu_stream *on = stream;
     struct gpu_device *to = dst.kind == LEAT_KIND_DEVICE ? dst.device : NULL;
@@ -62,20 +62,20 @@ LEATI_HOT leat_status leati_cuda_copy(struct leati_driver *driver, void *stream,
     return LEAT_OK;
 }
 
-static unsigned memory_type(const struct leati_end *end)
+static unsigned memory_type(const struct leati_location *end)
 {
     return on_host(end)                     ? LEATI_CU_MEMORYTYPE_HOST
            : end->kind == LEAT_KIND_MANAGED ? LEATI_CU_MEMORYTYPE_UNIFIED
                                             : LEATI_CU_MEMORYTYPE_DEVICE;
 }
 
-static cu_context context_of(const struct leati_end *end)
+static cu_context context_of(const struct leati_location *end)
 {
     return ((struct gpu_device *)end->device)->context;
 }
 
-static leat_status submit_region(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
-                                 const leat_copy_region *region)
+static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
+                                 const struct leati_location *src, const leat_copy_region *region)
 {
     struct gpu_device *to = dst->kind == LEAT_KIND_DEVICE ? dst->device : NULL;
     struct gpu_device *from = src->kind == LEAT_KIND_DEVICE ? src->device : NULL;

@@ -25,7 +25,7 @@ static void *find_device(struct gpu_driver *cuda, cu_context context, int ordina
     return found;
 }
 
-leat_status leati_cuda_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place)
+leat_status leati_cuda_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *info)
 {
     struct gpu_driver *cuda = gpu_of(driver);
     cu_context context = NULL;
@@ -54,16 +54,16 @@ leat_status leati_cuda_pointer_query(struct leati_driver *driver, const void *pt
         return leati_cuda_fail(&cuda->api, leati_cuda_names.pointer_attributes, code);
 
     /* An address that the driver does not know has no type. */
-    *place = (struct leati_place){.kind = LEAT_KIND_PAGEABLE};
+    *info = (struct leati_pointer_info){.kind = LEAT_KIND_PAGEABLE};
     if (code != LEATI_CUDA_SUCCESS || (type != LEATI_CU_MEMORYTYPE_HOST && type != LEATI_CU_MEMORYTYPE_DEVICE))
         return LEAT_OK;
     if (managed)
-        place->kind = LEAT_KIND_MANAGED;
+        info->kind = LEAT_KIND_MANAGED;
     else
-        place->kind = type == LEATI_CU_MEMORYTYPE_DEVICE ? LEAT_KIND_DEVICE : LEAT_KIND_PINNED;
-    place->device = find_device(cuda, context, ordinal);
-    place->base = (uintptr_t)base;
-    place->bytes = base ? bytes : 0;
-    place->device_pointer = gpu_pointer_of(device_pointer);
+        info->kind = type == LEATI_CU_MEMORYTYPE_DEVICE ? LEAT_KIND_DEVICE : LEAT_KIND_PINNED;
+    info->device = find_device(cuda, context, ordinal);
+    info->base = (uintptr_t)base;
+    info->bytes = base ? bytes : 0;
+    info->device_pointer = gpu_pointer_of(device_pointer);
     return LEAT_OK;
 }

@@ -294,7 +294,7 @@ WRAP(managed_count, SAME,
      (inner, device, ptr, bytes, counts))
 WRAP(managed_history, SAME, (struct leati_driver *driver, void *device, leat_managed_move *moves, size_t *count),
      (inner, device, moves, count))
-WRAP(pointer_query, SAME, (struct leati_driver *driver, const void *ptr, struct leati_place *place),
+WRAP(pointer_query, SAME, (struct leati_driver *driver, const void *ptr, struct leati_pointer_info *place),
      (inner, ptr, place))
 
 WRAP(vm_granularity, SAME, (struct leati_driver *driver, void *device, size_t *bytes), (inner, device, bytes))
@@ -584,11 +584,11 @@ static leat_status wrap_stream_values(struct leati_driver *driver, void *stream,
 }
 
 /* Makes the last byte of a copy that was just given to stream wrong: reads it back, changes it, writes it. */
-static leat_status spoil_copy(struct fault *fault, void *stream, struct leati_end dst, size_t bytes)
+static leat_status spoil_copy(struct fault *fault, void *stream, struct leati_location dst, size_t bytes)
 {
     struct leati_driver *inner = fault->inner;
     unsigned char byte;
-    struct leati_end last = dst, host = {.ptr = &byte, .kind = LEAT_KIND_PAGEABLE};
+    struct leati_location last = dst, host = {.ptr = &byte, .kind = LEAT_KIND_PAGEABLE};
 
     last.ptr = (unsigned char *)dst.ptr + bytes - 1;
     if (dst.kind == LEAT_KIND_PAGEABLE) {
@@ -603,8 +603,8 @@ static leat_status spoil_copy(struct fault *fault, void *stream, struct leati_en
     return inner->ops->stream_synchronize(inner, stream);
 }
 
-static leat_status wrap_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                             size_t bytes)
+static leat_status wrap_copy(struct leati_driver *driver, void *stream, struct leati_location dst,
+                             struct leati_location src, size_t bytes)
 {
     struct fault *fault = fault_of(driver);
     uint64_t number = count_call(fault, ENTRY_copy);
@@ -628,8 +628,8 @@ static leat_status wrap_copy(struct leati_driver *driver, void *stream, struct l
     return status;
 }
 
-static leat_status wrap_copy_3d(struct leati_driver *driver, void *stream, struct leati_end dst,
-                                struct leati_end src, const leat_copy_region *region)
+static leat_status wrap_copy_3d(struct leati_driver *driver, void *stream, struct leati_location dst,
+                                struct leati_location src, const leat_copy_region *region)
 {
     struct fault *fault = fault_of(driver);
     uint64_t number = count_call(fault, ENTRY_copy_3d);

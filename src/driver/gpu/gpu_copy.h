@@ -18,17 +18,17 @@
 #define PITCH_MOST ((size_t)INT32_MAX)
 
 /* Gives one region to the vendor. Not both ends are on the host, and slices are whole rows. */
-static leat_status submit_region(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
-                                 const leat_copy_region *region);
+static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
+                                 const struct leati_location *src, const leat_copy_region *region);
 
-static bool on_host(const struct leati_end *end)
+static bool on_host(const struct leati_location *end)
 {
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
 /* The driver may read a pageable source during the call, whatever the stream still has to do. So the work that may
  * write the source must be done before. */
-static leat_status wait_for_source(struct gpu_stream *on, const struct leati_end *src)
+static leat_status wait_for_source(struct gpu_stream *on, const struct leati_location *src)
 {
     if (src->kind == LEAT_KIND_PAGEABLE)
         GPU_TRY(on->device, stream_synchronize, on->handle);
@@ -111,14 +111,14 @@ static bool slices_are_rows(const leat_copy_region *region)
            region->dst_slice_bytes % region->dst_pitch_bytes == 0;
 }
 
-static struct leati_end move_end(struct leati_end end, size_t bytes)
+static struct leati_location move_end(struct leati_location end, size_t bytes)
 {
     end.ptr = (char *)end.ptr + bytes;
     return end;
 }
 
-static leat_status copy_rows(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                             const leat_copy_region *region)
+static leat_status copy_rows(struct leati_driver *driver, void *stream, struct leati_location dst,
+                             struct leati_location src, const leat_copy_region *region)
 {
     for (size_t y = 0; y < region->height; y++)
         LEATI_TRY(GPU(copy)(driver, stream, move_end(dst, y * region->dst_pitch_bytes),
@@ -126,8 +126,8 @@ static leat_status copy_rows(struct leati_driver *driver, void *stream, struct l
     return LEAT_OK;
 }
 
-leat_status GPU(copy_3d)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                         const leat_copy_region *region)
+leat_status GPU(copy_3d)(struct leati_driver *driver, void *stream, struct leati_location dst,
+                         struct leati_location src, const leat_copy_region *region)
 {
     bool long_pitch = region->dst_pitch_bytes > PITCH_MOST || region->src_pitch_bytes > PITCH_MOST;
     leat_copy_region slice = *region;
@@ -138,8 +138,8 @@ leat_status GPU(copy_3d)(struct leati_driver *driver, void *stream, struct leati
         return submit_region(stream, &dst, &src, region);
     slice.depth = 1;
     for (size_t z = 0; z < region->depth; z++) {
-        struct leati_end to = move_end(dst, z ? z * region->dst_slice_bytes : 0);
-        struct leati_end from = move_end(src, z ? z * region->src_slice_bytes : 0);
+        struct leati_location to = move_end(dst, z ? z * region->dst_slice_bytes : 0);
+        struct leati_location from = move_end(src, z ? z * region->src_slice_bytes : 0);
 
         LEATI_TRY(long_pitch ? copy_rows(driver, stream, to, from, &slice)
                              : submit_region(stream, &to, &from, &slice));

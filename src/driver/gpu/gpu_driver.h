@@ -187,7 +187,7 @@ leat_status GPU(host_unregister)(struct leati_driver *driver, void *device, void
 leat_status GPU(host_device_pointer)(struct leati_driver *driver, void *device, void *ptr, void **device_pointer);
 leat_status GPU(managed_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 leat_status GPU(pointer_query)(struct leati_driver *driver, const void *ptr,
-                               struct leati_place *place); /* vendor */
+                               struct leati_pointer_info *place); /* vendor */
 
 /* gpu_managed.h */
 leat_status GPU(managed_prefetch)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
@@ -215,10 +215,10 @@ leat_status GPU(vm_import)(struct leati_driver *driver, void *device, int fd, si
 leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *peer);
 
 /* gpu_copy.h */
-leat_status GPU(copy)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                      size_t bytes); /* vendor */
-leat_status GPU(copy_3d)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                         const leat_copy_region *region);
+leat_status GPU(copy)(struct leati_driver *driver, void *stream, struct leati_location dst,
+                      struct leati_location src, size_t bytes); /* vendor */
+leat_status GPU(copy_3d)(struct leati_driver *driver, void *stream, struct leati_location dst,
+                         struct leati_location src, const leat_copy_region *region);
 leat_status GPU(fill)(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
                       unsigned pattern_bytes, size_t count);
 

@@ -9,7 +9,7 @@
 #include "driver/gpu/gpu_copy.h"
 
 /* Managed memory is wherever it is, so the runtime has to look. */
-static hi_copy_kind kind_of(const struct leati_end *dst, const struct leati_end *src)
+static hi_copy_kind kind_of(const struct leati_location *dst, const struct leati_location *src)
 {
     if (dst->kind == LEAT_KIND_MANAGED || src->kind == LEAT_KIND_MANAGED)
         return LEATI_hipMemcpyDefault;
@@ -18,8 +18,8 @@ static hi_copy_kind kind_of(const struct leati_end *dst, const struct leati_end 
     return on_host(src) ? LEATI_hipMemcpyHostToDevice : LEATI_hipMemcpyDeviceToDevice;
 }
 
-leat_status leati_hip_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
-                           size_t bytes)
+leat_status leati_hip_copy(struct leati_driver *driver, void *stream, struct leati_location dst,
+                           struct leati_location src, size_t bytes)
 {
     struct gpu_stream *on = stream;
     struct gpu_device *to = dst.kind == LEAT_KIND_DEVICE ? dst.device : NULL;
@@ -35,8 +35,8 @@ leat_status leati_hip_copy(struct leati_driver *driver, void *stream, struct lea
     return LEAT_OK;
 }
 
-static leat_status submit_region(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
-                                 const leat_copy_region *region)
+static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
+                                 const struct leati_location *src, const leat_copy_region *region)
 {
     hi_region_copy copy = {
         .src = {.ptr = src->ptr, .pitch = region->src_pitch_bytes, .width = region->width_bytes},

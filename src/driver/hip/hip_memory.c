@@ -31,7 +31,7 @@ static leat_kind kind_of(const struct gpu_api *api, const hi_pointer_attributes 
     return found->type == device ? LEAT_KIND_DEVICE : found->type == host ? LEAT_KIND_PINNED : LEAT_KIND_PAGEABLE;
 }
 
-leat_status leati_hip_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place)
+leat_status leati_hip_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *info)
 {
     struct gpu_driver *hip = gpu_of(driver);
     hi_pointer_attributes found = {0};
@@ -42,16 +42,16 @@ leat_status leati_hip_pointer_query(struct leati_driver *driver, const void *ptr
     code = hip->api.pointer_attributes(&found, ptr);
     if (code != LEATI_hipSuccess && code != LEATI_hipErrorInvalidValue)
         return leati_hip_fail(&hip->api, leati_hip_names.pointer_attributes, code);
-    *place = (struct leati_place){.kind = LEAT_KIND_PAGEABLE};
+    *info = (struct leati_pointer_info){.kind = LEAT_KIND_PAGEABLE};
     if (code == LEATI_hipSuccess)
-        place->kind = kind_of(&hip->api, &found);
-    if (place->kind == LEAT_KIND_PAGEABLE)
+        info->kind = kind_of(&hip->api, &found);
+    if (info->kind == LEAT_KIND_PAGEABLE)
         return LEAT_OK;
-    place->device = find_device(hip, found.device);
-    place->device_pointer = found.device_pointer;
+    info->device = find_device(hip, found.device);
+    info->device_pointer = found.device_pointer;
     if (hip->api.mem_range(&base, &bytes, (void *)(uintptr_t)ptr) == LEATI_hipSuccess && base) {
-        place->base = (uintptr_t)base;
-        place->bytes = bytes;
+        info->base = (uintptr_t)base;
+        info->bytes = bytes;
     }
     return LEAT_OK;
 }
