@@ -44,7 +44,7 @@
     X(POOL_PLAN, "", 0,                                                                                         \
       "A plan that 'leat plan' made of a recorded run: where the default device pools put large blocks.")       \
     X(SCRUB, "0", 0, "1: pools clear memory before it is handed out, so that nobody sees what others left.")        \
-    X(COPY_STORES, "probe", 0,                                                                                  \
+    X(COPY_STORE_POLICY, "probe", 0,                                                                                \
       "How the threads that stage copies of pageable memory write: cached, streaming (past the caches), or "    \
       "probe to measure which is faster.")                                                                      \
     X(RECORD_ALLOCATIONS, "", 0,                                                                                   \
@@ -122,7 +122,7 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
 #define LEATI_OPTION_WORDS(X)                                                                                     \
     X(LOG, "none or error")                                                                                       \
     X(POOL_PACKING, "auto, still or tight")                                                                       \
-    X(COPY_STORES, "probe, cached or streaming")                                                                  \
+    X(COPY_STORE_POLICY, "probe, cached or streaming")                                                            \
     X(COPY_PROTOCOL, "auto, driver, eager, staged, kernel, rails or host")                                        \
     X(LAYOUT_KERNEL, "auto, naive, blocked, vectors, elements, rows, box, transpose, transpose-small, "           \
                      "transpose-wide, transpose-odd or transpose-wide-odd")

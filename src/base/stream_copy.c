@@ -69,14 +69,14 @@ __attribute__((target("avx2"))) static void copy_lines_avx2(char *dst, const cha
     _mm_sfence();
 }
 
-LEATI_HOT static copy_lines lines_of(enum leati_stream_stores stores)
+LEATI_HOT static copy_lines lines_of(enum leati_stream_isa isa)
 {
     static const copy_lines table[] = {NULL, copy_lines_avx2, copy_lines_avx512};
 
-    return table[stores];
+    return table[isa];
 }
 
-static enum leati_stream_stores look(void)
+static enum leati_stream_isa look(void)
 {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f"))
@@ -91,13 +91,13 @@ void leati_stream_fence(void)
 
 #else
 
-static copy_lines lines_of(enum leati_stream_stores stores)
+static copy_lines lines_of(enum leati_stream_isa isa)
 {
-    (void)stores;
+    (void)isa;
     return NULL;
 }
 
-static enum leati_stream_stores look(void)
+static enum leati_stream_isa look(void)
 {
     return LEATI_STREAM_PLAIN;
 }
@@ -108,7 +108,7 @@ void leati_stream_fence(void)
 
 #endif
 
-static enum leati_stream_stores best;
+static enum leati_stream_isa best;
 static pthread_once_t best_once = PTHREAD_ONCE_INIT;
 
 static void find_best(void)
@@ -116,27 +116,27 @@ static void find_best(void)
     best = look();
 }
 
-LEATI_HOT enum leati_stream_stores leati_stream_best(void)
+LEATI_HOT enum leati_stream_isa leati_stream_best(void)
 {
     pthread_once(&best_once, find_best);
     return best;
 }
 
-const char *leati_stream_name(enum leati_stream_stores stores)
+const char *leati_stream_name(enum leati_stream_isa isa)
 {
     static const char *const names[] = {"memcpy", "AVX2", "AVX-512"};
 
-    return names[stores];
+    return names[isa];
 }
 
-LEATI_HOT void leati_stream_copy_by(enum leati_stream_stores stores, void *dst, const void *src, size_t bytes)
+LEATI_HOT void leati_stream_copy_by(enum leati_stream_isa isa, void *dst, const void *src, size_t bytes)
 {
     size_t head = (size_t)(-(uintptr_t)dst & (LINE_BYTES - 1)), body;
-    copy_lines lines = lines_of(stores);
+    copy_lines lines = lines_of(isa);
     const char *from = src;
     char *to = dst;
 
-    leati_assert(stores <= leati_stream_best());
+    leati_assert(isa <= leati_stream_best());
     leati_assert((uintptr_t)dst - (uintptr_t)src >= bytes && (uintptr_t)src - (uintptr_t)dst >= bytes);
     if (!lines || bytes < head + LINE_BYTES) {
         memcpy(dst, src, bytes);

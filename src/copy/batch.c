@@ -486,8 +486,8 @@ static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t
     size_t i;
 
     for (i = first; i < first + count; i++)
-        if (leati_staging_copy_guarded(parts[i].dst, parts[i].src, parts[i].bytes, LEATI_STORES_CACHED, fault) !=
-            parts[i].bytes)
+        if (leati_staging_copy_guarded(parts[i].dst, parts[i].src, parts[i].bytes, LEATI_STORE_POLICY_CACHED,
+                                       fault) != parts[i].bytes)
             break;
     return i - first;
 }
@@ -513,8 +513,8 @@ static void copy_piece(struct copier *copier, const struct piece *piece)
 {
     uintptr_t fault;
 
-    if (leati_staging_copy_guarded((void *)piece->dst, (const void *)piece->src, piece->bytes, LEATI_STORES_CACHED,
-                                   &fault) != piece->bytes)
+    if (leati_staging_copy_guarded((void *)piece->dst, (const void *)piece->src, piece->bytes,
+                                   LEATI_STORE_POLICY_CACHED, &fault) != piece->bytes)
         fail_timeline(copier->timeline, piece->number, fault);
 }
 

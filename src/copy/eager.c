@@ -88,7 +88,7 @@ static bool is_free(const struct leati_staging *staging, size_t quarter)
 
 LEATI_HOT static enum leati_store_policy policy_of(size_t bytes)
 {
-    return bytes <= CACHED_BYTES ? LEATI_STORES_CACHED : LEATI_STORES_STREAMING;
+    return bytes <= CACHED_BYTES ? LEATI_STORE_POLICY_CACHED : LEATI_STORE_POLICY_STREAMING;
 }
 
 /* ---- short copies in ---- */

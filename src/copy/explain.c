@@ -38,7 +38,7 @@ void leati_explain_threads(const struct leati_plan *plan, struct leati_strbuf *t
 
     leati_strbuf_add(text, "at most %u of %u threads, %s stores", stager->share, stager->threads,
                      leati_store_policy_name(policy));
-    if (policy == LEATI_STORES_STREAMING)
+    if (policy == LEATI_STORE_POLICY_STREAMING)
         leati_strbuf_add(text, " (%s)", leati_staging_streaming_by());
 }
 

@@ -23,28 +23,28 @@ struct tile {
     const char *before; /* for PAIRED: the tile whose lines go before these */
 };
 
-enum stores { PLAIN, STREAMING, PAIRED, MASKED };
+enum store_policy { PLAIN, STREAMING, PAIRED, MASKED };
 
-INLINE_AVX512 __m512i load(const struct tile *t, unsigned row, enum stores stores)
+INLINE_AVX512 __m512i load(const struct tile *t, unsigned row, enum store_policy policy)
 {
-    if (stores != MASKED)
+    if (policy != MASKED)
         return _mm512_loadu_si512(t->src + t->src_rows[row]);
     if (row >= t->src_row_count)
         return _mm512_setzero_si512();
     return _mm512_maskz_loadu_epi8(t->src_bytes, t->src + t->src_rows[row]);
 }
 
-INLINE_AVX512 void store(const struct tile *t, unsigned row, __m512i line, enum stores stores)
+INLINE_AVX512 void store(const struct tile *t, unsigned row, __m512i line, enum store_policy policy)
 {
-    if (stores == MASKED) {
+    if (policy == MASKED) {
         if (row < t->dst_row_count)
             _mm512_mask_storeu_epi8(t->dst + t->dst_rows[row], t->dst_bytes, line);
-    } else if (stores == PAIRED) {
+    } else if (policy == PAIRED) {
         char *dst = t->dst + t->dst_rows[row];
 
         _mm512_stream_si512((void *)dst, _mm512_load_si512(t->before + (size_t)row * LEATI_LINE_BYTES));
         _mm512_stream_si512((void *)(dst + LEATI_LINE_BYTES), line);
-    } else if (stores == STREAMING) {
+    } else if (policy == STREAMING) {
         _mm512_stream_si512((void *)(t->dst + t->dst_rows[row]), line);
     } else {
         _mm512_storeu_si512(t->dst + t->dst_rows[row], line);
@@ -52,13 +52,13 @@ INLINE_AVX512 void store(const struct tile *t, unsigned row, __m512i line, enum 
 }
 
 /* Rows first, first + step, ...: number j of row i becomes number i of row j. */
-INLINE_AVX512 void transpose16(const struct tile *t, unsigned first, unsigned step, enum stores stores,
+INLINE_AVX512 void transpose16(const struct tile *t, unsigned first, unsigned step, enum store_policy policy,
                                __m512i out[16])
 {
     __m512i a[16], b[16];
 
     for (unsigned i = 0; i < 16; i++)
-        a[i] = load(t, first + i * step, stores);
+        a[i] = load(t, first + i * step, policy);
     for (unsigned i = 0; i < 16; i += 2) {
         b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
@@ -84,14 +84,14 @@ INLINE_AVX512 void transpose16(const struct tile *t, unsigned first, unsigned st
     }
 }
 
-INLINE_AVX512 void tile_1(const struct tile *t, enum stores stores)
+INLINE_AVX512 void tile_1(const struct tile *t, enum store_policy policy)
 {
     const __mmask64 odd = 0xaaaaaaaaaaaaaaaa;
     const __mmask32 odd_pairs = 0xaaaaaaaa;
     __m512i sets[4][16];
 
     for (unsigned i = 0; i < 4; i++)
-        transpose16(t, i, 4, stores, sets[i]);
+        transpose16(t, i, 4, policy, sets[i]);
     for (unsigned i = 0; i < 16; i++) {
         __m512i p = sets[0][i], q = sets[1][i], r = sets[2][i], s = sets[3][i];
         __m512i even_low = _mm512_mask_blend_epi8(odd, p, _mm512_slli_epi16(q, 8));
@@ -99,44 +99,44 @@ INLINE_AVX512 void tile_1(const struct tile *t, enum stores stores)
         __m512i even_high = _mm512_mask_blend_epi8(odd, r, _mm512_slli_epi16(s, 8));
         __m512i odd_high = _mm512_mask_blend_epi8(odd, _mm512_srli_epi16(r, 8), s);
 
-        store(t, 4 * i, _mm512_mask_blend_epi16(odd_pairs, even_low, _mm512_slli_epi32(even_high, 16)), stores);
-        store(t, 4 * i + 1, _mm512_mask_blend_epi16(odd_pairs, odd_low, _mm512_slli_epi32(odd_high, 16)), stores);
+        store(t, 4 * i, _mm512_mask_blend_epi16(odd_pairs, even_low, _mm512_slli_epi32(even_high, 16)), policy);
+        store(t, 4 * i + 1, _mm512_mask_blend_epi16(odd_pairs, odd_low, _mm512_slli_epi32(odd_high, 16)), policy);
         store(t, 4 * i + 2, _mm512_mask_blend_epi16(odd_pairs, _mm512_srli_epi32(even_low, 16), even_high),
-              stores);
-        store(t, 4 * i + 3, _mm512_mask_blend_epi16(odd_pairs, _mm512_srli_epi32(odd_low, 16), odd_high), stores);
+              policy);
+        store(t, 4 * i + 3, _mm512_mask_blend_epi16(odd_pairs, _mm512_srli_epi32(odd_low, 16), odd_high), policy);
     }
 }
 
-INLINE_AVX512 void tile_2(const struct tile *t, enum stores stores)
+INLINE_AVX512 void tile_2(const struct tile *t, enum store_policy policy)
 {
     const __mmask32 odd = 0xaaaaaaaa;
     __m512i even_rows[16], odd_rows[16];
 
-    transpose16(t, 0, 2, stores, even_rows);
-    transpose16(t, 1, 2, stores, odd_rows);
+    transpose16(t, 0, 2, policy, even_rows);
+    transpose16(t, 1, 2, policy, odd_rows);
     for (unsigned i = 0; i < 16; i++) {
         __m512i p = even_rows[i], q = odd_rows[i];
 
-        store(t, 2 * i, _mm512_mask_blend_epi16(odd, p, _mm512_slli_epi32(q, 16)), stores);
-        store(t, 2 * i + 1, _mm512_mask_blend_epi16(odd, _mm512_srli_epi32(p, 16), q), stores);
+        store(t, 2 * i, _mm512_mask_blend_epi16(odd, p, _mm512_slli_epi32(q, 16)), policy);
+        store(t, 2 * i + 1, _mm512_mask_blend_epi16(odd, _mm512_srli_epi32(p, 16), q), policy);
     }
 }
 
-INLINE_AVX512 void tile_4(const struct tile *t, enum stores stores)
+INLINE_AVX512 void tile_4(const struct tile *t, enum store_policy policy)
 {
     __m512i lines[16];
 
-    transpose16(t, 0, 1, stores, lines);
+    transpose16(t, 0, 1, policy, lines);
     for (unsigned i = 0; i < 16; i++)
-        store(t, i, lines[i], stores);
+        store(t, i, lines[i], policy);
 }
 
-INLINE_AVX512 void tile_8(const struct tile *t, enum stores stores)
+INLINE_AVX512 void tile_8(const struct tile *t, enum store_policy policy)
 {
     __m512i a[8], b[8];
 
     for (unsigned i = 0; i < 8; i++)
-        a[i] = load(t, i, stores);
+        a[i] = load(t, i, policy);
     for (unsigned i = 0; i < 8; i += 2) {
         b[i] = _mm512_unpacklo_epi64(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 1]);
@@ -149,27 +149,27 @@ INLINE_AVX512 void tile_8(const struct tile *t, enum stores stores)
         a[6 + j] = _mm512_shuffle_i64x2(b[4 + j], b[6 + j], 0xdd);
     }
     for (unsigned j = 0; j < 2; j++) {
-        store(t, j, _mm512_shuffle_i64x2(a[j], a[4 + j], 0x88), stores);
-        store(t, 4 + j, _mm512_shuffle_i64x2(a[j], a[4 + j], 0xdd), stores);
-        store(t, 2 + j, _mm512_shuffle_i64x2(a[2 + j], a[6 + j], 0x88), stores);
-        store(t, 6 + j, _mm512_shuffle_i64x2(a[2 + j], a[6 + j], 0xdd), stores);
+        store(t, j, _mm512_shuffle_i64x2(a[j], a[4 + j], 0x88), policy);
+        store(t, 4 + j, _mm512_shuffle_i64x2(a[j], a[4 + j], 0xdd), policy);
+        store(t, 2 + j, _mm512_shuffle_i64x2(a[2 + j], a[6 + j], 0x88), policy);
+        store(t, 6 + j, _mm512_shuffle_i64x2(a[2 + j], a[6 + j], 0xdd), policy);
     }
 }
 
-INLINE_AVX512 void tile_16(const struct tile *t, enum stores stores)
+INLINE_AVX512 void tile_16(const struct tile *t, enum store_policy policy)
 {
     __m512i a[4], b[4];
 
     for (unsigned i = 0; i < 4; i++)
-        a[i] = load(t, i, stores);
+        a[i] = load(t, i, policy);
     b[0] = _mm512_shuffle_i64x2(a[0], a[1], 0x88);
     b[1] = _mm512_shuffle_i64x2(a[0], a[1], 0xdd);
     b[2] = _mm512_shuffle_i64x2(a[2], a[3], 0x88);
     b[3] = _mm512_shuffle_i64x2(a[2], a[3], 0xdd);
-    store(t, 0, _mm512_shuffle_i64x2(b[0], b[2], 0x88), stores);
-    store(t, 1, _mm512_shuffle_i64x2(b[1], b[3], 0x88), stores);
-    store(t, 2, _mm512_shuffle_i64x2(b[0], b[2], 0xdd), stores);
-    store(t, 3, _mm512_shuffle_i64x2(b[1], b[3], 0xdd), stores);
+    store(t, 0, _mm512_shuffle_i64x2(b[0], b[2], 0x88), policy);
+    store(t, 1, _mm512_shuffle_i64x2(b[1], b[3], 0x88), policy);
+    store(t, 2, _mm512_shuffle_i64x2(b[0], b[2], 0xdd), policy);
+    store(t, 3, _mm512_shuffle_i64x2(b[1], b[3], 0xdd), policy);
 }
 
 #define FOUR(i) (i) * 64, (i)*64 + 64, (i)*64 + 128, (i)*64 + 192

@@ -27,7 +27,7 @@
 
 const char *leati_store_policy_name(enum leati_store_policy policy)
 {
-    return policy == LEATI_STORES_STREAMING ? "streaming" : "cached";
+    return policy == LEATI_STORE_POLICY_STREAMING ? "streaming" : "cached";
 }
 
 const char *leati_staging_streaming_by(void)
@@ -37,8 +37,8 @@ const char *leati_staging_streaming_by(void)
 
 LEATI_HOT void leati_staging_copy(void *dst, const void *src, size_t bytes, enum leati_store_policy policy)
 {
-    leati_assert(policy == LEATI_STORES_CACHED || policy == LEATI_STORES_STREAMING);
-    if (policy == LEATI_STORES_STREAMING)
+    leati_assert(policy == LEATI_STORE_POLICY_CACHED || policy == LEATI_STORE_POLICY_STREAMING);
+    if (policy == LEATI_STORE_POLICY_STREAMING)
         leati_stream_copy(dst, src, bytes);
     else
         memcpy(dst, src, bytes);

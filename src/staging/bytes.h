@@ -18,7 +18,7 @@
 
 /* ---- copying ---- */
 
-enum leati_store_policy { LEATI_STORES_CACHED, LEATI_STORES_STREAMING };
+enum leati_store_policy { LEATI_STORE_POLICY_CACHED, LEATI_STORE_POLICY_STREAMING };
 
 /* "cached", "streaming". */
 const char *leati_store_policy_name(enum leati_store_policy policy);
@@ -63,11 +63,11 @@ struct leati_staging_choice {
 };
 
 /*
- * Chooses as LEAT_COPY_STORES says, which by default is to measure: so many threads, this one and workers, copy in
- * parts of a job's size for some milliseconds between the slot's memory, which they overwrite, and memory of
- * their own. To be chosen, streaming has to be 5 % faster, and 50 % into slots, which a DMA reads. Where there is no
- * memory or no thread to be had for it, fewer take part, or cached is chosen.
- * INVALID, with a message: LEAT_COPY_STORES holds some other word.
+ * Chooses as LEAT_COPY_STORE_POLICY says, which by default is to measure: so many threads, this one and workers,
+ * copy in parts of a job's size for some milliseconds between the slot's memory, which they overwrite, and memory
+ * of their own. To be chosen, streaming has to be 5 % faster, and 50 % into slots, which a DMA reads. Where there
+ * is no memory or no thread to be had for it, fewer take part, or cached is chosen. INVALID, with a message:
+ * LEAT_COPY_STORE_POLICY holds some other word.
  */
 leat_status leati_staging_choose(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
                                  struct leati_staging_choice *choice);

@@ -103,9 +103,9 @@ static bool goes_out(unsigned way)
     return way == OUT_CACHED || way == OUT_STREAMING;
 }
 
-static enum leati_store_policy stores_of(unsigned way)
+static enum leati_store_policy policy_of(unsigned way)
 {
-    return way == IN_STREAMING || way == OUT_STREAMING ? LEATI_STORES_STREAMING : LEATI_STORES_CACHED;
+    return way == IN_STREAMING || way == OUT_STREAMING ? LEATI_STORE_POLICY_STREAMING : LEATI_STORE_POLICY_CACHED;
 }
 
 /* Copies until end_ns. */
@@ -128,7 +128,7 @@ static void run_window(struct prober *prober, char *ordinary, unsigned way, uint
         if (probe->evict)
             evict(here, part_bytes);
         start_ns = leati_clock_ns();
-        leati_staging_copy(goes_out(way) ? here : slot, goes_out(way) ? slot : here, part_bytes, stores_of(way));
+        leati_staging_copy(goes_out(way) ? here : slot, goes_out(way) ? slot : here, part_bytes, policy_of(way));
         now_ns = leati_clock_ns();
         if (prober->counts[way] < SAMPLES_MAX && now_ns > start_ns)
             prober->rates[way][prober->counts[way]++] = (double)part_bytes / (double)(now_ns - start_ns);
@@ -225,15 +225,16 @@ static void measure(struct leati_workers *workers, unsigned count, struct probe 
     probe->loop = (struct leati_loop){.part = run, .context = probe, .count = count};
     leati_workers_loop(workers, &probe_type, &probe->loop, count - 1);
     for (unsigned way = 0; way < WAYS; way++)
-        gbps[goes_out(way)][stores_of(way)] = total(probe->probers, count, way, rates);
+        gbps[goes_out(way)][policy_of(way)] = total(probe->probers, count, way, rates);
     choice->probed = true;
 }
 
 static enum leati_store_policy faster(const double gbps[2], double much)
 {
-    return gbps[LEATI_STORES_CACHED] > 0 && gbps[LEATI_STORES_STREAMING] > gbps[LEATI_STORES_CACHED] * much
-               ? LEATI_STORES_STREAMING
-               : LEATI_STORES_CACHED;
+    return gbps[LEATI_STORE_POLICY_CACHED] > 0 &&
+                   gbps[LEATI_STORE_POLICY_STREAMING] > gbps[LEATI_STORE_POLICY_CACHED] * much
+               ? LEATI_STORE_POLICY_STREAMING
+               : LEATI_STORE_POLICY_CACHED;
 }
 
 void leati_staging_probe(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
@@ -244,7 +245,7 @@ void leati_staging_probe(struct leati_workers *workers, void *slot, size_t slot_
     struct prober *probers;
     double *rates;
 
-    *choice = (struct leati_staging_choice){.in = LEATI_STORES_CACHED, .out = LEATI_STORES_CACHED};
+    *choice = (struct leati_staging_choice){.in = LEATI_STORE_POLICY_CACHED, .out = LEATI_STORE_POLICY_CACHED};
     /* One thread on each processor at most: who waits for a turn misses windows. */
     count = threads < count ? threads : count;
     count = count < THREADS_MAX ? count : THREADS_MAX;
@@ -274,18 +275,18 @@ void leati_staging_probe(struct leati_workers *workers, void *slot, size_t slot_
 leat_status leati_staging_choose(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
                                  struct leati_staging_choice *choice)
 {
-    const char *word = leati_option(LEATI_OPTION_COPY_STORES);
-    enum leati_store_policy policy = LEATI_STORES_CACHED;
+    const char *word = leati_option(LEATI_OPTION_COPY_STORE_POLICY);
+    enum leati_store_policy policy = LEATI_STORE_POLICY_CACHED;
 
     if (!word || !strcmp(word, "probe")) {
         leati_staging_probe(workers, slot, slot_bytes, threads, choice);
         return LEAT_OK;
     }
-    if (!strcmp(word, leati_store_policy_name(LEATI_STORES_STREAMING)))
-        policy = LEATI_STORES_STREAMING;
-    else if (strcmp(word, leati_store_policy_name(LEATI_STORES_CACHED)))
+    if (!strcmp(word, leati_store_policy_name(LEATI_STORE_POLICY_STREAMING)))
+        policy = LEATI_STORE_POLICY_STREAMING;
+    else if (strcmp(word, leati_store_policy_name(LEATI_STORE_POLICY_CACHED)))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "LEAT_COPY_STORES is set to '%s', and takes probe, cached or streaming", word);
+                          "LEAT_COPY_STORE_POLICY is set to '%s', and takes probe, cached or streaming", word);
     *choice = (struct leati_staging_choice){.in = policy, .out = policy};
     return LEAT_OK;
 }

@@ -125,7 +125,7 @@ static size_t step_by_step(const struct job *job, uintptr_t *fault)
 
     while (done < job->bytes) {
         size_t step = step_of(&to, &from, job->bytes - done);
-        size_t copied = leati_staging_copy_guarded(to.at, from.at, step, LEATI_STORES_CACHED, fault);
+        size_t copied = leati_staging_copy_guarded(to.at, from.at, step, LEATI_STORE_POLICY_CACHED, fault);
 
         done += copied;
         if (copied != step)
@@ -149,7 +149,7 @@ static struct leati_fault_range range_of(const struct leati_rows *rows, const st
 size_t leati_staging_copy_rows(const struct leati_rows *dst, size_t dst_offset, const struct leati_rows *src,
                                size_t src_offset, size_t bytes, enum leati_store_policy policy, uintptr_t *fault)
 {
-    struct job job = {.bytes = bytes, .streaming = policy == LEATI_STORES_STREAMING};
+    struct job job = {.bytes = bytes, .streaming = policy == LEATI_STORE_POLICY_STREAMING};
     struct leati_fault_range ranges[2];
     uintptr_t where;
 

@@ -167,7 +167,7 @@ size_t leati_stager_block_bytes(size_t bytes)
 
 void *leati_stager_take(struct leati_stager *stager, size_t bytes)
 {
-    return stager->hooks->take(stager->context, LEATI_STORES_CACHED, bytes);
+    return stager->hooks->take(stager->context, LEATI_STORE_POLICY_CACHED, bytes);
 }
 
 void leati_stager_give_back(struct leati_stager *stager, void *block)
@@ -198,7 +198,7 @@ enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, e
     /* What the DMA reads for the first time it reads faster from memory than from the caches of other processors;
      * a ring that goes round stays in the caches (measured on an H200). */
     if (direction == LEATI_DIRECTION_IN && stager->choice.probed && bytes <= stager->ring_bytes)
-        return LEATI_STORES_STREAMING;
+        return LEATI_STORE_POLICY_STREAMING;
     return stager->choice.in;
 }
 
@@ -436,8 +436,8 @@ static struct leati_job *new_job(struct leati_stager *stager, const struct leati
 
     if (!job)
         return NULL;
-    job->policy =
-        request->eager ? LEATI_STORES_STREAMING : leati_stager_policy(stager, request->direction, request->bytes);
+    job->policy = request->eager ? LEATI_STORE_POLICY_STREAMING
+                                 : leati_stager_policy(stager, request->direction, request->bytes);
     if (!find_ring(job, stager, request, &ring_bytes))
         goto free_job;
     if (!cut_job(job, stager, request, ring_bytes))

@@ -390,7 +390,7 @@ static void wrong_settings_are_refused_by_name(void **state)
     expect_refused("LEAT_PREFETCH_CHUNK", "1");
     expect_refused("LEAT_COPY_PROTOCOL", "fast");
     expect_refused("LEAT_COPY_PROTOCOL", "or");
-    expect_refused("LEAT_COPY_STORES", "cache");
+    expect_refused("LEAT_COPY_STORE_POLICY", "cache");
     expect_refused("LEAT_POOL_PACKING", "loose");
     expect_refused("LEAT_LAYOUT_KERNEL", "tiles");
     expect_refused("LEAT_DRIVERS", "tpu");

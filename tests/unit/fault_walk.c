@@ -1490,7 +1490,7 @@ int main(int argc, char **argv)
     setenv("LEAT_PREFETCH_CHUNK", "64K", 0);
     setenv("LEAT_LAYOUT_AS_GPU", "1", 0);
     /* Nothing is measured at each first use. */
-    setenv("LEAT_COPY_STORES", "cached", 0);
+    setenv("LEAT_COPY_STORE_POLICY", "cached", 0);
     signal(SIGALRM, on_alarm);
     find_wrapper();
     held = hold_device();

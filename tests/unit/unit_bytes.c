@@ -62,9 +62,9 @@ static void copy_one(const struct places *p, int variant, size_t to, size_t from
     memset(p->wanted, 0xa5, around);
     memcpy(p->wanted + to, p->src + from, bytes);
     if (variant < 0)
-        leati_staging_copy(p->dst + to, p->src + from, bytes, LEATI_STORES_CACHED);
+        leati_staging_copy(p->dst + to, p->src + from, bytes, LEATI_STORE_POLICY_CACHED);
     else
-        leati_stream_copy_by((enum leati_stream_stores)variant, p->dst + to, p->src + from, bytes);
+        leati_stream_copy_by((enum leati_stream_isa)variant, p->dst + to, p->src + from, bytes);
     if (memcmp(p->dst, p->wanted, around))
         fail_msg("variant %d: %zu bytes from offset %zu to offset %zu went wrong", variant, bytes, from, to);
 }
@@ -94,8 +94,8 @@ static void every_variant_copies(void **state)
 static void stores_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(leati_store_policy_name(LEATI_STORES_CACHED), "cached");
-    assert_string_equal(leati_store_policy_name(LEATI_STORES_STREAMING), "streaming");
+    assert_string_equal(leati_store_policy_name(LEATI_STORE_POLICY_CACHED), "cached");
+    assert_string_equal(leati_store_policy_name(LEATI_STORE_POLICY_STREAMING), "streaming");
     assert_string_equal(leati_staging_streaming_by(), leati_stream_name(leati_stream_best()));
     assert_string_equal(leati_stream_name(LEATI_STREAM_PLAIN), "memcpy");
 }
@@ -129,7 +129,7 @@ static void unmap_pages(unsigned char *ptr, size_t pages)
 static void expect_stop(unsigned char *dst, const unsigned char *src, size_t bytes, size_t reached,
                         const unsigned char *bad)
 {
-    for (int stores = LEATI_STORES_CACHED; stores <= LEATI_STORES_STREAMING; stores++) {
+    for (int stores = LEATI_STORE_POLICY_CACHED; stores <= LEATI_STORE_POLICY_STREAMING; stores++) {
         uintptr_t fault = 0;
         size_t got = leati_staging_copy_guarded(dst, src, bytes, (enum leati_store_policy)stores, &fault);
 
@@ -145,7 +145,7 @@ static void expect_stop(unsigned char *dst, const unsigned char *src, size_t byt
 
 static void expect_whole(unsigned char *dst, const unsigned char *src, size_t bytes)
 {
-    for (int stores = LEATI_STORES_CACHED; stores <= LEATI_STORES_STREAMING; stores++) {
+    for (int stores = LEATI_STORE_POLICY_CACHED; stores <= LEATI_STORE_POLICY_STREAMING; stores++) {
         uintptr_t fault = 5;
 
         memset(dst, 0, bytes);
@@ -239,7 +239,7 @@ static int case_nothing(struct scene *s)
 {
     uintptr_t fault = 5;
 
-    CHECK(leati_staging_copy_guarded(NULL, NULL, 0, LEATI_STORES_STREAMING, &fault) == 0 && fault == 5);
+    CHECK(leati_staging_copy_guarded(NULL, NULL, 0, LEATI_STORE_POLICY_STREAMING, &fault) == 0 && fault == 5);
     expect_whole(s->dst + 1, s->src, PAGES * page_bytes - 1);
     return 0;
 }
@@ -751,14 +751,15 @@ static void the_probe_measures(void **state)
     /* Too little, or nothing, to measure with. */
     leati_staging_probe(workers, slot, 20 * KIB, 4, &choice);
     leati_staging_probe(workers, slot, 100, 4, &choice);
-    assert_true(!choice.probed && choice.in == LEATI_STORES_CACHED && choice.out == LEATI_STORES_CACHED);
+    assert_true(!choice.probed && choice.in == LEATI_STORE_POLICY_CACHED &&
+                choice.out == LEATI_STORE_POLICY_CACHED);
     leati_staging_probe(workers, slot, bytes, 0, &choice);
     assert_false(choice.probed);
     leati_workers_put(workers, LEATI_WORK_COPIES);
     free(slot);
 }
 
-/* In the child: LEAT_COPY_STORES is read once. */
+/* In the child: LEAT_COPY_STORE_POLICY is read once. */
 static int choose(const char *word)
 {
     static char slot[64 << 10];
@@ -766,12 +767,12 @@ static int choose(const char *word)
     struct leati_workers *workers = start_workers(1);
     leat_status status;
 
-    setenv("LEAT_COPY_STORES", word, 1);
+    setenv("LEAT_COPY_STORE_POLICY", word, 1);
     status = leati_staging_choose(workers, slot, sizeof slot, 2, &choice);
     leati_workers_put(workers, LEATI_WORK_COPIES);
     if (!strcmp(word, "fast")) {
         CHECK(status == LEAT_ERROR_INVALID);
-        CHECK(strstr(leat_last_error(), "LEAT_COPY_STORES is set to 'fast'"));
+        CHECK(strstr(leat_last_error(), "LEAT_COPY_STORE_POLICY is set to 'fast'"));
         return 0;
     }
     CHECK(status == LEAT_OK);
@@ -808,7 +809,7 @@ static double gbps_of(unsigned char *dst, unsigned char *src, size_t bytes, int 
                 leati_staging_copy_guarded(dst + at, src + at, 256 * KIB, (enum leati_store_policy)variant,
                                            &fault);
             else
-                leati_stream_copy_by((enum leati_stream_stores)variant, dst + at, src + at, 256 * KIB);
+                leati_stream_copy_by((enum leati_stream_isa)variant, dst + at, src + at, 256 * KIB);
         }
         gbps = (double)bytes / (double)(leati_clock_ns() - start_ns);
         best = gbps > best ? gbps : best;
@@ -829,14 +830,14 @@ static int measure(unsigned threads)
     memset(dst, 2, bytes);
     printf("one thread, 256 MiB to 256 MiB in parts of 256 KiB, GB/s\n");
     for (int variant = LEATI_STREAM_PLAIN; variant <= (int)leati_stream_best(); variant++)
-        printf("%-20s %6.2f\n", leati_stream_name((enum leati_stream_stores)variant),
+        printf("%-20s %6.2f\n", leati_stream_name((enum leati_stream_isa)variant),
                gbps_of(dst, src, bytes, variant, false));
-    for (int stores = LEATI_STORES_CACHED; stores <= LEATI_STORES_STREAMING; stores++)
+    for (int stores = LEATI_STORE_POLICY_CACHED; stores <= LEATI_STORE_POLICY_STREAMING; stores++)
         printf("guarded %-12s %6.2f\n", leati_store_policy_name((enum leati_store_policy)stores),
                gbps_of(dst, src, bytes, stores, true));
     start_ns = leati_clock_ns();
     for (int i = 0; i < 1000000; i++)
-        leati_staging_copy_guarded(dst, src, 8, LEATI_STORES_CACHED, &fault);
+        leati_staging_copy_guarded(dst, src, 8, LEATI_STORE_POLICY_CACHED, &fault);
     printf("guarding one copy    %6.1f ns\n", (double)(leati_clock_ns() - start_ns) / 1e6);
     start_ns = leati_clock_ns();
     for (int i = 0; i < 1000; i++)
@@ -849,7 +850,7 @@ static int measure(unsigned threads)
         for (size_t at = 0; at < bytes; at += 256 * KIB) {
             if (prefault)
                 leati_staging_prefault(dst + at, 256 * KIB);
-            leati_staging_copy(dst + at, src + at, 256 * KIB, LEATI_STORES_STREAMING);
+            leati_staging_copy(dst + at, src + at, 256 * KIB, LEATI_STORE_POLICY_STREAMING);
         }
         printf("new pages%-11s %6.2f\n", prefault ? ", prefault" : "",
                (double)bytes / (double)(leati_clock_ns() - start_ns));

@@ -236,7 +236,7 @@ static void *take(void *context, enum leati_store_policy policy, size_t bytes)
     char *block;
 
     (void)context;
-    assert_true(policy == LEATI_STORES_CACHED || policy == LEATI_STORES_STREAMING);
+    assert_true(policy == LEATI_STORE_POLICY_CACHED || policy == LEATI_STORE_POLICY_STREAMING);
     if (may_fail(TAKE, LEAT_ERROR_HOST_MEMORY) != LEAT_OK)
         return NULL;
     bytes = (bytes + 4095) / 4096 * 4096;
@@ -1233,7 +1233,7 @@ int main(void)
     setenv("LEAT_COPY_RING", "256K", 1);
     setenv("LEAT_COPY_WORKERS", "1", 1);
     setenv("LEAT_COPY_MEMORY", "4M", 1);
-    setenv("LEAT_COPY_STORES", "cached", 1);
+    setenv("LEAT_COPY_STORE_POLICY", "cached", 1);
     assert_true(leati_fault_handler_is_installed());
     sigaction(SIGSEGV, NULL, &on_segv);
     sigaction(SIGBUS, NULL, &on_bus);
