@@ -58,15 +58,15 @@ static inline uint32_t group_of(const struct batch *batch, const struct leati_op
     enum leati_side to = ops->allocations[op->to].side, from = ops->allocations[op->from].side;
 
     leati_assert(op->to < ops->allocation_count && op->from < ops->allocation_count);
-    if (op->bytes > batch->largest_bytes || to == LEATI_SIDE_FAR || from == LEATI_SIDE_FAR)
+    if (op->bytes > batch->largest_bytes || to == LEATI_SIDE_PEER || from == LEATI_SIDE_PEER)
         return ALONE;
     if ((to != LEATI_SIDE_PAGEABLE && from != LEATI_SIDE_PAGEABLE) || ops->look.one_pass)
         return LEATI_DIRECTION_DEVICE;
     if (!ops->look.stager)
         return ALONE;
-    if (to == LEATI_SIDE_NEAR)
+    if (to == LEATI_SIDE_LOCAL)
         return LEATI_DIRECTION_IN;
-    return from == LEATI_SIDE_NEAR ? LEATI_DIRECTION_OUT : LEATI_DIRECTION_HOST;
+    return from == LEATI_SIDE_LOCAL ? LEATI_DIRECTION_OUT : LEATI_DIRECTION_HOST;
 }
 
 static void count_groups(struct batch *batch)
@@ -300,7 +300,7 @@ struct block {
 struct run {
     uint32_t group;
     uint32_t allocation;
-    uintptr_t near, packed;
+    uintptr_t local, packed;
     size_t bytes; /* 0: none */
 };
 
@@ -383,25 +383,25 @@ static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t
 static leat_status end_run(struct batch *batch, struct block *block, struct run *run)
 {
     struct leati_allocation *allocation = &batch->ops.allocations[run->allocation];
-    struct leati_location near = allocation->endpoint.location,
+    struct leati_location local = allocation->endpoint.location,
                      pinned = {.ptr = (void *)run->packed, .kind = LEAT_KIND_PINNED};
-    uintptr_t device_near, device_packed = run->packed + block->pack_shift;
+    uintptr_t device_local, device_packed = run->packed + block->pack_shift;
 
     leati_assert(run->group == LEATI_DIRECTION_IN || run->group == LEATI_DIRECTION_OUT || !run->bytes);
     if (!run->bytes)
         return LEAT_OK;
-    near.ptr = (void *)run->near;
+    local.ptr = (void *)run->local;
     if (run->bytes > batch->largest_bytes) {
         block->dmas[block->dma_count++] = run->group == LEATI_DIRECTION_IN
-                                              ? (struct dma){near, pinned, run->bytes}
-                                              : (struct dma){pinned, near, run->bytes};
+                                              ? (struct dma){local, pinned, run->bytes}
+                                              : (struct dma){pinned, local, run->bytes};
     } else {
         LEATI_TRY(leati_ops_map(&batch->ops, allocation));
-        device_near = run->near + (uintptr_t)allocation->shift;
+        device_local = run->local + (uintptr_t)allocation->shift;
         if (run->group == LEATI_DIRECTION_IN)
-            add_pieces(block, device_near, device_packed, run->bytes, 0);
+            add_pieces(block, device_local, device_packed, run->bytes, 0);
         else
-            add_pieces(block, device_packed, device_near, run->bytes, 0);
+            add_pieces(block, device_packed, device_local, run->bytes, 0);
     }
     run->bytes = 0;
     return LEAT_OK;
@@ -409,18 +409,18 @@ static leat_status end_run(struct batch *batch, struct block *block, struct run 
 
 /* Packed memory for a range of the device's, behind that of the range before where it continues that one. */
 static leat_status pack(struct batch *batch, struct block *block, struct run *run, uint32_t group,
-                        uint32_t allocation, uintptr_t near, size_t bytes, char **packed)
+                        uint32_t allocation, uintptr_t local, size_t bytes, char **packed)
 {
-    if (run->bytes && (run->group != group || run->allocation != allocation || run->near + run->bytes != near))
+    if (run->bytes && (run->group != group || run->allocation != allocation || run->local + run->bytes != local))
         LEATI_TRY(end_run(batch, block, run));
     if (!run->bytes) {
-        block->packed_bytes = align_up(block->packed_bytes, WORD_BYTES) + near % WORD_BYTES;
+        block->packed_bytes = align_up(block->packed_bytes, WORD_BYTES) + local % WORD_BYTES;
         *run = (struct run){.group = group,
                             .allocation = allocation,
-                            .near = near,
+                            .local = local,
                             .packed = (uintptr_t)block->pack + block->packed_bytes};
     }
-    leati_assert((uintptr_t)(block->pack + block->packed_bytes) % WORD_BYTES == near % WORD_BYTES);
+    leati_assert((uintptr_t)(block->pack + block->packed_bytes) % WORD_BYTES == local % WORD_BYTES);
     *packed = block->pack + block->packed_bytes;
     block->packed_bytes += bytes;
     run->bytes += bytes;

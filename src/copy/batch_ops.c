@@ -41,11 +41,11 @@ static enum leati_side side_of(const leat_stream *stream, const struct leati_end
     case LEAT_KIND_PINNED:
         return LEATI_SIDE_PINNED;
     case LEAT_KIND_MANAGED:
-        return LEATI_SIDE_NEAR;
+        return LEATI_SIDE_LOCAL;
     case LEAT_KIND_DEVICE:
         break;
     }
-    return endpoint->device == stream->device ? LEATI_SIDE_NEAR : LEATI_SIDE_FAR;
+    return endpoint->device == stream->device ? LEATI_SIDE_LOCAL : LEATI_SIDE_PEER;
 }
 
 static uint32_t *recent_allocation(struct leati_ops *ops, uintptr_t ptr)

@@ -17,8 +17,8 @@
 enum leati_side {
     LEATI_SIDE_PAGEABLE,
     LEATI_SIDE_PINNED,
-    LEATI_SIDE_NEAR, /* the device's own, and managed memory */
-    LEATI_SIDE_FAR   /* of another device */
+    LEATI_SIDE_LOCAL, /* the device's own, and managed memory */
+    LEATI_SIDE_PEER   /* of another device */
 };
 
 /* An allocation that ops lie in. Place 0 stands for all pageable memory. */

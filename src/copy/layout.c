@@ -28,7 +28,7 @@ struct leat_layout_plan {
 static struct leati_handles plan_handles = LEATI_HANDLES(struct leat_layout_plan);
 
 /* Memory of another device than the stream's. */
-static bool is_far(const struct leati_layout_copy *copy, const struct leati_endpoint *endpoint)
+static bool is_on_peer(const struct leati_layout_copy *copy, const struct leati_endpoint *endpoint)
 {
     return endpoint->location.kind == LEAT_KIND_DEVICE &&
            endpoint->location.device != copy->plan.transfer.stream->device->native;
@@ -75,7 +75,7 @@ static leat_status find_list(struct leati_layout_copy *copy, const leat_layout *
     LEATI_TRY(leati_pointers_find_range(driver, "the list of indices", listed->index, bytes, false, &copy->list));
     LEATI_TRY(leati_check_reach(copy->plan.transfer.stream, "the list of indices", &copy->list));
     copy->list_place = leati_is_on_host(&copy->list) ? LEATI_LIST_ON_HOST : LEATI_LIST_ON_DEVICE;
-    if (is_far(copy, &copy->list))
+    if (is_on_peer(copy, &copy->list))
         return leati_fail(LEAT_ERROR_INVALID,
                           "the list of indices is in memory of %s; use memory of %s, or of the host",
                           copy->list.device->name, copy->plan.transfer.stream->device->name);
@@ -84,7 +84,7 @@ static leat_status find_list(struct leati_layout_copy *copy, const leat_layout *
     LEATI_TRY(leati_pointers_find_range(driver, "index_wrong", listed->index_wrong, sizeof *listed->index_wrong,
                                         true, &copy->wrong));
     LEATI_TRY(leati_check_reach(copy->plan.transfer.stream, "index_wrong", &copy->wrong));
-    if (leati_is_pageable(&copy->wrong) || is_far(copy, &copy->wrong))
+    if (leati_is_pageable(&copy->wrong) || is_on_peer(copy, &copy->wrong))
         return leati_fail(
             LEAT_ERROR_INVALID,
             "index_wrong %p is in memory that %s does not reach; use device, pinned or managed memory",
@@ -164,17 +164,17 @@ static void choose_out(struct leati_layout_copy *copy)
         stage(copy, false, false, "the destination is pageable and has gaps, which must stay as they are");
 }
 
-static leat_status choose_far(struct leati_layout_copy *copy)
+static leat_status choose_for_peer(struct leati_layout_copy *copy)
 {
     const struct leati_transfer *transfer = &copy->plan.transfer;
-    bool from_far = is_far(copy, &transfer->from), to_far = is_far(copy, &transfer->to);
+    bool from_peer = is_on_peer(copy, &transfer->from), to_peer = is_on_peer(copy, &transfer->to);
 
-    if (from_far && to_far)
+    if (from_peer && to_peer)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "both sides are in memory of other devices than %s; give the copy to "
                           "a stream of %s",
                           transfer->stream->device->name, transfer->to.device->name);
-    if (from_far) {
+    if (from_peer) {
         stage(copy, true, true, "the source is in another device's memory");
         return LEAT_OK;
     }
@@ -192,14 +192,14 @@ static leat_status choose_staged(struct leati_layout_copy *copy)
     const struct leati_transfer *transfer = &copy->plan.transfer;
     bool listed_on_device = copy->list_place == LEATI_LIST_ON_DEVICE;
 
-    copy->far = is_far(copy, &transfer->to) || is_far(copy, &transfer->from);
+    copy->on_peer = is_on_peer(copy, &transfer->to) || is_on_peer(copy, &transfer->from);
     copy->on_host = transfer->direction == LEATI_DIRECTION_HOST && !listed_on_device;
     if (listed_on_device && copy->dst_layout->index && leati_is_pageable(&transfer->to))
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "a list of indices in device memory cannot scatter into memory that "
                           "the device does not reach; keep the list in host memory");
-    if (copy->far)
-        return choose_far(copy);
+    if (copy->on_peer)
+        return choose_for_peer(copy);
     if (transfer->direction == LEATI_DIRECTION_DEVICE || copy->on_host)
         return LEAT_OK;
     if (leati_is_pageable(&transfer->to) && leati_is_pageable(&transfer->from))

@@ -26,7 +26,7 @@ struct leati_layout_copy {
     enum leati_list_place list_place;
     struct leati_endpoint list, wrong; /* where there are such */
 
-    bool far;     /* a side is memory of another device than the stream's */
+    bool on_peer; /* a side is memory of another device than the stream's */
     bool on_host; /* threads reach both sides and the list */
 
     /* STAGED: in, or out; one side as it lies, with its gaps, through device memory, or packed in pinned memory.

@@ -406,7 +406,7 @@ static leat_status take_whole(leat_stream *stream, const void *like, size_t byte
 
 /* Between memory of the stream's device, which stands for src (in) or dst, and the other side; both from the first
  * unit on. Where the other side is pageable (and the first was another device's), it is a copy of its own. */
-static leat_status run_near(const struct leati_layout_copy *copy, bool in, void *dst, const void *src)
+static leat_status run_local(const struct leati_layout_copy *copy, bool in, void *dst, const void *src)
 {
     const struct leati_endpoint *stays = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
     uintptr_t mapped;
@@ -429,7 +429,7 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     status = leat_copy(copy->plan.transfer.stream, place, copy->plan.transfer.from.location.ptr,
                        copy->plan.transfer.from_reach);
     if (status == LEAT_OK)
-        status = run_near(copy, true, first_dst(copy), place - copy->layouts->canonical.src_low);
+        status = run_local(copy, true, first_dst(copy), place - copy->layouts->canonical.src_low);
     return give_back(copy->plan.transfer.stream, whole, status);
 }
 
@@ -451,7 +451,7 @@ static leat_status out_whole(const struct leati_layout_copy *copy)
     if (may_leave_out(copy))
         status = leat_fill(copy->plan.transfer.stream, place, 0, copy->plan.transfer.to_reach);
     if (status == LEAT_OK)
-        status = run_near(copy, false, place - copy->layouts->canonical.dst_low, first_src(copy));
+        status = run_local(copy, false, place - copy->layouts->canonical.dst_low, first_src(copy));
     if (status == LEAT_OK)
         status = leat_copy(copy->plan.transfer.stream, copy->plan.transfer.to.location.ptr, place,
                            copy->plan.transfer.to_reach);
@@ -578,15 +578,15 @@ static leat_status run_device_side(const struct leati_layout_copy *copy, struct 
     size_t align = leati_layout_align(in ? copy->dst : copy->src);
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
-    uintptr_t near, pack, list;
+    uintptr_t local, pack, list;
     leat_status status;
 
-    LEATI_TRY(map(copy->plan.transfer.stream, endpoint, in ? copy->dst : copy->src, &near));
+    LEATI_TRY(map(copy->plan.transfer.stream, endpoint, in ? copy->dst : copy->src, &local));
     LEATI_TRY(map_scratch(copy->plan.transfer.stream, piece->pack, &pack));
     LEATI_TRY(map_list(copy, piece->scratch, &list));
     LEATI_TRY(leati_layout_plan_get(dst, in ? align : WORD_BYTES, src, in ? WORD_BYTES : align, &plan, &start));
-    status = launch(copy, plan, (in ? near : pack) + (uintptr_t)start.dst,
-                    (in ? pack : near) + (uintptr_t)start.src, list);
+    status = launch(copy, plan, (in ? local : pack) + (uintptr_t)start.dst,
+                    (in ? pack : local) + (uintptr_t)start.src, list);
     leati_layout_plan_drop(plan);
     return status;
 }

@@ -19,7 +19,7 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
                                         why_not);
         break;
     case LEATI_SHAPE_LAYOUT:
-        if (!plan->one_pass && transfer->layout->far)
+        if (!plan->one_pass && transfer->layout->on_peer)
             *why_not = "a side is another device's memory";
         else if (!plan->one_pass && transfer->direction != LEATI_DIRECTION_DEVICE)
             *why_not = "a side is pageable";

@@ -18,7 +18,7 @@ static bool supports_layout(const struct leati_plan *plan, const char **why_not)
         *why_not = "the device reaches both sides";
     else if (layout->on_host)
         *why_not = "both sides are in host memory";
-    else if (plan->transfer.direction == LEATI_DIRECTION_DEVICE && !layout->far)
+    else if (plan->transfer.direction == LEATI_DIRECTION_DEVICE && !layout->on_peer)
         *why_not = "the device reaches both sides";
     return !*why_not;
 }
