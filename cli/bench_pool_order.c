@@ -129,7 +129,7 @@ struct loop_case {
     void *last;
 };
 
-/* Adds 1 to every element. The driver's side is leat_alloc_plain(), the driver's own calls in the same loop. */
+/* Adds 1 to every element. The driver's side is leat_alloc_driver(), the driver's own calls in the same loop. */
 static bool one_loop(struct loop_case *c, enum bench_side side, bool fill_first)
 {
     struct bench *bench = c->bench;
@@ -139,7 +139,7 @@ static bool one_loop(struct loop_case *c, enum bench_side side, bool fill_first)
     void *ptr, *args[] = {&ptr, &count, &value};
 
     if (!bench_check(bench, side == BENCH_LEAT ? leat_alloc(stream, c->bytes, &ptr)
-                                               : leat_alloc_plain(stream, c->bytes, &ptr)) ||
+                                               : leat_alloc_driver(stream, c->bytes, &ptr)) ||
         (fill_first && !bench_check(bench, leat_fill(stream, ptr, 0, c->bytes))) ||
         !bench_launch(bench, 0, bench->add, count, args, 3) ||
         (fill_first && !bench_check(bench, leat_copy(stream, bench->wrong_host, ptr, sizeof(uint64_t)))) ||

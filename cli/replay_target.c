@@ -3,7 +3,7 @@
  * the tables that "leat bench" compares with.
  *
  * On devices without such a table, and for stream order on the CPU device, whose memory has no calls but leat's,
- * the driver's allocator is leat_alloc_plain().
+ * the driver's allocator is leat_alloc_driver().
  */
 #include "bench_peer.h"
 #include "replay.h"
@@ -80,13 +80,13 @@ static bool wait_for_others(struct replay_target *target, unsigned stream)
     return true;
 }
 
-static bool plain_alloc(struct replay_target *target, const struct trace_block *block, void **ptr)
+static bool driver_alloc(struct replay_target *target, const struct trace_block *block, void **ptr)
 {
     target->driver_calls++;
-    return check(target, leat_alloc_plain(target->streams[block->stream], block->bytes, ptr));
+    return check(target, leat_alloc_driver(target->streams[block->stream], block->bytes, ptr));
 }
 
-static bool plain_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
+static bool driver_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
     if (used_elsewhere && !wait_for_others(target, stream))
         return false;
@@ -230,18 +230,18 @@ static void make_peer(struct replay_target *target)
         target->entered = target->peer->enter(target->peer) == 0;
 }
 
-static void use_plain_calls(struct replay_target *target)
+static void use_driver_calls(struct replay_target *target)
 {
-    target->alloc = plain_alloc;
-    target->free = plain_free;
+    target->alloc = driver_alloc;
+    target->free = driver_free;
     target->no_peak = "nothing says what these calls hold";
-    snprintf(target->calls, sizeof target->calls, "leat_alloc_plain and leat_free");
+    snprintf(target->calls, sizeof target->calls, "leat_alloc_driver and leat_free");
 }
 
 static void open_driver(struct replay_target *target)
 {
     if (!target->peer) {
-        use_plain_calls(target);
+        use_driver_calls(target);
         return;
     }
     target->alloc = peer_alloc;
@@ -261,7 +261,7 @@ static void open_driver(struct replay_target *target)
 static bool open_driver_async(struct replay_target *target, bool keep)
 {
     if (!target->peer || is_cpu(target)) {
-        use_plain_calls(target);
+        use_driver_calls(target);
         if (!keep)
             return true;
         snprintf(target->error, sizeof target->error,

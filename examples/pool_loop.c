@@ -168,7 +168,7 @@ static int run(struct work *w)
         return 1;
     printf("%d rounds of: allocate %zu bytes, fill, add, free\n", ROUNDS, BYTES);
     /* The slow loop asks the driver each time. It has no other fault. */
-    if (run_loop(w, "leat_alloc_plain", leat_alloc_plain) || run_loop(w, "leat_alloc", leat_alloc))
+    if (run_loop(w, "leat_alloc_driver", leat_alloc_driver) || run_loop(w, "leat_alloc", leat_alloc))
         return 1;
     printf("all sums are right\n");
     if (leat_memory_free(w->sum) != LEAT_OK || leat_memory_free(w->host) != LEAT_OK)

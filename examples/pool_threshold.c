@@ -36,7 +36,8 @@ static int failed(const char *step)
 
 static leat_status allocate(struct work *w, void **block)
 {
-    return w->pool ? leat_pool_alloc(w->pool, w->stream, BLOCK, block) : leat_alloc_plain(w->stream, BLOCK, block);
+    return w->pool ? leat_pool_alloc(w->pool, w->stream, BLOCK, block)
+                   : leat_alloc_driver(w->stream, BLOCK, block);
 }
 
 /* Takes count blocks, uses them, and gives them back, all in stream order. */

@@ -113,7 +113,7 @@ struct leatc_device *leatc_device_known(int ordinal)
 static void make_shared_pool(struct leatc_device *device, leat_device *native)
 {
     leat_pool_options options = {
-        .size = sizeof options, .name = "shared", .kind = LEAT_KIND_DEVICE, .one_handle = 1, .exportable = 1};
+        .size = sizeof options, .name = "shared", .kind = LEAT_KIND_DEVICE, .dedicated = 1, .exportable = 1};
 
     device->shared = NULL;
     atomic_store(&device->small_shared, 0);

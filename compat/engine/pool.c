@@ -113,7 +113,7 @@ static int new_pool(struct leatc_device *device, bool exportable, size_t max_byt
     leat_pool_options options = {.size = sizeof options,
                                  .kind = LEAT_KIND_DEVICE,
                                  .limit_bytes = whole_pages(max_bytes),
-                                 .one_handle = exportable,
+                                 .dedicated = exportable,
                                  .exportable = exportable};
     struct leatc_pool *made = leati_handle_new(&pools);
     leat_status status;

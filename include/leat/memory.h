@@ -65,7 +65,7 @@ LEAT_API const char *leat_kind_name(leat_kind kind);
 LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
 
 /*
- * Gives a block of any pool, or memory of leat_alloc_plain(), back once stream has reached this point: memory of
+ * Gives a block of any pool, or memory of leat_alloc_driver(), back once stream has reached this point: memory of
  * leat_alloc(), of leat_pool_alloc(), and of leat_memory_alloc(), whatever its kind. From the return of the call
  * on, no leat call accepts ptr any more. The stream may be another one than that of leat_alloc(), if its work is
  * ordered after all uses that leat_pool_use() was not told of. For pinned and managed memory it may be a stream of
@@ -83,7 +83,7 @@ LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
  * or more. Goes back through leat_free(), which then is the driver's call too. On the CPU device each of them takes
  * two of the mappings that a process may have (vm.max_map_count, often 65530). Errors and bytes 0: as leat_alloc().
  */
-LEAT_API leat_status leat_alloc_plain(leat_stream *stream, size_t bytes, void **ptr);
+LEAT_API leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr);
 
 /*
  * Memory of one kind from the device's default pool for it, ready for the host and for every stream when the call
@@ -98,13 +98,13 @@ LEAT_API leat_status leat_alloc_plain(leat_stream *stream, size_t bytes, void **
 LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes, void **ptr);
 
 /*
- * Gives a block of any pool, or memory of leat_alloc_plain() or leat_pool_import(), back at once: the next one who
- * asks may have it. The caller must know that all work that uses it is done; what leat_pool_use() told is dropped.
- * Blocks of pools go back without a wait; for other memory the vendor's driver may wait for the whole device. NULL
- * does nothing.
- * Errors: POINTER (not the start of an allocation, already freed, or not leat's to free: registered, wrapped),
- * HOST_MEMORY, DRIVER (the memory still belongs to the caller unless the message says otherwise), NOT_PERMITTED;
- * in guard mode RANGE (as leat_free).
+ * Gives a block of any pool, or memory of leat_alloc_driver() or leat_pool_import(), back at once: the next one
+ * who asks may have it. The caller must know that all work that uses it is done; what leat_pool_use() told is
+ * dropped. Blocks of pools go back without a wait; for other memory the vendor's driver may wait for the whole
+ * device. NULL does nothing.
+ * Errors: POINTER (not the start of an allocation, already freed, or not leat's to
+ * free: registered, wrapped), HOST_MEMORY, DRIVER (the memory still belongs to the caller unless the message says
+ * otherwise), NOT_PERMITTED; in guard mode RANGE (as leat_free).
  */
 LEAT_API leat_status leat_memory_free(void *ptr);
 

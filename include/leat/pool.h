@@ -87,27 +87,27 @@ typedef struct leat_pool_options {
     uint64_t limit_bytes;      /* most physical memory that the pool holds; 0: no limit */
     uint64_t soft_limit_bytes; /* above this, idle memory goes back when the pool next looks for memory; 0: none */
     leat_budget *budget;       /* shared with other pools; NULL: none */
-    uint8_t one_handle;        /* 1: each block is one physical allocation, of whole 2 MiB: RDMA, NCCL, IPC */
-    uint8_t exportable;        /* 1: blocks can be given to leat_pool_export(); needs one_handle */
-    uint8_t plain;             /* 1: no virtual memory even where the driver has it */
+    uint8_t dedicated;        /* 1: each block is one physical allocation, of whole 2 MiB: RDMA, NCCL, IPC */
+    uint8_t exportable;       /* 1: blocks can be given to leat_pool_export(); needs dedicated */
+    uint8_t no_virtual_memory; /* 1: no virtual memory even where the driver has it */
     uint8_t guard;             /* 1: as LEAT_POOL_GUARD=1, for this pool alone */
     uint8_t scrub;             /* 1: as LEAT_SCRUB=1, for this pool alone */
     uint32_t history;          /* events that leat_pool_history() remembers; 0: as LEAT_POOL_HISTORY says */
     leat_pool_packing packing; /* of a device pool with virtual memory; others have no stitched blocks. AUTO: as
                                   LEAT_POOL_PACKING says */
     const char *plan;          /* file that 'leat plan' made: where large blocks go; NULL: none. For device memory,
-                                  without one_handle and plain; ignored with guard, scrub, history or
+                                  without dedicated and no_virtual_memory; ignored with guard, scrub, history or
                                   LEAT_POOL_STACKS, and where there is no virtual memory */
 } leat_pool_options;
 
 /*
  * Makes a pool. options may be NULL: all as usual. The pool holds no memory until something is allocated.
  * Errors: HANDLE (device, or budget), INVALID (pool NULL, options->size 0 or larger than this library knows, a
- * kind, a policy or a packing that there is not, limits the wrong way round, exportable without one_handle,
- * one_handle with plain, a plan with another kind than DEVICE, with one_handle or with plain, a plan that 'leat plan'
- * did not write, LEAT_POOL_HISTORY or LEAT_POOL_PACKING with a value that it cannot have), SYSTEM (the plan cannot be
- * opened), UNSUPPORTED (no managed memory; one_handle where there is no virtual memory), HOST_MEMORY, DRIVER,
- * NOT_PERMITTED.
+ * kind, a policy or a packing that there is not, limits the wrong way round, exportable without dedicated,
+ * dedicated with no_virtual_memory, a plan with another kind than DEVICE, with dedicated or no_virtual_memory, a
+ * plan that 'leat plan' did not write, LEAT_POOL_HISTORY or LEAT_POOL_PACKING with a value that it cannot have),
+ * SYSTEM (the plan cannot be opened), UNSUPPORTED (no managed memory; dedicated where there is no virtual memory),
+ * HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_options *options, leat_pool **pool);
 
@@ -293,7 +293,7 @@ typedef struct leat_pool_statistics {
     uint64_t requested_bytes;      /* live now, as the program asked for it */
     uint64_t requested_peak_bytes; /* the most of that; exact while one thread uses the pool on one stream, else
                                       the most that was seen whenever the pool had to look for memory */
-    uint64_t used_bytes;           /* live now, rounded up to 512 bytes (one_handle: to 2 MiB), with guards */
+    uint64_t used_bytes;           /* live now, rounded up to 512 bytes (dedicated: to 2 MiB), with guards */
     uint64_t reserved_bytes;       /* physical memory that the pool holds from the driver */
     uint64_t reserved_peak_bytes;
     uint64_t pending_bytes; /* freed, but other streams were still using it when that was last looked at */

@@ -218,8 +218,8 @@ struct leat_device *leati_device_of(const struct leati_driver *driver, const voi
 /* ---- memory that no pool has (memory.c) ---- */
 
 /* leat_free() and leat_memory_free() of it; POINTER when it is not there. */
-leat_status leati_plain_free(leat_stream *stream, void *ptr);
-leat_status leati_plain_memory_free(void *ptr);
+leat_status leati_driver_free(leat_stream *stream, void *ptr);
+leat_status leati_driver_memory_free(void *ptr);
 
 /* Maps memory that was exported. */
 leat_status leati_import(leat_device *device, int fd, size_t bytes, void **ptr);

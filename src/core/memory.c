@@ -95,14 +95,14 @@ static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
     return status;
 }
 
-leat_status leat_alloc_plain(leat_stream *stream, size_t bytes, void **ptr)
+leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr)
 {
     leat_status status;
     void *fresh;
 
-    LEATI_TRY(leati_check_permitted("leat_alloc_plain"));
-    LEATI_TRY(leati_check_stream("leat_alloc_plain", stream));
-    LEATI_TRY(leati_check_not_null("leat_alloc_plain", "ptr", ptr));
+    LEATI_TRY(leati_check_permitted("leat_alloc_driver"));
+    LEATI_TRY(leati_check_stream("leat_alloc_driver", stream));
+    LEATI_TRY(leati_check_not_null("leat_alloc_driver", "ptr", ptr));
     if (!bytes) {
         *ptr = NULL;
         return LEAT_OK;
@@ -111,13 +111,13 @@ leat_status leat_alloc_plain(leat_stream *stream, size_t bytes, void **ptr)
     if (status == LEAT_OK)
         status = enter_fresh(stream, fresh, bytes);
     if (status != LEAT_OK)
-        return leati_fail_in(explain_memory(status, stream->device), "leat_alloc_plain of %zu bytes on %s", bytes,
+        return leati_fail_in(explain_memory(status, stream->device), "leat_alloc_driver of %zu bytes on %s", bytes,
                              stream->device->name);
     *ptr = fresh;
     return LEAT_OK;
 }
 
-leat_status leati_plain_free(leat_stream *stream, void *ptr)
+leat_status leati_driver_free(leat_stream *stream, void *ptr)
 {
     struct leati_memory memory;
     leat_status status;
@@ -187,7 +187,7 @@ leat_status leati_import(leat_device *device, int fd, size_t bytes, void **ptr)
     return LEAT_OK;
 }
 
-leat_status leati_plain_memory_free(void *ptr)
+leat_status leati_driver_memory_free(void *ptr)
 {
     struct leati_memory memory;
     leat_status status;

@@ -82,7 +82,7 @@ static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *str
 /* How long the block for a request is, where nothing goes in front of it or behind it. */
 static inline size_t block_bytes(const struct leat_pool *pool, size_t rounded_bytes)
 {
-    return pool->one_handle ? leati_round_up(rounded_bytes, LEATI_PAGE_BYTES) : rounded_bytes;
+    return pool->dedicated ? leati_round_up(rounded_bytes, LEATI_PAGE_BYTES) : rounded_bytes;
 }
 
 /* Gives a block back that its user never saw. */
@@ -474,7 +474,7 @@ leat_status leat_free(leat_stream *stream, void *ptr)
     }
     status = take_block("leat_free", ptr, &pool, &block);
     if (status == LEATI_DECLINED)
-        return leati_plain_free(stream, ptr);
+        return leati_driver_free(stream, ptr);
     LEATI_TRY(status);
     if (pool->device != stream->device &&
         (pool->kind == LEAT_KIND_DEVICE || pool->device->driver != stream->device->driver)) {
@@ -506,7 +506,7 @@ leat_status leat_memory_free(void *ptr)
     }
     status = take_block("leat_memory_free", ptr, &pool, &block);
     if (status == LEATI_DECLINED)
-        return leati_plain_memory_free(ptr);
+        return leati_driver_memory_free(ptr);
     LEATI_TRY(status);
     if (block->uses) {
         /* The caller knows that no work uses it any more. */

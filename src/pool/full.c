@@ -240,7 +240,7 @@ static void advise_device(const struct facts *facts, struct leati_strbuf *text)
     else if (outside > own && outside > others)
         leati_strbuf_add(text,
                          "%" PRIu64 " bytes belong to other processes, or to this one by other calls "
-                         "(leat_alloc_plain, the vendor's): end those, free that, or use another device",
+                         "(leat_alloc_driver, the vendor's): end those, free that, or use another device",
                          outside);
     else if (others > own)
         leati_strbuf_add(text, "free blocks of %s, which holds %" PRIu64 " bytes", facts->others.most_name,

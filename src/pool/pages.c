@@ -531,7 +531,7 @@ static leat_status find_place(struct leat_pool *pool, const struct leati_stream_
     *best = (struct place){.hole = NULL};
     for (struct leati_block *hole = leati_bins_walk(&pool->holes[heap], NULL); hole;
          hole = leati_bins_walk(&pool->holes[heap], hole))
-        try_hole(hole, cache, bytes, alignment, beside && !pool->one_handle, best);
+        try_hole(hole, cache, bytes, alignment, beside && !pool->dedicated, best);
     if (best->hole)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_DEVICE_MEMORY,
@@ -579,7 +579,7 @@ static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
     uint64_t bytes = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / HANDLE_SHARE;
 
     leati_assert(missing_bytes && missing_bytes % LEATI_PAGE_BYTES == 0);
-    if (pool->one_handle)
+    if (pool->dedicated)
         return missing_bytes;
     bytes = bytes > missing_bytes / HANDLE_MISSING_SHARE ? bytes : missing_bytes / HANDLE_MISSING_SHARE;
     bytes = bytes < capacity / HANDLE_CAPACITY_SHARE ? bytes : capacity / HANDLE_CAPACITY_SHARE;
@@ -597,7 +597,7 @@ static leat_status collect(struct leat_pool *pool, struct leati_stream_cache *ca
         struct leati_physical *physical;
 
         LEATI_TRY(reserve(collected, 1));
-        physical = pool->one_handle ? NULL : take_spare(pool, cache, missing_bytes, &collected->waits);
+        physical = pool->dedicated ? NULL : take_spare(pool, cache, missing_bytes, &collected->waits);
         if (!physical)
             LEATI_TRY(create(pool, handle_bytes(pool, missing_bytes), &physical));
         add(collected, physical);
@@ -664,7 +664,7 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
     leati_assert(!place->upper || place->hole->after == place->upper);
     leati_assert(!place->lower || place->lower->after == place->hole);
     waits = waits || (place->lower && place->lower->seq) || (place->upper && place->upper->seq);
-    block->whole = pool->one_handle;
+    block->whole = pool->dedicated;
     block->idle_since_ns = leati_clock_ns();
     if (place->upper)
         leati_extent_join(pool, block, place->upper);
@@ -729,7 +729,7 @@ static void widen(struct leat_pool *pool, struct place *place)
     size_t small_more = heap == LEATI_HEAP_SMALL ? (size_t)(reserved(pool) / GROWTH_SHARE_SMALL) : 0;
 
     more = more > small_more ? more : small_more;
-    if (place->upper || pool->one_handle)
+    if (place->upper || pool->dedicated)
         return;
     more = more < HANDLE_MAX_BYTES ? more & ~(LEATI_PAGE_BYTES - 1) : HANDLE_MAX_BYTES;
     more = more > place->map_bytes ? more - place->map_bytes : 0;
@@ -895,7 +895,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cac
     bool tight;
 
     leati_assert(bytes >= LEATI_LARGE_BYTES);
-    if (pool->one_handle)
+    if (pool->dedicated)
         return grow(pool, cache, bytes, alignment, LEATI_HEAP_LARGE, block);
     tight = pool->packing == LEAT_POOL_TIGHT ||
             (pool->packing == LEAT_POOL_AUTO && wastes(pool, cache, bytes, alignment));
@@ -1005,7 +1005,7 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     leat_status status;
     void *chunk = NULL;
 
-    leati_assert(!pool->one_handle && LEATI_IS_POWER_OF_TWO(alignment));
+    leati_assert(!pool->dedicated && LEATI_IS_POWER_OF_TWO(alignment));
     if (span_bytes < CHUNK_MIN_BYTES && heap == LEATI_HEAP_LARGE && has_room(pool, CHUNK_MIN_BYTES))
         span_bytes = CHUNK_MIN_BYTES;
     /* Pinned chunks begin on a page of ours; where the driver's own do not, one page more makes room for it. */

@@ -211,13 +211,13 @@ static leat_status read_options(const char *what, leat_device *device, const lea
     if (options->limit_bytes && options->soft_limit_bytes > options->limit_bytes)
         return leati_fail(LEAT_ERROR_INVALID, "%s: the soft limit of %llu bytes is above the limit of %llu", what,
                           (unsigned long long)options->soft_limit_bytes, (unsigned long long)options->limit_bytes);
-    if (options->exportable && !options->one_handle)
-        return leati_fail(LEAT_ERROR_INVALID, "%s: exportable needs one_handle", what);
-    if (options->one_handle && options->plain)
-        return leati_fail(LEAT_ERROR_INVALID, "%s: one_handle needs virtual memory, and plain is without", what);
-    if (options->plan && (options->kind != LEAT_KIND_DEVICE || options->one_handle || options->plain))
+    if (options->exportable && !options->dedicated)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: exportable needs dedicated", what);
+    if (options->dedicated && options->no_virtual_memory)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: dedicated needs virtual memory, and plain is without", what);
+    if (options->plan && (options->kind != LEAT_KIND_DEVICE || options->dedicated || options->no_virtual_memory))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "%s: a plan is for pools of device memory, without one_handle and without plain", what);
+                          "%s: a plan is for pools of device memory, without dedicated and without plain", what);
     if (options->budget)
         LEATI_TRY(check_budget(what, options->budget));
     if (options->kind == LEAT_KIND_MANAGED && !ops->managed_alloc)
@@ -276,7 +276,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->budget = options->budget;
     atomic_init(&pool->limit_bytes, options->limit_bytes);
     atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
-    pool->one_handle = options->one_handle;
+    pool->dedicated = options->dedicated;
     pool->exportable = options->exportable;
     pool->guard = options->guard || (!own && leati_option_flag(LEATI_OPTION_POOL_GUARD));
     pool->scrub = options->scrub || leati_option_flag(LEATI_OPTION_SCRUB);
@@ -342,15 +342,15 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool handle", what);
     fill(pool, device, options, own, history);
     pool->packing = packing;
-    if (pool->kind == LEAT_KIND_DEVICE && !options->plain) {
+    if (pool->kind == LEAT_KIND_DEVICE && !options->no_virtual_memory) {
         status = find_virtual_memory(device, &pool->virtual_memory);
         if (status != LEAT_OK)
             leati_fail_in(status, "%s on %s", what, device->name);
     }
-    if (status == LEAT_OK && pool->one_handle && !pool->virtual_memory)
-        status = leati_fail(LEAT_ERROR_UNSUPPORTED,
-                            "%s: one_handle needs virtual memory, which %s memory of %s has not", what,
-                            leat_kind_name(pool->kind), device->name);
+    if (status == LEAT_OK && pool->dedicated && !pool->virtual_memory)
+        status =
+            leati_fail(LEAT_ERROR_UNSUPPORTED, "%s: dedicated needs virtual memory, which %s memory of %s has not",
+                       what, leat_kind_name(pool->kind), device->name);
     if (status == LEAT_OK && options->plan)
         status = read_plan(what, pool, options);
     if (status == LEAT_OK) {

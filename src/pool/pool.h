@@ -166,7 +166,7 @@ struct leat_pool {
     leat_pool_packing packing;
     unsigned number; /* below LEATI_FAST_POOLS: place in leat_stream.caches */
     bool is_default;
-    bool one_handle, exportable, virtual_memory;
+    bool dedicated, exportable, virtual_memory;
     bool checked; /* guard, scrub, stacks or history: the fast path is left alone */
     bool guard, scrub, backtraces;
     uint64_t serial; /* never used again */

@@ -227,7 +227,7 @@ bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *ask
 static struct leati_block *fit_in(struct slow_request *request, struct leati_stream_cache *cache, bool usable)
 {
     return leati_bins_fit(&cache->bins[request->heap], request->bytes, request->alignment,
-                          request->pool->one_handle, usable ? request->cache : NULL);
+                          request->pool->dedicated, usable ? request->cache : NULL);
 }
 
 /* The smaller one of what fits of the stream's own and of everybody's. */
@@ -309,7 +309,7 @@ static struct leati_block *fit_run(struct slow_request *request) LEATI_REQUIRES(
     struct leati_block *joined = NULL;
     unsigned scanned = 0;
 
-    if (pool->one_handle)
+    if (pool->dedicated)
         return NULL;
     joined = fit_run_of(request, request->cache, &scanned);
     for (struct leati_stream_cache *cache = pool->caches; cache && !joined; cache = cache->next)
@@ -362,7 +362,7 @@ static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUI
     }
     for (struct leati_block *block = pool->pending; block; block = block->link)
         if (block->heap == request->heap && leati_bytes(block) >= request->bytes &&
-            (!pool->one_handle || leati_bytes(block) == request->bytes))
+            (!pool->dedicated || leati_bytes(block) == request->bytes))
             return wait_pending(request, block) == LEAT_OK ? fit_own(request) : NULL;
     return NULL;
 }
@@ -515,7 +515,7 @@ static leat_status provide(struct slow_request *request, struct leati_block **bl
 /* Can the pool put a block together from pages that lie apart? */
 static bool can_stitch(const struct leat_pool *pool)
 {
-    return pool->virtual_memory && !pool->one_handle && pool->packing != LEAT_POOL_STILL;
+    return pool->virtual_memory && !pool->dedicated && pool->packing != LEAT_POOL_STILL;
 }
 
 /* Where blocks cannot be stitched, idle pieces of the wrong size go back to the driver first. */
@@ -744,7 +744,7 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
     leat_status status;
 
     request.heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
-    if (pool->one_handle) {
+    if (pool->dedicated) {
         request.bytes = leati_round_up(bytes, LEATI_PAGE_BYTES);
         request.heap = LEATI_HEAP_LARGE;
     }

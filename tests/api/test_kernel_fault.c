@@ -38,7 +38,7 @@ static int crash(const char *which)
     CHECK(leat_module_builtin(device, &module));
     CHECK(leat_kernel_get(module, "leat_add_u32", &add));
     if (!strcmp(which, "freed")) {
-        CHECK(leat_alloc_plain(stream, 64 << 20, &data));
+        CHECK(leat_alloc_driver(stream, 64 << 20, &data));
         CHECK(leat_free(stream, data));
         CHECK(leat_stream_synchronize(stream));
     }

@@ -127,7 +127,7 @@ static void leat_alloc_takes_from_the_default_pool(void **state)
     assert_int_equal(after.allocations, before.allocations + 1);
     assert_int_equal(after.requested_bytes, before.requested_bytes + 12345);
     /* The driver's own call goes past the pool, and so does its free. */
-    OK(leat_alloc_plain(t->stream, 12345, &plain));
+    OK(leat_alloc_driver(t->stream, 12345, &plain));
     assert_int_equal(test_statistics(pool).allocations, before.allocations + 1);
     OK(leat_fill(t->stream, plain, 9, 12345));
     test_block_holds(t->stream, plain, 12345, 9);
@@ -244,7 +244,7 @@ static void blocks_are_aligned_as_asked(void **state)
     for (int sort = 0; sort < SORTS; sort++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[sort].options);
         /* Where there are no addresses without memory, an alignment costs as much memory. */
-        size_t most = sorts[sort].options.kind || sorts[sort].options.plain ? 16 * MIB : GIB;
+        size_t most = sorts[sort].options.kind || sorts[sort].options.no_virtual_memory ? 16 * MIB : GIB;
 
         for (size_t alignment = 0; pool && alignment <= most; alignment = alignment ? 2 * alignment : 1) {
             size_t sizes[] = {1000, alignment + 1, alignment / 2 + 1, 3 * MIB};

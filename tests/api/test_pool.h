@@ -103,8 +103,8 @@ struct test_pool_sort {
         {"device", {.size = sizeof(leat_pool_options)}},                                                          \
             {"device, made to wait", {.size = sizeof(leat_pool_options), .reuse = LEAT_POOL_WAIT}},               \
             {"device, never made to wait", {.size = sizeof(leat_pool_options), .reuse = LEAT_POOL_WAIT_NEVER}},   \
-            {"plain", {.size = sizeof(leat_pool_options), .plain = 1}},                                           \
-            {"one handle", {.size = sizeof(leat_pool_options), .one_handle = 1}},                                 \
+            {"plain", {.size = sizeof(leat_pool_options), .no_virtual_memory = 1}},                               \
+            {"one handle", {.size = sizeof(leat_pool_options), .dedicated = 1}},                                  \
             {"pinned", {.size = sizeof(leat_pool_options), .kind = LEAT_KIND_PINNED}},                            \
             {"managed", {.size = sizeof(leat_pool_options), .kind = LEAT_KIND_MANAGED}},                          \
             {"scrubbed", {.size = sizeof(leat_pool_options), .scrub = 1}},                                        \

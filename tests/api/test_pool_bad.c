@@ -153,7 +153,7 @@ static void dead_handles(void **state)
 static void null_results(void **state)
 {
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .history = 16, .one_handle = test_has_virtual_memory(t->device),
+    leat_pool *pool = POOL(t->device, .history = 16, .dedicated = test_has_virtual_memory(t->device),
                            .exportable = test_has_virtual_memory(t->device));
     void *block = test_block(pool, t->stream, 100);
     leat_pool_event event;
@@ -200,9 +200,9 @@ static void wrong_options(void **state)
         {{.size = size, .kind = (leat_kind)-1}, LEAT_ERROR_INVALID, "kind"},
         {{.size = size, .reuse = (leat_pool_reuse)3}, LEAT_ERROR_INVALID, "policy"},
         {{.size = size, .limit_bytes = 10, .soft_limit_bytes = 11}, LEAT_ERROR_INVALID, "soft"},
-        {{.size = size, .exportable = 1}, LEAT_ERROR_INVALID, "one_handle"},
-        {{.size = size, .one_handle = 1, .plain = 1}, LEAT_ERROR_INVALID, "one_handle"},
-        {{.size = size, .one_handle = 1, .kind = LEAT_KIND_PINNED}, LEAT_ERROR_UNSUPPORTED, "one_handle"},
+        {{.size = size, .exportable = 1}, LEAT_ERROR_INVALID, "dedicated"},
+        {{.size = size, .dedicated = 1, .no_virtual_memory = 1}, LEAT_ERROR_INVALID, "dedicated"},
+        {{.size = size, .dedicated = 1, .kind = LEAT_KIND_PINNED}, LEAT_ERROR_UNSUPPORTED, "dedicated"},
     };
     leat_pool *pool = NULL;
 
@@ -379,7 +379,7 @@ static void foreign_memory(void **state)
 
     OK(leat_event_create(t->device, &event));
     OK(leat_register(t->device, own, 8192));
-    OK(leat_alloc_plain(t->stream, 5000, &plain));
+    OK(leat_alloc_driver(t->stream, 5000, &plain));
     REFUSED(leat_pool_use(own, t->stream), LEAT_ERROR_POINTER, "");
     REFUSED(leat_pool_use(plain, t->stream), LEAT_ERROR_POINTER, "");
     REFUSED(leat_pool_use(NULL, t->stream), LEAT_ERROR_POINTER, "");
@@ -531,7 +531,7 @@ static void try_all(void *argument)
         leat_pool_destroy(f->pool),
         leat_pool_alloc(f->pool, f->t->stream, 100, &ptr),
         leat_pool_alloc_aligned(f->pool, NULL, 100, 512, &ptr),
-        leat_alloc_plain(f->t->stream, 100, &ptr),
+        leat_alloc_driver(f->t->stream, 100, &ptr),
         leat_pool_use(f->block, f->t->stream),
         leat_pool_use_until(f->block, f->event),
         leat_pool_set_limits(f->pool, 0, 0),
@@ -593,8 +593,8 @@ static void wrong_exports(void **state)
     int fd = -7;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(t->device, .one_handle = 1, .exportable = 1);
-    closed = POOL(t->device, .one_handle = 1);
+    pool = POOL(t->device, .dedicated = 1, .exportable = 1);
+    closed = POOL(t->device, .dedicated = 1);
     block = test_block(pool, t->stream, 5000);
     not_exportable = test_block(closed, t->stream, 5000);
     REFUSED(leat_pool_export((char *)block + 512, &fd, &bytes), LEAT_ERROR_POINTER, "");
@@ -622,7 +622,7 @@ static void wrong_imports(void **state)
         close(null_fd);
         SKIP_OTHER("this driver has no virtual memory");
     }
-    pool = POOL(t->device, .one_handle = 1, .exportable = 1);
+    pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 5000);
     OK(leat_pool_export(block, &fd, &bytes));
     REFUSED(leat_pool_import(t->device, fd, 0, &ptr), LEAT_ERROR_INVALID, "size");

@@ -211,8 +211,8 @@ static void a_pool_of_chunks_is_in_pieces(void **state)
     struct test_state *t = *state;
 
     for (int sort = 0; sort < 2; sort++) {
-        leat_pool *pool =
-            POOL(t->device, .limit_bytes = 32 * MIB, .kind = sorts[sort].kind, .plain = 1, .name = "chunks");
+        leat_pool *pool = POOL(t->device, .limit_bytes = 32 * MIB, .kind = sorts[sort].kind,
+                               .no_virtual_memory = 1, .name = "chunks");
         void *blocks[64];
         int count = leave_holes(pool, t->stream, 2 * MIB, blocks, 64);
         struct error error = full(pool, t->stream, 4 * MIB);
@@ -233,7 +233,7 @@ static void the_alignment_is_too_large(void **state)
     bool refused = false;
 
     for (int tries = 0; tries < 20 && !refused; tries++) {
-        leat_pool *pool = POOL(t->device, .limit_bytes = 8 * MIB, .plain = 1, .name = "aligned");
+        leat_pool *pool = POOL(t->device, .limit_bytes = 8 * MIB, .no_virtual_memory = 1, .name = "aligned");
         void *block = test_block(pool, t->stream, 2 * MIB), *aligned;
         struct error error;
 
@@ -318,7 +318,7 @@ static void others_fill_the_device(void **state)
     struct error error;
     void *block;
 
-    OK(leat_alloc_plain(t->stream, (size_t)(free_bytes / 10 * 7), &block));
+    OK(leat_alloc_driver(t->stream, (size_t)(free_bytes / 10 * 7), &block));
     error = full(pool, t->stream, (size_t)(free_bytes / 2));
     PRINTS(error.facts, "are held outside of leat's pools");
     PRINTS(error.advice, "bytes belong to other processes, or to this one by other calls");

@@ -28,8 +28,8 @@ enum { ZONE = 0xfd, FRESH = 0xcd, FREED = 0xdd };
 /* All sorts of pools that can be guarded. */
 static const struct test_pool_sort sorts[] = {
     {"device", {.size = sizeof(leat_pool_options), .guard = 1}},
-    {"plain", {.size = sizeof(leat_pool_options), .guard = 1, .plain = 1}},
-    {"one handle", {.size = sizeof(leat_pool_options), .guard = 1, .one_handle = 1}},
+    {"plain", {.size = sizeof(leat_pool_options), .guard = 1, .no_virtual_memory = 1}},
+    {"one handle", {.size = sizeof(leat_pool_options), .guard = 1, .dedicated = 1}},
     {"pinned", {.size = sizeof(leat_pool_options), .guard = 1, .kind = LEAT_KIND_PINNED}},
     {"managed", {.size = sizeof(leat_pool_options), .guard = 1, .kind = LEAT_KIND_MANAGED}},
 };
@@ -875,7 +875,7 @@ static void exported_memory_is_clear(void **state)
 
     NEEDS_VIRTUAL_MEMORY(t);
     for (int guard = 0; guard < 2; guard++) {
-        leat_pool *pool = POOL(t->device, .one_handle = 1, .exportable = 1, .scrub = 1, .guard = (uint8_t)guard);
+        leat_pool *pool = POOL(t->device, .dedicated = 1, .exportable = 1, .scrub = 1, .guard = (uint8_t)guard);
 
         for (int round = 0; round < 3; round++) {
             void *block = test_block(pool, t->stream, 1000), *imported;

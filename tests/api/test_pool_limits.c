@@ -265,7 +265,8 @@ static void trimming_gives_idle_memory_back(void **state)
         assert_int_equal(pending, 0);
         held = test_statistics(pool).reserved_bytes;
         assert_true(held >= 6 * MIB);
-        if (test_has_virtual_memory(t->device) && !sorts[sort].options.plain && !sorts[sort].options.kind)
+        if (test_has_virtual_memory(t->device) && !sorts[sort].options.no_virtual_memory &&
+            !sorts[sort].options.kind)
             assert_true(held <= 8 * MIB);
         test_block_holds(t->stream, kept, 6 * MIB, 9);
         OK(leat_free(t->stream, kept));
@@ -393,7 +394,7 @@ static void a_full_device_is_survived(void **state)
     /* What this pool keeps for later must not be in the way of others. */
     OK(leat_memory_alloc(t->device, LEAT_KIND_DEVICE, 20 * bytes, &block));
     OK(leat_memory_free(block));
-    OK(leat_alloc_plain(t->stream, 1000, &block));
+    OK(leat_alloc_driver(t->stream, 1000, &block));
     OK(leat_free(t->stream, block));
     OK(leat_pool_trim(pool, 0, NULL, NULL));
 }

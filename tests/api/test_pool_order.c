@@ -54,8 +54,8 @@ static void play(void **state, void (*scene)(struct scene *x))
             struct scene x = {.t = t, .s = t->stream, .u = t->second, .limited = way % 2};
             leat_pool_options options = {.size = sizeof options,
                                          .reuse = (leat_pool_reuse)(way / 2),
-                                         .plain = kind == PLAIN,
-                                         .one_handle = kind == ONE_HANDLE,
+                                         .no_virtual_memory = kind == PLAIN,
+                                         .dedicated = kind == ONE_HANDLE,
                                          .kind = kind == PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
                                          .limit_bytes = way % 2 ? BYTES : 0};
 

@@ -361,8 +361,8 @@ static void plans_are_for_pools_of_pages(void **state)
     for (int i = 0; i < 3; i++) {
         wrong = options;
         wrong.kind = i == 0 ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE;
-        wrong.plain = i == 1;
-        wrong.one_handle = i == 2;
+        wrong.no_virtual_memory = i == 1;
+        wrong.dedicated = i == 2;
         REFUSED(leat_pool_create(t->device, &wrong, &pool), LEAT_ERROR_INVALID, "plan");
     }
 }

@@ -502,8 +502,8 @@ static void a_stream_that_stands_still_reuses_its_memory(void **state)
 
     for (int sort = 0; sort < KINDS; sort++) {
         leat_pool_options options = {.size = sizeof options,
-                                     .plain = sort == PLAIN,
-                                     .one_handle = sort == ONE_HANDLE,
+                                     .no_virtual_memory = sort == PLAIN,
+                                     .dedicated = sort == ONE_HANDLE,
                                      .kind = sort == PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE};
         leat_pool *pool = test_pool_try(t->device, &options);
         leat_pool_statistics first, last;
@@ -793,8 +793,8 @@ static void a_pool_ends_after_its_work(void **state)
 
     for (int kind = 0; kind < KINDS; kind++) {
         leat_pool_options options = {.size = sizeof options,
-                                     .plain = kind == PLAIN,
-                                     .one_handle = kind == ONE_HANDLE,
+                                     .no_virtual_memory = kind == PLAIN,
+                                     .dedicated = kind == ONE_HANDLE,
                                      .kind = kind == PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE};
         leat_pool *pool = test_pool_try(t->device, &options);
         void *freed, *used;

@@ -22,7 +22,7 @@ static void each_block_has_a_handle_of_its_own(void **state)
     void *blocks[5];
 
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(t->device, .one_handle = 1);
+    pool = POOL(t->device, .dedicated = 1);
     for (int i = 0; i < 5; i++) {
         blocks[i] = test_block(pool, t->stream, sizes[i]);
         /* No two share a page. */
@@ -94,7 +94,7 @@ static void blocks_are_shared_with_other_processes(void **state)
     int fd = -1;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(t->device, .one_handle = 1, .exportable = 1);
+    pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 5000);
     OK(leat_fill(t->stream, block, 1, 5000));
     OK(leat_stream_synchronize(t->stream));
@@ -122,7 +122,7 @@ static void exported_memory_outlives_its_pool(void **state)
     int fd = -1;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(t->device, .one_handle = 1, .exportable = 1);
+    pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 5000);
     OK(leat_fill(t->stream, block, 5, 5000));
     OK(leat_pool_export(block, &fd, &bytes));
@@ -147,7 +147,7 @@ static void imported_memory_is_left_to_the_close(void **state)
     if (!other)
         SKIP_OTHER("needs two devices of one driver");
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(other, .one_handle = 1, .exportable = 1);
+    pool = POOL(other, .dedicated = 1, .exportable = 1);
     block = test_block(pool, NULL, 5000);
     OK(leat_pool_export(block, &fd, &bytes));
     OK(leat_pool_import(other, fd, bytes, &ptr));
@@ -169,7 +169,7 @@ static void exported_files_keep_their_size(void **state)
 
     if (!test_on_cpu())
         SKIP_OTHER("a vendor's driver makes the descriptors");
-    pool = POOL(t->device, .one_handle = 1, .exportable = 1);
+    pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 5000);
     OK(leat_fill(t->stream, block, 6, 5000));
     OK(leat_stream_synchronize(t->stream));
@@ -258,7 +258,7 @@ static void other_files_are_not_imported(void **state)
     no_import(t->device, memory_file(bytes, sealed | F_SEAL_WRITE), bytes, not_exported);
     no_import(t->device, memory_file(bytes, sealed | F_SEAL_FUTURE_WRITE), bytes, not_exported);
     /* Exported memory of another size, or that cannot be written by this descriptor. */
-    pool = POOL(t->device, .one_handle = 1, .exportable = 1);
+    pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 4 * MIB);
     OK(leat_fill(t->stream, block, 8, 4 * MIB));
     OK(leat_stream_synchronize(t->stream));

@@ -37,7 +37,7 @@ static void figures_add_up(void **state)
             figures = test_statistics(pool);
             assert_int_equal(figures.requested_bytes, requested);
             /* Guards, or whole pages. */
-            if (sorts[sort].options.guard || sorts[sort].options.one_handle)
+            if (sorts[sort].options.guard || sorts[sort].options.dedicated)
                 assert_true(figures.used_bytes >= used);
             else if (!getenv("LEAT_POOL_GUARD"))
                 assert_int_equal(figures.used_bytes, used);

@@ -268,7 +268,7 @@ static bool make_and_end(struct job *job)
     leat_device *device = job->shared->t->device;
 
     for (int round = 0; round < job->shared->rounds / 4; round++) {
-        leat_pool_options options = {.size = sizeof options, .plain = round % 2 == 0};
+        leat_pool_options options = {.size = sizeof options, .no_virtual_memory = round % 2 == 0};
         leat_stream *stream;
         leat_pool *pool;
         void *block, *shared;
@@ -346,7 +346,8 @@ static void run(struct test_state *t, bool one_stream, bool (*const works[])(str
     struct start *starts = test_buffer(THREADS * sizeof *starts);
     struct shared *shared = test_buffer(sizeof *shared);
     pthread_t threads[THREADS];
-    leat_pool_options plain = {.size = sizeof plain, .plain = 1}, alone = {.size = sizeof alone, .one_handle = 1};
+    leat_pool_options plain = {.size = sizeof plain, .no_virtual_memory = 1},
+                      alone = {.size = sizeof alone, .dedicated = 1};
 
     memset(starts, 0, THREADS * sizeof *starts);
     memset(shared, 0, sizeof *shared);

@@ -111,7 +111,7 @@ static int case_plain(struct child *c)
 {
     void *plain;
 
-    must(leat_alloc_plain(c->stream, BYTES, &plain));
+    must(leat_alloc_driver(c->stream, BYTES, &plain));
     must(leat_fill(c->stream, plain, 1, BYTES));
     must(leat_stream_synchronize(c->stream));
     announce("write to", (unsigned char *)plain + 77, 77);

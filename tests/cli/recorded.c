@@ -122,7 +122,7 @@ static void scene(void)
     OK(leat_device_synchronize(device));
     give(first, b, 700);
     /* The driver's own call, a stream and a pool that end, and a block that is never freed. */
-    OK(leat_alloc_plain(first, 4096, &a));
+    OK(leat_alloc_driver(first, 4096, &a));
     count_alloc(a, 4096);
     give(first, a, 4096);
     OK(leat_stream_destroy(second));

@@ -941,11 +941,11 @@ static void open_pool(struct pool *p, int number)
     memset(p, 0, sizeof *p);
     /* Two device pools in each graph; the others are of any sort. */
     if (number >= 2 && sort < 2)
-        options.plain = 1;
+        options.no_virtual_memory = 1;
     else if (number >= 2 && sort < 5)
         options.kind = LEAT_KIND_PINNED;
     else if (number >= 2 && sort < 7 && g.virtual_memory)
-        options.one_handle = 1;
+        options.dedicated = 1;
     else if (number >= 2 && sort == 7 && g.managed_memory)
         options.kind = LEAT_KIND_MANAGED;
     if (chance(75))
@@ -954,16 +954,16 @@ static void open_pool(struct pool *p, int number)
     options.guard = chance(8);
     options.history = chance(20) ? 64 : 0;
     options.packing = (leat_pool_packing)pick(3);
-    if (!options.kind && !options.plain && !options.one_handle && g.virtual_memory && chance(50)) {
+    if (!options.kind && !options.no_virtual_memory && !options.dedicated && g.virtual_memory && chance(50)) {
         write_plan(p, plan);
         options.plan = plan;
     }
     p->kind = options.kind ? options.kind : LEAT_KIND_DEVICE;
     p->limit_bytes = p->most_bytes = options.limit_bytes;
-    p->has_pages = p->kind == LEAT_KIND_DEVICE && g.virtual_memory && !options.plain && !options.guard &&
-                   options.packing != LEAT_POOL_STILL;
+    p->has_pages = p->kind == LEAT_KIND_DEVICE && g.virtual_memory && !options.no_virtual_memory &&
+                   !options.guard && options.packing != LEAT_POOL_STILL;
     snprintf(p->words, sizeof p->words, "%s%s%s%s%s%s, policy %d, packing %d, limit %llu", leat_kind_name(p->kind),
-             options.plain ? ", plain" : "", options.one_handle ? ", one handle" : "",
+             options.no_virtual_memory ? ", plain" : "", options.dedicated ? ", one handle" : "",
              options.scrub ? ", scrubbed" : "", options.guard ? ", guarded" : "", options.plan ? ", planned" : "",
              (int)options.reuse, (int)options.packing, (unsigned long long)options.limit_bytes);
     note("pool %d: %s", number, p->words);

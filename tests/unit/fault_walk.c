@@ -195,7 +195,7 @@ static bool take_memory(struct world *w)
     void *none = NULL;
 
     STEP(leat_alloc(w->stream, BYTES, &w->ordered));
-    STEP(leat_alloc_plain(w->stream, BYTES, &w->past_pools));
+    STEP(leat_alloc_driver(w->stream, BYTES, &w->past_pools));
     STEP(leat_memory_alloc(w->device, LEAT_KIND_DEVICE, BYTES, &w->plain));
     STEP(leat_memory_alloc(w->device, LEAT_KIND_PINNED, 3 * BYTES, &w->pinned));
     if (device_info.managed_memory)
@@ -692,7 +692,7 @@ static bool trim_and_limit(struct world *w)
     STEP(expect_end(w->stream, b[0], block_bytes(), 11));
     status = leat_pool_set_limits(w->pool, 6 * MIB, 4 * MIB);
     /* A chunk with one live block in it may be larger. */
-    if (status != LEAT_ERROR_BUSY || (!now.pool.kind && !now.pool.plain))
+    if (status != LEAT_ERROR_BUSY || (!now.pool.kind && !now.pool.no_virtual_memory))
         STEP(status);
     if (status == LEAT_OK && leat_pool_alloc(w->pool, w->stream, 30 * MIB, &none) >= LEAT_OK)
         give_up("30 MiB within a limit of 6");
@@ -1329,18 +1329,18 @@ static void walk_pools(void)
         {"a device pool", "a device pool, left to the close", {.limit_bytes = 12 * MIB, .reuse = LEAT_POOL_WAIT}},
         {"a pool that waits last", NULL, {.limit_bytes = 12 * MIB}},
         {"a pool that never waits", NULL, {.reuse = LEAT_POOL_WAIT_NEVER, .scrub = 1}},
-        {"a plain pool", "a plain pool, left to the close", {.plain = 1, .reuse = LEAT_POOL_WAIT}},
+        {"a plain pool", "a plain pool, left to the close", {.no_virtual_memory = 1, .reuse = LEAT_POOL_WAIT}},
         {"a pinned pool", "a pinned pool, left to the close", {.kind = LEAT_KIND_PINNED}},
         {"a managed pool", NULL, {.kind = LEAT_KIND_MANAGED}},
         {"a pool of single handles",
          "a pool of single handles, left to the close",
-         {.one_handle = 1, .exportable = 1}},
+         {.dedicated = 1, .exportable = 1}},
         {"a guarded pool", NULL, {.guard = 1}},
     };
 
     now.of_pools = true;
     for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++) {
-        if ((sorts[i].options.one_handle && !device_info.virtual_memory) ||
+        if ((sorts[i].options.dedicated && !device_info.virtual_memory) ||
             (sorts[i].options.kind == LEAT_KIND_MANAGED && !device_info.managed_memory))
             continue;
         now.pool = sorts[i].options;

@@ -174,7 +174,7 @@ static void memory_on_its_way_back_is_gone(void **state)
     char own[16] = {0};
     char *block;
 
-    OK(leat_alloc_plain(t->stream, 4096, (void **)(void *)&block));
+    OK(leat_alloc_driver(t->stream, 4096, (void **)(void *)&block));
     OK(leat_fill(t->stream, block, 1, 4096));
     OK(leat_pointer_query(block, &info));
     assert_int_equal(info.kind, LEAT_KIND_DEVICE);

@@ -396,7 +396,7 @@ static int tell(const char *call)
 static int use_everything(void)
 {
     static unsigned char in[1 << 20], out[1 << 20];
-    leat_pool_options own = {.size = sizeof own, .one_handle = 1, .exportable = 1};
+    leat_pool_options own = {.size = sizeof own, .dedicated = 1, .exportable = 1};
     leat_layout rows, columns;
     leat_device *device, *other;
     leat_stream *stream, *second;
@@ -431,7 +431,7 @@ static int use_everything(void)
     STEP(leat_stream_synchronize(second));
     if (memcmp(in, pinned, bytes) != 0)
         return 3;
-    STEP(leat_alloc_plain(stream, 3 * bytes, &plain));
+    STEP(leat_alloc_driver(stream, 3 * bytes, &plain));
     STEP(leat_copy_start(stream, plain, in, bytes, NULL, &ticket));
     STEP(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
     STEP(leat_layout_dense(&rows, 2, (int64_t[]){1024, 1024}, 1));
@@ -580,7 +580,7 @@ static unsigned take_blocks(leat_stream *stream, void *blocks[BLOCKS])
     static const size_t sizes[] = {128000, 3 << 20};
     unsigned i;
 
-    for (i = 0; i < BLOCKS && leat_alloc_plain(stream, sizes[i % 2], &blocks[i]) == LEAT_OK; i++)
+    for (i = 0; i < BLOCKS && leat_alloc_driver(stream, sizes[i % 2], &blocks[i]) == LEAT_OK; i++)
         if (leat_fill(stream, blocks[i], (uint8_t)(i + 1), sizes[i % 2]) != LEAT_OK)
             break;
     return leat_stream_synchronize(stream) == LEAT_OK ? i : 0;
@@ -657,7 +657,7 @@ static int reach_all_mappings(void)
         if (!fill_mappings(&filler, spare, false))
             return 2;
         taken = take_blocks(stream, blocks);
-        if (taken == BLOCKS || tell("leat_alloc_plain") != TOLD)
+        if (taken == BLOCKS || tell("leat_alloc_driver") != TOLD)
             return 3;
         if (!give_blocks_back(stream, blocks, taken) || used_memory(device) != used)
             return 4;
