@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds the kernels that are kept in the tree, with clang-19 and lld-19: src/kernels/built/ (PTX and AMD code
-# objects of leat's own kernels) and the PTX of the tests' and examples' kernels.
+# objects of leat's built-in kernels) and the PTX of the tests' and examples' kernels.
 #
 #   tools/build-kernels.sh           rebuilds them in place
 #   tools/build-kernels.sh --check   rebuilds them elsewhere and compares: same bytes, or it fails

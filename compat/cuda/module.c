@@ -426,8 +426,8 @@ static struct CUfunc_st *unused_function(void)
 /* Finds a registered function for a kernel of the module's PTX. */
 static CUresult find_known(struct CUmod_st *module, const char *name, struct CUfunc_st *found)
 {
-    const leat_known_kernel *known = module->text ? leatc_kernel_named(name) : NULL;
-    leat_own_kernel kernels[2] = {{.name = "kernel"}, {.name = "together"}};
+    const leat_registered_kernel *known = module->text ? leatc_kernel_named(name) : NULL;
+    leat_embedded_kernel kernels[2] = {{.name = "kernel"}, {.name = "together"}};
     leat_device *device;
     leat_status status;
 
@@ -436,7 +436,7 @@ static CUresult find_known(struct CUmod_st *module, const char *name, struct CUf
     kernels[0].code = known->code;
     kernels[1].code = known->together;
     CU_TRY(leatcu_result(leatc_device_open(module->ordinal, &device)));
-    CU_TRY(leatcu_result(leatc_result_of(leat_module_own(device, kernels, 2, &found->own))));
+    CU_TRY(leatcu_result(leatc_result_of(leat_module_embedded(device, kernels, 2, &found->own))));
     status = leat_kernel_get(found->own, "kernel", &found->kernel);
     if (status == LEAT_OK)
         status = leat_kernel_get(found->own, "together", &found->together);

@@ -622,8 +622,8 @@ LEATC_API void leatc_function_set_shared(const void *function, size_t bytes);
 
 /* The kernel registered under a name, as in the source or mangled for a function outside of namespaces. NULL: none
  * or several. */
-struct leat_known_kernel;
-LEATC_API const struct leat_known_kernel *leatc_kernel_named(const char *symbol);
+struct leat_registered_kernel;
+LEATC_API const struct leat_registered_kernel *leatc_kernel_named(const char *symbol);
 
 /* Reports that a kernel has failed: until the device is reset, result is the last error of all threads and
  * leatc_note() returns it instead of OK. leatc_lost() returns it, or OK. */

@@ -382,7 +382,7 @@ void leatc_imports_close(struct leatc_device *device);
 /* launch.c: reads memory that may not be mapped. Returns false if it is not. */
 bool leatc_read_safely(const void *from, void *to, size_t bytes);
 
-/* known.c: the kernel registered for a function, in its cooperative form, or NULL. */
+/* registered.c: the kernel registered for a function, in its cooperative form, or NULL. */
 const struct leat_cpu_kernel *leatc_kernel_together(const void *function);
 
 /* array.c, launch.c */

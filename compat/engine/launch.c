@@ -1,9 +1,9 @@
 /*
  * launch.c - kernels by function pointer, and libraries of device code.
  *
- * A function pointer is either registered (known.c) or the address of a leat_cpu_kernel, which LEAT_KERNEL defines
- * in the program itself. The latter is read through the system once, so that an invalid one gives an error instead
- * of a crash, and remembered with the kernel that leat made of it on each device.
+ * A function pointer is either registered (registered.c) or the address of a leat_cpu_kernel, which LEAT_KERNEL
+ * defines in the program itself. The latter is read through the system once, so that an invalid one gives an error
+ * instead of a crash, and remembered with the kernel that leat made of it on each device.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -46,7 +46,7 @@ bool leatc_read_safely(const void *from, void *to, size_t bytes)
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
 }
 
-static bool is_own_kernel(const void *function, leat_cpu_kernel *code)
+static bool is_embedded_kernel(const void *function, leat_cpu_kernel *code)
 {
     return (uintptr_t)function % _Alignof(leat_cpu_kernel) == 0 &&
            leatc_read_safely(function, code, sizeof *code) && code->abi == LEAT_CPU_KERNEL_ABI &&
@@ -74,13 +74,13 @@ static struct own *find_own(const void *function, int ordinal) LEATI_REQUIRES_SH
 
 static int make_own(const void *function, struct leatc_device *device, struct own *made)
 {
-    leat_own_kernel one = {"function", function};
+    leat_embedded_kernel one = {"function", function};
     leat_cpu_kernel code;
     leat_status status;
 
-    if (!is_own_kernel(function, &code))
+    if (!is_embedded_kernel(function, &code))
         return LEATC_INVALID_FUNCTION;
-    status = leat_module_own(atomic_load(&device->native), &one, 1, &made->module);
+    status = leat_module_embedded(atomic_load(&device->native), &one, 1, &made->module);
     if (status == LEAT_ERROR_UNSUPPORTED)
         return LEATC_INVALID_FUNCTION;
     LEATC_TRY(leatc_result_of(status));
@@ -119,7 +119,7 @@ static int add_own(const void *function, struct leatc_device *device, struct own
     return LEATC_OK;
 }
 
-static int own_kernel(const void *function, struct leatc_device *device, struct own *found)
+static int embedded_kernel(const void *function, struct leatc_device *device, struct own *found)
 {
     struct own *own;
 
@@ -300,7 +300,7 @@ static int find_kernel(const void *function, struct leatc_device *device, leat_k
         *parameters = (unsigned)count;
         return LEATC_OK;
     }
-    LEATC_TRY(own_kernel(description_of(function), device, &own));
+    LEATC_TRY(embedded_kernel(description_of(function), device, &own));
     *kernel = own.kernel;
     *parameters = own.parameters;
     return LEATC_OK;
@@ -311,7 +311,7 @@ int leatc_function_check(const void *function)
     leat_cpu_kernel code;
 
     return leati_handle_live(&library_kernels, function) ||
-                   (function && is_own_kernel(description_of(function), &code))
+                   (function && is_embedded_kernel(description_of(function), &code))
                ? LEATC_OK
                : LEATC_INVALID_FUNCTION;
 }
@@ -466,7 +466,7 @@ static const void *together_of(const void *function)
 
     if (known)
         return known;
-    return is_own_kernel(function, &code) && code.flags & LEAT_CPU_KERNEL_TOGETHER ? function : NULL;
+    return is_embedded_kernel(function, &code) && code.flags & LEAT_CPU_KERNEL_TOGETHER ? function : NULL;
 }
 
 int leatc_launch_together(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,

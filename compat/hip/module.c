@@ -1,8 +1,8 @@
 /*
  * module.c - modules of device code, and launches.
  *
- * An image is what leat's driver beneath takes. There is one more: the code objects of leat's own kernels. Their
- * code is for AMD's GPUs, but leat has the same kernels for every device, and takes those. So leat's own hip
+ * An image is what leat's driver beneath takes. There is one more: the code objects of leat's built-in kernels.
+ * Their code is for AMD's GPUs, but leat has the same kernels for every device, and takes those. So leat's own hip
  * driver finds here what it needs.
  */
 #include "hip/module.h"
@@ -21,7 +21,7 @@ struct ihipModuleSymbol_t {
 
 struct ihipModule_t {
     struct ihipModule_t *next;
-    struct leatc_library *library; /* NULL: leat's own kernels */
+    struct leatc_library *library; /* NULL: leat's built-in kernels */
     hipFunction_t functions;
 };
 
@@ -68,7 +68,7 @@ static bool is_for_amd(const char *image)
     return header.e_machine == EM_AMDGPU;
 }
 
-static bool has_own_kernels(const char *image, size_t bytes)
+static bool has_embedded_kernels(const char *image, size_t bytes)
 {
     /* One kernel of the basic ones; those of layouts by how their names begin, since they are many modules. */
     static const char *const names[] = {"leat_fill_u8.kd", "leat_layout_", "leat_transpose_"};
@@ -118,7 +118,7 @@ static int load_data(hipModule_t *module, const char *image)
         return LEATC_INVALID_IMAGE;
     if (!is_for_amd(image))
         return load(image, bytes, NULL, module);
-    return has_own_kernels(image, bytes) ? add_module(NULL, module) : hipErrorNoBinaryForGpu;
+    return has_embedded_kernels(image, bytes) ? add_module(NULL, module) : hipErrorNoBinaryForGpu;
 }
 
 FORWARD(hipError_t hipModuleLoadData(hipModule_t *module, const void *image), load_data(module, image))
@@ -219,7 +219,7 @@ hipError_t hipModuleUnload(hipModule_t module)
 /* ---- kernels ---- */
 
 /* One of leat's own on this device. */
-static int own_kernel(int ordinal, const char *name, leat_kernel **kernel)
+static int embedded_kernel(int ordinal, const char *name, leat_kernel **kernel)
 {
     leat_device *device = NULL;
     leat_module *module;
@@ -242,7 +242,7 @@ static int add_function(hipModule_t module, const char *name, hipFunction_t *fun
         LEATC_TRY(leatc_library_kernel(module->library, name, &made.kernel));
     } else {
         LEATC_TRY(leatc_device_get(&ordinal));
-        LEATC_TRY(own_kernel(ordinal, name, &own));
+        LEATC_TRY(embedded_kernel(ordinal, name, &own));
     }
     made.name = strdup(name);
     *function = malloc(sizeof made);
@@ -494,7 +494,7 @@ static int launch_own(hipFunction_t function, leat_dim3 grid, leat_dim3 block, v
     int count = 0;
 
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
-    LEATC_TRY(own_kernel(work.ordinal, function->name, &kernel));
+    LEATC_TRY(embedded_kernel(work.ordinal, function->name, &kernel));
     if (work.captured)
         return leatc_launch_captured(&work, &(struct leatc_kernel_task){.function = function,
                                                                         .kernel = kernel,
@@ -568,7 +568,7 @@ static int make_of_module(struct leatc_kernel_task *launch, hipFunction_t functi
     launch->function = function->kernel ? function->kernel : function;
     if (!function->kernel) {
         LEATC_TRY(leatc_device_get(&ordinal));
-        LEATC_TRY(own_kernel(ordinal, function->name, &launch->kernel));
+        LEATC_TRY(embedded_kernel(ordinal, function->name, &launch->kernel));
     }
     LEATC_TRY(leatc_kernel_make(launch, task));
     result = leatc_task_keep(*task, &function_tag, &function, sizeof(hipFunction_t));

@@ -65,10 +65,10 @@ LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path
 struct leat_cpu_kernel; /* what LEAT_KERNEL defines on the CPU device: leat/device_code.h */
 
 /* A kernel that was compiled into the program. */
-typedef struct leat_own_kernel {
+typedef struct leat_embedded_kernel {
     const char *name;                   /* by which leat_kernel_get() finds it */
     const struct leat_cpu_kernel *code; /* &leat_cpu_kernel_NAME */
-} leat_own_kernel;
+} leat_embedded_kernel;
 
 /*
  * A module of kernels that are compiled into the program itself, or into a library of its own, instead of a file:
@@ -77,8 +77,8 @@ typedef struct leat_own_kernel {
  * Errors: HANDLE, INVALID (NULL, count 0, a kernel without a name or code), UNSUPPORTED (not the CPU device),
  * HOST_MEMORY, NOT_PERMITTED. leat_kernel_get() says when a kernel was built for another version of leat (IMAGE).
  */
-LEAT_API leat_status leat_module_own(leat_device *device, const leat_own_kernel *kernels, size_t count,
-                                     leat_module **module);
+LEAT_API leat_status leat_module_embedded(leat_device *device, const leat_embedded_kernel *kernels, size_t count,
+                                          leat_module **module);
 
 /*
  * The kernels that come with leat, for any device. Belongs to the device: unloading it is INVALID. All use

@@ -143,8 +143,8 @@ static leat_status plan_groups(struct batch *batch)
 /* Without the kernel there are still the single copies. */
 static bool find_kernel(struct batch *batch)
 {
-    return LEATI_QUIETLY(leati_kernel_own(batch->stream->device, LEATI_BUILTIN_BASIC, "leat_copy_pieces",
-                                          &batch->kernel)) == LEAT_OK;
+    return LEATI_QUIETLY(leati_kernel_builtin(batch->stream->device, LEATI_BUILTIN_BASIC, "leat_copy_pieces",
+                                              &batch->kernel)) == LEAT_OK;
 }
 
 static leat_status choose(struct batch *batch)

@@ -196,7 +196,7 @@ static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count
     void *args[] = {&parts, &count};
     leat_kernel *kernel;
 
-    LEATI_TRY(leati_kernel_own(stream->device, LEATI_BUILTIN_BASIC, "leat_run_parts", &kernel));
+    LEATI_TRY(leati_kernel_builtin(stream->device, LEATI_BUILTIN_BASIC, "leat_run_parts", &kernel));
     return leat_launch(stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
 }
 
@@ -318,7 +318,7 @@ leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_p
     void *args[] = {argument};
     leat_kernel *kernel;
 
-    LEATI_TRY(leati_kernel_own(stream->device, plan->gpu.module, plan->gpu.kernel, &kernel));
+    LEATI_TRY(leati_kernel_builtin(stream->device, plan->gpu.module, plan->gpu.kernel, &kernel));
     leati_gpu_layout_argument(&plan->canonical, &plan->gpu, (void *)dst, (const void *)src, (const void *)list,
                               (uint64_t *)wrong, argument);
     return leat_launch(stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);

@@ -178,7 +178,7 @@ static leat_status load_kernel(leat_device *device, const struct leati_location 
     leat_status status;
 
     LEATI_TRY(plan_of(dst, src, region, &plan, &start));
-    status = leati_kernel_own(device, plan->gpu.module, plan->gpu.kernel, &kernel);
+    status = leati_kernel_builtin(device, plan->gpu.module, plan->gpu.kernel, &kernel);
     leati_layout_plan_drop(plan);
     return status;
 }

@@ -135,8 +135,8 @@ struct leat_module {
 
 /* A kernel that leat itself launches, by one look-up; loads its module if that is not there. The device is live.
  */
-leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, const char *name,
-                             leat_kernel **kernel);
+leat_status leati_kernel_builtin(leat_device *device, enum leati_builtin which, const char *name,
+                                 leat_kernel **kernel);
 
 /* Called in front of the driver's own wait for what query asks after. */
 void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native);

@@ -47,8 +47,8 @@ static leat_status fill_by_kernel(leat_stream *stream, void *dst, const struct p
     leat_kernel *kernel;
 
     memcpy(words, pattern->bytes, sizeof words);
-    LEATI_TRY(leati_kernel_own(stream->device, LEATI_BUILTIN_BASIC,
-                               pattern->length == 8 ? "leat_fill_u64" : "leat_fill_u128", &kernel));
+    LEATI_TRY(leati_kernel_builtin(stream->device, LEATI_BUILTIN_BASIC,
+                                   pattern->length == 8 ? "leat_fill_u64" : "leat_fill_u128", &kernel));
     return leat_launch(stream, kernel, leat_dim(blocks < 4096 ? (uint32_t)blocks : 4096, 1, 1),
                        leat_dim(256, 1, 1), 0, args, argument_count);
 }

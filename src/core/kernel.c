@@ -157,45 +157,46 @@ leat_status leat_module_load_file(leat_device *device, const char *path, leat_mo
                              : leati_fail_in(status, "leat_module_load_file of %s on %s", path, device->name);
 }
 
-static leat_status check_own(const leat_own_kernel *kernels, size_t count)
+static leat_status check_embedded(const leat_embedded_kernel *kernels, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!kernels[i].name || !*kernels[i].name || !kernels[i].code)
             return leati_fail(
                 LEAT_ERROR_INVALID,
-                "leat_module_own: kernel %zu of the list has no name or no code; the code is the address "
+                "leat_module_embedded: kernel %zu of the list has no name or no code; the code is the address "
                 "of leat_cpu_kernel_NAME",
                 i);
     return LEAT_OK;
 }
 
-leat_status leat_module_own(leat_device *device, const leat_own_kernel *kernels, size_t count,
-                            leat_module **module)
+leat_status leat_module_embedded(leat_device *device, const leat_embedded_kernel *kernels, size_t count,
+                                 leat_module **module)
 {
     struct leati_driver *driver;
     leat_status status;
     leat_module *made;
 
-    LEATI_TRY(leati_check_permitted("leat_module_own"));
-    LEATI_TRY(leati_check_device("leat_module_own", device));
-    LEATI_TRY(leati_check_not_null("leat_module_own", "kernels", kernels));
-    LEATI_TRY(leati_check_not_null("leat_module_own", "module", module));
+    LEATI_TRY(leati_check_permitted("leat_module_embedded"));
+    LEATI_TRY(leati_check_device("leat_module_embedded", device));
+    LEATI_TRY(leati_check_not_null("leat_module_embedded", "kernels", kernels));
+    LEATI_TRY(leati_check_not_null("leat_module_embedded", "module", module));
     if (!count)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_module_own: a list of 0 kernels; give at least one");
-    LEATI_TRY(check_own(kernels, count));
+        return leati_fail(LEAT_ERROR_INVALID, "leat_module_embedded: a list of 0 kernels; give at least one");
+    LEATI_TRY(check_embedded(kernels, count));
     driver = device->driver;
-    if (!driver->ops->module_own)
-        return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                          "leat_module_own: %s cannot run what was compiled for the host; load PTX or a cubin by "
-                          "leat_module_load()",
-                          device->name);
+    if (!driver->ops->module_embedded)
+        return leati_fail(
+            LEAT_ERROR_UNSUPPORTED,
+            "leat_module_embedded: %s cannot run what was compiled for the host; load PTX or a cubin by "
+            "leat_module_load()",
+            device->name);
     made = new_module(device);
     if (!made)
         return LEAT_ERROR_HOST_MEMORY;
-    status = driver->ops->module_own(driver, device->native, kernels, count, &made->native);
+    status = driver->ops->module_embedded(driver, device->native, kernels, count, &made->native);
     if (status != LEAT_OK) {
         leati_handle_free(&leati_module_handles, made);
-        return leati_fail_in(status, "leat_module_own on %s", device->name);
+        return leati_fail_in(status, "leat_module_embedded on %s", device->name);
     }
     publish_module(made);
     *module = made;
@@ -315,17 +316,17 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
 
 /* The kernels that come along with their modules: those that leat itself launches, and what little else is in the
  * same ones. */
-static const struct own_kernel {
+static const struct embedded_kernel {
     enum leati_builtin module;
     const char *name;
-} own_kernels[] = {{LEATI_BUILTIN_BASIC, "leat_fill_u64"},
-                   {LEATI_BUILTIN_BASIC, "leat_fill_u128"},
-                   {LEATI_BUILTIN_BASIC, "leat_copy_pieces"},
-#define OWN_KERNEL(module, name) {LEATI_BUILTIN_##module, #name},
-                   LEATI_LAYOUT_KERNEL_LIST(OWN_KERNEL)
-#undef OWN_KERNEL
+} embedded_kernels[] = {{LEATI_BUILTIN_BASIC, "leat_fill_u64"},
+                        {LEATI_BUILTIN_BASIC, "leat_fill_u128"},
+                        {LEATI_BUILTIN_BASIC, "leat_copy_pieces"},
+#define EMBEDDED_KERNEL(module, name) {LEATI_BUILTIN_##module, #name},
+                        LEATI_LAYOUT_KERNEL_LIST(EMBEDDED_KERNEL)
+#undef EMBEDDED_KERNEL
 };
-#define OWN_KERNELS (sizeof own_kernels / sizeof own_kernels[0])
+#define EMBEDDED_KERNELS (sizeof embedded_kernels / sizeof embedded_kernels[0])
 
 /*
  * Loads a built-in module; under the device's module_lock. The kernels that leat launches by itself come along,
@@ -347,9 +348,9 @@ static leat_status load_builtin(leat_device *device, enum leati_builtin which)
         leati_handle_free(&leati_module_handles, made);
         return status;
     }
-    for (size_t i = 0; i < OWN_KERNELS && status == LEAT_OK; i++)
-        if (own_kernels[i].module == which)
-            status = make_kernel(made, own_kernels[i].name, &kernel);
+    for (size_t i = 0; i < EMBEDDED_KERNELS && status == LEAT_OK; i++)
+        if (embedded_kernels[i].module == which)
+            status = make_kernel(made, embedded_kernels[i].name, &kernel);
     if (status != LEAT_OK) {
         (void)LEATI_QUIETLY(end_module(made));
         return status;
@@ -405,7 +406,8 @@ static leat_status get_kernel(leat_module *module, const char *name, leat_kernel
     return *kernel ? LEAT_OK : make_kernel(module, name, kernel);
 }
 
-leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, const char *name, leat_kernel **kernel)
+leat_status leati_kernel_builtin(leat_device *device, enum leati_builtin which, const char *name,
+                                 leat_kernel **kernel)
 {
     leat_module *module;
     leat_status status;
@@ -426,9 +428,9 @@ static leat_status find_part(leat_module **module, const char *name)
 
     if (*module != device->builtin[LEATI_BUILTIN_ELEMENTS])
         return LEAT_OK;
-    for (size_t i = 0; i < OWN_KERNELS; i++)
-        if (own_kernels[i].module != LEATI_BUILTIN_BASIC && !strcmp(own_kernels[i].name, name))
-            return get_builtin(device, own_kernels[i].module, module);
+    for (size_t i = 0; i < EMBEDDED_KERNELS; i++)
+        if (embedded_kernels[i].module != LEATI_BUILTIN_BASIC && !strcmp(embedded_kernels[i].name, name))
+            return get_builtin(device, embedded_kernels[i].module, module);
     return LEAT_OK;
 }
 

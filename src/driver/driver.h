@@ -282,14 +282,14 @@ struct leati_driver_ops {
     leat_status (*module_load)(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                                void **module);
 
-    /* A module with leat's own kernels; see kernels/modules.h for which ones. Required. */
+    /* A module with leat's built-in kernels; see kernels/modules.h for which ones. Required. */
     leat_status (*module_builtin)(struct leati_driver *driver, void *device, enum leati_builtin which,
                                   void **module);
 
     /* A module of kernels that the program has compiled into itself. The list is read before the call returns;
      * names and kernels stay where they are. Optional: UNSUPPORTED. */
-    leat_status (*module_own)(struct leati_driver *driver, void *device, const leat_own_kernel *kernels,
-                              size_t count, void **module);
+    leat_status (*module_embedded)(struct leati_driver *driver, void *device, const leat_embedded_kernel *kernels,
+                                   size_t count, void **module);
     leat_status (*module_unload)(struct leati_driver *driver, void *device, void *module);
     leat_status (*kernel_get)(struct leati_driver *driver, void *device, void *module, const char *name,
                               void **kernel, struct leati_kernel_shape *shape);

@@ -54,13 +54,13 @@ struct leati_code_object {
 extern const struct leati_code_object leati_code_objects[];
 extern const size_t leati_code_object_count;
 
-struct leati_host_kernel {
+struct leati_builtin_kernel {
     const char *name;
     const leat_cpu_kernel *kernel;
 };
 
 /* The same kernels compiled for the host. */
-extern const struct leati_host_kernel leati_host_kernels[], leati_host_layouts[];
+extern const struct leati_builtin_kernel leati_host_kernels[], leati_host_layouts[];
 extern const size_t leati_host_kernel_count, leati_host_layout_count;
 
 #endif

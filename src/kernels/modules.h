@@ -1,5 +1,5 @@
 /*
- * modules.h - which modules leat's own kernels are in.
+ * modules.h - which modules leat's built-in kernels are in.
  *
  * A driver compiles the PTX of a module as a whole, and whoever needs the first kernel of it waits. So what each
  * program may want is one module, and the kernels of layouts are many: by the size of their units, and in each

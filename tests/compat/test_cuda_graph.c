@@ -786,7 +786,7 @@ static void a_module_that_goes_leaves_its_nodes_without_a_kernel(void **state)
     exec = instantiated(graph);
     OK(cuModuleUnload(module));
     GIVES(CUDA_ERROR_INVALID_HANDLE, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &one.params));
-    (void)cuGraphLaunch(exec, stream); /* leat's own kernels, for which the list of names stood, stay */
+    (void)cuGraphLaunch(exec, stream); /* leat's built-in kernels, for which the list of names stood, stay */
     OK(cuStreamSynchronize(stream));
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));

@@ -1,6 +1,6 @@
 /*
- * unit_modules.c - the modules of leat's own kernels: that each has those that are listed for it, and that one is
- * loaded when the first kernel of it is needed, and not before.
+ * unit_modules.c - the modules of leat's built-in kernels: that each has those that are listed for it, and that
+ * one is loaded when the first kernel of it is needed, and not before.
  */
 #include "harness.h"
 

@@ -189,9 +189,9 @@ template <class Body, class... P, void (*Function)(P...)> struct leat_kernel_of<
         leat_run_block(block, args, run_threads);
     }
 
-    struct known_kernel : leat_known_kernel {
+    struct known_kernel : leat_registered_kernel {
         known_kernel()
-            : leat_known_kernel{
+            : leat_registered_kernel{
                   reinterpret_cast<const void *>(Function), &kernel, &kernel_together, Body::name(), 0, nullptr}
         {
             leat_kernel_know(this);

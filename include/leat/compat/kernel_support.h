@@ -93,18 +93,18 @@ LEAT_API __attribute__((noreturn)) void leat_kernel_assert(const char *assertion
 
 /* Registers a kernel under the address of a function of any type, for calls that take a function address, and
  * under its name in the source, for PTX modules on the CPU device. The fields up to name are set by the caller. */
-typedef struct leat_known_kernel {
+typedef struct leat_registered_kernel {
     const void *function;
     const leat_cpu_kernel *code;
     const leat_cpu_kernel *together; /* the same with LEAT_CPU_KERNEL_TOGETHER, for cooperative launches */
     const char *name;
     size_t most_shared_bytes; /* limit of dynamic shared memory; set by leat, as next is */
-    struct leat_known_kernel *next;
-} leat_known_kernel;
+    struct leat_registered_kernel *next;
+} leat_registered_kernel;
 
 /* The record and what it points to must stay valid until leat_kernel_forget(). */
-LEAT_API void leat_kernel_know(leat_known_kernel *kernel);
-LEAT_API void leat_kernel_forget(leat_known_kernel *kernel);
+LEAT_API void leat_kernel_know(leat_registered_kernel *kernel);
+LEAT_API void leat_kernel_forget(leat_registered_kernel *kernel);
 
 /* Returns the kernel registered for a function, or NULL. */
 LEAT_API const leat_cpu_kernel *leat_kernel_of_function(const void *function);

@@ -235,8 +235,8 @@ leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint3
 leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                             void **module);
 leat_status cpu_module_builtin(struct leati_driver *driver, void *device, enum leati_builtin which, void **module);
-leat_status cpu_module_own(struct leati_driver *driver, void *device, const leat_own_kernel *kernels, size_t count,
-                           void **module);
+leat_status cpu_module_embedded(struct leati_driver *driver, void *device, const leat_embedded_kernel *kernels,
+                                size_t count, void **module);
 leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *module);
 leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
                            void **kernel, struct leati_kernel_shape *shape);

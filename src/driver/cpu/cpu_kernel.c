@@ -25,7 +25,7 @@ struct cpu_kernel {
 
 struct cpu_module {
     void *library; /* NULL for the built-in kernels, and for those of the program's own */
-    leat_own_kernel *own;
+    leat_embedded_kernel *own;
     size_t own_count;
     enum leati_builtin which; /* of the built-in modules, where there is neither */
     int fd; /* the image; open while it is loaded, because the loader knows the library by this number */
@@ -106,8 +106,8 @@ leat_status cpu_module_builtin(struct leati_driver *driver, void *device, enum l
     return LEAT_OK;
 }
 
-leat_status cpu_module_own(struct leati_driver *driver, void *device, const leat_own_kernel *kernels, size_t count,
-                           void **out)
+leat_status cpu_module_embedded(struct leati_driver *driver, void *device, const leat_embedded_kernel *kernels,
+                                size_t count, void **out)
 {
     struct cpu_module *module = NULL;
 
@@ -148,7 +148,7 @@ leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *h
 static const leat_cpu_kernel *find_builtin(enum leati_builtin which, const char *name)
 {
     bool layout = which != LEATI_BUILTIN_BASIC;
-    const struct leati_host_kernel *kernels = layout ? leati_host_layouts : leati_host_kernels;
+    const struct leati_builtin_kernel *kernels = layout ? leati_host_layouts : leati_host_kernels;
     size_t count = layout ? leati_host_layout_count : leati_host_kernel_count;
 
     for (size_t i = 0; i < count; i++)

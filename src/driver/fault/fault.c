@@ -78,7 +78,7 @@
     X(event_elapsed)                                                                                              \
     X(module_load)                                                                                                \
     X(module_builtin)                                                                                             \
-    X(module_own)                                                                                                 \
+    X(module_embedded)                                                                                            \
     X(module_unload)                                                                                              \
     X(kernel_get)                                                                                                 \
     X(kernel_parameter)                                                                                           \
@@ -331,8 +331,8 @@ WRAP(module_load, MAKE,
 WRAP(module_builtin, MAKE,
      (struct leati_driver *driver, void *device, enum leati_builtin which, void **module),
      (inner, device, which, module))
-WRAP(module_own, MAKE,
-     (struct leati_driver *driver, void *device, const leat_own_kernel *kernels, size_t count, void **module),
+WRAP(module_embedded, MAKE,
+     (struct leati_driver *driver, void *device, const leat_embedded_kernel *kernels, size_t count, void **module),
      (inner, device, kernels, count, module))
 WRAP(module_unload, TAKE, (struct leati_driver *driver, void *device, void *module), (inner, device, module))
 WRAP(kernel_get, SAME,

@@ -71,7 +71,7 @@ leat_status leati_hip_module_builtin(struct leati_driver *driver, void *device, 
     image = &chosen->image[which];
     status = leati_hip_module_load(driver, device, image->begin, (size_t)(image->end - image->begin), module);
     if (status == LEAT_ERROR_IMAGE)
-        return leati_fail_in(LEAT_ERROR_UNSUPPORTED, "leat's own kernels are built for %s",
+        return leati_fail_in(LEAT_ERROR_UNSUPPORTED, "leat's built-in kernels are built for %s",
                              LEATI_CODE_OBJECT_NAMES);
     return status;
 }

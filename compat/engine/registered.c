@@ -1,5 +1,5 @@
 /*
- * known.c - registry of kernels by function address and by name, and the execution configurations of launches
+ * registered.c - registry of kernels by function address and by name, and the execution configurations of launches
  * (kernel_support.h).
  *
  * Code compiled by `leat cu` registers its kernels from static constructors, when the program starts or a library
@@ -18,16 +18,16 @@
 
 /* Guards the buckets, and next and most_shared_bytes of the records. */
 static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
-static leat_known_kernel *buckets[BUCKETS] LEATI_GUARDED_BY(lock);
+static leat_registered_kernel *buckets[BUCKETS] LEATI_GUARDED_BY(lock);
 
-static leat_known_kernel **bucket_of(const void *function)
+static leat_registered_kernel **bucket_of(const void *function)
 {
     return &buckets[((uintptr_t)function >> 4) % BUCKETS];
 }
 
-void leat_kernel_know(leat_known_kernel *kernel)
+void leat_kernel_know(leat_registered_kernel *kernel)
 {
-    leat_known_kernel **bucket = bucket_of(kernel->function);
+    leat_registered_kernel **bucket = bucket_of(kernel->function);
 
     kernel->most_shared_bytes = LEATC_SHARED_BYTES;
     leati_write_lock(&lock);
@@ -36,9 +36,9 @@ void leat_kernel_know(leat_known_kernel *kernel)
     leati_write_unlock(&lock);
 }
 
-void leat_kernel_forget(leat_known_kernel *kernel)
+void leat_kernel_forget(leat_registered_kernel *kernel)
 {
-    leat_known_kernel **link = bucket_of(kernel->function);
+    leat_registered_kernel **link = bucket_of(kernel->function);
 
     leati_write_lock(&lock);
     while (*link && *link != kernel)
@@ -49,9 +49,9 @@ void leat_kernel_forget(leat_known_kernel *kernel)
 }
 
 /* Under the lock. */
-static leat_known_kernel *find(const void *function) LEATI_REQUIRES_SHARED(lock)
+static leat_registered_kernel *find(const void *function) LEATI_REQUIRES_SHARED(lock)
 {
-    leat_known_kernel *kernel = *bucket_of(function);
+    leat_registered_kernel *kernel = *bucket_of(function);
 
     while (kernel && kernel->function != function)
         kernel = kernel->next;
@@ -60,7 +60,7 @@ static leat_known_kernel *find(const void *function) LEATI_REQUIRES_SHARED(lock)
 
 static const leat_cpu_kernel *code_of(const void *function, bool together)
 {
-    const leat_known_kernel *kernel;
+    const leat_registered_kernel *kernel;
     const leat_cpu_kernel *code = NULL;
 
     leati_read_lock(&lock);
@@ -83,7 +83,7 @@ const leat_cpu_kernel *leatc_kernel_together(const void *function)
 
 size_t leatc_function_shared(const void *function)
 {
-    const leat_known_kernel *kernel;
+    const leat_registered_kernel *kernel;
     size_t bytes;
 
     leati_read_lock(&lock);
@@ -95,7 +95,7 @@ size_t leatc_function_shared(const void *function)
 
 void leatc_function_set_shared(const void *function, size_t bytes)
 {
-    leat_known_kernel *kernel;
+    leat_registered_kernel *kernel;
 
     leati_write_lock(&lock);
     kernel = find(function);
@@ -114,14 +114,14 @@ static bool is_mangled(const char *symbol, const char *name)
            strtoul(symbol + 2, &rest, 10) == strlen(name) && !strncmp(rest, name, strlen(name));
 }
 
-const leat_known_kernel *leatc_kernel_named(const char *symbol)
+const leat_registered_kernel *leatc_kernel_named(const char *symbol)
 {
-    const leat_known_kernel *named = NULL;
+    const leat_registered_kernel *named = NULL;
     unsigned found = 0;
 
     leati_read_lock(&lock);
     for (unsigned i = 0; i < BUCKETS; i++)
-        for (const leat_known_kernel *kernel = buckets[i]; kernel; kernel = kernel->next)
+        for (const leat_registered_kernel *kernel = buckets[i]; kernel; kernel = kernel->next)
             if (!strcmp(kernel->name, symbol) || is_mangled(symbol, kernel->name)) {
                 named = kernel;
                 found++;
