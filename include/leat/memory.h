@@ -79,9 +79,10 @@ LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
 
 /*
  * Device memory for work on stream from the driver's own stream-ordered call (cuMemAllocAsync), or its plain one
- * where it has none, past leat's pools: for comparison, and for memory that must not be kept. Aligned to 256 bytes
- * or more. Goes back through leat_free(), which then is the driver's call too. On the CPU device each of them takes
- * two of the mappings that a process may have (vm.max_map_count, often 65530). Errors and bytes 0: as leat_alloc().
+ * where it has none, outside leat's pools: for comparison, and for memory that must not be kept. Aligned to 256
+ * bytes or more. Goes back through leat_free(), which then is the driver's call too. On the CPU device each of
+ * them takes two of the mappings that a process may have (vm.max_map_count, often 65530). Errors and bytes 0: as
+ * leat_alloc().
  */
 LEAT_API leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr);
 

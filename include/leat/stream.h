@@ -20,7 +20,7 @@
  * or after what the other thread gives. Only a short copy of pageable memory that the driver makes by
  * itself may come between the pieces of a longer copy. leat_copy_batch(), leat_copy_3d(),
  * leat_copy_layout() and prefetches may be several pieces of work, and the other's may come between
- * them. Who gives a wrapped stream work past leat may see that between the pieces of a copy too. Calls
+ * them. Who gives a wrapped stream work outside leat may see that between the pieces of a copy too. Calls
  * that wait (synchronize) stop only the calling thread.
  */
 #ifndef LEAT_STREAM_H

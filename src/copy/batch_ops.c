@@ -28,7 +28,7 @@ static leat_status meet_pageable(struct leati_ops *ops)
         .stream = ops->stream, .shape = LEATI_SHAPE_BATCH, .direction = LEATI_DIRECTION_IN};
     LEATI_TRY(leati_plan_look(look));
     ops->unread = look->stager && look->early && leati_fault_handler_is_installed();
-    /* With nothing under way, it does not matter whether somebody pinned the memory past leat. */
+    /* With nothing under way, it does not matter whether somebody pinned the memory outside leat. */
     ops->asking = ops->asking || !look->idle || !ops->unread;
     return LEAT_OK;
 }

@@ -214,8 +214,8 @@ LEATI_HOT leat_status leati_plan_choose(struct leati_plan *plan)
 
 /*
  * What leat knows, it need not ask for. And on a stream with nothing under way it does not matter whether a host
- * end is pageable or was pinned past leat: a short copy by the caller's thread is right for either, and finds out
- * whether the memory can be used. Asking a driver first would take a good part of such a copy's time.
+ * end is pageable or was pinned outside leat: a short copy by the caller's thread is right for either, and finds
+ * out whether the memory can be used. Asking a driver first would take a good part of such a copy's time.
  */
 LEATI_HOT static bool may_stay_unasked(const struct leati_plan *plan)
 {

@@ -106,7 +106,7 @@ struct leat_event {
     uint64_t serial; /* never used again */
     atomic_bool recorded;
     struct leati_lock lock;    /* guards the rest, and is held while the driver records it or waits for it */
-    bool shared;               /* others may record it past leat, so nothing is known of its mark */
+    bool shared;               /* others may record it outside leat, so nothing is known of its mark */
     struct leati_timeline *timeline; /* of the stream of the latest record, or NULL */
     struct leati_point point;
     struct leati_points known; /* what that stream waited for */
@@ -284,7 +284,8 @@ leat_status leati_pointers_find_range(struct leati_driver *driver, const char *n
 leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_t bytes, bool write);
 
 /* The same without touching pageable memory: whoever reads it finds out whether it is there. ask: false: what leat
- * does not know counts as pageable, which is the truth for all but memory that was got from a driver past leat. */
+ * does not know counts as pageable, which is the truth for all but memory that was got from a driver outside leat.
+ */
 leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
                                        size_t bytes, bool ask, struct leati_endpoint *endpoint);
 

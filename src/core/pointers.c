@@ -314,9 +314,9 @@ LEATI_HOT static bool find_known(const void *ptr, struct leati_endpoint *endpoin
 
 /*
  * Where drivers said not long ago that memory is pageable, by pieces of 2 MiB. A guess by the time it is read: the
- * program may have pinned the memory past leat since, or a driver may have put other memory there. Relaxed, since
- * each entry is read by itself. A question to a driver takes a microsecond, and ten where a program copies so
- * rarely that nothing of the driver is left in the caches.
+ * program may have pinned the memory outside leat since, or a driver may have put other memory there. Relaxed,
+ * since each entry is read by itself. A question to a driver takes a microsecond, and ten where a program copies
+ * so rarely that nothing of the driver is left in the caches.
  */
 #define PIECE_SHIFT 21
 #define PIECES 256

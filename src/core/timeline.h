@@ -95,7 +95,8 @@ static inline void leati_timeline_seen_idle(struct leati_timeline *timeline, uin
     atomic_store_explicit(&timeline->idle_at, submitted, memory_order_relaxed);
 }
 
-/* Returns true if nothing was submitted since it was idle. Only for streams that nobody gives work past leat. */
+/* Returns true if nothing was submitted since it was idle. Only for streams that nobody gives work outside leat.
+ */
 static inline bool leati_timeline_is_idle(const struct leati_timeline *timeline)
 {
     return atomic_load_explicit(&timeline->submitted, memory_order_relaxed) ==
@@ -110,7 +111,7 @@ void leati_timeline_wait_begins(struct leati_timeline *timeline, struct leati_ca
 void leati_timeline_wait_ends(struct leati_timeline *timeline, const struct leati_caught_up *caught_up);
 
 /* Returns true, once, if nothing was given since a copy waited for the stream: then the program's own wait, which
- * most often follows, need not ask the driver again. Only for streams that nobody gives work past leat. */
+ * most often follows, need not ask the driver again. Only for streams that nobody gives work outside leat. */
 bool leati_timeline_waited_already(struct leati_timeline *timeline);
 
 /* The sequence number that work submitted now belongs to. */

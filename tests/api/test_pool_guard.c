@@ -728,7 +728,7 @@ static void what_is_not_known_is_not_judged(void **state)
     OK(leat_fill(t->second, block, 1, 1000));
     OK(leat_stream_create(t->device, &fresh));
     REFUSED(leat_fill(fresh, block, 2, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
-    /* An event that is recorded past leat, perhaps. */
+    /* An event that is recorded outside leat, perhaps. */
     OK(leat_event_create(t->device, &event));
     OK(leat_event_native(event, &native));
     OK(leat_event_record(event, t->second));

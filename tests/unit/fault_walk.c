@@ -447,8 +447,9 @@ static bool move_managed(struct world *w)
     return true;
 }
 
-/* Drivers attach whole allocations of their own, and leat's are blocks of a pool: one past leat, by the table. A
- * vendor's driver says which device it is of; the CPU device's does not, as its managed memory is host memory. */
+/* Drivers attach whole allocations of their own, and leat's are blocks of a pool: one outside leat, by the table.
+ * A vendor's driver says which device it is of; the CPU device's does not, as its managed memory is host memory.
+ */
 static void attach_managed(struct world *w)
 {
     const struct leati_driver_ops *ops = wrapper->ops;

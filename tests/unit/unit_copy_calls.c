@@ -425,7 +425,7 @@ static void each_behind_work_past_leat(void **state)
         give(&forms[to], stream, false, room.host, room.memory);
         OK(leat_stream_synchronize(stream));
         memset(room.wanted, value, room.bytes);
-        expect_taken(&room, t->second, &forms[to], "behind work past leat");
+        expect_taken(&room, t->second, &forms[to], "behind work outside leat");
         OK(leat_stream_destroy(stream));
     }
     end_room(&room);

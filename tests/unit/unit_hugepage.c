@@ -49,7 +49,7 @@ static char *map_file(void)
     return start;
 }
 
-/* Whether this system has huge pages for memory files is asked past leat. */
+/* Whether this system has huge pages for memory files is asked outside leat. */
 static bool system_has_them(void)
 {
     char *file = map_file();
