@@ -82,7 +82,7 @@ $(BUILD)/libleat.so: $(BUILD)/$(so_real)
 	$(Q)ln -sf $(so_real) $(BUILD)/$(so_name)
 	$(Q)ln -sf $(so_name) $@
 
-# ---- known names: libleat-cudart and the like, over the public headers -------------------------------------------
+# ---- compatibility libraries: libleat-cudart and the like, over the public headers ------------------------------
 
 include compat/compat.mk
 
@@ -257,10 +257,10 @@ make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_
 make headers         each public header compiles alone, in C and in C++
 make symbols         libleat.so exports what the headers declare and nothing else
 make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library, into $(BUILD)/examples/nvcc/
-make names-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
+make compat-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
-make known-names     libleat-cudart.so and the like export what docs/known-names.md lists and nothing else
-make compat-abi      the headers of known names agree with the vendor's, where those are installed
+make compat-symbols     libleat-cudart.so and the like export what docs/compatibility.md lists and nothing else
+make compat-abi      the compatibility headers agree with the vendor's, where those are installed
 make thread-safety   $(CLANG)'s analysis of locks: each function is called with the locks that it requires
 make layers          no file includes what its layer must not know, and no object refers to a layer above
 make tidy            clang's analyzer has no findings; the first run takes minutes, needs $(CLANG_TIDY)

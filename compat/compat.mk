@@ -1,4 +1,4 @@
-# compat.mk - the libraries of known names: the engine (libleat-compat) and one library for each folder beside it.
+# compat.mk - the compatibility libraries: the engine (libleat-compat) and one library for each folder beside it.
 # Read by the Makefile.
 
 compat_names := $(filter cudart cuda hip,$(notdir $(patsubst %/,%,$(wildcard compat/*/))))
@@ -47,7 +47,7 @@ $(foreach name,compat $(compat_names),$(eval $(call compat_rules,$(name))))
 .PHONY: compat
 -include $(patsubst %.o,%.d,$(foreach name,compat $(compat_names),$(call compat_obj,$(name))))
 
-# ---- tests: programs of the known names, as a user would build them, against the shared library -----------------
+# ---- tests: programs of the compatibility libraries, as a user would build them, with the shared library ----
 
 # tests/compat/test_LAYER_*.c is linked with libleat-LAYER.
 compat_layer = $(word 2,$(subst _, ,$(notdir $(1))))
@@ -128,12 +128,12 @@ $(nvcc_cu_examples): $(BUILD)/examples/nvcc/%: examples/compat/%.cu
 examples-nvcc: $(nvcc_examples) $(nvcc_cu_examples)
 
 # What the names cost on top of leat's own calls.
-$(BUILD)/bench/names_cost: bench/names_cost.c $(compat_so) $(BUILD)/flags
+$(BUILD)/bench/compat_cost: bench/compat_cost.c $(compat_so) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' \
 	    -lleat-cudart -lleat-compat -lleat -o $@
-names-cost: $(BUILD)/bench/names_cost
+compat-cost: $(BUILD)/bench/compat_cost
 	$(Q)$<
 
 # What threads of a block pay to wait for one another.
@@ -148,17 +148,18 @@ barrier-cost: $(BUILD)/bench/barrier_cost
 tests: $(compat_tests) $(compat_recorded)
 examples: $(compat_examples)
 
-# On the CPU device, whatever else there is: the tests of known names are about what they mean, not about a GPU. Tests
+# On the CPU device, whatever else there is: the compatibility libraries' tests are about what
+# calls mean, not about a GPU. Tests
 # use the libraries that have assertions (tests.mk), examples the released ones.
 check-compat: $(compat_tests) $(compat_examples)
 	$(Q)LEAT_DEVICE=cpu:0 TEST_UNDER='env LD_LIBRARY_PATH=$(abspath $(checked))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
 	$(Q)LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_examples)
-known-names: $(compat_so)
-	$(Q)tools/check-known-names.sh '$(BUILD)'
+compat-symbols: $(compat_so)
+	$(Q)tools/check-compat-symbols.sh '$(BUILD)'
 compat-abi:
 	$(Q)tools/check-compat-abi.sh '$(CC)'
 
-.PHONY: examples-nvcc names-cost barrier-cost check-compat known-names compat-abi
+.PHONY: examples-nvcc compat-cost barrier-cost check-compat compat-symbols compat-abi
 
 # ---- install ----------------------------------------------------------------------------------------------------
 

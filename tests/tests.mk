@@ -216,8 +216,8 @@ check-strict: $(check_needs)
 	fi; \
 	tests/run.sh '$(BUILD)' cpu:0 $(strict)
 
-# leat's own drivers for GPUs over leat's libraries of known names, as if those were the vendors': the tests of the
-# API on hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
+# leat's own drivers for GPUs over leat's compatibility libraries, as if those were the vendors':
+# the tests of the API on hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
 test_names := $(test_bin)/order_model \
               $(filter-out %/test_copy_broken %/test_pool_order %/test_pool_reuse %/test_pool_guard,$(test_api))
 check-names: check-names-hip check-names-cuda

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Holds the headers of known names against a vendor's own: each constant, each struct's size and the place of each
+# Holds the compatibility headers against a vendor's own: each constant, each struct's size and the place of each
 # field, and each prototype. Says "skipped" where the vendor's header is missing or of another version.
 # Arguments: a C compiler (cc when left out), and a layer (all of them when left out). CUDA_HOME says where CUDA is.
 set -euo pipefail

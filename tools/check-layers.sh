@@ -9,7 +9,8 @@ allowed() {
     local driver name
     case $1 in
     include/leat/device_code.h) echo '^$' ;;
-    # Known names: headers in place of a vendor's, each library over the engine, the engine over the public headers.
+    # Compatibility libraries: headers in place of a vendor's, each library over the engine,
+    # the engine over the public headers.
     include/leat/compat/hip/*) echo '^[a-z_]+\.h$|^leat/(compat/)?[a-z_]+\.h$' ;;
     include/leat/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$' ;;
     # What compiled kernels call is in the engine. Its tables of handles are base's, compiled once more, as are locks and

@@ -61,7 +61,7 @@ CUresult cuDriverGetVersion(int *version)
     return CUDA_SUCCESS;
 }
 
-const void *leat_known_names(void)
+const void *leat_compat_names(void)
 {
     return (const void *)(uintptr_t)&leat_version;
 }

@@ -172,6 +172,6 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
     }
 
 /* What leat's cuda driver asks of a library that it loads: &leat_version of the leat that is underneath. */
-LEATC_API const void *leat_known_names(void);
+LEATC_API const void *leat_compat_names(void);
 
 #endif

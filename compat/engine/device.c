@@ -1,4 +1,5 @@
-/* device.c - the devices of known names: finding, opening, the current one of each thread, resetting. */
+/* device.c - the devices of the compatibility libraries: finding, opening, the current one of each thread,
+ * resetting. */
 #include "base/lock.h"
 #include "engine/inside.h"
 

@@ -1,5 +1,5 @@
 /*
- * engine.h - what the libraries of known names have in common.
+ * engine.h - what the compatibility libraries have in common.
  *
  * Model. libleat-cudart, libleat-cuda and libleat-hip offer the names of CUDA's runtime, CUDA's driver and HIP
  * over leat's public API. The three APIs mean the same things: devices by ordinal, a current device for each

@@ -610,9 +610,9 @@ int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task
 /* ---- leat knows itself ---- */
 
 /* What leat's hip driver asks of a library that it loads: &leat_version of the leat that is underneath. */
-const void *leat_known_names(void);
+const void *leat_compat_names(void);
 
-const void *leat_known_names(void)
+const void *leat_compat_names(void)
 {
     return (const void *)(uintptr_t)&leat_version;
 }

@@ -6,7 +6,7 @@
  * foreign memory. A freed slot is used again only after LEATI_HANDLES_QUARANTINE younger ones were freed, so a
  * stale handle stays recognisable for that long.
  *
- * The libraries of known names have tables of their own: compat/compat.mk compiles this file into them too.
+ * The compatibility libraries have tables of their own: compat/compat.mk compiles this file into them too.
  */
 #ifndef LEATI_HANDLES_H
 #define LEATI_HANDLES_H

@@ -582,7 +582,7 @@ static void a_source_that_cannot_be_read(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
 
     if (test_on_names())
-        SKIP_OTHER("known names have one word for all that is wrong with an argument");
+        SKIP_OTHER("the compatibility libraries have one status for all that is wrong with an argument");
     assert_ptr_not_equal(source, MAP_FAILED);
     test_let_leat_catch_faults();
     memset(source, 1, bytes);

@@ -1,6 +1,6 @@
 /*
- * compat.h - what the tests of known names share: calls with the result that is wanted, and a gate that holds a
- * stream up.
+ * compat.h - what the tests of the compatibility libraries share: calls with the result that is wanted, and a gate
+ * that holds a stream up.
  *
  * Each test program includes its vendor's header, then this. It runs on the devices that the library finds; the
  * tests are made for the CPU device, which has two.

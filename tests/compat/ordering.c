@@ -1,6 +1,6 @@
 /*
- * ordering.c - random graphs of work by known names on two devices, against a model of what the names promise to
- * run before what. See ordering.h.
+ * ordering.c - random graphs of work by the compatibility libraries on two devices, against a model of what the
+ * names promise to run before what. See ordering.h.
  *
  * The model. Host and streams are agents with vector clocks, as in order_model.c: work of a stream moves its clock
  * on, an access at (agent, tick) happened before all that is done under a clock that has reached that tick. Beside

@@ -1,6 +1,6 @@
 /*
- * test_cudart_addresses.c - known names under a limit on addresses ('ulimit -v'): the tables of handles take less
- * of them.
+ * test_cudart_addresses.c - the compatibility libraries under a limit on addresses ('ulimit -v'): the tables of
+ * handles take less of them.
  */
 #include <cuda_runtime.h>
 

@@ -85,7 +85,7 @@ bool test_on_names(void)
 
     if (test_on_cpu() || leat_device_open(test_device_name(), &device) != LEAT_OK)
         return false;
-    on_names = leat_native_symbol(device, "leat_known_names", &symbol) == LEAT_OK;
+    on_names = leat_native_symbol(device, "leat_compat_names", &symbol) == LEAT_OK;
     leat_device_close(device);
     return on_names;
 }

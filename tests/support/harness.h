@@ -44,7 +44,7 @@ bool test_on_cpu(void);
 /* For programs about the CPU device alone: false, having said so, where another device is to be tested. */
 bool test_only_on_cpu(void);
 
-/* Does the driver stand on one of leat's own libraries of known names? Then there is another leat beneath, and CPU
+/* Does the driver stand on one of leat's own compatibility libraries? Then there is another leat beneath, and CPU
  * devices with their kernels. Opens the device. */
 bool test_on_names(void);
 

@@ -2,7 +2,7 @@
  * leat/compat/cuda.h - CUDA's driver API over leat: the declarations that a program needs, in place of the vendor's.
  *
  * A program that includes <cuda.h> is compiled with -I.../include/leat/compat, linked with -lleat-cuda, and runs on a
- * GPU or on none at all. docs/known-names.md lists every name, what is offered of it, and what differs on a machine
+ * GPU or on none at all. docs/compatibility.md lists every name, what is offered of it, and what differs on a machine
  * without a GPU. Results, arguments and order are those of the vendor's reference ("CUDA Driver API"), and so are the
  * numbers, so that objects compiled with the vendor's header work as well.
  *

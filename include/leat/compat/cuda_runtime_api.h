@@ -5,7 +5,7 @@
  * of NVIDIA's and linked with -lleat-cudart -lleat. It then runs on leat's devices: NVIDIA GPUs, or the CPU device
  * where there is none. Names, numbers, struct layouts and behaviour are those of CUDA 13.0 as NVIDIA's manual of
  * the runtime describes them ("CUDA Runtime API", with its pages on synchronization and on stream synchronization
- * behaviour); docs/known-names.md lists each name, and where it differs. What leat cannot do returns
+ * behaviour); docs/compatibility.md lists each name, and where it differs. What leat cannot do returns
  * cudaErrorNotSupported.
  *
  * With pkg-config leat-cudart the compiler finds it as <cuda_runtime_api.h> and <cuda_runtime.h>, so sources stay

@@ -1,7 +1,7 @@
 /*
  * leat/compat/driver_types.h - types and constants of the CUDA runtime, for libleat-cudart.
  *
- * What a program needs to know of CUDA 13.0's types, with the same names, numbers and layouts; docs/known-names.md
+ * What a program needs to know of CUDA 13.0's types, with the same names, numbers and layouts; docs/compatibility.md
  * says what is offered. Part of leat/compat/cuda_runtime_api.h, which says how to use it.
  */
 #ifndef LEAT_COMPAT_DRIVER_TYPES_H

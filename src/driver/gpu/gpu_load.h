@@ -97,13 +97,13 @@ static void put_function(struct gpu_api *api, size_t offset, void *function)
  * another copy of leat than this one, which would wait for itself. */
 static leat_status check_names(const struct gpu_driver *gpu, const char *path)
 {
-    const void *(*known_names)(void);
-    void *function = dlsym(gpu->library, "leat_known_names");
+    const void *(*compat_names)(void);
+    void *function = dlsym(gpu->library, "leat_compat_names");
 
     if (!function)
         return LEAT_OK;
-    memcpy(&known_names, &function, sizeof known_names);
-    if (known_names() != (const void *)(uintptr_t)&leat_version)
+    memcpy(&compat_names, &function, sizeof compat_names);
+    if (compat_names() != (const void *)(uintptr_t)&leat_version)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_NO_DRIVER,
                       "%s offers " GPU_VENDOR

@@ -6,7 +6,7 @@
  * -lamdhip64. Types, numbers and results are those of HIP 6.3 for AMD's platform, and calls mean what AMD
  * documents: which calls wait for what, the default streams, which arguments are refused with which result.
  * hipErrorContextIsDestroyed is what a destroyed stream or event gives, as with AMD. The last error stays until
- * hipGetLastError() reads it, as from HIP 7 on: a call that succeeds does not clear it. docs/known-names.md lists
+ * hipGetLastError() reads it, as from HIP 7 on: a call that succeeds does not clear it. docs/compatibility.md lists
  * every name, what it does here, and which names there are not.
  *
  * Devices are those of the one driver of leat's that LEAT_DEVICE names, or else the first that has any; there are

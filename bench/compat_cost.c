@@ -1,7 +1,7 @@
 /*
- * names_cost.c - what a call by a name of the CUDA runtime costs on top of leat's own call for the same.
+ * compat_cost.c - what a call by a name of the CUDA runtime costs on top of leat's own call for the same.
  *
- *     make names-cost
+ *     make compat-cost
  *
  * Each pair of calls takes turns, on streams of their own that are waited for after each sample: 41 samples of 200
  * calls, of which the median is printed. On the CPU device, where a call waits for no vendor's driver. The copies'
@@ -38,7 +38,7 @@ static void must(int failed, const char *call)
 {
     if (!failed)
         return;
-    fprintf(stderr, "names_cost: %s failed: %s; %s\n", call, leat_last_error(),
+    fprintf(stderr, "compat_cost: %s failed: %s; %s\n", call, leat_last_error(),
             cudaGetErrorString(cudaGetLastError()));
     exit(1);
 }

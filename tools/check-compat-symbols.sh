@@ -1,5 +1,5 @@
 #!/bin/bash
-# Compares what the libraries of known names export with the tables of docs/known-names.md.
+# Compares what the compatibility libraries export with the tables of docs/compatibility.md.
 # Argument: the folder with the libraries.
 set -euo pipefail
 build=$(realpath "${1:-build}")
@@ -8,30 +8,30 @@ wrong=0 checked=0
 
 # The names in the first column of the tables under a heading.
 listed() { # heading
-    awk -v heading="## $1" '/^## / { on = $0 == heading } on && /^\| `/ { print }' docs/known-names.md |
+    awk -v heading="## $1" '/^## / { on = $0 == heading } on && /^\| `/ { print }' docs/compatibility.md |
         cut -d'|' -f2 | grep -oE '`[A-Za-z0-9_]+`' | tr -d '`' | sort || :
 }
 
 check() { # library heading prefix
     local library="$build/libleat-$1.so" exported names
     [ -e "$library" ] || return 0
-    if ! grep -qx "## $2" docs/known-names.md; then
-        echo "known-names: docs/known-names.md has no section \"$2\" yet"
+    if ! grep -qx "## $2" docs/compatibility.md; then
+        echo "compat-symbols: docs/compatibility.md has no section \"$2\" yet"
         return 0
     fi
     exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | grep -E "^$3" | sort)
     names=$(listed "$2")
     checked=$((checked + $(echo "$exported" | wc -l)))
     while read -r line; do
-        [ -z "$line" ] || { echo "known-names: $1: $line"; wrong=$((wrong + 1)); }
+        [ -z "$line" ] || { echo "compat-symbols: $1: $line"; wrong=$((wrong + 1)); }
     done < <(comm -23 <(echo "$names") <(echo "$exported") | sed 's/$/ is in the table and not in the library/'
              comm -13 <(echo "$names") <(echo "$exported") | sed 's/$/ is in the library and not in the table/'
              echo "$names" | uniq -d | sed 's/$/ is in the table twice/')
     # Everything else would be in a user's way.
     while read -r line; do
-        [ -z "$line" ] || { echo "known-names: $1 exports $line"; wrong=$((wrong + 1)); }
+        [ -z "$line" ] || { echo "compat-symbols: $1 exports $line"; wrong=$((wrong + 1)); }
     done < <(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
-             grep -vE "^$3|^leat_known_names\$" || :)
+             grep -vE "^$3|^leat_compat_names\$" || :)
 }
 
 # Each function of AMD's that hip-names.txt knows is in the library, or among those that the documentation says are
@@ -43,7 +43,7 @@ check_hip_names() {
     all=$(grep -v '^#' tools/hip-names.txt | sort)
     absent=$(listed "Names of HIP that are not there")
     while read -r line; do
-        [ -z "$line" ] || { echo "known-names: hip: $line"; wrong=$((wrong + 1)); }
+        [ -z "$line" ] || { echo "compat-symbols: hip: $line"; wrong=$((wrong + 1)); }
     done < <(comm -23 <(echo "$all") <(printf '%s\n' "$exported" "$absent" | sort -u) |
                  sed 's/$/ is neither in the library nor among the names that are not there/'
              comm -12 <(echo "$exported") <(echo "$absent") | sed 's/$/ is said not to be there, and it is/'
@@ -63,8 +63,8 @@ check cuda "CUDA driver" 'cu[A-Z]'
 check hip "HIP" 'hip(rtc)?[A-Z]'
 check_hip_names
 if [ "$checked" -eq 0 ]; then
-    echo "known-names: found no name at all in $build; are the libraries built?" >&2
+    echo "compat-symbols: found no name at all in $build; are the libraries built?" >&2
     exit 1
 fi
-echo "known-names: $checked names, $wrong wrong"
+echo "compat-symbols: $checked names, $wrong wrong"
 [ "$wrong" -eq 0 ]
