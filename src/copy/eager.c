@@ -98,7 +98,7 @@ LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_strea
 {
     struct leati_driver *driver = stream->device->driver;
     size_t next = (staging->quarter + 1) % QUARTERS;
-    struct leati_value mark = {.word = &staging->flags->completed_chunks, .value = staging->marks + 1};
+    struct leati_value mark = {.flag = &staging->flags->completed_chunks, .value = staging->marks + 1};
 
     leati_assert_locked(&staging->lock);
     leati_assert(staging->quarter < QUARTERS && staging->used <= QUARTER_BYTES + ALIGNMENT &&
@@ -349,7 +349,7 @@ void leati_eager_stream_ends(struct leat_stream *stream)
 
     if (!staging)
         return;
-    mark = (struct leati_value){.word = &staging->flags->completed_chunks, .value = staging->marks + 1};
+    mark = (struct leati_value){.flag = &staging->flags->completed_chunks, .value = staging->marks + 1};
     /* Where that fails the device is lost, and the ring stays until its close. */
     (void)driver->ops->stream_values(driver, stream->native, &mark, 1);
     staging->leftover->end = mark.value;

@@ -51,9 +51,9 @@ struct leati_pointer_info {
     void *device_pointer;
 };
 
-/* A word in memory that a stream and the host share. */
+/* A stream memory operation on a flag that a stream and the host share. */
 struct leati_value {
-    _Atomic uint32_t *word; /* in memory of host_alloc or host_register of this driver */
+    _Atomic uint32_t *flag; /* in memory of host_alloc or host_register of this driver */
     uint32_t value;
     bool wait; /* else write */
 };

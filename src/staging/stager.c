@@ -88,8 +88,8 @@ static leat_status try_flags(struct leati_stager *stager)
     if (!flags)
         return LEAT_ERROR_HOST_MEMORY;
     init_flags(flags, 1);
-    values[0] = (struct leati_value){.word = &flags->staged_chunks, .value = 1, .wait = true};
-    values[1] = (struct leati_value){.word = &flags->completed_chunks, .value = 1};
+    values[0] = (struct leati_value){.flag = &flags->staged_chunks, .value = 1, .wait = true};
+    values[1] = (struct leati_value){.flag = &flags->completed_chunks, .value = 1};
     status = hooks->stream_create(stager->context, &stream);
     if (status != LEAT_OK) {
         leati_stager_give_back(stager, flags);
@@ -517,12 +517,12 @@ static unsigned share_of(const struct leati_stager *stager, size_t bytes)
 
 static struct leati_value write_completed(struct leati_job *job, uint32_t value)
 {
-    return (struct leati_value){.word = &job->flags->completed_chunks, .value = value};
+    return (struct leati_value){.flag = &job->flags->completed_chunks, .value = value};
 }
 
 static struct leati_value wait_staged(struct leati_job *job, uint32_t value)
 {
-    return (struct leati_value){.word = &job->flags->staged_chunks, .value = value, .wait = true};
+    return (struct leati_value){.flag = &job->flags->staged_chunks, .value = value, .wait = true};
 }
 
 /* Gives the stream its side of the job. Flags that follow one another go in one call, which halves the gap that

@@ -15,11 +15,11 @@
 struct leati_driver *held_driver;
 void (*held_before_work)(void *stream);
 void (*held_before_copy)(void *stream, struct leati_location dst, struct leati_location src, size_t bytes);
-void (*held_before_words)(void *stream);
+void (*held_before_flags)(void *stream);
 void (*held_before_free)(void *ptr);
 bool (*held_refuse)(const char *entry, void *stream);
 void (*held_around)(const char *entry, bool after);
-bool held_slow_words, held_no_memory;
+bool held_slow_flags, held_no_memory;
 
 static const struct leati_driver_ops *below;
 static struct leati_driver_ops table;
@@ -71,9 +71,9 @@ static leat_status stream_values(struct leati_driver *driver, void *stream, cons
 {
     if (held_refuse && held_refuse("stream_values", stream))
         return leati_fail(LEAT_ERROR_DRIVER, "the test refuses words");
-    if (held_before_words)
-        held_before_words(stream);
-    if (!held_slow_words)
+    if (held_before_flags)
+        held_before_flags(stream);
+    if (!held_slow_flags)
         return below->stream_values(driver, stream, values, count);
     for (unsigned i = 0; i < count; i++) {
         if (!values[i].wait)
@@ -203,11 +203,11 @@ int held_setup(void **state)
 {
     held_before_work = NULL;
     held_before_copy = NULL;
-    held_before_words = NULL;
+    held_before_flags = NULL;
     held_before_free = NULL;
     held_refuse = NULL;
     held_around = NULL;
-    held_slow_words = false;
+    held_slow_flags = false;
     held_no_memory = false;
     leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
     return test_setup(state);
@@ -218,7 +218,7 @@ int held_teardown(void **state)
     /* A test that failed may have left hooks and closed gates. */
     held_before_work = NULL;
     held_before_copy = NULL;
-    held_before_words = NULL;
+    held_before_flags = NULL;
     held_before_free = NULL;
     held_refuse = NULL;
     held_around = NULL;

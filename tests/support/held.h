@@ -21,7 +21,7 @@ extern struct leati_driver *held_driver; /* with the table that was replaced */
  * too. NULL: nothing. */
 extern void (*held_before_work)(void *stream);
 extern void (*held_before_copy)(void *stream, struct leati_location dst, struct leati_location src, size_t bytes);
-extern void (*held_before_words)(void *stream);
+extern void (*held_before_flags)(void *stream);
 extern void (*held_before_free)(void *ptr);
 extern bool (*held_refuse)(const char *entry, void *stream);
 
@@ -30,7 +30,7 @@ extern bool (*held_refuse)(const char *entry, void *stream);
 extern void (*held_around)(const char *entry, bool after);
 
 /* Words are given one by one, and each that is written comes some milliseconds after what is in front of it. */
-extern bool held_slow_words;
+extern bool held_slow_flags;
 
 /* There is no pinned memory any more. */
 extern bool held_no_memory;

@@ -314,9 +314,9 @@ static void a_synchronous_copy_waits_for_its_stream(void **state)
     struct room room = make_room(t->device, STAGED_BYTES);
 
     for (int round = 0; round < 3; round++) {
-        held_slow_words = true;
+        held_slow_flags = true;
         OK(leat_copy_sync(t->stream, room.out, room.memory, room.bytes));
-        held_slow_words = false;
+        held_slow_flags = false;
         OK(held_driver->ops->stream_query(held_driver, t->stream->native));
     }
     end_room(&room);
@@ -489,35 +489,35 @@ static void threads_have_left_what_failed(void **state)
 /* ---- what ends with its device ---- */
 
 /* Stands in front of the first words that a stream is given. */
-static struct test_gate *words_gate;
+static struct test_gate *flags_gate;
 static bool freed_early;
 
-static void hold_words(void *stream)
+static void hold_flags(void *stream)
 {
-    held_before_words = NULL;
-    held_put(stream, words_gate);
+    held_before_flags = NULL;
+    held_put(stream, flags_gate);
 }
 
 /* Memory goes back while the words are held up: says so, and lets them be written all the same. */
-static void watch_words_free(void *ptr)
+static void watch_flags_free(void *ptr)
 {
     (void)ptr;
-    if (atomic_load(&words_gate->passed))
+    if (atomic_load(&flags_gate->passed))
         return;
     freed_early = true;
-    test_gate_open(words_gate);
-    (void)test_wait_for(&words_gate->passed, 1);
+    test_gate_open(flags_gate);
+    (void)test_wait_for(&flags_gate->passed, 1);
     held_moment();
 }
 
 /* Closes a device while words are held up, of which the n-th wait for the device fails (0: none). */
-static void close_behind_words(leat_device *device, uint64_t n)
+static void close_behind_flags(leat_device *device, uint64_t n)
 {
-    struct held_watch watch = {.gate = words_gate};
+    struct held_watch watch = {.gate = flags_gate};
     leat_status status;
 
     freed_early = false;
-    held_before_free = watch_words_free;
+    held_before_free = watch_flags_free;
     leati_fault_arm(held_driver, n ? LEATI_FAULT_FAIL : LEATI_FAULT_NONE, "device_synchronize", n);
     held_watch_start(&watch);
     status = leat_device_close(device);
@@ -530,7 +530,7 @@ static void close_behind_words(leat_device *device, uint64_t n)
 
 /* A stream writes a last word when it ends, behind all that the close waited for before: the memory of its ring
  * goes back behind that. A wait that fails is made once more. */
-static void a_close_waits_for_last_words(void **state)
+static void a_close_waits_for_last_flags(void **state)
 {
     (void)state;
     for (uint64_t n = 0; n <= 2; n += 2) {
@@ -545,10 +545,10 @@ static void a_close_waits_for_last_words(void **state)
         OK(leat_copy(stream, memory, bytes, sizeof bytes));
         OK(leat_stream_synchronize(stream));
         assert_non_null(atomic_load(&stream->staging));
-        words_gate = held_gate();
-        held_before_words = hold_words;
-        close_behind_words(device, n);
-        assert_null(held_before_words);
+        flags_gate = held_gate();
+        held_before_flags = hold_flags;
+        close_behind_flags(device, n);
+        assert_null(held_before_flags);
     }
 }
 
@@ -560,7 +560,7 @@ static bool refuse_to_wait(const char *entry, void *stream)
 
 /* Whether a device's streams can wait for words is tried by one that then cannot be waited for: the word that it
  * still has to write keeps its memory until the close, which waits for it, even if its first wait fails. */
-static void words_that_were_tried_are_kept(void **state)
+static void flags_that_were_tried_are_kept(void **state)
 {
     (void)state;
     for (uint64_t n = 0; n <= 1; n++) {
@@ -568,17 +568,17 @@ static void words_that_were_tried_are_kept(void **state)
         struct leati_stager *stager;
 
         assert_non_null(device);
-        words_gate = held_gate();
-        held_before_words = hold_words;
+        flags_gate = held_gate();
+        held_before_flags = hold_flags;
         held_refuse = refuse_to_wait;
         freed_early = false;
-        held_before_free = watch_words_free;
+        held_before_free = watch_flags_free;
         OK(leati_stager_get(device, &stager));
         assert_false(freed_early);
         held_refuse = NULL;
-        assert_null(held_before_words);
+        assert_null(held_before_flags);
         assert_non_null(strstr(stager->refused, "the test refuses to wait"));
-        close_behind_words(device, n);
+        close_behind_flags(device, n);
     }
 }
 
@@ -608,14 +608,14 @@ static void failures_are_told_first(void **state)
     for (int out = 0; out < 2; out++) {
         lost = mmap(NULL, STAGED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_true(lost != MAP_FAILED);
-        words_gate = held_close(t->stream->native);
+        flags_gate = held_close(t->stream->native);
         if (out)
             OK(leat_copy(t->stream, lost, room.memory, STAGED_BYTES));
         else
             OK(leat_copy(t->stream, room.memory, lost, STAGED_BYTES));
         before_failed = held_moment;
         assert_int_equal(mprotect(lost, STAGED_BYTES, PROT_NONE), 0);
-        test_gate_open(words_gate);
+        test_gate_open(flags_gate);
         REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER, "could not be reached");
         before_failed = NULL;
         munmap(lost, STAGED_BYTES);
@@ -632,7 +632,7 @@ static struct {
     bool late;
 } pair;
 
-static void look_at_word(void)
+static void look_at_flag(void)
 {
     test_sleep_us(50);
     pair.late = pair.late || atomic_load(&pair.flags.staged_chunks) == pair.job.count;
@@ -674,7 +674,7 @@ static void one_of_two_tells(void **state)
     pair.late = false;
     atomic_store(&pair.round, 0);
     assert_int_equal(pthread_create(&helper, NULL, help_pair, NULL), 0);
-    before_failed = look_at_word;
+    before_failed = look_at_flag;
     for (unsigned round = 1; round <= PAIR_ROUNDS; round++) {
         memset(&pair.job, 0, sizeof pair.job);
         atomic_store(&pair.flags.staged_chunks, 0);
@@ -939,8 +939,8 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(layouts_wait_for_memory),
     HELD_TEST(copies_without_memory_use_up_no_limit),
     HELD_TEST(a_cancel_of_what_is_staged_is_too_late),
-    HELD_TEST(a_close_waits_for_last_words),
-    HELD_TEST(words_that_were_tried_are_kept),
+    HELD_TEST(a_close_waits_for_last_flags),
+    HELD_TEST(flags_that_were_tried_are_kept),
     HELD_TEST(failures_are_told_first),
     HELD_TEST(one_of_two_tells),
     HELD_TEST(slow_rails_lose_nothing),

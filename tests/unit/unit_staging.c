@@ -89,10 +89,10 @@ static void run_op(struct stream *stream, struct op *op)
     switch (op->kind) {
     case OP_VALUE:
         while (op->value.wait &&
-               (int32_t)(atomic_load_explicit(op->value.word, memory_order_acquire) - op->value.value) < 0)
+               (int32_t)(atomic_load_explicit(op->value.flag, memory_order_acquire) - op->value.value) < 0)
             sched_yield();
         if (!op->value.wait)
-            atomic_store_explicit(op->value.word, op->value.value, memory_order_release);
+            atomic_store_explicit(op->value.flag, op->value.value, memory_order_release);
         break;
     case OP_COPY:
     case OP_ROWS:
@@ -225,7 +225,7 @@ static void expect_unused(const char *block, size_t bytes)
         assert_false((uintptr_t)op->dst - (uintptr_t)block < bytes);
         assert_false((uintptr_t)op->src - (uintptr_t)block < bytes);
         /* The last flag may be written, and its op not be gone yet. */
-        assert_false(op != stream->first && (uintptr_t)op->value.word - (uintptr_t)block < bytes);
+        assert_false(op != stream->first && (uintptr_t)op->value.flag - (uintptr_t)block < bytes);
     }
     pthread_mutex_unlock(&stream->lock);
 }

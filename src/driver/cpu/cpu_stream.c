@@ -360,7 +360,7 @@ leat_status cpu_device_synchronize(struct leati_driver *driver, void *opened)
     return LEAT_OK;
 }
 
-/* ---- words in memory ---- */
+/* ---- stream memory operations ---- */
 
 struct value_work {
     struct cpu_work work;
@@ -371,7 +371,7 @@ struct value_work {
 static bool reached_value(const struct leati_value *value)
 {
     /* Acquire: what the host wrote before the word is there for the work that follows. */
-    uint32_t now = atomic_load_explicit(value->word, memory_order_acquire);
+    uint32_t now = atomic_load_explicit(value->flag, memory_order_acquire);
 
     return (int32_t)(now - value->value) >= 0;
 }
@@ -398,7 +398,7 @@ static void run_values(struct cpu_work *work)
             wait_for_value(&all->values[i]);
         else
             /* Release: the copies before it are there for whom sees the word. */
-            atomic_store_explicit(all->values[i].word, all->values[i].value, memory_order_release);
+            atomic_store_explicit(all->values[i].flag, all->values[i].value, memory_order_release);
     }
 }
 

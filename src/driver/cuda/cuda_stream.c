@@ -1,5 +1,5 @@
 /*
- * cuda_stream.c - whose stream one is, words in memory, host functions; gpu/gpu_stream.h has the rest.
+ * cuda_stream.c - whose stream one is, stream memory operations, host functions; gpu/gpu_stream.h has the rest.
  */
 #include "driver/cuda/cuda_driver.h"
 
@@ -48,7 +48,7 @@ LEATI_HOT leat_status leati_cuda_stream_values(struct leati_driver *driver, void
     for (unsigned i = 0; i < count; i++) {
         operations[i].operation =
             values[i].wait ? LEATI_CU_STREAM_MEM_OP_WAIT_VALUE_32 : LEATI_CU_STREAM_MEM_OP_WRITE_VALUE_32;
-        operations[i].address = gpu_address_of((const void *)values[i].word);
+        operations[i].address = gpu_address_of((const void *)values[i].flag);
         operations[i].value = values[i].value;
         operations[i].flags =
             values[i].wait ? LEATI_CU_STREAM_WAIT_VALUE_GEQ : LEATI_CU_STREAM_WRITE_VALUE_DEFAULT;

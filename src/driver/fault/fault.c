@@ -563,7 +563,7 @@ static leat_status wrap_stream_wait(struct leati_driver *driver, void *stream, v
     return fault->inner->ops->stream_wait(fault->inner, stream, event);
 }
 
-/* A wait for a word that waits for nothing is left out; what the stream writes it still writes. */
+/* A wait for a flag that waits for nothing is left out; what the stream writes it still writes. */
 static leat_status wrap_stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
                                       unsigned count)
 {

@@ -1,5 +1,5 @@
 /*
- * hip_stream.c - whose stream one is, words in memory, host functions; gpu/gpu_stream.h has the rest.
+ * hip_stream.c - whose stream one is, stream memory operations, host functions; gpu/gpu_stream.h has the rest.
  */
 #include "driver/hip/hip_driver.h"
 
@@ -43,13 +43,13 @@ leat_status leati_hip_stream_values(struct leati_driver *driver, void *stream, c
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "%s: this GPU or its HIP library does not have it",
                           leati_hip_names.stream_wait_value);
     for (unsigned i = 0; i < count; i++) {
-        void *word = (void *)(uintptr_t)values[i].word;
+        void *flag = (void *)(uintptr_t)values[i].flag;
 
         if (values[i].wait)
-            GPU_TRY(self->device, stream_wait_value, self->handle, word, values[i].value,
+            GPU_TRY(self->device, stream_wait_value, self->handle, flag, values[i].value,
                     LEATI_hipStreamWaitValueGte, UINT32_MAX);
         else
-            GPU_TRY(self->device, stream_write_value, self->handle, word, values[i].value, 0);
+            GPU_TRY(self->device, stream_write_value, self->handle, flag, values[i].value, 0);
     }
     return LEAT_OK;
 }
