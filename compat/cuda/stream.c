@@ -208,7 +208,7 @@ static bool is_reached(const struct value_operation *operation)
     }
 }
 
-static void wait_for_word(const struct value_operation *operation)
+static void wait_for_value(const struct value_operation *operation)
 {
     for (unsigned looks = 0; !is_reached(operation); looks++) {
         if (looks < 100)
@@ -226,7 +226,7 @@ static void run_values(void *argument)
         struct value_operation *operation = &work->operations[i];
 
         if (operation->wait)
-            wait_for_word(operation);
+            wait_for_value(operation);
         else if (operation->wide)
             atomic_store_explicit((_Atomic uint64_t *)operation->word, operation->value, memory_order_release);
         else
@@ -236,7 +236,7 @@ static void run_values(void *argument)
     free(work);
 }
 
-static CUresult check_word(const struct value_operation *operation)
+static CUresult check_operand(const struct value_operation *operation)
 {
     struct leatc_memory memory;
     size_t bytes = operation->wide ? 8 : 4;
@@ -278,7 +278,7 @@ static CUresult take_operation(const CUstreamBatchMemOpParams *given, struct val
     taken->word = leatcu_pointer(given->waitValue.address);
     taken->value = taken->wide ? given->waitValue.value64 : given->waitValue.value;
     taken->flags = given->waitValue.flags;
-    return check_word(taken);
+    return check_operand(taken);
 }
 
 static CUresult take_operations(struct value_work *work, const CUstreamBatchMemOpParams *given, unsigned count)

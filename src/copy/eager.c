@@ -98,7 +98,7 @@ LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_strea
 {
     struct leati_driver *driver = stream->device->driver;
     size_t next = (staging->quarter + 1) % QUARTERS;
-    struct leati_value mark = {.flag = &staging->flags->completed_chunks, .value = staging->marks + 1};
+    struct leati_mem_op mark = {.flag = &staging->flags->completed_chunks, .value = staging->marks + 1};
 
     leati_assert_locked(&staging->lock);
     leati_assert(staging->quarter < QUARTERS && staging->used <= QUARTER_BYTES + ALIGNMENT &&
@@ -110,7 +110,7 @@ LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_strea
         return LEAT_OK;
     if (!is_free(staging, next))
         return LEATI_DECLINED;
-    LEATI_TRY(driver->ops->stream_values(driver, stream->native, &mark, 1));
+    LEATI_TRY(driver->ops->stream_mem_ops(driver, stream->native, &mark, 1));
     staging->left_at[staging->quarter] = ++staging->marks;
     staging->quarter = next;
     staging->used = 0;
@@ -345,13 +345,13 @@ void leati_eager_stream_ends(struct leat_stream *stream)
 {
     struct leati_staging *staging = atomic_exchange_explicit(&stream->staging, NULL, memory_order_acquire);
     struct leati_driver *driver = stream->device->driver;
-    struct leati_value mark;
+    struct leati_mem_op mark;
 
     if (!staging)
         return;
-    mark = (struct leati_value){.flag = &staging->flags->completed_chunks, .value = staging->marks + 1};
+    mark = (struct leati_mem_op){.flag = &staging->flags->completed_chunks, .value = staging->marks + 1};
     /* Where that fails the device is lost, and the ring stays until its close. */
-    (void)driver->ops->stream_values(driver, stream->native, &mark, 1);
+    (void)driver->ops->stream_mem_ops(driver, stream->native, &mark, 1);
     staging->leftover->end = mark.value;
     leati_stager_keep(staging->stager, staging->leftover);
     drop_staging(staging);

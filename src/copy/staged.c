@@ -66,12 +66,12 @@ static leat_status stream_synchronize(void *context, void *stream)
     return driver->ops->stream_synchronize(driver, stream);
 }
 
-static leat_status flags(void *context, void *stream, const struct leati_value *values, unsigned count)
+static leat_status flags(void *context, void *stream, const struct leati_mem_op *values, unsigned count)
 {
     struct leati_driver *driver = ((struct staged_device *)context)->device->driver;
 
     leati_assert(count && count <= 4);
-    return driver->ops->stream_values(driver, stream, values, count);
+    return driver->ops->stream_mem_ops(driver, stream, values, count);
 }
 
 static void timeline_hold(void *timeline)
@@ -182,7 +182,7 @@ static leat_status make(leat_device *device, struct leati_stager **made)
     leati_eager_rings_init(staged->rings);
     stager = &staged->stager;
     stager->context = staged;
-    if (!device->driver->ops->stream_values) {
+    if (!device->driver->ops->stream_mem_ops) {
         snprintf(stager->refused, sizeof stager->refused, "the driver's streams cannot wait for flags in memory");
     } else {
         status = try_set_up(staged);

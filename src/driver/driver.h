@@ -52,7 +52,7 @@ struct leati_pointer_info {
 };
 
 /* A stream memory operation on a flag that a stream and the host share. */
-struct leati_value {
+struct leati_mem_op {
     _Atomic uint32_t *flag; /* in memory of host_alloc or host_register of this driver */
     uint32_t value;
     bool wait; /* else write */
@@ -253,8 +253,8 @@ struct leati_driver_ops {
      * the host. UNSUPPORTED where this driver's version or device cannot. count is at most 4. Optional: pageable
      * copies are left to copy.
      */
-    leat_status (*stream_values)(struct leati_driver *driver, void *stream, const struct leati_value *values,
-                                 unsigned count);
+    leat_status (*stream_mem_ops)(struct leati_driver *driver, void *stream, const struct leati_mem_op *values,
+                                  unsigned count);
 
     /* Calls function(argument) once, in stream order; perhaps never when the device is lost. Required. */
     leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *),

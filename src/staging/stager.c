@@ -80,7 +80,7 @@ static leat_status try_flags(struct leati_stager *stager)
 {
     const struct leati_staging_hooks *hooks = stager->hooks;
     struct leati_flags *flags = leati_stager_take(stager, sizeof *flags);
-    struct leati_value values[2];
+    struct leati_mem_op ops[2];
     leat_status status, ended;
     void *stream;
 
@@ -88,14 +88,14 @@ static leat_status try_flags(struct leati_stager *stager)
     if (!flags)
         return LEAT_ERROR_HOST_MEMORY;
     init_flags(flags, 1);
-    values[0] = (struct leati_value){.flag = &flags->staged_chunks, .value = 1, .wait = true};
-    values[1] = (struct leati_value){.flag = &flags->completed_chunks, .value = 1};
+    ops[0] = (struct leati_mem_op){.flag = &flags->staged_chunks, .value = 1, .wait = true};
+    ops[1] = (struct leati_mem_op){.flag = &flags->completed_chunks, .value = 1};
     status = hooks->stream_create(stager->context, &stream);
     if (status != LEAT_OK) {
         leati_stager_give_back(stager, flags);
         return status;
     }
-    status = hooks->flags(stager->context, stream, values, 2);
+    status = hooks->flags(stager->context, stream, ops, 2);
     ended = hooks->stream_synchronize(stager->context, stream);
     /* Where it cannot be waited for, it may still write its flag. */
     if (ended == LEAT_OK)
@@ -515,14 +515,14 @@ static unsigned share_of(const struct leati_stager *stager, size_t bytes)
     return useful < most ? (unsigned)useful : most;
 }
 
-static struct leati_value write_completed(struct leati_job *job, uint32_t value)
+static struct leati_mem_op write_completed(struct leati_job *job, uint32_t value)
 {
-    return (struct leati_value){.flag = &job->flags->completed_chunks, .value = value};
+    return (struct leati_mem_op){.flag = &job->flags->completed_chunks, .value = value};
 }
 
-static struct leati_value wait_staged(struct leati_job *job, uint32_t value)
+static struct leati_mem_op wait_staged(struct leati_job *job, uint32_t value)
 {
-    return (struct leati_value){.flag = &job->flags->staged_chunks, .value = value, .wait = true};
+    return (struct leati_mem_op){.flag = &job->flags->staged_chunks, .value = value, .wait = true};
 }
 
 /* Gives the stream its side of the job. Flags that follow one another go in one call, which halves the gap that
@@ -531,30 +531,30 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
                          const struct leati_staging_request *request)
 {
     const struct leati_staging_hooks *hooks = stager->hooks;
-    struct leati_value values[4];
+    struct leati_mem_op ops[4];
     unsigned given = 0;
 
     if (!job->early)
-        values[given++] = write_completed(job, 1);
+        ops[given++] = write_completed(job, 1);
     for (uint32_t c = 0; c < job->count && job->direction != LEATI_DIRECTION_HOST; c++) {
         const struct leati_chunk *chunk = &job->chunks[c];
         uint32_t staged = job->direction == LEATI_DIRECTION_IN ? c + 1 : chunk->after;
 
         leati_assert(staged <= job->count && given < 4);
         if (staged)
-            values[given++] = wait_staged(job, staged);
+            ops[given++] = wait_staged(job, staged);
         if (given)
-            LEATI_TRY(hooks->flags(stager->context, request->stream, values, given));
+            LEATI_TRY(hooks->flags(stager->context, request->stream, ops, given));
         given = 0;
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
-        values[given++] = write_completed(job, c + 2);
+        ops[given++] = write_completed(job, c + 2);
     }
     if (job->direction != LEATI_DIRECTION_IN) {
-        values[given++] = wait_staged(job, job->count);
-        values[given++] = write_completed(job, job->end);
+        ops[given++] = wait_staged(job, job->count);
+        ops[given++] = write_completed(job, job->end);
     }
     leati_assert(given && given <= 4);
-    return hooks->flags(stager->context, request->stream, values, given);
+    return hooks->flags(stager->context, request->stream, ops, given);
 }
 
 /* The stream was given a part of the job only: lets it run through that part, and waits until it has. When that
@@ -599,7 +599,7 @@ static void wait_a_moment(unsigned looks)
 static leat_status issue_staged(struct leati_stager *stager, struct leati_job *job,
                                 const struct leati_staging_request *request)
 {
-    struct leati_value end = write_completed(job, job->end);
+    struct leati_mem_op end = write_completed(job, job->end);
 
     leati_assert(job->eager && job->early);
     for (uint32_t c = 0; c < job->count; c++) {
@@ -649,7 +649,7 @@ static leat_status issue_out(struct leati_stager *stager, struct leati_job *job,
     leati_assert(job->eager && request->block);
     for (uint32_t c = 0; c < job->count; c++) {
         const struct leati_chunk *chunk = &job->chunks[c];
-        struct leati_value flag = write_completed(job, c + 2);
+        struct leati_mem_op flag = write_completed(job, c + 2);
 
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
         if (c + 1 < job->count)

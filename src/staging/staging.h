@@ -31,8 +31,8 @@ struct leati_staging_hooks {
     leat_status (*stream_destroy)(void *context, void *stream);
     leat_status (*stream_synchronize)(void *context, void *stream);
 
-    /* Gives the stream waits for flags and writes of flags, as stream_values of driver.h; count is at most 4. */
-    leat_status (*flags)(void *context, void *stream, const struct leati_value *values, unsigned count);
+    /* Gives the stream waits for flags and writes of flags, as stream_mem_ops of driver.h; count is at most 4. */
+    leat_status (*flags)(void *context, void *stream, const struct leati_mem_op *ops, unsigned count);
 
     /* A timeline: where a stream's failures are kept. It stays as long as somebody holds it. */
     void (*timeline_hold)(void *timeline);

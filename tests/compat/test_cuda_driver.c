@@ -223,7 +223,7 @@ static void copies_and_fills_arrive(void **state)
     free(out);
 }
 
-static void streams_wait_for_words(void **state)
+static void streams_wait_for_values(void **state)
 {
     CUstream stream, gone;
     CUcontext seen;
@@ -517,7 +517,7 @@ int main(void)
         cmocka_unit_test(attributes_describe_the_cpu),
         cmocka_unit_test(memory_is_checked),
         cmocka_unit_test(copies_and_fills_arrive),
-        cmocka_unit_test(streams_wait_for_words),
+        cmocka_unit_test(streams_wait_for_values),
         cmocka_unit_test(streams_are_captured),
         cmocka_unit_test(batches_and_attributes),
         cmocka_unit_test(what_arrays_are_not),

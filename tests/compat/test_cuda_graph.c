@@ -356,7 +356,7 @@ static void host_functions_graphs_and_events_are_nodes(void **state)
 }
 
 /* Operations on words are done at each launch; captured ones too. */
-static void words_are_nodes(void **state)
+static void mem_ops_are_nodes(void **state)
 {
     CUstreamBatchMemOpParams ops[3] = {{.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32},
                                        {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64},
@@ -812,7 +812,7 @@ int main(void)
         cmocka_unit_test(copies_and_fills_are_nodes),
         cmocka_unit_test(captured_copies_are_told),
         cmocka_unit_test(host_functions_graphs_and_events_are_nodes),
-        cmocka_unit_test(words_are_nodes),
+        cmocka_unit_test(mem_ops_are_nodes),
         cmocka_unit_test(nodes_allocate_and_free),
         cmocka_unit_test(one_call_adds_them_all),
         cmocka_unit_test(edges_in_both_forms),

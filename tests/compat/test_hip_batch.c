@@ -132,7 +132,7 @@ static void rows_of_wider_units(void **state)
     OK(hipFree(device));
 }
 
-static void words_in_batches(void **state)
+static void mem_ops_in_batches(void **state)
 {
     hipStreamBatchMemOpParams op[3] = {{.operation = hipStreamMemOpWaitValue32}};
     hipStream_t stream, other;
@@ -241,7 +241,7 @@ int main(void)
         cmocka_unit_test(regions_in_batches),
         cmocka_unit_test(regions_between_devices),
         cmocka_unit_test(rows_of_wider_units),
-        cmocka_unit_test(words_in_batches),
+        cmocka_unit_test(mem_ops_in_batches),
         cmocka_unit_test(streams_keep_their_attributes),
         cmocka_unit_test(places),
     };

@@ -376,7 +376,7 @@ static void call_back(hipStream_t on, hipError_t status, void *argument)
     called_back += on == stream && status == hipSuccess && argument == &called_back;
 }
 
-static void callbacks_and_words_are_captured(void **state)
+static void callbacks_and_mem_ops_are_captured(void **state)
 {
     hipStreamBatchMemOpParams ops[2] = {{.operation = hipStreamMemOpWaitValue32},
                                         {.operation = hipStreamMemOpWriteValue64}};
@@ -810,7 +810,7 @@ int main(void)
         cmocka_unit_test(copies_are_nodes),
         cmocka_unit_test(fills_are_nodes),
         cmocka_unit_test(host_functions_graphs_and_events_are_nodes),
-        cmocka_unit_test(callbacks_and_words_are_captured),
+        cmocka_unit_test(callbacks_and_mem_ops_are_captured),
         cmocka_unit_test(captures_go_into_graphs),
         cmocka_unit_test(nodes_allocate_and_free),
         cmocka_unit_test(nodes_with_a_context),

@@ -88,7 +88,7 @@ static void callbacks_get_their_stream(void **state)
     OK(hipStreamDestroy(stream));
 }
 
-static void streams_wait_for_words(void **state)
+static void streams_wait_for_values(void **state)
 {
     uint32_t *word;
     uint64_t *wide;
@@ -393,7 +393,7 @@ int main(void)
         cmocka_unit_test(the_null_stream_waits_for_blocking_ones),
         cmocka_unit_test(refused_streams),
         cmocka_unit_test(callbacks_get_their_stream),
-        cmocka_unit_test(streams_wait_for_words),
+        cmocka_unit_test(streams_wait_for_values),
         cmocka_unit_test(events),
         cmocka_unit_test(pools),
         cmocka_unit_test(virtual_memory),

@@ -66,19 +66,19 @@ static leat_status mem_free(struct leati_driver *driver, void *device, void *ptr
     return below->mem_free(driver, device, ptr);
 }
 
-static leat_status stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
-                                 unsigned count)
+static leat_status stream_mem_ops(struct leati_driver *driver, void *stream, const struct leati_mem_op *values,
+                                  unsigned count)
 {
-    if (held_refuse && held_refuse("stream_values", stream))
+    if (held_refuse && held_refuse("stream_mem_ops", stream))
         return leati_fail(LEAT_ERROR_DRIVER, "the test refuses words");
     if (held_before_flags)
         held_before_flags(stream);
     if (!held_slow_flags)
-        return below->stream_values(driver, stream, values, count);
+        return below->stream_mem_ops(driver, stream, values, count);
     for (unsigned i = 0; i < count; i++) {
         if (!values[i].wait)
             held_delay(stream);
-        LEATI_TRY(below->stream_values(driver, stream, &values[i], 1));
+        LEATI_TRY(below->stream_mem_ops(driver, stream, &values[i], 1));
     }
     return LEAT_OK;
 }
@@ -184,7 +184,7 @@ void held_begin(void)
     table.launch = launch;
     table.launch_host = launch_host;
     table.mem_free = mem_free;
-    table.stream_values = stream_values;
+    table.stream_mem_ops = stream_mem_ops;
     table.host_alloc = host_alloc;
     table.host_free = host_free;
     table.host_register = host_register;
@@ -195,7 +195,7 @@ void held_begin(void)
     table.event_query = event_query;
     table.event_synchronize = event_synchronize;
     if (getenv("HELD_WITHOUT_WORDS"))
-        table.stream_values = NULL;
+        table.stream_mem_ops = NULL;
     held_driver->ops = &table;
 }
 

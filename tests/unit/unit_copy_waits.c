@@ -295,7 +295,7 @@ static void a_staged_copy_that_fails_is_waited_for(void **state)
 
             OK(leat_copy_sync(t->stream, room.memory, room.in, room.bytes));
             watch.gate = held_close(t->stream->native);
-            leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "stream_values", n);
+            leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "stream_mem_ops", n);
             held_watch_start(&watch);
             status = out ? leat_copy(t->stream, room.out, room.memory, room.bytes)
                          : leat_copy(t->stream, room.memory, room.in, room.bytes);

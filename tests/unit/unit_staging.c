@@ -60,7 +60,7 @@ enum op_kind { OP_VALUE, OP_COPY, OP_ROWS, OP_GATE, OP_MARK };
 
 struct op {
     enum op_kind kind;
-    struct leati_value value;
+    struct leati_mem_op value;
     char *dst;
     const char *src;
     size_t bytes, width, dst_pitch, src_pitch; /* of OP_ROWS: rows that are packed in bytes */
@@ -293,7 +293,7 @@ static leat_status stream_destroy(void *context, void *stream)
     return may_fail(DESTROY, LEAT_ERROR_DRIVER);
 }
 
-static leat_status flags(void *context, void *stream, const struct leati_value *values, unsigned count)
+static leat_status flags(void *context, void *stream, const struct leati_mem_op *values, unsigned count)
 {
     leat_status status = may_fail(FLAGS, LEAT_ERROR_DRIVER);
 

@@ -177,8 +177,8 @@ void *cpu_stream_native(struct leati_driver *driver, void *stream);
 leat_status cpu_stream_query(struct leati_driver *driver, void *stream);
 leat_status cpu_stream_synchronize(struct leati_driver *driver, void *stream);
 leat_status cpu_stream_wait(struct leati_driver *driver, void *stream, void *event);
-leat_status cpu_stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
-                              unsigned count);
+leat_status cpu_stream_mem_ops(struct leati_driver *driver, void *stream, const struct leati_mem_op *values,
+                               unsigned count);
 leat_status cpu_launch_host(struct leati_driver *driver, void *stream, void (*function)(void *), void *argument);
 leat_status cpu_event_create(struct leati_driver *driver, void *device, void **event);
 leat_status cpu_event_destroy(struct leati_driver *driver, void *event);

@@ -365,10 +365,10 @@ leat_status cpu_device_synchronize(struct leati_driver *driver, void *opened)
 struct value_work {
     struct cpu_work work;
     unsigned count;
-    struct leati_value values[4];
+    struct leati_mem_op ops[4];
 };
 
-static bool reached_value(const struct leati_value *value)
+static bool reached_value(const struct leati_mem_op *value)
 {
     /* Acquire: what the host wrote before the word is there for the work that follows. */
     uint32_t now = atomic_load_explicit(value->flag, memory_order_acquire);
@@ -377,7 +377,7 @@ static bool reached_value(const struct leati_value *value)
 }
 
 /* Nobody can wake this thread, so it looks again and again: at first without a pause, as a GPU does. */
-static void wait_for_value(const struct leati_value *value)
+static void wait_for_value(const struct leati_mem_op *value)
 {
     struct timespec pause = {.tv_nsec = 20000};
 
@@ -389,29 +389,29 @@ static void wait_for_value(const struct leati_value *value)
     }
 }
 
-static void run_values(struct cpu_work *work)
+static void run_mem_ops(struct cpu_work *work)
 {
     struct value_work *all = (struct value_work *)(void *)work;
 
     for (unsigned i = 0; i < all->count; i++) {
-        if (all->values[i].wait)
-            wait_for_value(&all->values[i]);
+        if (all->ops[i].wait)
+            wait_for_value(&all->ops[i]);
         else
             /* Release: the copies before it are there for whom sees the word. */
-            atomic_store_explicit(all->values[i].flag, all->values[i].value, memory_order_release);
+            atomic_store_explicit(all->ops[i].flag, all->ops[i].value, memory_order_release);
     }
 }
 
-leat_status cpu_stream_values(struct leati_driver *driver, void *handle, const struct leati_value *values,
-                              unsigned count)
+leat_status cpu_stream_mem_ops(struct leati_driver *driver, void *handle, const struct leati_mem_op *ops,
+                               unsigned count)
 {
     struct value_work *work = malloc(sizeof *work);
 
     (void)driver;
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
-    *work = (struct value_work){.work.run = run_values, .count = count};
-    memcpy(work->values, values, count * sizeof *values);
+    *work = (struct value_work){.work.run = run_mem_ops, .count = count};
+    memcpy(work->ops, ops, count * sizeof *ops);
     cpu_stream_push(handle, &work->work);
     return LEAT_OK;
 }

@@ -78,7 +78,7 @@ static leat_status read_attributes(struct gpu_device *device)
     device->concurrent = concurrent != 0;
     device->virtual_memory = virtual_memory != 0;
     device->exportable = exportable != 0;
-    device->values = api->stream_values != NULL;
+    device->mem_ops = api->stream_mem_ops != NULL;
     return LEAT_OK;
 }
 

@@ -35,25 +35,24 @@ static leat_status check_native(const struct gpu_device *device, cu_stream *nati
     }
 }
 
-LEATI_HOT leat_status leati_cuda_stream_values(struct leati_driver *driver, void *stream,
-                                               const struct leati_value *values, unsigned count)
+LEATI_HOT leat_status leati_cuda_stream_mem_ops(struct leati_driver *driver, void *stream,
+                                                const struct leati_mem_op *ops, unsigned count)
 {
     struct gpu_stream *self = stream;
     cu_value_operation operations[4] = {{0}};
 
     (void)driver;
-    if (!self->device->values)
+    if (!self->device->mem_ops)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "%s: this CUDA driver is older than 11.7 and does not have it",
-                          leati_cuda_names.stream_values);
+                          leati_cuda_names.stream_mem_ops);
     for (unsigned i = 0; i < count; i++) {
         operations[i].operation =
-            values[i].wait ? LEATI_CU_STREAM_MEM_OP_WAIT_VALUE_32 : LEATI_CU_STREAM_MEM_OP_WRITE_VALUE_32;
-        operations[i].address = gpu_address_of((const void *)values[i].flag);
-        operations[i].value = values[i].value;
-        operations[i].flags =
-            values[i].wait ? LEATI_CU_STREAM_WAIT_VALUE_GEQ : LEATI_CU_STREAM_WRITE_VALUE_DEFAULT;
+            ops[i].wait ? LEATI_CU_STREAM_MEM_OP_WAIT_VALUE_32 : LEATI_CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        operations[i].address = gpu_address_of((const void *)ops[i].flag);
+        operations[i].value = ops[i].value;
+        operations[i].flags = ops[i].wait ? LEATI_CU_STREAM_WAIT_VALUE_GEQ : LEATI_CU_STREAM_WRITE_VALUE_DEFAULT;
     }
-    GPU_TRY(self->device, stream_values, self->handle, count, operations, 0);
+    GPU_TRY(self->device, stream_mem_ops, self->handle, count, operations, 0);
     return LEAT_OK;
 }
 

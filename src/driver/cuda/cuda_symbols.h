@@ -79,7 +79,7 @@
     X(stream_query, cuStreamQuery, REQUIRED, (cu_stream))                                                         \
     X(stream_synchronize, cuStreamSynchronize, REQUIRED, (cu_stream))                                             \
     X(stream_wait, cuStreamWaitEvent, REQUIRED, (cu_stream, cu_event, unsigned int))                              \
-    X(stream_values, cuStreamBatchMemOp_v2, OPTIONAL,                                                             \
+    X(stream_mem_ops, cuStreamBatchMemOp_v2, OPTIONAL,                                                            \
       (cu_stream, unsigned int, cu_value_operation *, unsigned int))                                              \
     X(stream_context, cuStreamGetCtx, REQUIRED, (cu_stream, cu_context *))                                        \
     X(launch_host, cuLaunchHostFunc, REQUIRED, (cu_stream, cu_host_function, void *))                             \

@@ -66,7 +66,7 @@
     X(stream_query)                                                                                               \
     X(stream_synchronize)                                                                                         \
     X(stream_wait)                                                                                                \
-    X(stream_values)                                                                                              \
+    X(stream_mem_ops)                                                                                             \
     X(launch_host)                                                                                                \
     X(event_create)                                                                                               \
     X(event_destroy)                                                                                              \
@@ -564,23 +564,23 @@ static leat_status wrap_stream_wait(struct leati_driver *driver, void *stream, v
 }
 
 /* A wait for a flag that waits for nothing is left out; what the stream writes it still writes. */
-static leat_status wrap_stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
-                                      unsigned count)
+static leat_status wrap_stream_mem_ops(struct leati_driver *driver, void *stream,
+                                       const struct leati_mem_op *values, unsigned count)
 {
     struct fault *fault = fault_of(driver);
-    uint64_t failing = enter(fault, ENTRY_stream_values);
-    struct leati_value kept[4];
+    uint64_t failing = enter(fault, ENTRY_stream_mem_ops);
+    struct leati_mem_op kept[4];
     unsigned left = 0;
 
     if (failing)
-        return fail(ENTRY_stream_values, failing);
+        return fail(ENTRY_stream_mem_ops, failing);
     if (mode_of(fault) != LEATI_FAULT_WAIT_NOTHING)
-        return fault->inner->ops->stream_values(fault->inner, stream, values, count);
-    note_fired(fault, ENTRY_stream_values);
+        return fault->inner->ops->stream_mem_ops(fault->inner, stream, values, count);
+    note_fired(fault, ENTRY_stream_mem_ops);
     for (unsigned i = 0; i < count; i++)
         if (!values[i].wait)
             kept[left++] = values[i];
-    return left ? fault->inner->ops->stream_values(fault->inner, stream, kept, left) : LEAT_OK;
+    return left ? fault->inner->ops->stream_mem_ops(fault->inner, stream, kept, left) : LEAT_OK;
 }
 
 /* Makes the last byte of a copy that was just given to stream wrong: reads it back, changes it, writes it. */

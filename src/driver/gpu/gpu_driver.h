@@ -59,7 +59,7 @@ struct gpu_device {
     bool managed;    /* managed memory */
     bool concurrent; /* which device and host may use at the same time */
     bool virtual_memory, exportable;
-    bool values;             /* stream_values */
+    bool mem_ops;             /* stream_mem_ops */
     int max_shared_bytes;    /* of one block, static and dynamic together */
     char architecture[64];   /* HIP: "gfx90a", features left off; CUDA: "" */
     struct gpu_device *next; /* under open_lock of struct gpu_driver */
@@ -230,8 +230,8 @@ void *GPU(stream_native)(struct leati_driver *driver, void *stream);
 leat_status GPU(stream_query)(struct leati_driver *driver, void *stream);
 leat_status GPU(stream_synchronize)(struct leati_driver *driver, void *stream);
 leat_status GPU(stream_wait)(struct leati_driver *driver, void *stream, void *event);
-leat_status GPU(stream_values)(struct leati_driver *driver, void *stream, const struct leati_value *values,
-                               unsigned count); /* vendor */
+leat_status GPU(stream_mem_ops)(struct leati_driver *driver, void *stream, const struct leati_mem_op *ops,
+                                unsigned count); /* vendor */
 leat_status GPU(launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *),
                              void *argument); /* vendor */
 leat_status GPU(event_create)(struct leati_driver *driver, void *device, void **event);

@@ -1,7 +1,7 @@
 /*
  * gpu_stream.h - streams and events. See gpu_driver.h.
  *
- * The vendor's file has GPU(stream_values), GPU(launch_host) and check_native().
+ * The vendor's file has GPU(stream_mem_ops), GPU(launch_host) and check_native().
  */
 #include "driver/gpu/gpu_driver.h"
 

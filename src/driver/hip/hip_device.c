@@ -55,8 +55,8 @@ static leat_status read_attributes(struct gpu_device *device)
         api->vm_granularity && api->vm_reserve && api->vm_unreserve && api->vm_create && api->vm_release &&
         api->vm_map && api->vm_unmap && api->vm_set_access && api->vm_export && api->vm_import;
     device->exportable = device->virtual_memory;
-    device->values = optional_attribute(device, LEATI_hipDeviceAttributeCanUseStreamWaitValue) &&
-                     api->stream_wait_value && api->stream_write_value;
+    device->mem_ops = optional_attribute(device, LEATI_hipDeviceAttributeCanUseStreamWaitValue) &&
+                      api->stream_wait_value && api->stream_write_value;
     leati_hip_architecture(api, device->number, device->architecture, sizeof device->architecture);
     return LEAT_OK;
 }

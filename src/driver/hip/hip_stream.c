@@ -33,23 +33,23 @@ static leat_status check_native(const struct gpu_device *device, hi_stream *nati
 
 /* HIP compares the word as an unsigned number, where leat means the distance. Both are the same up to 2^31, and
  * leat's words start at 0 for each copy. */
-leat_status leati_hip_stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
-                                    unsigned count)
+leat_status leati_hip_stream_mem_ops(struct leati_driver *driver, void *stream, const struct leati_mem_op *ops,
+                                     unsigned count)
 {
     struct gpu_stream *self = stream;
 
     (void)driver;
-    if (!self->device->values)
+    if (!self->device->mem_ops)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "%s: this GPU or its HIP library does not have it",
                           leati_hip_names.stream_wait_value);
     for (unsigned i = 0; i < count; i++) {
-        void *flag = (void *)(uintptr_t)values[i].flag;
+        void *flag = (void *)(uintptr_t)ops[i].flag;
 
-        if (values[i].wait)
-            GPU_TRY(self->device, stream_wait_value, self->handle, flag, values[i].value,
-                    LEATI_hipStreamWaitValueGte, UINT32_MAX);
+        if (ops[i].wait)
+            GPU_TRY(self->device, stream_wait_value, self->handle, flag, ops[i].value, LEATI_hipStreamWaitValueGte,
+                    UINT32_MAX);
         else
-            GPU_TRY(self->device, stream_write_value, self->handle, flag, values[i].value, 0);
+            GPU_TRY(self->device, stream_write_value, self->handle, flag, ops[i].value, 0);
     }
     return LEAT_OK;
 }

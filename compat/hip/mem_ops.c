@@ -1,5 +1,5 @@
 /*
- * words.c - words of memory: a stream waits for one by a host function that looks at it until it is there, and
+ * mem_ops.c - words of memory: a stream waits for one by a host function that looks at it until it is there, and
  * writes one by a host function too. So it must be memory that the host can reach: pinned, registered or managed,
  * or that of a CPU device whose memory is not out of reach.
  */
@@ -48,7 +48,7 @@ static bool is_reached(const struct word *word)
     }
 }
 
-static void wait_for_word(const struct word *word)
+static void wait_for_value(const struct word *word)
 {
     struct timespec pause = {0, PAUSE_NS};
 
@@ -60,7 +60,7 @@ static void wait_for_word(const struct word *word)
     }
 }
 
-static void write_word(const struct word *word)
+static void write_value(const struct word *word)
 {
     if (word->wide)
         atomic_store_explicit((_Atomic uint64_t *)word->ptr, word->value, memory_order_release);
@@ -68,15 +68,15 @@ static void write_word(const struct word *word)
         atomic_store_explicit((_Atomic uint32_t *)word->ptr, (uint32_t)word->value, memory_order_release);
 }
 
-static void run_words(void *argument)
+static void run_mem_ops(void *argument)
 {
     struct words *words = argument;
 
     for (unsigned i = 0; i < words->count; i++)
         if (words->list[i].write)
-            write_word(&words->list[i]);
+            write_value(&words->list[i]);
         else
-            wait_for_word(&words->list[i]);
+            wait_for_value(&words->list[i]);
     free(words);
 }
 
@@ -86,7 +86,7 @@ static size_t bytes_of(unsigned count)
 }
 
 /* With a copy for each time that they run: a graph runs them again and again. */
-static int give_words(const void *payload, struct leatc_work *work)
+static int submit_mem_ops(const void *payload, struct leatc_work *work)
 {
     const struct words *words = payload;
     struct words *copy;
@@ -98,7 +98,7 @@ static int give_words(const void *payload, struct leatc_work *work)
     if (!copy)
         return LEATC_OUT_OF_MEMORY;
     memcpy(copy, words, bytes_of(words->count));
-    status = leat_launch_host(work->stream, run_words, copy);
+    status = leat_launch_host(work->stream, run_mem_ops, copy);
     if (status != LEAT_OK)
         free(copy);
     return leatc_result_of(status);
@@ -106,7 +106,7 @@ static int give_words(const void *payload, struct leatc_work *work)
 
 /* ---- tasks ---- */
 
-static int check_word(const struct word *word)
+static int check_operand(const struct word *word)
 {
     struct leatc_memory memory;
     leat_device_info info;
@@ -125,7 +125,7 @@ static int check_word(const struct word *word)
 }
 
 /* flush: nothing is to be done, since what others wrote is there. */
-static int word_of(const hipStreamBatchMemOpParams *it, struct word *word, bool *flush)
+static int value_of(const hipStreamBatchMemOpParams *it, struct word *word, bool *flush)
 {
     const struct hipStreamMemOpWaitValueParams_t *wait = &it->waitValue;
     const struct hipStreamMemOpWriteValueParams_t *write = &it->writeValue;
@@ -154,20 +154,20 @@ static int word_of(const hipStreamBatchMemOpParams *it, struct word *word, bool 
 
 static int make_task(const struct words *words, struct leatc_task **task)
 {
-    return leatc_task_create(LEATC_NODE_BATCH, give_words, NULL, words, bytes_of(words->count), task);
+    return leatc_task_create(LEATC_NODE_BATCH, submit_mem_ops, NULL, words, bytes_of(words->count), task);
 }
 
-static int take_words(unsigned count, const hipStreamBatchMemOpParams *given, struct words *words)
+static int take_mem_ops(unsigned count, const hipStreamBatchMemOpParams *given, struct words *words)
 {
     bool flush;
 
     for (unsigned i = 0; i < count; i++) {
         struct word *word = &words->list[words->count];
 
-        LEATC_TRY(word_of(&given[i], word, &flush));
+        LEATC_TRY(value_of(&given[i], word, &flush));
         if (flush)
             continue;
-        LEATC_TRY(check_word(word));
+        LEATC_TRY(check_operand(word));
         words->count++;
     }
     return LEATC_OK;
@@ -201,7 +201,7 @@ int leatc_hip_batch_make(const hipBatchMemOpNodeParams *p, struct leatc_task **t
     words = calloc(1, bytes_of(p->count));
     if (!words)
         return LEATC_OUT_OF_MEMORY;
-    result = take_words(p->count, p->paramArray, words);
+    result = take_mem_ops(p->count, p->paramArray, words);
     if (result == LEATC_OK)
         result = make_task(words, task);
     free(words);
@@ -234,7 +234,7 @@ static int give_task(struct leatc_stream *stream, struct leatc_task *task)
     if (result == LEATC_OK && work.captured)
         return leatc_capture_add(&work, task);
     if (result == LEATC_OK)
-        result = give_words(leatc_task_payload(task), &work);
+        result = submit_mem_ops(leatc_task_payload(task), &work);
     leatc_task_drop(task);
     return result == LEATC_OK ? leatc_work_end(&work, LEAT_OK) : result;
 }
@@ -260,7 +260,7 @@ static int wait_masked(hipStream_t stream, const struct word *word)
     int result;
 
     LEATC_TRY(check_stream(stream_of(stream)));
-    LEATC_TRY(check_word(word));
+    LEATC_TRY(check_operand(word));
     words = calloc(1, bytes_of(1));
     if (!words)
         return LEATC_OUT_OF_MEMORY;
