@@ -82,9 +82,10 @@ struct bench {
     leat_stream *driver_streams[BENCH_STREAM_COUNT];
     void *native_streams[BENCH_STREAM_COUNT];
     leat_kernel *pattern, *verify, *vector_add, *add;
-    struct bench_team *team; /* fills and checks host memory; on the CPU device it also copies for the peer */
-    struct bench_team *pair; /* two threads, for two copies that hold their callers up */
-    struct bench_peer *peer; /* NULL: no driver's figures */
+    struct bench_workers
+        *workers;               /* fills and checks host memory; on the CPU device it also copies for the peer */
+    struct bench_workers *pair; /* two threads, for two copies that hold their callers up */
+    struct bench_peer *peer;    /* NULL: no driver's figures */
     void *buffers[BENCH_BUFFER_COUNT];
     size_t largest;         /* the largest size of this run */
     uint64_t *wrong_device; /* where the verify kernel counts */

@@ -77,7 +77,7 @@ static bool run_beside(struct beside *b, enum bench_side side, double *seconds)
     b->side = side;
     b->fine[0] = b->fine[1] = false;
     atomic_store_explicit(&b->stop, false, memory_order_relaxed);
-    bench_team_run(b->bench->pair, one_of_two, b);
+    bench_workers_run(b->bench->pair, one_of_two, b);
     *seconds = b->seconds;
     return b->fine[0] && b->fine[1];
 }

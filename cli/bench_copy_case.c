@@ -62,7 +62,7 @@ static bool copy_by_two_threads(struct copy_case *c)
 {
     struct pair_work work = {c, {false, false}};
 
-    bench_team_run(c->bench->pair, copy_one_of_two, &work);
+    bench_workers_run(c->bench->pair, copy_one_of_two, &work);
     return work.fine[0] && work.fine[1];
 }
 

@@ -27,7 +27,7 @@ struct first {
     leat_device_info info;
     leat_stream *stream;
     void *native_stream;
-    struct bench_team *team;
+    struct bench_workers *workers;
     struct bench_peer *peer;
     unsigned char *host;
     void *memory; /* of the device */
@@ -76,9 +76,10 @@ static bool make_peer(struct first *first)
     long online = sysconf(_SC_NPROCESSORS_ONLN);
 
     if (!strcmp(first->info.driver, "cpu")) {
-        first->team = bench_team_create(first->info.compute_units ? first->info.compute_units : (unsigned)online);
-        if (first->team)
-            first->peer = bench_peer_cpu(first->team, &first->info, &why);
+        first->workers =
+            bench_workers_create(first->info.compute_units ? first->info.compute_units : (unsigned)online);
+        if (first->workers)
+            first->peer = bench_peer_cpu(first->workers, &first->info, &why);
         else
             why = "threads cannot be started";
     } else if (!strcmp(first->info.driver, "cuda")) {
@@ -193,7 +194,7 @@ int bench_copy_first_child(const struct bench_options *options)
         printf("{\"seconds\": %.9f, \"verified\": %s}\n", seconds, right ? "true" : "false");
     if (first.peer)
         first.peer->destroy(first.peer);
-    bench_team_destroy(first.team);
+    bench_workers_destroy(first.workers);
     leat_memory_free(first.memory);
     if (first.device)
         fine = check(leat_device_close(first.device)) && fine;

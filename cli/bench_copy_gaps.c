@@ -391,7 +391,7 @@ static bool prepare(struct gap_case *c)
     if (!bench_fill_device(bench, gaps->device, c->slot * 2 * c->positions, seed))
         return false;
     if (c->cache == GAP_COLD)
-        bench_team_run(bench->team, read_share, gaps);
+        bench_workers_run(bench->workers, read_share, gaps);
     return true;
 }
 

@@ -62,7 +62,7 @@ static void thread_chunks(void *argument, unsigned index, unsigned count)
 {
     struct prefetch_case *c = argument;
 
-    /* Relaxed: read after the team has come together. */
+    /* Relaxed: read after the workers has come together. */
     if (!give_chunks(c, index, count))
         atomic_fetch_add_explicit(&c->failures, 1, memory_order_relaxed);
 }
@@ -108,7 +108,7 @@ static bool sample_prefetch(void *state, enum bench_side side, double *seconds)
     if (c->way == BY_CALLS)
         fine = give_chunks(c, 0, 1);
     else
-        bench_team_run(c->bench->team, c->way == BY_TOUCH ? touch_pages : thread_chunks, c);
+        bench_workers_run(c->bench->workers, c->way == BY_TOUCH ? touch_pages : thread_chunks, c);
     fine = fine && wait_for_all(c);
     *seconds = bench_now() - begin;
     return fine && atomic_load_explicit(&c->failures, memory_order_relaxed) == 0;

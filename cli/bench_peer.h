@@ -84,7 +84,7 @@ struct bench_peer {
  * with_kernel: also load the module that launch needs. */
 struct bench_peer *bench_peer_cuda(leat_device *device, bool with_kernel, const char **why);
 
-/* memcpy and malloc by the threads of team, as many as the device uses. team must outlive the peer. */
-struct bench_peer *bench_peer_cpu(struct bench_team *team, const leat_device_info *info, const char **why);
+/* memcpy and malloc by the threads of workers, as many as the device uses. workers must outlive the peer. */
+struct bench_peer *bench_peer_cpu(struct bench_workers *workers, const leat_device_info *info, const char **why);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * bench_peer_cpu.c - what a program without leat does on the processor: memcpy by a team of threads, and malloc.
+ * bench_peer_cpu.c - what a program without leat does on the processor: memcpy by a workers of threads, and
+ * malloc.
  *
  * Copies are put off until the wait, so that two copies "at once" share the threads as leat's streams do.
  */
@@ -23,7 +24,7 @@ struct queued_copy {
 
 struct cpu_peer {
     struct bench_peer peer; /* first: the rest is found from it */
-    struct bench_team *team;
+    struct bench_workers *workers;
     struct queued_copy queue[QUEUE_MAX];
     unsigned queued;
 };
@@ -63,7 +64,7 @@ static int wait(struct bench_peer *peer, void *stream)
     if (bytes < 2 * SLICE_BYTES)
         copy_slices(cpu, 0, 1);
     else
-        bench_team_run(cpu->team, copy_slices, cpu);
+        bench_workers_run(cpu->workers, copy_slices, cpu);
     cpu->queued = 0;
     return 0;
 }
@@ -108,7 +109,7 @@ static void destroy(struct bench_peer *peer)
     free(peer);
 }
 
-struct bench_peer *bench_peer_cpu(struct bench_team *team, const leat_device_info *info, const char **why)
+struct bench_peer *bench_peer_cpu(struct bench_workers *workers, const leat_device_info *info, const char **why)
 {
     struct cpu_peer *cpu;
 
@@ -121,9 +122,9 @@ struct bench_peer *bench_peer_cpu(struct bench_team *team, const leat_device_inf
         *why = "out of memory";
         return NULL;
     }
-    cpu->team = team;
-    snprintf(cpu->peer.text, sizeof cpu->peer.text, "memcpy by %u thread%s, malloc", bench_team_size(team),
-             bench_team_size(team) == 1 ? "" : "s");
+    cpu->workers = workers;
+    snprintf(cpu->peer.text, sizeof cpu->peer.text, "memcpy by %u thread%s, malloc", bench_workers_count(workers),
+             bench_workers_count(workers) == 1 ? "" : "s");
     cpu->peer.enter = enter;
     cpu->peer.leave = enter;
     cpu->peer.copy = copy;

@@ -24,7 +24,7 @@ static const size_t BLOCK_BYTES = 4 * KIB;
 /* What the threads of one sample share. */
 struct thread_case {
     struct pool_source source;
-    struct bench_team *team;
+    struct bench_workers *workers;
     leat_stream *streams[THREADS_MAX];
     void *native_streams[THREADS_MAX];
     bool one_stream;
@@ -33,7 +33,8 @@ struct thread_case {
     unsigned pairs;
     atomic_uint arrived; /* threads that are ready; relaxed would do, since no data goes with it */
     atomic_bool failed;
-    double begin[THREADS_MAX], end[THREADS_MAX]; /* each thread writes its own, read after the team is together */
+    double begin[THREADS_MAX],
+        end[THREADS_MAX]; /* each thread writes its own, read after the workers is together */
 
     /* From the allocating thread to the freeing one: each slot is written, then read, then written again. */
     _Atomic(void *) ring[RING_SLOTS];
@@ -104,14 +105,14 @@ static void pair_work(void *argument, unsigned index, unsigned threads)
 static bool sample_threads(void *state, enum bench_side side, double *seconds)
 {
     struct thread_case *c = state;
-    unsigned threads = bench_team_size(c->team), i;
+    unsigned threads = bench_workers_count(c->workers), i;
     double sum = 0;
 
     c->side = side;
     c->pairs = side == BENCH_LEAT ? LEAT_PAIRS : DRIVER_PAIRS;
     atomic_store(&c->arrived, 0);
     atomic_store(&c->failed, false);
-    bench_team_run(c->team, pair_work, c);
+    bench_workers_run(c->workers, pair_work, c);
     for (i = 0; i < threads; i++)
         sum += c->end[i] - c->begin[i];
     *seconds = sum / threads / c->pairs;
@@ -187,7 +188,7 @@ static bool sample_remote(void *state, enum bench_side side, double *seconds)
     atomic_store(&c->failed, false);
     for (i = 0; i < RING_SLOTS; i++)
         atomic_store(&c->ring[i], NULL);
-    bench_team_run(c->team, remote_work, c);
+    bench_workers_run(c->workers, remote_work, c);
     *seconds = (fmax(c->end[0], c->end[1]) - fmin(c->begin[0], c->begin[1])) / c->pairs;
     return !atomic_load(&c->failed) &&
            bench_check(c->source.bench, leat_device_synchronize(c->source.bench->device));
@@ -224,14 +225,14 @@ static bool measure_with(struct thread_case *c, unsigned threads, bench_sample s
     struct bench *bench = c->source.bench;
     bool fine;
 
-    c->team = bench_team_create(threads);
-    if (!c->team) {
+    c->workers = bench_workers_create(threads);
+    if (!c->workers) {
         snprintf(bench->error, sizeof bench->error, "%u threads cannot be started", threads);
         return false;
     }
     fine = bench_measure(bench, sample, c, pool_driver_has(&c->source), result) &&
            verify_streams(c, threads, verified);
-    bench_team_destroy(c->team);
+    bench_workers_destroy(c->workers);
     return fine;
 }
 

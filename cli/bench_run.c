@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEAM_MAX = 64, BLOCK_THREADS = 256, BLOCKS_PER_UNIT = 32 };
+enum { WORKERS_MAX = 64, BLOCK_THREADS = 256, BLOCKS_PER_UNIT = 32 };
 
 bool bench_check(struct bench *bench, leat_status status)
 {
@@ -209,7 +209,7 @@ static bool make_streams(struct bench *bench)
     return true;
 }
 
-static bool make_teams(struct bench *bench)
+static bool make_workers(struct bench *bench)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned threads = online > 0 ? (unsigned)online : 1;
@@ -217,9 +217,9 @@ static bool make_teams(struct bench *bench)
     /* On the CPU device the comparison is with as many threads as the device has. */
     if (!strcmp(bench->info.driver, "cpu") && bench->info.compute_units)
         threads = bench->info.compute_units;
-    bench->team = bench_team_create(threads < TEAM_MAX ? threads : TEAM_MAX);
-    bench->pair = bench_team_create(2);
-    if (bench->team && bench->pair)
+    bench->workers = bench_workers_create(threads < WORKERS_MAX ? threads : WORKERS_MAX);
+    bench->pair = bench_workers_create(2);
+    if (bench->workers && bench->pair)
         return true;
     snprintf(bench->error, sizeof bench->error, "the threads that the measurements need cannot be started");
     return false;
@@ -230,7 +230,7 @@ static void make_peer(struct bench *bench)
     const char *why = "leat bench knows no calls of this driver to compare with";
 
     if (!strcmp(bench->info.driver, "cpu"))
-        bench->peer = bench_peer_cpu(bench->team, &bench->info, &why);
+        bench->peer = bench_peer_cpu(bench->workers, &bench->info, &why);
     else if (!strcmp(bench->info.driver, "cuda"))
         bench->peer = bench_peer_cuda(bench->device, true, &why);
     if (!bench->peer)
@@ -248,7 +248,7 @@ bool bench_open(struct bench *bench, const struct bench_options *options)
     if (!bench->rows || !bench->notes)
         return out_of_memory(bench);
     if (!bench_check(bench, leat_device_open(options->device, &bench->device)) ||
-        !bench_check(bench, leat_device_query(bench->device, &bench->info)) || !make_teams(bench) ||
+        !bench_check(bench, leat_device_query(bench->device, &bench->info)) || !make_workers(bench) ||
         !make_streams(bench) || !get_kernels(bench) || !choose_largest(bench) ||
         !bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_DEVICE, sizeof(uint64_t),
                                               (void **)&bench->wrong_device)) ||
@@ -270,8 +270,8 @@ void bench_close(struct bench *bench)
         leat_stream_destroy(bench->streams[i]);
         leat_stream_destroy(bench->driver_streams[i]);
     }
-    bench_team_destroy(bench->pair);
-    bench_team_destroy(bench->team);
+    bench_workers_destroy(bench->pair);
+    bench_workers_destroy(bench->workers);
     if (bench->device && leat_device_close(bench->device) != LEAT_OK) {
         cli_complain("bench: %s", leat_last_error());
         bench->failed = true;

@@ -1,6 +1,6 @@
 /*
- * bench_threads.c - a team of threads that waits for work, so that what is timed is the work and not the making of
- * threads.
+ * bench_threads.c - a workers of threads that waits for work, so that what is timed is the work and not the making
+ * of threads.
  */
 #include "bench_threads.h"
 
@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-struct member {
-    struct bench_team *team;
+struct worker {
+    struct bench_workers *workers;
     unsigned index;
     pthread_t thread;
 };
 
-struct bench_team {
+struct bench_workers {
     pthread_mutex_t lock; /* guards everything below but size and members */
     pthread_cond_t begin; /* round or stop changed */
     pthread_cond_t end;   /* busy became 0 */
@@ -25,111 +25,111 @@ struct bench_team {
     void *argument;
 
     unsigned size; /* with the caller, who is index 0 */
-    struct member *members;
+    struct worker *threads;
 };
 
-static void *member_main(void *argument)
+static void *worker_main(void *argument)
 {
-    struct member *member = argument;
-    struct bench_team *team = member->team;
+    struct worker *worker = argument;
+    struct bench_workers *workers = worker->workers;
     unsigned long seen = 0;
 
-    pthread_mutex_lock(&team->lock);
+    pthread_mutex_lock(&workers->lock);
     for (;;) {
         bench_work work;
         void *work_argument;
 
-        while (team->round == seen && !team->stop)
-            pthread_cond_wait(&team->begin, &team->lock);
-        if (team->stop)
+        while (workers->round == seen && !workers->stop)
+            pthread_cond_wait(&workers->begin, &workers->lock);
+        if (workers->stop)
             break;
-        seen = team->round;
-        work = team->work;
-        work_argument = team->argument;
-        pthread_mutex_unlock(&team->lock);
+        seen = workers->round;
+        work = workers->work;
+        work_argument = workers->argument;
+        pthread_mutex_unlock(&workers->lock);
 
-        work(work_argument, member->index, team->size);
+        work(work_argument, worker->index, workers->size);
 
-        pthread_mutex_lock(&team->lock);
-        if (--team->busy == 0)
-            pthread_cond_signal(&team->end);
+        pthread_mutex_lock(&workers->lock);
+        if (--workers->busy == 0)
+            pthread_cond_signal(&workers->end);
     }
-    pthread_mutex_unlock(&team->lock);
+    pthread_mutex_unlock(&workers->lock);
     return NULL;
 }
 
-/* Ends the first started members and frees the team. */
-static void stop_team(struct bench_team *team, unsigned started)
+/* Ends the first started members and frees the workers. */
+static void stop_workers(struct bench_workers *workers, unsigned started)
 {
     unsigned i;
 
-    pthread_mutex_lock(&team->lock);
-    team->stop = true;
-    pthread_cond_broadcast(&team->begin);
-    pthread_mutex_unlock(&team->lock);
+    pthread_mutex_lock(&workers->lock);
+    workers->stop = true;
+    pthread_cond_broadcast(&workers->begin);
+    pthread_mutex_unlock(&workers->lock);
     for (i = 0; i < started; i++)
-        pthread_join(team->members[i].thread, NULL);
-    pthread_cond_destroy(&team->end);
-    pthread_cond_destroy(&team->begin);
-    pthread_mutex_destroy(&team->lock);
-    free(team->members);
-    free(team);
+        pthread_join(workers->threads[i].thread, NULL);
+    pthread_cond_destroy(&workers->end);
+    pthread_cond_destroy(&workers->begin);
+    pthread_mutex_destroy(&workers->lock);
+    free(workers->threads);
+    free(workers);
 }
 
-struct bench_team *bench_team_create(unsigned threads)
+struct bench_workers *bench_workers_create(unsigned threads)
 {
-    struct bench_team *team = calloc(1, sizeof *team);
+    struct bench_workers *workers = calloc(1, sizeof *workers);
     unsigned i;
 
-    if (!team)
+    if (!workers)
         return NULL;
-    team->size = threads ? threads : 1;
-    team->members = calloc(team->size, sizeof *team->members);
-    if (!team->members) {
-        free(team);
+    workers->size = threads ? threads : 1;
+    workers->threads = calloc(workers->size, sizeof *workers->threads);
+    if (!workers->threads) {
+        free(workers);
         return NULL;
     }
-    pthread_mutex_init(&team->lock, NULL);
-    pthread_cond_init(&team->begin, NULL);
-    pthread_cond_init(&team->end, NULL);
-    for (i = 0; i + 1 < team->size; i++) {
-        struct member *member = &team->members[i];
+    pthread_mutex_init(&workers->lock, NULL);
+    pthread_cond_init(&workers->begin, NULL);
+    pthread_cond_init(&workers->end, NULL);
+    for (i = 0; i + 1 < workers->size; i++) {
+        struct worker *worker = &workers->threads[i];
 
-        member->team = team;
-        member->index = i + 1;
-        if (pthread_create(&member->thread, NULL, member_main, member) != 0) {
-            stop_team(team, i);
+        worker->workers = workers;
+        worker->index = i + 1;
+        if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
+            stop_workers(workers, i);
             return NULL;
         }
     }
-    return team;
+    return workers;
 }
 
-void bench_team_destroy(struct bench_team *team)
+void bench_workers_destroy(struct bench_workers *workers)
 {
-    if (team)
-        stop_team(team, team->size - 1);
+    if (workers)
+        stop_workers(workers, workers->size - 1);
 }
 
-void bench_team_run(struct bench_team *team, bench_work work, void *argument)
+void bench_workers_run(struct bench_workers *workers, bench_work work, void *argument)
 {
-    pthread_mutex_lock(&team->lock);
-    team->work = work;
-    team->argument = argument;
-    team->busy = team->size - 1;
-    team->round++;
-    pthread_cond_broadcast(&team->begin);
-    pthread_mutex_unlock(&team->lock);
+    pthread_mutex_lock(&workers->lock);
+    workers->work = work;
+    workers->argument = argument;
+    workers->busy = workers->size - 1;
+    workers->round++;
+    pthread_cond_broadcast(&workers->begin);
+    pthread_mutex_unlock(&workers->lock);
 
-    work(argument, 0, team->size);
+    work(argument, 0, workers->size);
 
-    pthread_mutex_lock(&team->lock);
-    while (team->busy)
-        pthread_cond_wait(&team->end, &team->lock);
-    pthread_mutex_unlock(&team->lock);
+    pthread_mutex_lock(&workers->lock);
+    while (workers->busy)
+        pthread_cond_wait(&workers->end, &workers->lock);
+    pthread_mutex_unlock(&workers->lock);
 }
 
-unsigned bench_team_size(const struct bench_team *team)
+unsigned bench_workers_count(const struct bench_workers *workers)
 {
-    return team->size;
+    return workers->size;
 }

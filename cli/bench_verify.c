@@ -15,7 +15,7 @@ struct walk {
     size_t bytes;
     uint64_t seed, other_seed;
     uint64_t first;      /* index in the pattern of the first word */
-    atomic_size_t wrong; /* relaxed: only a sum, read after the team has come together */
+    atomic_size_t wrong; /* relaxed: only a sum, read after the workers has come together */
 };
 
 uint64_t bench_new_seed(struct bench *bench)
@@ -94,7 +94,7 @@ static void walk_host(struct bench *bench, bench_work work, struct walk *walk)
     if (walk->bytes < MIB)
         work(walk, 0, 1);
     else
-        bench_team_run(bench->team, work, walk);
+        bench_workers_run(bench->workers, work, walk);
 }
 
 void bench_fill_host_part(struct bench *bench, void *ptr, size_t bytes, uint64_t first, uint64_t seed)

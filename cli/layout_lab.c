@@ -271,7 +271,7 @@ static bool compare(struct run *run, unsigned buffer, uint64_t seed, bool *right
     memset(lab->wanted.ptr, POISON, run->dst_step);
     expect.image = lab->wanted.ptr + GUARD_BYTES;
     if (expect.elements > 0)
-        bench_team_run(bench->team, expect_share, &expect);
+        bench_workers_run(bench->workers, expect_share, &expect);
     if (!bench_check(bench, leat_copy(bench->streams[0], lab->found.ptr, dst_of(run, buffer) - GUARD_BYTES,
                                       run->dst_step)) ||
         !bench_check(bench, leat_stream_synchronize(bench->streams[0])))

@@ -69,7 +69,7 @@ struct replay_target {
     leat_device_info info;
     leat_pool *pool; /* of REPLAY_LEAT */
     struct bench_peer *peer;
-    struct bench_team *team;
+    struct bench_workers *workers;
     leat_event *event;
     bool entered;     /* the peer's context is current */
     bool driver_pool; /* the peer watches the driver's pool */

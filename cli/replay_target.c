@@ -221,8 +221,8 @@ static void make_peer(struct replay_target *target)
     const char *why;
 
     if (is_cpu(target)) {
-        target->team = bench_team_create(1);
-        target->peer = target->team ? bench_peer_cpu(target->team, &target->info, &why) : NULL;
+        target->workers = bench_workers_create(1);
+        target->peer = target->workers ? bench_peer_cpu(target->workers, &target->info, &why) : NULL;
     } else if (!strcmp(target->info.driver, "cuda")) {
         target->peer = bench_peer_cuda(target->device, true, &why);
     }
@@ -335,7 +335,7 @@ bool replay_close(struct replay_target *target)
         target->peer->leave(target->peer);
     if (target->peer)
         target->peer->destroy(target->peer);
-    bench_team_destroy(target->team);
+    bench_workers_destroy(target->workers);
     leat_event_destroy(target->event);
     for (i = 0; i < target->mark_count; i++)
         leat_event_destroy(target->marks[i]);

@@ -30,14 +30,14 @@ struct scene {
     struct leati_chunk chunk;
     struct leati_flags flags;
     struct leati_stager *stager;
-    atomic_int stuck;            /* threads of the team that are in a part */
+    atomic_int stuck;            /* threads of the workers that are in a part */
     atomic_int open;             /* they may go on */
     atomic_int copied;           /* parts by other threads */
     void (*in_part)(int number); /* of them: called in each, with its number from 1 */
 };
 static struct scene scenes[2];
 
-static bool is_of_team(void)
+static bool is_worker(void)
 {
     char name[16] = "";
 
@@ -50,7 +50,7 @@ static size_t copy_part(const void *list, size_t first, size_t count, uintptr_t 
 
     (void)first;
     (void)fault;
-    if (!is_of_team()) {
+    if (!is_worker()) {
         int number = 1 + atomic_fetch_add(&scene->copied, 1);
 
         if (scene->in_part)
@@ -62,7 +62,7 @@ static size_t copy_part(const void *list, size_t first, size_t count, uintptr_t 
     return count;
 }
 
-static unsigned team_threads(struct test_state *t)
+static unsigned worker_threads(struct test_state *t)
 {
     struct leati_stager *stager;
 
@@ -70,7 +70,7 @@ static unsigned team_threads(struct test_state *t)
     return stager->threads;
 }
 
-/* Gives the team a job. passed: its stream is there. */
+/* Gives the workers a job. passed: its stream is there. */
 static struct scene *begin_scene(struct test_state *t, int which, bool passed, void (*in_part)(int number))
 {
     struct scene *scene = &scenes[which];
@@ -97,12 +97,12 @@ static struct scene *begin_scene(struct test_state *t, int which, bool passed, v
     return scene;
 }
 
-/* The same, and all threads of the team are stuck in it. */
-static struct scene *stick_team(struct test_state *t, void (*in_part)(int number))
+/* The same, and all threads of the workers are stuck in it. */
+static struct scene *stick_workers(struct test_state *t, void (*in_part)(int number))
 {
     struct scene *scene = begin_scene(t, 0, true, in_part);
 
-    assert_true(test_wait_for(&scene->stuck, (int)team_threads(t)));
+    assert_true(test_wait_for(&scene->stuck, (int)worker_threads(t)));
     return scene;
 }
 
@@ -153,13 +153,13 @@ static void let_go(struct test_state *t)
     OK(leat_event_destroy(event));
 }
 
-/* Waits once for each, with the team stuck in a job of such parts, and around set for the wait; check looks at
+/* Waits once for each, with the workers stuck in a job of such parts, and around set for the wait; check looks at
  * what came of it. */
 static void wait_for_each(struct test_state *t, void (*in_part)(int number),
                           void (*around)(const char *entry, bool after), void (*check)(const struct scene *scene))
 {
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
-        struct scene *scene = stick_team(t, in_part);
+        struct scene *scene = stick_workers(t, in_part);
 
         hold(t);
         held_around = around;
@@ -258,11 +258,11 @@ static void a_copy_that_cannot_go_on_holds_nobody(void **state)
     }
 }
 
-/* What has to be fetched from a file first may take any time: it is left to the team. */
+/* What has to be fetched from a file first may take any time: it is left to the workers. */
 static void what_is_not_in_memory_is_left_alone(void **state)
 {
     struct test_state *t = *state;
-    struct scene *scene = stick_team(t, NULL);
+    struct scene *scene = stick_workers(t, NULL);
 
     scene->job.cold = true;
     hold(t);
@@ -294,14 +294,14 @@ static void *wait_too(void *argument)
     return leat_stream_synchronize(argument) == LEAT_OK ? argument : NULL;
 }
 
-/* So many copy that there are four with the team; the others wait as they always did. Whoever has waited makes
+/* So many copy that there are four with the workers; the others wait as they always did. Whoever has waited makes
  * room for the next one. */
 static void few_copy_at_once(void **state)
 {
     struct test_state *t = *state;
 
     for (int round = 0; round < 2; round++) {
-        struct scene *scene = stick_team(t, stay_in_part);
+        struct scene *scene = stick_workers(t, stay_in_part);
         pthread_t waiters[WAITERS];
         void *waited;
 
@@ -336,7 +336,7 @@ static void the_driver_s_wait_has_the_last_word(void **state)
     struct test_state *t = *state;
 
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
-        struct scene *scene = stick_team(t, NULL);
+        struct scene *scene = stick_workers(t, NULL);
 
         hold(t);
         leati_fail(LEAT_ERROR_INVALID, "an earlier failure");
@@ -363,7 +363,7 @@ static void a_wait_without_copies_asks_nobody(void **state)
 {
     struct test_state *t = *state;
 
-    end_scene(begin_scene(t, 0, false, NULL)); /* the team is there */
+    end_scene(begin_scene(t, 0, false, NULL)); /* the workers is there */
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
         hold(t);
         atomic_store(&queries, 0);
@@ -437,9 +437,9 @@ static void who_copies_holds_no_lock(void **state)
     other_memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
     test_pattern(other_host, STAGED_BYTES, 5);
     atomic_store(&bad_part, 0);
-    /* The team's thread is at the first job, so the other thread's copy is made by that one or by nobody. */
+    /* The workers's thread is at the first job, so the other thread's copy is made by that one or by nobody. */
     wait_for_each(t, others_go_on, NULL, check_that_others_went_on);
-    stuck = stick_team(t, NULL);
+    stuck = stick_workers(t, NULL);
     stuck->job.cold = true; /* nobody else takes a part of it */
     hold(t);
     wait_for_job(t);
@@ -455,13 +455,13 @@ static void who_copies_holds_no_lock(void **state)
 
 /* ---- tickets, and the bytes ---- */
 
-/* No thread of the team copies a byte of these copies. */
+/* No thread of the workers copies a byte of these copies. */
 static void who_waits_for_a_ticket_copies(void **state)
 {
     struct test_state *t = *state;
     unsigned char *in = test_buffer(STAGED_BYTES), *out = test_buffer(STAGED_BYTES);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
-    struct scene *scene = stick_team(t, NULL);
+    struct scene *scene = stick_workers(t, NULL);
     leat_ticket *ticket;
 
     scene->job.cold = true; /* nobody else takes a part of it */
@@ -498,7 +498,7 @@ static void tickets_end_as_they_should(void **state)
     struct test_state *t = *state;
     unsigned char *in = test_buffer(STAGED_BYTES);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
-    struct scene *scene = stick_team(t, NULL);
+    struct scene *scene = stick_workers(t, NULL);
     leat_ticket *ticket;
 
     scene->job.cold = true;
@@ -552,7 +552,7 @@ static void short_copies_are_the_callers(void **state)
     free(host);
 }
 
-/* ---- a team of many ---- */
+/* ---- a workers of many ---- */
 
 /* Its threads are enough: whoever waits, waits. */
 static void nobody_helps_many(void **state)
@@ -564,7 +564,7 @@ static void nobody_helps_many(void **state)
 
     memset(in, 0, STAGED_BYTES);
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
-        struct scene *stuck = stick_team(t, NULL), *scene = begin_scene(t, 1, true, NULL);
+        struct scene *stuck = stick_workers(t, NULL), *scene = begin_scene(t, 1, true, NULL);
 
         hold(t);
         OK(wait_watched(t, waited));
@@ -588,7 +588,7 @@ static void a_job_leaves_threads_to_others(void **state)
     struct scene *first, *second;
     bool others_came;
 
-    assert_int_equal(team_threads(t), MORE_THREADS);
+    assert_int_equal(worker_threads(t), MORE_THREADS);
     first = begin_scene(t, 0, true, NULL);
     assert_true(test_wait_for(&first->stuck, SHARE));
     second = begin_scene(t, 1, true, NULL);
