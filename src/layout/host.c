@@ -164,7 +164,7 @@ static bool counts(const struct leati_canonical *canonical, unsigned dim)
     return canonical->size[dim] * canonical->unit_bytes >= COUNTED_BYTES;
 }
 
-/* A run that is too short for tiles, and what counts its groups; see leati_box_shuffle(). */
+/* A run that is too short for tiles, and what counts its groups; see leati_nest_shuffle(). */
 static bool find_shuffle(const struct leati_canonical *canonical, struct run *dst, struct run *src)
 {
     struct run both = *dst, group;
@@ -484,7 +484,7 @@ void leati_host_layout_make(const struct leati_canonical *canonical, leat_layout
 /* One part. A list's dimension is not in the box. */
 struct piece {
     const struct leati_canonical *canonical;
-    struct leati_box box;
+    struct leati_loop_nest nest;
     char *dst;
     const char *src;
 
@@ -495,11 +495,11 @@ struct piece {
 static void find_piece(const struct leati_canonical *canonical, const struct leati_host_layout *host,
                        uint64_t part, struct piece *piece)
 {
-    struct leati_box *box = &piece->box;
+    struct leati_loop_nest *nest = &piece->nest;
 
     leati_assert(part < host->parts && host->dims <= LEATI_CANONICAL_MAX_DIMS);
     piece->counts = true;
-    box->dims = 0;
+    nest->dims = 0;
     for (unsigned k = 0; k < host->dims; k++) {
         unsigned i = host->order[k];
         uint64_t start = part % host->part_count[k] * host->part_size[k], left = canonical->size[i] - start;
@@ -508,8 +508,8 @@ static void find_piece(const struct leati_canonical *canonical, const struct lea
         leati_assert(size);
         part /= host->part_count[k];
         if (k == 0) {
-            box->behind = start && host->dst_dims == 1;
-            box->ahead = host->dst_dims == 1 ? left - size : 0;
+            nest->behind = start && host->dst_dims == 1;
+            nest->ahead = host->dst_dims == 1 ? left - size : 0;
         }
         if ((int)i == canonical->index_dim) {
             piece->first_index = start;
@@ -524,27 +524,27 @@ static void find_piece(const struct leati_canonical *canonical, const struct lea
         piece->counts &= !start;
         piece->dst += (int64_t)start * canonical->dst_stride[i];
         piece->src += (int64_t)start * canonical->src_stride[i];
-        box->size[box->dims] = size;
-        box->dst_stride[box->dims] = canonical->dst_stride[i];
-        box->src_stride[box->dims++] = canonical->src_stride[i];
+        nest->size[nest->dims] = size;
+        nest->dst_stride[nest->dims] = canonical->dst_stride[i];
+        nest->src_stride[nest->dims++] = canonical->src_stride[i];
     }
-    if (!box->dims) {
-        box->dims = 1;
-        box->size[0] = 1;
-        box->dst_stride[0] = box->src_stride[0] = host->unit_bytes;
+    if (!nest->dims) {
+        nest->dims = 1;
+        nest->size[0] = 1;
+        nest->dst_stride[0] = nest->src_stride[0] = host->unit_bytes;
     }
 }
 
-static leati_box_kernel kernel_of(enum leati_host_kernel kernel)
+static leati_nest_kernel kernel_of(enum leati_host_kernel kernel)
 {
-    static const leati_box_kernel kernels[] = {leati_box_runs, leati_box_elements, leati_box_tiles,
-                                               leati_box_shuffle, leati_box_fill};
+    static const leati_nest_kernel kernels[] = {leati_nest_runs, leati_nest_elements, leati_nest_tiles,
+                                                leati_nest_shuffle, leati_nest_fill};
 
     leati_assert((unsigned)kernel < sizeof kernels / sizeof kernels[0]);
     return kernels[kernel];
 }
 
-static void run_listed(const struct piece *piece, leati_box_kernel kernel, const struct leati_indices *indices)
+static void run_listed(const struct piece *piece, leati_nest_kernel kernel, const struct leati_indices *indices)
 {
     const struct leati_canonical *canonical = piece->canonical;
     const struct leati_listed listed = {.list = indices->list,
@@ -555,7 +555,7 @@ static void run_listed(const struct piece *piece, leati_box_kernel kernel, const
                                         .on_dst = canonical->index_on_dst,
                                         .dst_stride = canonical->dst_stride[canonical->index_dim],
                                         .src_stride = canonical->src_stride[canonical->index_dim]};
-    uint64_t wrong = leati_box_listed(&piece->box, &listed, kernel, piece->dst, piece->src);
+    uint64_t wrong = leati_nest_listed(&piece->nest, &listed, kernel, piece->dst, piece->src);
 
     /* Relaxed: a counter, which is read after the stream has been waited for. */
     if (wrong && piece->counts && indices->wrong)
@@ -567,13 +567,13 @@ void leati_host_layout_run(const struct leati_canonical *canonical, const struct
                            uint64_t end)
 {
     struct piece piece = {.canonical = canonical,
-                          .box = {.unit_bytes = host->unit_bytes,
-                                  .level = host->level,
-                                  .streaming = host->streaming,
-                                  .dst_dims = host->dst_dims,
-                                  .src_dims = host->src_dims}};
+                          .nest = {.unit_bytes = host->unit_bytes,
+                                   .level = host->level,
+                                   .streaming = host->streaming,
+                                   .dst_dims = host->dst_dims,
+                                   .src_dims = host->src_dims}};
 
-    leati_box_kernel kernel = kernel_of(host->kernel);
+    leati_nest_kernel kernel = kernel_of(host->kernel);
 
     leati_assert(first <= end && end <= host->parts && (canonical->index_dim < 0 || (indices && indices->list)));
     for (uint64_t part = first; part < end; part++) {
@@ -581,7 +581,7 @@ void leati_host_layout_run(const struct leati_canonical *canonical, const struct
         piece.src = (const char *)src + canonical->src_offset;
         find_piece(canonical, host, part, &piece);
         if (canonical->index_dim < 0)
-            kernel(&piece.box, piece.dst, piece.src);
+            kernel(&piece.nest, piece.dst, piece.src);
         else
             run_listed(&piece, kernel, indices);
     }

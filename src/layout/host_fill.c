@@ -32,18 +32,18 @@ static void fill_row(const struct leati_tiles *tiles, unsigned unit, char *dst, 
         bytes -= head;
     }
     for (; bytes; bytes -= smaller(bytes, room), dst += room)
-        leati_box_run(tiles, dst, pattern, smaller(bytes, room));
+        leati_nest_run(tiles, dst, pattern, smaller(bytes, room));
 }
 
 static void step(const void *context, char *dst, const char *src)
 {
-    const struct leati_box *box = context;
+    const struct leati_loop_nest *nest = context;
 
-    fill_row(box->streaming ? leati_tiles_of(box->level) : NULL, box->unit_bytes, dst, src,
-             (size_t)box->size[0] * box->unit_bytes);
+    fill_row(nest->streaming ? leati_tiles_of(nest->level) : NULL, nest->unit_bytes, dst, src,
+             (size_t)nest->size[0] * nest->unit_bytes);
 }
 
-void leati_box_fill(const struct leati_box *box, char *dst, const char *src)
+void leati_nest_fill(const struct leati_loop_nest *nest, char *dst, const char *src)
 {
-    leati_box_walk(box, 1, step, box, dst, src);
+    leati_nest_walk(nest, 1, step, nest, dst, src);
 }

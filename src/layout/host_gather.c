@@ -48,10 +48,11 @@ static void fetch(const char *src, size_t bytes)
         __builtin_prefetch(src + i);
 }
 
-static uint64_t runs(const struct leati_box *box, const struct leati_listed *listed, char *dst, const char *src)
+static uint64_t runs(const struct leati_loop_nest *nest, const struct leati_listed *listed, char *dst,
+                     const char *src)
 {
-    const struct leati_tiles *tiles = box->streaming ? leati_tiles_of(box->level) : NULL;
-    size_t bytes = (size_t)box->size[0] * box->unit_bytes;
+    const struct leati_tiles *tiles = nest->streaming ? leati_tiles_of(nest->level) : NULL;
+    size_t bytes = (size_t)nest->size[0] * nest->unit_bytes;
     uint64_t wrong = 0;
 
     for (uint64_t i = 0; i < listed->count; i++) {
@@ -60,7 +61,7 @@ static uint64_t runs(const struct leati_box *box, const struct leati_listed *lis
         if (i + AHEAD < listed->count && place_of(listed, i + AHEAD, &ahead))
             fetch(src + ahead.src, bytes);
         if (place_of(listed, i, &here))
-            leati_box_run(tiles, dst + here.dst, src + here.src, bytes);
+            leati_nest_run(tiles, dst + here.dst, src + here.src, bytes);
         else
             wrong++;
     }
@@ -89,7 +90,8 @@ UNITS(4)
 UNITS(8)
 UNITS(16)
 
-static uint64_t units(const struct leati_box *box, const struct leati_listed *listed, char *dst, const char *src)
+static uint64_t units(const struct leati_loop_nest *nest, const struct leati_listed *listed, char *dst,
+                      const char *src)
 {
     static const leati_step steps[] = {
         [1] = units_1, [2] = units_2, [4] = units_4, [8] = units_8, [16] = units_16};
@@ -105,35 +107,35 @@ static uint64_t units(const struct leati_box *box, const struct leati_listed *li
                 wrong++;
         }
         if (table.count)
-            leati_box_walk(box, 0, steps[box->unit_bytes], &table, dst, src);
+            leati_nest_walk(nest, 0, steps[nest->unit_bytes], &table, dst, src);
     }
     return wrong;
 }
 
 /* Does the list step less far than the box? */
-static bool is_inner(const struct leati_box *box, const struct leati_listed *listed)
+static bool is_inner(const struct leati_loop_nest *nest, const struct leati_listed *listed)
 {
-    if (box->size[0] == 1)
+    if (nest->size[0] == 1)
         return true;
-    return listed->on_dst ? llabs(listed->src_stride) < llabs(box->src_stride[0])
-                          : listed->dst_stride < box->dst_stride[0];
+    return listed->on_dst ? llabs(listed->src_stride) < llabs(nest->src_stride[0])
+                          : listed->dst_stride < nest->dst_stride[0];
 }
 
 /* ---- all of them ---- */
 
-uint64_t leati_box_listed(const struct leati_box *box, const struct leati_listed *listed, leati_box_kernel kernel,
-                          char *dst, const char *src)
+uint64_t leati_nest_listed(const struct leati_loop_nest *nest, const struct leati_listed *listed,
+                           leati_nest_kernel kernel, char *dst, const char *src)
 {
     uint64_t wrong = 0;
     struct places here;
 
-    if (kernel == leati_box_runs && box->dims == 1)
-        return runs(box, listed, dst, src);
-    if (kernel == leati_box_elements && is_inner(box, listed))
-        return units(box, listed, dst, src);
+    if (kernel == leati_nest_runs && nest->dims == 1)
+        return runs(nest, listed, dst, src);
+    if (kernel == leati_nest_elements && is_inner(nest, listed))
+        return units(nest, listed, dst, src);
     for (uint64_t i = 0; i < listed->count; i++) {
         if (place_of(listed, i, &here))
-            kernel(box, dst + here.dst, src + here.src);
+            kernel(nest, dst + here.dst, src + here.src);
         else
             wrong++;
     }

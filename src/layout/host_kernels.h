@@ -1,6 +1,6 @@
 /*
- * host_kernels.h - the innermost loops of layouts by processors. They copy boxes: a part of a canonical layout,
- * without a list of indices and with the dimensions in the order in which the loops go.
+ * host_kernels.h - the innermost loops of layouts by processors. They copy loop nests: a part of a canonical
+ * layout, without a list of indices and with the dimensions in the order in which the loops go.
  */
 #ifndef LEATI_LAYOUT_HOST_KERNELS_H
 #define LEATI_LAYOUT_HOST_KERNELS_H
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-struct leati_box {
+struct leati_loop_nest {
     unsigned dims; /* dimension 0 is the innermost loop */
     unsigned unit_bytes;
     enum leati_host_level level;
@@ -27,7 +27,7 @@ struct leati_box {
 
 /* Runs of bytes: dimension 0 is dense on both sides. After it comes, if dst_dims is 1, the dimension with which
  * the destination goes on, and then, if src_dims is 1, the one with which the source goes on. */
-void leati_box_runs(const struct leati_box *box, char *dst, const char *src);
+void leati_nest_runs(const struct leati_loop_nest *nest, char *dst, const char *src);
 
 /* Short runs without a call. Reads and writes nothing but the bytes. */
 static inline void leati_copy_short(char *dst, const char *src, size_t bytes)
@@ -52,18 +52,18 @@ static inline void leati_copy_short(char *dst, const char *src, size_t bytes)
 
 /* One run, past the caches by tiles, or through them when that is NULL. */
 struct leati_tiles;
-void leati_box_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes);
+void leati_nest_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes);
 
 /* Dimension 0 is dense on the destination and has stride 0 on the source. */
-void leati_box_fill(const struct leati_box *box, char *dst, const char *src);
+void leati_nest_fill(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* One unit after the other; takes every box. */
-void leati_box_elements(const struct leati_box *box, char *dst, const char *src);
+/* One unit after the other; takes every loop nest. */
+void leati_nest_elements(const struct leati_loop_nest *nest, char *dst, const char *src);
 
 /* The first dst_dims dimensions are a dense run on the destination, the next src_dims one on the source, of units
  * of 1, 2, 4, 8 or 16 bytes or of those that leati_wide_tile() takes; neither has more units than
  * LEATI_TILES_DST_MOST and LEATI_TILES_SRC_MOST. */
-void leati_box_tiles(const struct leati_box *box, char *dst, const char *src);
+void leati_nest_tiles(const struct leati_loop_nest *nest, char *dst, const char *src);
 
 #define LEATI_TILES_DST_MOST 1024
 #define LEATI_TILES_SRC_MOST 2048
@@ -73,9 +73,9 @@ void leati_box_tiles(const struct leati_box *box, char *dst, const char *src);
  * other way round; or both sides have the same groups, in which only the order of the units differs. Or dst_dims
  * is 0, and dimension 0 is dense on the destination and has a step of at most LEATI_SHUFFLE_MOST units on the
  * source. */
-void leati_box_shuffle(const struct leati_box *box, char *dst, const char *src);
+void leati_nest_shuffle(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-typedef void (*leati_box_kernel)(const struct leati_box *box, char *dst, const char *src);
+typedef void (*leati_nest_kernel)(const struct leati_loop_nest *nest, char *dst, const char *src);
 
 /* The part of a list that goes with a box. */
 struct leati_listed {
@@ -88,15 +88,15 @@ struct leati_listed {
 };
 
 /* The box once for each index that is in bounds. Returns how many are not. */
-uint64_t leati_box_listed(const struct leati_box *box, const struct leati_listed *listed, leati_box_kernel kernel,
-                          char *dst, const char *src);
+uint64_t leati_nest_listed(const struct leati_loop_nest *nest, const struct leati_listed *listed,
+                           leati_nest_kernel kernel, char *dst, const char *src);
 
-/* What one step of leati_box_walk() copies. */
+/* What one step of leati_nest_walk() copies. */
 typedef void (*leati_step)(const void *context, char *dst, const char *src);
 
 /* Steps through the dimensions from first on, and calls step at each place. */
-void leati_box_walk(const struct leati_box *box, unsigned first, leati_step step, const void *context, char *dst,
-                    const char *src);
+void leati_nest_walk(const struct leati_loop_nest *nest, unsigned first, leati_step step, const void *context,
+                     char *dst, const char *src);
 
 /* ---- shuffles ---- */
 

@@ -18,7 +18,7 @@
 #define STAGED_BYTES ((size_t)256) /* and longer runs are not put together */
 
 struct job {
-    const struct leati_box *box;
+    const struct leati_loop_nest *nest;
     const struct leati_tiles *tiles;
     size_t bytes; /* of a run */
     uint64_t dst_count, src_count;
@@ -35,7 +35,7 @@ static inline void copy_cached(char *dst, const char *src, size_t bytes)
         memcpy(dst, src, bytes);
 }
 
-void leati_box_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes)
+void leati_nest_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes)
 {
     leati_assert(bytes);
     if (tiles && bytes >= 2 * LEATI_LINE_BYTES - (-(uintptr_t)dst % LEATI_LINE_BYTES ? 0 : LEATI_LINE_BYTES))
@@ -52,7 +52,7 @@ static void some(const struct job *job, char *dst, const char *src, uint64_t fir
     dst += (int64_t)first * job->dst_step[1];
     src += (int64_t)first * job->src_step[1];
     for (uint64_t i = 0; i < count; i++) {
-        leati_box_run(job->box->streaming ? job->tiles : NULL, dst, src, job->bytes);
+        leati_nest_run(job->nest->streaming ? job->tiles : NULL, dst, src, job->bytes);
         dst += job->dst_step[1];
         src += job->src_step[1];
     }
@@ -90,7 +90,7 @@ static void step(const void *context, char *dst, const char *src)
     uint64_t together = TOGETHER_BYTES / job->bytes ? TOGETHER_BYTES / job->bytes : 1;
 
     leati_assert(job->bytes);
-    if (job->box->streaming && job->bytes < STAGED_BYTES && job->bytes % LEATI_LINE_BYTES &&
+    if (job->nest->streaming && job->bytes < STAGED_BYTES && job->bytes % LEATI_LINE_BYTES &&
         job->dst_step[0] == (int64_t)job->bytes) {
         for (uint64_t i = 0; i < job->src_count; i++)
             one_piece(job, dst + (int64_t)i * job->dst_step[1], src + (int64_t)i * job->src_step[1]);
@@ -105,25 +105,25 @@ static void step(const void *context, char *dst, const char *src)
     }
 }
 
-void leati_box_runs(const struct leati_box *box, char *dst, const char *src)
+void leati_nest_runs(const struct leati_loop_nest *nest, char *dst, const char *src)
 {
-    unsigned dst_dim = 1, src_dim = 1 + box->dst_dims;
-    struct job job = {.box = box,
-                      .tiles = leati_tiles_of(box->level),
-                      .bytes = (size_t)box->size[0] * box->unit_bytes,
+    unsigned dst_dim = 1, src_dim = 1 + nest->dst_dims;
+    struct job job = {.nest = nest,
+                      .tiles = leati_tiles_of(nest->level),
+                      .bytes = (size_t)nest->size[0] * nest->unit_bytes,
                       .dst_count = 1,
                       .src_count = 1};
 
-    leati_assert(box->dims > box->dst_dims + box->src_dims);
-    if (box->dst_dims) {
-        job.dst_count = box->size[dst_dim];
-        job.dst_step[0] = box->dst_stride[dst_dim];
-        job.src_step[0] = box->src_stride[dst_dim];
+    leati_assert(nest->dims > nest->dst_dims + nest->src_dims);
+    if (nest->dst_dims) {
+        job.dst_count = nest->size[dst_dim];
+        job.dst_step[0] = nest->dst_stride[dst_dim];
+        job.src_step[0] = nest->src_stride[dst_dim];
     }
-    if (box->src_dims) {
-        job.src_count = box->size[src_dim];
-        job.dst_step[1] = box->dst_stride[src_dim];
-        job.src_step[1] = box->src_stride[src_dim];
+    if (nest->src_dims) {
+        job.src_count = nest->size[src_dim];
+        job.dst_step[1] = nest->dst_stride[src_dim];
+        job.src_step[1] = nest->src_stride[src_dim];
     }
-    leati_box_walk(box, 1 + box->dst_dims + box->src_dims, step, &job, dst, src);
+    leati_nest_walk(nest, 1 + nest->dst_dims + nest->src_dims, step, &job, dst, src);
 }

@@ -19,7 +19,7 @@
 #define MOST LEATI_SHUFFLE_MOST
 
 struct job {
-    const struct leati_box *box;
+    const struct leati_loop_nest *nest;
     unsigned units; /* in a group */
     size_t width;   /* of a register */
     unsigned count; /* registers of the destination */
@@ -34,16 +34,16 @@ struct job {
 
 /* ---- which byte comes from where ---- */
 
-static void offsets_of_group(const struct leati_box *box, const int64_t *stride, int64_t *offset)
+static void offsets_of_group(const struct leati_loop_nest *nest, const int64_t *stride, int64_t *offset)
 {
     unsigned count = 1;
 
     offset[0] = 0;
-    for (unsigned i = 0; i < box->dst_dims; i++) {
-        for (unsigned j = 1; j < box->size[i]; j++)
+    for (unsigned i = 0; i < nest->dst_dims; i++) {
+        for (unsigned j = 1; j < nest->size[i]; j++)
             for (unsigned k = 0; k < count; k++)
                 offset[j * count + k] = offset[k] + (int64_t)j * stride[i];
-        count *= (unsigned)box->size[i];
+        count *= (unsigned)nest->size[i];
     }
 }
 
@@ -56,7 +56,7 @@ static void put(struct leati_shuffle *shuffle, unsigned to, size_t to_byte, unsi
 /* Each unit of the group has a stream on the source. */
 static void interleave(struct job *job, const int64_t *src_offset)
 {
-    size_t unit = job->box->unit_bytes;
+    size_t unit = job->nest->unit_bytes;
 
     job->count = job->units;
     for (unsigned j = 0; j < job->count; j++) {
@@ -77,7 +77,7 @@ static void interleave(struct job *job, const int64_t *src_offset)
 
 static void deinterleave(struct job *job, const int64_t *dst_offset)
 {
-    size_t unit = job->box->unit_bytes;
+    size_t unit = job->nest->unit_bytes;
 
     job->count = job->units;
     job->streams_alike = true;
@@ -100,7 +100,7 @@ static void deinterleave(struct job *job, const int64_t *dst_offset)
 /* Single units, which are dense on the destination only. */
 static void pick(struct job *job)
 {
-    int64_t unit = job->box->unit_bytes, width = (int64_t)job->width, step = job->box->src_stride[0];
+    int64_t unit = job->nest->unit_bytes, width = (int64_t)job->width, step = job->nest->src_stride[0];
     int64_t first = step < 0 ? unit + step / unit * width : 0;
 
     job->count = 1;
@@ -124,7 +124,7 @@ static void pick(struct job *job)
 /* Groups stay where they are. lowest: of the source's offsets. False: it takes too many registers. */
 static bool reorder(struct job *job, const int64_t *src_offset, int64_t lowest)
 {
-    size_t unit = job->box->unit_bytes, group = unit * job->units, both = group;
+    size_t unit = job->nest->unit_bytes, group = unit * job->units, both = group;
 
     while (both % job->width)
         both += group;
@@ -150,24 +150,24 @@ static bool reorder(struct job *job, const int64_t *src_offset, int64_t lowest)
 
 static bool prepare(struct job *job)
 {
-    const struct leati_box *box = job->box;
+    const struct leati_loop_nest *nest = job->nest;
     int64_t dst_offset[LEATI_SHUFFLE_UNITS_MOST], src_offset[LEATI_SHUFFLE_UNITS_MOST], lowest = 0, bytes;
-    unsigned next = box->dst_dims;
+    unsigned next = nest->dst_dims;
 
     job->units = 1;
     job->gaps = false;
-    if (!box->dst_dims) {
+    if (!nest->dst_dims) {
         pick(job);
         return true;
     }
-    for (unsigned i = 0; i < box->dst_dims; i++) {
-        job->units *= (unsigned)box->size[i];
-        lowest += box->src_stride[i] < 0 ? (int64_t)(box->size[i] - 1) * box->src_stride[i] : 0;
+    for (unsigned i = 0; i < nest->dst_dims; i++) {
+        job->units *= (unsigned)nest->size[i];
+        lowest += nest->src_stride[i] < 0 ? (int64_t)(nest->size[i] - 1) * nest->src_stride[i] : 0;
     }
-    offsets_of_group(box, box->dst_stride, dst_offset);
-    offsets_of_group(box, box->src_stride, src_offset);
-    bytes = (int64_t)job->units * box->unit_bytes;
-    if (box->dst_stride[next] == bytes && box->src_stride[next] == bytes) {
+    offsets_of_group(nest, nest->dst_stride, dst_offset);
+    offsets_of_group(nest, nest->src_stride, src_offset);
+    bytes = (int64_t)job->units * nest->unit_bytes;
+    if (nest->dst_stride[next] == bytes && nest->src_stride[next] == bytes) {
         if (!reorder(job, src_offset, lowest))
             return false;
         job->shuffle.src_count = job->count;
@@ -176,7 +176,7 @@ static bool prepare(struct job *job)
     if (job->units > MOST)
         return false;
     job->shuffle.src_count = job->units;
-    if (box->dst_stride[next] == bytes)
+    if (nest->dst_stride[next] == bytes)
         interleave(job, src_offset);
     else
         deinterleave(job, dst_offset);
@@ -187,20 +187,20 @@ static bool prepare(struct job *job)
 
 static void unit_by_unit(const struct job *job, char *dst, const char *src, uint64_t first, uint64_t count)
 {
-    unsigned next = job->box->dst_dims;
-    struct leati_box box;
+    unsigned next = job->nest->dst_dims;
+    struct leati_loop_nest nest;
 
     if (!count)
         return;
-    box.dims = next + 1;
-    box.unit_bytes = job->box->unit_bytes;
+    nest.dims = next + 1;
+    nest.unit_bytes = job->nest->unit_bytes;
     for (unsigned i = 0; i <= next; i++) {
-        box.size[i] = i == next ? count : job->box->size[i];
-        box.dst_stride[i] = job->box->dst_stride[i];
-        box.src_stride[i] = job->box->src_stride[i];
+        nest.size[i] = i == next ? count : job->nest->size[i];
+        nest.dst_stride[i] = job->nest->dst_stride[i];
+        nest.src_stride[i] = job->nest->src_stride[i];
     }
-    leati_box_elements(&box, dst + (int64_t)first * box.dst_stride[next],
-                       src + (int64_t)first * box.src_stride[next]);
+    leati_nest_elements(&nest, dst + (int64_t)first * nest.dst_stride[next],
+                        src + (int64_t)first * nest.src_stride[next]);
 }
 
 /* How many groups to copy singly until lines begin at a group; more than there are in a line when they never do.
@@ -217,10 +217,10 @@ static uint64_t groups_before_line(const struct job *job, const char *dst)
 static void step(const void *context, char *dst, const char *src)
 {
     const struct job *job = context;
-    const struct leati_box *box = job->box;
-    unsigned next = box->dst_dims;
-    uint64_t groups = box->size[next], before = 0, times;
-    bool streaming = box->streaming && job->streams_alike && job->width == LEATI_LINE_BYTES;
+    const struct leati_loop_nest *nest = job->nest;
+    unsigned next = nest->dst_dims;
+    uint64_t groups = nest->size[next], before = 0, times;
+    bool streaming = nest->streaming && job->streams_alike && job->width == LEATI_LINE_BYTES;
 
     if (streaming) {
         before = groups_before_line(job, dst);
@@ -230,21 +230,21 @@ static void step(const void *context, char *dst, const char *src)
     unit_by_unit(job, dst, src, 0, before);
     times = groups - before > job->gaps ? (groups - before - job->gaps) / job->groups_at_once : 0;
     (job->width == LEATI_LINE_BYTES ? leati_shuffle_vbmi : leati_shuffle_avx2)(
-        &job->shuffle, job->count, streaming, dst + (int64_t)before * box->dst_stride[next],
-        src + (int64_t)before * box->src_stride[next], times);
+        &job->shuffle, job->count, streaming, dst + (int64_t)before * nest->dst_stride[next],
+        src + (int64_t)before * nest->src_stride[next], times);
     before += times * job->groups_at_once;
     unit_by_unit(job, dst, src, before, groups - before);
 }
 
-void leati_box_shuffle(const struct leati_box *box, char *dst, const char *src)
+void leati_nest_shuffle(const struct leati_loop_nest *nest, char *dst, const char *src)
 {
     struct job job;
 
-    job.box = box;
-    job.width = box->level >= LEATI_HOST_VBMI ? LEATI_LINE_BYTES : 16;
-    if (box->level < LEATI_HOST_AVX2 || !prepare(&job)) {
-        leati_box_elements(box, dst, src);
+    job.nest = nest;
+    job.width = nest->level >= LEATI_HOST_VBMI ? LEATI_LINE_BYTES : 16;
+    if (nest->level < LEATI_HOST_AVX2 || !prepare(&job)) {
+        leati_nest_elements(nest, dst, src);
         return;
     }
-    leati_box_walk(box, box->dst_dims + 1, step, &job, dst, src);
+    leati_nest_walk(nest, nest->dst_dims + 1, step, &job, dst, src);
 }

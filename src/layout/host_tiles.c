@@ -33,7 +33,7 @@ struct job {
     bool streaming;
     bool alike; /* all rows of the destination begin at the same place within a line */
     unsigned dst_units, src_units;
-    bool behind;                                               /* as in struct leati_box */
+    bool behind;                                               /* as in struct leati_loop_nest */
     unsigned ahead;                                            /* but less than a line */
     int64_t src_rows[LEATI_TILES_DST_MOST + LEATI_LINE_BYTES]; /* where the source row for each unit of a
                                                                 * destination row begins */
@@ -250,32 +250,32 @@ static void step(const void *context, char *dst, const char *src)
         direct(job, dst, src);
 }
 
-void leati_box_tiles(const struct leati_box *box, char *dst, const char *src)
+void leati_nest_tiles(const struct leati_loop_nest *nest, char *dst, const char *src)
 {
-    unsigned dst_dims = box->dst_dims, both = dst_dims + box->src_dims;
+    unsigned dst_dims = nest->dst_dims, both = dst_dims + nest->src_dims;
     struct job job;
 
-    leati_assert(dst_dims && box->src_dims && both <= box->dims);
-    job.tiles = leati_tiles_of(box->level);
-    job.unit = box->unit_bytes;
-    job.side = leati_tile_side(box->unit_bytes);
-    job.log = (unsigned)__builtin_ctz(box->unit_bytes);
-    job.part = leati_wide_tile(box->unit_bytes);
+    leati_assert(dst_dims && nest->src_dims && both <= nest->dims);
+    job.tiles = leati_tiles_of(nest->level);
+    job.unit = nest->unit_bytes;
+    job.side = leati_tile_side(nest->unit_bytes);
+    job.log = (unsigned)__builtin_ctz(nest->unit_bytes);
+    job.part = leati_wide_tile(nest->unit_bytes);
     job.wide = job.part;
     if (!job.wide)
         job.part = job.tiles->part[job.log];
-    job.streaming = box->streaming;
-    job.dst_units = offsets(box->size, box->src_stride, dst_dims, job.src_rows);
-    job.src_units = offsets(box->size + dst_dims, box->dst_stride + dst_dims, box->src_dims, job.dst_rows);
+    job.streaming = nest->streaming;
+    job.dst_units = offsets(nest->size, nest->src_stride, dst_dims, job.src_rows);
+    job.src_units = offsets(nest->size + dst_dims, nest->dst_stride + dst_dims, nest->src_dims, job.dst_rows);
     leati_assert(job.dst_units <= LEATI_TILES_DST_MOST && job.src_units <= LEATI_TILES_SRC_MOST);
     leati_assert(job.part && job.side);
-    job.behind = box->behind;
-    job.ahead = (unsigned)(box->ahead < job.side ? box->ahead : job.side - 1);
+    job.behind = nest->behind;
+    job.ahead = (unsigned)(nest->ahead < job.side ? nest->ahead : job.side - 1);
     for (unsigned i = 0; i < job.ahead; i++)
-        job.src_rows[job.dst_units + i] = (int64_t)(job.dst_units + i) * box->src_stride[0];
+        job.src_rows[job.dst_units + i] = (int64_t)(job.dst_units + i) * nest->src_stride[0];
     job.alike = true;
     for (unsigned i = 0; i < job.src_units; i++)
         /* offsets() filled src_units of them. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         job.alike &= job.dst_rows[i] % LEATI_LINE_BYTES == 0;
-    leati_box_walk(box, both, step, &job, dst, src);
+    leati_nest_walk(nest, both, step, &job, dst, src);
 }
