@@ -251,19 +251,19 @@ static void was_used(struct batch *batch, const struct leati_access *use, size_t
 /* ---- a round: as many ranges as there is pinned memory to pack ---- */
 
 /* As the kernel reads it. */
-struct piece {
+struct batch_piece {
     uint64_t dst, src; /* addresses of the device */
     uint32_t bytes, number;
 };
 
 /* Copies pieces in the kernel's place, on the CPU device's threads, where one side may be pageable. */
-struct copier {
-    void (*copy)(struct copier *copier, const struct piece *piece);
+struct batch_copier {
+    void (*copy)(struct batch_copier *copier, const struct batch_piece *piece);
     struct leati_timeline *timeline;
 };
 
 /* A copy by the host. */
-struct part {
+struct batch_part {
     char *dst;
     const char *src;
     size_t bytes;
@@ -279,15 +279,15 @@ struct dma {
 /* What a host function of the stream does. */
 struct host_parts {
     struct leati_timeline *timeline;
-    struct part *list;
+    struct batch_part *list;
     size_t count;
 };
 
 /* The one block of a round; in it lies everything that the stream or its host functions look at. */
 struct block {
     struct host_parts in, out;
-    struct copier copier;
-    struct piece *pieces;
+    struct batch_copier copier;
+    struct batch_piece *pieces;
     size_t piece_count;
     char *pack;
     uintptr_t pack_shift; /* to the address for kernels */
@@ -297,7 +297,7 @@ struct block {
 };
 
 /* A run of packed ranges that continue one another in pinned memory and on the device. */
-struct run {
+struct packed_run {
     uint32_t group;
     uint32_t allocation;
     uintptr_t local, packed;
@@ -349,9 +349,9 @@ static size_t find_round(const struct batch *batch, size_t first, size_t most_pa
 
 static struct block *take_block(struct batch *batch, const struct block *needs)
 {
-    size_t in_bytes = align_up(needs->in.count * sizeof(struct part), 64);
-    size_t out_bytes = align_up(needs->out.count * sizeof(struct part), 64);
-    size_t piece_bytes = align_up(needs->piece_count * sizeof(struct piece), 64);
+    size_t in_bytes = align_up(needs->in.count * sizeof(struct batch_part), 64);
+    size_t out_bytes = align_up(needs->out.count * sizeof(struct batch_part), 64);
+    size_t piece_bytes = align_up(needs->piece_count * sizeof(struct batch_piece), 64);
     size_t dma_bytes = align_up(needs->dma_count * sizeof(struct dma), 64);
     size_t head_bytes = align_up(sizeof(struct block), 64);
     struct block *block = leati_scratch_take(
@@ -362,9 +362,9 @@ static struct block *take_block(struct batch *batch, const struct block *needs)
         return NULL;
     memset(block, 0, sizeof *block);
     at = (char *)block + head_bytes;
-    block->in.list = (struct part *)(void *)at;
-    block->out.list = (struct part *)(void *)(at += in_bytes);
-    block->pieces = (struct piece *)(void *)(at += out_bytes);
+    block->in.list = (struct batch_part *)(void *)at;
+    block->out.list = (struct batch_part *)(void *)(at += in_bytes);
+    block->pieces = (struct batch_piece *)(void *)(at += out_bytes);
     block->dmas = (struct dma *)(void *)(at += piece_bytes);
     block->pack = at + dma_bytes;
     return block;
@@ -374,13 +374,13 @@ static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t
 {
     for (size_t at = 0; at < bytes; at += PIECE_BYTES)
         block->pieces[block->piece_count++] =
-            (struct piece){.dst = dst + at,
-                           .src = src + at,
-                           .bytes = (uint32_t)(bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES),
-                           .number = number};
+            (struct batch_piece){.dst = dst + at,
+                                 .src = src + at,
+                                 .bytes = (uint32_t)(bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES),
+                                 .number = number};
 }
 
-static leat_status end_run(struct batch *batch, struct block *block, struct run *run)
+static leat_status end_run(struct batch *batch, struct block *block, struct packed_run *run)
 {
     struct leati_allocation *allocation = &batch->ops.allocations[run->allocation];
     struct leati_location local = allocation->endpoint.location,
@@ -408,17 +408,17 @@ static leat_status end_run(struct batch *batch, struct block *block, struct run 
 }
 
 /* Packed memory for a range of the device's, behind that of the range before where it continues that one. */
-static leat_status pack(struct batch *batch, struct block *block, struct run *run, uint32_t group,
+static leat_status pack(struct batch *batch, struct block *block, struct packed_run *run, uint32_t group,
                         uint32_t allocation, uintptr_t local, size_t bytes, char **packed)
 {
     if (run->bytes && (run->group != group || run->allocation != allocation || run->local + run->bytes != local))
         LEATI_TRY(end_run(batch, block, run));
     if (!run->bytes) {
         block->packed_bytes = align_up(block->packed_bytes, WORD_BYTES) + local % WORD_BYTES;
-        *run = (struct run){.group = group,
-                            .allocation = allocation,
-                            .local = local,
-                            .packed = (uintptr_t)block->pack + block->packed_bytes};
+        *run = (struct packed_run){.group = group,
+                                   .allocation = allocation,
+                                   .local = local,
+                                   .packed = (uintptr_t)block->pack + block->packed_bytes};
     }
     leati_assert((uintptr_t)(block->pack + block->packed_bytes) % WORD_BYTES == local % WORD_BYTES);
     *packed = block->pack + block->packed_bytes;
@@ -429,10 +429,11 @@ static leat_status pack(struct batch *batch, struct block *block, struct run *ru
 
 static void add_part(struct host_parts *parts, char *dst, const char *src, const struct leati_op *op)
 {
-    parts->list[parts->count++] = (struct part){.dst = dst, .src = src, .bytes = op->bytes, .number = op->number};
+    parts->list[parts->count++] =
+        (struct batch_part){.dst = dst, .src = src, .bytes = op->bytes, .number = op->number};
 }
 
-static leat_status add_range(struct batch *batch, struct block *block, struct run *run,
+static leat_status add_range(struct batch *batch, struct block *block, struct packed_run *run,
                              const struct leati_op *op)
 {
     struct leati_allocation *to = &batch->ops.allocations[op->to], *from = &batch->ops.allocations[op->from];
@@ -465,7 +466,7 @@ static leat_status add_range(struct batch *batch, struct block *block, struct ru
 static leat_status fill_block(struct batch *batch, struct block *block, size_t first, size_t end)
 {
     struct leati_driver *driver = batch->stream->device->driver;
-    struct run run = {.bytes = 0};
+    struct packed_run run = {.bytes = 0};
     void *device_pack = block->pack;
 
     if (driver->ops->host_device_pointer)
@@ -482,7 +483,7 @@ static leat_status fill_block(struct batch *batch, struct block *block, size_t f
 /* Returns how many parts were copied before the first that could not be read or written. */
 static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t *fault)
 {
-    const struct part *parts = list;
+    const struct batch_part *parts = list;
     size_t i;
 
     for (i = first; i < first + count; i++)
@@ -509,7 +510,7 @@ static void fail_timeline(struct leati_timeline *timeline, uint32_t number, uint
     leati_timeline_failed(timeline, LEAT_ERROR_POINTER, message);
 }
 
-static void copy_piece(struct copier *copier, const struct piece *piece)
+static void copy_piece(struct batch_copier *copier, const struct batch_piece *piece)
 {
     uintptr_t fault;
 
@@ -552,7 +553,7 @@ static leat_status launch_pieces(struct batch *batch, struct block *block)
     uint64_t pieces = (uintptr_t)block->pieces + block->pack_shift, count = block->piece_count;
     size_t blocks = on_host ? (count + 3) / 4 : (count + BLOCK_PIECES - 1) / BLOCK_PIECES;
     size_t most = on_host ? HOST_BLOCKS_MOST : BLOCKS_MOST;
-    struct copier *copier = batch->ops.look.one_pass ? &block->copier : NULL;
+    struct batch_copier *copier = batch->ops.look.one_pass ? &block->copier : NULL;
     void *args[] = {&pieces, &count, &copier};
 
     return leat_launch(batch->stream, batch->kernel, leat_dim((uint32_t)(blocks < most ? blocks : most), 1, 1),
@@ -578,7 +579,7 @@ static leat_status issue(struct batch *batch, struct block *block)
     /* The kernel reads and writes pageable memory by itself. The host function behind it has no parts: the
      * stream's order, to which a failure is told, is kept until it runs. */
     leati_timeline_hold(timeline);
-    block->copier = (struct copier){.copy = copy_piece, .timeline = timeline};
+    block->copier = (struct batch_copier){.copy = copy_piece, .timeline = timeline};
     status = block->piece_count ? launch_pieces(batch, block) : LEAT_OK;
     if (status == LEAT_OK)
         status = launch_parts(batch, &block->out);

@@ -527,13 +527,13 @@ static void drop_repeats(leat_layout *layout, const leat_layout *packed)
 }
 
 /* A piece of a copy. */
-struct piece {
+struct run_piece {
     leat_layout dst, src, packed;
     struct scratch *scratch;
     char *pack;
 };
 
-static leat_status take_piece(const struct leati_layout_copy *copy, struct piece *piece, bool in)
+static leat_status take_piece(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     const leat_layout *listed = leati_layout_listed(&piece->dst, &piece->src);
 
@@ -547,7 +547,7 @@ static leat_status take_piece(const struct leati_layout_copy *copy, struct piece
 }
 
 /* The side that processors copy. */
-static leat_status run_host_side(const struct leati_layout_copy *copy, struct piece *piece, bool in)
+static leat_status run_host_side(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     leat_layout packed = piece->packed, side = in ? piece->src : piece->dst;
     struct leati_layout_start start;
@@ -571,7 +571,7 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct pi
 }
 
 /* The side that a kernel copies. */
-static leat_status run_device_side(const struct leati_layout_copy *copy, struct piece *piece, bool in)
+static leat_status run_device_side(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     const leat_layout *dst = in ? &piece->dst : &piece->packed, *src = in ? &piece->packed : &piece->src;
     const struct leati_endpoint *endpoint = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
@@ -591,7 +591,7 @@ static leat_status run_device_side(const struct leati_layout_copy *copy, struct 
     return status;
 }
 
-static leat_status run_piece(const struct leati_layout_copy *copy, struct piece *piece, bool in)
+static leat_status run_piece(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     leat_status status;
 
@@ -616,7 +616,7 @@ static leat_status in_pieces(const struct leati_layout_copy *copy, bool in)
     row_bytes = packed_bytes(&packed) / (size_t)side->size[dim];
     rows = row_bytes < PIECE_BYTES ? (int64_t)(PIECE_BYTES / (row_bytes ? row_bytes : 1)) : 1;
     for (int64_t start = 0; start < side->size[dim]; start += rows) {
-        struct piece piece = {.dst = *copy->dst_layout, .src = *copy->src_layout};
+        struct run_piece piece = {.dst = *copy->dst_layout, .src = *copy->src_layout};
         int64_t count = side->size[dim] - start < rows ? side->size[dim] - start : rows;
 
         cut(&piece.dst, dim, start, count);

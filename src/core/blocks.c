@@ -21,7 +21,7 @@ struct granules {
 };
 
 /* Half a line of a cache, so that a look-up reads one. */
-struct page {
+struct table_page {
     _Atomic(struct leat_pool *) pool;
     _Atomic(struct granules *) granules;
     _Atomic uint32_t start[2]; /* of the page's two windows: the record of the block that starts there */
@@ -29,7 +29,7 @@ struct page {
 };
 
 struct leaf {
-    struct page page[LEAF_PAGES];
+    struct table_page page[LEAF_PAGES];
 };
 
 static _Atomic(struct leaf *) roots[ROOTS];
@@ -147,7 +147,7 @@ static struct leaf *leaf_of(uintptr_t address)
     return root < ROOTS ? atomic_load_explicit(&roots[root], memory_order_acquire) : NULL;
 }
 
-static struct page *page_of(struct leaf *leaf, uintptr_t address)
+static struct table_page *page_of(struct leaf *leaf, uintptr_t address)
 {
     return &leaf->page[address / LEATI_PAGE_BYTES % LEAF_PAGES];
 }
@@ -186,7 +186,7 @@ static struct granules *make_granules(void) LEATI_REQUIRES(lock)
 static bool prepare_page(uintptr_t at, bool small) LEATI_REQUIRES(lock)
 {
     struct leaf *leaf = make_leaf(at);
-    struct page *page = leaf ? page_of(leaf, at) : NULL;
+    struct table_page *page = leaf ? page_of(leaf, at) : NULL;
     struct granules *made;
 
     leati_assert_locked(&lock);
@@ -201,7 +201,7 @@ static bool prepare_page(uintptr_t at, bool small) LEATI_REQUIRES(lock)
 }
 
 /* Clears a page's granules for the next user, if it has any; under lock. */
-static void recycle(struct page *page) LEATI_REQUIRES(lock)
+static void recycle(struct table_page *page) LEATI_REQUIRES(lock)
 {
     struct granules *old = atomic_exchange_explicit(&page->granules, NULL, memory_order_relaxed);
     struct free_granules link = {.next = free_granules};
@@ -228,7 +228,7 @@ static bool prepare(uintptr_t base, uintptr_t end, bool small) LEATI_REQUIRES(lo
         return true;
     /* Granules would make look-ups of a later pool with large blocks go the wrong way. */
     for (; at > base; at -= LEATI_PAGE_BYTES) {
-        struct page *page = page_of(leaf_of(at - LEATI_PAGE_BYTES), at - LEATI_PAGE_BYTES);
+        struct table_page *page = page_of(leaf_of(at - LEATI_PAGE_BYTES), at - LEATI_PAGE_BYTES);
 
         if (!atomic_load_explicit(&page->pool, memory_order_relaxed))
             recycle(page);
@@ -244,7 +244,7 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
     leati_lock(&lock);
     ready = prepare(base, base + bytes, small);
     for (uintptr_t at = base; ready && at < base + bytes; at += LEATI_PAGE_BYTES) {
-        struct page *page = page_of(leaf_of(at), at);
+        struct table_page *page = page_of(leaf_of(at), at);
 
         leati_assert(!atomic_load_explicit(&page->pool, memory_order_relaxed) ||
                      atomic_load_explicit(&page->pool, memory_order_relaxed) == pool);
@@ -272,7 +272,7 @@ void leati_blocks_uncover(uintptr_t base, size_t bytes)
     leati_lock(&lock);
     for (uintptr_t at = base; at < base + bytes;) {
         struct leaf *leaf = leaf_of(at);
-        struct page *page;
+        struct table_page *page;
 
         if (!leaf) {
             at = (at | (LEAF_PAGES * LEATI_PAGE_BYTES - 1)) + 1;
@@ -311,7 +311,7 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
 /* One window's half of a page's cover. Only the pool that has the page writes, under its lock. */
 static void set_cover(uintptr_t address, uint32_t number)
 {
-    struct page *page = page_of(leaf_of(address), address);
+    struct table_page *page = page_of(leaf_of(address), address);
     unsigned shift = address / LEATI_WINDOW_BYTES % 2 * 32;
     uint64_t other = atomic_load_explicit(&page->cover, memory_order_relaxed) & ~(UINT64_C(0xFFFFFFFF) << shift);
 
@@ -374,7 +374,7 @@ LEATI_HOT struct leati_block *leati_block_find(const void *ptr, struct leat_pool
     struct leaf *leaf = leaf_of(address);
     struct leati_block *block;
     struct granules *granules;
-    struct page *page;
+    struct table_page *page;
     size_t window;
 
     *pool = NULL;

@@ -14,14 +14,14 @@ static struct leati_driver *(*const known[])(void) = {leati_cuda_driver, leati_h
 
 #define KNOWN_COUNT (sizeof known / sizeof known[0])
 
-struct entry {
+struct registry_entry {
     struct leati_driver *driver;
     leat_status status;
     char reason[512];
 };
 
 /* Written once, under once; read-only afterwards. */
-static struct entry entries[KNOWN_COUNT];
+static struct registry_entry entries[KNOWN_COUNT];
 static unsigned entry_count;
 static char no_driver[32]; /* the first name of LEAT_DRIVERS that is none, as much of it as fits */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -69,7 +69,7 @@ static const char *faults_for(const struct leati_driver *driver)
 }
 
 /* Puts the fault driver around a driver when LEAT_FAULT asks for it. */
-static leat_status add_faults(struct entry *entry)
+static leat_status add_faults(struct registry_entry *entry)
 {
     const char *faults = faults_for(entry->driver);
     struct leati_driver *wrapper;
@@ -99,7 +99,7 @@ static void load_all(void)
         order += length + (order[length] == ',');
     }
     for (unsigned i = 0; i < entry_count; i++) {
-        struct entry *entry = &entries[i];
+        struct registry_entry *entry = &entries[i];
 
         entry->status = add_faults(entry);
         if (entry->status == LEAT_OK)

@@ -223,7 +223,7 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
 /* ---- tiles ---- */
 
 /* Kernels that transpose, by units; their tiles are as in layout_kernels.c. */
-struct cut {
+struct gpu_cut {
     enum leati_builtin module; /* that of the shortest units */
     const char *names[5];
     unsigned words_i[5], words_j[5]; /* of 16 bytes */
@@ -238,7 +238,7 @@ struct cut {
 /* Small tiles and wide ones, for lines that lie on words, and for any. What shapes are the fastest was measured on
  * an H200. */
 struct cuts {
-    struct cut on_words, anywhere;
+    struct gpu_cut on_words, anywhere;
 };
 
 static const struct cuts small_cuts = {{LEATI_BUILTIN_TILES_1,
@@ -383,8 +383,8 @@ static bool takes_lines(const struct leati_canonical *canonical, const struct ax
 }
 
 /* odd: one for lines that begin anywhere is asked for; others will do too where lines lie on words. */
-static const struct cut *find_cut(const struct leati_canonical *canonical, const struct axes *axes,
-                                  const struct cuts *cuts, bool odd)
+static const struct gpu_cut *find_cut(const struct leati_canonical *canonical, const struct axes *axes,
+                                      const struct cuts *cuts, bool odd)
 {
     unsigned unit = unit_number(canonical->unit_bytes);
 
@@ -401,7 +401,7 @@ static const struct cut *find_cut(const struct leati_canonical *canonical, const
 static bool lay_tiles(const struct leati_canonical *canonical, const struct axes *axes, const struct cuts *cuts,
                       bool odd, struct leati_gpu_layout *gpu)
 {
-    const struct cut *cut = find_cut(canonical, axes, cuts, odd);
+    const struct gpu_cut *cut = find_cut(canonical, axes, cuts, odd);
     struct leati_layout_task *task = &gpu->task;
     unsigned unit = unit_number(canonical->unit_bytes);
     uint64_t tiles_i, tiles_j, blocks;
@@ -477,7 +477,7 @@ static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu
 {
     unsigned unit = unit_number(canonical->unit_bytes), per_word = WORD_BYTES / canonical->unit_bytes;
     unsigned small = small_cuts.on_words.words_i[unit] * per_word, wide_i, wide_j;
-    const struct cut *wide;
+    const struct gpu_cut *wide;
     struct axes axes;
 
     if (!find_axes(canonical, &axes))

@@ -56,13 +56,13 @@ enum leati_host_level leati_host_level(void)
 /* ---- choosing: the kernel, and the order of the loops ---- */
 
 /* The dimensions of a dense run, the fastest first, of those that are not taken. */
-struct run {
+struct host_run {
     unsigned dims, dim[LEATI_CANONICAL_MAX_DIMS];
     uint64_t units;
 };
 
 static void extend(const struct leati_canonical *canonical, const int64_t *stride, uint64_t most, bool *taken,
-                   struct run *run)
+                   struct host_run *run)
 {
     int64_t next = run->dims ? stride[run->dim[run->dims - 1]] * (int64_t)canonical->size[run->dim[run->dims - 1]]
                              : (int64_t)canonical->unit_bytes;
@@ -88,13 +88,13 @@ static bool long_enough(uint64_t bytes)
 }
 
 /* Two runs of different dimensions, one on each side, that are long enough for tiles. */
-static bool find_runs(const struct leati_canonical *canonical, uint64_t short_bytes, struct run *dst,
-                      struct run *src)
+static bool find_runs(const struct leati_canonical *canonical, uint64_t short_bytes, struct host_run *dst,
+                      struct host_run *src)
 {
     bool taken[LEATI_CANONICAL_MAX_DIMS] = {false};
     unsigned before;
 
-    *dst = *src = (struct run){.units = 1};
+    *dst = *src = (struct host_run){.units = 1};
     extend(canonical, canonical->dst_stride, LEATI_TILES_DST_MOST, taken, dst);
     extend(canonical, canonical->src_stride, LEATI_TILES_SRC_MOST, taken, src);
     if (!dst->dims || !src->dims)
@@ -110,12 +110,12 @@ static bool find_runs(const struct leati_canonical *canonical, uint64_t short_by
 }
 
 /* A group that is dense on both sides, in another order on each, and is followed by the next one. */
-static bool find_group(const struct leati_canonical *canonical, struct run *group)
+static bool find_group(const struct leati_canonical *canonical, struct host_run *group)
 {
     int64_t span = canonical->unit_bytes, step = canonical->unit_bytes;
 
     leati_assert(canonical->unit_bytes);
-    *group = (struct run){.units = 1};
+    *group = (struct host_run){.units = 1};
     for (unsigned i = 0; i < canonical->dims && (int)i != canonical->index_dim; i++) {
         bool seen[LEATI_SHUFFLE_UNITS_MOST] = {false}, once = true;
 
@@ -165,13 +165,13 @@ static bool counts(const struct leati_canonical *canonical, unsigned dim)
 }
 
 /* A run that is too short for tiles, and what counts its groups; see leati_nest_shuffle(). */
-static bool find_shuffle(const struct leati_canonical *canonical, struct run *dst, struct run *src)
+static bool find_shuffle(const struct leati_canonical *canonical, struct host_run *dst, struct host_run *src)
 {
-    struct run both = *dst, group;
+    struct host_run both = *dst, group;
 
     if (find_group(canonical, &group)) {
         *dst = group;
-        *src = (struct run){.dims = 1, .dim = {dst->dims}};
+        *src = (struct host_run){.dims = 1, .dim = {dst->dims}};
         return true;
     }
     if (dst->dims && src->dims && dst->units <= LEATI_SHUFFLE_MOST && counts(canonical, src->dim[0]) &&
@@ -186,8 +186,8 @@ static bool find_shuffle(const struct leati_canonical *canonical, struct run *ds
         *src = both;
         return true;
     }
-    *dst = (struct run){0};
-    *src = (struct run){.dims = 1};
+    *dst = (struct host_run){0};
+    *src = (struct host_run){.dims = 1};
     return has_small_step(canonical);
 }
 
@@ -205,8 +205,8 @@ static int source_goes_on(const struct leati_canonical *canonical, const bool *t
 
 /* Those of runs first; then those by which the source goes on, until its lines are used whole; the rest as the
  * form has them. */
-static void put_in_order(const struct leati_canonical *canonical, const struct run *dst, const struct run *src,
-                         struct leati_host_layout *host)
+static void put_in_order(const struct leati_canonical *canonical, const struct host_run *dst,
+                         const struct host_run *src, struct leati_host_layout *host)
 {
     uint64_t bytes = canonical->unit_bytes; /* of the source, one after the other */
     bool taken[LEATI_CANONICAL_MAX_DIMS] = {false};
@@ -349,7 +349,7 @@ static void cut_tiles(const struct leati_canonical *canonical, struct leati_host
 static bool use_wide_tiles(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     struct leati_canonical wide = *canonical;
-    struct run dst, src;
+    struct host_run dst, src;
 
     if (canonical->dims < 3 || !leati_wide_tile(canonical->unit_bytes * canonical->size[0]))
         return false;
@@ -378,12 +378,12 @@ static bool use_wide_tiles(const struct leati_canonical *canonical, struct leati
 static void order_elements(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     const bool taken[LEATI_CANONICAL_MAX_DIMS] = {true};
-    struct run first = {0}, second = {0};
+    struct host_run first = {0}, second = {0};
     int next = canonical->dims > 1 ? source_goes_on(canonical, taken) : -1;
 
     first.dims = canonical->dims > 0;
     if (next > 0 && llabs(canonical->src_stride[next]) < llabs(canonical->src_stride[0]))
-        second = (struct run){.dims = 1, .dim = {(unsigned)next}};
+        second = (struct host_run){.dims = 1, .dim = {(unsigned)next}};
     put_in_order(canonical, &first, &second, host);
 }
 
@@ -428,7 +428,7 @@ static bool use_blocks(struct leati_host_layout *host)
 void leati_host_layout_make(const struct leati_canonical *canonical, leat_layout_class class_of_plan,
                             struct leati_host_layout *host)
 {
-    struct run dst, src;
+    struct host_run dst, src;
 
     (void)class_of_plan;
     *host = (struct leati_host_layout){.parts = 1,
@@ -482,7 +482,7 @@ void leati_host_layout_make(const struct leati_canonical *canonical, leat_layout
 /* ---- running ---- */
 
 /* One part. A list's dimension is not in the box. */
-struct piece {
+struct host_piece {
     const struct leati_canonical *canonical;
     struct leati_loop_nest nest;
     char *dst;
@@ -493,7 +493,7 @@ struct piece {
 };
 
 static void find_piece(const struct leati_canonical *canonical, const struct leati_host_layout *host,
-                       uint64_t part, struct piece *piece)
+                       uint64_t part, struct host_piece *piece)
 {
     struct leati_loop_nest *nest = &piece->nest;
 
@@ -544,7 +544,8 @@ static leati_nest_kernel kernel_of(enum leati_host_kernel kernel)
     return kernels[kernel];
 }
 
-static void run_listed(const struct piece *piece, leati_nest_kernel kernel, const struct leati_indices *indices)
+static void run_listed(const struct host_piece *piece, leati_nest_kernel kernel,
+                       const struct leati_indices *indices)
 {
     const struct leati_canonical *canonical = piece->canonical;
     const struct leati_listed listed = {.list = indices->list,
@@ -566,12 +567,12 @@ void leati_host_layout_run(const struct leati_canonical *canonical, const struct
                            void *dst, const void *src, const struct leati_indices *indices, uint64_t first,
                            uint64_t end)
 {
-    struct piece piece = {.canonical = canonical,
-                          .nest = {.unit_bytes = host->unit_bytes,
-                                   .level = host->level,
-                                   .streaming = host->streaming,
-                                   .dst_dims = host->dst_dims,
-                                   .src_dims = host->src_dims}};
+    struct host_piece piece = {.canonical = canonical,
+                               .nest = {.unit_bytes = host->unit_bytes,
+                                        .level = host->level,
+                                        .streaming = host->streaming,
+                                        .dst_dims = host->dst_dims,
+                                        .src_dims = host->src_dims}};
 
     leati_nest_kernel kernel = kernel_of(host->kernel);
 

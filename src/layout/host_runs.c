@@ -17,7 +17,7 @@
 #define STAGE_BYTES ((size_t)4 << 10)
 #define STAGED_BYTES ((size_t)256) /* and longer runs are not put together */
 
-struct job {
+struct runs_job {
     const struct leati_loop_nest *nest;
     const struct leati_tiles *tiles;
     size_t bytes; /* of a run */
@@ -47,7 +47,7 @@ void leati_nest_run(const struct leati_tiles *tiles, char *dst, const char *src,
 /* ---- runs together ---- */
 
 /* For one step along the destination's dimension: the runs from first on along the source's. */
-static void some(const struct job *job, char *dst, const char *src, uint64_t first, uint64_t count)
+static void some(const struct runs_job *job, char *dst, const char *src, uint64_t first, uint64_t count)
 {
     dst += (int64_t)first * job->dst_step[1];
     src += (int64_t)first * job->src_step[1];
@@ -59,7 +59,7 @@ static void some(const struct job *job, char *dst, const char *src, uint64_t fir
 }
 
 /* All steps along the destination's dimension, which make one piece of it. */
-static void one_piece(const struct job *job, char *dst, const char *src)
+static void one_piece(const struct runs_job *job, char *dst, const char *src)
 {
     _Alignas(LEATI_LINE_BYTES) char stage[STAGE_BYTES + STAGED_BYTES];
     /* Places in the buffer have the destination's places within a line. */
@@ -86,7 +86,7 @@ static void one_piece(const struct job *job, char *dst, const char *src)
 
 static void step(const void *context, char *dst, const char *src)
 {
-    const struct job *job = context;
+    const struct runs_job *job = context;
     uint64_t together = TOGETHER_BYTES / job->bytes ? TOGETHER_BYTES / job->bytes : 1;
 
     leati_assert(job->bytes);
@@ -108,7 +108,7 @@ static void step(const void *context, char *dst, const char *src)
 void leati_nest_runs(const struct leati_loop_nest *nest, char *dst, const char *src)
 {
     unsigned dst_dim = 1, src_dim = 1 + nest->dst_dims;
-    struct job job = {.nest = nest,
+    struct runs_job job = {.nest = nest,
                       .tiles = leati_tiles_of(nest->level),
                       .bytes = (size_t)nest->size[0] * nest->unit_bytes,
                       .dst_count = 1,

@@ -18,7 +18,7 @@
 
 #define MOST LEATI_SHUFFLE_MOST
 
-struct job {
+struct shuffle_job {
     const struct leati_loop_nest *nest;
     unsigned units; /* in a group */
     size_t width;   /* of a register */
@@ -54,7 +54,7 @@ static void put(struct leati_shuffle *shuffle, unsigned to, size_t to_byte, unsi
 }
 
 /* Each unit of the group has a stream on the source. */
-static void interleave(struct job *job, const int64_t *src_offset)
+static void interleave(struct shuffle_job *job, const int64_t *src_offset)
 {
     size_t unit = job->nest->unit_bytes;
 
@@ -75,7 +75,7 @@ static void interleave(struct job *job, const int64_t *src_offset)
     job->streams_alike = true;
 }
 
-static void deinterleave(struct job *job, const int64_t *dst_offset)
+static void deinterleave(struct shuffle_job *job, const int64_t *dst_offset)
 {
     size_t unit = job->nest->unit_bytes;
 
@@ -98,7 +98,7 @@ static void deinterleave(struct job *job, const int64_t *dst_offset)
 }
 
 /* Single units, which are dense on the destination only. */
-static void pick(struct job *job)
+static void pick(struct shuffle_job *job)
 {
     int64_t unit = job->nest->unit_bytes, width = (int64_t)job->width, step = job->nest->src_stride[0];
     int64_t first = step < 0 ? unit + step / unit * width : 0;
@@ -122,7 +122,7 @@ static void pick(struct job *job)
 }
 
 /* Groups stay where they are. lowest: of the source's offsets. False: it takes too many registers. */
-static bool reorder(struct job *job, const int64_t *src_offset, int64_t lowest)
+static bool reorder(struct shuffle_job *job, const int64_t *src_offset, int64_t lowest)
 {
     size_t unit = job->nest->unit_bytes, group = unit * job->units, both = group;
 
@@ -148,7 +148,7 @@ static bool reorder(struct job *job, const int64_t *src_offset, int64_t lowest)
     return true;
 }
 
-static bool prepare(struct job *job)
+static bool prepare(struct shuffle_job *job)
 {
     const struct leati_loop_nest *nest = job->nest;
     int64_t dst_offset[LEATI_SHUFFLE_UNITS_MOST], src_offset[LEATI_SHUFFLE_UNITS_MOST], lowest = 0, bytes;
@@ -185,7 +185,7 @@ static bool prepare(struct job *job)
 
 /* ---- copying ---- */
 
-static void unit_by_unit(const struct job *job, char *dst, const char *src, uint64_t first, uint64_t count)
+static void unit_by_unit(const struct shuffle_job *job, char *dst, const char *src, uint64_t first, uint64_t count)
 {
     unsigned next = job->nest->dst_dims;
     struct leati_loop_nest nest;
@@ -205,7 +205,7 @@ static void unit_by_unit(const struct job *job, char *dst, const char *src, uint
 
 /* How many groups to copy singly until lines begin at a group; more than there are in a line when they never do.
  */
-static uint64_t groups_before_line(const struct job *job, const char *dst)
+static uint64_t groups_before_line(const struct shuffle_job *job, const char *dst)
 {
     uint64_t groups = 0;
 
@@ -216,7 +216,7 @@ static uint64_t groups_before_line(const struct job *job, const char *dst)
 
 static void step(const void *context, char *dst, const char *src)
 {
-    const struct job *job = context;
+    const struct shuffle_job *job = context;
     const struct leati_loop_nest *nest = job->nest;
     unsigned next = nest->dst_dims;
     uint64_t groups = nest->size[next], before = 0, times;
@@ -238,7 +238,7 @@ static void step(const void *context, char *dst, const char *src)
 
 void leati_nest_shuffle(const struct leati_loop_nest *nest, char *dst, const char *src)
 {
-    struct job job;
+    struct shuffle_job job;
 
     job.nest = nest;
     job.width = nest->level >= LEATI_HOST_VBMI ? LEATI_LINE_BYTES : 16;

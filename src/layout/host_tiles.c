@@ -23,7 +23,7 @@
 #define FETCH_ROWS 32 /* tiles of more rows fetch lines themselves, */
 #define FETCH_TILES 2 /* so far ahead */
 
-struct job {
+struct tiles_job {
     const struct leati_tiles *tiles;
     unsigned unit; /* bytes */
     unsigned side; /* rows of a tile */
@@ -82,7 +82,7 @@ static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned di
 }
 
 /* Tiles for count units of each destination row, from unit at on; at most a line of them. */
-static void part_panel(const struct job *job, char *dst, const char *src, unsigned at, unsigned count)
+static void part_panel(const struct tiles_job *job, char *dst, const char *src, unsigned at, unsigned count)
 {
     for (unsigned j = 0; j < job->src_units; j += job->side)
         job->part(dst + (size_t)at * job->unit, job->dst_rows + j, least(job->side, job->src_units - j),
@@ -90,7 +90,8 @@ static void part_panel(const struct job *job, char *dst, const char *src, unsign
 }
 
 /* Whole tiles, and what is left of the source's rows. rows: how many source rows the tiles take. */
-static void panel(const struct job *job, leati_tile tile, char *dst, const char *src, unsigned at, unsigned rows)
+static void panel(const struct tiles_job *job, leati_tile tile, char *dst, const char *src, unsigned at,
+                  unsigned rows)
 {
     char *to = dst + (size_t)at * job->unit;
     unsigned j = 0;
@@ -104,7 +105,7 @@ static void panel(const struct job *job, leati_tile tile, char *dst, const char 
                   job->src_rows + at + i, job->side);
 }
 
-static void direct(const struct job *job, char *dst, const char *src)
+static void direct(const struct tiles_job *job, char *dst, const char *src)
 {
     unsigned at = 0, side = job->side, end = job->dst_units;
 
@@ -131,15 +132,15 @@ struct stage {
     _Alignas(LEATI_LINE_BYTES) char bytes[STAGE_BYTES];
 };
 
-static void fetch(const struct job *job, const char *src, const int64_t *rows)
+static void fetch(const struct tiles_job *job, const char *src, const int64_t *rows)
 {
     for (unsigned i = 0; i < job->side; i++)
         __builtin_prefetch(src + rows[i] + (size_t)FETCH_TILES * LEATI_LINE_BYTES);
 }
 
 /* count units from at on of the destination's rows from first to before end, to behind bytes of the buffer's. */
-static void fill_stage(const struct job *job, struct stage *stage, size_t behind, const char *src, unsigned at,
-                       unsigned count, unsigned first, unsigned end)
+static void fill_stage(const struct tiles_job *job, struct stage *stage, size_t behind, const char *src,
+                       unsigned at, unsigned count, unsigned first, unsigned end)
 {
     int64_t rows[LEATI_LINE_BYTES];
 
@@ -166,7 +167,7 @@ static void fill_stage(const struct job *job, struct stage *stage, size_t behind
 }
 
 /* All rows of the destination are one run, which is short enough for the buffer row by row. */
-static void staged_run(const struct job *job, struct stage *stage, char *dst, const char *src)
+static void staged_run(const struct tiles_job *job, struct stage *stage, char *dst, const char *src)
 {
     unsigned step;
 
@@ -183,7 +184,7 @@ static void staged_run(const struct job *job, struct stage *stage, char *dst, co
 
 /* Writes a piece of a row: all lines that end in bytes from at to before made, and at the row's end what is left.
  * staged: where byte at lies in the buffer. */
-static void write_piece(const struct job *job, char *row, const char *staged, size_t at, size_t made)
+static void write_piece(const struct tiles_job *job, char *row, const char *staged, size_t at, size_t made)
 {
     size_t bytes = (size_t)job->dst_units * job->unit, all = bytes + (size_t)job->ahead * job->unit;
     /* To the first line that begins in the row, and what each piece has of a line that ends in the next one. */
@@ -199,7 +200,7 @@ static void write_piece(const struct job *job, char *row, const char *staged, si
 }
 
 /* Rows are made piece by piece. */
-static void staged_rows(const struct job *job, struct stage *stage, char *dst, const char *src)
+static void staged_rows(const struct tiles_job *job, struct stage *stage, char *dst, const char *src)
 {
     unsigned all = job->dst_units + job->ahead, tile_bytes = job->side * job->unit;
     unsigned tiles = least((all + job->side - 1) / job->side, (STAGE_ROW_BYTES + tile_bytes - 1) / tile_bytes);
@@ -226,7 +227,7 @@ static void staged_rows(const struct job *job, struct stage *stage, char *dst, c
     }
 }
 
-static void staged(const struct job *job, char *dst, const char *src)
+static void staged(const struct tiles_job *job, char *dst, const char *src)
 {
     size_t row_bytes = (size_t)job->dst_units * job->unit;
     bool one_run = row_bytes <= ONE_RUN_BYTES && !job->behind && !job->ahead;
@@ -242,7 +243,7 @@ static void staged(const struct job *job, char *dst, const char *src)
 
 static void step(const void *context, char *dst, const char *src)
 {
-    const struct job *job = context;
+    const struct tiles_job *job = context;
 
     if (job->streaming && (!job->alike || job->side > PAIR_SIDE || job->wide))
         staged(job, dst, src);
@@ -253,7 +254,7 @@ static void step(const void *context, char *dst, const char *src)
 void leati_nest_tiles(const struct leati_loop_nest *nest, char *dst, const char *src)
 {
     unsigned dst_dims = nest->dst_dims, both = dst_dims + nest->src_dims;
-    struct job job;
+    struct tiles_job job;
 
     leati_assert(dst_dims && nest->src_dims && both <= nest->dims);
     job.tiles = leati_tiles_of(nest->level);

@@ -13,7 +13,7 @@
 #define INLINE_AVX512 static inline __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline))
 
 /* Where a tile comes from and goes to. Rows and bytes that are not there read as 0 and are not written. */
-struct tile {
+struct avx512_tile {
     char *dst;
     const int64_t *dst_rows;
     const char *src;
@@ -25,7 +25,7 @@ struct tile {
 
 enum store_policy { PLAIN, STREAMING, PAIRED, MASKED };
 
-INLINE_AVX512 __m512i load(const struct tile *t, unsigned row, enum store_policy policy)
+INLINE_AVX512 __m512i load(const struct avx512_tile *t, unsigned row, enum store_policy policy)
 {
     if (policy != MASKED)
         return _mm512_loadu_si512(t->src + t->src_rows[row]);
@@ -34,7 +34,7 @@ INLINE_AVX512 __m512i load(const struct tile *t, unsigned row, enum store_policy
     return _mm512_maskz_loadu_epi8(t->src_bytes, t->src + t->src_rows[row]);
 }
 
-INLINE_AVX512 void store(const struct tile *t, unsigned row, __m512i line, enum store_policy policy)
+INLINE_AVX512 void store(const struct avx512_tile *t, unsigned row, __m512i line, enum store_policy policy)
 {
     if (policy == MASKED) {
         if (row < t->dst_row_count)
@@ -52,8 +52,8 @@ INLINE_AVX512 void store(const struct tile *t, unsigned row, __m512i line, enum 
 }
 
 /* Rows first, first + step, ...: number j of row i becomes number i of row j. */
-INLINE_AVX512 void transpose16(const struct tile *t, unsigned first, unsigned step, enum store_policy policy,
-                               __m512i out[16])
+INLINE_AVX512 void transpose16(const struct avx512_tile *t, unsigned first, unsigned step,
+                               enum store_policy policy, __m512i out[16])
 {
     __m512i a[16], b[16];
 
@@ -84,7 +84,7 @@ INLINE_AVX512 void transpose16(const struct tile *t, unsigned first, unsigned st
     }
 }
 
-INLINE_AVX512 void tile_1(const struct tile *t, enum store_policy policy)
+INLINE_AVX512 void tile_1(const struct avx512_tile *t, enum store_policy policy)
 {
     const __mmask64 odd = 0xaaaaaaaaaaaaaaaa;
     const __mmask32 odd_pairs = 0xaaaaaaaa;
@@ -107,7 +107,7 @@ INLINE_AVX512 void tile_1(const struct tile *t, enum store_policy policy)
     }
 }
 
-INLINE_AVX512 void tile_2(const struct tile *t, enum store_policy policy)
+INLINE_AVX512 void tile_2(const struct avx512_tile *t, enum store_policy policy)
 {
     const __mmask32 odd = 0xaaaaaaaa;
     __m512i even_rows[16], odd_rows[16];
@@ -122,7 +122,7 @@ INLINE_AVX512 void tile_2(const struct tile *t, enum store_policy policy)
     }
 }
 
-INLINE_AVX512 void tile_4(const struct tile *t, enum store_policy policy)
+INLINE_AVX512 void tile_4(const struct avx512_tile *t, enum store_policy policy)
 {
     __m512i lines[16];
 
@@ -131,7 +131,7 @@ INLINE_AVX512 void tile_4(const struct tile *t, enum store_policy policy)
         store(t, i, lines[i], policy);
 }
 
-INLINE_AVX512 void tile_8(const struct tile *t, enum store_policy policy)
+INLINE_AVX512 void tile_8(const struct avx512_tile *t, enum store_policy policy)
 {
     __m512i a[8], b[8];
 
@@ -156,7 +156,7 @@ INLINE_AVX512 void tile_8(const struct tile *t, enum store_policy policy)
     }
 }
 
-INLINE_AVX512 void tile_16(const struct tile *t, enum store_policy policy)
+INLINE_AVX512 void tile_16(const struct avx512_tile *t, enum store_policy policy)
 {
     __m512i a[4], b[4];
 
@@ -204,22 +204,22 @@ AVX512 static void stream(char *dst, const char *src, size_t bytes)
     AVX512 static void plain_##bytes(char *dst, const int64_t *dst_rows, const char *src,                         \
                                      const int64_t *src_rows)                                                     \
     {                                                                                                             \
-        const struct tile t = {.dst = dst, .dst_rows = dst_rows, .src = src, .src_rows = src_rows};               \
+        const struct avx512_tile t = {.dst = dst, .dst_rows = dst_rows, .src = src, .src_rows = src_rows};        \
                                                                                                                   \
         tile_##bytes(&t, PLAIN);                                                                                  \
     }                                                                                                             \
     AVX512 static void streaming_##bytes(char *dst, const int64_t *dst_rows, const char *src,                     \
                                          const int64_t *src_rows)                                                 \
     {                                                                                                             \
-        const struct tile t = {.dst = dst, .dst_rows = dst_rows, .src = src, .src_rows = src_rows};               \
+        const struct avx512_tile t = {.dst = dst, .dst_rows = dst_rows, .src = src, .src_rows = src_rows};        \
                                                                                                                   \
         tile_##bytes(&t, STREAMING);                                                                              \
     }                                                                                                             \
     AVX512 static void pair_##bytes(char *dst, const int64_t *dst_rows, const char *src, const int64_t *src_rows) \
     {                                                                                                             \
         _Alignas(64) char before[64 / bytes * 64];                                                                \
-        const struct tile first = {.dst = before, .dst_rows = in_a_row, .src = src, .src_rows = src_rows};        \
-        const struct tile second = {                                                                              \
+        const struct avx512_tile first = {.dst = before, .dst_rows = in_a_row, .src = src, .src_rows = src_rows}; \
+        const struct avx512_tile second = {                                                                       \
             .dst = dst, .dst_rows = dst_rows, .src = src, .src_rows = src_rows + 64 / bytes, .before = before};   \
                                                                                                                   \
         tile_##bytes(&first, PLAIN);                                                                              \
@@ -228,14 +228,14 @@ AVX512 static void stream(char *dst, const char *src, size_t bytes)
     AVX512 static void part_##bytes(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,  \
                                     const int64_t *src_rows, unsigned src_row_count)                              \
     {                                                                                                             \
-        const struct tile t = {.dst = dst,                                                                        \
-                               .dst_rows = dst_rows,                                                              \
-                               .src = src,                                                                        \
-                               .src_rows = src_rows,                                                              \
-                               .src_row_count = src_row_count,                                                    \
-                               .dst_row_count = dst_row_count,                                                    \
-                               .src_bytes = ~0ull >> (64 - dst_row_count * bytes),                                \
-                               .dst_bytes = ~0ull >> (64 - src_row_count * bytes)};                               \
+        const struct avx512_tile t = {.dst = dst,                                                                 \
+                                      .dst_rows = dst_rows,                                                       \
+                                      .src = src,                                                                 \
+                                      .src_rows = src_rows,                                                       \
+                                      .src_row_count = src_row_count,                                             \
+                                      .dst_row_count = dst_row_count,                                             \
+                                      .src_bytes = ~0ull >> (64 - dst_row_count * bytes),                         \
+                                      .dst_bytes = ~0ull >> (64 - src_row_count * bytes)};                        \
                                                                                                                   \
         tile_##bytes(&t, MASKED);                                                                                 \
     }

@@ -227,7 +227,7 @@ leat_status leat_layout_broadcast(leat_layout *layout, uint32_t dim, int64_t siz
 /* ---- other sizes ---- */
 
 /* Some dimensions of a layout, the last of them the fastest. */
-struct span {
+struct stride_span {
     uint32_t dims;
     int64_t size[LEAT_LAYOUT_MAX_DIMS];
     int64_t stride[LEAT_LAYOUT_MAX_DIMS];
@@ -235,7 +235,7 @@ struct span {
 
 /* Dimensions first to before end of a layout; those that continue one another are one, those of size 1 are none.
  */
-static void join_dims(const leat_layout *layout, uint32_t first, uint32_t end, struct span *span)
+static void join_dims(const leat_layout *layout, uint32_t first, uint32_t end, struct stride_span *span)
 {
     span->dims = 0;
     for (uint32_t i = first; i < end; i++) {
@@ -256,8 +256,8 @@ static void join_dims(const leat_layout *layout, uint32_t first, uint32_t end, s
 }
 
 /* Strides for dimensions of other sizes, of the same product, which is not 0. */
-static leat_status restride(const struct span *old, uint32_t dims, const int64_t *size, uint32_t element_bytes,
-                            int64_t *stride)
+static leat_status restride(const struct stride_span *old, uint32_t dims, const int64_t *size,
+                            uint32_t element_bytes, int64_t *stride)
 {
     uint32_t block = old->dims;
     int64_t left = 1, step = element_bytes;
@@ -306,7 +306,7 @@ static uint32_t find_indexed(const leat_layout *layout, uint32_t dims, const int
 static leat_status reshape_around_list(leat_layout *made, const leat_layout *layout)
 {
     uint32_t kept = find_indexed(layout, made->dims, made->size), old = layout->index_dim;
-    struct span span;
+    struct stride_span span;
 
     if (kept == made->dims)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
@@ -324,7 +324,7 @@ static leat_status reshape(leat_layout *layout, uint32_t dims, const int64_t *si
 {
     leat_layout made;
     uint64_t old_elements, elements;
-    struct span span;
+    struct stride_span span;
 
     LEATI_TRY(leati_layout_check("layout", layout));
     LEATI_TRY(check_sizes(dims, size));

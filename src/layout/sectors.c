@@ -15,7 +15,7 @@ struct step {
     int64_t stride; /* above 0 */
 };
 
-struct touched {
+struct touched_sectors {
     unsigned places; /* in a sector, a unit apart */
     int64_t unit_bytes;
     int64_t extent;                       /* from the first byte to behind the last */
@@ -47,7 +47,7 @@ static unsigned take_steps(const struct leati_canonical *canonical, bool of_dst,
     return count;
 }
 
-static void touch_run(struct touched *touched, int64_t bytes)
+static void touch_run(struct touched_sectors *touched, int64_t bytes)
 {
     touched->extent = bytes;
     for (unsigned place = 0; place < touched->places; place++)
@@ -93,7 +93,7 @@ static uint64_t sum_round(const uint64_t *values, struct way way, unsigned place
 }
 
 /* How far a step moves within a sector, in places. */
-static unsigned places_of(const struct touched *touched, int64_t stride)
+static unsigned places_of(const struct touched_sectors *touched, int64_t stride)
 {
     int64_t rest = stride % LEATI_SECTOR_BYTES;
 
@@ -101,7 +101,7 @@ static unsigned places_of(const struct touched *touched, int64_t stride)
 }
 
 /* A repetition that begins in the sector in which the one before it ends has touched one less. */
-static void share_sectors(struct touched *touched, struct way way, uint64_t repetitions, int64_t gap)
+static void share_sectors(struct touched_sectors *touched, struct way way, uint64_t repetitions, int64_t gap)
 {
     uint64_t shares[LEATI_SECTOR_BYTES];
 
@@ -112,11 +112,11 @@ static void share_sectors(struct touched *touched, struct way way, uint64_t repe
 }
 
 /* Repeats everything so far; the repetitions do not overlap. */
-static void repeat(struct touched *touched, struct step step)
+static void repeat(struct touched_sectors *touched, struct step step)
 {
     struct way way = way_round(touched->places, places_of(touched, step.stride));
     int64_t gap = step.stride - touched->extent;
-    struct touched before = *touched;
+    struct touched_sectors before = *touched;
 
     for (unsigned place = 0; place < touched->places; place++)
         touched->sectors[place] = sum_round(before.sectors, way, place, step.size);
@@ -125,7 +125,7 @@ static void repeat(struct touched *touched, struct step step)
     touched->extent += (int64_t)(step.size - 1) * step.stride;
 }
 
-static int64_t reach(const struct touched *run, const struct step *levels, unsigned count)
+static int64_t reach(const struct touched_sectors *run, const struct step *levels, unsigned count)
 {
     int64_t extent = run->extent;
 
@@ -136,7 +136,7 @@ static int64_t reach(const struct touched *run, const struct step *levels, unsig
 
 /* Joins what can be joined, so that each level that is left steps over all below it. Returns how many there are.
  */
-static unsigned make_levels(struct touched *run, struct step *steps, unsigned count)
+static unsigned make_levels(struct touched_sectors *run, struct step *steps, unsigned count)
 {
     unsigned levels = 0;
 
@@ -163,8 +163,8 @@ static unsigned make_levels(struct touched *run, struct step *steps, unsigned co
     return levels;
 }
 
-static void touch(const struct leati_canonical *canonical, bool of_dst, int without, struct touched *touched,
-                  int64_t *first)
+static void touch(const struct leati_canonical *canonical, bool of_dst, int without,
+                  struct touched_sectors *touched, int64_t *first)
 {
     struct step steps[LEATI_CANONICAL_MAX_DIMS];
     unsigned count;
@@ -182,7 +182,7 @@ static void touch(const struct leati_canonical *canonical, bool of_dst, int with
 static uint64_t touch_all_rows(const struct leati_canonical *canonical, bool of_dst, int64_t first)
 {
     struct leati_canonical whole = *canonical;
-    struct touched touched;
+    struct touched_sectors touched;
 
     whole.size[canonical->index_dim] = (uint64_t)canonical->index_bound;
     touch(&whole, of_dst, -1, &touched, &first);
@@ -193,7 +193,7 @@ static uint64_t touch_rows(const struct leati_canonical *canonical, bool of_dst,
 {
     int64_t stride =
         of_dst ? canonical->dst_stride[canonical->index_dim] : canonical->src_stride[canonical->index_dim];
-    struct touched row;
+    struct touched_sectors row;
     uint64_t apart, all;
 
     if (!canonical->index_bound)
@@ -214,7 +214,7 @@ static uint64_t fewest(const struct leati_canonical *canonical, bool of_dst)
 uint64_t leati_sectors(const struct leati_canonical *canonical, bool of_dst, int64_t pointer)
 {
     int64_t first = (of_dst ? canonical->dst_offset : canonical->src_offset) + pointer % LEATI_SECTOR_BYTES;
-    struct touched touched;
+    struct touched_sectors touched;
     uint64_t sectors;
 
     if (canonical->empty)

@@ -76,7 +76,7 @@ static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *str
         cache = leati_stream_cache_get(pool, stream);
         leati_unlock(&pool->lock);
     }
-    return cache ? leati_plan_take(pool, cache, bytes, requested_bytes) : NULL;
+    return cache ? leati_pool_plan_take(pool, cache, bytes, requested_bytes) : NULL;
 }
 
 /* How long the block for a request is, where nothing goes in front of it or behind it. */
@@ -355,7 +355,7 @@ static void free_without_room(struct leati_block *block)
         leati_magazine_lock(magazine);
         leati_magazine_count_free(magazine, block);
         leati_magazine_unlock(magazine);
-        leati_plan_give_back(block, block->cache, block->seq);
+        leati_pool_plan_give_back(block, block->cache, block->seq);
         return;
     }
     leati_lock(&pool->lock);

@@ -138,25 +138,25 @@ leat_status leati_guard_mark(struct leat_pool *pool, void *native_stream, void *
 /* ---- writing and reading ---- */
 
 /* Where something is done: on a stream of the user's, or (stream NULL) on the pool's own. */
-struct place {
+struct guard_place {
     struct leat_pool *pool;
     leat_stream *stream;
     void *native;
 };
 
-static struct place place_of(struct leat_pool *pool, leat_stream *stream)
+static struct guard_place place_of(struct leat_pool *pool, leat_stream *stream)
 {
-    return (struct place){
+    return (struct guard_place){
         .pool = pool, .stream = stream, .native = stream ? stream->native : pool->checker->stream};
 }
 
 /* Without a stream, pinned memory is the host's own to write. */
-static bool by_host(const struct place *place)
+static bool by_host(const struct guard_place *place)
 {
     return !place->stream && place->pool->kind == LEAT_KIND_PINNED;
 }
 
-static leat_status fill(const struct place *place, uintptr_t from, uintptr_t to, unsigned char value)
+static leat_status fill(const struct guard_place *place, uintptr_t from, uintptr_t to, unsigned char value)
 {
     struct leat_device *device = place->stream ? place->stream->device : place->pool->device;
     struct leati_driver *driver = device->driver;
@@ -197,7 +197,7 @@ static void compare(const unsigned char *seen, uintptr_t from, size_t bytes, uns
 }
 
 /* Compares [from, to) with what should be there. Waits for what was given to the place before. */
-static leat_status look(const struct place *place, uintptr_t from, uintptr_t to, unsigned char wanted,
+static leat_status look(const struct guard_place *place, uintptr_t from, uintptr_t to, unsigned char wanted,
                         struct damage *damage)
 {
     struct leat_pool *pool = place->pool;
@@ -230,7 +230,7 @@ static leat_status look(const struct place *place, uintptr_t from, uintptr_t to,
     return status;
 }
 
-static leat_status write_red_zones(const struct place *place, const struct leati_block *block)
+static leat_status write_red_zones(const struct guard_place *place, const struct leati_block *block)
 {
     uintptr_t base = leati_user_base(block);
 
@@ -242,7 +242,7 @@ static leat_status write_red_zones(const struct place *place, const struct leati
 
 /* What a block holds when its user gets it. Without red zones all of the extent is cleared, because a process that
  * imports it sees all of it. */
-static leat_status prepare(const struct place *place, const struct leati_block *block)
+static leat_status prepare(const struct guard_place *place, const struct leati_block *block)
 {
     const struct leat_pool *pool = place->pool;
     unsigned char value = pool->scrub ? 0 : LEATI_BYTE_FRESH;
@@ -289,7 +289,7 @@ leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struc
     if (pool->guard && !note)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the block's note");
     if (status == LEAT_OK && (pool->guard || pool->scrub)) {
-        struct place place = place_of(pool, stream);
+        struct guard_place place = place_of(pool, stream);
 
         status = prepare(&place, block);
         /* Who gets the memory without the stream having used it must still come after that. */
@@ -356,7 +356,7 @@ static void end_uses(struct leat_pool *pool, struct leati_block *block, struct l
 }
 
 /* Comes after what prepared the block, which may have been on another stream. */
-static leat_status come_after_allocation(const struct place *place, const struct leati_note *note)
+static leat_status come_after_allocation(const struct guard_place *place, const struct leati_note *note)
 {
     struct leati_driver *driver = place->pool->device->driver;
     void *event = note->at[LEATI_ALLOCATION].event;
@@ -382,7 +382,7 @@ static void print_damage(const struct leati_block *block, const struct damage *d
                  damage->value);
 }
 
-static leat_status report_red_zones(const struct place *place, const struct leati_block *block,
+static leat_status report_red_zones(const struct guard_place *place, const struct leati_block *block,
                                     const struct leati_note *note, const struct damage *front,
                                     const struct damage *rear)
 {
@@ -405,7 +405,7 @@ static leat_status report_red_zones(const struct place *place, const struct leat
         allocated, here);
 }
 
-static leat_status check_red_zones(const struct place *place, const struct leati_block *block,
+static leat_status check_red_zones(const struct guard_place *place, const struct leati_block *block,
                                    const struct leati_note *note)
 {
     uintptr_t base = leati_user_base(block);
@@ -419,7 +419,8 @@ static leat_status check_red_zones(const struct place *place, const struct leati
 }
 
 /* Writes over what the block held, and puts a mark behind that, or waits for it. */
-static leat_status poison(const struct place *place, const struct leati_block *block, struct leati_note *note)
+static leat_status poison(const struct guard_place *place, const struct leati_block *block,
+                          struct leati_note *note)
 {
     struct leat_pool *pool = place->pool;
     struct leati_driver *driver = pool->device->driver;
@@ -438,7 +439,7 @@ static leat_status poison(const struct place *place, const struct leati_block *b
 
 static leat_status check_and_poison(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
-    struct place place = place_of(pool, stream);
+    struct guard_place place = place_of(pool, stream);
     struct leati_note *note = block->note;
     struct leati_stream_use *uses;
     leat_status status = wait_for_uses(pool, block, &uses);
@@ -497,7 +498,7 @@ static void report_poison(struct leat_pool *pool, const struct leati_block *bloc
 static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_driver *driver = pool->device->driver;
-    struct place place = place_of(pool, NULL);
+    struct guard_place place = place_of(pool, NULL);
     struct leati_note *note = block->note;
     struct damage damage = {0};
     leat_status status = LEAT_OK;

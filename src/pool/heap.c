@@ -327,7 +327,7 @@ void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct
         return;
     }
     if (block->planned) {
-        leati_plan_give_back(block, cache, seq);
+        leati_pool_plan_give_back(block, cache, seq);
         return;
     }
     leati_assert(block->heap < LEATI_HEAPS && !block->uses);

@@ -435,7 +435,7 @@ static leat_status take_smallest(struct leat_pool *pool, struct leati_stream_cac
 
 /* Where a block could go: memory is missing in [map_base, map_base + map_bytes) of hole; lower and upper are idle
  * neighbours that it uses too, or NULL. */
-struct place {
+struct page_place {
     struct leati_block *hole, *lower, *upper;
     uintptr_t base;
     uintptr_t map_base;
@@ -443,7 +443,7 @@ struct place {
 };
 
 /* Completes a place whose base is set; false when it does not fit. */
-static bool fit_place(struct place *place, size_t bytes)
+static bool fit_place(struct page_place *place, size_t bytes)
 {
     uintptr_t hole_base = leati_base(place->hole), hole_end = end_of(place->hole), end = place->base + bytes;
 
@@ -465,17 +465,17 @@ static bool fit_place(struct place *place, size_t bytes)
 }
 
 /* Bytes in handles that a block would have a part of: those that are idle as a whole, and all. */
-struct touched {
+struct touched_pages {
     size_t idle, all;
 };
 
 /* The handles in [first, last) are idle as a whole. */
-static struct touched handles_touched(struct leat_pool *pool, uintptr_t base, size_t bytes, uintptr_t first,
-                                      uintptr_t last)
+static struct touched_pages handles_touched(struct leat_pool *pool, uintptr_t base, size_t bytes, uintptr_t first,
+                                            uintptr_t last)
 {
     const struct leati_physical *at_base = *slot_of(pool, base), *at_end = *slot_of(pool, base + bytes - 1);
     uintptr_t low = at_base->base, high = at_end->base + at_end->bytes;
-    struct touched touched = {.all = high - low};
+    struct touched_pages touched = {.all = high - low};
 
     leati_assert(at_base && at_end && first <= last + LEATI_PAGE_BYTES);
     low = low > first ? low : first;
@@ -485,13 +485,13 @@ static struct touched handles_touched(struct leat_pool *pool, uintptr_t base, si
 }
 
 /* How much of the neighbours a place uses. */
-static size_t neighbour_bytes(const struct place *place)
+static size_t neighbour_bytes(const struct page_place *place)
 {
     return (place->lower ? leati_bytes(place->lower) : 0) + (place->upper ? leati_bytes(place->upper) : 0);
 }
 
 /* Fewest pages first; then the smallest pieces beside them, and the smallest hole, so that large ones stay. */
-static void keep_better(struct place *best, const struct place *place)
+static void keep_better(struct page_place *best, const struct page_place *place)
 {
     bool better = !best->hole || place->map_bytes < best->map_bytes;
 
@@ -505,18 +505,18 @@ static void keep_better(struct place *best, const struct place *place)
 }
 
 static void try_hole(struct leati_block *hole, const struct leati_stream_cache *cache, size_t bytes,
-                     size_t alignment, bool beside, struct place *best)
+                     size_t alignment, bool beside, struct page_place *best)
 {
     struct leati_block *lower = beside && leati_is_idle_for(hole->before, cache) ? hole->before : NULL;
     struct leati_block *upper = beside && leati_is_idle_for(hole->after, cache) ? hole->after : NULL;
-    struct place place = {.hole = hole, .lower = lower, .upper = upper};
+    struct page_place place = {.hole = hole, .lower = lower, .upper = upper};
 
     place.base = align_up(lower ? leati_base(lower) : leati_base(hole), alignment);
     if (fit_place(&place, bytes))
         keep_better(best, &place);
     if (!upper || leati_bytes(upper) >= bytes || end_of(upper) - bytes < leati_base(hole))
         return;
-    place = (struct place){.hole = hole, .upper = upper};
+    place = (struct page_place){.hole = hole, .upper = upper};
     place.base = (end_of(upper) - bytes) & ~(uintptr_t)(alignment - 1);
     if (place.base >= leati_base(hole) && fit_place(&place, bytes))
         keep_better(best, &place);
@@ -524,11 +524,11 @@ static void try_hole(struct leati_block *hole, const struct leati_stream_cache *
 
 /* beside: idle neighbours of holes may be used. */
 static leat_status find_place(struct leat_pool *pool, const struct leati_stream_cache *cache, size_t bytes,
-                              size_t alignment, uint8_t heap, bool beside, struct place *best)
+                              size_t alignment, uint8_t heap, bool beside, struct page_place *best)
 {
     struct leati_addresses_hint hint;
 
-    *best = (struct place){.hole = NULL};
+    *best = (struct page_place){.hole = NULL};
     for (struct leati_block *hole = leati_bins_walk(&pool->holes[heap], NULL); hole;
          hole = leati_bins_walk(&pool->holes[heap], hole))
         try_hole(hole, cache, bytes, alignment, beside && !pool->dedicated, best);
@@ -642,7 +642,7 @@ static void put_back(struct leati_block *block)
 }
 
 /* Puts what was collected behind the place, whose hole is cut out and in no bin. */
-static leat_status fill_place(struct leat_pool *pool, struct place *place, struct collected *collected)
+static leat_status fill_place(struct leat_pool *pool, struct page_place *place, struct collected *collected)
     LEATI_REQUIRES(pool->lock)
 {
     leati_assert(collected->bytes == place->map_bytes);
@@ -656,7 +656,7 @@ static leat_status fill_place(struct leat_pool *pool, struct place *place, struc
 
 /* Joins the filled hole with the neighbours that the place uses. The extent is in no bin. waits: some of it comes
  * after work that is not known to be done. */
-static struct leati_block *join_place(struct leat_pool *pool, struct place *place,
+static struct leati_block *join_place(struct leat_pool *pool, struct page_place *place,
                                       struct leati_stream_cache *cache, bool waits) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = place->hole;
@@ -682,7 +682,7 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
 
 /* Fills a place. from: handles that are there already and fill all of it; NULL: spare and new ones. Gives the idle
  * extent, in no bin. */
-static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache, struct place *place,
+static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache, struct page_place *place,
                         const struct collected *from, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct collected collected = from ? *from : (struct collected){.handles = NULL};
@@ -721,7 +721,7 @@ static uint64_t reserved(const struct leat_pool *pool)
 }
 
 /* More than is missing, so that many small requests do not take a call each. */
-static void widen(struct leat_pool *pool, struct place *place)
+static void widen(struct leat_pool *pool, struct page_place *place)
 {
     uint8_t heap = place->hole->heap;
     size_t room = end_of(place->hole) - place->map_base - place->map_bytes;
@@ -741,7 +741,7 @@ static void widen(struct leat_pool *pool, struct place *place)
 static leat_status grow(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment,
                         uint8_t heap, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
-    struct place place;
+    struct page_place place;
     leat_status status;
 
     LEATI_TRY(find_place(pool, cache, bytes, alignment, heap, true, &place));
@@ -859,7 +859,7 @@ static leat_status stitch(struct leat_pool *pool, struct leati_stream_cache *cac
                           size_t at_most_bytes, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *grown;
-    struct place place;
+    struct page_place place;
     size_t missing_bytes;
     leat_status status = leati_stitch_provide(pool, cache, bytes, alignment, &missing_bytes, block);
 
@@ -876,7 +876,7 @@ static leat_status stitch(struct leat_pool *pool, struct leati_stream_cache *cac
 static bool wastes(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment)
 {
     uint64_t held = reserved(pool), used = held;
-    struct place place;
+    struct page_place place;
 
     for (struct leati_stream_cache *other = pool->caches; other; other = other->next)
         used -= other->bins[LEATI_HEAP_SMALL].bytes + other->bins[LEATI_HEAP_LARGE].bytes;
@@ -920,7 +920,7 @@ static leat_status provide_small(struct leat_pool *pool, struct leati_stream_cac
                                  size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct collected taken = {.handles = NULL};
-    struct place place;
+    struct page_place place;
     leat_status status = grow(pool, cache, bytes, alignment, LEATI_HEAP_SMALL, block);
 
     if (status != LEAT_ERROR_DEVICE_MEMORY)
@@ -1067,7 +1067,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
                           align_down(align_down(end, LEATI_PAGE_BYTES) - bytes, alignment)};
     uintptr_t best = starts[0];
     const struct leati_physical *physical;
-    struct touched best_touched;
+    struct touched_pages best_touched;
 
     leati_assert_locked(&pool->lock);
     leati_assert(bytes <= leati_bytes(block));
@@ -1080,7 +1080,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     last = physical->base + physical->bytes == end ? end : physical->base;
     best_touched = handles_touched(pool, best, bytes, first, last);
     for (int i = 1; i < (whole_pages ? 4 : 2); i++) {
-        struct touched touched;
+        struct touched_pages touched;
 
         if (starts[i] < base || starts[i] + bytes > end || (low && i % 2))
             continue;
@@ -1182,8 +1182,9 @@ static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uin
     for (int heap = LEATI_HEAPS; heap--;)
         for (struct leati_stream_cache *cache = pool->caches; cache && status == LEAT_OK; cache = cache->next)
             status = trim_cache(pool, cache, heap, keep_bytes, before_ns, released_bytes);
-    return status == LEAT_OK && reserved(pool) > keep_bytes ? leati_plan_trim(pool, keep_bytes, released_bytes)
-                                                            : status;
+    return status == LEAT_OK && reserved(pool) > keep_bytes
+               ? leati_pool_plan_trim(pool, keep_bytes, released_bytes)
+               : status;
 }
 
 static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
@@ -1245,7 +1246,7 @@ leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64
     leati_extents_join_done(pool);
     status = pool->virtual_memory ? trim_virtual(pool, keep_bytes, before_ns, released_bytes)
                                   : trim_chunks(pool, keep_bytes, before_ns, released_bytes);
-    *pending_bytes = leati_plan_pending_bytes(pool);
+    *pending_bytes = leati_pool_plan_pending_bytes(pool);
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
         *pending_bytes += pending_of(pool, cache);
     *pending_bytes += atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed);
@@ -1291,7 +1292,7 @@ leat_status leati_pages_end(struct leat_pool *pool)
 
     leati_assert_locked(&pool->lock);
     leati_stitch_end(pool);
-    leati_plan_end(pool);
+    leati_pool_plan_end(pool);
     first = leati_pages_drop_spare(pool);
     while (pool->spans) {
         struct leati_span *span = pool->spans;

@@ -32,17 +32,17 @@
 enum { THREADS_MAX = 16, NODES_MAX = 1024, DEVICES_MAX = 64 };
 
 /* One piece of memory that was taken. */
-struct chunk {
+struct pinned_chunk {
     void *ptr;
     size_t bytes;
     void *from_driver; /* what host_free takes; NULL for memory that is mapped and registered */
-    struct chunk *next;
+    struct pinned_chunk *next;
 };
 
 /* Guards the list of chunks and the nodes below, never across a driver call. A chunk that is being given back is
  * on no list, so its address may come back from the system or the driver at once. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static struct chunk *chunks LEATI_GUARDED_BY(lock);
+static struct pinned_chunk *chunks LEATI_GUARDED_BY(lock);
 
 /* The NUMA nodes of devices that were asked for, as asking takes a driver longer than mapping a small chunk does.
  */
@@ -56,7 +56,7 @@ static unsigned node_count;
  * Relaxed: the number guards nothing but itself. */
 static _Atomic uint64_t claimed_bytes;
 
-static void list_chunk(struct chunk *chunk)
+static void list_chunk(struct pinned_chunk *chunk)
 {
     leati_lock(&lock);
     chunk->next = chunks;
@@ -64,9 +64,9 @@ static void list_chunk(struct chunk *chunk)
     leati_unlock(&lock);
 }
 
-static struct chunk *unlist_chunk(const void *ptr, size_t bytes)
+static struct pinned_chunk *unlist_chunk(const void *ptr, size_t bytes)
 {
-    struct chunk **place, *found;
+    struct pinned_chunk **place, *found;
 
     leati_lock(&lock);
     place = &chunks;
@@ -331,7 +331,7 @@ static leat_status map_touched(const struct leat_device *device, size_t bytes, v
     return LEAT_OK;
 }
 
-static leat_status map_chunk(const struct leat_device *device, struct chunk *chunk, bool *hopeless)
+static leat_status map_chunk(const struct leat_device *device, struct pinned_chunk *chunk, bool *hopeless)
 {
     void *mapped = NULL;
 
@@ -347,7 +347,7 @@ static leat_status map_chunk(const struct leat_device *device, struct chunk *chu
 
 /* The driver's call takes its time, but is there when the other way is not. Its memory need not be aligned as
  * chunks are; then it is taken again with room to cut. */
-static leat_status allocate_chunk(const struct leat_device *device, struct chunk *chunk)
+static leat_status allocate_chunk(const struct leat_device *device, struct pinned_chunk *chunk)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
     void *memory;
@@ -363,7 +363,7 @@ static leat_status allocate_chunk(const struct leat_device *device, struct chunk
 }
 
 /* After the first way was refused, for the reason that is this thread's message. */
-static leat_status fall_back(const struct leat_device *device, struct chunk *chunk)
+static leat_status fall_back(const struct leat_device *device, struct pinned_chunk *chunk)
 {
     struct leati_message reason, message;
     leat_status status;
@@ -387,7 +387,7 @@ static leat_status fall_back(const struct leat_device *device, struct chunk *chu
 leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **ptr)
 {
     struct leati_message before;
-    struct chunk *chunk;
+    struct pinned_chunk *chunk;
     leat_status status;
     bool hopeless;
 
@@ -397,7 +397,7 @@ leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **p
     chunk = malloc(sizeof *chunk);
     if (!chunk)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to describe a chunk of pinned memory");
-    *chunk = (struct chunk){.bytes = bytes};
+    *chunk = (struct pinned_chunk){.bytes = bytes};
     leati_error_keep(&before);
     status = map_chunk(device, chunk, &hopeless);
     if (status != LEAT_OK && !hopeless)
@@ -415,7 +415,7 @@ leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **p
 leat_status leati_pinned_give_back(struct leat_device *device, void *ptr, size_t bytes)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
-    struct chunk *chunk = unlist_chunk(ptr, bytes);
+    struct pinned_chunk *chunk = unlist_chunk(ptr, bytes);
     leat_status status;
 
     if (!chunk)

@@ -60,7 +60,7 @@ struct list {
     uint64_t *freed;         /* bitmap: the pieces that this stream was the last to free */
 };
 
-struct leati_plan {
+struct leati_pool_plan {
     struct leati_lock
         lock; /* guards all that follows but what is set once; taken after the pool's lock and magazines' locks */
     uint64_t bytes; /* of the arena */
@@ -76,27 +76,27 @@ struct leati_plan {
 
 /* ---- reading ---- */
 
-struct reader {
+struct plan_reader {
     FILE *file;
     const char *path;
     unsigned line;
     char text[128];
 };
 
-static leat_status complain(const struct reader *reader, const char *what)
+static leat_status complain(const struct plan_reader *reader, const char *what)
 {
     return leati_fail(LEAT_ERROR_INVALID, "plan %s, line %u: %s; plans are made by 'leat plan'", reader->path,
                       reader->line, what);
 }
 
-static bool next_line(struct reader *reader)
+static bool next_line(struct plan_reader *reader)
 {
     reader->line++;
     return fgets(reader->text, sizeof reader->text, reader->file) && strchr(reader->text, '\n');
 }
 
 /* Reads "WORD A\n", or "A B\n" with word "". */
-static bool numbers(const struct reader *reader, const char *word, uint64_t *a, uint64_t *b)
+static bool numbers(const struct plan_reader *reader, const char *word, uint64_t *a, uint64_t *b)
 {
     const char *at = reader->text;
     char *end;
@@ -124,13 +124,13 @@ static int by_address(const void *a, const void *b)
 }
 
 /* What is read of one entry before places are made. */
-struct entry {
+struct plan_entry {
     uint64_t bytes, offset;
     uint32_t list, number;
 };
 
 struct entries {
-    struct entry *all;
+    struct plan_entry *all;
     size_t count, room;
 };
 
@@ -139,11 +139,11 @@ static leat_status no_memory(const char *path)
     return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (plan %s)", path);
 }
 
-static leat_status read_list(struct reader *reader, struct leati_plan *plan, uint64_t count,
+static leat_status read_list(struct plan_reader *reader, struct leati_pool_plan *plan, uint64_t count,
                              struct entries *entries)
 {
     for (uint64_t i = 0; i < count; i++) {
-        struct entry entry = {.list = plan->list_count, .number = (uint32_t)i};
+        struct plan_entry entry = {.list = plan->list_count, .number = (uint32_t)i};
 
         if (!next_line(reader) || !numbers(reader, "", &entry.bytes, &entry.offset))
             return complain(reader, "a size and an offset are expected");
@@ -153,7 +153,7 @@ static leat_status read_list(struct reader *reader, struct leati_plan *plan, uin
             return complain(reader, "the size or the offset is none that a plan can have");
         if (entries->count == entries->room) {
             size_t room = entries->room ? entries->room * 2 : 1024;
-            struct entry *grown = realloc(entries->all, room * sizeof *grown);
+            struct plan_entry *grown = realloc(entries->all, room * sizeof *grown);
 
             if (!grown)
                 return no_memory(reader->path);
@@ -165,7 +165,7 @@ static leat_status read_list(struct reader *reader, struct leati_plan *plan, uin
     return LEAT_OK;
 }
 
-static leat_status read_entries(struct reader *reader, struct leati_plan *plan, struct entries *entries)
+static leat_status read_entries(struct plan_reader *reader, struct leati_pool_plan *plan, struct entries *entries)
 {
     uint64_t count;
 
@@ -188,7 +188,7 @@ static leat_status read_entries(struct reader *reader, struct leati_plan *plan, 
 
 static int by_place(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
+    const struct plan_entry *x = a, *y = b;
 
     if (x->list != y->list)
         return (x->list > y->list) - (x->list < y->list);
@@ -213,7 +213,7 @@ static uint32_t piece_of(const uint64_t *ends, size_t count, uint64_t offset)
 }
 
 /* Entries of one stream at the same place share it. */
-static bool make_places(struct leati_plan *plan, struct entries *entries)
+static bool make_places(struct leati_pool_plan *plan, struct entries *entries)
 {
     uint64_t *ends = malloc((2 * entries->count + 1) * sizeof *ends);
     size_t end_count = 0, kept = 0;
@@ -234,7 +234,7 @@ static bool make_places(struct leati_plan *plan, struct entries *entries)
     if (entries->count)
         qsort(entries->all, entries->count, sizeof *entries->all, by_place);
     for (size_t i = 0; i < entries->count; i++) {
-        const struct entry *entry = &entries->all[i];
+        const struct plan_entry *entry = &entries->all[i];
 
         if (!i || by_place(entry, entry - 1) != 0) {
             plan->places[plan->place_count++] =
@@ -259,7 +259,7 @@ static bool make_places(struct leati_plan *plan, struct entries *entries)
     return true;
 }
 
-static uint64_t bytes_of(const struct leati_plan *plan, const struct list *list, uint32_t entry)
+static uint64_t bytes_of(const struct leati_pool_plan *plan, const struct list *list, uint32_t entry)
 {
     return plan->places[list->places[entry]].bytes;
 }
@@ -275,7 +275,7 @@ static int by_pair(const void *a, const void *b)
     return (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-static void sort_pairs(struct leati_plan *plan)
+static void sort_pairs(struct leati_pool_plan *plan)
 {
     for (unsigned i = 0; i < plan->list_count; i++) {
         struct list *list = &plan->lists[i];
@@ -288,7 +288,7 @@ static void sort_pairs(struct leati_plan *plan)
     }
 }
 
-static leat_status make(struct leati_plan *plan, struct entries *entries, const char *path)
+static leat_status make(struct leati_pool_plan *plan, struct entries *entries, const char *path)
 {
     size_t words;
 
@@ -307,7 +307,7 @@ static leat_status make(struct leati_plan *plan, struct entries *entries, const 
     return LEAT_OK;
 }
 
-static void free_plan(struct leati_plan *plan)
+static void free_plan(struct leati_pool_plan *plan)
 {
     for (unsigned i = 0; i < plan->list_count; i++) {
         free(plan->lists[i].places);
@@ -343,12 +343,12 @@ static FILE *open_regular(const char *path)
     return file;
 }
 
-leat_status leati_plan_read(const char *path, struct leati_plan **plan)
+leat_status leati_pool_plan_read(const char *path, struct leati_pool_plan **plan)
 {
     FILE *file = open_regular(path);
-    struct reader reader = {.file = file, .path = path};
+    struct plan_reader reader = {.file = file, .path = path};
     struct entries entries = {.all = NULL};
-    struct leati_plan *made;
+    struct leati_pool_plan *made;
     leat_status status;
 
     if (!file)
@@ -417,7 +417,7 @@ static void clear_all(uint64_t *bits, const struct leati_planned *place)
 
 /* The list of a cache: the streams of a plan are those of the pool, in the order in which they first ask for
  * memory. NULL: the plan has none for it. */
-static struct list *list_of(struct leati_plan *plan, struct leati_stream_cache *cache)
+static struct list *list_of(struct leati_pool_plan *plan, struct leati_stream_cache *cache)
 {
     unsigned i = 0;
 
@@ -454,7 +454,7 @@ static uint32_t find_pair(const struct list *list, uint64_t before_bytes, uint64
 }
 
 /* The place that the plan has for the next request of a stream; NULL if it does not expect this one. */
-static struct leati_planned *next_place(struct leati_plan *plan, struct list *list, uint64_t bytes)
+static struct leati_planned *next_place(struct leati_pool_plan *plan, struct list *list, uint64_t bytes)
 {
     uint32_t entry = list->next;
 
@@ -494,7 +494,7 @@ static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cac
 }
 
 /* Places that were freed on other streams are free once the work of those is done. */
-static void settle_late(struct leat_pool *pool, struct leati_plan *plan, bool asks)
+static void settle_late(struct leat_pool *pool, struct leati_pool_plan *plan, bool asks)
 {
     struct leati_planned **link = &plan->late, *place;
     bool done;
@@ -516,7 +516,7 @@ static void settle_late(struct leat_pool *pool, struct leati_plan *plan, bool as
 }
 
 /* Is the place free for the stream of this list? */
-static bool is_free(struct leat_pool *pool, struct leati_plan *plan, struct list *list,
+static bool is_free(struct leat_pool *pool, struct leati_pool_plan *plan, struct list *list,
                     struct leati_planned *place)
 {
     if (has_any(plan->used, place)) {
@@ -539,7 +539,7 @@ static bool is_free(struct leat_pool *pool, struct leati_plan *plan, struct list
 /* ---- memory ---- */
 
 /* Addresses for the arena, and a record for the place; under the pool's lock. */
-static bool prepare(struct leat_pool *pool, struct leati_plan *plan, struct leati_planned *place,
+static bool prepare(struct leat_pool *pool, struct leati_pool_plan *plan, struct leati_planned *place,
                     struct leati_stream_cache *cache) LEATI_REQUIRES(pool->lock)
 {
     if (!plan->base && !leati_pages_arena(pool, leati_round_up(plan->bytes, LEATI_PAGE_BYTES), &plan->base))
@@ -560,7 +560,7 @@ static bool prepare(struct leat_pool *pool, struct leati_plan *plan, struct leat
 }
 
 /* The same with the pool's lock taken here, and without a word where it fails: the ordinary way is left. */
-static bool make_ready(struct leat_pool *pool, struct leati_plan *plan, struct leati_planned *place,
+static bool make_ready(struct leat_pool *pool, struct leati_pool_plan *plan, struct leati_planned *place,
                        struct leati_stream_cache *cache)
 {
     bool ready;
@@ -576,7 +576,8 @@ static bool make_ready(struct leat_pool *pool, struct leati_plan *plan, struct l
 /* ---- taking and giving back ---- */
 
 /* Marks a place as occupied, if it is free; under the plan's lock. */
-static bool occupy(struct leat_pool *pool, struct leati_plan *plan, struct list *list, struct leati_planned *place)
+static bool occupy(struct leat_pool *pool, struct leati_pool_plan *plan, struct list *list,
+                   struct leati_planned *place)
 {
     if (!is_free(pool, plan, list, place))
         return false;
@@ -587,7 +588,7 @@ static bool occupy(struct leat_pool *pool, struct leati_plan *plan, struct list 
 /* The place that the plan has for a request, occupied; NULL: none. */
 static struct leati_planned *take_place(struct leat_pool *pool, struct leati_stream_cache *cache, uint64_t bytes)
 {
-    struct leati_plan *plan = pool->plan;
+    struct leati_pool_plan *plan = pool->plan;
     struct leati_planned *place = NULL;
     struct list *list;
     bool is_taken;
@@ -612,15 +613,15 @@ static struct leati_planned *take_place(struct leat_pool *pool, struct leati_str
     return is_taken ? place : NULL;
 }
 
-static void free_place(struct leati_plan *plan, struct leati_planned *place)
+static void free_place(struct leati_pool_plan *plan, struct leati_planned *place)
 {
     leati_lock(&plan->lock);
     clear_all(plan->used, place);
     leati_unlock(&plan->lock);
 }
 
-struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
-                                    size_t requested_bytes)
+struct leati_block *leati_pool_plan_take(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
+                                         size_t requested_bytes)
 {
     struct leati_planned *place = take_place(pool, cache, bytes);
     struct leati_magazine *magazine = place ? leati_magazine_of(cache, true) : NULL;
@@ -647,10 +648,10 @@ struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_
     return block;
 }
 
-void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t seq)
+void leati_pool_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t seq)
 {
     struct leati_planned *place = block->planned;
-    struct leati_plan *plan = cache->pool->plan;
+    struct leati_pool_plan *plan = cache->pool->plan;
     struct list *list = plan->lists;
 
     leati_set_state(block, LEATI_BLOCK_DORMANT);
@@ -679,7 +680,7 @@ void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *
 /* ---- giving memory back ---- */
 
 /* The pieces of the arena in [offset, offset + bytes). */
-static struct leati_planned pieces_in(const struct leati_plan *plan, uint64_t offset, uint64_t bytes)
+static struct leati_planned pieces_in(const struct leati_pool_plan *plan, uint64_t offset, uint64_t bytes)
 {
     struct leati_planned range = {.first = piece_of(plan->ends, plan->piece_count, offset)};
 
@@ -688,7 +689,7 @@ static struct leati_planned pieces_in(const struct leati_plan *plan, uint64_t of
 }
 
 /* Is [offset, offset + bytes) of the arena idle, and all work on it done? Under the plan's lock. */
-static bool is_past_all(struct leat_pool *pool, struct leati_plan *plan, uint64_t offset, uint64_t bytes)
+static bool is_past_all(struct leat_pool *pool, struct leati_pool_plan *plan, uint64_t offset, uint64_t bytes)
 {
     struct leati_planned range = pieces_in(plan, offset, bytes);
 
@@ -707,9 +708,9 @@ static bool is_past_all(struct leat_pool *pool, struct leati_plan *plan, uint64_
     return true;
 }
 
-leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes)
+leat_status leati_pool_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes)
 {
-    struct leati_plan *plan = pool->plan;
+    struct leati_pool_plan *plan = pool->plan;
     leat_status status = LEAT_OK;
     uint64_t offset = 0;
     size_t bytes;
@@ -735,9 +736,9 @@ leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_
     return status;
 }
 
-uint64_t leati_plan_pending_bytes(struct leat_pool *pool)
+uint64_t leati_pool_plan_pending_bytes(struct leat_pool *pool)
 {
-    struct leati_plan *plan = pool->plan;
+    struct leati_pool_plan *plan = pool->plan;
     uint64_t pending_bytes = 0, offset = 0;
     size_t bytes;
 
@@ -755,9 +756,9 @@ uint64_t leati_plan_pending_bytes(struct leat_pool *pool)
     return pending_bytes;
 }
 
-leat_status leati_plan_finish(struct leat_pool *pool)
+leat_status leati_pool_plan_finish(struct leat_pool *pool)
 {
-    struct leati_plan *plan = pool->plan;
+    struct leati_pool_plan *plan = pool->plan;
     leat_status first = LEAT_OK, status;
 
     leati_assert_locked(&pool->lock);
@@ -778,12 +779,12 @@ leat_status leati_plan_finish(struct leat_pool *pool)
     return first;
 }
 
-size_t leati_plan_places(const struct leat_pool *pool)
+size_t leati_pool_plan_places(const struct leat_pool *pool)
 {
     return pool->plan ? pool->plan->place_count : 0;
 }
 
-bool leati_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *bytes)
+bool leati_pool_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *bytes)
 {
     if (!pool->plan || !pool->plan->base)
         return false;
@@ -792,7 +793,7 @@ bool leati_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *byt
     return true;
 }
 
-struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index)
+struct leati_block *leati_pool_plan_block(const struct leat_pool *pool, uint32_t *index)
 {
     while (pool->plan && *index < pool->plan->place_count) {
         struct leati_block *block = pool->plan->places[(*index)++].block;
@@ -803,9 +804,9 @@ struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *ind
     return NULL;
 }
 
-void leati_plan_end(struct leat_pool *pool)
+void leati_pool_plan_end(struct leat_pool *pool)
 {
-    struct leati_plan *plan = pool->plan;
+    struct leati_pool_plan *plan = pool->plan;
 
     if (!plan)
         return;

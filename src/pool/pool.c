@@ -321,7 +321,7 @@ static leat_status read_plan(const char *what, struct leat_pool *pool, const lea
 
     if (pool->checked || !pool->virtual_memory)
         return LEAT_OK;
-    status = leati_plan_read(options->plan, &pool->plan);
+    status = leati_pool_plan_read(options->plan, &pool->plan);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, pool->device->name);
 }
 
@@ -373,7 +373,7 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
         }
     }
     if (status != LEAT_OK) {
-        leati_plan_end(pool);
+        leati_pool_plan_end(pool);
         leati_handle_free(&leati_pool_handles, pool);
         return status;
     }
@@ -490,7 +490,7 @@ static leat_status end(struct leat_pool *pool)
             leati_stream_uses_drop(pool, block);
             leati_guard_forget(block);
         }
-    for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
+    for (uint32_t index = 0; (block = leati_pool_plan_block(pool, &index));)
         leati_stream_uses_drop(pool, block);
     for (int i = 0; i < LEATI_HELPERS; i++)
         if (pool->helpers[i]) {
@@ -578,7 +578,7 @@ static void trace_lost(const struct leat_pool *pool)
     for (const struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after)
             trace_free(block);
-    for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
+    for (uint32_t index = 0; (block = leati_pool_plan_block(pool, &index));)
         trace_free(block);
 }
 

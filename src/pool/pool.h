@@ -147,7 +147,7 @@ enum leati_refusal {
 };
 
 struct leati_ring;  /* stats.c */
-struct leati_plan;  /* plan.c */
+struct leati_pool_plan;  /* plan.c */
 struct leati_checker; /* guard.h */
 
 struct leat_budget {
@@ -202,7 +202,7 @@ struct leat_pool {
     void *helpers[LEATI_HELPERS]; /* the driver's streams that keep marks of the user's events (stream_uses.c); or
                                      NULL */
     struct leati_figures figures;
-    struct leati_plan *plan; /* set once; NULL: none */
+    struct leati_pool_plan *plan; /* set once; NULL: none */
     struct leati_ring *ring;
     struct leati_checker *checker; /* NULL: nothing is guarded, scrubbed or traced back */
 };
@@ -402,40 +402,40 @@ leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base) LEATI
 /* ---- plan.c ---- */
 
 /* Reads a plan. SYSTEM: the file cannot be opened; INVALID: it is no plan; HOST_MEMORY. */
-leat_status leati_plan_read(const char *path, struct leati_plan **plan);
+leat_status leati_pool_plan_read(const char *path, struct leati_pool_plan **plan);
 
 /* A LIVE block where the plan of a pool wants it; NULL where the plan does not expect the request, or its place is
  * not free. Takes the plan's lock, a magazine's, and the pool's where a place is used for the first time. */
-struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
-                                    size_t requested_bytes);
+struct leati_block *leati_pool_plan_take(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
+                                         size_t requested_bytes);
 
 /* A planned block is freed by cache's stream at seq, as leati_extent_free() has it. Takes the plan's lock. The
  * pool's lock must be held if cache is not the one that it was taken for. */
-void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t seq);
+void leati_pool_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t seq);
 
 /* Gives idle memory of the arena back to the driver, until the pool holds keep_bytes; with the pool's lock held.
  */
-leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes)
+leat_status leati_pool_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes)
     LEATI_REQUIRES(pool->lock);
 
 /* Returns how much memory of the arena is in no use, but may still be used by work. With the pool's lock held. */
-uint64_t leati_plan_pending_bytes(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+uint64_t leati_pool_plan_pending_bytes(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Waits for all work that may still use freed planned blocks; with the pool's lock held. */
-leat_status leati_plan_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+leat_status leati_pool_plan_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* The records of planned blocks: begin with *index 0; NULL ends it. With the pool's lock held, or none in use. */
-struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index);
+struct leati_block *leati_pool_plan_block(const struct leat_pool *pool, uint32_t *index);
 
 /* How many of these there can be. */
-size_t leati_plan_places(const struct leat_pool *pool);
+size_t leati_pool_plan_places(const struct leat_pool *pool);
 
 /* The addresses of all planned blocks together, in whole pages. Returns false if there are none yet. With the
  * pool's lock held. */
-bool leati_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *bytes);
+bool leati_pool_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *bytes);
 
 /* Ends the plan with its pool. The arena's memory stays. */
-void leati_plan_end(struct leat_pool *pool);
+void leati_pool_plan_end(struct leat_pool *pool);
 
 /* ---- stream_cache.c ---- */
 

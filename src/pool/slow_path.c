@@ -438,7 +438,7 @@ leat_status leati_slow_path_finish(struct leat_pool *pool)
         if (cache->timeline)
             collect_done(pool, cache, NULL);
     }
-    status = leati_plan_finish(pool);
+    status = leati_pool_plan_finish(pool);
     first = first != LEAT_OK ? first : status;
     for (struct leati_block *block = pool->stale; block; block = block->link)
         if (block->cache->timeline) {
@@ -536,8 +536,8 @@ static bool provide_from_plan(struct slow_request *request, struct leati_block *
     uint64_t held_bytes = atomic_load_explicit(&request->pool->figures.reserved_bytes, memory_order_relaxed);
     uint64_t released_bytes = 0;
 
-    return leati_plan_trim(request->pool, held_bytes > request->bytes ? held_bytes - request->bytes : 0,
-                           &released_bytes) == LEAT_OK &&
+    return leati_pool_plan_trim(request->pool, held_bytes > request->bytes ? held_bytes - request->bytes : 0,
+                                &released_bytes) == LEAT_OK &&
            released_bytes && provide(request, block) == LEAT_OK;
 }
 

@@ -345,7 +345,7 @@ bool leati_stats_holders(struct leat_pool *pool, struct leati_strbuf *text)
                 largest = leati_requested(block);
                 found = block;
             }
-    for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
+    for (uint32_t index = 0; (block = leati_pool_plan_block(pool, &index));)
         if (leati_state(block) == LEATI_BLOCK_LIVE && leati_requested(block) >= largest) {
             largest = leati_requested(block);
             found = block;
@@ -525,7 +525,7 @@ static void write_planned(const struct writer *writer, struct leat_pool *pool, u
     size_t count = 0;
     uint32_t index = 0;
 
-    while ((block = leati_plan_block(pool, &index)))
+    while ((block = leati_pool_plan_block(pool, &index)))
         if (leati_state(block) == LEATI_BLOCK_LIVE)
             live[count++] = block;
     qsort(live, count, sizeof *live, leati_by_address);
@@ -628,7 +628,7 @@ leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, co
     if (!write)
         return leati_fail(LEAT_ERROR_INVALID, "leat_pool_snapshot: write is NULL");
     if (pool->plan) {
-        planned = malloc((leati_plan_places(pool) + 1) * sizeof(struct leati_block *));
+        planned = malloc((leati_pool_plan_places(pool) + 1) * sizeof(struct leati_block *));
         if (!planned)
             return leati_fail(LEAT_ERROR_HOST_MEMORY,
                               "leat_pool_snapshot: no memory for the list of planned blocks");
@@ -642,7 +642,7 @@ leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, co
     write_shares(&writer, pool);
     write_text(&writer, "\"ranges\":[");
     write_ranges(&writer, pool);
-    if (planned && leati_plan_range(pool, &base, &bytes))
+    if (planned && leati_pool_plan_range(pool, &base, &bytes))
         write_planned(&writer, pool, base, bytes, planned);
     write_text(&writer, "]}\n");
     leati_unlock(&pool->lock);

@@ -44,7 +44,7 @@ LEATI_HOT void leati_staging_copy(void *dst, const void *src, size_t bytes, enum
         memcpy(dst, src, bytes);
 }
 
-struct job {
+struct bytes_job {
     char *dst;
     const char *src;
     size_t bytes;
@@ -54,7 +54,7 @@ struct job {
 
 LEATI_HOT static void all_at_once(void *context)
 {
-    struct job *job = context;
+    struct bytes_job *job = context;
 
     leati_staging_copy(job->dst, job->src, job->bytes, job->policy);
 }
@@ -68,7 +68,7 @@ static size_t to_page_end(const char *ptr, size_t page_bytes)
 /* In pieces that lie in one page on either side, so that each can be copied as a whole or not at all. */
 static void step_by_step(void *context)
 {
-    struct job *job = context;
+    struct bytes_job *job = context;
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 
     while (job->done < job->bytes) {
@@ -89,7 +89,7 @@ LEATI_HOT size_t leati_staging_copy_guarded(void *dst, const void *src, size_t b
                                             enum leati_store_policy policy, uintptr_t *fault)
 {
     const struct leati_fault_range ranges[] = {{(uintptr_t)src, bytes}, {(uintptr_t)dst, bytes}};
-    struct job job = {.dst = dst, .src = src, .bytes = bytes, .policy = policy};
+    struct bytes_job job = {.dst = dst, .src = src, .bytes = bytes, .policy = policy};
     uintptr_t where;
 
     leati_assert(fault);
@@ -156,7 +156,7 @@ static inline void rewrite(unsigned char *byte)
 /* One byte of each page, which has 4 KiB at least; a job without a source is one to be written. */
 static void touch(void *context)
 {
-    struct job *job = context;
+    struct bytes_job *job = context;
     const size_t page_bytes = 4096;
 
     /* Such writes come one after the other, and each would wait for memory. */
@@ -177,7 +177,7 @@ static void touch(void *context)
 bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
 {
     const struct leati_fault_range ranges[] = {{(uintptr_t)ptr, bytes}, {0, 0}};
-    struct job job = {.dst = (char *)(uintptr_t)ptr, .src = write ? NULL : ptr, .bytes = bytes};
+    struct bytes_job job = {.dst = (char *)(uintptr_t)ptr, .src = write ? NULL : ptr, .bytes = bytes};
     uintptr_t fault;
 
     leati_assert(bytes);

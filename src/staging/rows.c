@@ -19,17 +19,17 @@ size_t leati_rows_reach(const struct leati_rows *rows, size_t bytes)
 }
 
 /* A place among rows. */
-struct place {
+struct row_place {
     const struct leati_rows *rows;
     char *at;
     size_t left; /* of the row */
     size_t y, z;
 };
 
-static struct place place_at(const struct leati_rows *rows, size_t offset)
+static struct row_place place_at(const struct leati_rows *rows, size_t offset)
 {
     size_t row = offset / rows->width, in = offset % rows->width;
-    struct place place = {
+    struct row_place place = {
         .rows = rows, .left = rows->width - in, .y = row % rows->height, .z = row / rows->height};
 
     place.at = rows->base + place.z * rows->slice + place.y * rows->pitch + in;
@@ -37,7 +37,7 @@ static struct place place_at(const struct leati_rows *rows, size_t offset)
     return place;
 }
 
-static inline void go_on(struct place *place, size_t bytes)
+static inline void go_on(struct row_place *place, size_t bytes)
 {
     const struct leati_rows *rows = place->rows;
 
@@ -57,7 +57,7 @@ static inline void go_on(struct place *place, size_t bytes)
 }
 
 /* How far one copy may go. */
-static inline size_t step_of(const struct place *to, const struct place *from, size_t left)
+static inline size_t step_of(const struct row_place *to, const struct row_place *from, size_t left)
 {
     size_t step = to->left < from->left ? to->left : from->left;
 
@@ -91,16 +91,16 @@ static inline void copy_short(char *dst, const char *src, size_t bytes)
         *dst = *src;
 }
 
-struct job {
-    struct place to, from;
+struct rows_job {
+    struct row_place to, from;
     size_t bytes;
     bool streaming;
 };
 
 static void all_at_once(void *context)
 {
-    const struct job *job = context;
-    struct place to = job->to, from = job->from;
+    const struct rows_job *job = context;
+    struct row_place to = job->to, from = job->from;
     size_t left = job->bytes;
 
     while (left) {
@@ -118,9 +118,9 @@ static void all_at_once(void *context)
     }
 }
 
-static size_t step_by_step(const struct job *job, uintptr_t *fault)
+static size_t step_by_step(const struct rows_job *job, uintptr_t *fault)
 {
-    struct place to = job->to, from = job->from;
+    struct row_place to = job->to, from = job->from;
     size_t done = 0;
 
     while (done < job->bytes) {
@@ -137,10 +137,10 @@ static size_t step_by_step(const struct job *job, uintptr_t *fault)
 }
 
 /* All from the first byte to the last, gaps included. */
-static struct leati_fault_range range_of(const struct leati_rows *rows, const struct place *start, size_t offset,
-                                         size_t bytes)
+static struct leati_fault_range range_of(const struct leati_rows *rows, const struct row_place *start,
+                                         size_t offset, size_t bytes)
 {
-    struct place last = place_at(rows, offset + bytes - 1);
+    struct row_place last = place_at(rows, offset + bytes - 1);
 
     leati_assert(last.at >= start->at);
     return (struct leati_fault_range){(uintptr_t)start->at, (size_t)(last.at - start->at) + 1};
@@ -149,7 +149,7 @@ static struct leati_fault_range range_of(const struct leati_rows *rows, const st
 size_t leati_staging_copy_rows(const struct leati_rows *dst, size_t dst_offset, const struct leati_rows *src,
                                size_t src_offset, size_t bytes, enum leati_store_policy policy, uintptr_t *fault)
 {
-    struct job job = {.bytes = bytes, .streaming = policy == LEATI_STORE_POLICY_STREAMING};
+    struct rows_job job = {.bytes = bytes, .streaming = policy == LEATI_STORE_POLICY_STREAMING};
     struct leati_fault_range ranges[2];
     uintptr_t where;
 

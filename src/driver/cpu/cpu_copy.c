@@ -40,7 +40,7 @@ struct copy_job {
     _Atomic uintptr_t unreachable; /* the first address that did; UINTPTR_MAX: none */
 };
 
-struct part {
+struct copy_part {
     char *dst;
     const char *src;
     size_t bytes;
@@ -49,7 +49,7 @@ struct part {
 
 static void move(void *context)
 {
-    const struct part *part = context;
+    const struct copy_part *part = context;
 
     if (part->streaming)
         leati_stream_copy(part->dst, part->src, part->bytes);
@@ -72,7 +72,7 @@ void cpu_copy_guarded(const struct leati_fault_range ranges[2], void (*move_part
         continue;
 }
 
-static void move_guarded(struct copy_job *job, struct part *part)
+static void move_guarded(struct copy_job *job, struct copy_part *part)
 {
     const struct leati_fault_range ranges[] = {{(uintptr_t)part->src, part->bytes},
                                                {(uintptr_t)part->dst, part->bytes}};
@@ -84,7 +84,7 @@ static void copy_part(void *context, uint64_t i)
 {
     struct copy_job *job = context;
     size_t start = (size_t)i * PART_BYTES;
-    struct part part = {.dst = job->dst + start, .src = job->src + start, .bytes = job->bytes - start};
+    struct copy_part part = {.dst = job->dst + start, .src = job->src + start, .bytes = job->bytes - start};
 
     part.bytes = part.bytes < PART_BYTES ? part.bytes : PART_BYTES;
     part.streaming = job->bytes >= NON_TEMPORAL_BYTES;

@@ -26,7 +26,7 @@ struct region_job {
 };
 
 /* Some of the rows, or a piece of one of them. */
-struct part {
+struct region_part {
     const struct region_job *job;
     size_t first, end;    /* rows */
     size_t start, length; /* in each */
@@ -49,7 +49,7 @@ static size_t src_row(const struct region_job *job, size_t row)
 
 static void move_part(void *context)
 {
-    const struct part *part = context;
+    const struct region_part *part = context;
     const struct region_job *job = part->job;
     size_t y = part->first % job->region.height;
     char *dst = job->dst + dst_row(job, part->first) + part->start;
@@ -71,7 +71,7 @@ static void move_part(void *context)
     }
 }
 
-static void move_guarded(struct region_job *job, struct part *part)
+static void move_guarded(struct region_job *job, struct region_part *part)
 {
     size_t dst_start = dst_row(job, part->first) + part->start,
            src_start = src_row(job, part->first) + part->start;
@@ -86,7 +86,7 @@ static void move_guarded(struct region_job *job, struct part *part)
 static void copy_part(void *context, uint64_t i)
 {
     struct region_job *job = context;
-    struct part part = {.job = job, .length = job->region.width_bytes};
+    struct region_part part = {.job = job, .length = job->region.width_bytes};
 
     if (job->pieces > 1) {
         part.first = (size_t)i / job->pieces;

@@ -30,7 +30,7 @@ enum { NOWHERE = -2, HOST = CPU_HOST_SIDE };
 
 enum { MOVES = 4096, NEIGHBOURS = 16 /* of the latest moves, to which a page may be added */ };
 
-struct page {
+struct managed_page {
     uint32_t copies;       /* who has it: bit_of() of sides; 0: nobody yet */
     uint32_t accessed_by;  /* who was said to use it */
     uint8_t preferred;     /* a side + 2, so that zeros mean nowhere */
@@ -46,9 +46,9 @@ struct page {
 struct memory {
     uintptr_t base;
     size_t pages_count;
-    struct page *pages; /* NULL: nothing was said of it yet, and nothing recorded */
-    uint32_t opened_by; /* sides that may reach some of it since it was closed */
-    bool unseen;        /* left open, because the system has no room for more pieces */
+    struct managed_page *pages; /* NULL: nothing was said of it yet, and nothing recorded */
+    uint32_t opened_by;         /* sides that may reach some of it since it was closed */
+    bool unseen;                /* left open, because the system has no room for more pieces */
 };
 
 /* Guards all of the following. Taken by the handler of faults too: who holds it touches no managed memory. */
@@ -134,14 +134,14 @@ static void note_move(uintptr_t address, int from, int to, leat_move_cause cause
 }
 
 /* One of those that have the page: the host, or the first device. */
-static int home_of(const struct page *page)
+static int home_of(const struct managed_page *page)
 {
     if (!page->copies)
         return NOWHERE;
     return page->copies & bit_of(HOST) ? HOST : __builtin_ctz(page->copies);
 }
 
-static bool has_several(const struct page *page)
+static bool has_several(const struct managed_page *page)
 {
     return page->copies & (page->copies - 1);
 }
@@ -152,7 +152,7 @@ static bool reaches(int side, int place)
     return side == place || (side != HOST && place != NOWHERE);
 }
 
-static void first_touch(struct page *page, uintptr_t address, int side)
+static void first_touch(struct managed_page *page, uintptr_t address, int side)
 {
     int preferred = page->preferred - 2;
     int place = preferred != NOWHERE && reaches(side, preferred) ? preferred : side;
@@ -165,7 +165,7 @@ static void first_touch(struct page *page, uintptr_t address, int side)
 }
 
 /* The page, which lies elsewhere, is touched by side. */
-static void fault(struct page *page, uintptr_t address, int side)
+static void fault(struct managed_page *page, uintptr_t address, int side)
 {
     int home = home_of(page);
 
@@ -182,7 +182,7 @@ static void fault(struct page *page, uintptr_t address, int side)
 }
 
 /* Writes a touch down; returns the rights with which the side goes on. */
-static int touch(struct page *page, uintptr_t address, int side, bool write)
+static int touch(struct managed_page *page, uintptr_t address, int side, bool write)
 {
     if (!page->copies) {
         first_touch(page, address, side);
@@ -203,7 +203,7 @@ static int touch(struct page *page, uintptr_t address, int side, bool write)
     return page->read_mostly && has_several(page) ? PROT_READ : PROT_READ | PROT_WRITE;
 }
 
-static void prefetch(struct page *page, uintptr_t address, int to)
+static void prefetch(struct managed_page *page, uintptr_t address, int to)
 {
     int home = home_of(page);
 
@@ -262,7 +262,7 @@ static void close_others(int side)
 }
 
 /* A range of an allocation, widened to whole pages. */
-struct span {
+struct managed_span {
     struct memory *memory;
     size_t first, end; /* pages */
 };
@@ -273,7 +273,7 @@ static uintptr_t page_address(const struct memory *memory, size_t page)
 }
 
 /* False when ptr is in no managed memory. */
-static bool find_span(const void *ptr, size_t bytes, struct span *span)
+static bool find_span(const void *ptr, size_t bytes, struct managed_span *span)
 {
     const struct leati_range *range = leati_ranges_find(&memories, (uintptr_t)ptr);
     size_t offset;
@@ -292,7 +292,7 @@ static bool repair(const siginfo_t *info, const void *context)
 {
     int before = errno, rights;
     bool write = true, repaired = false;
-    struct span span;
+    struct managed_span span;
 
     if (info->si_signo != SIGSEGV || info->si_code != SEGV_ACCERR)
         return false;
@@ -364,7 +364,7 @@ void cpu_managed_leave(int earlier)
 
 void cpu_managed_touch(const void *ptr, size_t bytes, bool write)
 {
-    struct span span;
+    struct managed_span span;
 
     if (!is_recording())
         return;
@@ -451,13 +451,13 @@ static leat_status refuse_memory(const void *ptr)
 }
 
 /* The range of a call, with its pages; under the lock. On failure it is empty. */
-static leat_status need_span(const void *ptr, size_t bytes, struct span *span) LEATI_REQUIRES(lock)
+static leat_status need_span(const void *ptr, size_t bytes, struct managed_span *span) LEATI_REQUIRES(lock)
 {
     leat_status status = find_span(ptr, bytes, span) ? need_pages(span->memory) : refuse_memory(ptr);
 
     leati_assert_locked(&lock);
     if (status != LEAT_OK)
-        *span = (struct span){.memory = NULL};
+        *span = (struct managed_span){.memory = NULL};
     return status;
 }
 
@@ -476,7 +476,7 @@ struct prefetch_work {
 static void run_prefetch(struct cpu_work *queued)
 {
     struct prefetch_work *work = (struct prefetch_work *)(void *)queued;
-    struct span span;
+    struct managed_span span;
 
     leati_lock(&lock);
     phase++;
@@ -493,7 +493,7 @@ leat_status cpu_managed_prefetch(struct leati_driver *driver, void *stream, void
 {
     struct prefetch_work *work = malloc(sizeof *work);
     leat_status status;
-    struct span span;
+    struct managed_span span;
 
     (void)driver;
     if (!work)
@@ -512,7 +512,7 @@ leat_status cpu_managed_prefetch(struct leati_driver *driver, void *stream, void
     return LEAT_OK;
 }
 
-static void end_copies(struct page *page)
+static void end_copies(struct managed_page *page)
 {
     if (!has_several(page))
         return;
@@ -521,7 +521,7 @@ static void end_copies(struct page *page)
     count(&page->ended);
 }
 
-static void advise(struct page *page, leat_advice advice, int where)
+static void advise(struct managed_page *page, leat_advice advice, int where)
 {
     switch (advice) {
     case LEAT_ADVICE_READ_MOSTLY:
@@ -550,7 +550,7 @@ leat_status cpu_managed_advise(struct leati_driver *driver, void *device, void *
                                leat_advice advice, void *where)
 {
     leat_status status;
-    struct span span;
+    struct managed_span span;
 
     (void)driver, (void)device;
     leati_lock(&lock);
@@ -567,7 +567,7 @@ leat_status cpu_managed_advise(struct leati_driver *driver, void *device, void *
 
 /* ---- questions ---- */
 
-static void add_places(const struct page *page, leat_managed_info *info)
+static void add_places(const struct managed_page *page, leat_managed_info *info)
 {
     info->pages_nowhere += !page->copies;
     info->pages_on_host += (page->copies & bit_of(HOST)) != 0;
@@ -577,15 +577,15 @@ static void add_places(const struct page *page, leat_managed_info *info)
 
 _Static_assert(CPU_DEVICES_MAX <= LEAT_MANAGED_DEVICES_MAX, "a count for each device");
 
-static void describe_span(const struct span *span, leat_managed_info *info)
+static void describe_span(const struct managed_span *span, leat_managed_info *info)
 {
-    const struct page *first = &span->memory->pages[span->first];
+    const struct managed_page *first = &span->memory->pages[span->first];
     bool same_preferred = true, same_prefetch = true;
     uint32_t accessed_by = UINT32_MAX;
 
     info->read_mostly = 1;
     for (size_t i = span->first; i < span->end; i++) {
-        const struct page *page = &span->memory->pages[i];
+        const struct managed_page *page = &span->memory->pages[i];
 
         info->read_mostly &= page->read_mostly;
         accessed_by &= page->accessed_by;
@@ -603,7 +603,7 @@ leat_status cpu_managed_query(struct leati_driver *driver, void *device, const v
                               leat_managed_info *info)
 {
     leat_status status = LEAT_OK;
-    struct span span;
+    struct managed_span span;
 
     (void)driver, (void)device;
     leati_lock(&lock);
@@ -638,12 +638,12 @@ leat_status cpu_managed_attach(struct leati_driver *driver, void *stream, void *
 static void forget_record(struct memory *memory)
 {
     for (size_t i = 0; i < memory->pages_count; i++) {
-        struct page *page = &memory->pages[i];
+        struct managed_page *page = &memory->pages[i];
 
-        *page = (struct page){.accessed_by = page->accessed_by,
-                              .preferred = page->preferred,
-                              .last_prefetch = page->last_prefetch,
-                              .read_mostly = page->read_mostly};
+        *page = (struct managed_page){.accessed_by = page->accessed_by,
+                                      .preferred = page->preferred,
+                                      .last_prefetch = page->last_prefetch,
+                                      .read_mostly = page->read_mostly};
     }
     memory->opened_by = 0;
     memory->unseen = false;
@@ -730,7 +730,7 @@ static leat_status need_record(void) LEATI_REQUIRES(lock)
                  : leati_fail(LEAT_ERROR_UNSUPPORTED, "nothing was recorded: call leat_managed_record() first");
 }
 
-static void add_page(const struct page *page, leat_managed_counts *counts)
+static void add_page(const struct managed_page *page, leat_managed_counts *counts)
 {
     uint32_t faults = (uint32_t)page->faults_to_device + page->faults_to_host;
 
@@ -748,7 +748,7 @@ static void add_page(const struct page *page, leat_managed_counts *counts)
     counts->thrashing += faults >= 3 && page->faults_to_device && page->faults_to_host;
 }
 
-static void add_span(const struct span *span, leat_managed_counts *counts)
+static void add_span(const struct managed_span *span, leat_managed_counts *counts)
 {
     counts->unseen |= span->memory->unseen;
     for (size_t i = span->first; span->memory->pages && i < span->end; i++)
@@ -759,7 +759,7 @@ leat_status cpu_managed_count(struct leati_driver *driver, void *device, const v
                               leat_managed_counts *counts)
 {
     leat_status status;
-    struct span span;
+    struct managed_span span;
 
     (void)driver, (void)device;
     counts->page_bytes = CPU_PAGE_BYTES;

@@ -8,7 +8,7 @@
 #include <sched.h>
 
 /* On its caller's stack. */
-struct job {
+struct cpu_job {
     struct leati_loop loop;
     int side; /* the caller's, for which the workers work too */
 };
@@ -38,7 +38,7 @@ unsigned cpu_workers_threads(void)
 static void enter(struct leati_task *task)
 {
     cpu_strict_allow();
-    cpu_managed_take_side(((struct job *)task)->side);
+    cpu_managed_take_side(((struct cpu_job *)task)->side);
 }
 
 static void leave(struct leati_task *task)
@@ -95,7 +95,7 @@ void cpu_workers_stop(void)
 
 void cpu_workers_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count)
 {
-    struct job job = {.loop = {.part = part, .context = context, .count = count}, .side = cpu_managed_side()};
+    struct cpu_job job = {.loop = {.part = part, .context = context, .count = count}, .side = cpu_managed_side()};
     struct leati_workers *helped = count < 2 || most_threads < 2 ? NULL : get_workers();
 
     if (helped) {

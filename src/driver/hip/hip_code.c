@@ -108,7 +108,7 @@ leat_status leati_hip_code_check(const void *image, size_t bytes)
 
 /* What is left to read. Reading past the end, or of what is no MessagePack, sets bad, and everything read is then
  * 0. */
-struct reader {
+struct code_reader {
     const unsigned char *at, *end;
     bool bad;
 };
@@ -122,7 +122,7 @@ struct item {
     const char *text;
 };
 
-static const unsigned char *take(struct reader *r, uint64_t bytes)
+static const unsigned char *take(struct code_reader *r, uint64_t bytes)
 {
     const unsigned char *taken = r->at;
 
@@ -135,7 +135,7 @@ static const unsigned char *take(struct reader *r, uint64_t bytes)
 }
 
 /* A number of 1, 2, 4 or 8 bytes, the highest first. */
-static uint64_t take_big_endian(struct reader *r, unsigned bytes)
+static uint64_t take_big_endian(struct code_reader *r, unsigned bytes)
 {
     const unsigned char *p = take(r, bytes);
     uint64_t number = 0;
@@ -145,7 +145,7 @@ static uint64_t take_big_endian(struct reader *r, unsigned bytes)
     return number;
 }
 
-static struct item text_item(struct reader *r, enum token token, uint64_t bytes)
+static struct item text_item(struct code_reader *r, enum token token, uint64_t bytes)
 {
     struct item item = {.token = token, .count = bytes};
 
@@ -153,7 +153,7 @@ static struct item text_item(struct reader *r, enum token token, uint64_t bytes)
     return item;
 }
 
-static struct item next_long(struct reader *r, unsigned char first)
+static struct item next_long(struct code_reader *r, unsigned char first)
 {
     switch (first) {
     case 0xc0: /* nil, false, true */
@@ -194,7 +194,7 @@ static struct item next_long(struct reader *r, unsigned char first)
     }
 }
 
-static struct item next(struct reader *r)
+static struct item next(struct code_reader *r)
 {
     const unsigned char *first = take(r, 1);
 
@@ -209,7 +209,7 @@ static struct item next(struct reader *r)
     return next_long(r, *first);
 }
 
-static void skip_at(struct reader *r, unsigned depth)
+static void skip_at(struct code_reader *r, unsigned depth)
 {
     struct item item = next(r);
 
@@ -220,7 +220,7 @@ static void skip_at(struct reader *r, unsigned depth)
             skip_at(r, depth + 1);
 }
 
-static void skip(struct reader *r)
+static void skip(struct code_reader *r)
 {
     skip_at(r, 0);
 }
@@ -234,7 +234,7 @@ static bool is_text(const struct item *item, const char *text)
 /* ---- kernels ---- */
 
 /* Is the argument that comes next one of the source? */
-static bool read_argument(struct reader *r)
+static bool read_argument(struct code_reader *r)
 {
     static const char hidden[] = "hidden_";
     struct item map = next(r);
@@ -255,7 +255,7 @@ static bool read_argument(struct reader *r)
     return own;
 }
 
-static int read_arguments(struct reader *r)
+static int read_arguments(struct code_reader *r)
 {
     struct item list = next(r);
     int own = 0;
@@ -266,7 +266,7 @@ static int read_arguments(struct reader *r)
     return own;
 }
 
-static leat_status read_kernel(struct reader *r, struct hip_code_kernels *kernels)
+static leat_status read_kernel(struct code_reader *r, struct hip_code_kernels *kernels)
 {
     struct hip_code_kernel kernel = {.parameter_count = 0};
     struct item map = next(r), name = {.token = TOKEN_OTHER};
@@ -296,7 +296,7 @@ static leat_status read_kernel(struct reader *r, struct hip_code_kernels *kernel
     return LEAT_OK;
 }
 
-static leat_status read_metadata(struct reader r, struct hip_code_kernels *kernels)
+static leat_status read_metadata(struct code_reader r, struct hip_code_kernels *kernels)
 {
     struct item map = next(&r);
 
@@ -322,7 +322,7 @@ static uint64_t padded(uint64_t bytes)
     return (bytes + 3) / 4 * 4;
 }
 
-static leat_status read_notes(struct reader r, struct hip_code_kernels *kernels)
+static leat_status read_notes(struct code_reader r, struct hip_code_kernels *kernels)
 {
     while (r.at < r.end && !r.bad) {
         const unsigned char *start = take(&r, sizeof(Elf64_Nhdr)), *name, *content;
@@ -338,7 +338,7 @@ static leat_status read_notes(struct reader r, struct hip_code_kernels *kernels)
         (void)take(&r, padded(note.n_descsz) - note.n_descsz); /* the last one may lack its padding */
         if (note.n_type == NOTE_METADATA && note.n_namesz == sizeof "AMDGPU" &&
             !memcmp(name, "AMDGPU", note.n_namesz))
-            return read_metadata((struct reader){.at = content, .end = content + note.n_descsz}, kernels);
+            return read_metadata((struct code_reader){.at = content, .end = content + note.n_descsz}, kernels);
     }
     return LEAT_OK;
 }
@@ -363,7 +363,7 @@ leat_status leati_hip_code_read(const void *image, size_t bytes, struct hip_code
         if (segment.p_type != PT_NOTE)
             continue;
         notes = start + segment.p_offset;
-        status = read_notes((struct reader){.at = notes, .end = notes + segment.p_filesz}, kernels);
+        status = read_notes((struct code_reader){.at = notes, .end = notes + segment.p_filesz}, kernels);
         if (status != LEAT_OK) {
             leati_hip_code_free(kernels);
             return status;
