@@ -367,7 +367,7 @@ LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_jo
     leati_assert(!job || !*job || plan->stager);
     if (status != LEAT_OK)
         return status;
-    leati_transfer_was_given(transfer, &use,
-                             plan->protocol == LEATI_PROTOCOL_EAGER && transfer->direction == LEATI_DIRECTION_OUT);
+    leati_transfer_was_submitted(
+        transfer, &use, plan->protocol == LEATI_PROTOCOL_EAGER && transfer->direction == LEATI_DIRECTION_OUT);
     return LEAT_OK;
 }

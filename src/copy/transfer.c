@@ -112,8 +112,8 @@ LEATI_HOT leat_status leati_transfer_may_start(const struct leati_transfer *tran
     return leati_may_use(&use->read, transfer->stream, "src", from, transfer->from_reach, false);
 }
 
-LEATI_HOT void leati_transfer_was_given(const struct leati_transfer *transfer, struct leati_transfer_use *use,
-                                        bool complete)
+LEATI_HOT void leati_transfer_was_submitted(const struct leati_transfer *transfer, struct leati_transfer_use *use,
+                                            bool complete)
 {
     leati_was_used(&use->written, transfer->stream, &transfer->to, transfer->to_reach, true);
     if (complete)

@@ -80,8 +80,8 @@ struct leati_transfer_use {
     struct leati_access written, read;
 };
 leat_status leati_transfer_may_start(const struct leati_transfer *transfer, struct leati_transfer_use *use);
-void leati_transfer_was_given(const struct leati_transfer *transfer, struct leati_transfer_use *use,
-                              bool complete);
+void leati_transfer_was_submitted(const struct leati_transfer *transfer, struct leati_transfer_use *use,
+                                  bool complete);
 
 /* The target, or the end, so many bytes further on. */
 static inline struct leati_location leati_location_at(struct leati_location location, size_t offset)

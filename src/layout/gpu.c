@@ -1,7 +1,7 @@
 /* gpu.c - see gpu.h. */
 #include "layout/gpu.h"
 
-#include "base/given.h"
+#include "base/assume.h"
 #include "base/options.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ static struct leati_divisor divisor(uint64_t size)
 {
     struct leati_divisor by = {.size = (uint32_t)size};
 
-    LEATI_GIVEN(size > 0);
+    LEATI_ASSUME(size > 0);
     while (UINT64_C(1) << by.shift < size)
         by.shift++;
     by.multiplier = (uint32_t)(((((UINT64_C(1) << by.shift) - size) << 32) / size) + 1);
@@ -648,7 +648,7 @@ static void fill_box(const struct leati_canonical *canonical, struct box *box, u
 {
     uint64_t others = box->units / box->part[box->cut], room = most / canonical->unit_bytes / others, step = 1;
 
-    LEATI_GIVEN(room > 0);
+    LEATI_ASSUME(room > 0);
     while (step < SECTOR_BYTES && (line_step(canonical, box, &box->dst) * step % SECTOR_BYTES ||
                                    line_step(canonical, box, &box->src) * step % SECTOR_BYTES))
         step *= 2;

@@ -1,6 +1,6 @@
 /* layout.c - the calls that make layouts and change them: arithmetic, which moves nothing. */
+#include "base/assume.h"
 #include "base/error.h"
-#include "base/given.h"
 #include "layout/canonical.h"
 
 #include <leat/layout.h>
@@ -264,7 +264,7 @@ static leat_status restride(const struct stride_span *old, uint32_t dims, const 
 
     for (uint32_t i = dims; i-- > 0;) {
         if (size[i] != 1 && left == 1) {
-            LEATI_GIVEN(block > 0 && block <= old->dims);
+            LEATI_ASSUME(block > 0 && block <= old->dims);
             left = old->size[--block];
             step = old->stride[block];
         }

@@ -8,7 +8,7 @@
  */
 #include "layout/sectors.h"
 
-#include "base/given.h"
+#include "base/assume.h"
 
 struct step {
     uint64_t size;
@@ -72,14 +72,14 @@ struct way {
 
 static struct way way_round(unsigned places, unsigned move)
 {
-    LEATI_GIVEN(places > 0);
+    LEATI_ASSUME(places > 0);
     return (struct way){places, move, places / common_divisor(places, move)};
 }
 
 /* The sum of values at place and so on round and round, count of them. */
 static uint64_t sum_round(const uint64_t *values, struct way way, unsigned place, uint64_t count)
 {
-    LEATI_GIVEN(way.period > 0);
+    LEATI_ASSUME(way.period > 0);
 
     uint64_t rounds = count < way.period ? 0 : count / way.period, rest = count - rounds * way.period, sum = 0;
 

@@ -13,9 +13,9 @@
  */
 #include "driver/cpu/cpu.h"
 
+#include "base/assume.h"
 #include "base/clock.h"
 #include "base/fault_handler.h"
-#include "base/given.h"
 #include "base/lock.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) bool unblocked;
 
 static uint32_t bit_of(int side)
 {
-    LEATI_GIVEN(side == HOST || (side >= 0 && side < CPU_DEVICES_MAX));
+    LEATI_ASSUME(side == HOST || (side >= 0 && side < CPU_DEVICES_MAX));
     return (uint32_t)1 << (side == HOST ? 31 : side);
 }
 

@@ -1,18 +1,18 @@
 /*
- * given.h - facts that the caller guarantees, for the analyzer of 'make tidy', which sees one file at a time. To a
- * compiler they are nothing: they check nothing, and promise nothing that it could build on.
+ * assume.h - facts that the caller guarantees, for the analyzer of 'make tidy', which sees one file at a time. To
+ * a compiler they are nothing: they check nothing, and promise nothing that it could build on.
  */
-#ifndef LEATI_GIVEN_H
-#define LEATI_GIVEN_H
+#ifndef LEATI_ASSUME_H
+#define LEATI_ASSUME_H
 
 #ifdef __clang_analyzer__
-#define LEATI_GIVEN(fact)                                                                                         \
+#define LEATI_ASSUME(fact)                                                                                        \
     do {                                                                                                          \
         if (!(fact))                                                                                              \
             __builtin_unreachable();                                                                              \
     } while (0)
 #else
-#define LEATI_GIVEN(fact) ((void)0)
+#define LEATI_ASSUME(fact) ((void)0)
 #endif
 
 #endif
