@@ -7,18 +7,18 @@
 
 #include <stdlib.h>
 
-enum alloc_way { ALLOC_STREAM, ALLOC_DEVICE, ALLOC_PINNED, ALLOC_REGISTER, ALLOC_WAY_COUNT };
+enum alloc_method { ALLOC_STREAM, ALLOC_DEVICE, ALLOC_PINNED, ALLOC_REGISTER, ALLOC_METHOD_COUNT };
 
 struct alloc_case {
     struct bench *bench;
-    enum alloc_way way;
+    enum alloc_method method;
     size_t bytes;
     unsigned batch; /* pairs in one sample */
     void *pageable; /* what is registered */
 };
 
-static const char *const way_names[ALLOC_WAY_COUNT] = {"device memory, stream order", "device memory, at once",
-                                                       "pinned memory", "register ordinary memory"};
+static const char *const method_names[ALLOC_METHOD_COUNT] = {
+    "device memory, stream order", "device memory, at once", "pinned memory", "register ordinary memory"};
 
 static bool leat_pair(struct alloc_case *c)
 {
@@ -26,7 +26,7 @@ static bool leat_pair(struct alloc_case *c)
     leat_stream *stream = bench->streams[0];
     void *ptr;
 
-    switch (c->way) {
+    switch (c->method) {
     case ALLOC_STREAM:
         return bench_check(bench, leat_alloc(stream, c->bytes, &ptr)) &&
                bench_check(bench, leat_free(stream, ptr));
@@ -34,9 +34,10 @@ static bool leat_pair(struct alloc_case *c)
         return bench_check(bench, leat_register(bench->device, c->pageable, c->bytes)) &&
                bench_check(bench, leat_unregister(c->pageable));
     default:
-        return bench_check(bench, leat_memory_alloc(bench->device,
-                                                    c->way == ALLOC_PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
-                                                    c->bytes, &ptr)) &&
+        return bench_check(bench,
+                           leat_memory_alloc(bench->device,
+                                             c->method == ALLOC_PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
+                                             c->bytes, &ptr)) &&
                bench_check(bench, leat_memory_free(ptr));
     }
 }
@@ -48,7 +49,7 @@ static int driver_pair(struct alloc_case *c)
     void *ptr;
     int result;
 
-    switch (c->way) {
+    switch (c->method) {
     case ALLOC_STREAM:
         result = peer->alloc_async(peer, stream, c->bytes, &ptr);
         return result ? result : peer->free_async(peer, stream, ptr);
@@ -64,11 +65,11 @@ static int driver_pair(struct alloc_case *c)
     }
 }
 
-static bool driver_has(const struct bench_peer *peer, enum alloc_way way)
+static bool driver_has(const struct bench_peer *peer, enum alloc_method method)
 {
     if (!peer)
         return false;
-    switch (way) {
+    switch (method) {
     case ALLOC_STREAM:
         return peer->alloc_async != NULL;
     case ALLOC_DEVICE:
@@ -87,7 +88,8 @@ static bool sample_pairs(void *state, enum bench_side side, double *seconds)
     unsigned i;
 
     for (i = 0; i < c->batch; i++)
-        if (side == BENCH_LEAT ? !leat_pair(c) : !bench_check_peer(c->bench, way_names[c->way], driver_pair(c)))
+        if (side == BENCH_LEAT ? !leat_pair(c)
+                               : !bench_check_peer(c->bench, method_names[c->method], driver_pair(c)))
             return false;
     *seconds = (bench_now() - begin) / c->batch;
 
@@ -124,7 +126,7 @@ static bool verify_pair(struct alloc_case *c, bool *verified)
     bool fine;
     void *ptr;
 
-    switch (c->way) {
+    switch (c->method) {
     case ALLOC_STREAM:
         if (!bench_check(bench, leat_alloc(stream, c->bytes, &ptr)))
             return false;
@@ -137,34 +139,34 @@ static bool verify_pair(struct alloc_case *c, bool *verified)
         return bench_check(bench, leat_unregister(c->pageable)) && fine;
     default:
         if (!bench_check(bench, leat_memory_alloc(bench->device,
-                                                  c->way == ALLOC_PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
+                                                  c->method == ALLOC_PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
                                                   c->bytes, &ptr)))
             return false;
-        fine = c->way == ALLOC_PINNED ? verify_host(c, ptr, verified)
-                                      : bench_device_usable(bench, ptr, c->bytes, verified);
+        fine = c->method == ALLOC_PINNED ? verify_host(c, ptr, verified)
+                                         : bench_device_usable(bench, ptr, c->bytes, verified);
         return bench_check(bench, leat_memory_free(ptr)) && fine;
     }
 }
 
-static void measure_case(struct bench *bench, struct bench_rows *rows, enum alloc_way way, size_t bytes)
+static void measure_case(struct bench *bench, struct bench_rows *rows, enum alloc_method method, size_t bytes)
 {
-    struct alloc_case c = {.bench = bench, .way = way, .bytes = bytes};
-    bool with_driver = driver_has(bench->peer, way);
+    struct alloc_case c = {.bench = bench, .method = method, .bytes = bytes};
+    bool with_driver = driver_has(bench->peer, method);
     struct bench_result result;
     struct bench_row *row;
     bool verified = false;
 
-    bench_progress(bench, "alloc", way_names[way], bytes);
+    bench_progress(bench, "alloc", method_names[method], bytes);
     /* Small pairs are too short for the clock; large ones are not. */
-    c.batch = way == ALLOC_STREAM || bytes <= MIB ? 16 : 1;
-    if (way == ALLOC_REGISTER)
+    c.batch = method == ALLOC_STREAM || bytes <= MIB ? 16 : 1;
+    if (method == ALLOC_REGISTER)
         c.pageable = bench_buffer(bench, BENCH_PAGEABLE_IN);
-    if ((way == ALLOC_REGISTER && !c.pageable) || !bench_measure(bench, sample_pairs, &c, with_driver, &result) ||
-        !verify_pair(&c, &verified)) {
-        bench_case_failed(bench, "alloc", way_names[way], bytes);
+    if ((method == ALLOC_REGISTER && !c.pageable) ||
+        !bench_measure(bench, sample_pairs, &c, with_driver, &result) || !verify_pair(&c, &verified)) {
+        bench_case_failed(bench, "alloc", method_names[method], bytes);
         return;
     }
-    row = bench_row_add(rows, "alloc", way_names[way], bytes, BENCH_US);
+    row = bench_row_add(rows, "alloc", method_names[method], bytes, BENCH_US);
     row->result = result;
     row->with_driver = with_driver;
     row->verified = verified;
@@ -175,15 +177,15 @@ void bench_alloc_group(struct bench *bench)
     static const size_t device_sizes[] = {512, MIB, 64 * MIB, GIB};
     static const size_t host_sizes[] = {64 * MIB, GIB};
     struct bench_rows rows = {.count = 0};
-    unsigned way, i;
+    unsigned method, i;
 
-    for (way = ALLOC_STREAM; way <= ALLOC_DEVICE; way++)
+    for (method = ALLOC_STREAM; method <= ALLOC_DEVICE; method++)
         for (i = 0; i < sizeof device_sizes / sizeof device_sizes[0]; i++)
             if (device_sizes[i] <= bench->largest)
-                measure_case(bench, &rows, (enum alloc_way)way, device_sizes[i]);
-    for (way = ALLOC_PINNED; way <= ALLOC_REGISTER; way++)
+                measure_case(bench, &rows, (enum alloc_method)method, device_sizes[i]);
+    for (method = ALLOC_PINNED; method <= ALLOC_REGISTER; method++)
         for (i = 0; i < sizeof host_sizes / sizeof host_sizes[0]; i++)
             if (host_sizes[i] <= bench->largest)
-                measure_case(bench, &rows, (enum alloc_way)way, host_sizes[i]);
+                measure_case(bench, &rows, (enum alloc_method)method, host_sizes[i]);
     bench_rows_commit(bench, &rows);
 }

@@ -19,7 +19,7 @@ static const char part[] = "4096 copies of 4 KiB, scattered: us for each";
 
 struct many {
     struct bench *bench;
-    enum bench_way way;
+    enum bench_direction direction;
     char *src, *dst;
     struct copy_host *src_host, *dst_host; /* NULL: device memory */
     leat_copy_op ops[COUNT];
@@ -59,7 +59,7 @@ static bool run_each(struct many *m, enum bench_side side)
     size_t i;
 
     for (i = 0; i < COUNT; i++)
-        if (!bench_side_copy(m->bench, side, 0, m->way, m->dsts[i], m->srcs[i], PIECE))
+        if (!bench_side_copy(m->bench, side, 0, m->direction, m->dsts[i], m->srcs[i], PIECE))
             return false;
     return bench_side_wait(m->bench, side, 0);
 }
@@ -229,7 +229,7 @@ static bool measure(struct many *m, const char *name, struct bench_rows *rows)
 
 static const struct batch_row {
     const char *name;
-    enum bench_way way;
+    enum bench_direction direction;
     enum copy_memory memory;
 } batch_rows[] = {
     {"4096 copies in, pinned", BENCH_TO_DEVICE, COPY_PINNED},
@@ -244,20 +244,20 @@ static bool measure_row(struct many *m, const struct batch_row *wanted, struct c
 {
     struct bench *bench = m->bench;
 
-    m->way = wanted->way;
+    m->direction = wanted->direction;
     m->src_host = m->dst_host = NULL;
     m->src = bench_buffer(bench, BENCH_DEVICE_A);
     m->dst = bench_buffer(bench, BENCH_DEVICE_B);
     if (!m->src || !m->dst)
         return false;
-    if (wanted->way != BENCH_ON_DEVICE &&
-        copy_host_make(bench, wanted->memory, wanted->way == BENCH_TO_DEVICE, span, host) != COPY_HOST_READY)
+    if (wanted->direction != BENCH_ON_DEVICE &&
+        copy_host_make(bench, wanted->memory, wanted->direction == BENCH_TO_DEVICE, span, host) != COPY_HOST_READY)
         return false;
-    if (wanted->way == BENCH_TO_DEVICE) {
+    if (wanted->direction == BENCH_TO_DEVICE) {
         m->src = host->ptr;
         m->src_host = host;
     }
-    if (wanted->way == BENCH_TO_HOST) {
+    if (wanted->direction == BENCH_TO_HOST) {
         m->dst = host->ptr;
         m->dst_host = host;
     }

@@ -50,16 +50,16 @@ static bool check_peer(int result)
 /* Reads --first, such as "in,leat", and --bytes. */
 static bool parse_first(const struct bench_options *options, struct first *first)
 {
-    unsigned way, side;
+    unsigned direction, side;
 
-    for (way = 0; way < GAP_DIRECTION_COUNT; way++)
+    for (direction = 0; direction < GAP_DIRECTION_COUNT; direction++)
         for (side = 0; side < 2; side++) {
             char text[32];
 
-            snprintf(text, sizeof text, "%s,%s", gap_direction_words[way], side_words[side]);
+            snprintf(text, sizeof text, "%s,%s", gap_direction_words[direction], side_words[side]);
             if (strcmp(text, options->first) != 0)
                 continue;
-            first->in = way == COPY_IN;
+            first->in = direction == COPY_IN;
             first->side = (enum bench_side)side;
             if (options->size_count == 1) {
                 first->bytes = options->sizes[0];

@@ -224,11 +224,11 @@ static bool copy_by_driver(struct gap_case *c, void *dst, const void *src)
 {
     struct bench *bench = c->gaps->bench;
     struct bench_peer *peer = bench->peer;
-    enum bench_way way = c->direction == COPY_IN ? BENCH_TO_DEVICE : BENCH_TO_HOST;
+    enum bench_direction direction = c->direction == COPY_IN ? BENCH_TO_DEVICE : BENCH_TO_HOST;
 
-    if (c->form == GAP_SYNC || way == BENCH_TO_HOST)
-        return bench_check_peer(bench, "copy", peer->copy_plain(peer, way, dst, src, c->bytes));
-    return bench_side_copy(bench, BENCH_DRIVER, 0, way, dst, src, c->bytes) &&
+    if (c->form == GAP_SYNC || direction == BENCH_TO_HOST)
+        return bench_check_peer(bench, "copy", peer->copy_plain(peer, direction, dst, src, c->bytes));
+    return bench_side_copy(bench, BENCH_DRIVER, 0, direction, dst, src, c->bytes) &&
            bench_side_wait(bench, BENCH_DRIVER, 0);
 }
 

@@ -17,7 +17,7 @@ enum {
 struct latency_case {
     struct bench *bench;
     unsigned batch; /* calls in a sample; their completion is not timed where there are several */
-    enum bench_way way;
+    enum bench_direction direction;
     size_t bytes;
     leat_event *event;
     void *native_event;
@@ -63,8 +63,8 @@ static void copy_ends(struct latency_case *c, void **dst, void **src)
 {
     void **buffers = c->bench->buffers;
 
-    *dst = c->way == BENCH_TO_DEVICE ? buffers[BENCH_DEVICE_A] : buffers[BENCH_PINNED_OUT];
-    *src = c->way == BENCH_TO_DEVICE ? buffers[BENCH_PINNED_IN] : buffers[BENCH_DEVICE_B];
+    *dst = c->direction == BENCH_TO_DEVICE ? buffers[BENCH_DEVICE_A] : buffers[BENCH_PINNED_OUT];
+    *src = c->direction == BENCH_TO_DEVICE ? buffers[BENCH_PINNED_IN] : buffers[BENCH_DEVICE_B];
 }
 
 static bool small_copy(struct latency_case *c, enum bench_side side)
@@ -72,7 +72,7 @@ static bool small_copy(struct latency_case *c, enum bench_side side)
     void *dst, *src;
 
     copy_ends(c, &dst, &src);
-    return bench_side_copy(c->bench, side, 0, c->way, dst, src, c->bytes);
+    return bench_side_copy(c->bench, side, 0, c->direction, dst, src, c->bytes);
 }
 
 static bool sample_calls(void *state, enum bench_side side, double *seconds)
@@ -188,29 +188,29 @@ static bool verify_small_copy(struct latency_case *c, bool *verified)
     void *dst, *src;
 
     copy_ends(c, &dst, &src);
-    if (c->way == BENCH_TO_DEVICE)
+    if (c->direction == BENCH_TO_DEVICE)
         bench_fill_host(bench, src, c->bytes, seed);
     else if (!bench_fill_device(bench, src, c->bytes, seed))
         return false;
     if (!small_copy(c, BENCH_LEAT) || !bench_side_wait(bench, BENCH_LEAT, 0))
         return false;
-    if (c->way == BENCH_TO_DEVICE)
+    if (c->direction == BENCH_TO_DEVICE)
         return bench_device_holds(bench, dst, c->bytes, seed, verified);
     *verified = bench_host_holds(bench, dst, c->bytes, seed);
     return true;
 }
 
-static void measure_small_copy(struct bench *bench, struct bench_rows *rows, enum bench_way way, bool completion,
-                               size_t bytes)
+static void measure_small_copy(struct bench *bench, struct bench_rows *rows, enum bench_direction direction,
+                               bool completion, size_t bytes)
 {
     static const char *const names[2][2] = {
         {"copy to the device, the call", "copy to the device, to completion"},
         {"copy to the host, the call", "copy to the host, to completion"},
     };
-    const char *name = names[way == BENCH_TO_HOST][completion];
+    const char *name = names[direction == BENCH_TO_HOST][completion];
     struct latency_case c = {.bench = bench,
                              .batch = completion ? 1 : BATCH,
-                             .way = way,
+                             .direction = direction,
                              .bytes = bytes,
                              .completion = completion,
                              .call = small_copy};
@@ -232,16 +232,16 @@ static void measure_small_copy(struct bench *bench, struct bench_rows *rows, enu
 void bench_latency_group(struct bench *bench)
 {
     static const size_t sizes[] = {4, 4 * KIB, 64 * KIB};
-    static const enum bench_way ways[] = {BENCH_TO_DEVICE, BENCH_TO_HOST};
+    static const enum bench_direction directions[] = {BENCH_TO_DEVICE, BENCH_TO_HOST};
     struct bench_rows rows = {.count = 0};
-    unsigned way, i;
+    unsigned direction, i;
 
     measure_events(bench, &rows);
     measure_launches(bench, &rows);
-    for (way = 0; way < 2; way++) {
-        measure_small_copy(bench, &rows, ways[way], false, 4 * KIB);
+    for (direction = 0; direction < 2; direction++) {
+        measure_small_copy(bench, &rows, directions[direction], false, 4 * KIB);
         for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-            measure_small_copy(bench, &rows, ways[way], true, sizes[i]);
+            measure_small_copy(bench, &rows, directions[direction], true, sizes[i]);
     }
     bench_rows_commit(bench, &rows);
 }

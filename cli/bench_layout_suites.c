@@ -369,26 +369,26 @@ static void make_dims(struct maker *maker)
 static void make_gathers(struct maker *maker)
 {
     static const int64_t rows[] = {64, 100, 128, 256, 257, 512, 1024, 5120, 32768}; /* bytes */
-    unsigned i, way;
+    unsigned i, variant;
 
     for (i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (way = 0; way < 2; way++) {
+        for (variant = 0; variant < 2; variant++) {
             uint32_t element_bytes = rows[i] % 4 ? 1 : 4;
             int64_t count = (int64_t)fmax(2, (double)maker->bytes / (double)rows[i]);
-            struct spec spec = SPEC(element_bytes, way ? count : 2 * count, rows[i] / element_bytes);
+            struct spec spec = SPEC(element_bytes, variant ? count : 2 * count, rows[i] / element_bytes);
 
-            if (way == 0)
+            if (variant == 0)
                 add_step(&spec, LAYOUT_INDEX, "0:%lld:%d", (long long)count, i % 2 ? 4 : 8);
             else
                 add_step(&spec, LAYOUT_SCATTER, "0:%lld:%d", (long long)(2 * count), i % 2 ? 4 : 8);
-            emit(maker, rows[i] == 256 || (rows[i] == 5120 && way == 0), &spec);
+            emit(maker, rows[i] == 256 || (rows[i] == 5120 && variant == 0), &spec);
         }
-    for (way = 0; way < 2; way++) {
+    for (variant = 0; variant < 2; variant++) {
         /* Each index picks an element, or a run of 64 in the middle of a row: pieces of a cache of keys. */
         int64_t count = (int64_t)fmax(2, (double)maker->bytes / (4096.0 * 4));
-        struct spec spec = way ? SPEC(2, count, 128, 64) : SPEC(4, count, 4096);
+        struct spec spec = variant ? SPEC(2, count, 128, 64) : SPEC(4, count, 4096);
 
-        add_step(&spec, LAYOUT_INDEX, way ? "1:128" : "1:4096");
+        add_step(&spec, LAYOUT_INDEX, variant ? "1:128" : "1:4096");
         emit(maker, false, &spec);
     }
 }

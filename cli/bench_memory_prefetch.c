@@ -15,14 +15,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum prefetch_way { BY_CALLS, BY_THREADS, BY_TOUCH };
+enum prefetch_method { BY_CALLS, BY_THREADS, BY_TOUCH };
 
 struct prefetch_case {
     struct bench *bench;
     char *managed;
     size_t bytes;
     bool out;
-    enum prefetch_way way;
+    enum prefetch_method method;
     unsigned streams;
     size_t chunk_bytes;
     atomic_uint failures; /* of threads */
@@ -105,10 +105,10 @@ static bool sample_prefetch(void *state, enum bench_side side, double *seconds)
         return false;
     atomic_store_explicit(&c->failures, 0, memory_order_relaxed);
     begin = bench_now();
-    if (c->way == BY_CALLS)
+    if (c->method == BY_CALLS)
         fine = give_chunks(c, 0, 1);
     else
-        bench_workers_run(c->bench->workers, c->way == BY_TOUCH ? touch_pages : thread_chunks, c);
+        bench_workers_run(c->bench->workers, c->method == BY_TOUCH ? touch_pages : thread_chunks, c);
     fine = fine && wait_for_all(c);
     *seconds = bench_now() - begin;
     return fine && atomic_load_explicit(&c->failures, memory_order_relaxed) == 0;
@@ -160,7 +160,7 @@ static bool verify_prefetch(struct prefetch_case *c, bool *verified)
     return true;
 }
 
-static void measure_way(struct prefetch_case *c, struct bench_rows *rows, const char *name, double bound)
+static void measure_method(struct prefetch_case *c, struct bench_rows *rows, const char *name, double bound)
 {
     struct bench *bench = c->bench;
     struct bench_result result;
@@ -184,10 +184,10 @@ static void measure_direction(struct prefetch_case *c, struct bench_rows *rows)
 {
     static const struct {
         const char *in, *out;
-        enum prefetch_way way;
+        enum prefetch_method method;
         unsigned streams;
         size_t chunk_bytes; /* 0: all */
-    } ways[] = {
+    } methods[] = {
         {"prefetch in, one call", "prefetch out, one call", BY_CALLS, 1, 0},
         {"prefetch in, 1 stream, chunks", "prefetch out, 1 stream, chunks", BY_CALLS, 1, 16 * MIB},
         {"prefetch in, 2 streams, chunks", "prefetch out, 2 streams, chunks", BY_CALLS, 2, 16 * MIB},
@@ -198,15 +198,15 @@ static void measure_direction(struct prefetch_case *c, struct bench_rows *rows)
     };
     double bound = pinned_rate(c->bench, c->bytes, c->out);
 
-    for (unsigned i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        const char *name = c->out ? ways[i].out : ways[i].in;
+    for (unsigned i = 0; i < sizeof methods / sizeof methods[0]; i++) {
+        const char *name = c->out ? methods[i].out : methods[i].in;
 
         if (!name)
             continue;
-        c->way = ways[i].way;
-        c->streams = ways[i].streams;
-        c->chunk_bytes = ways[i].chunk_bytes ? ways[i].chunk_bytes : c->bytes;
-        measure_way(c, rows, name, bound);
+        c->method = methods[i].method;
+        c->streams = methods[i].streams;
+        c->chunk_bytes = methods[i].chunk_bytes ? methods[i].chunk_bytes : c->bytes;
+        measure_method(c, rows, name, bound);
     }
 }
 

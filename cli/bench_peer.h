@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum bench_way { BENCH_TO_DEVICE, BENCH_TO_HOST, BENCH_ON_DEVICE };
+enum bench_direction { BENCH_TO_DEVICE, BENCH_TO_HOST, BENCH_ON_DEVICE };
 
 struct bench_peer {
     char text[96]; /* what it is, for the record: "calls of libcuda.so.1" */
@@ -25,14 +25,16 @@ struct bench_peer {
     int (*leave)(struct bench_peer *peer);
 
     /* A copy in stream order. It may be put off until wait(). */
-    int (*copy)(struct bench_peer *peer, void *stream, enum bench_way way, void *dst, const void *src,
+    int (*copy)(struct bench_peer *peer, void *stream, enum bench_direction direction, void *dst, const void *src,
                 size_t bytes);
 
     /* A copy that is complete at the return: what a plain program does with ordinary memory. */
-    int (*copy_at_once)(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes);
+    int (*copy_at_once)(struct bench_peer *peer, enum bench_direction direction, void *dst, const void *src,
+                        size_t bytes);
 
     /* The driver's plain call: when it returns, the source may change and a host's destination has its bytes. */
-    int (*copy_plain)(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes);
+    int (*copy_plain)(struct bench_peer *peer, enum bench_direction direction, void *dst, const void *src,
+                      size_t bytes);
     int (*wait)(struct bench_peer *peer, void *stream);
 
     /* Many copies in stream order by one call, with no order among them. NULL: the driver has no such call. */

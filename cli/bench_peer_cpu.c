@@ -69,12 +69,12 @@ static int wait(struct bench_peer *peer, void *stream)
     return 0;
 }
 
-static int copy(struct bench_peer *peer, void *stream, enum bench_way way, void *dst, const void *src,
+static int copy(struct bench_peer *peer, void *stream, enum bench_direction direction, void *dst, const void *src,
                 size_t bytes)
 {
     struct cpu_peer *cpu = (struct cpu_peer *)peer;
 
-    (void)way;
+    (void)direction;
     if (cpu->queued == QUEUE_MAX)
         wait(peer, stream);
     cpu->queue[cpu->queued].dst = dst;
@@ -84,9 +84,10 @@ static int copy(struct bench_peer *peer, void *stream, enum bench_way way, void 
     return 0;
 }
 
-static int copy_at_once(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes)
+static int copy_at_once(struct bench_peer *peer, enum bench_direction direction, void *dst, const void *src,
+                        size_t bytes)
 {
-    copy(peer, NULL, way, dst, src, bytes);
+    copy(peer, NULL, direction, dst, src, bytes);
     return wait(peer, NULL);
 }
 

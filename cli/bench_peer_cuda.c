@@ -143,12 +143,12 @@ static int leave(struct bench_peer *peer)
     return cuda_of(peer)->call.pop(&context);
 }
 
-static int copy(struct bench_peer *peer, void *stream, enum bench_way way, void *dst, const void *src,
+static int copy(struct bench_peer *peer, void *stream, enum bench_direction direction, void *dst, const void *src,
                 size_t bytes)
 {
     const struct cuda_calls *call = &cuda_of(peer)->call;
 
-    switch (way) {
+    switch (direction) {
     case BENCH_TO_DEVICE:
         return call->to_device_async((cuda_address)dst, src, bytes, stream);
     case BENCH_TO_HOST:
@@ -158,21 +158,23 @@ static int copy(struct bench_peer *peer, void *stream, enum bench_way way, void 
     }
 }
 
-static int copy_plain(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes)
+static int copy_plain(struct bench_peer *peer, enum bench_direction direction, void *dst, const void *src,
+                      size_t bytes)
 {
     const struct cuda_calls *call = &cuda_of(peer)->call;
 
-    return way == BENCH_TO_HOST ? call->to_host(dst, (cuda_address)src, bytes)
-                                : call->to_device((cuda_address)dst, src, bytes);
+    return direction == BENCH_TO_HOST ? call->to_host(dst, (cuda_address)src, bytes)
+                                      : call->to_device((cuda_address)dst, src, bytes);
 }
 
-static int copy_at_once(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes)
+static int copy_at_once(struct bench_peer *peer, enum bench_direction direction, void *dst, const void *src,
+                        size_t bytes)
 {
     const struct cuda_calls *call = &cuda_of(peer)->call;
-    int result = copy_plain(peer, way, dst, src, bytes);
+    int result = copy_plain(peer, direction, dst, src, bytes);
 
     /* The call may come back when the source has been read, before the bytes are on the device. */
-    return result || way == BENCH_TO_HOST ? result : call->synchronize(NULL);
+    return result || direction == BENCH_TO_HOST ? result : call->synchronize(NULL);
 }
 
 static int wait(struct bench_peer *peer, void *stream)

@@ -11,7 +11,7 @@
 #include <time.h>
 
 enum grow_step { STEP_GROW, STEP_STITCH, STEP_TRIM, STEP_COUNT };
-enum hold_way { HOLD_NOTHING, HOLD_FUNCTION, HOLD_KERNELS, HOLD_COUNT };
+enum hold_method { HOLD_NOTHING, HOLD_FUNCTION, HOLD_KERNELS, HOLD_COUNT };
 
 enum {
     PIECES = 32,     /* blocks that fill the pool before one is stitched; every other one is freed then */
@@ -56,7 +56,7 @@ static void hold_function(void *argument)
 struct grow_case {
     struct pool_source source;
     enum grow_step step;
-    enum hold_way way;
+    enum hold_method method;
     size_t bytes;
     unsigned launches; /* of kernels that take HOLD_SECONDS together */
     struct hold hold;
@@ -100,9 +100,9 @@ static bool begin_hold(struct grow_case *c)
     unsigned i;
 
     c->hold.release = false;
-    if (c->way == HOLD_FUNCTION)
+    if (c->method == HOLD_FUNCTION)
         return bench_check(bench, leat_launch_host(bench->streams[HOLD_STREAM], hold_function, &c->hold));
-    for (i = 0; c->way == HOLD_KERNELS && i < c->launches; i++)
+    for (i = 0; c->method == HOLD_KERNELS && i < c->launches; i++)
         if (!launch_kernel(c))
             return false;
     return true;
@@ -114,7 +114,7 @@ static bool end_hold(struct grow_case *c, bool *held)
     struct bench *bench = c->source.bench;
     leat_stream *stream = bench->streams[HOLD_STREAM];
 
-    *held = c->way == HOLD_NOTHING || leat_stream_query(stream) == LEAT_NOT_READY;
+    *held = c->method == HOLD_NOTHING || leat_stream_query(stream) == LEAT_NOT_READY;
     pthread_mutex_lock(&c->hold.lock);
     c->hold.release = true;
     pthread_cond_broadcast(&c->hold.changed);
@@ -252,7 +252,7 @@ static bool measure_step(struct grow_case *c, struct bench_rows *rows)
 {
     struct bench *bench = c->source.bench;
     bool with_driver = bench->peer && bench->peer->alloc_async && bench->peer->pool_trim;
-    const char *name = step_names[c->step][c->way];
+    const char *name = step_names[c->step][c->method];
     struct bench_result result;
     struct bench_row *row;
     double seconds;
@@ -280,16 +280,16 @@ static bool measure_step(struct grow_case *c, struct bench_rows *rows)
 }
 
 /* A step alone and beside held streams. */
-static void measure_ways(struct grow_case *c, struct bench_rows *rows)
+static void measure_methods(struct grow_case *c, struct bench_rows *rows)
 {
     struct bench *bench = c->source.bench;
-    unsigned way;
+    unsigned method;
 
-    for (way = 0; way < HOLD_COUNT; way++) {
-        c->way = (enum hold_way)way;
-        bench_progress(bench, "pool", step_names[c->step][way], c->bytes);
+    for (method = 0; method < HOLD_COUNT; method++) {
+        c->method = (enum hold_method)method;
+        bench_progress(bench, "pool", step_names[c->step][method], c->bytes);
         if (!measure_step(c, rows))
-            bench_case_failed(bench, "pool", step_names[c->step][way], c->bytes);
+            bench_case_failed(bench, "pool", step_names[c->step][method], c->bytes);
     }
 }
 
@@ -299,7 +299,7 @@ static void measure_steps(struct grow_case *c, struct bench_rows *rows)
 
     /* The first block costs the driver its full price only where its pool keeps nothing. */
     c->step = STEP_GROW;
-    measure_ways(c, rows);
+    measure_methods(c, rows);
     if (!pool_driver_keeps(bench)) {
         bench_case_failed(bench, "pool", "stitching and trimming", c->bytes);
         return;
@@ -310,9 +310,9 @@ static void measure_steps(struct grow_case *c, struct bench_rows *rows)
     else if (piece_bytes(c) < PIECE_MIN_BYTES)
         bench_note(bench, "pool: stitching is left out: there is not enough free memory for it");
     else
-        measure_ways(c, rows);
+        measure_methods(c, rows);
     c->step = STEP_TRIM;
-    measure_ways(c, rows);
+    measure_methods(c, rows);
     if (!pool_driver_as_usual(bench))
         bench_case_failed(bench, "pool", "stitching and trimming", c->bytes);
 }

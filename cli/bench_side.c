@@ -14,13 +14,13 @@ bool bench_side_leave(struct bench *bench, enum bench_side side)
     return side == BENCH_LEAT || bench_check_peer(bench, "leaving the device", bench->peer->leave(bench->peer));
 }
 
-bool bench_side_copy(struct bench *bench, enum bench_side side, unsigned stream, enum bench_way way, void *dst,
-                     const void *src, size_t bytes)
+bool bench_side_copy(struct bench *bench, enum bench_side side, unsigned stream, enum bench_direction direction,
+                     void *dst, const void *src, size_t bytes)
 {
     if (side == BENCH_LEAT)
         return bench_check(bench, leat_copy(bench->streams[stream], dst, src, bytes));
-    return bench_check_peer(bench, "copy",
-                            bench->peer->copy(bench->peer, bench->native_streams[stream], way, dst, src, bytes));
+    return bench_check_peer(
+        bench, "copy", bench->peer->copy(bench->peer, bench->native_streams[stream], direction, dst, src, bytes));
 }
 
 bool bench_side_wait(struct bench *bench, enum bench_side side, unsigned stream)

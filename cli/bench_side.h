@@ -13,8 +13,8 @@
 bool bench_side_enter(struct bench *bench, enum bench_side side);
 bool bench_side_leave(struct bench *bench, enum bench_side side);
 
-bool bench_side_copy(struct bench *bench, enum bench_side side, unsigned stream, enum bench_way way, void *dst,
-                     const void *src, size_t bytes);
+bool bench_side_copy(struct bench *bench, enum bench_side side, unsigned stream, enum bench_direction direction,
+                     void *dst, const void *src, size_t bytes);
 bool bench_side_wait(struct bench *bench, enum bench_side side, unsigned stream);
 
 #endif

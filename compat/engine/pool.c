@@ -17,7 +17,7 @@ struct leatc_pool {
     uint64_t maker_process, maker_id; /* of a pool of another process: the number of that, and the id there */
     bool is_default, exportable;
     atomic_int references;
-    atomic_uint ways; /* LEAT_POOL_REUSE_*; written under ways_lock */
+    atomic_uint reuse_flags; /* LEAT_POOL_REUSE_*; written under reuse_lock */
     _Atomic uint64_t threshold;
     _Atomic uint64_t used, used_high;
     _Atomic uint64_t reserved_high; /* seen since it was reset, but for leat's own peak */
@@ -29,7 +29,7 @@ static struct leati_handles pools = LEATI_HANDLES(struct leatc_pool);
 
 /* Guards the making of default pools; and held while the ways of a pool change, here and in leat's pool. */
 static struct leati_lock default_lock = LEATI_LOCK_INITIALIZER;
-static struct leati_lock ways_lock = LEATI_LOCK_INITIALIZER;
+static struct leati_lock reuse_lock = LEATI_LOCK_INITIALIZER;
 
 #define USED_STEP 512
 
@@ -48,7 +48,7 @@ static void begin_pool(struct leatc_pool *pool, struct leatc_device *device)
 {
     pool->device = device;
     pool->id = leatc_memory_id();
-    atomic_store_explicit(&pool->ways, LEAT_POOL_REUSE_ALL, memory_order_relaxed);
+    atomic_store_explicit(&pool->reuse_flags, LEAT_POOL_REUSE_ALL, memory_order_relaxed);
     atomic_store_explicit(&pool->references, 1, memory_order_relaxed);
     atomic_store_explicit(&pool->access[device->ordinal], 3, memory_order_relaxed);
     leati_handle_publish(pool);
@@ -258,25 +258,25 @@ static int figures_of(struct leatc_pool *pool, leat_pool_statistics *figures)
 }
 
 /* The way that an attribute switches. */
-static unsigned way_of(int attribute)
+static unsigned reuse_flag_of(int attribute)
 {
     return attribute == LEATC_POOL_REUSE_FOLLOW_EVENTS   ? LEAT_POOL_REUSE_ORDERED
            : attribute == LEATC_POOL_REUSE_OPPORTUNISTIC ? LEAT_POOL_REUSE_FINISHED
                                                          : LEAT_POOL_REUSE_WAITING;
 }
 
-static int set_way(struct leatc_pool *pool, unsigned way, bool on)
+static int set_reuse_flag(struct leatc_pool *pool, unsigned flag, bool on)
 {
     int result = LEATC_OK;
-    unsigned ways;
+    unsigned reuse_flags;
 
-    leati_lock(&ways_lock);
-    ways = on ? atomic_load(&pool->ways) | way : atomic_load(&pool->ways) & ~way;
+    leati_lock(&reuse_lock);
+    reuse_flags = on ? atomic_load(&pool->reuse_flags) | flag : atomic_load(&pool->reuse_flags) & ~flag;
     if (pool->native)
-        result = leatc_result_of(leat_pool_set_reuse(pool->native, ways));
+        result = leatc_result_of(leat_pool_set_reuse(pool->native, reuse_flags));
     if (result == LEATC_OK)
-        atomic_store(&pool->ways, ways);
-    leati_unlock(&ways_lock);
+        atomic_store(&pool->reuse_flags, reuse_flags);
+    leati_unlock(&reuse_lock);
     return result;
 }
 
@@ -291,7 +291,7 @@ int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value)
     case LEATC_POOL_REUSE_FOLLOW_EVENTS:
     case LEATC_POOL_REUSE_OPPORTUNISTIC:
     case LEATC_POOL_REUSE_INTERNAL:
-        return set_way(pool, way_of(attribute), *(const int *)value != 0);
+        return set_reuse_flag(pool, reuse_flag_of(attribute), *(const int *)value != 0);
     case LEATC_POOL_RELEASE_THRESHOLD:
         atomic_store(&pool->threshold, *(const uint64_t *)value);
         atomic_store(&pool->device->trim, true);
@@ -324,7 +324,7 @@ int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value)
     case LEATC_POOL_REUSE_FOLLOW_EVENTS:
     case LEATC_POOL_REUSE_OPPORTUNISTIC:
     case LEATC_POOL_REUSE_INTERNAL:
-        *(int *)value = (atomic_load(&pool->ways) & way_of(attribute)) != 0;
+        *(int *)value = (atomic_load(&pool->reuse_flags) & reuse_flag_of(attribute)) != 0;
         return LEATC_OK;
     case LEATC_POOL_RELEASE_THRESHOLD:
         *(uint64_t *)value = atomic_load(&pool->threshold);

@@ -175,7 +175,7 @@ enum {
  * Without LEAT_POOL_REUSE_WAITING the host does not wait either: a request for which there is no other memory
  * fails. Errors: HANDLE, INVALID (a way that there is not), NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t ways);
+LEAT_API leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags);
 
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 

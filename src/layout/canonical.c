@@ -130,16 +130,17 @@ static leat_status find_reach(const char *name, const leat_layout *layout, int64
     above += layout->element_bytes;
     for (uint32_t i = 0; i < layout->dims; i++) {
         uint64_t count = positions(layout, i);
-        int64_t way;
+        int64_t distance;
 
         if (count < 2)
             continue;
-        if (__builtin_mul_overflow(count - 1, layout->stride_bytes[i], &way) || way > most || way < -most)
+        if (__builtin_mul_overflow(count - 1, layout->stride_bytes[i], &distance) || distance > most ||
+            distance < -most)
             return too_far(name);
-        if (way > 0)
-            above += way;
+        if (distance > 0)
+            above += distance;
         else
-            below += way;
+            below += distance;
         if (above > most || below < -most || above - below > most)
             return too_far(name);
     }
@@ -319,13 +320,13 @@ static leat_status check_written_once(const struct leati_canonical *canonical)
 
 static bool continues(const struct leati_canonical *canonical, unsigned lower, unsigned upper)
 {
-    int64_t dst_way, src_way;
+    int64_t dst_extent, src_extent;
 
     if (canonical->index_dim == (int)lower || canonical->index_dim == (int)upper)
         return false;
-    return !__builtin_mul_overflow(canonical->size[lower], canonical->dst_stride[lower], &dst_way) &&
-           !__builtin_mul_overflow(canonical->size[lower], canonical->src_stride[lower], &src_way) &&
-           canonical->dst_stride[upper] == dst_way && canonical->src_stride[upper] == src_way;
+    return !__builtin_mul_overflow(canonical->size[lower], canonical->dst_stride[lower], &dst_extent) &&
+           !__builtin_mul_overflow(canonical->size[lower], canonical->src_stride[lower], &src_extent) &&
+           canonical->dst_stride[upper] == dst_extent && canonical->src_stride[upper] == src_extent;
 }
 
 static void join_dims(struct leati_canonical *canonical)

@@ -164,9 +164,10 @@ static leat_status check_slice(int64_t size, int64_t start, int64_t stop, int64_
 /* Moves the first element of a dimension, and steps through it otherwise. */
 static leat_status step_through(leat_layout *layout, uint32_t dim, int64_t start, int64_t step, int64_t count)
 {
-    int64_t stride = layout->stride_bytes[dim], offset = layout->offset_bytes, way = 0, next = stride;
+    int64_t stride = layout->stride_bytes[dim], offset = layout->offset_bytes, distance = 0, next = stride;
 
-    if (count && (__builtin_mul_overflow(start, stride, &way) || __builtin_add_overflow(offset, way, &offset)))
+    if (count &&
+        (__builtin_mul_overflow(start, stride, &distance) || __builtin_add_overflow(offset, distance, &offset)))
         return leati_fail(LEAT_ERROR_RANGE, "element %lld of dimension %u is more than 63 bits can count away",
                           (long long)start, dim);
     if (count > 1 && __builtin_mul_overflow(stride, step, &next))

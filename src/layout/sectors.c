@@ -66,28 +66,29 @@ static unsigned common_divisor(unsigned a, unsigned b)
 }
 
 /* A way round the places of a sector: how far each step goes, and after how many it is where it began. */
-struct way {
+struct rotation {
     unsigned places, move, period;
 };
 
-static struct way way_round(unsigned places, unsigned move)
+static struct rotation rotation_of(unsigned places, unsigned move)
 {
     LEATI_ASSUME(places > 0);
-    return (struct way){places, move, places / common_divisor(places, move)};
+    return (struct rotation){places, move, places / common_divisor(places, move)};
 }
 
 /* The sum of values at place and so on round and round, count of them. */
-static uint64_t sum_round(const uint64_t *values, struct way way, unsigned place, uint64_t count)
+static uint64_t sum_round(const uint64_t *values, struct rotation rotation, unsigned place, uint64_t count)
 {
-    LEATI_ASSUME(way.period > 0);
+    LEATI_ASSUME(rotation.period > 0);
 
-    uint64_t rounds = count < way.period ? 0 : count / way.period, rest = count - rounds * way.period, sum = 0;
+    uint64_t rounds = count < rotation.period ? 0 : count / rotation.period,
+             rest = count - rounds * rotation.period, sum = 0;
 
-    for (unsigned i = 0; i < way.period && (rounds || i < rest); i++) {
+    for (unsigned i = 0; i < rotation.period && (rounds || i < rest); i++) {
         sum += values[place] * (rounds + (i < rest));
-        place += way.move;
-        if (place >= way.places)
-            place -= way.places;
+        place += rotation.move;
+        if (place >= rotation.places)
+            place -= rotation.places;
     }
     return sum;
 }
@@ -101,27 +102,29 @@ static unsigned places_of(const struct touched_sectors *touched, int64_t stride)
 }
 
 /* A repetition that begins in the sector in which the one before it ends has touched one less. */
-static void share_sectors(struct touched_sectors *touched, struct way way, uint64_t repetitions, int64_t gap)
+static void share_sectors(struct touched_sectors *touched, struct rotation rotation, uint64_t repetitions,
+                          int64_t gap)
 {
     uint64_t shares[LEATI_SECTOR_BYTES];
 
     for (unsigned place = 0; place < touched->places; place++)
         shares[place] = place * touched->unit_bytes > gap;
     for (unsigned place = 0; place < touched->places; place++)
-        touched->sectors[place] -= sum_round(shares, way, (place + way.move) % touched->places, repetitions - 1);
+        touched->sectors[place] -=
+            sum_round(shares, rotation, (place + rotation.move) % touched->places, repetitions - 1);
 }
 
 /* Repeats everything so far; the repetitions do not overlap. */
 static void repeat(struct touched_sectors *touched, struct step step)
 {
-    struct way way = way_round(touched->places, places_of(touched, step.stride));
+    struct rotation rotation = rotation_of(touched->places, places_of(touched, step.stride));
     int64_t gap = step.stride - touched->extent;
     struct touched_sectors before = *touched;
 
     for (unsigned place = 0; place < touched->places; place++)
-        touched->sectors[place] = sum_round(before.sectors, way, place, step.size);
+        touched->sectors[place] = sum_round(before.sectors, rotation, place, step.size);
     if (gap < LEATI_SECTOR_BYTES - 1)
-        share_sectors(touched, way, step.size, gap);
+        share_sectors(touched, rotation, step.size, gap);
     touched->extent += (int64_t)(step.size - 1) * step.stride;
 }
 
@@ -200,7 +203,7 @@ static uint64_t touch_rows(const struct leati_canonical *canonical, bool of_dst,
         return 0;
     all = touch_all_rows(canonical, of_dst, first);
     touch(canonical, of_dst, canonical->index_dim, &row, &first);
-    apart = sum_round(row.sectors, way_round(row.places, places_of(&row, stride)), places_of(&row, first),
+    apart = sum_round(row.sectors, rotation_of(row.places, places_of(&row, stride)), places_of(&row, first),
                       canonical->size[canonical->index_dim]);
     return apart < all ? apart : all;
 }

@@ -474,10 +474,10 @@ static struct leati_planned *next_place(struct leati_pool_plan *plan, struct lis
 /* ---- order ---- */
 
 /* Is this one of LEAT_POOL_REUSE_* allowed? */
-static bool allows(const struct leat_pool *pool, uint32_t way)
+static bool allows(const struct leat_pool *pool, uint32_t reuse_flag)
 {
     /* Relaxed: it orders nothing. */
-    return atomic_load_explicit(&pool->planned_ways, memory_order_relaxed) & way;
+    return atomic_load_explicit(&pool->planned_reuse_flags, memory_order_relaxed) & reuse_flag;
 }
 
 /* May cache's stream use what another stream was given up to seq? Asks the device if need be. */

@@ -271,8 +271,8 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->device = device;
     pool->kind = options->kind;
     pool->reuse = options->reuse;
-    pool->ways = LEAT_POOL_REUSE_ALL;
-    atomic_init(&pool->planned_ways, LEAT_POOL_REUSE_ALL);
+    pool->reuse_flags = LEAT_POOL_REUSE_ALL;
+    atomic_init(&pool->planned_reuse_flags, LEAT_POOL_REUSE_ALL);
     pool->budget = options->budget;
     atomic_init(&pool->limit_bytes, options->limit_bytes);
     atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
@@ -616,19 +616,19 @@ static void hook_stream_ends(struct leat_stream *stream)
 
 /* ---- the calls about reuse and limits ---- */
 
-leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t ways)
+leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags)
 {
     LEATI_TRY(leati_check_permitted("leat_pool_set_reuse"));
     LEATI_TRY(leati_check_pool("leat_pool_set_reuse", pool));
-    if (ways & ~(uint32_t)LEAT_POOL_REUSE_ALL)
+    if (reuse_flags & ~(uint32_t)LEAT_POOL_REUSE_ALL)
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_pool_set_reuse: ways is 0x%x, and there are only LEAT_POOL_REUSE_ORDERED, "
                           "LEAT_POOL_REUSE_FINISHED and LEAT_POOL_REUSE_WAITING (0x%x in all)",
-                          ways, (unsigned)LEAT_POOL_REUSE_ALL);
+                          reuse_flags, (unsigned)LEAT_POOL_REUSE_ALL);
     leati_lock(&pool->lock);
-    pool->ways = ways;
+    pool->reuse_flags = reuse_flags;
     /* Relaxed: a call at the same time may still do as before. */
-    atomic_store_explicit(&pool->planned_ways, ways, memory_order_relaxed);
+    atomic_store_explicit(&pool->planned_reuse_flags, reuse_flags, memory_order_relaxed);
     leati_unlock(&pool->lock);
     return LEAT_OK;
 }

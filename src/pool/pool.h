@@ -177,8 +177,9 @@ struct leat_pool {
     leat_budget *budget;
     leat_pool_full_function on_full;
     void *on_full_argument;
-    uint32_t ways;                 /* LEAT_POOL_REUSE_* that are allowed */
-    _Atomic uint32_t planned_ways; /* the same for planned blocks, which are taken without the pool's lock */
+    uint32_t reuse_flags;                 /* LEAT_POOL_REUSE_* that are allowed */
+    _Atomic uint32_t
+        planned_reuse_flags; /* the same for planned blocks, which are taken without the pool's lock */
     _Atomic(struct leati_stream_cache *)
         caches;                      /* all of them, the youngest first; only added to, so read without a lock */
     struct leati_stream_cache *host; /* everybody's: memory of which all work is done */

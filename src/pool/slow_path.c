@@ -477,7 +477,7 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
     /* From here on it is worth asking the driver. */
     more = leati_stream_caches_drain(pool);
     more |= settle_pending(pool, request->cache, false);
-    if (pool->ways & LEAT_POOL_REUSE_FINISHED) {
+    if (pool->reuse_flags & LEAT_POOL_REUSE_FINISHED) {
         more |= leati_slow_path_poll(pool, request->cache);
     } else {
         /* What comes free here belongs to the stream that freed it. */
@@ -486,7 +486,7 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
     }
     if (more)
         block = fit_any(request);
-    if (!block && pool->reuse == LEAT_POOL_WAIT && (pool->ways & LEAT_POOL_REUSE_WAITING))
+    if (!block && pool->reuse == LEAT_POOL_WAIT && (pool->reuse_flags & LEAT_POOL_REUSE_WAITING))
         block = fit_waiting(request);
     return block;
 }
@@ -565,14 +565,14 @@ static bool fit_after_waiting(struct slow_request *request, struct leati_block *
     LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
-    uint32_t ways = pool->ways;
+    uint32_t reuse_flags = pool->reuse_flags;
     bool found;
 
     wait_for_all(request);
     /* The stream is ordered after the frees by these waits, whatever may be made of the program's own. */
-    pool->ways |= LEAT_POOL_REUSE_ORDERED;
+    pool->reuse_flags |= LEAT_POOL_REUSE_ORDERED;
     found = (*block = fit_any(request)) || provide(request, block) == LEAT_OK;
-    pool->ways = ways;
+    pool->reuse_flags = reuse_flags;
     return found;
 }
 
@@ -582,7 +582,7 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
     LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
-    bool may_wait = pool->ways & LEAT_POOL_REUSE_WAITING;
+    bool may_wait = pool->reuse_flags & LEAT_POOL_REUSE_WAITING;
 
     leati_assert_locked(&pool->lock);
 

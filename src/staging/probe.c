@@ -43,7 +43,7 @@
 #define PATIENCE_NS 20000000u
 
 /* What is measured in one window. */
-enum { IN_CACHED, IN_STREAMING, OUT_CACHED, OUT_STREAMING, WAYS };
+enum { IN_CACHED, IN_STREAMING, OUT_CACHED, OUT_STREAMING, VARIANTS };
 
 /* ---- out of the caches ---- */
 
@@ -94,32 +94,33 @@ struct probe {
 struct prober {
     struct probe *probe;
     unsigned index;
-    unsigned counts[WAYS];
-    double rates[WAYS][SAMPLES_MAX]; /* bytes a nanosecond, of one copy each */
+    unsigned counts[VARIANTS];
+    double rates[VARIANTS][SAMPLES_MAX]; /* bytes a nanosecond, of one copy each */
 };
 
-static bool goes_out(unsigned way)
+static bool goes_out(unsigned variant)
 {
-    return way == OUT_CACHED || way == OUT_STREAMING;
+    return variant == OUT_CACHED || variant == OUT_STREAMING;
 }
 
-static enum leati_store_policy policy_of(unsigned way)
+static enum leati_store_policy policy_of(unsigned variant)
 {
-    return way == IN_STREAMING || way == OUT_STREAMING ? LEATI_STORE_POLICY_STREAMING : LEATI_STORE_POLICY_CACHED;
+    return variant == IN_STREAMING || variant == OUT_STREAMING ? LEATI_STORE_POLICY_STREAMING
+                                                               : LEATI_STORE_POLICY_CACHED;
 }
 
 /* Copies until end_ns. */
-static void run_window(struct prober *prober, char *ordinary, unsigned way, uint64_t end_ns)
+static void run_window(struct prober *prober, char *ordinary, unsigned variant, uint64_t end_ns)
 {
     const struct probe *probe = prober->probe;
     size_t part_bytes = probe->part_bytes, at = 0;
     char *share = probe->slot + prober->index * probe->share_bytes;
     uint64_t now_ns = leati_clock_ns();
 
-    leati_assert(part_bytes && part_bytes <= probe->share_bytes && way < WAYS);
+    leati_assert(part_bytes && part_bytes <= probe->share_bytes && variant < VARIANTS);
     /* What cached stores left there makes the first streaming stores three times as slow. The engine's slots only
      * ever see one kind. */
-    if (probe->evict && way == IN_STREAMING)
+    if (probe->evict && variant == IN_STREAMING)
         evict(share, probe->share_bytes);
     while (now_ns < end_ns) {
         char *here = ordinary + at, *slot = share + at;
@@ -128,10 +129,11 @@ static void run_window(struct prober *prober, char *ordinary, unsigned way, uint
         if (probe->evict)
             evict(here, part_bytes);
         start_ns = leati_clock_ns();
-        leati_staging_copy(goes_out(way) ? here : slot, goes_out(way) ? slot : here, part_bytes, policy_of(way));
+        leati_staging_copy(goes_out(variant) ? here : slot, goes_out(variant) ? slot : here, part_bytes,
+                           policy_of(variant));
         now_ns = leati_clock_ns();
-        if (prober->counts[way] < SAMPLES_MAX && now_ns > start_ns)
-            prober->rates[way][prober->counts[way]++] = (double)part_bytes / (double)(now_ns - start_ns);
+        if (prober->counts[variant] < SAMPLES_MAX && now_ns > start_ns)
+            prober->rates[variant][prober->counts[variant]++] = (double)part_bytes / (double)(now_ns - start_ns);
         at = at + 2 * part_bytes <= probe->share_bytes ? at + part_bytes : 0;
     }
 }
@@ -165,8 +167,8 @@ static void run(void *context, uint64_t index)
     if (ordinary != MAP_FAILED)
         memset(ordinary, 1, SHARE_BYTES);
     start_ns = wait_for_start(probe);
-    for (unsigned i = 0; i < ROUNDS * WAYS && ordinary != MAP_FAILED; i++)
-        run_window(prober, ordinary, i % WAYS, start_ns + (uint64_t)(i + 1) * WINDOW_NS);
+    for (unsigned i = 0; i < ROUNDS * VARIANTS && ordinary != MAP_FAILED; i++)
+        run_window(prober, ordinary, i % VARIANTS, start_ns + (uint64_t)(i + 1) * WINDOW_NS);
     if (ordinary != MAP_FAILED)
         munmap(ordinary, SHARE_BYTES);
 }
@@ -199,15 +201,15 @@ static int compare(const void *left, const void *right)
 
 /* What all threads that took part move together: each as fast as the middle one of all their copies. rates has
  * room for all. */
-static double total(const struct prober *probers, unsigned count, unsigned way, double *rates)
+static double total(const struct prober *probers, unsigned count, unsigned variant, double *rates)
 {
     size_t samples = 0;
     unsigned took_part = 0;
 
     for (unsigned i = 0; i < count; i++) {
-        took_part += probers[i].counts[way] > 0;
-        for (unsigned j = 0; j < probers[i].counts[way]; j++)
-            rates[samples++] = probers[i].rates[way][j];
+        took_part += probers[i].counts[variant] > 0;
+        for (unsigned j = 0; j < probers[i].counts[variant]; j++)
+            rates[samples++] = probers[i].rates[variant][j];
     }
     leati_assert(took_part <= count);
     if (!samples)
@@ -224,8 +226,8 @@ static void measure(struct leati_workers *workers, unsigned count, struct probe 
     leati_assert(count && (workers || count == 1));
     probe->loop = (struct leati_loop){.part = run, .context = probe, .count = count};
     leati_workers_loop(workers, &probe_type, &probe->loop, count - 1);
-    for (unsigned way = 0; way < WAYS; way++)
-        gbps[goes_out(way)][policy_of(way)] = total(probe->probers, count, way, rates);
+    for (unsigned variant = 0; variant < VARIANTS; variant++)
+        gbps[goes_out(variant)][policy_of(variant)] = total(probe->probers, count, variant, rates);
     choice->probed = true;
 }
 
