@@ -1,4 +1,5 @@
-/* copy.c - copies of ranges, rectangles and boxes, between memory and arrays, within a device and between two. */
+/* copy.c - copies of ranges, rectangles and regions, between memory and arrays, within a device and between two.
+ */
 #include "cuda/names.h"
 
 /* ---- ranges ---- */
@@ -65,7 +66,7 @@ static CUresult copy_arrays(CUarray to, size_t to_offset, CUarray from, size_t f
     return copy_from_array(dst, from, from_offset, bytes, LEATC_DEVICE_TO_DEVICE, stream, false);
 }
 
-/* ---- rectangles and boxes ---- */
+/* ---- rectangles and regions ---- */
 
 /* One side of a rectangle or a region, whichever struct it came in. */
 struct side {
@@ -155,7 +156,7 @@ static int direction_of(const struct region *region)
 }
 
 /* A region of at least a byte, as the engine has it. */
-static CUresult engine_box(const struct region *region, void **dst, void **src, leat_copy_region *made)
+static CUresult engine_region(const struct region *region, void **dst, void **src, leat_copy_region *made)
 {
     struct steps to, from;
 
@@ -173,7 +174,7 @@ static CUresult engine_box(const struct region *region, void **dst, void **src, 
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_box(const struct region *region, struct leatc_stream *stream, enum leatc_mode mode)
+static CUresult copy_region(const struct region *region, struct leatc_stream *stream, enum leatc_mode mode)
 {
     leat_copy_region wanted;
     void *dst, *src;
@@ -182,8 +183,8 @@ static CUresult copy_box(const struct region *region, struct leatc_stream *strea
     CU_TRY(leatcu_result(leatc_stream_check(stream)));
     if (!region->width_bytes || !region->height || !region->depth)
         return CUDA_SUCCESS;
-    CU_TRY(engine_box(region, &dst, &src, &wanted));
-    return leatcu_result(leatc_copy_box(dst, src, &wanted, direction_of(region), stream, mode));
+    CU_TRY(engine_region(region, &dst, &src, &wanted));
+    return leatcu_result(leatc_copy_region(dst, src, &wanted, direction_of(region), stream, mode));
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream, bool async)
@@ -211,11 +212,11 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream,
         .height = given->Height,
         .depth = 1,
     };
-    return copy_box(&region, stream, async);
+    return copy_region(&region, stream, async);
 }
 
-/* The two structs of boxes have the same members, but for contexts. */
-#define BOX_OF(given)                                                                                             \
+/* The two structs of regions have the same members, but for contexts. */
+#define REGION_OF(given)                                                                                          \
     {                                                                                                             \
         .dst = {.type = (given)->dstMemoryType,                                                                   \
                 .host = (given)->dstHost,                                                                         \
@@ -240,21 +241,21 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream,
         .width_bytes = (given)->WidthInBytes, .height = (given)->Height, .depth = (given)->Depth                  \
     }
 
-CUresult leatcu_box_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_region *region,
-                       int *direction)
+CUresult leatcu_region_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_region *region,
+                          int *direction)
 {
-    struct region wanted = BOX_OF(given);
+    struct region wanted = REGION_OF(given);
 
     CU_CHECK(wanted.width_bytes && wanted.height && wanted.depth);
     *direction = direction_of(&wanted);
-    return engine_box(&wanted, dst, src, region);
+    return engine_region(&wanted, dst, src, region);
 }
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *given, struct leatc_stream *stream, bool async)
 {
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(given);
-    return copy_box(&(struct region)BOX_OF(given), stream, async);
+    return copy_region(&(struct region)REGION_OF(given), stream, async);
 }
 
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_stream *stream, enum leatc_mode mode)
@@ -263,7 +264,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_strea
     CU_CHECK(given);
     CU_TRY(leatcu_check_context(given->dstContext));
     CU_TRY(leatcu_check_context(given->srcContext));
-    return copy_box(&(struct region)BOX_OF(given), stream, mode);
+    return copy_region(&(struct region)REGION_OF(given), stream, mode);
 }
 
 /* ---- the names ---- */
@@ -344,7 +345,7 @@ static CUresult fill_2d(CUdeviceptr dst, size_t pitch_bytes, uint32_t value, uns
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(dst % unit_bytes == 0 && pitch_bytes % unit_bytes == 0 && (dst || !width || !height));
     return leatcu_result(
-        leatc_fill_box(PTR(dst), pitch_bytes, 0, value, unit_bytes, width, height, 1, stream, async));
+        leatc_fill_region(PTR(dst), pitch_bytes, 0, value, unit_bytes, width, height, 1, stream, async));
 }
 
 #define FILLS(bits, type)                                                                                         \

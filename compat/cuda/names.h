@@ -115,8 +115,8 @@ static inline struct leatc_node *const *leatcu_node_list(const CUgraphNode *node
 /* Tasks of graphs: a launch of a function, a copy as the engine has it, operations on words in memory. */
 CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                             void **parameters, struct leatc_task **task);
-CUresult leatcu_box_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_region *region,
-                       int *direction);
+CUresult leatcu_region_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_region *region,
+                          int *direction);
 CUresult leatcu_batch_make(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_task **task);
 CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
 

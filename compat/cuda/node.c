@@ -167,7 +167,7 @@ static CUresult make_copy(const CUDA_MEMCPY3D *p, CUcontext context, struct leat
 
     CU_CHECK(p);
     CU_TRY(ordinal_of(context, &ordinal));
-    CU_TRY(leatcu_box_3d(p, &dst, &src, &region, &direction));
+    CU_TRY(leatcu_region_3d(p, &dst, &src, &region, &direction));
     CU_TRY(leatcu_result(leatc_copy_make(dst, src, &region, direction, task)));
     leatc_task_set_device(*task, ordinal);
     return keep(*task, &copy_tag, p, sizeof *p);

@@ -93,7 +93,7 @@ static int end_of(const struct cudaMemcpy3DOperand *operand, struct cudaExtent e
                : LEATC_OK;
 }
 
-static int copy_box(const struct cudaMemcpy3DBatchOp *copy, struct leatc_stream *stream)
+static int copy_region(const struct cudaMemcpy3DBatchOp *copy, struct leatc_stream *stream)
 {
     struct end dst, src;
     size_t unit = 1, width;
@@ -111,18 +111,18 @@ static int copy_box(const struct cudaMemcpy3DBatchOp *copy, struct leatc_stream 
                             true);
 }
 
-static int copy_boxes(size_t count, const struct cudaMemcpy3DBatchOp *copies, unsigned long long flags,
-                      struct leatc_stream *stream)
+static int copy_regions(size_t count, const struct cudaMemcpy3DBatchOp *copies, unsigned long long flags,
+                        struct leatc_stream *stream)
 {
     LEATC_TRY(count && copies && !flags ? check_stream(stream) : LEATC_INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
-        LEATC_TRY(copy_box(&copies[i], stream));
+        LEATC_TRY(copy_region(&copies[i], stream));
     return LEATC_OK;
 }
 
 FORWARD_STREAM(cudaMemcpy3DBatchAsync, cudaMemcpy3DBatchAsync_ptsz,
                (size_t numOps, struct cudaMemcpy3DBatchOp *opList, unsigned long long flags, cudaStream_t stream),
-               copy_boxes(numOps, opList, flags, on))
+               copy_regions(numOps, opList, flags, on))
 
 /* ---- prefetches ---- */
 

@@ -1,4 +1,4 @@
-/* copy.c - copies and fills of all shapes: from the vendor's structs to boxes of bytes. */
+/* copy.c - copies and fills of all shapes: from the vendor's structs to regions of bytes. */
 #include "cudart/cudart.h"
 
 #include <limits.h>
@@ -45,7 +45,7 @@ static int copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
         return LEATC_INVALID_PITCH;
     if (dst_pitch > INT_MAX || src_pitch > INT_MAX) /* as the devices' attribute says */
         return LEATC_INVALID_VALUE;
-    return leatc_copy_box(dst, src, &region, (int)kind, stream, async);
+    return leatc_copy_region(dst, src, &region, (int)kind, stream, async);
 }
 
 FORWARD_SYNC(cudaMemcpy2D, cudaMemcpy2D_ptds,
@@ -91,8 +91,8 @@ static bool has_room(const struct end *end, const leat_copy_region *region)
 }
 
 /* The region of a copy from end to end. */
-static int box_of(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
-                  leat_copy_region *region)
+static int region_of(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
+                     leat_copy_region *region)
 {
     *region = (leat_copy_region){.width_bytes = width_bytes,
                                  .height = height,
@@ -113,8 +113,8 @@ int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_
 {
     leat_copy_region region;
 
-    LEATC_TRY(box_of(dst, src, width_bytes, height, depth, &region));
-    return leatc_copy_box(dst->ptr, src->ptr, &region, (int)kind, stream, mode);
+    LEATC_TRY(region_of(dst, src, width_bytes, height, depth, &region));
+    return leatc_copy_region(dst->ptr, src->ptr, &region, (int)kind, stream, mode);
 }
 
 static int copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t pitch, size_t width,
@@ -346,7 +346,7 @@ static int extent_unit(cudaArray_const_t dst, cudaArray_const_t src, size_t *uni
     return LEATC_OK;
 }
 
-int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src, leat_copy_region *region)
+int cudart_region_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src, leat_copy_region *region)
 {
     size_t unit, width;
 
@@ -357,7 +357,7 @@ int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end
     LEATC_TRY(side(p->srcArray, p->srcPtr, p->srcPos, unit, &p->extent, src));
     if (__builtin_mul_overflow(p->extent.width, unit, &width))
         return LEATC_INVALID_VALUE;
-    return box_of(dst, src, width, p->extent.height, p->extent.depth, region);
+    return region_of(dst, src, width, p->extent.height, p->extent.depth, region);
 }
 
 static int copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode)
@@ -365,8 +365,8 @@ static int copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *strea
     struct end dst, src;
     leat_copy_region region;
 
-    LEATC_TRY(cudart_box_3d(p, &dst, &src, &region));
-    return leatc_copy_box(dst.ptr, src.ptr, &region, (int)p->kind, stream, mode);
+    LEATC_TRY(cudart_region_3d(p, &dst, &src, &region));
+    return leatc_copy_region(dst.ptr, src.ptr, &region, (int)p->kind, stream, mode);
 }
 
 FORWARD_SYNC(cudaMemcpy3D, cudaMemcpy3D_ptds, (const struct cudaMemcpy3DParms *p), copy_3d(p, on, false))
@@ -401,7 +401,7 @@ static int fill(void *ptr, int value, size_t count, struct leatc_stream *stream,
 static int fill_2d(void *ptr, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
                    bool async)
 {
-    return leatc_fill_box(ptr, pitch, 0, (unsigned char)value, 1, width, height, 1, stream, async);
+    return leatc_fill_region(ptr, pitch, 0, (unsigned char)value, 1, width, height, 1, stream, async);
 }
 
 static int fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent, struct leatc_stream *stream,
@@ -409,8 +409,8 @@ static int fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent
 {
     if (extent.depth > 1 && extent.height > to.ysize)
         return LEATC_INVALID_VALUE;
-    return leatc_fill_box(to.ptr, to.pitch, to.pitch * to.ysize, (unsigned char)value, 1, extent.width,
-                          extent.height, extent.depth, stream, async);
+    return leatc_fill_region(to.ptr, to.pitch, to.pitch * to.ysize, (unsigned char)value, 1, extent.width,
+                             extent.height, extent.depth, stream, async);
 }
 
 FORWARD_SYNC(cudaMemset, cudaMemset_ptds, (void *devPtr, int value, size_t count),

@@ -110,7 +110,8 @@ int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z
 int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
                      enum cudaMemcpyKind kind, struct leatc_stream *stream, enum leatc_mode mode);
 
-int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src, leat_copy_region *region);
+int cudart_region_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src,
+                     leat_copy_region *region);
 
 /* A symbol's memory at an offset, for a copy to or from it; its direction is LEATC_DEFAULT then. */
 int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,

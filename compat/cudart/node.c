@@ -129,7 +129,7 @@ static int make_copy(const struct cudaMemcpy3DParms *p, struct leatc_task **task
     leat_copy_region region;
     struct end dst, src;
 
-    LEATC_TRY(cudart_box_3d(p, &dst, &src, &region));
+    LEATC_TRY(cudart_region_3d(p, &dst, &src, &region));
     return keep_copy(leatc_copy_make(dst.ptr, src.ptr, &region, (int)p->kind, task), p, task);
 }
 

@@ -237,8 +237,8 @@ static leat_copy_region packed_side(const leat_copy_region *region, bool dst)
 }
 
 /* Through memory of its own between the two sides: pinned, which the host fills now, or of the device. */
-static leat_status box_between(const struct leatc_work *work, void *dst, const void *src,
-                               const leat_copy_region *region, bool by_host)
+static leat_status region_between(const struct leatc_work *work, void *dst, const void *src,
+                                  const leat_copy_region *region, bool by_host)
 {
     leat_copy_region in = packed_side(region, true), out = packed_side(region, false);
     size_t bytes = region->width_bytes * region->height * region->depth;
@@ -272,7 +272,7 @@ static int place_of(const struct leatc_memory *memory)
 }
 
 /* Where the last byte of a side ends; SIZE_MAX when that overflows. */
-static size_t box_extent(const leat_copy_region *region, size_t pitch, size_t slice)
+static size_t region_extent(const leat_copy_region *region, size_t pitch, size_t slice)
 {
     size_t rows, slices, last;
 
@@ -315,7 +315,8 @@ static int run_copy(const void *payload, struct leatc_work *work)
         return run_range(copy, work);
     status = leat_copy_3d(work->stream, copy->dst, copy->src, &copy->region);
     if (status == LEAT_ERROR_OVERLAP)
-        status = copy->dst == copy->src ? LEAT_OK : box_between(work, copy->dst, copy->src, &copy->region, false);
+        status =
+            copy->dst == copy->src ? LEAT_OK : region_between(work, copy->dst, copy->src, &copy->region, false);
     return leatc_result_of(status);
 }
 
@@ -325,8 +326,8 @@ static int make_copy(void *dst, const void *src, const leat_copy_region *region,
     struct leatc_copy_places copy = {
         .copy = {dst, src, *region, direction}, .dst = place_of(&sides->dst), .src = place_of(&sides->src)};
 
-    if (!has_bytes(dst, &sides->dst, box_extent(region, region->dst_pitch_bytes, region->dst_slice_bytes)) ||
-        !has_bytes(src, &sides->src, box_extent(region, region->src_pitch_bytes, region->src_slice_bytes)))
+    if (!has_bytes(dst, &sides->dst, region_extent(region, region->dst_pitch_bytes, region->dst_slice_bytes)) ||
+        !has_bytes(src, &sides->src, region_extent(region, region->src_pitch_bytes, region->src_slice_bytes)))
         return LEATC_INVALID_VALUE;
     return leatc_task_create(LEATC_NODE_COPY, run_copy, NULL, &copy, sizeof copy, task);
 }
@@ -392,7 +393,7 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
     return end_copy(&work, &partners, status, wait);
 }
 
-/* ---- boxes ---- */
+/* ---- regions ---- */
 
 static bool region_is_short(const leat_copy_region *region)
 {
@@ -402,8 +403,8 @@ static bool region_is_short(const leat_copy_region *region)
            !__builtin_mul_overflow(bytes, region->depth, &bytes) && bytes <= BOUNCE_BYTES;
 }
 
-int leatc_copy_box(void *dst, const void *src, const leat_copy_region *region, int direction,
-                   struct leatc_stream *stream, enum leatc_mode mode)
+int leatc_copy_region(void *dst, const void *src, const leat_copy_region *region, int direction,
+                      struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct partners partners;
     struct leatc_work work;
@@ -427,12 +428,12 @@ int leatc_copy_box(void *dst, const void *src, const leat_copy_region *region, i
     partners = partners_of(&work, device_of(&sides.dst) | device_of(&sides.src), mode);
     LEATC_TRY(leatc_work_after_devices(&work, partners.devices, partners.all));
     if (is_pageable(&sides.src) && !wait && region_is_short(region) && is_busy(work.stream)) {
-        status = box_between(&work, dst, src, region, true);
+        status = region_between(&work, dst, src, region, true);
     } else {
         status = leat_copy_3d(work.stream, dst, src, region);
         wait |= is_pageable(&sides.src);
         if (status == LEAT_ERROR_OVERLAP)
-            status = dst == src ? LEAT_OK : box_between(&work, dst, src, region, false);
+            status = dst == src ? LEAT_OK : region_between(&work, dst, src, region, false);
     }
     return end_copy(&work, &partners, status, wait);
 }
@@ -615,7 +616,7 @@ static int capture_fill(struct leatc_work *work, const struct fill *fill, const 
     return LEATC_OK;
 }
 
-static int fill_box(struct fill *fill, struct leatc_stream *stream, enum leatc_mode mode)
+static int fill_region(struct fill *fill, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct leatc_work work;
     struct leatc_memory memory;
@@ -637,8 +638,8 @@ static int fill_box(struct fill *fill, struct leatc_stream *stream, enum leatc_m
             fill->width = part;
             rest.dst += part;
             rest.width -= part;
-            LEATC_TRY(fill_box(fill, stream, mode));
-            return fill_box(&rest, stream, mode);
+            LEATC_TRY(fill_region(fill, stream, mode));
+            return fill_region(&rest, stream, mode);
         }
     }
     if (memory.idle || !may_fill(fill, &memory))
@@ -659,11 +660,11 @@ int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, str
 
     if (__builtin_mul_overflow(count, (size_t)unit_bytes, &fill.width))
         return LEATC_INVALID_VALUE;
-    return fill_box(&fill, stream, mode);
+    return fill_region(&fill, stream, mode);
 }
 
-int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value, unsigned unit_bytes,
-                   size_t width, size_t height, size_t depth, struct leatc_stream *stream, enum leatc_mode mode)
+int leatc_fill_region(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value, unsigned unit_bytes,
+                      size_t width, size_t height, size_t depth, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct fill fill = {.dst = dst,
                         .pitch = pitch_bytes,
@@ -678,5 +679,5 @@ int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t v
     if (fill.width && height && depth &&
         ((height > 1 && pitch_bytes < fill.width) || pitch_bytes % unit_bytes || slice_bytes % unit_bytes))
         return LEATC_INVALID_VALUE;
-    return fill_box(&fill, stream, mode);
+    return fill_region(&fill, stream, mode);
 }

@@ -530,8 +530,8 @@ LEATC_API int leatc_copy(void *dst, const void *src, size_t bytes, int direction
                          enum leatc_mode mode);
 
 /* A region of bytes: sizes and steps as in leat_copy_region; x, y, z are added to the pointers by the caller. */
-LEATC_API int leatc_copy_box(void *dst, const void *src, const leat_copy_region *region, int direction,
-                             struct leatc_stream *stream, enum leatc_mode mode);
+LEATC_API int leatc_copy_region(void *dst, const void *src, const leat_copy_region *region, int direction,
+                                struct leatc_stream *stream, enum leatc_mode mode);
 
 /*
  * Repeats the low unit_bytes (1, 2 or 4) of value count times. Returns at once for device memory; for pinned and
@@ -542,9 +542,9 @@ LEATC_API int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t 
                          enum leatc_mode mode);
 
 /* The same for depth slices of height rows of width units; slice z begins at z * slice_bytes. */
-LEATC_API int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value,
-                             unsigned unit_bytes, size_t width, size_t height, size_t depth,
-                             struct leatc_stream *stream, enum leatc_mode mode);
+LEATC_API int leatc_fill_region(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value,
+                                unsigned unit_bytes, size_t width, size_t height, size_t depth,
+                                struct leatc_stream *stream, enum leatc_mode mode);
 
 /* ---- symbols -------------------------------------------------------------------------------------------- */
 

@@ -61,7 +61,7 @@ LEATC_API const void *leatc_task_payload(const struct leatc_task *task);
 LEATC_API int leatc_task_keep(struct leatc_task *task, const void *tag, const void *kept, size_t bytes);
 LEATC_API const void *leatc_task_kept(const struct leatc_task *task, const void *tag);
 
-/* A copy, as leatc_copy() and leatc_copy_box() make it; a plain range is a region of one row. */
+/* A copy, as leatc_copy() and leatc_copy_region() make it; a plain range is a region of one row. */
 struct leatc_copy_task {
     void *dst;
     const void *src;

@@ -259,8 +259,8 @@ static int copy_rows(hipArray_const_t array, size_t x, size_t y, const void *ptr
         return LEATC_INVALID_VALUE;
     if (width && height && pitch < width)
         return LEATC_INVALID_PITCH;
-    return to_array ? leatc_hip_copy_box(&inside, &outside, bytes, stream, async)
-                    : leatc_hip_copy_box(&outside, &inside, bytes, stream, async);
+    return to_array ? leatc_hip_copy_region(&inside, &outside, bytes, stream, async)
+                    : leatc_hip_copy_region(&outside, &inside, bytes, stream, async);
 }
 
 FORWARD_SYNC(hipMemcpy2DToArray, hipMemcpy2DToArray_spt,
@@ -289,7 +289,7 @@ static int between_arrays(hipArray_const_t dst, size_t dst_x, size_t dst_y, hipA
         return LEATC_INVALID_HANDLE;
     LEATC_TRY(leatc_hip_array_side(dst, dst_x, dst_y, 0, &to));
     LEATC_TRY(leatc_hip_array_side(src, src_x, src_y, 0, &from));
-    return leatc_hip_copy_box(&to, &from, bytes, NULL, false);
+    return leatc_hip_copy_region(&to, &from, bytes, NULL, false);
 }
 
 hipError_t hipMemcpy2DArrayToArray(hipArray_t dst, size_t dstX, size_t dstY, hipArray_const_t src, size_t srcX,

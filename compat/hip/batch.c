@@ -51,7 +51,7 @@ hipError_t hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *bytes, size_t c
     return note(result);
 }
 
-/* ---- boxes ---- */
+/* ---- regions ---- */
 
 /* unit: the bytes of an element. */
 static int side_of(const hipMemcpy3DOperand *operand, hipExtent extent, size_t unit, struct copy_side *side)
@@ -105,10 +105,11 @@ static int copy_one(const hipMemcpy3DBatchOp *copy, struct leatc_stream *stream)
     LEATC_TRY(side_of(&copy->dst, copy->extent, unit, &dst));
     if (__builtin_mul_overflow(bytes.width, unit, &bytes.width))
         return LEATC_INVALID_VALUE;
-    return leatc_hip_copy_box(&dst, &src, bytes, stream, true);
+    return leatc_hip_copy_region(&dst, &src, bytes, stream, true);
 }
 
-static int copy_boxes(size_t count, const hipMemcpy3DBatchOp *copies, struct leatc_stream *stream, size_t *failed)
+static int copy_regions(size_t count, const hipMemcpy3DBatchOp *copies, struct leatc_stream *stream,
+                        size_t *failed)
 {
     LEATC_TRY(check_stream(stream));
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +128,7 @@ hipError_t hipMemcpy3DBatchAsync(size_t count, hipMemcpy3DBatchOp *copies, size_
 {
     size_t failed = SIZE_MAX;
     int result =
-        count && copies && !flags ? copy_boxes(count, copies, stream_of(stream), &failed) : LEATC_INVALID_VALUE;
+        count && copies && !flags ? copy_regions(count, copies, stream_of(stream), &failed) : LEATC_INVALID_VALUE;
 
     if (failedIndex)
         *failedIndex = failed;

@@ -1,4 +1,4 @@
-/* copy.c - copies of ranges, of rectangles and of boxes, with arrays at either end. */
+/* copy.c - copies of ranges, of rectangles and of regions, with arrays at either end. */
 #include "hip/copy.h"
 
 /* ---- ranges ---- */
@@ -99,7 +99,7 @@ FORWARD_STREAM(hipMemcpyFromSymbolAsync, hipMemcpyFromSymbolAsync_spt,
                 hipStream_t stream),
                from_symbol(dst, symbol, bytes, offset, kind, on, true))
 
-/* ---- boxes ---- */
+/* ---- regions ---- */
 
 static size_t at_least_one(size_t n)
 {
@@ -145,8 +145,8 @@ static int start_of(const struct copy_side *side, const leat_copy_region *region
 }
 
 /* What the engine copies. */
-static int box_between(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
-                       struct leatc_copy_task *copy)
+static int region_between(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
+                          struct leatc_copy_task *copy)
 {
     leat_copy_region region = {.width_bytes = bytes.width,
                                .height = bytes.height,
@@ -170,16 +170,16 @@ static int box_between(const struct copy_side *dst, const struct copy_side *src,
     return LEATC_OK;
 }
 
-int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
-                       struct leatc_stream *stream, enum leatc_mode mode)
+int leatc_hip_copy_region(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
+                          struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct leatc_copy_task copy;
 
     LEATC_TRY(check_stream(stream));
     if (!bytes.width || !bytes.height || !bytes.depth)
         return LEATC_OK;
-    LEATC_TRY(box_between(dst, src, bytes, &copy));
-    return of_stream(leatc_copy_box(copy.dst, copy.src, &copy.region, LEATC_DEFAULT, stream, mode));
+    LEATC_TRY(region_between(dst, src, bytes, &copy));
+    return of_stream(leatc_copy_region(copy.dst, copy.src, &copy.region, LEATC_DEFAULT, stream, mode));
 }
 
 /* A side in plain memory, of which the caller says no more than the pitch. */
@@ -210,7 +210,7 @@ static int copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
         return LEATC_INVALID_VALUE;
     if (dst_pitch < width || src_pitch < width)
         return LEATC_INVALID_PITCH;
-    return leatc_hip_copy_box(&to, &from, make_hipExtent(width, height, 1), stream, async);
+    return leatc_hip_copy_region(&to, &from, make_hipExtent(width, height, 1), stream, async);
 }
 
 FORWARD_SYNC(hipMemcpy2D, hipMemcpy2D_spt,
@@ -270,7 +270,7 @@ static int sides_3d(const hipMemcpy3DParms *copy, struct copy_side *dst, struct 
                : LEATC_OK;
 }
 
-int leatc_hip_box_3d(const hipMemcpy3DParms *copy, struct leatc_copy_task *task)
+int leatc_hip_region_3d(const hipMemcpy3DParms *copy, struct leatc_copy_task *task)
 {
     struct copy_side dst, src;
     hipExtent bytes;
@@ -279,7 +279,7 @@ int leatc_hip_box_3d(const hipMemcpy3DParms *copy, struct leatc_copy_task *task)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_kind(copy->kind));
     LEATC_TRY(sides_3d(copy, &dst, &src, &bytes));
-    return box_between(&dst, &src, bytes, task);
+    return region_between(&dst, &src, bytes, task);
 }
 
 static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, enum leatc_mode mode)
@@ -293,7 +293,7 @@ static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, en
     if (!copy->extent.width || !copy->extent.height || !copy->extent.depth)
         return check_stream(stream);
     LEATC_TRY(sides_3d(copy, &dst, &src, &bytes));
-    return leatc_hip_copy_box(&dst, &src, bytes, stream, mode);
+    return leatc_hip_copy_region(&dst, &src, bytes, stream, mode);
 }
 
 FORWARD_SYNC(hipMemcpy3D, hipMemcpy3D_spt, (const struct hipMemcpy3DParms *copy), copy_3d(copy, on, false))
@@ -386,7 +386,7 @@ static int destination_of(const HIP_MEMCPY3D *copy, struct copy_side *side)
     return LEATC_OK;
 }
 
-int leatc_hip_box_driver(const HIP_MEMCPY3D *copy, struct leatc_copy_task *task)
+int leatc_hip_region_driver(const HIP_MEMCPY3D *copy, struct leatc_copy_task *task)
 {
     struct copy_side dst, src;
 
@@ -394,7 +394,7 @@ int leatc_hip_box_driver(const HIP_MEMCPY3D *copy, struct leatc_copy_task *task)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(source_of(copy, &src));
     LEATC_TRY(destination_of(copy, &dst));
-    return box_between(&dst, &src, make_hipExtent(copy->WidthInBytes, copy->Height, copy->Depth), task);
+    return region_between(&dst, &src, make_hipExtent(copy->WidthInBytes, copy->Height, copy->Depth), task);
 }
 
 static int copy_driver(const HIP_MEMCPY3D *copy, struct leatc_stream *stream, bool async)
@@ -410,7 +410,7 @@ static int copy_driver(const HIP_MEMCPY3D *copy, struct leatc_stream *stream, bo
         return check_stream(stream);
     LEATC_TRY(source_of(copy, &src));
     LEATC_TRY(destination_of(copy, &dst));
-    return leatc_hip_copy_box(&dst, &src, bytes, stream, async);
+    return leatc_hip_copy_region(&dst, &src, bytes, stream, async);
 }
 
 FORWARD(hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D *copy), copy_driver(copy, NULL, false))

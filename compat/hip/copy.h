@@ -16,12 +16,12 @@ struct copy_side {
 int leatc_hip_array_side(hipArray_const_t array, size_t x_bytes, size_t y, size_t z, struct copy_side *side);
 
 /* INVALID_VALUE where the region lies outside of a side. Width 0, height 0 or depth 0 copies nothing. */
-int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
-                       struct leatc_stream *stream, enum leatc_mode mode);
+int leatc_hip_copy_region(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
+                          struct leatc_stream *stream, enum leatc_mode mode);
 
 /* The same copies for nodes of graphs: all that the engine needs, and any direction. */
-int leatc_hip_box_3d(const hipMemcpy3DParms *copy, struct leatc_copy_task *task);
-int leatc_hip_box_driver(const HIP_MEMCPY3D *copy, struct leatc_copy_task *task);
+int leatc_hip_region_3d(const hipMemcpy3DParms *copy, struct leatc_copy_task *task);
+int leatc_hip_region_driver(const HIP_MEMCPY3D *copy, struct leatc_copy_task *task);
 
 /* Where a copy to or from a symbol begins. */
 int leatc_hip_symbol(const void *symbol, size_t offset, size_t bytes, bool to, hipMemcpyKind kind, void **ptr);

@@ -30,7 +30,7 @@ static int fill_rows(void *dst, size_t pitch, uint32_t value, unsigned unit_byte
 {
     if (width && height && pitch / unit_bytes < width)
         return LEATC_INVALID_VALUE;
-    return of_stream(leatc_fill_box(dst, pitch, 0, value, unit_bytes, width, height, 1, stream, async));
+    return of_stream(leatc_fill_region(dst, pitch, 0, value, unit_bytes, width, height, 1, stream, async));
 }
 
 static int fill_2d(void *dst, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
@@ -71,8 +71,8 @@ static int fill_3d(hipPitchedPtr dst, int value, hipExtent extent, struct leatc_
         (dst.pitch < extent.width || __builtin_mul_overflow(dst.pitch, dst.ysize, &slice) ||
          (extent.depth > 1 && dst.ysize < extent.height)))
         return LEATC_INVALID_VALUE;
-    return of_stream(leatc_fill_box(dst.ptr, dst.pitch, slice, (uint32_t)value, 1, extent.width, extent.height,
-                                    extent.depth, stream, async));
+    return of_stream(leatc_fill_region(dst.ptr, dst.pitch, slice, (uint32_t)value, 1, extent.width, extent.height,
+                                       extent.depth, stream, async));
 }
 
 FORWARD_SYNC(hipMemset3D, hipMemset3D_spt, (hipPitchedPtr dst, int value, hipExtent extent),

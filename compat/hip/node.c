@@ -127,7 +127,7 @@ static int make_copy(const hipMemcpy3DParms *p, struct leatc_task **task)
     struct leatc_copy_task copy;
     int result;
 
-    LEATC_TRY(leatc_hip_box_3d(p, &copy));
+    LEATC_TRY(leatc_hip_region_3d(p, &copy));
     result = leatc_copy_make(copy.dst, copy.src, &copy.region, copy.direction, task);
     return keep_copy(result, &copy_tag, p, sizeof *p, *task);
 }
@@ -552,7 +552,7 @@ static int make_driver_copy(const HIP_MEMCPY3D *p, struct leatc_task **task)
     struct leatc_copy_task copy;
     int result;
 
-    LEATC_TRY(leatc_hip_box_driver(p, &copy));
+    LEATC_TRY(leatc_hip_region_driver(p, &copy));
     result = leatc_copy_make(copy.dst, copy.src, &copy.region, copy.direction, task);
     return keep_copy(result, &driver_copy_tag, p, sizeof *p, *task);
 }

@@ -45,7 +45,7 @@ static const CUDA_MEMCPY2D *rows(const struct cell *dst, const struct cell *src)
     return &rows;
 }
 
-static const CUDA_MEMCPY3D_PEER *peer_box(const struct cell *dst, const struct cell *src)
+static const CUDA_MEMCPY3D_PEER *peer_region(const struct cell *dst, const struct cell *src)
 {
     static CUDA_MEMCPY3D_PEER box;
 
@@ -117,7 +117,7 @@ static const CUDA_MEMCPY3D *box(const struct cell *dst, const struct cell *src)
     X(cuMemcpy2D_v2, SYNC, ANY, ANY, (rows(dst, src)))                                                            \
     X(cuMemcpy2DUnaligned_v2, SYNC, ANY, ANY, (rows(dst, src)))                                                   \
     X(cuMemcpy3D_v2, SYNC, ANY, ANY, (box(dst, src)))                                                             \
-    X(cuMemcpy3DPeer, PEER, ON_DEVICE, ON_DEVICE, (peer_box(dst, src)))
+    X(cuMemcpy3DPeer, PEER, ON_DEVICE, ON_DEVICE, (peer_region(dst, src)))
 
 #define COPIES(X)                                                                                                 \
     X(cuMemcpyAsync, STREAM, LINEAR, LINEAR, (TO, FROM, BYTES, S))                                                \
@@ -130,7 +130,7 @@ static const CUDA_MEMCPY3D *box(const struct cell *dst, const struct cell *src)
     X(cuMemcpyAtoHAsync_v2, STREAM, HOSTS, ROW_ARRAY, (dst->ptr, array(src), 0, BYTES, S))                        \
     X(cuMemcpy2DAsync_v2, STREAM, ANY, ANY, (rows(dst, src), S))                                                  \
     X(cuMemcpy3DAsync_v2, STREAM, ANY, ANY, (box(dst, src), S))                                                   \
-    X(cuMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_box(dst, src), S))
+    X(cuMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_region(dst, src), S))
 
 /* Name, order, bytes of the value, arguments. */
 #define SETS_BOTH(X)                                                                                              \

@@ -45,7 +45,7 @@ static const struct cudaMemcpy3DParms *box(const struct cell *dst, const struct 
     return &box;
 }
 
-static const struct cudaMemcpy3DPeerParms *peer_box(const struct cell *dst, const struct cell *src)
+static const struct cudaMemcpy3DPeerParms *peer_region(const struct cell *dst, const struct cell *src)
 {
     static struct cudaMemcpy3DPeerParms peers;
     const struct cudaMemcpy3DParms *plain = box(dst, src);
@@ -83,7 +83,7 @@ static const struct cudaMemcpy3DPeerParms *peer_box(const struct cell *dst, cons
     X(cudaMemcpyToSymbol, SYNC, IN(SYMBOL), LINEAR, (dst->ptr, src->ptr, BYTES, 0, cudaMemcpyDefault))            \
     X(cudaMemcpyFromSymbol, SYNC, LINEAR, IN(SYMBOL), (dst->ptr, src->ptr, BYTES, 0, cudaMemcpyDefault))          \
     X(cudaMemcpy3D, SYNC, ANY, ANY, (box(dst, src)))                                                              \
-    X(cudaMemcpy3DPeer, PEER, ON_DEVICE, ON_DEVICE, (peer_box(dst, src)))
+    X(cudaMemcpy3DPeer, PEER, ON_DEVICE, ON_DEVICE, (peer_region(dst, src)))
 
 #define COPIES(X)                                                                                                 \
     X(cudaMemcpyPeer, PEER, IN(DEVICE), IN(DEVICE), (dst->ptr, dst->device, src->ptr, src->device, BYTES))        \
@@ -100,7 +100,7 @@ static const struct cudaMemcpy3DPeerParms *peer_box(const struct cell *dst, cons
     X(cudaMemcpy3DAsync, STREAM, ANY, ANY, (box(dst, src), S))                                                    \
     X(cudaMemcpyPeerAsync, STREAM, IN(DEVICE), IN(DEVICE),                                                        \
       (dst->ptr, dst->device, src->ptr, src->device, BYTES, S))                                                   \
-    X(cudaMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_box(dst, src), S))
+    X(cudaMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_region(dst, src), S))
 
 /* Name, order, bytes of the value, arguments. */
 #define SETS_BOTH(X)                                                                                              \

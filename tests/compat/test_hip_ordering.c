@@ -45,7 +45,7 @@ static const hipMemcpy3DParms *box(const struct cell *dst, const struct cell *sr
     return &box;
 }
 
-static hipMemcpy3DPeerParms *peer_box(const struct cell *dst, const struct cell *src)
+static hipMemcpy3DPeerParms *peer_region(const struct cell *dst, const struct cell *src)
 {
     static hipMemcpy3DPeerParms peers;
     const hipMemcpy3DParms *plain = box(dst, src);
@@ -67,7 +67,7 @@ static hipMemoryType type_of(const struct cell *cell)
     return cell->sort == DEVICE ? hipMemoryTypeDevice : hipMemoryTypeHost;
 }
 
-static const HIP_MEMCPY3D *driver_box(const struct cell *dst, const struct cell *src)
+static const HIP_MEMCPY3D *driver_region(const struct cell *dst, const struct cell *src)
 {
     static HIP_MEMCPY3D box;
 
@@ -132,10 +132,10 @@ static const hip_Memcpy2D *driver_rows(const struct cell *dst, const struct cell
     X(hipMemcpyDtoH, SYNC, ON_HOST, IN(DEVICE), (dst->ptr, src->ptr, BYTES))                                      \
     X(hipMemcpyDtoD, SYNC, IN(DEVICE), IN(DEVICE), (dst->ptr, src->ptr, BYTES))                                   \
     X(hipMemcpyPeer, PEER, IN(DEVICE), IN(DEVICE), (dst->ptr, dst->device, src->ptr, src->device, BYTES))         \
-    X(hipMemcpy3DPeer, PEER, ON_DEVICE, ON_DEVICE, (peer_box(dst, src)))                                          \
+    X(hipMemcpy3DPeer, PEER, ON_DEVICE, ON_DEVICE, (peer_region(dst, src)))                                       \
     X(hipMemcpyParam2D, SYNC, ANY, ANY, (driver_rows(dst, src)))                                                  \
     X(hipDrvMemcpy2DUnaligned, SYNC, ANY, ANY, (driver_rows(dst, src)))                                           \
-    X(hipDrvMemcpy3D, SYNC, ANY, ANY, (driver_box(dst, src)))                                                     \
+    X(hipDrvMemcpy3D, SYNC, ANY, ANY, (driver_region(dst, src)))                                                  \
     X(hipMemcpyToArray, SYNC, IN(ARRAY), LINEAR, (array(dst), 0, 0, src->ptr, BYTES, KIND))                       \
     X(hipMemcpy2DArrayToArray, SYNC, IN(ARRAY), IN(ARRAY), (array(dst), 0, 0, array(src), 0, 0, ROW, ROWS, KIND)) \
     X(hipMemcpyAtoH, SYNC, ON_HOST, ROW_ARRAY, (dst->ptr, array(src), 0, BYTES))                                  \
@@ -150,11 +150,11 @@ static const hip_Memcpy2D *driver_rows(const struct cell *dst, const struct cell
     X(hipMemcpyDtoDAsync, STREAM, IN(DEVICE), IN(DEVICE), (dst->ptr, src->ptr, BYTES, S))                         \
     X(hipMemcpyPeerAsync, STREAM, IN(DEVICE), IN(DEVICE),                                                         \
       (dst->ptr, dst->device, src->ptr, src->device, BYTES, S))                                                   \
-    X(hipMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_box(dst, src), S))                                \
+    X(hipMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_region(dst, src), S))                             \
     X(hipMemcpy2DAsync, STREAM, LINEAR, LINEAR, (dst->ptr, ROW, src->ptr, ROW, ROW, ROWS, KIND, S))               \
     X(hipMemcpy3DAsync, STREAM, ANY, ANY, (box(dst, src), S))                                                     \
     X(hipMemcpyParam2DAsync, STREAM, ANY, ANY, (driver_rows(dst, src), S))                                        \
-    X(hipDrvMemcpy3DAsync, STREAM, ANY, ANY, (driver_box(dst, src), S))                                           \
+    X(hipDrvMemcpy3DAsync, STREAM, ANY, ANY, (driver_region(dst, src), S))                                        \
     X(hipMemcpy2DToArrayAsync, STREAM, IN(ARRAY), LINEAR, (array(dst), 0, 0, src->ptr, ROW, ROW, ROWS, KIND, S))  \
     X(hipMemcpy2DFromArrayAsync, STREAM, LINEAR, IN(ARRAY),                                                       \
       (dst->ptr, ROW, array(src), 0, 0, ROW, ROWS, KIND, S))                                                      \

@@ -463,7 +463,7 @@ static bool is_known_type(unsigned type)
 }
 
 /* What the vendor refuses too. */
-static bool is_box(const cu_region_copy *copy)
+static bool is_region(const cu_region_copy *copy)
 {
     return is_known_type(copy->src_type) && is_known_type(copy->dst_type) && copy->src_pitch >= copy->width &&
            copy->dst_pitch >= copy->width && copy->src_pitch <= INT32_MAX && copy->dst_pitch <= INT32_MAX &&
@@ -490,7 +490,7 @@ cu_result cuMemcpy3DAsync_v2(const cu_region_copy *copy, cu_stream stream)
     struct queue_work work;
 
     TRY(enter_context());
-    if (!is_box(copy) || copy->src_context || copy->dst_context)
+    if (!is_region(copy) || copy->src_context || copy->dst_context)
         return LEATI_CUDA_ERROR_INVALID_VALUE;
     work = box_work(copy);
     return give_rows(&work, stream);
@@ -501,7 +501,7 @@ cu_result cuMemcpy3DPeerAsync(const cu_region_copy_peer *copy, cu_stream stream)
     struct queue_work work;
 
     TRY(enter_stream(stream));
-    if (!is_box(copy))
+    if (!is_region(copy))
         return LEATI_CUDA_ERROR_INVALID_VALUE;
     if (!copy->dst_context || !copy->src_context || copy->dst_context == copy->src_context)
         return LEATI_CUDA_ERROR_INVALID_CONTEXT;
