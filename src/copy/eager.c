@@ -21,7 +21,7 @@ struct leati_staging {
     struct leati_flags *flags;
     char *ring;
     size_t quarter, used;       /* the quarter that is being filled, and how far */
-    uint32_t marks;             /* written to completed_chunks so far, or on their way */
+    uint32_t fences;             /* written to completed_chunks so far, or on their way */
     uint32_t left_at[QUARTERS]; /* the mark after which a quarter is free */
     struct leati_job *leftover; /* what is left to do when the stream ends */
 };
@@ -98,7 +98,7 @@ LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_strea
 {
     struct leati_driver *driver = stream->device->driver;
     size_t next = (staging->quarter + 1) % QUARTERS;
-    struct leati_mem_op mark = {.flag = &staging->flags->completed_chunks, .value = staging->marks + 1};
+    struct leati_mem_op fence = {.flag = &staging->flags->completed_chunks, .value = staging->fences + 1};
 
     leati_assert_locked(&staging->lock);
     leati_assert(staging->quarter < QUARTERS && staging->used <= QUARTER_BYTES + ALIGNMENT &&
@@ -110,8 +110,8 @@ LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_strea
         return LEAT_OK;
     if (!is_free(staging, next))
         return LEATI_DECLINED;
-    LEATI_TRY(driver->ops->stream_mem_ops(driver, stream->native, &mark, 1));
-    staging->left_at[staging->quarter] = ++staging->marks;
+    LEATI_TRY(driver->ops->stream_mem_ops(driver, stream->native, &fence, 1));
+    staging->left_at[staging->quarter] = ++staging->fences;
     staging->quarter = next;
     staging->used = 0;
     return LEAT_OK;
@@ -345,14 +345,14 @@ void leati_eager_stream_ends(struct leat_stream *stream)
 {
     struct leati_staging *staging = atomic_exchange_explicit(&stream->staging, NULL, memory_order_acquire);
     struct leati_driver *driver = stream->device->driver;
-    struct leati_mem_op mark;
+    struct leati_mem_op fence;
 
     if (!staging)
         return;
-    mark = (struct leati_mem_op){.flag = &staging->flags->completed_chunks, .value = staging->marks + 1};
+    fence = (struct leati_mem_op){.flag = &staging->flags->completed_chunks, .value = staging->fences + 1};
     /* Where that fails the device is lost, and the ring stays until its close. */
-    (void)driver->ops->stream_mem_ops(driver, stream->native, &mark, 1);
-    staging->leftover->end = mark.value;
+    (void)driver->ops->stream_mem_ops(driver, stream->native, &fence, 1);
+    staging->leftover->end = fence.value;
     leati_stager_keep(staging->stager, staging->leftover);
     drop_staging(staging);
 }

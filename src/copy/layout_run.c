@@ -112,7 +112,7 @@ static void run_all(void *argument)
     leati_timeline_release(timeline);
 }
 
-static void let_order_go(void *argument)
+static void let_timeline_go(void *argument)
 {
     leati_timeline_release(((struct leati_parts *)argument)->timeline);
 }
@@ -227,7 +227,7 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
     leati_timeline_hold(parts->timeline);
     status = launch_parts(copy->plan.transfer.stream, parts, count);
     if (status == LEAT_OK)
-        status = driver->ops->launch_host(driver, copy->plan.transfer.stream->native, let_order_go, parts);
+        status = driver->ops->launch_host(driver, copy->plan.transfer.stream->native, let_timeline_go, parts);
     leati_stream_writes_host(copy->plan.transfer.stream);
     if (status != LEAT_OK) {
         struct leati_message why;

@@ -283,7 +283,7 @@ static leat_status check_written_once(const struct leati_canonical *canonical)
     for (unsigned i = 0; i < canonical->dims; i++) {
         bool listed = (int)i == canonical->index_dim && canonical->index_on_dst;
         int64_t most = (listed ? canonical->index_bound : (int64_t)canonical->size[i]) - 1;
-        enum leati_overlap meet;
+        enum leati_overlap overlap;
 
         if (most < 1)
             continue;
@@ -296,14 +296,14 @@ static leat_status check_written_once(const struct leati_canonical *canonical)
         terms[count].stride = (int64_t)step_of(canonical->dst_stride[i]);
         terms[count].low = 1;
         terms[count].high = most;
-        meet = leati_overlap(terms, count + 1, 0, &steps);
-        if (meet == LEATI_OVERLAP_YES)
+        overlap = leati_overlap(terms, count + 1, 0, &steps);
+        if (overlap == LEATI_OVERLAP_YES)
             return leati_fail(
                 LEAT_ERROR_INVALID,
                 "the strides of dst write a byte twice: a dimension of size %lld and stride %lld runs "
                 "into the elements of those with smaller strides",
                 (long long)most + 1, (long long)canonical->dst_stride[i]);
-        if (meet == LEATI_OVERLAP_UNKNOWN)
+        if (overlap == LEATI_OVERLAP_UNKNOWN)
             return leati_fail(
                 LEAT_ERROR_INVALID,
                 "the strides of dst are so interleaved that leat cannot tell whether an element is "

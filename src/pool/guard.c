@@ -119,7 +119,7 @@ static void remember(struct leat_pool *pool, struct leati_block *block)
     free(oldest);
 }
 
-leat_status leati_guard_mark(struct leat_pool *pool, void *native_stream, void **event)
+leat_status leati_guard_fence(struct leat_pool *pool, void *native_stream, void **event)
 {
     struct leati_driver *driver = pool->device->driver;
     leat_status status;
@@ -269,7 +269,7 @@ static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, 
 
     if (!stream)
         return LEAT_OK;
-    LEATI_TRY(leati_guard_mark(pool, stream->native, &access->event));
+    LEATI_TRY(leati_guard_fence(pool, stream->native, &access->event));
     if (stream->timeline->per_thread)
         return LEAT_OK;
     leati_timeline_hold(stream->timeline);
@@ -434,7 +434,7 @@ static leat_status poison(const struct guard_place *place, const struct leati_bl
     /* An event is of one device, and so are its streams. */
     if (place->stream && place->stream->device != pool->device)
         return driver->ops->stream_synchronize(driver, place->native);
-    return leati_guard_mark(pool, place->native, &note->poisoned);
+    return leati_guard_fence(pool, place->native, &note->poisoned);
 }
 
 static leat_status check_and_poison(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)

@@ -73,7 +73,7 @@ void leati_note_free(struct leati_driver *driver, struct leati_note *note);
 void leati_recorded_access_end(struct leati_driver *driver, struct leati_recorded_access *access);
 
 /* An event of the pool's device behind what was given to stream so far. */
-leat_status leati_guard_mark(struct leat_pool *pool, void *native_stream, void **event);
+leat_status leati_guard_fence(struct leat_pool *pool, void *native_stream, void **event);
 
 /* ---- backtraces.c ---- */
 

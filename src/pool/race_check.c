@@ -119,7 +119,7 @@ void leati_race_check_record(struct leati_block *block, leat_stream *stream, con
     leati_error_quiet_begin();
     /* Events are of one device and outlive none; of streams of other devices nothing is remembered. */
     if (seq && !stream->timeline->per_thread && stream->device == pool->device &&
-        leati_guard_mark(pool, stream->native, &access.event) == LEAT_OK) {
+        leati_guard_fence(pool, stream->native, &access.event) == LEAT_OK) {
         leati_timeline_hold(stream->timeline);
         access.timeline = stream->timeline;
         leati_backtrace_capture(&access.trace);

@@ -125,7 +125,7 @@ static bool ask(struct leat_pool *pool, struct leati_stream_cache *cache)
 }
 
 /* Tells memory checkers of idle memory whose work is found to be done. */
-static void close_known(struct leat_pool *pool, struct leati_stream_cache *cache)
+static void close_complete(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     if (!LEATI_TRACKS)
         return;
@@ -211,7 +211,7 @@ bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *ask
         if (cache == asking || !cache->timeline)
             continue;
         any |= ask(pool, cache);
-        close_known(pool, cache);
+        close_complete(pool, cache);
         any |= collect_done(pool, cache, asking);
     }
     for (struct leati_block *block = pool->stale; block; block = block->link)

@@ -532,29 +532,29 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
 {
     const struct leati_staging_hooks *hooks = stager->hooks;
     struct leati_mem_op ops[4];
-    unsigned given = 0;
+    unsigned submitted = 0;
 
     if (!job->early)
-        ops[given++] = write_completed(job, 1);
+        ops[submitted++] = write_completed(job, 1);
     for (uint32_t c = 0; c < job->count && job->direction != LEATI_DIRECTION_HOST; c++) {
         const struct leati_chunk *chunk = &job->chunks[c];
         uint32_t staged = job->direction == LEATI_DIRECTION_IN ? c + 1 : chunk->after;
 
-        leati_assert(staged <= job->count && given < 4);
+        leati_assert(staged <= job->count && submitted < 4);
         if (staged)
-            ops[given++] = wait_staged(job, staged);
-        if (given)
-            LEATI_TRY(hooks->flags(stager->context, request->stream, ops, given));
-        given = 0;
+            ops[submitted++] = wait_staged(job, staged);
+        if (submitted)
+            LEATI_TRY(hooks->flags(stager->context, request->stream, ops, submitted));
+        submitted = 0;
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
-        ops[given++] = write_completed(job, c + 2);
+        ops[submitted++] = write_completed(job, c + 2);
     }
     if (job->direction != LEATI_DIRECTION_IN) {
-        ops[given++] = wait_staged(job, job->count);
-        ops[given++] = write_completed(job, job->end);
+        ops[submitted++] = wait_staged(job, job->count);
+        ops[submitted++] = write_completed(job, job->end);
     }
-    leati_assert(given && given <= 4);
-    return hooks->flags(stager->context, request->stream, ops, given);
+    leati_assert(submitted && submitted <= 4);
+    return hooks->flags(stager->context, request->stream, ops, submitted);
 }
 
 /* The stream was given a part of the job only: lets it run through that part, and waits until it has. When that

@@ -69,7 +69,7 @@ static void what_is_done_stays_done(void **state)
 
 /* More pieces of work than there are marks: each of the first is seen to be done when it is, while the later ones
  * are held up; and so once more, when the marks are used again. */
-static void older_marks_are_reached_first(void **state)
+static void older_fences_are_reached_first(void **state)
 {
     enum { PIECES = LEATI_FENCES + 2 };
     struct test_state *t = *state;
@@ -94,7 +94,7 @@ static void older_marks_are_reached_first(void **state)
     }
 }
 
-static void what_is_marked_needs_one_question(void **state)
+static void what_is_fenced_needs_one_question(void **state)
 {
     struct test_state *t = *state;
     struct leati_timeline_counts counts;
@@ -392,7 +392,7 @@ static void work_outlives_its_stream(void **state)
 }
 
 /* Where no mark can be put, the end waits for the stream; where nobody will ask, it does neither. */
-static void an_end_without_a_mark_waits(void **state)
+static void an_end_without_a_fence_waits(void **state)
 {
     struct test_state *t = *state;
     struct held_watch watch = {.until_fault = true};
@@ -505,7 +505,7 @@ static void waits_are_remembered(void **state)
 }
 
 /* A wait is for the mark that it found, and for whatever the other stream waits for by now. */
-static void a_wait_is_for_its_mark(void **state)
+static void a_wait_is_for_its_fence(void **state)
 {
     struct test_state *t = *state;
     struct leati_timeline *timeline = t->stream->timeline, *other = make_order(t);
@@ -533,7 +533,7 @@ static void a_wait_is_for_its_mark(void **state)
 }
 
 /* The host waits for its seq, and for no more than the mark of that. */
-static void the_host_waits_for_a_mark(void **state)
+static void the_host_waits_for_a_fence(void **state)
 {
     struct test_state *t = *state;
     struct leati_timeline *timeline = t->stream->timeline;
@@ -661,8 +661,8 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(idle_streams_are_seen),
     HELD_TEST(failures_are_told_once),
     HELD_TEST(what_is_done_stays_done),
-    HELD_TEST(older_marks_are_reached_first),
-    HELD_TEST(what_is_marked_needs_one_question),
+    HELD_TEST(older_fences_are_reached_first),
+    HELD_TEST(what_is_fenced_needs_one_question),
     HELD_TEST(work_that_comes_late_is_not_done),
     HELD_TEST(an_event_that_moves_says_nothing),
     HELD_TEST(who_has_a_stream_may_use_it),
@@ -671,10 +671,10 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(records_are_remembered),
     HELD_TEST(what_is_waited_for_may_write_anything),
     HELD_TEST(work_outlives_its_stream),
-    HELD_TEST(an_end_without_a_mark_waits),
+    HELD_TEST(an_end_without_a_fence_waits),
     HELD_TEST(waits_are_remembered),
-    HELD_TEST(a_wait_is_for_its_mark),
-    HELD_TEST(the_host_waits_for_a_mark),
+    HELD_TEST(a_wait_is_for_its_fence),
+    HELD_TEST(the_host_waits_for_a_fence),
     HELD_TEST(streams_of_threads_say_nothing),
     HELD_TEST(what_ends_lets_go_of_orders),
 };

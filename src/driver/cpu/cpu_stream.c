@@ -21,7 +21,7 @@
 #include <time.h>
 
 /* A place in a stream. Freed when neither an event nor a queue holds it. */
-struct cpu_mark {
+struct cpu_fence {
     atomic_uint holders;
     struct leati_lock lock; /* guards the next two; taken inside a stream's */
     pthread_cond_t reached_now;
@@ -32,7 +32,7 @@ struct cpu_mark {
 struct cpu_event {
     struct leati_handle handle; /* any pointer may be wrapped */
     struct leati_lock lock;     /* guards mark, and is held while a record or a wait goes into its queue */
-    struct cpu_mark *mark;      /* NULL before the first record */
+    struct cpu_fence *fence;    /* NULL before the first record */
 };
 
 static struct leati_handles event_handles = LEATI_HANDLES(struct cpu_event);
@@ -43,7 +43,7 @@ struct cpu_stream {
     struct leati_lock lock; /* guards what follows */
     pthread_cond_t work_there, work_done;
     struct cpu_work *first, **end;
-    uint64_t given, done;
+    uint64_t submitted, done;
     bool borrowed; /* another thread runs a piece of work in this one's place */
     bool closing;
     char lost[256];          /* what a copy has to say, or "" */
@@ -86,7 +86,7 @@ static void *stream_thread(void *argument)
         if (work->run)
             work->run(work);
         leati_lock(&stream->lock);
-        leati_assert(stream->done < stream->given);
+        leati_assert(stream->done < stream->submitted);
         stream->done++;
         if (work->counted)
             work->counted(work);
@@ -105,7 +105,7 @@ static void push(struct cpu_stream *stream, struct cpu_work *work)
     leati_assert(!stream->closing && !*stream->end);
     *stream->end = work;
     stream->end = &work->next;
-    stream->given++;
+    stream->submitted++;
     pthread_cond_signal(&stream->work_there);
     leati_unlock(&stream->lock);
 }
@@ -121,10 +121,10 @@ bool cpu_stream_run_here(void *handle, struct cpu_work *work)
     bool idle;
 
     leati_lock(&stream->lock);
-    idle = stream->done == stream->given;
+    idle = stream->done == stream->submitted;
     if (idle) {
         leati_assert(!stream->borrowed && !stream->first);
-        stream->given++;
+        stream->submitted++;
         stream->borrowed = true;
     }
     leati_unlock(&stream->lock);
@@ -135,7 +135,7 @@ bool cpu_stream_run_here(void *handle, struct cpu_work *work)
     cpu_strict_forbid();
     free(work);
     leati_lock(&stream->lock);
-    leati_assert(stream->borrowed && stream->done < stream->given);
+    leati_assert(stream->borrowed && stream->done < stream->submitted);
     stream->done++;
     stream->borrowed = false;
     pthread_cond_broadcast(&stream->work_done);
@@ -172,7 +172,7 @@ static void drain(struct cpu_stream *stream)
     uint64_t until;
 
     leati_lock(&stream->lock);
-    until = stream->given;
+    until = stream->submitted;
     while (stream->done < until)
         leati_cond_wait(&stream->work_done, &stream->lock);
     leati_unlock(&stream->lock);
@@ -218,7 +218,7 @@ static bool finished(struct cpu_stream *stream)
     bool yes;
 
     leati_lock(&stream->lock);
-    yes = stream->closing && stream->done == stream->given;
+    yes = stream->closing && stream->done == stream->submitted;
     leati_unlock(&stream->lock);
     return yes;
 }
@@ -322,7 +322,7 @@ leat_status cpu_stream_query(struct leati_driver *driver, void *handle)
     (void)driver;
     /* The lock, not an atomic: it makes what the work wrote visible to the caller. */
     leati_lock(&stream->lock);
-    idle = stream->done == stream->given;
+    idle = stream->done == stream->submitted;
     leati_unlock(&stream->lock);
     return idle ? LEAT_OK : LEAT_NOT_READY;
 }
@@ -447,77 +447,77 @@ leat_status cpu_launch_host(struct leati_driver *driver, void *handle, void (*fu
 
 /* ---- events ---- */
 
-static struct cpu_mark *new_mark(unsigned holders)
+static struct cpu_fence *new_fence(unsigned holders)
 {
-    struct cpu_mark *mark = calloc(1, sizeof *mark);
+    struct cpu_fence *fence = calloc(1, sizeof *fence);
 
-    if (!mark)
+    if (!fence)
         return NULL;
     leati_assert(holders);
-    atomic_init(&mark->holders, holders);
-    leati_lock_init(&mark->lock);
-    pthread_cond_init(&mark->reached_now, NULL);
-    return mark;
+    atomic_init(&fence->holders, holders);
+    leati_lock_init(&fence->lock);
+    pthread_cond_init(&fence->reached_now, NULL);
+    return fence;
 }
 
-static void let_go(struct cpu_mark *mark)
+static void let_go(struct cpu_fence *fence)
 {
-    leati_assert(!mark || atomic_load_explicit(&mark->holders, memory_order_relaxed));
+    leati_assert(!fence || atomic_load_explicit(&fence->holders, memory_order_relaxed));
     /* Release and acquire: the last holder frees what the others have finished using. */
-    if (!mark || atomic_fetch_sub_explicit(&mark->holders, 1, memory_order_acq_rel) != 1)
+    if (!fence || atomic_fetch_sub_explicit(&fence->holders, 1, memory_order_acq_rel) != 1)
         return;
-    leati_lock_destroy(&mark->lock);
-    pthread_cond_destroy(&mark->reached_now);
-    free(mark);
+    leati_lock_destroy(&fence->lock);
+    pthread_cond_destroy(&fence->reached_now);
+    free(fence);
 }
 
 /* The event's mark, held for the caller; NULL before the first record. Under the event's lock. */
-static struct cpu_mark *hold_mark(struct cpu_event *event)
+static struct cpu_fence *hold_fence(struct cpu_event *event)
 {
     leati_assert_locked(&event->lock);
     /* Relaxed: the event holds the mark meanwhile. */
-    if (event->mark)
-        atomic_fetch_add_explicit(&event->mark->holders, 1, memory_order_relaxed);
-    return event->mark;
+    if (event->fence)
+        atomic_fetch_add_explicit(&event->fence->holders, 1, memory_order_relaxed);
+    return event->fence;
 }
 
-static struct cpu_mark *hold_mark_of(void *handle)
+static struct cpu_fence *hold_fence_of(void *handle)
 {
     struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
-    struct cpu_mark *mark;
+    struct cpu_fence *fence;
 
     leati_lock(&event->lock);
-    mark = hold_mark(event);
+    fence = hold_fence(event);
     leati_unlock(&event->lock);
-    return mark;
+    return fence;
 }
 
-static void reach(struct cpu_mark *mark)
+static void reach(struct cpu_fence *fence)
 {
-    leati_lock(&mark->lock);
-    leati_assert(!mark->reached);
-    mark->reached = true;
-    mark->reached_ns = leati_clock_ns();
-    pthread_cond_broadcast(&mark->reached_now);
-    leati_unlock(&mark->lock);
+    leati_lock(&fence->lock);
+    leati_assert(!fence->reached);
+    fence->reached = true;
+    fence->reached_ns = leati_clock_ns();
+    pthread_cond_broadcast(&fence->reached_now);
+    leati_unlock(&fence->lock);
 }
 
-static void wait_for(struct cpu_mark *mark)
+static void wait_for(struct cpu_fence *fence)
 {
-    leati_lock(&mark->lock);
-    while (!mark->reached)
-        leati_cond_wait(&mark->reached_now, &mark->lock);
-    leati_unlock(&mark->lock);
+    leati_lock(&fence->lock);
+    while (!fence->reached)
+        leati_cond_wait(&fence->reached_now, &fence->lock);
+    leati_unlock(&fence->lock);
 }
 
 /* The time at which a mark was reached; 0 when it is not. */
-static uint64_t reached_ns(struct cpu_mark *mark)
+static uint64_t reached_ns(struct cpu_fence *fence)
 {
     uint64_t ns;
 
-    leati_lock(&mark->lock);
-    ns = mark->reached ? mark->reached_ns : 0;
-    leati_unlock(&mark->lock);
+    leati_lock(&fence->lock);
+    ns = fence->reached ? fence->reached_ns : 0;
+    leati_unlock(&fence->lock);
     return ns;
 }
 
@@ -545,7 +545,7 @@ leat_status cpu_event_destroy(struct leati_driver *driver, void *handle)
     (void)driver;
     if (ended->owned) {
         (void)leati_handle_retire(&event_handles, ended->event);
-        let_go(ended->event->mark);
+        let_go(ended->event->fence);
         leati_lock_destroy(&ended->event->lock);
         leati_handle_free(&event_handles, ended->event);
     }
@@ -574,36 +574,36 @@ void *cpu_event_native(struct leati_driver *driver, void *handle)
     return ((struct cpu_event_handle *)handle)->event;
 }
 
-struct mark_work {
+struct fence_work {
     struct cpu_work work;
-    struct cpu_mark *mark;
+    struct cpu_fence *fence;
 };
 
 /* So late that who has waited for the mark finds the stream done, unless it has more work. */
 static void count_record(struct cpu_work *work)
 {
-    struct mark_work *record = (struct mark_work *)(void *)work;
+    struct fence_work *record = (struct fence_work *)(void *)work;
 
-    reach(record->mark);
-    let_go(record->mark);
+    reach(record->fence);
+    let_go(record->fence);
 }
 
 leat_status cpu_event_record(struct leati_driver *driver, void *handle, void *stream)
 {
     struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
-    struct mark_work *work = malloc(sizeof *work);
-    struct cpu_mark *mark = new_mark(2), *old; /* held by the event and by the queue */
+    struct fence_work *work = malloc(sizeof *work);
+    struct cpu_fence *fence = new_fence(2), *old; /* held by the event and by the queue */
 
     (void)driver;
-    if (!work || !mark) {
+    if (!work || !fence) {
         free(work);
-        free(mark);
+        free(fence);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     }
-    *work = (struct mark_work){.work.counted = count_record, .mark = mark};
+    *work = (struct fence_work){.work.counted = count_record, .fence = fence};
     leati_lock(&event->lock);
-    old = event->mark;
-    event->mark = mark;
+    old = event->fence;
+    event->fence = fence;
     cpu_stream_push(stream, &work->work);
     leati_unlock(&event->lock);
     let_go(old);
@@ -612,58 +612,58 @@ leat_status cpu_event_record(struct leati_driver *driver, void *handle, void *st
 
 static void run_wait(struct cpu_work *work)
 {
-    struct mark_work *wait = (struct mark_work *)(void *)work;
+    struct fence_work *wait = (struct fence_work *)(void *)work;
 
-    leati_assert(wait->mark);
-    wait_for(wait->mark);
-    let_go(wait->mark);
+    leati_assert(wait->fence);
+    wait_for(wait->fence);
+    let_go(wait->fence);
 }
 
 leat_status cpu_stream_wait(struct leati_driver *driver, void *stream, void *handle)
 {
     struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
-    struct mark_work *work = malloc(sizeof *work);
-    struct cpu_mark *mark;
+    struct fence_work *work = malloc(sizeof *work);
+    struct cpu_fence *fence;
 
     (void)driver;
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     leati_lock(&event->lock);
-    mark = hold_mark(event);
-    *work = (struct mark_work){.work.run = run_wait, .mark = mark};
-    if (mark)
+    fence = hold_fence(event);
+    *work = (struct fence_work){.work.run = run_wait, .fence = fence};
+    if (fence)
         cpu_stream_push(stream, &work->work);
     leati_unlock(&event->lock);
-    if (!mark)
+    if (!fence)
         free(work);
     return LEAT_OK;
 }
 
 leat_status cpu_event_query(struct leati_driver *driver, void *handle)
 {
-    struct cpu_mark *mark = hold_mark_of(handle);
-    bool reached = !mark || reached_ns(mark);
+    struct cpu_fence *fence = hold_fence_of(handle);
+    bool reached = !fence || reached_ns(fence);
 
     (void)driver;
-    let_go(mark);
+    let_go(fence);
     return reached ? LEAT_OK : LEAT_NOT_READY;
 }
 
 leat_status cpu_event_synchronize(struct leati_driver *driver, void *handle)
 {
-    struct cpu_mark *mark = hold_mark_of(handle);
+    struct cpu_fence *fence = hold_fence_of(handle);
 
     (void)driver;
-    if (mark)
-        wait_for(mark);
-    let_go(mark);
+    if (fence)
+        wait_for(fence);
+    let_go(fence);
     return LEAT_OK;
 }
 
 leat_status cpu_event_elapsed(struct leati_driver *driver, void *start_handle, void *end_handle,
                               double *milliseconds)
 {
-    struct cpu_mark *first = hold_mark_of(start_handle), *last = hold_mark_of(end_handle);
+    struct cpu_fence *first = hold_fence_of(start_handle), *last = hold_fence_of(end_handle);
     uint64_t first_ns = first ? reached_ns(first) : 0, last_ns = last ? reached_ns(last) : 0;
 
     (void)driver;

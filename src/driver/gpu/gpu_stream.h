@@ -113,11 +113,11 @@ LEATI_HOT leat_status GPU(stream_synchronize)(struct leati_driver *driver, void 
 leat_status GPU(stream_wait)(struct leati_driver *driver, void *stream, void *event)
 {
     struct gpu_stream *self = stream;
-    struct gpu_event *mark = event;
+    struct gpu_event *fence = event;
 
     (void)driver;
-    leati_assert(self->device && mark->device);
-    GPU_TRY(self->device, stream_wait, self->handle, mark->handle, 0);
+    leati_assert(self->device && fence->device);
+    GPU_TRY(self->device, stream_wait, self->handle, fence->handle, 0);
     return LEAT_OK;
 }
 
