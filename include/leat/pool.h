@@ -97,7 +97,7 @@ typedef struct leat_pool_options {
                                   LEAT_POOL_PACKING says */
     const char *plan;          /* file that 'leat plan' made: where large blocks go; NULL: none. For device memory,
                                   without dedicated and no_virtual_memory; ignored with guard, scrub, history or
-                                  LEAT_POOL_STACKS, and where there is no virtual memory */
+                                  LEAT_POOL_BACKTRACES, and where there is no virtual memory */
 } leat_pool_options;
 
 /*
@@ -251,7 +251,7 @@ LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_byte
  * An alignment of more than 512 bytes costs as much again in front. Pools with exportable have neither red zones
  * nor poison, because other processes may write there.
  *
- * Call stacks, which LEAT_POOL_STACKS=1 keeps without guard mode, are addresses until they are said: as
+ * Call stacks, which LEAT_POOL_BACKTRACES=1 keeps without guard mode, are addresses until they are said: as
  * "function+offset (library)" where the dynamic linker knows the function (link with -rdynamic), or else as
  * "program+offset", of which 'addr2line -f -e program offset' says the line. They are in snapshots, in the
  * list of LEAT_LEAKS=1, and in the error of a pool that is full.
@@ -357,7 +357,7 @@ LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events,
 
 /*
  * Writes the state of a pool as JSON, piece by piece, to write(argument, text, bytes): figures, streams, tags, and
- * every extent of its addresses with its state, stream, tag and, in guard mode or with LEAT_POOL_STACKS, call
+ * every extent of its addresses with its state, stream, tag and, in guard mode or with LEAT_POOL_BACKTRACES, call
  * stack. States: live; cached (freed, kept whole for its stream or by guard mode); free (idle); pending (freed,
  * waits for other streams); lent (a stitched block has its memory); dormant (addresses of a stitched or planned block
  * that is not in use); stale (given up, but old work may still use the addresses); hole (addresses without memory).

@@ -52,8 +52,8 @@
       "'leat replay'; %p in its name becomes the number of the process.")                                         \
     X(LEAKS, "0", 1,                                                                                            \
       "1: what is still allocated when a device is closed is listed on standard error, by tag, and by call "    \
-      "stack with LEAT_POOL_STACKS=1.")                                                                         \
-    X(POOL_STACKS, "0", 1, "1: pools remember the call stack of each allocation, for reports and snapshots.")       \
+      "stack with LEAT_POOL_BACKTRACES=1.")                                                                     \
+    X(POOL_BACKTRACES, "0", 1, "1: pools remember the call stack of each allocation, for reports and snapshots.")\
     X(POOL_GUARD, "0", 1,                                                                                       \
       "1: pools put guards around blocks, poison what is freed and keep it for a while, and refuse use by "     \
       "streams that are not ordered after the allocation; damage is reported with call stacks. See leat/pool.h.") \
@@ -102,7 +102,7 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
 
 /* X(id): the options that are on or off, each of which may be set to 1, yes, on, true, 0, no, off or false. */
 #define LEATI_OPTION_FLAGS(X)                                                                                     \
-    X(STRICT) X(SCRUB) X(LEAKS) X(POOL_STACKS) X(POOL_GUARD) X(COPY_STAGE) X(LAYOUT_AS_GPU)
+    X(STRICT) X(SCRUB) X(LEAKS) X(POOL_BACKTRACES) X(POOL_GUARD) X(COPY_STAGE) X(LAYOUT_AS_GPU)
 
 /* X(id, low, high): the options that are whole numbers, and their ranges, which the callers of
  * leati_option_number() pass too. */

@@ -1,5 +1,5 @@
 /*
- * guard.h - what is remembered of blocks in guard mode, and with LEAT_POOL_STACKS=1.
+ * guard.h - what is remembered of blocks in guard mode, and with LEAT_POOL_BACKTRACES=1.
  *
  * A block has a note (struct leati_note) from its allocation on. Without guard mode it holds the call stack and
  * goes with the free. In guard mode it also says who used the block last, stays with the block while that is kept

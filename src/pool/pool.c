@@ -280,7 +280,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->exportable = options->exportable;
     pool->guard = options->guard || (!own && leati_option_flag(LEATI_OPTION_POOL_GUARD));
     pool->scrub = options->scrub || leati_option_flag(LEATI_OPTION_SCRUB);
-    pool->backtraces = pool->guard || leati_option_flag(LEATI_OPTION_POOL_STACKS);
+    pool->backtraces = pool->guard || leati_option_flag(LEATI_OPTION_POOL_BACKTRACES);
     pool->checked = pool->guard || pool->scrub || pool->backtraces || history;
     pool->made_ns = leati_clock_ns();
     if (options->name)

@@ -65,7 +65,7 @@ static inline leat_stream *new_stream(struct scene *x)
     return stream;
 }
 
-enum { DEFAULT_KIND, PLAIN, ONE_HANDLE, PINNED, KINDS, STITCHED = KINDS, PLANNED, SCENE_KINDS };
+enum { DEFAULT_KIND, PLAIN, DEDICATED, PINNED, KINDS, STITCHED = KINDS, PLANNED, SCENE_KINDS };
 
 /* Leaves the pool idle pages that lie apart, so that the next block of BYTES must be stitched. */
 static inline void take_every_second_page(struct scene *x, void *kept[2])

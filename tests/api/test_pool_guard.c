@@ -1202,7 +1202,7 @@ static int child_with_leaks(void)
     MUST(leat_memory_free(allocate_there(pool, NULL, 3 * MIB)) == LEAT_OK);
     MUST(leat_pool_snapshot(pool, keep_snapshot, &used) == LEAT_OK);
     MUST(leat_pool_alloc(pool, stream, 7 * MIB, &block) == LEAT_ERROR_DEVICE_MEMORY);
-    if (getenv("LEAT_POOL_STACKS")) {
+    if (getenv("LEAT_POOL_BACKTRACES")) {
         MUST(count_words(snapshot, "\"stack\":[\"") == 62);
         MUST(strstr(snapshot, "test_pool_guard+0x"));
         MUST(strstr(leat_last_error(), "; most, 3145728 bytes in 1 blocks, was allocated at "));
@@ -1217,9 +1217,9 @@ static int child_with_leaks(void)
 
 static void leaks_are_listed(void **state)
 {
-    static const char *const with[][2] = {{"LEAT_LEAKS", "1"}, {"LEAT_POOL_STACKS", "1"}, {NULL, NULL}};
+    static const char *const with[][2] = {{"LEAT_LEAKS", "1"}, {"LEAT_POOL_BACKTRACES", "1"}, {NULL, NULL}};
     static const char *const without[][2] = {{"LEAT_LEAKS", "1"}, {NULL, NULL}};
-    static const char *const silent[][2] = {{"LEAT_POOL_STACKS", "1"}, {NULL, NULL}};
+    static const char *const silent[][2] = {{"LEAT_POOL_BACKTRACES", "1"}, {NULL, NULL}};
     static char text[1 << 16];
     const char *most, *second;
 
@@ -1280,7 +1280,7 @@ static void guard_mode_by_the_environment(void **state)
     assert_string_equal(text, "");
 }
 
-static void freed_stacks_are_in_the_snapshot(void **state)
+static void freed_backtraces_are_in_the_snapshot(void **state)
 {
     struct test_state *t = *state;
     leat_pool *pool = POOL(t->device, .guard = 1);
@@ -1328,7 +1328,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(driver_calls_may_fail),
     STATE_TEST(leaks_are_listed),
     STATE_TEST(guard_mode_by_the_environment),
-    STATE_TEST(freed_stacks_are_in_the_snapshot),
+    STATE_TEST(freed_backtraces_are_in_the_snapshot),
 };
 
 int main(int argc, char **argv)

@@ -55,7 +55,7 @@ static void play(void **state, void (*scene)(struct scene *x))
             leat_pool_options options = {.size = sizeof options,
                                          .reuse = (leat_pool_reuse)(way / 2),
                                          .no_virtual_memory = kind == PLAIN,
-                                         .dedicated = kind == ONE_HANDLE,
+                                         .dedicated = kind == DEDICATED,
                                          .kind = kind == PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
                                          .limit_bytes = way % 2 ? BYTES : 0};
 

@@ -503,7 +503,7 @@ static void a_stream_that_stands_still_reuses_its_memory(void **state)
     for (int sort = 0; sort < KINDS; sort++) {
         leat_pool_options options = {.size = sizeof options,
                                      .no_virtual_memory = sort == PLAIN,
-                                     .dedicated = sort == ONE_HANDLE,
+                                     .dedicated = sort == DEDICATED,
                                      .kind = sort == PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE};
         leat_pool *pool = test_pool_try(t->device, &options);
         leat_pool_statistics first, last;
@@ -794,7 +794,7 @@ static void a_pool_ends_after_its_work(void **state)
     for (int kind = 0; kind < KINDS; kind++) {
         leat_pool_options options = {.size = sizeof options,
                                      .no_virtual_memory = kind == PLAIN,
-                                     .dedicated = kind == ONE_HANDLE,
+                                     .dedicated = kind == DEDICATED,
                                      .kind = kind == PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE};
         leat_pool *pool = test_pool_try(t->device, &options);
         void *freed, *used;

@@ -146,7 +146,7 @@ static void flags_have_words(void **state)
 {
     (void)state;
     assert_false(leati_option_flag(LEATI_OPTION_STRICT));
-    assert_false(leati_option_flag(LEATI_OPTION_POOL_STACKS));
+    assert_false(leati_option_flag(LEATI_OPTION_POOL_BACKTRACES));
     assert_true(leati_option_flag(LEATI_OPTION_LEAKS));
     /* The first that is neither on nor off is refused, and counts as off. */
     assert_false(leati_option_flag(LEATI_OPTION_SCRUB));
