@@ -150,6 +150,8 @@ tsan:
 
 headers:
 	$(Q)tools/check-headers.sh '$(CC)' '$(CXX)'
+words:
+	$(Q)tools/check-words.py
 symbols: $(BUILD)/libleat.so
 	$(Q)tools/check-symbols.sh $(BUILD)/libleat.so
 layers: $(lib_obj)
@@ -262,6 +264,7 @@ make barrier-cost    what threads of a kernel pay to wait for one another, on th
 make compat-symbols     libleat-cudart.so and the like export what docs/compatibility.md lists and nothing else
 make compat-abi      the compatibility headers agree with the vendor's, where those are installed
 make thread-safety   $(CLANG)'s analysis of locks: each function is called with the locks that it requires
+make words           no identifier or file has a word that was renamed, no two structs have one tag
 make layers          no file includes what its layer must not know, and no object refers to a layer above
 make tidy            clang's analyzer has no findings; the first run takes minutes, needs $(CLANG_TIDY)
 make kernels-check   the device code in the tree is what $(CLANG) makes of its sources
@@ -286,7 +289,7 @@ help:
 	$(info $(help_text))@:
 
 FORCE:
-.PHONY: all lib install-compat examples asan tsan headers symbols layers thread-safety tidy kernels-check \
+.PHONY: all lib install-compat examples asan tsan headers words symbols layers thread-safety tidy kernels-check \
         readme-figures man install install-lib uninstall clean help FORCE
 .DELETE_ON_ERROR:
 -include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)

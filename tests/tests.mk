@@ -179,7 +179,7 @@ check:
 	+$(Q)tests/suites.sh '$(MAKE)' -- $(check_suites)
 # What ./dev test runs: also the checks of the tree that take no time.
 suites:
-	@echo $(check_suites) layers symbols
+	@echo $(check_suites) words layers symbols
 
 # Under a minute on two cores that are otherwise idle, once all is built: each program that is not slow, once, the
 # random ones for two seconds. The lines "note: ..." say what is left out.

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Fails if a word that only this project's authors understand comes back as a part of an identifier or file name,
+or if two structs of the library have the same tag. CONTRIBUTING.md lists the words to use instead."""
+import os
+import re
+import sys
+
+# word in an identifier: (where it is looked for, the word to use). Places are prefixes of paths.
+CODE = ('src/', 'include/leat/', 'cli/', 'compat/', 'tests/')
+OWN = ('src/', 'include/leat/')
+WORDS = {
+    'form forms': (('src/',), 'canonical layout'),
+    'rectangle rectangles': (('src/', 'include/leat/', 'cli/'), '3-D copy, region'),
+    'fleet fleets route routes': (CODE, 'rails'),
+    'team teams': (CODE, 'workers'),
+    'ladder climb climbs': (OWN, 'slow path, fallback'),
+    'lane lanes': (OWN, 'magazine'),
+    'owner owners': (('src/pool/', 'src/core/blocks'), 'stream cache'),
+    'zones': (('src/',), 'red zones'),
+    'watched': (OWN, 'checked'),
+    'tick ticks': (OWN, 'sequence number'),
+    'mark marks': (('src/core/', 'src/pool/', 'src/copy/', 'src/staging/', 'src/driver/'), 'fence'),
+    'order': (('src/core/', 'src/pool/', 'src/staging/'), 'timeline'),
+    'pair pairs area areas': (('src/copy/', 'src/core/', 'src/staging/', 'include/leat/'),
+                              'op, batch, allocation'),
+    'many': (OWN, 'batch'),
+    'sentence sentences': (CODE, 'message'),
+    'told': (('src/', 'include/leat/', 'cli/', 'compat/'), 'reported'),
+    'say says': (('src/', 'include/leat/', 'cli/'), 'print, write'),
+    'way ways': (('src/copy/', 'src/pool/', 'src/core/', 'src/staging/', 'src/driver/', 'include/leat/', 'cli/'),
+                 'direction, method'),
+    'near far': (('src/copy/', 'src/core/', 'src/pool/', 'src/staging/'), 'local, peer'),
+    'stores': (('src/', 'include/leat/', 'cli/'), 'store policy'),
+    'box boxes': (('src/copy/', 'src/core/', 'src/staging/', 'src/driver/', 'compat/'), 'region'),
+    'huge': (('src/base/',), 'hugepage'),
+    'catch': (('src/',), 'fault_handler'),
+}
+# The class of layouts called box is in the names of built kernels, so there is no rule for src/layout.
+# Bench's ladder of transposes is one: each step adds one means.
+ALLOWED = re.compile(r'memory_order_\w+|in_order|put_in_order|'
+                     r'(CU|CUDA|HIP|LEAT|LEATC|LEATI_CUDA)_\w*(ORDER|MANY|WORD)\w*|'
+                     r'LEATI_FAULT_ORDER_\w+|\w+_red_zones|__\w+')
+# Names of the library that may not come back at all.
+GONE = re.compile(r'leati_(catch|huge|text|links_(close|count)|fleet|route|form|meet|ladder|owner|lane|see|users|'
+                  r'watch|stack|pair|area|order|mark|sentence|target|place|value|kernel_own)(_\w+)?$|'
+                  r'leat_(known_names|copy_(many|pair|rectangle|box)(_explain)?|alloc_plain|module_own|own_kernel|'
+                  r'copy_share_links)$')
+# Parts of file names.
+FILES = set('catch available huge text links fleet route form forms meet ladder lane see life users uses stacks '
+            'pairs rectangle order known sentence target words team'.split())
+FILES_ALLOWED = {'text.c', 'text.h', 'text_json.c', 'text_json.h', 'replay_target.c',
+                 'bench_pool_order.c', 'order_model.c', 'test_pool_order.c',
+                 'test_cudart_order.c', 'ordering_forms.h', 'pool_map_text.c',
+                 'bench_layout_ladder.c', 'stream_uses.c'}
+DEVICE_CODE = re.compile(r'src/kernels/(layout_kernels|builtin_kernels)\.c$|src/kernels/(layout_task|modules)\.h$|'
+                         r'src/kernels/built/')
+TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#[ \t]*include[^\n]*',
+                   re.S | re.M)
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+listed = sorted(os.path.join(folder, name) for top in ('src', 'include', 'cli', 'compat', 'tests')
+                for folder, _, names in os.walk(top) for name in names)
+rules = {word: rule for words, rule in WORDS.items() for word in words.split()}
+wrong, tags = 0, {}
+
+
+def complain(path, line, text):
+    global wrong
+    wrong += 1
+    print('%s:%d: %s' % (path, line, text))
+
+
+for path in listed:
+    if not os.path.isfile(path) or DEVICE_CODE.search(path):
+        continue
+    for part in re.split(r'[._/-]', os.path.splitext(os.path.basename(path))[0]):
+        if part in FILES and os.path.basename(path) not in FILES_ALLOWED:
+            complain(path, 1, "'%s' in the name of a file" % part)
+    if not path.endswith(('.c', '.h')):
+        continue
+    with open(path, encoding='utf-8', errors='replace') as file:
+        code = TOKEN.sub(lambda m: '\n' * m.group(0).count('\n'), file.read())
+    found = {}
+    for match in re.finditer(r'\b[A-Za-z_]\w*\b', code):
+        found.setdefault(match.group(0), match.start())
+    for name, at in found.items():
+        line = code.count('\n', 0, at) + 1
+        if GONE.match(name):
+            complain(path, line, "'%s' was renamed" % name)
+        elif not path.startswith('include/leat/compat/') and not ALLOWED.fullmatch(name):
+            for part in name.lower().split('_'):
+                if part in rules and path.startswith(rules[part][0]):
+                    complain(path, line, "'%s' in '%s': use %s" % (part, name, rules[part][1]))
+    if path.startswith('src/'):
+        for match in re.finditer(r'^(?:typedef )?(?:struct|union|enum) (\w+)\s*\{', code, re.M):
+            other = tags.setdefault(match.group(1), path)
+            if other != path:
+                complain(path, code.count('\n', 0, match.start()) + 1,
+                         "struct tag '%s' is in %s too" % (match.group(1), other))
+print('check-words: %d files, %d wrong' % (len(listed), wrong), file=sys.stderr if wrong else sys.stdout)
+sys.exit(wrong > 0)
