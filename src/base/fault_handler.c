@@ -125,12 +125,12 @@ static void on_fault(int signal_number, siginfo_t *info, void *ucontext)
     pass_on(signal_number == SIGSEGV ? &earlier_segv : &earlier_bus, signal_number, info, ucontext);
 }
 
-static void install(int signal_number, struct sigaction *earlier)
+static void install(int signal_number, void (*handler)(int, siginfo_t *, void *), struct sigaction *earlier)
 {
     struct sigaction action;
 
     memset(&action, 0, sizeof action);
-    action.sa_sigaction = on_fault;
+    action.sa_sigaction = handler;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     /* Asked for first: from the moment on that ours is there, it may need it. */
@@ -138,10 +138,21 @@ static void install(int signal_number, struct sigaction *earlier)
     sigaction(signal_number, &action, NULL);
 }
 
+/* The handler of leat's that was installed over on_fault, or NULL. */
+static void (*_Atomic other)(int signal_number, siginfo_t *info, void *ucontext);
+
+void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
+                                      struct sigaction *earlier)
+{
+    /* Relaxed: a thread that does not see it yet takes the handler for somebody else's, which is only slower. */
+    atomic_store_explicit(&other, handler, memory_order_relaxed);
+    install(SIGSEGV, handler, earlier);
+}
+
 static void install_both(void)
 {
-    install(SIGSEGV, &earlier_segv);
-    install(SIGBUS, &earlier_bus);
+    install(SIGSEGV, on_fault, &earlier_segv);
+    install(SIGBUS, on_fault, &earlier_bus);
 }
 
 /* ---- sections ---- */
@@ -169,7 +180,9 @@ LEATI_HOT bool leati_fault_handler_is_installed(void)
     struct sigaction now;
 
     pthread_once(&once, install_both);
-    return sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault;
+    return sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO &&
+           (now.sa_sigaction == on_fault ||
+            now.sa_sigaction == atomic_load_explicit(&other, memory_order_relaxed));
 }
 
 LEATI_HOT bool leati_fault_handler_run(const struct leati_fault_range ranges[2], void (*work)(void *context),

@@ -283,9 +283,6 @@ extern LEATI_QUICK_TLS bool cpu_in_kernel;
 /* Installs the handler that names the pointer of a kernel that faults, if it is not there. It passes the fault on. */
 void cpu_kernel_faults_open(void);
 
-/* Is strict mode's handler the one that gets faults now? */
-bool cpu_strict_catches(void);
-
 /* Makes memory, which has this protection (PROT_READ | PROT_WRITE), unreachable for host threads. Does nothing
  * when not strict. */
 leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection);

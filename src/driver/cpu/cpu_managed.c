@@ -696,7 +696,7 @@ leat_status cpu_managed_record(struct leati_driver *driver, void *device, bool o
     (void)driver, (void)device;
     if (on) {
         leati_fault_handler_set_repair(repair);
-        if (!leati_fault_handler_is_installed() && !cpu_strict_catches())
+        if (!leati_fault_handler_is_installed())
             return leati_fail(
                 LEAT_ERROR_UNSUPPORTED,
                 "another handler of SIGSEGV than leat's is in place, which would take the faults that "

@@ -149,14 +149,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 
 static void install_handler(void)
 {
-    struct sigaction action;
-
-    memset(&action, 0, sizeof action);
-    action.sa_sigaction = on_fault;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGSEGV, NULL, &earlier);
-    sigaction(SIGSEGV, &action, NULL);
+    leati_fault_handler_install_over(on_fault, &earlier);
 }
 
 void cpu_kernel_faults_open(void)
@@ -185,14 +178,6 @@ leat_status cpu_strict_open(void)
                       "LEAT_STRICT=1 needs memory protection keys (pkeys(7)), which this machine does not offer: "
                       "pkey_alloc: %s; unset LEAT_STRICT",
                       strerror(key_errno));
-}
-
-bool cpu_strict_catches(void)
-{
-    struct sigaction current;
-
-    return strict() && sigaction(SIGSEGV, NULL, &current) == 0 && current.sa_flags & SA_SIGINFO &&
-           current.sa_sigaction == on_fault;
 }
 
 leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection)
