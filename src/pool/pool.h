@@ -1,26 +1,27 @@
 /*
- * pool.h - what the files of the pool share. docs/pools.md explains how it works, with a picture.
+ * pool.h - declarations shared by the files of the pool. docs/pools.md explains the design, with a picture.
  *
- * A pool has addresses, cut into extents (struct leati_block of core/blocks.h). Files, from the hot path down:
- *   alloc.c   the calls that allocate and free; the fast path
- *   stream_cache.c    stream caches (what a pool keeps for one stream) and their magazines (freed blocks, used by
- * some threads) slow_path.c  where a block comes from when the magazines have none, step by step until the error
- *   stream_uses.c   blocks that wait for other streams than the one they were freed on
- *   heap.c    extents: finding, splitting, joining; knows no driver
- *   pages.c   physical memory: creating, mapping, releasing; the only file that calls the driver for memory
- *   stitch.c  blocks put together from idle pages that lie apart
- *   plan.c    pools that know beforehand where blocks go
- *   pinned.c  where pinned memory comes from
- *   pool.c    making and ending pools, options, limits, budgets
- *   full.c    the error of a pool that is full
- *   stats.c     statistics, history, snapshot
- *   guard.c   red zones, poison, scrubbing (guard.h)
- *   race_check.c    guard mode: what a stream may use already
- *   backtraces.c  call stacks, and who holds what by them
+ * A pool owns ranges of addresses, cut into extents (struct leati_block of core/blocks.h). Files, from the hot
+ * path down:
+ *   alloc.c         the calls that allocate and free; the fast path
+ *   stream_cache.c  per-stream caches and their magazines of freed blocks; several threads share a magazine
+ *   slow_path.c     allocation when no magazine has a block: the fallbacks in order, up to the error
+ *   stream_uses.c   freed blocks that still wait for other streams
+ *   heap.c          extents: finding, splitting, joining; makes no driver calls
+ *   pages.c         physical memory: creating, mapping, releasing; the only file that calls the driver for memory
+ *   stitch.c        blocks made of idle pages that are not contiguous
+ *   plan.c          pools that place blocks by a recorded plan
+ *   pinned.c        chunks of pinned memory
+ *   pool.c          creating and destroying pools, options, limits, budgets
+ *   full.c          the error of a pool that is full
+ *   stats.c         statistics, history, snapshot
+ *   guard.c         red zones, poison, scrubbing (guard.h)
+ *   race_check.c    guard mode: detects races between streams
+ *   backtraces.c    call stacks, and live bytes by call stack
  *
- * Locks, in order: a device's pools_lock, the list of all pools (pool.c), one pool's lock, a magazine's lock. Who
- * holds a pool's lock takes that of the list, or of another pool, only by trying. The fast path takes its
- * magazine's lock and nothing else.
+ * Lock order: a device's pools_lock, the list of all pools (pool.c), one pool's lock, a magazine's lock. A thread
+ * that holds a pool's lock may only trylock the list or another pool, because another thread may hold them and
+ * wait for this pool. The fast path takes one magazine's lock and no other.
  */
 #ifndef LEATI_POOL_H
 #define LEATI_POOL_H
@@ -31,35 +32,36 @@
 #include <leat/pool.h>
 
 enum {
-    LEATI_MAGAZINES = 16,       /* threads spread over so many magazines of a stream */
-    LEATI_MAGAZINE_SLOTS = 128, /* sizes of small blocks that a magazine keeps */
-    LEATI_MAGAZINE_LARGE = 2,   /* large blocks that a magazine keeps, whatever their sizes */
+    LEATI_MAGAZINES = 16,       /* magazines per stream cache; threads are spread over them */
+    LEATI_MAGAZINE_SLOTS = 128, /* hash slots of a magazine; each keeps small blocks of one size */
+    LEATI_MAGAZINE_LARGE = 2,   /* large blocks that a magazine keeps, of any sizes */
     LEATI_BINS = 256,
     LEATI_HELPERS = 8,
     LEATI_TAGS = 64
 };
 
-/* The ranges of a pool's addresses: two heaps, and where blocks that are put together from pages which lie apart
- * have their addresses (stitch.c). */
+/* The address ranges of a pool: two heaps, and the range in which stitched blocks (stitch.c) and the arena of a
+ * plan (plan.c) get their addresses. */
 enum { LEATI_HEAP_SMALL, LEATI_HEAP_LARGE, LEATI_HEAPS, LEATI_HEAP_STITCHED = LEATI_HEAPS, LEATI_RANGES };
 
-/* Requests from this size on are large. */
+/* Requests of at least this size are large. */
 #define LEATI_LARGE_BYTES LEATI_WINDOW_BYTES
 
 /* ---- magazines ---- */
 
-/* Freed blocks of one size, the latest first. */
+/* Freed blocks of one size; the last one freed is the first one reused. */
 struct leati_slot {
     size_t bytes;
     struct leati_block *top;
     uint32_t count;
 };
 
-/* Figures that only the holder of the magazine's lock changes and anybody reads. What one thread frees another may
- * have allocated, so each magazine's are differences, and only their sums mean something. */
+/* Statistics: written only under the magazine's lock, read by any thread. One magazine may allocate a block and
+ * another one may free it, so the figures of one magazine can be negative; only the sums over all magazines are
+ * meaningful. */
 struct leati_magazine_figures {
     _Atomic int64_t requested_bytes, used_bytes, live_blocks, cached_bytes;
-    _Atomic int64_t requested_peak_bytes; /* of this magazine alone */
+    _Atomic int64_t requested_peak_bytes; /* peak of this magazine's requested_bytes */
     _Atomic uint64_t allocations, frees, hits;
     _Atomic int64_t tag_bytes[LEATI_TAGS], tag_blocks[LEATI_TAGS];
 };
@@ -67,55 +69,58 @@ struct leati_magazine_figures {
 struct leati_magazine {
     _Alignas(128) atomic_uchar locked;
     struct leati_slot slots[LEATI_MAGAZINE_SLOTS];
-    struct leati_block *large[LEATI_MAGAZINE_LARGE]; /* NULL where there is none */
-    uint16_t large_count;                        /* large blocks that it handed out; it may wrap around */
+    struct leati_block *large[LEATI_MAGAZINE_LARGE]; /* NULL: empty place */
+    uint16_t large_count;                            /* number of large blocks handed out; may wrap around */
     struct leati_magazine_figures figures;
 };
 
-/* Idle extents by size: eight bins for each power of two. */
+/* Idle extents, binned by size: eight bins for each power of two. */
 struct leati_bins {
     uint64_t used[LEATI_BINS / 64];
     struct leati_block *first[LEATI_BINS];
     size_t bytes, count;
 };
 
-/* What a pool keeps for one stream; with order NULL, for everybody: memory of which all work is done. */
+/* The part of a pool that belongs to one stream. If timeline is NULL, this is the host cache: its memory has no
+ * pending work, so every stream may use it. */
 struct leati_stream_cache {
     struct leat_pool *pool;
     struct leati_timeline *timeline;
-    leat_stream *stream; /* NULL once it is destroyed */
+    leat_stream *stream; /* NULL: host cache, or the stream was destroyed */
     struct leati_stream_cache *next;
-    bool is_waited_for; /* slow_path.c: the stream that asks is ordered after all its idle memory */
-    size_t blocks; /* records that name it; one whose stream is gone serves another stream once there are none */
+    bool is_waited_for; /* scratch of slow_path.c: the requesting stream is ordered after all idle memory of this
+                           cache */
+    size_t blocks; /* records and handles that refer to this cache; a cache whose stream was destroyed is reused
+                      for another stream when this is 0 */
     _Atomic(struct leati_magazine *) magazines[LEATI_MAGAZINES];
-    atomic_uint magazines_made; /* bit n: there is magazine n */
+    atomic_uint magazines_made; /* bit n: magazine n exists */
     struct leati_bins bins[LEATI_HEAPS];
 };
 
 /* ---- physical memory ---- */
 
-/* One handle of the driver's, mapped at base, or spare. */
+/* One physical allocation of the driver (a handle): mapped at base, or spare. */
 struct leati_physical {
     uint64_t handle;
     uintptr_t base; /* 0: spare */
     size_t bytes;
-    struct leati_physical *next;            /* of the spare ones */
-    struct leati_physical *older, *younger; /* of all that the pool has: leak checkers look for pointers in these,
-                                               and not in the table of pages */
-    struct leati_stream_cache
-        *cache; /* of a spare one: whose old work may still use it, up to seq; NULL: nobody's */
+    struct leati_physical *next;            /* next in the list of spare handles */
+    struct leati_physical *older, *younger; /* list of all handles of the pool; it exists so that leak checkers
+                                               find them, as they do not scan the table of pages */
+    struct leati_stream_cache *cache; /* of a spare handle: the stream cache whose work up to seq may still use it;
+                                         NULL: no pending work */
     uint64_t seq;
-    unsigned stitches; /* stitched blocks, in use or dormant, that it is mapped in */
-    struct leati_block
-        *idle_in; /* stitch.c, while it looks: the idle extent around it, if idle_round is the pool's */
+    unsigned stitches;           /* number of stitched blocks, in use or dormant, that map this handle */
+    struct leati_block *idle_in; /* scratch of stitch.c: the idle extent that contains the handle; valid if
+                                    idle_round equals the pool's stitch_round */
     uint64_t idle_round;
 };
 
-/* A range of addresses whose extents form one list: a part of the reservation, or a chunk of the driver's. */
+/* A range of addresses whose extents form one list: a part of the reservation, or one chunk from the driver. */
 struct leati_span {
     uintptr_t base;
     size_t bytes;
-    void *chunk; /* what the driver gave, which may be a little in front of base; NULL for a reservation */
+    void *chunk; /* the driver's allocation, which may start below base; NULL: part of the reservation */
     size_t chunk_bytes;
     struct leati_block *first;
     struct leati_span *next;
@@ -124,12 +129,12 @@ struct leati_span {
 
 /* ---- the pool ---- */
 
-/* Another stream, or an event, that a block must wait for once it is freed. */
+/* A stream or an event that must complete before a freed block is reused. */
 struct leati_stream_use {
     struct leati_stream_use *next;
     struct leati_timeline *timeline; /* held */
-    uint64_t seq;             /* 0: the stream's seq when the block is freed */
-    void *event;               /* a driver's event of our own, which says more exactly when; or NULL */
+    uint64_t seq;                    /* 0: not fixed yet; becomes the stream's seq when the block is freed */
+    void *event;                     /* the pool's own driver event, which is more precise than seq; or NULL */
 };
 
 struct leati_figures {
@@ -139,16 +144,16 @@ struct leati_figures {
     struct leati_timeline_counts timeline;
 };
 
-/* Which limit stood in the way of new memory when a pool last asked for some. */
+/* Which limit refused the pool's last request for new memory. */
 enum leati_refusal {
-    LEATI_REFUSED_NOT,   /* none: the driver has no more, or of pinned memory the host */
-    LEATI_REFUSED_LIMIT, /* the pool's own */
-    LEATI_REFUSED_BUDGET /* that of a budget */
+    LEATI_REFUSED_NOT,   /* no limit: the driver, or for pinned memory the host, has no more */
+    LEATI_REFUSED_LIMIT, /* the pool's limit */
+    LEATI_REFUSED_BUDGET /* the limit of its budget */
 };
 
-struct leati_ring;  /* stats.c */
-struct leati_pool_plan;  /* plan.c */
-struct leati_checker; /* guard.h */
+struct leati_ring;      /* stats.c */
+struct leati_pool_plan; /* plan.c */
+struct leati_checker;   /* guard.h */
 
 struct leat_budget {
     struct leati_handle handle;
@@ -159,53 +164,54 @@ struct leat_budget {
 struct leat_pool {
     struct leati_handle handle;
     struct leat_device *device;
-    struct leat_pool *next; /* of the list of all pools (pool.c) */
+    struct leat_pool *next; /* in the list of all pools (pool.c) */
     char name[48];
     leat_kind kind;
     leat_pool_reuse reuse;
     leat_pool_packing packing;
-    unsigned number; /* below LEATI_FAST_POOLS: place in leat_stream.caches */
+    unsigned number; /* index into leat_stream.caches if below LEATI_FAST_POOLS */
     bool is_default;
     bool dedicated, exportable, virtual_memory;
-    bool checked; /* guard, scrub, stacks or history: the fast path is left alone */
+    bool checked; /* guard, scrub, backtraces or history is on: the fast path is not used */
     bool guard, scrub, backtraces;
-    uint64_t serial; /* never used again */
+    uint64_t serial; /* unique for the life of the process */
     uint64_t made_ns;
 
-    struct leati_lock lock; /* guards all below but atomics */
+    struct leati_lock lock; /* guards all fields below except atomics */
     _Atomic uint64_t limit_bytes, soft_limit_bytes;
     leat_budget *budget;
     leat_pool_full_function on_full;
     void *on_full_argument;
-    uint32_t reuse_flags;                 /* LEAT_POOL_REUSE_* that are allowed */
-    _Atomic uint32_t
-        planned_reuse_flags; /* the same for planned blocks, which are taken without the pool's lock */
+    uint32_t reuse_flags;                 /* allowed LEAT_POOL_REUSE_* flags */
+    _Atomic uint32_t planned_reuse_flags; /* copy of reuse_flags for planned blocks, which are allocated without
+                                             the pool's lock */
     _Atomic(struct leati_stream_cache *)
-        caches;                      /* all of them, the youngest first; only added to, so read without a lock */
-    struct leati_stream_cache *host; /* everybody's: memory of which all work is done */
+        caches; /* all caches, the youngest first; never removed while the pool lives, so readers need no lock */
+    struct leati_stream_cache *host; /* host cache: memory without pending work, usable by every stream */
     struct leati_span *spans;
     struct leati_bins holes[LEATI_RANGES];
     struct leati_block *stale;   /* list through link */
     struct leati_block *pending; /* list through link and back */
     struct leati_physical *spare;
-    struct leati_physical *youngest_physical; /* of all, by older */
-    struct leati_stitch *stitches;            /* stitched blocks, the latest used first */
+    struct leati_physical *youngest_physical; /* the list of all handles, linked by older */
+    struct leati_stitch *stitches;            /* stitched blocks, the most recently used first */
     unsigned stitch_count;
-    uint64_t stitch_round;              /* counts looks at what is idle */
+    uint64_t stitch_round;              /* incremented for each scan of the idle memory */
     uint64_t mapped_bytes[LEATI_HEAPS]; /* in each heap */
-    uint64_t used_peak_bytes;           /* the most that was in use when the pool had to grow */
-    atomic_bool is_tight; /* it had to put a block together, or could not grow, the last time; read without lock */
-    enum leati_refusal refusal; /* since the request that is on its way began */
-    uint64_t device_bytes;      /* the device's memory */
-    uintptr_t reserved_base;    /* the reservation; 0: none yet */
+    uint64_t used_peak_bytes;           /* the peak of bytes in use, sampled each time the pool had to grow */
+    atomic_bool
+        is_tight; /* last large request: the pool preferred stitching, or could not grow; read without a lock */
+    enum leati_refusal refusal; /* during the current request */
+    uint64_t device_bytes;      /* total memory of the device */
+    uintptr_t reserved_base;    /* base of the reservation; 0: not reserved yet */
     size_t reserved_span_bytes;
-    struct leati_physical **page_physical; /* by page of the reservation */
-    void *helpers[LEATI_HELPERS]; /* the driver's streams that keep marks of the user's events (stream_uses.c); or
-                                     NULL */
+    struct leati_physical **page_physical; /* indexed by page of the reservation; NULL: not mapped */
+    void *helpers[LEATI_HELPERS]; /* driver streams on which stream_uses.c records its copies of the user's events;
+                                     or NULL */
     struct leati_figures figures;
-    struct leati_pool_plan *plan; /* set once; NULL: none */
+    struct leati_pool_plan *plan; /* set once; NULL: no plan */
     struct leati_ring *ring;
-    struct leati_checker *checker; /* NULL: nothing is guarded, scrubbed or traced back */
+    struct leati_checker *checker; /* NULL: guard, scrub and backtraces are off */
 };
 
 extern struct leati_handles leati_pool_handles, leati_budget_handles;
@@ -215,8 +221,8 @@ static inline size_t leati_round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) & ~(unit - 1);
 }
 
-/* Short names for the words of a record that readers without a lock may see. Relaxed: what must be ordered is
- * ordered by the state, or by a lock. */
+/* Accessors for the fields of a record that lock-free readers may see. Relaxed is enough: the order of these
+ * fields comes from the release store of the state, or from a lock. */
 static inline uintptr_t leati_base(const struct leati_block *block)
 {
     return atomic_load_explicit(&block->base, memory_order_relaxed);
@@ -239,17 +245,17 @@ static inline uint32_t leati_state(const struct leati_block *block)
 
 static inline void leati_set_state(struct leati_block *block, enum leati_block_state state)
 {
-    /* Release: who sees the state sees the record as it was when it got it. */
+    /* Release: a reader that sees the state also sees the fields written before it. */
     atomic_store_explicit(&block->state, state, memory_order_release);
 }
 
-/* The user's first byte. */
+/* Returns the address that the user got: the extent starts earlier in guard mode. */
 static inline uintptr_t leati_user_base(const struct leati_block *block)
 {
     return leati_base(block) + atomic_load_explicit(&block->front_bytes, memory_order_relaxed);
 }
 
-/* Says whose a record is; with the pool's lock held. */
+/* Sets the cache that a record belongs to and keeps cache->blocks in step. Call with the pool's lock held. */
 static inline void leati_set_cache(struct leati_block *block, struct leati_stream_cache *cache)
 {
     if (block->cache)
@@ -269,189 +275,203 @@ static inline void leati_count(_Atomic uint64_t *counter, uint64_t by)
 void leati_bins_add(struct leati_bins *bins, struct leati_block *block);
 void leati_bins_remove(struct leati_bins *bins, struct leati_block *block);
 
-/* Returns the smallest extent of bins that holds bytes at alignment, the one at the lowest address of several;
- * NULL if none does. exact: only an extent of exactly bytes. cache: only what its stream may use now; NULL: do not
- * ask. The extent stays in its bin. */
+/* Returns the smallest extent in bins that has room for bytes at alignment; of several, the one at the lowest
+ * address; NULL if none has. exact: only an extent of exactly bytes. cache: only extents that its stream may
+ * use now; NULL: no such check. The extent stays in its bin. */
 struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, size_t alignment, bool exact,
                                    const struct leati_stream_cache *cache);
 
-/* The next block after block, going down from the largest; block NULL: the largest. */
+/* Iterates over bins from the largest sizes down: returns the block after block, or the first one if block is
+ * NULL. */
 struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_block *block);
 
-/* Fills a new record in. */
+/* Sets the address range, pool, device, kind and heap of a new record. */
 void leati_block_describe(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
                           uint8_t heap) LEATI_REQUIRES(pool->lock);
 
-/* A new span with one extent in the given state, which is not in any bin yet. */
+/* Creates a span with a single extent in the given state. The extent is in no bin yet. */
 leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes, uint8_t heap,
                            enum leati_block_state state, struct leati_span **span) LEATI_REQUIRES(pool->lock);
 
-/* Cuts block so that it begins at base and has bytes; what is left over on either side becomes extents of the same
- * state and cache in the right bins. block is in no bin before and after. HOST_MEMORY leaves it as it was. */
+/* Trims block to [base, base + bytes). The remainders on both sides become extents of the same state and cache,
+ * and go into their bins. block itself is in no bin before and after. On HOST_MEMORY block is unchanged. */
 leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes)
     LEATI_REQUIRES(pool->lock);
 
-/* Makes block, which is in no bin, idle memory of cache from seq on (0: no work has used it), and joins it with
- * the idle memory of cache beside it. The memory of a stitched block goes back to where it lies. */
+/* Turns block, which is in no bin, into idle memory of cache, and joins it with adjacent idle memory of cache.
+ * Work of cache's stream up to seq may still use it; 0: no pending work. A stitched block instead returns its
+ * memory to the heaps. */
 void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                        uint64_t seq) LEATI_REQUIRES(pool->lock);
 
 /* Compares two pointers to records by the addresses of their extents, for qsort(). */
 int leati_by_address(const void *a, const void *b);
 
-/* Makes block addresses without memory, joined with such beside it. */
+/* Turns block into a hole (addresses without memory) and joins it with adjacent holes. */
 void leati_extent_hole(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
-/* Takes an idle extent or a hole out of its bin. */
+/* Removes an idle extent or a hole from its bin. */
 void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
-/* Returns true if block, which may be NULL, is idle memory that cache may use, and that can be cut and joined. */
+/* Returns true if block is idle memory that cache's stream may use now, and that may be split and joined. block
+ * may be NULL. */
 bool leati_is_idle_for(const struct leati_block *block, const struct leati_stream_cache *cache);
 
-/* Joins all neighbours that are idle and whose work is known to be done, whoever freed them; they are everybody's
- * then.
- */
+/* Joins adjacent idle extents of any streams if their work is known to be complete. The result belongs to the
+ * host cache. */
 void leati_extents_join_done(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* May cache's stream use this idle memory without waiting? */
+/* Returns true if cache's stream may use this idle memory now, without another wait: it is its own, its work is
+ * known to be complete, or the stream is ordered after that work. */
 bool leati_usable(const struct leati_block *block, const struct leati_stream_cache *cache);
 bool leati_usable_by(const struct leati_stream_cache *freed_by, uint64_t seq,
                      const struct leati_stream_cache *cache);
 
-/* Joins second into first, its neighbour; both are in no bin. */
+/* Merges second into first. They are adjacent and in no bin. */
 void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct leati_block *second)
     LEATI_REQUIRES(pool->lock);
 
 /* ---- pages.c: all with the pool's lock held ---- */
 
-/* Reserves addresses at the first use. */
+/* Reserves the pool's address range on first use. */
 leat_status leati_pages_reserve(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Memory for a block of bytes for cache where none is idle in one piece: new memory, or a stitched block. Gives an
- * idle extent of at least bytes at the alignment, or the stitched block, in no bin. DEVICE_MEMORY or HOST_MEMORY
- * when there is none. */
+/* Provides memory for a block of bytes for cache when no idle extent fits: new memory, or a stitched block.
+ * Returns an idle extent of at least bytes at the alignment, or the stitched block; both in no bin.
+ * DEVICE_MEMORY or HOST_MEMORY if there is none. */
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                 size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock);
 
-/* Returns where in an idle extent, in which it fits, a block should begin so that as few handles as possible are
- * partly used. */
+/* Chooses the start address of a block inside an idle extent that has room for it, such that as few handles as
+ * possible become partly used. */
 uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes,
                             size_t alignment) LEATI_REQUIRES(pool->lock);
 
-/* Maps handles one after the other from base on, bytes in all, with access for the device. On failure nothing is
- * mapped. */
+/* Maps handles contiguously at [base, base + bytes) and grants the device access. On failure nothing is mapped. */
 leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const *handles, size_t count,
                             uintptr_t base, size_t bytes) LEATI_REQUIRES(pool->lock);
 
-/* Unmaps the addresses of an extent that is in no bin, at once or when the work on them is done. */
+/* Unmaps the addresses of an extent that is in no bin: now, or, if work may still use them, in a later
+ * leati_pages_settle(). */
 void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
-/* Unmaps addresses that were given up and whose work is done by now. */
+/* Unmaps the addresses that leati_pages_give_up() deferred, if their work is known to be complete by now. */
 void leati_pages_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Releases handles that are mapped nowhere. */
+/* Releases the spare handles to the driver. */
 leat_status leati_pages_drop_spare(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Gives idle memory back until the pool holds keep_bytes or less; only what was idle before before_ns. */
+/* Releases idle memory to the driver until the pool holds at most keep_bytes. Only memory that became idle no
+ * later than before_ns is released. */
 leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                              uint64_t *released_bytes, uint64_t *pending_bytes) LEATI_REQUIRES(pool->lock);
 
-/* Gives all back. Nothing is live, no work is left. Returns the first failure and goes on. */
+/* Releases all memory and addresses. The caller ensures that no block is live and no work is pending. Continues
+ * after a failure and returns the first one. */
 leat_status leati_pages_end(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* The physical memory behind an address of a heap. */
+/* Returns the handle mapped at an address of the reservation, or NULL. */
 struct leati_physical *leati_pages_physical(struct leat_pool *pool, uintptr_t address) LEATI_REQUIRES(pool->lock);
 
 /* ---- stitch.c: all with the pool's lock held ---- */
 
-/* Puts a block of bytes for cache together from idle handles, and gives it, in no bin. DEVICE_MEMORY: too few are
- * idle; *missing_bytes says how many, in whole pages. It is 0 after other failures. */
+/* Makes a block of bytes for cache from idle handles. The block is in no bin. DEVICE_MEMORY: too few handles
+ * are idle; *missing_bytes is the shortfall in whole pages. After other failures *missing_bytes is 0. */
 leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                  size_t alignment, size_t *missing_bytes, struct leati_block **block)
     LEATI_REQUIRES(pool->lock);
 
-/* The memory of a stitched block is idle from now on, as leati_extent_free() has it. Its addresses stay mapped. */
+/* Makes the memory of a stitched block idle, with cache and seq as in leati_extent_free(). The block becomes
+ * dormant: its addresses stay mapped. */
 void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                         uint64_t seq) LEATI_REQUIRES(pool->lock);
 
-/* Gives up the addresses of all dormant stitched blocks that a handle, which is idle, is mapped in. */
+/* Gives up the addresses of all dormant stitched blocks that map this handle. The handle must be idle. */
 void leati_stitch_forget(struct leat_pool *pool, struct leati_physical *physical) LEATI_REQUIRES(pool->lock);
 
-/* Dormant blocks whose work is done belong to no stream any more. */
+/* Moves dormant blocks whose work is known to be complete to the host cache. */
 void leati_stitch_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Forgets all of them when the pool ends. The addresses stay mapped. */
+/* Frees the descriptors of all stitched blocks when the pool ends. leati_pages_end() unmaps their addresses. */
 void leati_stitch_end(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* ---- for plan.c: pages.c, with the pool's lock held ---- */
 
-/* Addresses for the arena of a plan, of whole pages, without memory. Returns false if there are none. */
+/* Finds addresses for the arena of a plan, without memory behind them; bytes is a multiple of the page size.
+ * Returns false if there are none. */
 bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base) LEATI_REQUIRES(pool->lock);
 
-/* Puts memory behind all pages of a part of it that have none. */
+/* Maps memory behind every unmapped page of [base, base + bytes), which is a part of the arena. */
 leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_stream_cache *cache, uintptr_t base,
                                    size_t bytes) LEATI_REQUIRES(pool->lock);
 
-/* Finds the next handle of the arena from *offset on, which becomes its offset. Returns false past the last one.
- */
+/* Finds the next mapped handle of the arena at or after *offset and sets *offset to its offset. Returns false
+ * if there is none. */
 bool leati_pages_next(struct leat_pool *pool, uintptr_t base, uint64_t bytes, uint64_t *offset,
                       size_t *handle_bytes) LEATI_REQUIRES(pool->lock);
 
-/* Unmaps the handle that begins at base, and gives it back to the driver. */
+/* Unmaps the handle that begins at base and releases it to the driver. */
 leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base) LEATI_REQUIRES(pool->lock);
 
 /* ---- plan.c ---- */
 
-/* Reads a plan. SYSTEM: the file cannot be opened; INVALID: it is no plan; HOST_MEMORY. */
+/* Reads a plan file. SYSTEM: cannot be opened; INVALID: not a valid plan; HOST_MEMORY. */
 leat_status leati_pool_plan_read(const char *path, struct leati_pool_plan **plan);
 
-/* A LIVE block where the plan of a pool wants it; NULL where the plan does not expect the request, or its place is
- * not free. Takes the plan's lock, a magazine's, and the pool's where a place is used for the first time. */
+/* Returns a LIVE block at the place that the pool's plan has for this request; NULL if the plan does not expect
+ * the request, or the place is occupied. Takes the plan's lock, a magazine's lock, and the pool's lock when a
+ * place is used for the first time. */
 struct leati_block *leati_pool_plan_take(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                          size_t requested_bytes);
 
-/* A planned block is freed by cache's stream at seq, as leati_extent_free() has it. Takes the plan's lock. The
- * pool's lock must be held if cache is not the one that it was taken for. */
+/* Frees a planned block, with cache and seq as in leati_extent_free(). Takes the plan's lock. If cache is not
+ * the one that the block was allocated for, the caller must hold the pool's lock. */
 void leati_pool_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t seq);
 
-/* Gives idle memory of the arena back to the driver, until the pool holds keep_bytes; with the pool's lock held.
- */
+/* Releases idle memory of the arena to the driver until the pool holds at most keep_bytes. Call with the pool's
+ * lock held. */
 leat_status leati_pool_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes)
     LEATI_REQUIRES(pool->lock);
 
-/* Returns how much memory of the arena is in no use, but may still be used by work. With the pool's lock held. */
+/* Returns the bytes of the arena that are free, but that pending work may still use. Call with the pool's lock
+ * held. */
 uint64_t leati_pool_plan_pending_bytes(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Waits for all work that may still use freed planned blocks; with the pool's lock held. */
+/* Waits on the host for all work that may still use freed planned blocks. Call with the pool's lock held. */
 leat_status leati_pool_plan_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* The records of planned blocks: begin with *index 0; NULL ends it. With the pool's lock held, or none in use. */
+/* Iterates over the records of planned blocks: start with *index 0; returns NULL at the end. Call with the
+ * pool's lock held, or when no other thread uses the pool. */
 struct leati_block *leati_pool_plan_block(const struct leat_pool *pool, uint32_t *index);
 
-/* How many of these there can be. */
+/* Returns the maximum number of such records. */
 size_t leati_pool_plan_places(const struct leat_pool *pool);
 
-/* The addresses of all planned blocks together, in whole pages. Returns false if there are none yet. With the
+/* Gets the address range of the arena, in whole pages. Returns false if it has no addresses yet. Call with the
  * pool's lock held. */
 bool leati_pool_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *bytes);
 
-/* Ends the plan with its pool. The arena's memory stays. */
+/* Frees the plan when its pool ends. Does not release the memory of the arena. */
 void leati_pool_plan_end(struct leat_pool *pool);
 
 /* ---- stream_cache.c ---- */
 
-/* The cache for a stream (NULL: the host), made at the first use; with the pool's lock held. NULL without memory.
- */
+/* Returns the cache of a stream (NULL: the host cache), and creates it on first use. Returns NULL when out of
+ * memory. Call with the pool's lock held. */
 struct leati_stream_cache *leati_stream_cache_get(struct leat_pool *pool, leat_stream *stream)
     LEATI_REQUIRES(pool->lock);
 
-/* The same without making one, without a lock; NULL when it is not there, or not to be found so fast. */
+/* Like leati_stream_cache_get(), but takes no lock and creates nothing. Returns NULL if there is no cache, or
+ * if it cannot be found without the lock: pools beyond the first LEATI_FAST_POOLS of a device, and streams of
+ * other devices. */
 struct leati_stream_cache *leati_stream_cache_find(struct leat_pool *pool, leat_stream *stream);
 
-/* This thread's magazine of cache; NULL when there is none (make: and none can be made). */
+/* Returns this thread's magazine of cache. If there is none: creates it if make is set, else returns NULL. With
+ * make set, NULL means out of memory. */
 struct leati_magazine *leati_magazine_of(struct leati_stream_cache *cache, bool make);
 
-/* All magazines that a cache has: begin with left = leati_magazines_of(cache); NULL ends it. Without a lock. */
+/* Iterates over the magazines of a cache without a lock: start with left = leati_magazines_of(cache);
+ * leati_magazine_next() returns NULL at the end. */
 static inline unsigned leati_magazines_of(const struct leati_stream_cache *cache)
 {
     return atomic_load_explicit(&cache->magazines_made, memory_order_acquire);
@@ -463,57 +483,58 @@ bool leati_magazine_try(struct leati_magazine *magazine);
 void leati_magazine_lock(struct leati_magazine *magazine);
 void leati_magazine_unlock(struct leati_magazine *magazine);
 
-/* Under the magazine's lock. A block of exactly bytes, or NULL. */
+/* Takes a block of exactly bytes out of the magazine, or returns NULL. Call under the magazine's lock. */
 struct leati_block *leati_magazine_pop(struct leati_magazine *magazine, size_t bytes);
 
-/* Under the magazine's lock; false when there is no room. */
+/* Puts a freed block into the magazine. Returns false if there is no room. Call under the magazine's lock. */
 bool leati_magazine_push(struct leati_magazine *magazine, struct leati_block *block);
 
-/* Under the magazine's lock: counts a block that was handed out, or came back. */
+/* Update the statistics for an allocation (hit: served from the magazine) and for a free. Call under the
+ * magazine's lock. */
 void leati_magazine_count_alloc(struct leati_magazine *magazine, struct leati_block *block, bool hit);
 void leati_magazine_count_free(struct leati_magazine *magazine, const struct leati_block *block);
 
-/* A block of exactly bytes from any magazine of cache, or NULL; some more of them go to the magazine into. With
- * the pool's lock held. */
+/* Takes a block of exactly bytes from any magazine of cache, or returns NULL. Also moves some more blocks of
+ * this size to the magazine into, if that is not NULL. Call with the pool's lock held. */
 struct leati_block *leati_stream_cache_steal(struct leati_stream_cache *cache, struct leati_magazine *into,
                                              size_t bytes);
 
-/* Keeps a block that is freed in a magazine, which first gives those to the heap that are in its way: of the same
- * size, or all large ones; and counts it. Returns false if there is no room all the same: another size has its
- * place. With the pool's lock held. */
+/* Puts a freed block into a magazine and counts the free. First makes room: moves to the heap the blocks of the
+ * same slot or, for a large block, all large ones. Returns false if there still is no room: a large block whose
+ * magazine handed out too many others since then. Call with the pool's lock held. */
 bool leati_magazine_push_into(struct leat_pool *pool, struct leati_magazine *magazine, struct leati_block *block)
     LEATI_REQUIRES(pool->lock);
 
-/* Puts blocks that magazines keep back to the heap, with the pool's lock held: all of a cache's; the large ones of
- * a cache's; all. Returns true if there were any. */
+/* Move blocks from magazines to the heap: all of a cache; the large ones of a cache; all of the pool. Return
+ * true if there were any. Call with the pool's lock held. */
 bool leati_stream_cache_drain(struct leati_stream_cache *cache);
 void leati_stream_cache_drain_large(struct leati_stream_cache *cache);
 bool leati_stream_caches_drain(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Ends caches: at the end of a pool, and of a stream (hook). */
+/* Free all caches when the pool ends. */
 void leati_stream_caches_end(struct leat_pool *pool);
 void leati_stream_caches_stream_ends(leat_stream *stream);
 
 /* ---- slow_path.c ---- */
 
-/* A LIVE block for cache, by every means that the pool has. Takes the pool's lock. what: the call, for messages.
- */
+/* Allocates a LIVE block for stream (NULL: the host), with all fallbacks of slow_path.c. Takes the pool's lock. */
 leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                   size_t requested_bytes, size_t alignment, struct leati_block **block);
 
-/* Asks the driver which work on freed memory is done by now, but for that of asking's stream, which may use that
- * memory anyway; NULL: of all streams. Returns true if any is found to be done. With the pool's lock held. */
+/* Asks the driver which work on freed memory is complete by now, of all streams except that of asking, which
+ * may use its own freed memory anyway. NULL: of all streams. Returns true if memory became usable by this. Call
+ * with the pool's lock held. */
 bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *asking) LEATI_REQUIRES(pool->lock);
 
-/* Frees blocks whose stream uses are done; asks the driver. With the pool's lock held. */
+/* Frees pending blocks whose stream uses are complete; queries the driver. Call with the pool's lock held. */
 void leati_slow_path_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Waits for all work that may still use freed memory, which then is everybody's; with the pool's lock held.
- * Returns the first failure and goes on. */
+/* Waits on the host for all work that may still use freed memory, after which every stream may use that memory.
+ * Continues after a failure and returns the first one. Call with the pool's lock held. */
 leat_status leati_slow_path_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Gives a block that is no longer LIVE to the heap, or lets it wait for its stream uses; with the pool's lock
- * held. cache NULL: no work uses it any more. */
+/* Returns a block that is no longer LIVE to the heap, or makes it pending while it has incomplete stream uses.
+ * cache NULL: no work uses the block any more. Call with the pool's lock held. */
 void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                           uint64_t seq) LEATI_REQUIRES(pool->lock);
 
@@ -525,15 +546,15 @@ leat_status leati_stream_uses_add_seq(struct leati_block *block, struct leati_ti
 leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
     LEATI_REQUIRES(pool->lock);
 
-/* Fixes the sequence numbers of a block that is freed. */
+/* Sets the sequence numbers that are still 0 to their streams' current ones. Call when the block is freed. */
 void leati_stream_uses_fix(struct leati_block *block);
 
-/* Drops the uses that are done, or that cache's stream is ordered after. query: ask the driver too. True when
- * none is left. */
+/* Drops the uses that are complete, or that cache's stream is ordered after (cache may be NULL). query: also
+ * ask the driver. Returns true if none is left. */
 bool leati_stream_uses_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                               bool query) LEATI_REQUIRES(pool->lock);
 
-/* Makes stream wait for all of them, and drops them. */
+/* Makes stream, or the host, wait for all uses of the block, and drops them. */
 leat_status leati_stream_uses_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
     LEATI_REQUIRES(pool->lock);
 leat_status leati_stream_uses_host_wait(struct leat_pool *pool, struct leati_block *block)
@@ -544,58 +565,59 @@ void leati_stream_uses_drop(struct leat_pool *pool, struct leati_block *block) L
 
 leat_status leati_check_pool(const char *what, const leat_pool *pool);
 
-/* The default pool, made at the first use. */
+/* Returns the default pool, and creates it on first use. */
 leat_status leati_pool_get_default(const char *what, leat_device *device, leat_kind kind, leat_pool **pool);
 
-/* The one for blocks of leat's own: the default pool, or one that LEAT_POOL_GUARD does not check, since a checked
- * block's stream is waited for when it is freed. */
+/* Returns the pool for leat's internal blocks: the default pool, or, under LEAT_POOL_GUARD, a separate
+ * unguarded one, because freeing a guarded block waits for its stream. */
 leat_status leati_pool_get_own(leat_device *device, leat_kind kind, leat_pool **pool);
 
-/* leat_pool_alloc() for the host; NULL, without a message, when there is no memory. */
+/* leat_pool_alloc() without a stream. Returns NULL, without a message, if it fails. */
 void *leati_pool_take(leat_pool *pool, size_t bytes);
 
-/* May the pool hold bytes more? Charges limit and budget, or says why not. */
+/* Charges bytes to the pool's limit and budget, or fails with a message that names the limit in the way. */
 leat_status leati_pool_charge(struct leat_pool *pool, uint64_t bytes);
 void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes);
 
-/* Takes idle memory from other pools so that pool can grow by bytes; with the pool's lock held. True when any
- * came. */
+/* Releases idle memory of other pools so that pool can grow by bytes. Returns true if any was released. Call
+ * with the pool's lock held. */
 bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes) LEATI_REQUIRES(pool->lock);
 
-/* The other pools that have a part in what a full pool was refused: those on the same memory of the device, or on
- * the same budget; none where its own limit is in the way. */
+/* The other pools that compete with a full pool: those on the same memory of the device, or on the same budget;
+ * none if the pool's own limit was reached. */
 struct leati_others {
     uint64_t held_bytes;
-    uint64_t most_bytes; /* what one of them holds, the largest */
+    uint64_t most_bytes; /* the largest reserved_bytes of a single pool */
     char most_name[sizeof((struct leat_pool *)0)->name];
-    uint64_t pending_bytes;  /* what was freed in one of them, the most */
-    uint64_t pending_stream; /* that uses it */
+    uint64_t pending_bytes;  /* the largest amount of freed but pending memory of a single pool */
+    uint64_t pending_stream; /* the stream that still uses most of it */
     char pending_name[sizeof((struct leat_pool *)0)->name];
 };
 
-/* With the pool's lock held. A pool that somebody else has locked counts with what it holds. */
+/* Call with the pool's lock held. Of a pool that another thread has locked, only the reserved bytes are
+ * counted. */
 void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *others) LEATI_REQUIRES(pool->lock);
 
 /* ---- full.c: with the pool's lock held ---- */
 
 enum { LEATI_PENDING_STREAMS = 4 };
 
-/* What a pool holds and nobody has. */
+/* Memory that a pool holds and that is not in use. */
 struct leati_idle {
-    uint64_t bytes, pieces, largest_bytes; /* of which cache's stream could have all now */
-    uint64_t pending_bytes;                /* the rest: other streams may still use it */
+    uint64_t bytes, pieces, largest_bytes; /* cache's stream could use all of it now */
+    uint64_t pending_bytes;                /* further memory that pending work may still use */
     unsigned stream_count;
     struct {
-        uint64_t serial, bytes; /* serial 0: of which leat knows no stream */
+        uint64_t serial, bytes; /* serial 0: leat does not know the stream */
     } streams[LEATI_PENDING_STREAMS];
-    uint64_t more_bytes; /* pending on further streams */
+    uint64_t more_bytes; /* pending on streams beyond those listed */
 };
 
 void leati_full_look(struct leat_pool *pool, const struct leati_stream_cache *cache, struct leati_idle *idle)
     LEATI_REQUIRES(pool->lock);
 
-/* The error for a request of cache's stream that nothing could serve. status and this thread's message: of the
- * last attempt to get new memory. */
+/* Writes the error for a request of cache's stream that no fallback could serve. status and this thread's
+ * message come from the last attempt to get new memory. */
 leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream_cache *cache, leat_status status,
                                size_t bytes, size_t alignment) LEATI_REQUIRES(pool->lock);
 
@@ -605,78 +627,83 @@ void leati_stats_event(struct leat_pool *pool, leat_pool_action action, const vo
                        const struct leati_timeline *timeline, uint32_t tag);
 uint16_t leati_stats_thread_tag(void);
 
-/* Samples the peak of what is live; with the pool's lock held. */
+/* Samples the peak of the live bytes. Call with the pool's lock held. */
 void leati_stats_sample(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 leat_status leati_stats_start(struct leat_pool *pool, uint32_t history);
 void leati_stats_end(struct leat_pool *pool);
 
 struct leati_strbuf;
 
-/* Who has the pool's live blocks: "12 blocks with 4096 bytes are live, ...". Returns false if there are none. */
+/* Appends who holds the pool's live blocks: "12 blocks with 4096 bytes are live, ...". Returns false if none is
+ * live. */
 bool leati_stats_holders(struct leat_pool *pool, struct leati_strbuf *text) LEATI_REQUIRES(pool->lock);
 
-/* What a pool holds, and who has it, for errors and reports. Returns true if any block is live. */
+/* Describes the memory that a pool holds and the holders of its live blocks, for errors and reports. Returns
+ * true if any block is live. */
 bool leati_stats_describe(struct leat_pool *pool, char *words, size_t bytes) LEATI_REQUIRES(pool->lock);
 
-/* With LEAT_LEAKS=1, says on standard error what is live when a device is closed. */
+/* With LEAT_LEAKS=1, prints the live blocks to standard error when a device is closed. */
 void leati_stats_leaks(struct leat_pool *pool);
 
-/* "" for what has no tag. */
+/* Returns "" for tag 0. */
 const char *leati_stats_tag_name(uint32_t tag);
 
 /* ---- guard.c: checked pools (guard, scrub, stacks, history) ---- */
 
-/* How much is written on either side of a block in guard mode. */
+/* Size of the red zone on each side of a block in guard mode. That in front may be larger, for the alignment;
+ * that behind too, by rounding. */
 enum { LEATI_GUARD_BYTES = 512 };
 
-/* Returns true if the pool has red zones around its blocks, and a quarantine. Not where another process may write
- * into what it imported. */
+/* Returns true if the pool uses red zones and quarantine. Exportable pools do not, because another process may
+ * legitimately write to the whole extent. */
 static inline bool leati_guarded(const struct leat_pool *pool)
 {
     return pool->guard && !pool->exportable;
 }
 
-/* What lies in front of a block of this alignment, and how much larger its extent is for red zones. */
+/* Bytes in front of the user's first byte for this alignment, and the total by which red zones enlarge an
+ * extent. Both are 0 without red zones. */
 size_t leati_guard_front_bytes(const struct leat_pool *pool, size_t alignment);
 size_t leati_guard_extra_bytes(const struct leat_pool *pool, size_t alignment);
 
 leat_status leati_guard_start(struct leat_pool *pool);
 
-/* No block has a note any more. */
+/* Frees the checker when the pool ends. All notes of blocks must have been freed before. */
 leat_status leati_guard_end(struct leat_pool *pool);
 
-/* A block was handed out, or is about to be freed; without the pool's lock. After a failure of the first the
- * caller gives the block back, after one of the second it is still the user's. Both may wait for the device. */
+/* Call without the pool's lock: leati_guard_alloc() when a block was allocated, leati_guard_free() before it is
+ * freed. If the first fails, the caller must give the block back; if the second fails, the block still belongs
+ * to the user. Both may wait for the device. */
 leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
 leat_status leati_guard_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
 
-/* After a failure: waits for what is still done on the pool's own stream. */
+/* After a failure: waits for the pending work of the pool's own stream. */
 void leati_guard_settle(struct leat_pool *pool);
 
-/* Takes a block of a guarded pool that was freed; with the pool's lock held. */
+/* Puts a freed block of a guarded pool into quarantine. Call with the pool's lock held. */
 void leati_guard_quarantine(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
-/* Lets all blocks out of quarantine; with the pool's lock held. True when there were any. */
+/* Releases all blocks from quarantine. Returns true if there were any. Call with the pool's lock held. */
 bool leati_guard_drain_quarantine(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Forgets what is known of a block. */
+/* Frees the note of a block. */
 void leati_guard_forget(struct leati_block *block);
 
-/* Where the memory around ptr was allocated and freed, for the end of a message; false and "" if that is not
- * known.
- */
+/* Writes where the memory around ptr was allocated and freed, for the end of a message. If that is not known,
+ * sets text to "" and returns false. */
 bool leati_guard_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);
 
 /* ---- backtraces.c ---- */
 
-/* Adds "stack":[...] to a block's line of a snapshot, if there is one. */
+/* Appends "stack":[...] to a block's line of a snapshot, if the block's call stack was recorded. */
 void leati_guard_snapshot(const struct leati_block *block,
                           void (*write)(void *argument, const char *text, size_t bytes), void *argument);
 
-/* Adds the call stack that holds most bytes, where stacks are kept. With the pool's lock held. */
+/* Appends the call stack that holds most live bytes, if call stacks are recorded. Call with the pool's lock
+ * held. */
 void leati_guard_holders(struct leat_pool *pool, struct leati_strbuf *text) LEATI_REQUIRES(pool->lock);
 
-/* Lists what is live on standard error, by tag and call stack; at the end of a pool. */
+/* Prints the live blocks to standard error, grouped by tag and call stack, when a pool ends. */
 void leati_guard_leaks(struct leat_pool *pool);
 
 #endif
