@@ -1,13 +1,14 @@
 /*
- * access.h - what copies and fills check of the memory that they are given: can the stream reach it, and may it
- * use it already?
+ * access.h - checks of copies and fills: can the stream reach the memory, may the memory be written, and, in guard
+ * mode, is the stream ordered after earlier accesses.
  */
 #ifndef LEATI_ACCESS_H
 #define LEATI_ACCESS_H
 
 #include "core/core.h"
 
-/* UNSUPPORTED, with a message, for memory of another driver than the stream's. name: "dst". */
+/* Fails with UNSUPPORTED for memory of another driver than the stream's. name: the argument's name in messages,
+ * such as "dst". */
 leat_status leati_refuse_reach(const leat_stream *stream, const char *name, const struct leati_endpoint *endpoint);
 
 static inline leat_status leati_check_reach(const leat_stream *stream, const char *name,
@@ -19,23 +20,24 @@ static inline leat_status leati_check_reach(const leat_stream *stream, const cha
     return leati_refuse_reach(stream, name, endpoint);
 }
 
-/* One use of memory by work that is about to be given to a stream. */
+/* One access to memory by work that is about to be submitted to a stream. */
 struct leati_access {
-    const struct leati_guard_hooks *hooks; /* NULL: nobody need be asked, nor told */
+    const struct leati_guard_hooks *hooks; /* NULL: guard mode is off, or the memory is not of a pool */
     uint64_t seq;
 };
 
-/* What remains of leati_may_use() where memory is guarded, or may not be written. */
+/* The slow path of leati_may_use(): memory of a guarded pool, or a write to read-only memory. */
 leat_status leati_may_use_guarded(struct leati_access *use, leat_stream *stream, const char *name,
                                   const struct leati_endpoint *endpoint, size_t bytes, bool write);
 
-/* May it be written, if it is to be, and in guard mode (leat/pool.h): may the stream use it already? And then: it
- * was given the work. */
+/* Call leati_may_use() before submitting work that accesses the endpoint's memory. It fails with NOT_PERMITTED
+ * if a write goes to read-only memory or if, in guard mode (leat/pool.h), the stream is not ordered after
+ * earlier accesses. Call leati_was_used() after the work was submitted. */
 static inline leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const char *name,
                                         const struct leati_endpoint *endpoint, size_t bytes, bool write)
 {
     use->seq = 0;
-    /* Acquire: pairs with the release of the pool that set them. */
+    /* Acquire: pairs with the release in leati_guard_start(). */
     use->hooks = endpoint->block ? atomic_load_explicit(&leati_guard_hooks, memory_order_acquire) : NULL;
     if (!use->hooks && !(write && endpoint->read_only))
         return LEAT_OK;

@@ -1,20 +1,20 @@
 /*
- * virtual.h - what the rest of the core needs to know of reserved addresses: what is mapped at one, and the end of
- * it all when a device closes.
+ * virtual.h - interface of the reserved addresses (virtual.c) for the rest of the core: looking up a mapping, and
+ * releasing everything when a device closes.
  */
 #ifndef LEATI_VIRTUAL_H
 #define LEATI_VIRTUAL_H
 
 #include "core/core.h"
 
-/* Fills target for an address in a reservation, which the table of pointers has found: base and bytes are those of
- * the neighbouring mappings that have the same device and the same access. POINTER when nothing is mapped there,
- * or no device has access. Called with the table's lock held. */
+/* Fills endpoint for an address in a reservation that the table of pointers has found. endpoint->base and
+ * endpoint->bytes span the neighbouring mappings with the same device and the same access. POINTER if nothing
+ * is mapped there, or no device has access. Call with the table's lock held. */
 leat_status leati_virtual_find(const struct leati_memory *reserved, const void *ptr,
                                struct leati_endpoint *endpoint);
 
-/* Ends what belongs to device: reservations, mappings of its memory in those of other devices, physical memory.
- * Goes on after a failure and returns the first. */
+/* Releases what belongs to device: reservations, mappings of its memory in reservations of other devices, and
+ * physical memory. Continues after a failure and returns the first one. */
 leat_status leati_virtual_close(struct leat_device *device);
 
 #endif

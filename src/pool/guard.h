@@ -1,14 +1,14 @@
 /*
- * guard.h - what is remembered of blocks in guard mode, and with LEAT_POOL_BACKTRACES=1.
+ * guard.h - per-block diagnostics: guard mode, and call stacks with LEAT_POOL_BACKTRACES=1.
  *
- * A block has a note (struct leati_note) from its allocation on. Without guard mode it holds the call stack and
- * goes with the free. In guard mode it also says who used the block last, stays with the block while that is kept
- * out of use, and is then remembered for a while by its addresses alone, for messages about pointers that are
- * long dead.
+ * Each block gets a note (struct leati_note) when it is allocated. Without guard mode the note holds the call
+ * stack of the allocation and is freed together with the block. In guard mode the note also records the latest
+ * accesses, and stays with the block while that is in quarantine. After that the pool keeps the note in a ring of
+ * LEATI_REMEMBERED notes, found by address only, so that messages about dangling pointers can name the block.
  *
- * Files: guard.c has red zones, poison and the quarantine; race_check.c races between streams; backtraces.c
- * call stacks. Notes are under one lock for all pools (leati_notes_lock), the last of all pool locks: under it
- * nothing is waited for, and no other lock of leat is taken.
+ * Files: guard.c has red zones, poison and the quarantine; race_check.c detects races between streams;
+ * backtraces.c captures and prints call stacks. One lock (leati_notes_lock) guards the notes of all pools. It is
+ * the last in the order of pool locks: its holder waits for nothing and takes no other lock of leat.
  */
 #ifndef LEATI_GUARD_H
 #define LEATI_GUARD_H
@@ -16,29 +16,30 @@
 #include "base/lock.h"
 #include "pool/pool.h"
 
-/* How much is written around blocks, and what: as many debuggers do, so that it is known when it is seen. */
+/* Fill bytes. They are the ones that many debuggers use, so that programmers recognize them. */
 enum { LEATI_BYTE_RED_ZONE = 0xfd, LEATI_BYTE_FRESH = 0xcd, LEATI_BYTE_FREED = 0xdd };
 
-/* Freed blocks that a pool keeps out of use: so many, and so many bytes of them. */
+/* Limits of a pool's quarantine of freed blocks. */
 enum { LEATI_QUARANTINE_BLOCKS = 64 };
 #define LEATI_QUARANTINE_BYTES ((size_t)64 << 20)
 
-/* Notes that a pool remembers of blocks that it does not keep any more. */
+/* How many notes a pool keeps of blocks that have left quarantine. */
 enum { LEATI_REMEMBERED = 256 };
 
 enum { LEATI_BACKTRACE_FRAMES = 24, LEATI_BACKTRACE_TEXT_BYTES = 420 };
 
-/* A call stack, as addresses to return to. */
+/* A call stack: return addresses, the innermost first. */
 struct leati_backtrace {
     unsigned count;
     void *at[LEATI_BACKTRACE_FRAMES];
 };
 
-/* Something that a stream did with [from, to). */
+/* An access of a stream to [from, to). */
 struct leati_recorded_access {
-    struct leati_timeline *timeline; /* of that stream, held; NULL: none, or nothing that can be compared */
+    struct leati_timeline
+        *timeline; /* of that stream, held; NULL: no access recorded, or its order cannot be compared */
     uint64_t seq;
-    void *event; /* the driver's, behind it; NULL: it was done when the call returned */
+    void *event; /* driver event recorded after the access; NULL: the access was complete when the call returned */
     uintptr_t from, to;
     struct leati_backtrace trace;
 };
@@ -46,48 +47,54 @@ struct leati_recorded_access {
 enum leati_access_kind { LEATI_ALLOCATION, LEATI_WRITE, LEATI_READ, LEATI_ACCESSES };
 
 struct leati_note {
-    uintptr_t base, from, to; /* the user's first byte; the extent */
+    uintptr_t base, from, to; /* base: the user's first byte; [from, to): the extent */
     size_t requested_bytes;
-    struct leati_recorded_access at[LEATI_ACCESSES]; /* the latest of each */
+    struct leati_recorded_access at[LEATI_ACCESSES]; /* the latest access of each kind */
     struct leati_backtrace freed;
-    void *poisoned; /* the driver's event behind the poison; NULL: that was waited for */
+    void *poisoned; /* driver event recorded after the poison was written; NULL: the host waited for that */
     bool is_freed;
 };
 
-/* What a checked pool has beyond others. */
+/* State of a checked pool (guard, scrub or backtraces). */
 struct leati_checker {
-    void *stream;                          /* the driver's, for what is done without a stream of the user's */
-    struct leati_block *oldest, *youngest; /* in quarantine, through link; under the pool's lock */
+    void *stream;                          /* driver stream for work that belongs to no stream of the user */
+    struct leati_block *oldest, *youngest; /* the quarantine: list through link, guarded by the pool's lock */
     size_t quarantine_bytes;
     unsigned quarantine_blocks;
-    struct leati_note *remembered[LEATI_REMEMBERED]; /* under leati_notes_lock */
-    unsigned next;                                   /* the place to overwrite */
+    struct leati_note *remembered[LEATI_REMEMBERED]; /* ring, guarded by leati_notes_lock */
+    unsigned next;                                   /* index of the next entry to overwrite */
 };
 
 extern struct leati_lock leati_notes_lock;
 
-/* Frees a note that no block has any more. */
+/* Frees a note that no block refers to any more; NULL is allowed. */
 void leati_note_free(struct leati_driver *driver, struct leati_note *note);
 
-/* Forgets an access; under the lock, or for a note that nobody knows. */
+/* Releases the event and the timeline of an access. Call under leati_notes_lock, or for an access that no other
+ * thread can reach. */
 void leati_recorded_access_end(struct leati_driver *driver, struct leati_recorded_access *access);
 
-/* An event of the pool's device behind what was given to stream so far. */
+/* Creates an event of the pool's device and records it on a driver stream: it completes after all work
+ * submitted so far. */
 leat_status leati_guard_fence(struct leat_pool *pool, void *native_stream, void **event);
 
 /* ---- backtraces.c ---- */
 
-/* The caller's own call stack. */
+/* Captures the call stack of the caller. */
 void leati_backtrace_capture(struct leati_backtrace *trace);
 
-/* "function+0x1c (library) < ...": calls, the innermost first, cut off at bytes. Addresses are those of the calls,
- * so that addr2line finds their lines. */
+/* Prints "function+0x1c (library) < ...": the innermost frame first, cut off at bytes. The addresses are inside
+ * the call instructions, so addr2line finds the lines of the calls. */
 void leati_backtrace_print(const struct leati_backtrace *trace, char *text, size_t bytes);
 
 /* ---- race_check.c ---- */
 
+/* Returns NOT_PERMITTED if stream may not yet access [ptr, ptr + bytes) of block: it is not ordered after an
+ * earlier access. */
 leat_status leati_race_check(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
                              bool write);
+/* Records an access that was submitted to stream. seq: the stream's sequence number read before the submission;
+ * 0: the access is complete. */
 void leati_race_check_record(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
                              bool write, uint64_t seq);
 

@@ -1,13 +1,13 @@
 /*
- * pinned.h - where pools of pinned memory get their chunks from.
+ * pinned.h - allocates the chunks of pinned memory pools.
  *
- * A chunk is ordinary memory of this process: mapped in huge pages on the NUMA node of the device, touched by
- * several threads at once, then registered with the driver in one call. That takes a tenth of the time of the
- * driver's own call for pinned memory, which touches page after page on one thread. Where the driver refuses to
- * register, its own call it is.
+ * A chunk is ordinary memory of this process: mapped in huge pages on the NUMA node of the device, populated by
+ * several threads in parallel, then registered with the driver in one call. That takes a tenth of the time of the
+ * driver's own allocation call, which populates pages one by one on a single thread. If the driver refuses to
+ * register the memory, its own allocation call is used.
  *
- * Threads. Every call may come from any thread; two that take or give back do not wait for each other's driver
- * calls.
+ * Threads. Every function may be called from any thread. No lock is held during driver calls, so concurrent calls
+ * do not block each other there.
  */
 #ifndef LEATI_PINNED_H
 #define LEATI_PINNED_H
@@ -18,23 +18,24 @@
 #define LEATI_PINNED_UNIT ((size_t)2 << 20)
 
 /*
- * A chunk of pinned memory, mapped for all devices of the driver, at one address for host and device, all of its
- * pages there. bytes: a multiple of LEATI_PINNED_UNIT, not 0. The memory is not entered into the core's table.
- * Errors: HOST_MEMORY: the machine, or a control group that this process is in, has less available (nothing was
- * touched, and no process is in danger), or the system refused; and the driver's own where it neither registers
- * memory nor has any.
+ * Allocates a chunk of pinned memory: fully populated, mapped for all devices of the driver, at the same address
+ * on host and device. bytes: a multiple of LEATI_PINNED_UNIT, not 0. The chunk is not entered into the core's
+ * table of memory.
+ * Errors: HOST_MEMORY: the machine, or a control group of this process, has too little memory available (then
+ * nothing was populated, so the out-of-memory killer is not invoked), or the system refused; otherwise the
+ * driver's error, if it can neither register nor allocate memory.
  */
 leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **ptr);
 
 /*
- * Gives a whole chunk back; may wait for the device. When it fails, the chunk is still there and the caller's,
- * who may try again.
- * Errors: POINTER (no chunk of so many bytes starts at ptr), the driver's.
+ * Frees a whole chunk; may wait for the device. If it fails, the chunk remains valid, still belongs to the caller,
+ * and may be freed again later.
+ * Errors: POINTER (no chunk of so many bytes starts at ptr), or the driver's error.
  */
 leat_status leati_pinned_give_back(struct leat_device *device, void *ptr, size_t bytes);
 
-/* How many threads touch a chunk of bytes, the caller's among them: one for every 32 MiB, at most 16, and at most
- * one for each processor that the caller may use. */
+/* Returns how many threads populate a chunk of bytes, including the caller's: one for every 32 MiB, at most 16,
+ * and at most one for each processor that the process may use. */
 unsigned leati_pinned_threads(size_t bytes);
 
 #endif

@@ -1,17 +1,16 @@
 /*
- * track.h - tells AddressSanitizer and Valgrind what pools hold back, so that they report the host when it touches
- * it.
+ * track.h - marks memory that pools hold as inaccessible for AddressSanitizer and Valgrind, so that they report
+ * host accesses to it.
  *
- * Only memory that the host can reach is told of: pinned, managed, and device memory of the CPU device. And only
- * memory of which the pool knows that all work is done: what is freed on a stream may still be used by work that
- * the stream was given before, on the CPU device by threads of this very process, which a checker would then
- * blame. So a block is out of bounds from the moment on when it is everybody's: at leat_memory_free(), and after
- * leat_free() once the pool has seen the stream pass. A block that is handed out is open again, from its first
- * byte to the last one that was asked for; with guards or scrubbing all of its extent, because the pool itself
- * writes there.
+ * Only memory that the host can reach is marked: pinned, managed, and device memory of the CPU device. And only
+ * memory without pending work: memory freed on a stream may still be used by earlier work of that stream, on the
+ * CPU device even by threads of this process, which the checker would then report. So a block becomes inaccessible
+ * when it has no pending work: at leat_memory_free(), or some time after leat_free(), when the pool finds that the
+ * stream has completed that work. An allocated block is accessible from its first byte to the last one requested;
+ * with guards or scrubbing its whole extent is, because the pool itself writes there.
  *
- * AddressSanitizer is told when leat is built with it, Valgrind when it is built with -DLEAT_VALGRIND=1; otherwise
- * nothing of this is left.
+ * These functions do something only if leat is built with AddressSanitizer or with -DLEAT_VALGRIND=1; otherwise
+ * they are empty.
  */
 #ifndef LEATI_TRACK_H
 #define LEATI_TRACK_H
@@ -35,8 +34,8 @@
 #elif defined(LEAT_VALGRIND) && LEAT_VALGRIND
 #include <valgrind/memcheck.h>
 #define LEATI_CLOSE_BYTES(base, bytes) VALGRIND_MAKE_MEM_NOACCESS((base), (bytes))
-/* Work that is still on its way may read what it wrote there, so only bytes that nobody uses count as not written.
- */
+/* If work may still be using the bytes (clean is false), they count as initialized, because that work may read
+ * what it wrote there. */
 #define LEATI_OPEN_BYTES(base, bytes, clean)                                                                      \
     ((clean) ? VALGRIND_MAKE_MEM_UNDEFINED((base), (bytes)) : VALGRIND_MAKE_MEM_DEFINED((base), (bytes)))
 #define LEATI_FORGET_BYTES(base, bytes) VALGRIND_MAKE_MEM_DEFINED((base), (bytes))
@@ -50,14 +49,14 @@ static inline bool leati_track_reaches(const struct leat_pool *pool)
     return pool->kind != LEAT_KIND_DEVICE || pool->device->driver->can->host_reaches_device;
 }
 
-/* [base, base + bytes) is idle, and no work uses it any more. */
+/* Call when [base, base + bytes) is idle and no pending work uses it. */
 static inline void leati_track_idle(const struct leat_pool *pool, uintptr_t base, size_t bytes)
 {
     if (leati_track_reaches(pool))
         LEATI_CLOSE_BYTES(base, bytes);
 }
 
-/* The block is the user's now. clean: no work uses it. */
+/* Call when a block is allocated. clean: no pending work uses it. */
 static inline void leati_track_live(const struct leat_pool *pool, const struct leati_block *block, bool clean)
 {
     if (!leati_track_reaches(pool))
@@ -68,7 +67,7 @@ static inline void leati_track_live(const struct leat_pool *pool, const struct l
         LEATI_OPEN_BYTES(leati_user_base(block), leati_requested(block), clean);
 }
 
-/* The pool gives the addresses up: whatever comes there next is not its business. */
+/* Call when the pool gives up the addresses: removes the marks, because the addresses may be reused by others. */
 static inline void leati_track_forget(const struct leat_pool *pool, uintptr_t base, size_t bytes)
 {
     if (leati_track_reaches(pool))
