@@ -1,11 +1,12 @@
 /*
- * core.h - the objects behind the public handles, and what the parts of the core share.
+ * core.h - the objects behind the public handles, and declarations shared by the files of the core.
  *
- * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which
- * they are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device, those of
- * pools (pool/pool.h), an event's, a stream's piece_lock, an order's (timeline.h), the records of blocks
- * (blocks.c). Only open_lock, a device's module_lock and prefetch_lock, a pool's lock, a stream's and an order's
- * are held while a driver call may wait, so host functions must never need those.
+ * The core checks arguments, keeps the table of known memory, and calls the driver. Lock order: open_lock and
+ * list_lock (device.c), the table of memory (pointers.c), a device's locks, the locks of pools (pool/pool.h), an
+ * event's lock, a stream's piece_lock, a timeline's lock (timeline.h), the lock of block records (blocks.c).
+ * Driver calls that may wait are made only under open_lock, a device's module_lock, pools_lock and prefetch_lock,
+ * a pool's lock, a stream's piece_lock and a timeline's lock. A host function must never need one of these: its
+ * stream waits for it, so the call could wait for itself.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
@@ -27,14 +28,15 @@
 
 #include <stdatomic.h>
 
-/* Streams, events, modules: what the last close of a device has to end. A ring with a head in the device. */
+/* Links a stream, an event or a module into its device's list, so that the last close of the device can release
+ * it. Circular and doubly linked; the head is in the device. */
 struct leati_link {
     struct leati_link *next, *previous;
 };
 
 enum { LEATI_FAST_POOLS = 8, LEATI_PREFETCH_STREAMS_MAX = 16 };
 
-/* What the layer of pools does when something else ends. Set by the first pool of a device. */
+/* Hooks of the pool layer, set when the first pool of a device is created. */
 struct leati_pool_hooks {
     void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
     leat_status (*device_closes)(struct leat_device *device);
@@ -43,15 +45,14 @@ struct leati_pool_hooks {
 /* stream_query or event_query of a driver's table. */
 typedef leat_status (*leati_query_function)(struct leati_driver *driver, void *native);
 
-/* What the layer of copies does when something ends or is waited for. Set by the first copy that goes through its
- * workers. */
+/* Hooks of the copy layer, set by the first copy that uses its worker threads. */
 struct leati_copy_hooks {
     void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
-    /* Before the pools are closed; finished: all work of the device is known to be done. */
+    /* Called before the pools are closed. finished: all work of the device is known to be complete. */
     leat_status (*device_closes)(struct leat_device *device);
-    /* A thread of the program's is about to wait, and holds no lock: where the threads that copy are few, it
-     * copies too until query(driver, native) says that there is nothing more to wait for, or until there is
-     * nothing more to copy. Never fails. */
+    /* Called when a user's thread is about to wait and holds no lock. If few worker threads are awake, this
+     * thread helps with pending copies until query(driver, native) reports completion or no copy work is left.
+     * Never fails. */
     void (*wait_begins)(struct leat_device *device, leati_query_function query, void *native);
 };
 
@@ -60,27 +61,27 @@ struct leat_device {
     struct leati_driver *driver;
     void *native; /* the driver's device */
     int ordinal;
-    bool wrapped; /* works in a context of the user's own, so it is not shared between opens */
+    bool wrapped; /* uses a context of the user, so leat_device_open() does not share it */
     char name[16];
     unsigned opens;              /* under open_lock of device.c */
     struct leat_device *next;    /* under list_lock of device.c */
-    atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n was switched on */
-    struct leati_lock lock;      /* guards the next three */
+    atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n is enabled */
+    struct leati_lock lock;      /* guards streams, events and host_calls */
     struct leati_link streams, events;
-    struct host_call *host_calls; /* host functions that have not run yet; see stream.c */
-    struct leati_lock module_lock;  /* guards the rest, and is held while a module loads */
+    struct host_call *host_calls;  /* submitted host functions that have not run yet (stream.c) */
+    struct leati_lock module_lock; /* guards modules and builtin; held while a module loads */
     struct leati_link modules;
-    struct leat_module *builtin[LEATI_BUILTIN_COUNT]; /* made at the first use */
-    _Atomic(struct leat_pool *) default_pools[4];     /* by leat_kind; made at the first use */
-    _Atomic(struct leat_pool *) own_pools[4];         /* the same, in guard mode, for blocks of leat's own */
+    struct leat_module *builtin[LEATI_BUILTIN_COUNT]; /* created on first use */
+    _Atomic(struct leat_pool *) default_pools[4];     /* indexed by leat_kind; created on first use */
+    _Atomic(struct leat_pool *) own_pools[4]; /* likewise: pools for leat's internal blocks in guard mode */
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
-    _Atomic(struct leati_stager *) stager; /* staging/staging.h; made at the first use */
-    _Atomic uint32_t copy_rates[4];        /* copy/costs.h: in MB/s; 0: not known yet */
-    struct leati_lock pools_lock;          /* guards pool_numbers, and is held while a pool is made */
-    unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.caches */
-    struct leati_lock prefetch_lock;       /* guards the rest, and is held while a prefetch in chunks is given */
-    void *prefetch_streams[LEATI_PREFETCH_STREAMS_MAX]; /* the driver's; made at the first use */
+    _Atomic(struct leati_stager *) stager; /* staging/staging.h; created on first use */
+    _Atomic uint32_t copy_rates[4];        /* copy/costs.h: MB/s; 0: not measured yet */
+    struct leati_lock pools_lock;          /* guards pool_numbers; held while a pool is created or destroyed */
+    unsigned pool_numbers;                 /* bit n: index n of leat_stream.caches is in use by a pool */
+    struct leati_lock prefetch_lock; /* guards the fields below; held while a chunked prefetch is submitted */
+    void *prefetch_streams[LEATI_PREFETCH_STREAMS_MAX]; /* driver streams; created on first use */
     unsigned prefetch_count;
 };
 
@@ -89,13 +90,13 @@ struct leat_stream {
     struct leat_device *device;
     void *native; /* the driver's stream */
     struct leati_timeline *timeline;
-    struct leati_lock piece_lock; /* recursive; held while something of several driver calls is given: see below */
-    _Atomic uint64_t
-        host_seq;       /* the last work that may write pageable memory belongs to it, or to an earlier one */
-    atomic_bool foreign; /* the user has, or had, the vendor's handle, so others may give it work */
-    _Atomic(struct leati_staging *) staging;                /* copy/eager.c; made at the first use */
+    struct leati_lock
+        piece_lock; /* recursive; held while work made of several driver calls is submitted; see below */
+    _Atomic uint64_t host_seq; /* sequence number of the latest work that may write pageable memory; 0: none */
+    atomic_bool foreign;       /* the user has had the vendor's handle, so work may be submitted outside leat */
+    _Atomic(struct leati_staging *) staging; /* copy/eager.c; created on first use */
     _Atomic(struct leati_stream_cache *)
-        caches[LEATI_FAST_POOLS]; /* what the first pools keep for it (pool/pool.h) */
+        caches[LEATI_FAST_POOLS]; /* its caches in the first LEATI_FAST_POOLS pools of the device (pool/pool.h) */
     struct leati_link link;
 };
 
@@ -103,13 +104,13 @@ struct leat_event {
     struct leati_handle handle;
     struct leat_device *device;
     void *native;    /* the driver's event */
-    uint64_t serial; /* never used again */
+    uint64_t serial; /* unique for the life of the process */
     atomic_bool recorded;
-    struct leati_lock lock;    /* guards the rest, and is held while the driver records it or waits for it */
-    bool shared;               /* others may record it outside leat, so nothing is known of its mark */
-    struct leati_timeline *timeline; /* of the stream of the latest record, or NULL */
+    struct leati_lock lock; /* guards the fields below; held while the driver records the event or waits for it */
+    bool shared;            /* it may be recorded outside leat, so its position is unknown */
+    struct leati_timeline *timeline; /* timeline of the stream of the latest record, or NULL */
     struct leati_point point;
-    struct leati_points known; /* what that stream waited for */
+    struct leati_points known; /* what that stream was ordered after when the event was recorded */
     struct leati_link link;
 };
 
@@ -128,28 +129,30 @@ struct leat_module {
     struct leati_handle handle;
     struct leat_device *device;
     void *native;                                      /* the driver's module */
-    bool builtin;                                      /* one of leat's own */
-    struct leat_kernel *kernels[LEATI_KERNEL_BUCKETS]; /* by their names */
+    bool builtin;                                      /* a built-in module of leat */
+    struct leat_kernel *kernels[LEATI_KERNEL_BUCKETS]; /* hashed by name */
     struct leati_link link;
 };
 
-/* A kernel that leat itself launches, by one look-up; loads its module if that is not there. The device is live.
- */
+/* Finds a built-in kernel of leat by name; loads its module on first use. The device must be live. */
 leat_status leati_kernel_builtin(leat_device *device, enum leati_builtin which, const char *name,
                                  leat_kernel **kernel);
 
-/* Called in front of the driver's own wait for what query asks after. */
+/* Call before the host waits in the driver for a stream or an event. This thread then helps with pending copies
+ * until query(native) reports completion; see wait_begins above. */
 void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native);
 
-/* Work that was just given to stream may write pageable memory, or let others do so. Called behind it, also where
- * giving it failed on the way: until it is given, another thread that waits for the stream sees nothing of it. */
+/* Records that the work just submitted to stream may write pageable memory, directly or through an event or a
+ * host function. Call after submitting, even if the submission failed half-way. If it were called before,
+ * another thread's wait in between could complete the recorded sequence number although the work was not
+ * submitted yet. */
 void leati_stream_writes_host(leat_stream *stream);
 
 /*
- * Around what is given to the stream as one piece of work: what another thread gives it comes before or after
- * that, however many driver calls it takes. Single calls have it around them too, so that they stay out of others'
- * pieces; marks, waits and what belongs to pools need not. Nothing that waits for the stream itself may be in
- * between.
+ * Brackets work that must stay contiguous in the stream although it takes several driver calls: work of other
+ * threads is submitted before or after it. Single submissions are bracketed too, so that they do not land inside
+ * another thread's piece. Fences, waits and pool operations need no brackets. The code in between must not wait
+ * for the stream itself.
  */
 static inline void leati_stream_piece_begins(leat_stream *stream) LEATI_NO_THREAD_SAFETY
 {
@@ -161,15 +164,15 @@ static inline void leati_stream_piece_ends(leat_stream *stream) LEATI_NO_THREAD_
     leati_unlock(&stream->piece_lock);
 }
 
-/* May pageable memory be read now, as if in stream order? True when no work of stream that may write it is under
- * way. */
+/* Returns true if the host may read pageable memory now and sees the same bytes as in stream order: no work of
+ * the stream that may write pageable memory is pending. */
 bool leati_stream_reads_now(leat_stream *stream);
 
-/* Was the stream empty when it was last looked at, and nothing was given to it since? Asks nobody. */
+/* Returns true if the stream was last seen idle and nothing was submitted since. Makes no driver call. */
 bool leati_stream_known_idle(const leat_stream *stream);
 
-/* Returns true if all work of the stream is complete; asks the driver unless that is known. A failed query counts
- * as not idle and writes no message. */
+/* Returns true if all work of the stream is complete. Queries the driver unless the stream is known to be idle.
+ * Returns false, without a message, if that query fails. */
 bool leati_stream_is_idle(leat_stream *stream);
 
 #define LEATI_CONTAINER_OF(link_pointer, type) ((type *)(void *)((char *)(link_pointer)-offsetof(type, link)))
@@ -180,53 +183,56 @@ void leati_link_remove(struct leati_link *link);
 extern struct leati_handles leati_device_handles, leati_stream_handles, leati_event_handles, leati_module_handles,
     leati_kernel_handles;
 
-/* One message each for a handle that is not live. what: "leat_copy". Return LEAT_OK or LEAT_ERROR_HANDLE. */
+/* Fail with LEAT_ERROR_HANDLE and a message if the handle is not live. what: the name of the API function, such
+ * as "leat_copy". */
 leat_status leati_check_device(const char *what, const leat_device *device);
 leat_status leati_check_stream(const char *what, const leat_stream *stream);
 leat_status leati_check_event(const char *what, const leat_event *event);
 
-/* Refuses calls from inside a host function, which could wait for the stream that waits for them. Every call that
- * may touch the program's memory begins with it: whether faults can be caught is asked anew from here on. */
+/* Fails inside a host function, because the call could wait for the stream that runs the function, and in a
+ * forked child. Every API function that may touch the program's memory calls this first: it also makes leat
+ * check again whether the thread can catch faults. */
 leat_status leati_check_permitted(const char *what);
 
-/* LEAT_ERROR_INVALID with a message when pointer is NULL. name: "ptr". */
+/* Fails with LEAT_ERROR_INVALID and a message if pointer is NULL. name: the argument's name, such as "ptr". */
 leat_status leati_check_not_null(const char *what, const char *name, const void *pointer);
 
-/* Called on the thread that runs a host function, around it. */
+/* Bracket a host function, on the thread that runs it. */
 void leati_host_function_enter(void);
 void leati_host_function_leave(void);
 
-/* How the last close of a device ends what belongs to it (stream.c, event.c, kernel.c, pointers.c). Each returns
- * the first failure and goes on. finished: all work of the device is known to be done. */
+/* Release everything of a device on its last close (stream.c, event.c, kernel.c, pointers.c). Each continues
+ * after a failure and returns the first one. finished: all work of the device is known to be complete. */
 leat_status leati_streams_close(struct leat_device *device, bool finished);
 leat_status leati_events_close(struct leat_device *device);
 leat_status leati_modules_close(struct leat_device *device);
 leat_status leati_memory_close(struct leat_device *device);
 
-/* Ends the streams of prefetches (managed.c). */
+/* Destroys the streams used for prefetches (managed.c). */
 leat_status leati_prefetch_close(struct leat_device *device);
 
-/* Frees what is left of host functions that never ran. After the driver's device_close. */
+/* Frees the records of host functions that never ran. Call after the driver's device_close, when no driver
+ * thread can run one any more. */
 void leati_host_calls_close(struct leat_device *device);
 
-/* Switches peer access between two open devices of one driver on, at its first use. */
+/* Enables peer access between two open devices of one driver, in both directions, on first use. */
 leat_status leati_enable_peers(struct leat_device *first, struct leat_device *second);
 
-/* The open device of a driver's handle, or NULL; for answers of pointer_query. */
+/* Returns the open device of a driver's handle, or NULL. Used for answers of pointer_query. */
 struct leat_device *leati_device_of(const struct leati_driver *driver, const void *native);
 
-/* ---- memory that no pool has (memory.c) ---- */
+/* ---- memory outside pools (memory.c) ---- */
 
-/* leat_free() and leat_memory_free() of it; POINTER when it is not there. */
+/* leat_free() and leat_memory_free() for memory outside pools. POINTER if leat does not know the memory. */
 leat_status leati_driver_free(leat_stream *stream, void *ptr);
 leat_status leati_driver_memory_free(void *ptr);
 
-/* Maps memory that was exported. */
+/* Maps memory that another process exported. */
 leat_status leati_import(leat_device *device, int fd, size_t bytes, void **ptr);
 
 struct leati_memory;
 
-/* Undoes it for memory that was taken out of the table. */
+/* Undoes leati_import(). The caller has taken the memory out of the table. */
 leat_status leati_import_end(const struct leati_memory *memory);
 
 /* ---- the table of known memory (pointers.c); that of pools is in blocks.h ---- */
@@ -235,62 +241,62 @@ enum leati_origin { LEATI_ALLOCATED, LEATI_REGISTERED, LEATI_WRAPPED, LEATI_IMPO
 
 struct leati_reservation;
 
-/* Memory that leat knows. */
+/* One entry of the table. */
 struct leati_memory {
     struct leat_device *device;
     uintptr_t base;
     size_t bytes;
     leat_kind kind;
     enum leati_origin origin;
-    uint64_t handle;                       /* the driver's, of IMPORTED memory */
-    uint64_t serial;                       /* by which a recorder knows ALLOCATED memory; 0: none does */
+    uint64_t handle;                       /* driver handle of IMPORTED memory */
+    uint64_t serial;                       /* identifies ALLOCATED memory in a recording; 0: not recorded */
     struct leati_reservation *reservation; /* of RESERVED addresses (virtual.c) */
 };
 
-/* What an address turned out to be. */
+/* The result of looking up an address. */
 struct leati_endpoint {
     struct leati_location location;
-    struct leat_device *device;  /* NULL when the device is not open, or for PAGEABLE */
+    struct leat_device *device;  /* NULL if the device is not open, or for PAGEABLE */
     struct leati_driver *driver; /* NULL for PAGEABLE */
-    uintptr_t base;              /* of its allocation; 0 for PAGEABLE */
+    uintptr_t base;              /* start of the allocation; 0 for PAGEABLE */
     size_t bytes;
-    void *device_pointer;      /* only filled for memory that leat does not know itself */
-    struct leati_block *block; /* of a pool, or NULL */
+    void *device_pointer;      /* set only for memory that leat does not know itself */
+    struct leati_block *block; /* the pool's block, or NULL */
     bool owned;
-    bool read_only; /* no device may write it (leat_virtual_set_access) */
+    bool read_only; /* devices have no write access (leat_virtual_set_access) */
 };
 
-/* Adds memory. REGISTERED when it overlaps what is there, HOST_MEMORY. The table copies *memory. */
+/* Adds a copy of *memory to the table. REGISTERED if it overlaps an entry; HOST_MEMORY. */
 leat_status leati_pointers_add(const struct leati_memory *memory);
 
-/* Takes the memory that starts at ptr out of the table, so that no other thread finds it. POINTER with a message
- * when nothing of that origin starts there (or of device, when that is not NULL). */
+/* Removes the entry that starts at ptr from the table, so that no other thread finds it. POINTER with a message
+ * if no memory of this origin (and of this device, if not NULL) starts there. */
 leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_origin origin,
                                 const struct leat_device *device, struct leati_memory *memory);
 
-/* For leati_describe_address of base/fault_handler.h. */
+/* Implements leati_describe_address of base/fault_handler.h. */
 bool leati_describe_pooled(const void *address, uintptr_t *base, size_t *bytes);
 
-/* Puts memory back that was just taken. */
+/* Adds an entry again that leati_pointers_take() has just removed. */
 void leati_pointers_put_back(const struct leati_memory *memory);
 
-/* Finds out what ptr is, in the view of driver, for which memory that another driver pinned is PAGEABLE, and
- * checks that bytes bytes are there: RANGE, and for pageable memory that both ends are mapped and, if write is
- * set, writable. name: "dst". */
+/* Looks up ptr and checks that bytes bytes are accessible there. driver: memory that another driver pinned
+ * counts as PAGEABLE. RANGE if the range exceeds its allocation. For pageable memory, checks that the first and
+ * the last byte are mapped and, if write is set, writable. name: the argument's name, such as "dst". */
 leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
                                       bool write, struct leati_endpoint *endpoint);
 
-/* The last of these checks alone, for pageable memory. */
+/* The check for pageable memory alone: the first and the last byte are mapped and, if write is set, writable. */
 leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_t bytes, bool write);
 
-/* The same without touching pageable memory: whoever reads it finds out whether it is there. ask: false: what leat
- * does not know counts as pageable, which is the truth for all but memory that was got from a driver outside leat.
- */
+/* Like leati_pointers_find_range(), but without the check for pageable memory: the caller detects unmapped
+ * memory when accessing it. ask false: does not query drivers, so memory that the program got from a driver
+ * outside leat counts as pageable too. */
 leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
                                        size_t bytes, bool ask, struct leati_endpoint *endpoint);
 
-/* Returns true if drivers said not long ago that the memory there is pageable. A guess: a caller that trusts it must
- * find out by itself when it is wrong. */
+/* Returns true if drivers recently reported this memory as pageable. This is a guess: the caller must itself
+ * detect the case that it is wrong. */
 bool leati_pointers_was_pageable(const void *ptr, size_t bytes);
 
 #endif
