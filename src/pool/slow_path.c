@@ -1,10 +1,10 @@
 /*
- * slow_path.c - where a block comes from when the magazines have none, and where it goes when they do not keep it.
+ * slow_path.c - allocation when no magazine has a block, and frees that no magazine keeps.
  *
- * Each fallback costs more than the one before: idle memory of the stream's own or of everybody's; what
- * the stream's magazines hold; memory of streams that this one is ordered after; what all magazines hold; asking
- * the device what other streams have done by now; new memory, or a stitched block; making the stream wait; idle
- * memory of other pools; the user's function; the error.
+ * Each fallback costs more than the one before: idle memory of the stream's own cache or of the host cache; blocks
+ * in the stream's magazines; memory of streams that this one is ordered after; blocks in all magazines; asking the
+ * device what other streams have completed; new memory, or a stitched block; making the stream wait; idle memory
+ * of other pools; the user's function; the error.
  */
 #include "pool/pool.h"
 
@@ -16,19 +16,21 @@
 
 enum { RUNS_SCANNED = 256, CALLBACKS_MAX = 64 };
 
-/* One request on its way. */
+/* One allocation request in progress. */
 struct slow_request {
     struct leat_pool *pool;
     struct leati_stream_cache *cache;
     leat_stream *stream; /* NULL: for the host */
     size_t bytes, alignment;
     uint8_t heap;
-    struct leati_message *refused; /* gets why new memory was refused the last time; NULL: nobody asks */
-    struct leati_message *before;  /* the thread's message, if the driver was asked: it stays where that helps */
+    struct leati_message
+        *refused; /* receives the message of the last failure to get new memory; NULL: not wanted */
+    struct leati_message
+        *before; /* the thread's error message before this request; restored if the request succeeds */
     bool has_before;
 };
 
-/* The pools whose functions this thread is inside of. */
+/* The pools whose on_full functions are running on this thread, the innermost first. */
 struct asking {
     struct leat_pool *pool;
     struct asking *outer;
@@ -70,8 +72,9 @@ void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, str
     leati_assert_locked(&pool->lock);
     leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && leati_state(block) != LEATI_BLOCK_FREE);
     block->idle_since_ns = leati_clock_coarse_ns();
-    /* Memory stays with its stream, though its work may be done: so it joins what is idle beside it, which is the
-     * stream's too as a rule, and where blocks are placed does not depend on how fast the device is. */
+    /* The memory stays in its stream's cache even if its work may be complete. There it joins adjacent idle
+     * memory, which usually belongs to the same stream; and placement does not depend on the speed of the
+     * device. */
     if (!cache || !cache->timeline) {
         cache = pool->host;
         seq = 0;
@@ -86,8 +89,8 @@ void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, str
 
 /* ---- asking what is done ---- */
 
-/* The oldest and the youngest seq of a cache's idle memory of which it is not known that the work is done; 0 if
- * there is none. */
+/* The oldest and the youngest seq of a cache's idle memory whose work is not known to be complete; 0 if there
+ * is none. */
 struct seqs {
     uint64_t oldest, youngest;
 };
@@ -108,7 +111,7 @@ static struct seqs seqs_of(struct leati_stream_cache *cache)
     return seqs;
 }
 
-/* Asks the device about a cache's idle memory. Returns true if some of its work is found to be done. */
+/* Asks the driver about a cache's idle memory. Returns true if some of its work is complete. */
 static bool ask(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     struct seqs seqs = seqs_of(cache);
@@ -116,15 +119,15 @@ static bool ask(struct leat_pool *pool, struct leati_stream_cache *cache)
 
     if (!seqs.oldest)
         return false;
-    /* A driver that fails here has not said that the work is done. The oldest work first: while a stream is busy,
-     * that of its youngest work never is. */
+    /* A failed query counts as not complete. Ask for the oldest work first: while a stream is busy, its
+     * youngest work is never complete. */
     if (leati_timeline_query(cache->timeline, seqs.oldest, &some, &pool->figures.timeline) != LEAT_OK || !some)
         return false;
     (void)leati_timeline_query(cache->timeline, seqs.youngest, &all, &pool->figures.timeline);
     return true;
 }
 
-/* Tells memory checkers of idle memory whose work is found to be done. */
+/* Marks idle memory whose work is complete as inaccessible for memory checkers (track.h). */
 static void close_complete(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     if (!LEATI_TRACKS)
@@ -136,8 +139,8 @@ static void close_complete(struct leat_pool *pool, struct leati_stream_cache *ca
                 leati_track_idle(pool, leati_base(block), leati_bytes(block));
 }
 
-/* Gives idle memory of one cache whose work is known to be done to another one, which may use it anyway; there it
- * joins what lies beside it. Returns true if there was any. */
+/* Moves idle memory whose work is known to be complete from one cache to another, where it joins adjacent
+ * memory. Every stream may use such memory anyway. Returns true if any was moved. */
 static bool hand_over(struct leat_pool *pool, struct leati_stream_cache *from, struct leati_stream_cache *to)
     LEATI_REQUIRES(pool->lock)
 {
@@ -166,9 +169,9 @@ static size_t idle_bytes(const struct leati_stream_cache *cache)
     return cache->bins[LEATI_HEAP_SMALL].bytes + cache->bins[LEATI_HEAP_LARGE].bytes;
 }
 
-/* Memory that is done with goes to the stream with the most idle memory when that asks: a stream that takes a
- * little of another one's memory now and then would leave it in pieces. What a destroyed stream had is
- * everybody's. */
+/* Moves memory without pending work to the requesting stream, if that has at least as much idle memory:
+ * otherwise a stream that now and then takes a little memory of another one would leave it fragmented. Memory
+ * of a destroyed stream goes to the host cache. */
 static bool collect_done(struct leat_pool *pool, struct leati_stream_cache *from,
                          struct leati_stream_cache *asking) LEATI_REQUIRES(pool->lock)
 {
@@ -178,7 +181,8 @@ static bool collect_done(struct leat_pool *pool, struct leati_stream_cache *from
            hand_over(pool, from, asking);
 }
 
-/* Frees pending blocks whose users are done, or, of those freed on cache's stream, are waited for by it. */
+/* Frees pending blocks whose stream uses are all complete. For blocks freed on cache's stream, uses that this
+ * stream is ordered after count as complete. query: also ask the driver. */
 static bool settle_pending(struct leat_pool *pool, struct leati_stream_cache *cache, bool query)
     LEATI_REQUIRES(pool->lock)
 {
@@ -223,14 +227,14 @@ bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *ask
 
 /* ---- finding idle memory ---- */
 
-/* usable: only what the stream may use now. */
+/* usable: only memory that the requesting stream may use now. */
 static struct leati_block *fit_in(struct slow_request *request, struct leati_stream_cache *cache, bool usable)
 {
     return leati_bins_fit(&cache->bins[request->heap], request->bytes, request->alignment,
                           request->pool->dedicated, usable ? request->cache : NULL);
 }
 
-/* The smaller one of what fits of the stream's own and of everybody's. */
+/* Returns the smaller fitting extent of the stream's own cache and the host cache. */
 static struct leati_block *fit_own(struct slow_request *request)
 {
     struct leati_block *own =
@@ -247,7 +251,7 @@ static bool is_others(const struct slow_request *request, const struct leati_str
     return cache != request->cache && cache->timeline;
 }
 
-/* Idle memory of another stream that this one is ordered after, or whose work is known to be done. */
+/* Finds idle memory of another stream that this stream is ordered after, or whose work is known to be complete. */
 static struct leati_block *fit_ordered(struct slow_request *request)
 {
     for (struct leati_stream_cache *cache = request->pool->caches; cache; cache = cache->next) {
@@ -259,7 +263,8 @@ static struct leati_block *fit_ordered(struct slow_request *request)
     return NULL;
 }
 
-/* Extents side by side that only their caches keep apart: joined, if they are enough together. */
+/* Joins adjacent idle extents of different caches around block, all usable by the stream, if together they fit
+ * the request. */
 static struct leati_block *join_run(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -282,14 +287,15 @@ static struct leati_block *join_run(struct slow_request *request, struct leati_b
             last = first;
         leati_extent_join(request->pool, first, next);
     }
-    /* Idle for the stream, whose later work comes after all of it; for others as its own would be. */
+    /* The stream's later work is ordered after all earlier uses. For other streams, seq makes the memory look
+     * as if this stream had freed it now. */
     leati_set_cache(first, request->cache);
     first->seq = request->cache->timeline ? leati_timeline_now(request->cache->timeline) : 0;
     leati_bins_add(&first->cache->bins[first->heap], first);
     return first;
 }
 
-/* The same beside the extents of one cache. */
+/* Tries join_run() at the extents of one cache. */
 static struct leati_block *fit_run_of(struct slow_request *request, struct leati_stream_cache *cache,
                                       unsigned *scanned) LEATI_REQUIRES(request->pool->lock)
 {
@@ -329,7 +335,7 @@ static struct leati_block *fit_any(struct slow_request *request) LEATI_REQUIRES(
 
 /* ---- making the stream wait ---- */
 
-/* Makes the stream wait for one freed block that waits for its users, and has it as the stream's own. */
+/* Makes the stream wait for the stream uses of a pending block, and moves the block to the stream's cache. */
 static leat_status wait_pending(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -345,7 +351,7 @@ static leat_status wait_pending(struct slow_request *request, struct leati_block
     return LEAT_OK;
 }
 
-/* Makes the stream wait for one extent of another stream's, or one pending block, that is large enough. */
+/* Makes the stream wait for a single extent of another stream, or a single pending block, that is large enough. */
 static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
@@ -367,7 +373,7 @@ static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUI
     return NULL;
 }
 
-/* Makes idle memory of another cache, which the stream is ordered after, the stream's own. */
+/* Moves all idle memory of a cache, which the stream is ordered after, to the stream's cache. */
 static void take_over(struct slow_request *request, struct leati_stream_cache *cache)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -382,7 +388,8 @@ static void take_over(struct slow_request *request, struct leati_stream_cache *c
     }
 }
 
-/* Makes the stream wait for all that is idle on other streams, and for what was, so that all of it can be used. */
+/* Makes this stream wait for all pending frees of other streams, including those behind spare handles, so that
+ * it can reuse all of this memory. */
 static void wait_for_all(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
@@ -406,7 +413,8 @@ static void wait_for_all(struct slow_request *request) LEATI_REQUIRES(request->p
                     leati_timeline_wait(request->stream->timeline, cache->timeline, seq,
                                         &pool->figures.timeline) == LEAT_OK);
     }
-    /* An order remembers a few waits only. */
+    /* A timeline remembers only a few waits. Where it has already forgotten one, move the memory to this
+     * stream's cache. */
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
         if (cache->is_waited_for &&
             !leati_timeline_is_ordered_after(request->cache->timeline, cache->timeline, seqs_of(cache).youngest))
@@ -451,7 +459,7 @@ leat_status leati_slow_path_finish(struct leat_pool *pool)
 
 /* ---- the fallbacks in order ---- */
 
-/* Steps that find memory which is idle already. */
+/* The fallbacks that find memory which is already idle. */
 static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
@@ -460,9 +468,9 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
 
     leati_assert_locked(&pool->lock);
 
-    /* Large blocks that the stream's magazines hold are idle memory like any other, joined with what lies beside
-     * them: memory that is taken in pieces is soon in pieces. Small ones are many, so what is idle elsewhere comes
-     * first. */
+    /* Return the large blocks in the stream's magazines to the heap first, where they join adjacent idle
+     * memory: using single pieces would fragment it. Small blocks are many, so their magazines are drained only
+     * if the heap has nothing. */
     if (request->heap == LEATI_HEAP_LARGE)
         leati_stream_cache_drain_large(request->cache);
     block = fit_own(request);
@@ -474,13 +482,14 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
         block = fit_run(request);
     if (block)
         return block;
-    /* From here on it is worth asking the driver. */
+    /* Nothing fits: now driver queries are worth their cost. */
     more = leati_stream_caches_drain(pool);
     more |= settle_pending(pool, request->cache, false);
     if (pool->reuse_flags & LEAT_POOL_REUSE_FINISHED) {
         more |= leati_slow_path_poll(pool, request->cache);
     } else {
-        /* What comes free here belongs to the stream that freed it. */
+        /* Without REUSE_FINISHED no other stream may use completed memory: only settle what returns to its own
+         * stream. */
         more |= settle_pending(pool, NULL, true);
         leati_pages_settle(pool);
     }
@@ -512,13 +521,13 @@ static leat_status provide(struct slow_request *request, struct leati_block **bl
     return LEAT_OK;
 }
 
-/* Can the pool put a block together from pages that lie apart? */
+/* Returns true if the pool can make stitched blocks. */
 static bool can_stitch(const struct leat_pool *pool)
 {
     return pool->virtual_memory && !pool->dedicated && pool->packing != LEAT_POOL_STILL;
 }
 
-/* Where blocks cannot be stitched, idle pieces of the wrong size go back to the driver first. */
+/* In a pool without stitching: releases idle memory of the wrong sizes to the driver, then asks for new memory. */
 static bool provide_smaller(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -529,7 +538,7 @@ static bool provide_smaller(struct slow_request *request, struct leati_block **b
            provide(request, block) == LEAT_OK;
 }
 
-/* The memory of planned blocks that are not in use goes back to the driver, and comes from there again. */
+/* Releases the memory of unused planned blocks to the driver, then asks for new memory. */
 static bool provide_from_plan(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -541,8 +550,8 @@ static bool provide_from_plan(struct slow_request *request, struct leati_block *
            released_bytes && provide(request, block) == LEAT_OK;
 }
 
-/* A small request as a large one: gaps between large blocks are idle memory too, when there is no page for another
- * place of small ones. */
+/* Serves a small request from the heap of large blocks, rounded up to the smallest large size, when the small
+ * heap cannot get another page. */
 static bool fit_as_large(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -560,7 +569,7 @@ static bool fit_as_large(struct slow_request *request, struct leati_block **bloc
     return false;
 }
 
-/* Makes the stream wait for all that others freed, and takes of that. */
+/* Makes the stream wait for all memory that other streams freed, and retries. */
 static bool fit_after_waiting(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -569,15 +578,16 @@ static bool fit_after_waiting(struct slow_request *request, struct leati_block *
     bool found;
 
     wait_for_all(request);
-    /* The stream is ordered after the frees by these waits, whatever may be made of the program's own. */
+    /* These waits order the stream after the frees, so use them even if the user disabled reuse by the
+     * program's own waits. */
     pool->reuse_flags |= LEAT_POOL_REUSE_ORDERED;
     found = (*block = fit_any(request)) || provide(request, block) == LEAT_OK;
     pool->reuse_flags = reuse_flags;
     return found;
 }
 
-/* Steps for when neither idle memory nor the driver has enough. Returns true if one of them led to a block, or to
- * memory that it fits in. */
+/* The fallbacks when neither idle memory nor the driver has enough. Returns true if one of them produced a
+ * block, or an extent that it fits in. */
 static bool fit_when_full(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -586,7 +596,7 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
 
     leati_assert_locked(&pool->lock);
 
-    /* Freed blocks that guard mode keeps are the first that must go. */
+    /* First release the freed blocks in quarantine (guard mode). */
     if (leati_guard_drain_quarantine(pool) && ((*block = fit_any(request)) || provide(request, block) == LEAT_OK))
         return true;
     if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(request, block))
@@ -595,7 +605,8 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
         return true;
     if (leati_pool_take_from_others(pool, request->bytes) && provide(request, block) == LEAT_OK)
         return true;
-    /* Where a stream cannot wait for the memory, or has no use for it as it is, the host must. */
+    /* The last resort is to wait on the host. It is skipped if waiting is not allowed, or if the stream's own
+     * waits above have already made all idle memory usable and stitching can combine it. */
     if (!may_wait || (request->stream && !request->stream->timeline->per_thread &&
                       pool->reuse != LEAT_POOL_WAIT_NEVER && can_stitch(pool) && !pool->plan))
         return false;
@@ -604,7 +615,7 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
            provide_smaller(request, block) || provide_from_plan(request, block);
 }
 
-/* After a failure this thread's message is that of the last attempt to get new memory. */
+/* On failure, sets this thread's message to that of the last attempt to get new memory. */
 static leat_status alloc_when_full(struct slow_request *request, leat_status status, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -618,7 +629,7 @@ static leat_status alloc_when_full(struct slow_request *request, leat_status sta
     return found ? LEAT_OK : leati_error_restore(status, &refused);
 }
 
-/* A LIVE block out of an idle extent. */
+/* Cuts the block out of an idle extent, and enters it into the table of blocks. */
 static leat_status carve(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -641,7 +652,7 @@ static leat_status carve(struct slow_request *request, struct leati_block *block
     return LEAT_OK;
 }
 
-/* A block as it is from another magazine of the stream's, or of the host's. */
+/* Takes a block of exactly this size from another magazine of the stream's cache or of the host cache. */
 static struct leati_block *steal(struct slow_request *request)
 {
     struct leati_block *block;
@@ -654,7 +665,7 @@ static struct leati_block *steal(struct slow_request *request)
                : leati_stream_cache_steal(request->pool->host, NULL, request->bytes);
 }
 
-/* New memory. */
+/* Gets new memory, or continues with the fallbacks of a full pool. */
 static leat_status alloc_new(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -683,7 +694,8 @@ static leat_status alloc_once(struct slow_request *request, struct leati_block *
     return status == LEAT_OK ? carve(request, *block) : status;
 }
 
-/* Calls the user's function, without the lock. False: let it fail. */
+/* Calls the user's on_full function with the pool's lock released. Returns true if the request should be
+ * retried. The function may allocate from the same pool; that inner request does not call it again. */
 static bool poll_use(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->lock)
 {
     leat_pool_full_function function = pool->on_full;
@@ -700,7 +712,7 @@ static bool poll_use(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->
     leati_count(&pool->figures.callbacks, 1);
     leati_unlock(&pool->lock);
     inside_of = &asking;
-    /* The function's own failures have messages, which must not take the place of this request's. */
+    /* Keep the messages of failures inside the function from overwriting this request's message. */
     leati_error_hear_begin(&hearing);
     made_room = function(argument, pool, bytes) != 0;
     leati_error_hear_end(&hearing);
@@ -709,7 +721,7 @@ static bool poll_use(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->
     return made_room;
 }
 
-/* Counts a request that failed, and says why. */
+/* Counts a failed request and writes its error. */
 static leat_status fail(const struct slow_request *request, leat_status status) LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
@@ -719,12 +731,12 @@ static leat_status fail(const struct slow_request *request, leat_status status) 
     leati_stats_event(pool, LEAT_POOL_FULL, NULL, request->bytes, NULL, 0);
     if (!is_full(status))
         return status;
-    /* What was collected for the request helps others more. */
+    /* Release the spare handles collected for this request: other pools can use the memory. */
     (void)LEATI_QUIETLY(leati_pages_drop_spare(pool));
     return leati_full_explain(pool, request->cache, status, request->bytes, request->alignment);
 }
 
-/* Above the soft limit, idle memory goes back. */
+/* Releases idle memory while the pool holds more than its soft limit. */
 static void keep_soft_limit(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     uint64_t soft_bytes = atomic_load_explicit(&pool->soft_limit_bytes, memory_order_relaxed), released, pending;
@@ -754,7 +766,7 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         leati_unlock(&pool->lock);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
     }
-    /* What a stream that is another one for each thread frees is never its own. */
+    /* A per-thread stream has no common order, so its frees go to the host cache, and its requests use that. */
     if (stream && stream->timeline->per_thread)
         request.cache = pool->host;
     for (unsigned asked_times = 0;; asked_times++) {
@@ -770,8 +782,8 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         struct leati_magazine *magazine = leati_magazine_of(request.cache, true);
         bool clean = leati_usable(*block, pool->host);
 
-        /* From where on the memory may be used: the place in the stream at which it was freed; 0: from the start.
-         */
+        /* The sequence number up to which the stream's work may have used the memory before; 0: no pending
+         * work. Another stream that frees the block must be ordered after it. */
         if (clean)
             (*block)->seq = 0;
         else if ((*block)->cache != request.cache)

@@ -1,17 +1,16 @@
 /*
- * stitch.c - blocks put together from idle pages that lie apart.
+ * stitch.c - stitched blocks: contiguous addresses over idle pages that are not contiguous.
  *
- * A request may find more idle memory than it needs, but none in one piece. Physical memory can be mapped at
- * several addresses, so a stitched block gets addresses of its own, in the third range of the pool's reservation,
- * behind which idle handles from anywhere in the heaps are mapped one after the other. Their mappings in the heaps
- * stay as they are; the extents there are LENT for as long as the block is in use. Nothing waits for the device:
- * work that still runs on the old addresses is ordered before the stream that gets the block, as for any idle
- * memory that it takes.
+ * A request may find enough idle memory, but not in one piece. Physical memory can be mapped at several addresses.
+ * So a stitched block gets its own addresses in the third range of the pool's reservation, and idle handles from
+ * anywhere in the heaps are mapped there one after the other. Their mappings in the heaps remain; the extents
+ * there are LENT while the block is in use. No wait is needed: any pending work on the old addresses is ordered
+ * before the stream that gets the block, as for all idle memory that it may use.
  *
- * When the block is freed, the lent extents are idle memory of the heaps again, ordered as the block was, and join
- * their neighbours. The mapping stays: the stitched block is DORMANT. Which handles a request takes depends only
- * on what is idle, so a program that repeats asks for the same handles again and finds them mapped. Then a
- * stitched block costs no driver call.
+ * When the block is freed, the lent extents become idle memory of the heaps again, with the block's cache and seq,
+ * and join their neighbours. The stitched mapping stays: the block is DORMANT. The choice of handles depends only
+ * on which memory is idle, so a program that repeats chooses the same handles again and finds them already mapped.
+ * Then a stitched block costs no driver call.
  */
 #include "pool/pool.h"
 
@@ -22,22 +21,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Dormant blocks beyond this number are unmapped, the one that was used longest ago first. */
+/* Limit of stitched blocks; beyond it the least recently used dormant block is unmapped. */
 enum { STITCHES_MAX = 512 };
 
-/* What a stitched block is made of. */
+/* The handles and mapping of a stitched block. */
 struct leati_stitch {
-    struct leati_stitch *next; /* of the pool's list, the latest used first */
+    struct leati_stitch *next; /* in the pool's list, the most recently used first */
     struct leati_block *block; /* its addresses */
     size_t mapped_bytes;
     uint64_t hash; /* of the handles */
     size_t count, lent_count;
-    struct leati_block **lent; /* while the block is in use: the extents of the heaps whose memory it has */
+    struct leati_block **lent; /* while the block is in use: the heap extents whose memory it uses */
     struct leati_physical
-        *handles[]; /* in the order of their addresses in the heaps, and of their mappings here */
+        *handles[]; /* in the order of their heap addresses, which is also the order of mapping */
 };
 
-/* What is idle when a stitched block is wanted. */
+/* The idle extents and handles that a new stitched block may use. */
 struct gathered {
     struct leati_block **extents;
     size_t extent_count, extent_room;
@@ -72,7 +71,7 @@ static bool grow_array(void ***array, size_t count, size_t *room)
     return true;
 }
 
-/* The largest first, of equals the one at the lower address. */
+/* Sorts by size, the largest first; equal sizes by address, the lowest first. */
 static int by_size(const void *a, const void *b)
 {
     size_t x = leati_bytes(*(struct leati_block *const *)a), y = leati_bytes(*(struct leati_block *const *)b);
@@ -87,7 +86,7 @@ static int by_home(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The smallest first, of equals the one at the higher address. */
+/* Sorts by size, the smallest first; equal sizes by address, the highest first. */
 static int by_handle_size(const void *a, const void *b)
 {
     size_t x = (*(struct leati_physical *const *)a)->bytes, y = (*(struct leati_physical *const *)b)->bytes;
@@ -97,8 +96,7 @@ static int by_handle_size(const void *a, const void *b)
 
 /* ---- what is idle ---- */
 
-/* Joins extents that lie side by side and are only kept apart by their caches; all of them may be used by cache.
- */
+/* Joins adjacent gathered extents that belong to different caches; cache's stream may use all of them. */
 static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *cache, struct gathered *idle)
     LEATI_REQUIRES(pool->lock)
 {
@@ -117,7 +115,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *c
             leati_extent_unbin(pool, idle->extents[i]);
             leati_extent_join(pool, first, idle->extents[i]);
         }
-        /* Idle for the stream, whose later work comes after all of it. */
+        /* The stream's later work is ordered after all earlier uses of the memory. */
         leati_set_cache(first, cache);
         first->seq = cache->timeline ? leati_timeline_now(cache->timeline) : 0;
         leati_bins_add(&cache->bins[first->heap], first);
@@ -125,7 +123,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *c
     idle->extent_count = kept;
 }
 
-/* Adds the handles that lie wholly in an idle extent. */
+/* Adds the handles that lie completely inside an idle extent. */
 static bool add_handles(struct leat_pool *pool, struct leati_block *extent, struct gathered *idle)
     LEATI_REQUIRES(pool->lock)
 {
@@ -147,8 +145,8 @@ static bool add_handles(struct leat_pool *pool, struct leati_block *extent, stru
     return true;
 }
 
-/* Collects all handles of a heap of which no byte is in use, of extents that cache's stream may use now, those in
- * the largest extents first. */
+/* Collects all completely idle handles of a heap that cache's stream may use now, those in the largest extents
+ * first. */
 static leat_status gather(struct leat_pool *pool, struct leati_stream_cache *cache, int heap,
                           struct gathered *idle) LEATI_REQUIRES(pool->lock)
 {
@@ -181,8 +179,9 @@ static size_t sum_of(const struct gathered *idle)
     return bytes;
 }
 
-/* Leaves those handles that a block of bytes takes: the first ones that are enough, without those that are not
- * needed then. Returns their bytes, or all that there are if these are not enough. */
+/* Reduces idle->handles to those for a block of bytes: the first ones that are enough, minus those that turn
+ * out superfluous. Returns their total size. If all handles are too few, changes nothing and returns the size
+ * of all. */
 static size_t choose(struct gathered *idle, size_t bytes)
 {
     size_t sum = 0, count = 0, kept = 0;
@@ -221,7 +220,7 @@ static uint64_t hash_of(struct leati_physical *const *handles, size_t count)
     return hash;
 }
 
-/* A dormant block of exactly these handles; NULL if there is none. */
+/* Finds a dormant block made of exactly these handles; NULL if there is none. */
 static struct leati_stitch *find_same(const struct leat_pool *pool, const struct gathered *idle, size_t alignment)
 {
     uint64_t hash = hash_of(idle->handles, idle->handle_count);
@@ -244,9 +243,9 @@ static bool is_idle(const struct leat_pool *pool, const struct leati_stitch *sti
     return true;
 }
 
-/* The smallest dormant block that holds bytes, has only handles that are idle, and wastes little: beyond its last
- * page at most a 16th of it or a 1024th of the pool, so that a pool of few pages spares none of them. NULL if
- * there is none. */
+/* Finds the smallest dormant block that has room for bytes, consists of idle handles only, and wastes little:
+ * beyond its last page at most 1/16 of bytes or 1/1024 of the pool, so that a small pool wastes no page. NULL
+ * if there is none. */
 static struct leati_stitch *find_like(const struct leat_pool *pool, size_t bytes, size_t alignment)
 {
     size_t spare = (size_t)atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / 1024;
@@ -292,7 +291,8 @@ static void free_stitch(struct leati_stitch *stitch)
     free(stitch);
 }
 
-/* Gives up the addresses of a dormant block. They are unmapped when the work on them is done. */
+/* Frees the descriptor of a dormant block and gives up its addresses, which are unmapped when no work uses
+ * them. */
 static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = stitch->block;
@@ -304,7 +304,7 @@ static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch) LEAT
     leati_pages_give_up(pool, block);
 }
 
-/* Ends the dormant block that was used longest ago. Returns false if there is none. */
+/* Ends the least recently used dormant block. Returns false if there is none. */
 static bool end_oldest(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     struct leati_stitch *oldest = NULL;
@@ -348,7 +348,7 @@ void leati_stitch_settle(struct leat_pool *pool)
 
 /* ---- making one ---- */
 
-/* Addresses for a new stitched block: an extent in no bin; NULL if there is no room. */
+/* Finds addresses for a new stitched block: returns an extent in no bin, or NULL if there is no room. */
 static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, size_t alignment)
     LEATI_REQUIRES(pool->lock)
 {
@@ -367,7 +367,8 @@ static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, 
     base = (leati_base(block) + alignment - 1) & ~(uintptr_t)(alignment - 1);
     leati_extent_unbin(pool, block);
     if (leati_extent_cut(pool, block, base, bytes) == LEAT_OK) {
-        leati_set_state(block, LEATI_BLOCK_LEAVING); /* so that holes made meanwhile do not join it */
+        leati_set_state(block,
+                        LEATI_BLOCK_LEAVING); /* not HOLE, so that holes freed in the meantime do not join it */
         return block;
     }
     leati_bins_add(holes, block);
@@ -434,7 +435,8 @@ static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, 
         leati_extent_free(pool, stitch->lent[--stitch->lent_count], cache, seq);
 }
 
-/* Cuts the handles [first, last) of the stitch, which lie side by side, out of the idle extent that has them. */
+/* Cuts the handles [first, last) of the stitch, which are adjacent in their heap, out of the idle extent that
+ * contains them, and marks that part LENT. Sets *waits if its work is not known to be complete. */
 static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch, size_t first, size_t last,
                             bool *waits) LEATI_REQUIRES(pool->lock)
 {
@@ -444,7 +446,7 @@ static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch,
     leat_status status;
 
     leati_assert(first < last && last <= stitch->count && extent && bytes % LEATI_PAGE_BYTES == 0);
-    /* An earlier run may have been cut out of the same extent; the rest lies behind it. */
+    /* An earlier run may have been cut out of the same extent; then this run lies in a later part. */
     while (end_of(extent) <= base)
         extent = extent->after;
     leati_assert(leati_state(extent) == LEATI_BLOCK_FREE && leati_base(extent) <= base &&
@@ -463,7 +465,7 @@ static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch,
     return LEAT_OK;
 }
 
-/* Puts a dormant block whose handles are idle to use, for cache. */
+/* Activates a dormant block, whose handles are all idle, for cache. */
 static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_stream_cache *cache,
                         size_t bytes) LEATI_REQUIRES(pool->lock)
 {
@@ -486,7 +488,7 @@ static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, str
     }
     unlink_stitch(pool, stitch);
     link_first(pool, stitch);
-    /* The block ends where the request does, so that a stream's cache finds it for the next one of its size. */
+    /* Shrink the block to the requested size, so that a later request of the same size finds it in a magazine. */
     atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
     leati_set_cache(block, waits && cache->timeline ? cache : pool->host);
     block->seq = block->cache->timeline ? leati_timeline_now(cache->timeline) : 0;
@@ -524,7 +526,7 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_stream_cac
     leati_assert(LEATI_IS_POWER_OF_TWO(alignment) && bytes);
     pool->stitch_round++;
     status = gather(pool, cache, LEATI_HEAP_LARGE, &idle);
-    /* The heap of small blocks only where it must help: what is idle there is soon used again. */
+    /* Use the heap of small blocks only if necessary: its idle memory is soon reused. */
     if (status == LEAT_OK && sum_of(&idle) < bytes)
         status = gather(pool, cache, LEATI_HEAP_SMALL, &idle);
     if (status == LEAT_OK) {
@@ -561,7 +563,7 @@ void leati_stitch_end(struct leat_pool *pool)
     while (pool->stitches) {
         struct leati_stitch *stitch = pool->stitches;
 
-        /* All of it is mapped, also where a block that was never freed ends before. */
+        /* leati_pages_end() must unmap the whole mapping, also of a block that was not freed and is shorter. */
         atomic_store_explicit(&stitch->block->bytes, stitch->mapped_bytes, memory_order_relaxed);
         unlink_stitch(pool, stitch);
         free_stitch(stitch);

@@ -1,11 +1,10 @@
 /*
- * stream_cache.c - what a pool keeps for each stream, and the magazines of it: magazines of freed blocks.
+ * stream_cache.c - per-stream caches of a pool, and their magazines of freed blocks.
  *
- * A magazine holds freed blocks of many sizes, each as it was, so that the next request of that size takes one
- * without looking at the heap. Threads are spread over the magazines of a stream by a number of their own; a
- * magazine belongs to the stream and not to the thread, so nothing is lost when a thread ends. Its lock is one
- * byte: two threads meet on it only if they share stream and number, or when the pool collects what magazines
- * hold.
+ * A magazine holds freed blocks of many sizes, each unchanged, so that the next request of the same size takes one
+ * without searching the heap. Threads are spread over the magazines of a stream by thread number. A magazine
+ * belongs to the stream and not to a thread, so no memory is stranded when a thread ends. Its lock is one byte:
+ * two threads contend only if they share the stream and the magazine, or when the pool drains magazines.
  */
 #include "base/assert.h"
 #include "pool/pool.h"
@@ -15,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Small blocks of one size that a magazine keeps. A large one is kept if its magazine has handed out at most so
- * many others since it was allocated: it is what a loop frees and wants again. What lived long goes to the heap,
- * where it joins what is idle beside it, and where blocks are placed by what is idle alone. */
+/* KEEP_SMALL: the number of small blocks of one size that a magazine keeps. KEEP_RECENT: a large block is kept
+ * only if its magazine has handed out at most so many other large blocks since: a loop will want it again soon.
+ * Long-lived large blocks go to the heap instead, where they join adjacent idle memory and take part in
+ * placement. */
 enum { KEEP_SMALL = 64, KEEP_RECENT = 64 };
 
 /* ---- caches ---- */
@@ -32,8 +32,8 @@ struct leati_stream_cache *leati_stream_cache_find(struct leat_pool *pool, leat_
     return atomic_load_explicit(&stream->caches[pool->number], memory_order_acquire);
 }
 
-/* A cache whose stream is gone, and that nothing belongs to any more; NULL when there is none. Owners stay in
- * their list, because it is read without a lock. */
+/* Finds a cache whose stream was destroyed and that owns nothing any more; NULL if there is none. Caches are
+ * never removed from the list, because it is read without a lock. */
 static struct leati_stream_cache *find_unused(struct leat_pool *pool)
 {
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
@@ -50,7 +50,7 @@ static struct leati_stream_cache *new_cache(struct leat_pool *pool)
         return NULL;
     cache->pool = pool;
     cache->next = atomic_load_explicit(&pool->caches, memory_order_relaxed);
-    /* Release: who finds it without the lock finds it whole. */
+    /* Release: a lock-free reader that finds the cache sees it initialized. */
     atomic_store_explicit(&pool->caches, cache, memory_order_release);
     return cache;
 }
@@ -122,7 +122,7 @@ struct leati_magazine *leati_magazine_of(struct leati_stream_cache *cache, bool 
     magazine = aligned_alloc(_Alignof(struct leati_magazine), sizeof *magazine);
     if (magazine) {
         memset(magazine, 0, sizeof *magazine);
-        /* Release, both: who finds the magazine finds it made, and so does who finds its bit. */
+        /* Release, in both stores: a reader that finds the pointer, or the bit, sees the magazine initialized. */
         atomic_store_explicit(place, magazine, memory_order_release);
         atomic_fetch_or_explicit(&cache->magazines_made, 1u << number % LEATI_MAGAZINES, memory_order_release);
     }
@@ -148,7 +148,7 @@ bool leati_magazine_try(struct leati_magazine *magazine)
 
 void leati_magazine_lock(struct leati_magazine *magazine)
 {
-    /* It is held for some ten instructions, unless its holder was put off the processor in between. */
+    /* Spin first: the lock is held for about ten instructions, unless its holder was descheduled. */
     for (unsigned tries = 0; !leati_magazine_try(magazine); tries++)
         if (tries > 100)
             sched_yield();
@@ -172,7 +172,7 @@ _Static_assert(LEATI_MAGAZINE_SLOTS == 1 << (64 - 57), "slot_of() takes the top 
 
 static void add(_Atomic int64_t *counter, int64_t by)
 {
-    /* Only the holder of the magazine's lock writes, so load and store need not be one. */
+    /* No atomic add is needed: only the holder of the magazine's lock writes. */
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
@@ -303,7 +303,7 @@ void leati_magazine_count_free(struct leati_magazine *magazine, const struct lea
 
 /* ---- collecting ---- */
 
-/* Gives a block that a magazine kept to the heap; under the magazine's lock. */
+/* Returns a block that was in a magazine to the heap; under the magazine's lock. */
 static void let_go(struct leat_pool *pool, struct leati_magazine *magazine, struct leati_block *block)
     LEATI_REQUIRES(pool->lock)
 {
@@ -313,7 +313,7 @@ static void let_go(struct leat_pool *pool, struct leati_magazine *magazine, stru
     leati_slow_path_free(pool, block, block->cache, block->seq);
 }
 
-/* Empties a slot into the heap; under the magazine's lock. */
+/* Returns all blocks of a slot to the heap; under the magazine's lock. Returns true if there were any. */
 static bool drain_slot(struct leat_pool *pool, struct leati_magazine *magazine, struct leati_slot *slot)
     LEATI_REQUIRES(pool->lock)
 {
@@ -330,7 +330,7 @@ static bool drain_slot(struct leat_pool *pool, struct leati_magazine *magazine, 
     return any;
 }
 
-/* The same for the large blocks. */
+/* Like drain_slot(), for the large blocks. */
 static bool drain_large(struct leat_pool *pool, struct leati_magazine *magazine) LEATI_REQUIRES(pool->lock)
 {
     bool any = false;
@@ -364,7 +364,8 @@ bool leati_magazine_push_into(struct leat_pool *pool, struct leati_magazine *mag
     return kept;
 }
 
-/* Moves up to so many blocks of one size from one magazine to another of the same cache, after the caller's. */
+/* Blocks of one size that leati_stream_cache_steal() takes at most: one for the caller, the others for its
+ * magazine. */
 enum { STEAL_MAX = 16 };
 
 static struct leati_block *steal_from(struct leati_magazine *magazine, struct leati_magazine *into, size_t bytes)
@@ -383,7 +384,7 @@ static struct leati_block *steal_from(struct leati_magazine *magazine, struct le
             kept++;
         leati_magazine_unlock(into);
     }
-    /* What the other magazine has no room for goes back to where there was some a moment ago, or to the heap. */
+    /* Blocks that do not fit into the other magazine go to the heap. */
     for (; kept < count; kept++) {
         leati_assert_locked(&taken[kept]->cache->pool->lock);
         leati_slow_path_free(taken[kept]->cache->pool, taken[kept], taken[kept]->cache, taken[kept]->seq);
@@ -404,7 +405,7 @@ struct leati_block *leati_stream_cache_steal(struct leati_stream_cache *cache, s
     return block;
 }
 
-/* Empties the cache's magazines into the heap; large: only of large blocks. */
+/* Returns the blocks of all magazines of the cache to the heap; large: only large blocks. */
 static bool drain(struct leati_stream_cache *cache, bool large) LEATI_REQUIRES(cache->pool->lock)
 {
     struct leati_magazine *magazine;
