@@ -1,14 +1,14 @@
 /*
- * pages.c - physical memory of pools: creating it, putting it behind addresses, giving it back.
+ * pages.c - physical memory of pools: creating it, mapping it, releasing it.
  *
  * With virtual memory a pool has one reservation of three ranges: the heap of small blocks, the heap of large
- * ones, and the addresses of stitched blocks (stitch.c). Handles, pieces of physical memory of whole pages, are
- * mapped into the heaps where memory is missing and stay there. A request that finds no idle extent is served by
- * new handles behind a hole, next to idle memory if possible (growing), or by a stitched block; which of the two
- * comes first is what the pool's packing says. A heap of small blocks that cannot grow takes idle handles away
- * from the other one.
+ * blocks, and the addresses of stitched blocks (stitch.c). Handles are pieces of physical memory of whole pages.
+ * They are mapped into the heaps on demand and stay there. A request that finds no idle extent is served by new
+ * handles mapped into a hole, next to idle memory if possible (growing), or by a stitched block; the pool's
+ * packing decides which of the two comes first. If the heap of small blocks cannot grow, it takes idle handles
+ * from the heap of large blocks.
  *
- * Without virtual memory, spans are chunks of the driver's.
+ * Without virtual memory, spans are chunks allocated by the driver.
  */
 #include "pool/pool.h"
 
@@ -22,24 +22,25 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A new handle is at most this share of what the pool holds, and of what it can ever hold (its limit, or the
- * device's memory), so that a pool grows by few driver calls, and yet has handles that are small beside all of it:
- * only a handle that is idle as a whole can become part of a stitched block. */
+/* A new handle is at most 1/HANDLE_SHARE of what the pool holds, and at most 1/HANDLE_CAPACITY_SHARE of what it
+ * can ever hold (its limit, or the device's memory). So a pool grows by few driver calls, but its handles stay
+ * small relative to the pool: only a handle that is completely idle can become part of a stitched block. */
 #define HANDLE_SHARE 128
 #define HANDLE_CAPACITY_SHARE 2048
-/* But a block that the pool is small beside, as the first one of a program may be, takes about so many of them. */
+/* If a request is large relative to the pool, such as the first one of a program, it gets about this many
+ * handles. */
 #define HANDLE_MISSING_SHARE 32
 #define HANDLE_MAX_BYTES ((size_t)32 << 20)
-/* A heap grows by at least this share of itself, if more is not needed; that of small blocks, which is small
- * beside the other one as a rule, by this share of the pool. */
+/* A heap grows by at least 1/GROWTH_SHARE of its size, even if less is needed. The heap of small blocks is
+ * usually small, so it grows by at least 1/GROWTH_SHARE_SMALL of the pool. */
 #define GROWTH_SHARE 128
 #define GROWTH_SHARE_SMALL 512
-/* The packing "auto" grows while the pool holds at most this much more than the most that was in use at a time. */
+/* Packing "auto" grows the pool as long as it holds at most so many percent more than its peak of used bytes. */
 #define WASTE_PERCENT 4
-#define RESERVE_MIN_BYTES (4 * LEATI_PAGE_BYTES) /* lay_out() needs so much */
+#define RESERVE_MIN_BYTES (4 * LEATI_PAGE_BYTES) /* the minimum for lay_out() */
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
 
-/* One call of the driver, counted and timed. */
+/* Makes a driver call, counted and timed in the pool's statistics. */
 #define DRIVER(pool, status, entry, ...)                                                                          \
     do {                                                                                                          \
         struct leati_driver *driver_ = (pool)->device->driver;                                                    \
@@ -49,11 +50,11 @@
         leati_count(&(pool)->figures.driver_calls, 1);                                                            \
     } while (0)
 
-/* Handles that belong to no address yet. */
+/* Handles that are not mapped yet. */
 struct collected {
     struct leati_physical **handles;
     size_t count, room, bytes;
-    bool waits; /* work that some of them come after is not known to be done */
+    bool waits; /* some of them have work that is not known to be complete */
 };
 
 static size_t page_up(size_t bytes)
@@ -108,8 +109,8 @@ static void set_physical(struct leat_pool *pool, uintptr_t base, size_t bytes, s
 
 /* ---- the reservation ---- */
 
-/* Makes the three spans of a reservation that is there. The heap of large blocks must take what the device has;
- * where few addresses are to be had, the others get less. */
+/* Creates the three spans of the reservation. The heap of large blocks must be able to hold all memory of the
+ * device; if addresses are scarce, the other ranges get less. */
 static leat_status lay_out(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     uintptr_t base = pool->reserved_base, end = base + pool->reserved_span_bytes;
@@ -148,8 +149,8 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
     leati_assert(pool->virtual_memory && !pool->spans);
     LEATI_TRY(pool->device->driver->ops->device_memory(pool->device->driver, pool->device->native, &free_bytes,
                                                        &total_bytes));
-    /* Addresses cost next to nothing, and the more there are, the more stitched blocks can stay mapped. A pool
-     * with a low limit needs fewer, though the limit may be raised later. */
+    /* Addresses are nearly free, and more of them let more stitched blocks stay mapped. A pool with a low limit
+     * needs fewer, even though the limit may be raised later. */
     bytes = page_up((size_t)total_bytes) * 8;
     if (limit && limit < total_bytes / 16)
         bytes = page_up((size_t)total_bytes);
@@ -190,7 +191,7 @@ static void put_spare(struct leat_pool *pool, struct collected *collected)
     *collected = (struct collected){.handles = NULL};
 }
 
-/* Makes room for count more handles. */
+/* Grows the array for count more handles. */
 static leat_status reserve(struct collected *collected, size_t count)
 {
     size_t room = collected->room ? collected->room : 16;
@@ -216,7 +217,7 @@ static void add(struct collected *collected, struct leati_physical *physical)
     collected->bytes += physical->bytes;
 }
 
-/* Says whose old work may still use a handle. */
+/* Sets the cache whose work up to seq may still use a handle, and keeps cache->blocks in step. */
 static void set_user(struct leati_physical *physical, struct leati_stream_cache *cache, uint64_t seq)
 {
     leati_assert(!physical->cache || physical->cache->blocks);
@@ -228,7 +229,8 @@ static void set_user(struct leati_physical *physical, struct leati_stream_cache 
     physical->seq = seq;
 }
 
-/* The largest spare handle of at most bytes that cache may use, taken out of the list; NULL when there is none. */
+/* Takes the largest spare handle of at most bytes that cache's stream may use out of the list; NULL if there is
+ * none. Sets *waits if its work is not known to be complete. */
 static struct leati_physical *take_spare(struct leat_pool *pool, const struct leati_stream_cache *cache,
                                          size_t bytes, bool *waits)
 {
@@ -298,8 +300,9 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
 
 /* ---- giving addresses up ---- */
 
-/* Unmaps the addresses of an extent that is in no bin and makes them a hole. A driver that fails has taken them
- * away all the same (driver.h); what went wrong before comes back from the calls that wait for the device. */
+/* Unmaps the addresses of an extent that is in no bin, and makes it a hole. Errors are ignored: the addresses
+ * are unmapped even if the driver fails (driver.h), and such a failure is an earlier one that a later
+ * synchronizing call reports. */
 static void unmap_extent(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     leat_status ignored;
@@ -343,7 +346,8 @@ void leati_pages_settle(struct leat_pool *pool)
     }
 }
 
-/* The first run of whole handles within an extent, of at most bytes together; false when there is none. */
+/* Finds the first run of complete handles inside an extent, of at most bytes in total. Returns false if there
+ * is none. */
 static bool find_run(struct leat_pool *pool, const struct leati_block *block, size_t bytes, uintptr_t *run_base,
                      size_t *run_bytes)
 {
@@ -367,7 +371,8 @@ static bool find_run(struct leat_pool *pool, const struct leati_block *block, si
     return *run_bytes > 0;
 }
 
-/* Takes the handles of [base, base + bytes), whole ones, away from the idle extent block. */
+/* Collects the handles of [base, base + bytes), which are complete, from the idle extent block, and gives up
+ * these addresses. */
 static leat_status take_run(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
                             struct collected *collected) LEATI_REQUIRES(pool->lock)
 {
@@ -402,7 +407,8 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
     return LEAT_OK;
 }
 
-/* Takes the smallest idle handle of the heap of large blocks that cache may use. DEVICE_MEMORY: there is none. */
+/* Collects the smallest idle handle of the heap of large blocks that cache's stream may use. DEVICE_MEMORY:
+ * there is none. */
 static leat_status take_smallest(struct leat_pool *pool, struct leati_stream_cache *cache,
                                  struct collected *collected) LEATI_REQUIRES(pool->lock)
 {
@@ -433,8 +439,8 @@ static leat_status take_smallest(struct leat_pool *pool, struct leati_stream_cac
 
 /* ---- placing ---- */
 
-/* Where a block could go: memory is missing in [map_base, map_base + map_bytes) of hole; lower and upper are idle
- * neighbours that it uses too, or NULL. */
+/* A possible place for a block: memory must be mapped at [map_base, map_base + map_bytes), which is a part of
+ * hole. lower and upper are the adjacent idle extents that the block uses too, or NULL. */
 struct page_place {
     struct leati_block *hole, *lower, *upper;
     uintptr_t base;
@@ -442,7 +448,7 @@ struct page_place {
     size_t map_bytes;
 };
 
-/* Completes a place whose base is set; false when it does not fit. */
+/* Computes the other fields of a place whose base is set. Returns false if the block does not fit. */
 static bool fit_place(struct page_place *place, size_t bytes)
 {
     uintptr_t hole_base = leati_base(place->hole), hole_end = end_of(place->hole), end = place->base + bytes;
@@ -464,12 +470,12 @@ static bool fit_place(struct page_place *place, size_t bytes)
     return true;
 }
 
-/* Bytes in handles that a block would have a part of: those that are idle as a whole, and all. */
+/* Bytes of the handles that a block would overlap: of those that are completely idle, and of all. */
 struct touched_pages {
     size_t idle, all;
 };
 
-/* The handles in [first, last) are idle as a whole. */
+/* [first, last) contains the handles that are completely idle. */
 static struct touched_pages handles_touched(struct leat_pool *pool, uintptr_t base, size_t bytes, uintptr_t first,
                                             uintptr_t last)
 {
@@ -484,13 +490,14 @@ static struct touched_pages handles_touched(struct leat_pool *pool, uintptr_t ba
     return touched;
 }
 
-/* How much of the neighbours a place uses. */
+/* Returns the size of the idle neighbours that a place uses. */
 static size_t neighbour_bytes(const struct page_place *place)
 {
     return (place->lower ? leati_bytes(place->lower) : 0) + (place->upper ? leati_bytes(place->upper) : 0);
 }
 
-/* Fewest pages first; then the smallest pieces beside them, and the smallest hole, so that large ones stay. */
+/* Prefers the place that needs the fewest new pages; then the smallest idle neighbours, then the smallest hole,
+ * so that large ones are preserved. */
 static void keep_better(struct page_place *best, const struct page_place *place)
 {
     bool better = !best->hole || place->map_bytes < best->map_bytes;
@@ -522,7 +529,7 @@ static void try_hole(struct leati_block *hole, const struct leati_stream_cache *
         keep_better(best, &place);
 }
 
-/* beside: idle neighbours of holes may be used. */
+/* Finds the best place in the holes of a heap. beside: idle neighbours of holes may be used. */
 static leat_status find_place(struct leat_pool *pool, const struct leati_stream_cache *cache, size_t bytes,
                               size_t alignment, uint8_t heap, bool beside, struct page_place *best)
 {
@@ -541,7 +548,6 @@ static leat_status find_place(struct leat_pool *pool, const struct leati_stream_
 
 /* ---- growing ---- */
 
-/* Maps handles one after the other from base on, bytes in all, and lets the device use them. */
 leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const *handles, size_t count,
                             uintptr_t base, size_t bytes)
 {
@@ -571,7 +577,7 @@ leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const
     return status;
 }
 
-/* The size of a new handle, of missing_bytes that are needed. */
+/* Chooses the size of the next new handle when missing_bytes are needed. */
 static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
 {
     uint64_t limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
@@ -588,8 +594,8 @@ static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
     return bytes < missing_bytes ? (size_t)bytes : missing_bytes;
 }
 
-/* Collects handles of exactly missing_bytes: spare ones, then new ones. On failure what was collected stays in
- * *collected. */
+/* Collects handles of exactly missing_bytes in total: spare handles first, then new ones. On failure *collected
+ * keeps what was collected so far. */
 static leat_status collect(struct leat_pool *pool, struct leati_stream_cache *cache, size_t missing_bytes,
                            struct collected *collected)
 {
@@ -607,7 +613,7 @@ static leat_status collect(struct leat_pool *pool, struct leati_stream_cache *ca
     return LEAT_OK;
 }
 
-/* Notes where handles are that were mapped one after the other from base on. */
+/* Records the addresses of handles that were mapped contiguously from base on, and frees the list. */
 static void settle_at(struct leat_pool *pool, struct collected *collected, uintptr_t base)
 {
     for (size_t i = 0; i < collected->count; i++) {
@@ -622,7 +628,8 @@ static void settle_at(struct leat_pool *pool, struct collected *collected, uintp
     free(collected->handles);
 }
 
-/* Takes a neighbour of a place out of its bin, so that nobody cuts it meanwhile, and puts it back. */
+/* Takes a neighbour of a place out of its bin, so that nothing else uses it in the meantime. put_back() undoes
+ * this. */
 static void keep_apart(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     if (!block)
@@ -641,7 +648,7 @@ static void put_back(struct leati_block *block)
     leati_bins_add(&block->cache->bins[block->heap], block);
 }
 
-/* Puts what was collected behind the place, whose hole is cut out and in no bin. */
+/* Maps the collected handles at the place, whose hole is cut to size and in no bin. */
 static leat_status fill_place(struct leat_pool *pool, struct page_place *place, struct collected *collected)
     LEATI_REQUIRES(pool->lock)
 {
@@ -654,8 +661,8 @@ static leat_status fill_place(struct leat_pool *pool, struct page_place *place, 
     return LEAT_OK;
 }
 
-/* Joins the filled hole with the neighbours that the place uses. The extent is in no bin. waits: some of it comes
- * after work that is not known to be done. */
+/* Joins the filled hole with the neighbours that the place uses. Returns the extent, in no bin. waits: some of
+ * its memory has work that is not known to be complete. */
 static struct leati_block *join_place(struct leat_pool *pool, struct page_place *place,
                                       struct leati_stream_cache *cache, bool waits) LEATI_REQUIRES(pool->lock)
 {
@@ -673,15 +680,15 @@ static struct leati_block *join_place(struct leat_pool *pool, struct page_place 
         block = place->lower;
     }
     leati_set_state(block, LEATI_BLOCK_FREE);
-    /* It belongs to the stream that asked, so that it joins what that stream frees beside it. New memory has seq
-     * 0, and every stream may use it. */
+    /* The extent belongs to the cache that asked, so that it joins memory that its stream frees next to it. New
+     * memory has seq 0, so every stream may use it. */
     leati_set_cache(block, cache);
     block->seq = waits && cache->timeline ? leati_timeline_now(cache->timeline) : 0;
     return block;
 }
 
-/* Fills a place. from: handles that are there already and fill all of it; NULL: spare and new ones. Gives the idle
- * extent, in no bin. */
+/* Maps memory at a place. from: handles of exactly the right size; NULL: use spare and new ones. Returns the
+ * idle extent, in no bin. */
 static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache, struct page_place *place,
                         const struct collected *from, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
@@ -696,7 +703,8 @@ static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache
         leati_extent_hole(pool, place->hole);
         return status;
     }
-    leati_set_state(place->hole, LEATI_BLOCK_LEAVING); /* so that holes made meanwhile do not join it */
+    leati_set_state(place->hole,
+                    LEATI_BLOCK_LEAVING); /* not HOLE, so that holes freed in the meantime do not join it */
     keep_apart(pool, place->lower);
     keep_apart(pool, place->upper);
     if (!from)
@@ -720,7 +728,7 @@ static uint64_t reserved(const struct leat_pool *pool)
     return atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
 }
 
-/* More than is missing, so that many small requests do not take a call each. */
+/* Enlarges a place beyond the request, so that many small requests do not need a driver call each. */
 static void widen(struct leat_pool *pool, struct page_place *place)
 {
     uint8_t heap = place->hole->heap;
@@ -737,7 +745,7 @@ static void widen(struct leat_pool *pool, struct page_place *place)
     place->map_bytes += more < room ? more : room;
 }
 
-/* New memory in one piece with what is idle beside it. */
+/* Gets new memory, contiguous with adjacent idle memory if possible. */
 static leat_status grow(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment,
                         uint8_t heap, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
@@ -749,8 +757,8 @@ static leat_status grow(struct leat_pool *pool, struct leati_stream_cache *cache
     status = fill(pool, cache, &place, NULL, block);
     if (status != LEAT_ERROR_DEVICE_MEMORY)
         return status;
-    /* Once more for what is needed alone, at first with what was collected, then without: spare handles may be
-     * larger than what is missing here, and count against the limit. */
+    /* Retry without the growth reserve, first with the spare handles, then without: they may be larger than the
+     * missing part, so they cannot be used here, but they count against the limit. */
     LEATI_TRY(find_place(pool, cache, bytes, alignment, heap, true, &place));
     status = fill(pool, cache, &place, NULL, block);
     if (status != LEAT_ERROR_DEVICE_MEMORY || !pool->spare)
@@ -784,7 +792,7 @@ bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base)
     return true;
 }
 
-/* Maps one run of pages that have no memory. */
+/* Maps memory at one run of unmapped pages of the arena. */
 static leat_status fill_run(struct leat_pool *pool, struct leati_stream_cache *cache, uintptr_t base, size_t bytes)
     LEATI_REQUIRES(pool->lock)
 {
@@ -854,7 +862,8 @@ leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base)
 
 /* ---- providing ---- */
 
-/* A stitched block, for which new memory makes up what is missing in idle pages: no more than at_most_bytes. */
+/* Makes a stitched block. If too few pages are idle, first grows the pool by the missing bytes, but by no more
+ * than at_most_bytes. */
 static leat_status stitch(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment,
                           size_t at_most_bytes, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
@@ -872,7 +881,8 @@ static leat_status stitch(struct leat_pool *pool, struct leati_stream_cache *cac
     return leati_stitch_provide(pool, cache, bytes, alignment, &missing_bytes, block);
 }
 
-/* Would the pool, if it grew for a request, hold much more than was ever in use at a time? */
+/* Returns true if growing for this request would make the pool hold much more than its peak of used bytes. Also
+ * updates that peak. */
 static bool wastes(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment)
 {
     uint64_t held = reserved(pool), used = held;
@@ -899,7 +909,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cac
         return grow(pool, cache, bytes, alignment, LEATI_HEAP_LARGE, block);
     tight = pool->packing == LEAT_POOL_TIGHT ||
             (pool->packing == LEAT_POOL_AUTO && wastes(pool, cache, bytes, alignment));
-    /* Relaxed here and below: a figure for the statistics. */
+    /* Relaxed here and below: only read by statistics. */
     atomic_store_explicit(&pool->is_tight, tight, memory_order_relaxed);
     if (tight) {
         stitched = stitch(pool, cache, bytes, alignment, bytes / 2, block);
@@ -915,7 +925,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cac
     return stitched == LEAT_ERROR_DEVICE_MEMORY ? leati_error_restore(status, &message) : stitched;
 }
 
-/* Where the heap of small blocks cannot grow, it gets an idle handle of the other heap. */
+/* Grows the heap of small blocks; if that fails, moves an idle handle of the heap of large blocks there. */
 static leat_status provide_small(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                  size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
@@ -987,7 +997,7 @@ static leat_status give_chunk_back(struct leat_pool *pool, void *chunk, size_t b
     return status;
 }
 
-/* Is there room below the limits for a chunk that is larger than it must be? */
+/* Returns true if limit and budget allow a chunk of bytes. Used before making a chunk larger than necessary. */
 static bool has_room(struct leat_pool *pool, size_t bytes)
 {
     if (LEATI_QUIETLY(leati_pool_charge(pool, bytes)) != LEAT_OK)
@@ -1008,7 +1018,8 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     leati_assert(!pool->dedicated && LEATI_IS_POWER_OF_TWO(alignment));
     if (span_bytes < CHUNK_MIN_BYTES && heap == LEATI_HEAP_LARGE && has_room(pool, CHUNK_MIN_BYTES))
         span_bytes = CHUNK_MIN_BYTES;
-    /* Pinned chunks begin on a page of ours; where the driver's own do not, one page more makes room for it. */
+    /* Pinned chunks are aligned to LEATI_PAGE_BYTES. If the driver's allocation is not, allocate one page more,
+     * so that an aligned span fits in it. */
     for (chunk_bytes = span_bytes;; chunk_bytes += LEATI_PAGE_BYTES) {
         LEATI_TRY(leati_pool_charge(pool, chunk_bytes));
         status = take_chunk(pool, chunk_bytes, &chunk);
@@ -1060,9 +1071,10 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     size_t page = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
     uintptr_t base = leati_base(block), end = end_of(block), first, last;
     bool whole_pages = bytes % LEATI_PAGE_BYTES == 0;
-    /* What is left beside addresses without memory is used when memory comes there. */
+    /* If a hole follows, keep the remainder next to it, where the extent may grow later. */
     bool low = block->after && leati_state(block->after) == LEATI_BLOCK_HOLE;
-    /* At either end; and, for blocks of whole pages, on pages that what lies beside them does not share. */
+    /* Candidates: both ends; and, for blocks of whole pages, the page-aligned positions at both ends, which
+     * share no page with a neighbour. */
     uintptr_t starts[] = {align_up(base, alignment), align_down(end - bytes, alignment), align_up(base, page),
                           align_down(align_down(end, LEATI_PAGE_BYTES) - bytes, alignment)};
     uintptr_t best = starts[0];
@@ -1073,7 +1085,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     leati_assert(bytes <= leati_bytes(block));
     if (!pool->virtual_memory || block->heap != LEATI_HEAP_LARGE)
         return best;
-    /* The handles that are idle as a whole are those in [first, last). */
+    /* [first, last) contains the handles that are completely idle. */
     physical = *slot_of(pool, base);
     first = physical->base == base ? base : physical->base + physical->bytes;
     physical = *slot_of(pool, end - 1);
@@ -1085,7 +1097,8 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
         if (starts[i] < base || starts[i] + bytes > end || (low && i % 2))
             continue;
         touched = handles_touched(pool, starts[i], bytes, first, last);
-        /* Blocks of other sizes would be apart from each other if they shared no handle. */
+        /* Only for whole pages: other blocks would leave gaps between each other if they avoided shared
+         * handles. */
         if (touched.idle < best_touched.idle ||
             (whole_pages && touched.idle == best_touched.idle && touched.all < best_touched.all)) {
             best = starts[i];
@@ -1111,7 +1124,7 @@ static leat_status release_all(struct leat_pool *pool, struct collected *collect
     return first;
 }
 
-/* Gives whole handles of an idle extent back, of which all work is done. DECLINED: there are none. */
+/* Releases complete handles of an idle extent without pending work. DECLINED: there are none. */
 static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block, uint64_t keep_bytes,
                                uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
@@ -1121,7 +1134,7 @@ static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block
     uintptr_t base;
 
     leati_assert(reserved(pool) > keep_bytes && leati_state(block) == LEATI_BLOCK_FREE);
-    /* A handle that is larger than what is to go goes as well: keep_bytes is what may stay. */
+    /* Also release a handle larger than the excess: keep_bytes is an upper bound. */
     if (!find_run(pool, block, (size_t)page_up((size_t)most), &base, &run_bytes) &&
         !find_run(pool, block, SIZE_MAX, &base, &run_bytes))
         return LEATI_DECLINED;
@@ -1161,7 +1174,7 @@ static leat_status trim_cache(struct leat_pool *pool, struct leati_stream_cache 
                      : LEATI_DECLINED;
         if (status < LEAT_OK)
             return status;
-        /* Cutting moved the rest into other bins: begin again. */
+        /* Cutting moved the remainders into other bins: start again. */
         block = leati_bins_walk(&cache->bins[heap], status == LEAT_OK ? NULL : block);
     }
     return LEAT_OK;
@@ -1207,7 +1220,8 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
         leati_blocks_uncover(span->base, span->bytes);
         status = give_chunk_back(pool, span->chunk, span->chunk_bytes);
         if (status != LEAT_OK) {
-            /* It is still ours. Covering what was covered needs no memory but that given back a moment ago. */
+            /* The chunk still exists. Covering the range again cannot run out of memory: it reuses what
+             * uncovering just freed. */
             (void)leati_blocks_cover(pool, span->base, span->bytes, span->heap == LEATI_HEAP_SMALL);
             leati_bins_add(&block->cache->bins[block->heap], block);
             break;
@@ -1223,7 +1237,7 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
     return status;
 }
 
-/* The cache's idle bytes whose work is not known to be done. */
+/* Returns the cache's idle bytes whose work is not known to be complete. */
 static uint64_t pending_of(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     uint64_t bytes = 0;

@@ -1,19 +1,18 @@
 /*
- * plan.c - pools that know beforehand where blocks go.
+ * plan.c - pools that place large blocks by a recorded plan.
  *
- * A plan (leat plan, docs/pools.md) is a recorded run whose large blocks were placed afterwards, when it was known
- * how long each of them lives: so densely that next to nothing is wasted, and without anything ever moving. It has
- * one range of addresses, the arena, and for each stream the sizes that it asks for, in order, with an offset for
- * each.
+ * A plan (leat plan, docs/pools.md) comes from a recorded run: its large blocks were placed afterwards, when all
+ * lifetimes were known, so densely that almost no memory is wasted, and without moving any block. A plan has one
+ * range of addresses, the arena, and for each stream the list of its requests in order: a size and an offset each.
  *
- * A request that is the next one of its stream's list gets the planned place, if nobody is there. All others go
- * the ordinary way. After two requests in a row that the list does not expect, the place in the list where these
- * two stand next to each other is looked for, and the plan is followed from there. Nothing depends on the program
- * keeping to the plan: what is occupied is known from a bitmap, with a bit for each piece of the arena between two
- * planned ends of blocks, and memory that another stream has freed is given out only when the usual rules of order
- * allow it.
+ * If a request matches the next entry of its stream's list, and the planned place is free, it gets that place. All
+ * other requests take the ordinary path. After two consecutive requests that do not match, the list is searched
+ * for an entry of this size that follows one of the previous size, and the plan is followed from there.
+ * Correctness does not depend on the program following the plan: a bitmap records which places are occupied, with
+ * one bit per piece of the arena between two consecutive ends of planned blocks. Memory that another stream has
+ * freed is reused only if the usual ordering rules allow it.
  *
- * Physical memory comes into the arena when a block first needs it.
+ * Physical memory is mapped into the arena when a block first needs it.
  */
 #include "base/lock.h"
 #include "pool/pool.h"
@@ -30,46 +29,46 @@
 
 enum { STREAMS_MAX = 8, WORD_BITS = 64 };
 
-/* A place that blocks of one stream have, one after the other. */
+/* A place in the arena, used by successive blocks of one stream. */
 struct leati_planned {
     uint64_t offset, bytes;
-    uint32_t first, count;            /* the pieces of the arena that it consists of */
-    bool mapped;                      /* there is memory behind all of it */
-    struct leati_block *block;        /* its record, from the first use on */
-    struct leati_stream_cache *cache; /* its stream's, from then on */
-    /* Freed on another stream than its own: what that stream was given up to the seq may still use it. */
-    struct leati_timeline *late; /* held; NULL: no */
+    uint32_t first, count;            /* its pieces of the arena: [first, first + count) */
+    bool mapped;                      /* all of it is mapped */
+    struct leati_block *block;        /* its record, created on first use */
+    struct leati_stream_cache *cache; /* cache of its stream, set on first use */
+    /* Freed on another stream: that stream's work up to late_seq may still use the place. */
+    struct leati_timeline *late; /* held; NULL: not freed on another stream */
     uint64_t late_seq;
     struct leati_planned *next_late;
 };
 
-/* An entry by its size and the one before it. */
+/* An entry of a list, for lookup by its size and the size of its predecessor. */
 struct pair {
     uint64_t before_bytes, bytes;
     uint32_t entry;
 };
 
-/* What one stream asks for, and where that goes. */
+/* The planned requests of one stream, in order. */
 struct list {
-    uint32_t count, next; /* next: the entry that is expected */
+    uint32_t count, next; /* next: the entry that is expected next */
     uint32_t *places;     /* by entry: index of its place */
-    struct pair *pairs;   /* all entries, by their sizes and those before them */
+    struct pair *pairs;   /* all entries, sorted by predecessor's size, size and position */
     struct leati_stream_cache *cache;
-    uint64_t previous_bytes; /* of the request before, if the list did not expect that; else 0 */
-    uint64_t freed_seq;      /* the latest at which something was freed here */
-    uint64_t *freed;         /* bitmap: the pieces that this stream was the last to free */
+    uint64_t previous_bytes; /* size of the previous request if it did not match the list; else 0 */
+    uint64_t freed_seq;      /* the latest seq at which this stream freed a block */
+    uint64_t *freed;         /* bitmap: pieces that this stream freed and whose work may be pending */
 };
 
 struct leati_pool_plan {
     struct leati_lock
-        lock; /* guards all that follows but what is set once; taken after the pool's lock and magazines' locks */
-    uint64_t bytes; /* of the arena */
-    uintptr_t base; /* 0: it has no addresses yet */
+        lock; /* guards all fields below that are not set once; taken after the pool's lock and magazines' locks */
+    uint64_t bytes; /* size of the arena */
+    uintptr_t base; /* base of the arena; 0: no addresses yet */
     struct leati_planned *places;
-    uint64_t *ends; /* of pieces: piece n is [ends[n], ends[n + 1]) of the arena */
+    uint64_t *ends; /* piece n is [ends[n], ends[n + 1]) of the arena */
     uint32_t place_count, piece_count;
-    uint64_t *used;             /* bitmap: the pieces that are occupied */
-    struct leati_planned *late; /* places that were freed on other streams */
+    uint64_t *used;             /* bitmap: occupied pieces */
+    struct leati_planned *late; /* list of places freed on other streams, still occupied */
     struct list lists[STREAMS_MAX];
     unsigned list_count;
 };
@@ -123,7 +122,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What is read of one entry before places are made. */
+/* One entry as read from the file, before places are made. */
 struct plan_entry {
     uint64_t bytes, offset;
     uint32_t list, number;
@@ -212,7 +211,7 @@ static uint32_t piece_of(const uint64_t *ends, size_t count, uint64_t offset)
     return (uint32_t)low;
 }
 
-/* Entries of one stream at the same place share it. */
+/* Makes the places and pieces of the plan. Entries of one stream with equal offset and size share a place. */
 static bool make_places(struct leati_pool_plan *plan, struct entries *entries)
 {
     uint64_t *ends = malloc((2 * entries->count + 1) * sizeof *ends);
@@ -321,7 +320,8 @@ static void free_plan(struct leati_pool_plan *plan)
     free(plan);
 }
 
-/* Opens a regular file; NULL, with errno, for anything else, which might keep the caller waiting. */
+/* Opens a regular file. Returns NULL with errno for anything else, such as a FIFO, because reading it could
+ * block. */
 static FILE *open_regular(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -374,7 +374,7 @@ leat_status leati_pool_plan_read(const char *path, struct leati_pool_plan **plan
 
 /* ---- what is occupied: all under the plan's lock ---- */
 
-/* The bits of a place in one word of a bitmap. */
+/* Returns the bits of a place in one word of a bitmap. */
 static uint64_t mask_of(const struct leati_planned *place, uint32_t word)
 {
     uint32_t low = place->first > word * WORD_BITS ? place->first - word * WORD_BITS : 0;
@@ -415,8 +415,8 @@ static void clear_all(uint64_t *bits, const struct leati_planned *place)
 
 /* ---- following the list ---- */
 
-/* The list of a cache: the streams of a plan are those of the pool, in the order in which they first ask for
- * memory. NULL: the plan has none for it. */
+/* Returns the list of a cache: the n-th stream that requests memory from the pool gets the n-th list of the
+ * plan. NULL: the plan has no list for it. */
 static struct list *list_of(struct leati_pool_plan *plan, struct leati_stream_cache *cache)
 {
     unsigned i = 0;
@@ -429,7 +429,8 @@ static struct list *list_of(struct leati_pool_plan *plan, struct leati_stream_ca
     return &plan->lists[i];
 }
 
-/* The entry with this size, and this size before it, that comes next; count if there is none. */
+/* Finds the next entry with this size whose predecessor has before_bytes, at or after list->next; wraps around.
+ * Returns list->count if there is none. */
 static uint32_t find_pair(const struct list *list, uint64_t before_bytes, uint64_t bytes)
 {
     struct pair wanted = {.before_bytes = before_bytes, .bytes = bytes, .entry = list->next};
@@ -445,7 +446,7 @@ static uint32_t find_pair(const struct list *list, uint64_t before_bytes, uint64
     }
     if (low < list->count && list->pairs[low].before_bytes == before_bytes && list->pairs[low].bytes == bytes)
         return list->pairs[low].entry;
-    /* None behind: the first one of all. */
+    /* No such entry from here on: wrap around to the first one. */
     while (low && list->pairs[low - 1].before_bytes == before_bytes && list->pairs[low - 1].bytes == bytes)
         low--;
     return low < list->count && list->pairs[low].before_bytes == before_bytes && list->pairs[low].bytes == bytes
@@ -453,7 +454,8 @@ static uint32_t find_pair(const struct list *list, uint64_t before_bytes, uint64
                : list->count;
 }
 
-/* The place that the plan has for the next request of a stream; NULL if it does not expect this one. */
+/* Returns the place that the plan has for a stream's request; NULL if the request does not match. Advances the
+ * list. */
 static struct leati_planned *next_place(struct leati_pool_plan *plan, struct list *list, uint64_t bytes)
 {
     uint32_t entry = list->next;
@@ -473,14 +475,15 @@ static struct leati_planned *next_place(struct leati_pool_plan *plan, struct lis
 
 /* ---- order ---- */
 
-/* Is this one of LEAT_POOL_REUSE_* allowed? */
+/* Returns true if this LEAT_POOL_REUSE_* flag is set. */
 static bool allows(const struct leat_pool *pool, uint32_t reuse_flag)
 {
     /* Relaxed: it orders nothing. */
     return atomic_load_explicit(&pool->planned_reuse_flags, memory_order_relaxed) & reuse_flag;
 }
 
-/* May cache's stream use what another stream was given up to seq? Asks the device if need be. */
+/* Returns true if cache's stream may use memory that another stream's work up to seq uses: that work is
+ * complete, or the stream is ordered after it. Queries the driver if necessary and allowed. */
 static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cache,
                     struct leati_timeline *timeline, uint64_t seq)
 {
@@ -493,7 +496,7 @@ static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cac
             leati_timeline_query(timeline, seq, &done, &pool->figures.timeline) == LEAT_OK && done);
 }
 
-/* Places that were freed on other streams are free once the work of those is done. */
+/* Frees the places on the late list whose work is complete. asks: also query the driver. */
 static void settle_late(struct leat_pool *pool, struct leati_pool_plan *plan, bool asks)
 {
     struct leati_planned **link = &plan->late, *place;
@@ -515,7 +518,7 @@ static void settle_late(struct leat_pool *pool, struct leati_pool_plan *plan, bo
     }
 }
 
-/* Is the place free for the stream of this list? */
+/* Returns true if the place is unoccupied and the stream of this list may use its memory. */
 static bool is_free(struct leat_pool *pool, struct leati_pool_plan *plan, struct list *list,
                     struct leati_planned *place)
 {
@@ -538,7 +541,8 @@ static bool is_free(struct leat_pool *pool, struct leati_pool_plan *plan, struct
 
 /* ---- memory ---- */
 
-/* Addresses for the arena, and a record for the place; under the pool's lock. */
+/* Prepares the first use of a place: addresses for the arena, a record, mapped memory. Under the pool's lock.
+ * Returns false if one of them cannot be had. */
 static bool prepare(struct leat_pool *pool, struct leati_pool_plan *plan, struct leati_planned *place,
                     struct leati_stream_cache *cache) LEATI_REQUIRES(pool->lock)
 {
@@ -559,7 +563,8 @@ static bool prepare(struct leat_pool *pool, struct leati_pool_plan *plan, struct
     return place->mapped;
 }
 
-/* The same with the pool's lock taken here, and without a word where it fails: the ordinary way is left. */
+/* Like prepare(), but takes the pool's lock, and leaves no error message: on failure the request takes the
+ * ordinary path. */
 static bool make_ready(struct leat_pool *pool, struct leati_pool_plan *plan, struct leati_planned *place,
                        struct leati_stream_cache *cache)
 {
@@ -575,7 +580,7 @@ static bool make_ready(struct leat_pool *pool, struct leati_pool_plan *plan, str
 
 /* ---- taking and giving back ---- */
 
-/* Marks a place as occupied, if it is free; under the plan's lock. */
+/* Marks a place as occupied. Returns false if it is not free. Under the plan's lock. */
 static bool occupy(struct leat_pool *pool, struct leati_pool_plan *plan, struct list *list,
                    struct leati_planned *place)
 {
@@ -585,7 +590,7 @@ static bool occupy(struct leat_pool *pool, struct leati_pool_plan *plan, struct 
     return true;
 }
 
-/* The place that the plan has for a request, occupied; NULL: none. */
+/* Finds and occupies the place that the plan has for a request; NULL if there is none. */
 static struct leati_planned *take_place(struct leat_pool *pool, struct leati_stream_cache *cache, uint64_t bytes)
 {
     struct leati_pool_plan *plan = pool->plan;
@@ -601,7 +606,8 @@ static struct leati_planned *take_place(struct leat_pool *pool, struct leati_str
     leati_unlock(&plan->lock);
     if (!place || is_taken)
         return place;
-    /* Perhaps a block that waits for its users is there, and they are done by now. Relaxed: a guess is enough. */
+    /* The place may be occupied by a pending block whose stream uses are complete by now. Relaxed: a guess is
+     * enough. */
     if (!atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed))
         return NULL;
     leati_lock(&pool->lock);
@@ -634,7 +640,7 @@ struct leati_block *leati_pool_plan_take(struct leat_pool *pool, struct leati_st
         return NULL;
     }
     block = place->block;
-    block->seq = 0; /* what used the place before is known by the bitmaps of those who freed it */
+    block->seq = 0; /* earlier uses of the place are tracked by the freed bitmaps */
     block->tag = leati_stats_thread_tag();
     leati_blocks_enter(block, false);
     leati_magazine_lock(magazine);
@@ -655,7 +661,7 @@ void leati_pool_plan_give_back(struct leati_block *block, struct leati_stream_ca
     struct list *list = plan->lists;
 
     leati_set_state(block, LEATI_BLOCK_DORMANT);
-    /* A block that another stream freed came the slow way, which has the pool's lock. */
+    /* If another stream freed the block, the caller took the slow path and holds the pool's lock. */
     if (block->cache != place->cache)
         leati_set_cache(block, place->cache);
     leati_lock(&plan->lock);
@@ -679,7 +685,7 @@ void leati_pool_plan_give_back(struct leati_block *block, struct leati_stream_ca
 
 /* ---- giving memory back ---- */
 
-/* The pieces of the arena in [offset, offset + bytes). */
+/* Returns the pieces that overlap [offset, offset + bytes) of the arena. */
 static struct leati_planned pieces_in(const struct leati_pool_plan *plan, uint64_t offset, uint64_t bytes)
 {
     struct leati_planned range = {.first = piece_of(plan->ends, plan->piece_count, offset)};
@@ -688,7 +694,8 @@ static struct leati_planned pieces_in(const struct leati_pool_plan *plan, uint64
     return range;
 }
 
-/* Is [offset, offset + bytes) of the arena idle, and all work on it done? Under the plan's lock. */
+/* Returns true if [offset, offset + bytes) of the arena is unoccupied and has no pending work. Under the plan's
+ * lock. */
 static bool is_past_all(struct leat_pool *pool, struct leati_pool_plan *plan, uint64_t offset, uint64_t bytes)
 {
     struct leati_planned range = pieces_in(plan, offset, bytes);
