@@ -1,8 +1,8 @@
 /*
- * alloc.c - the calls that allocate and free, and the fast path under them.
+ * alloc.c - the calls that allocate and free, and their fast path.
  *
- * In the steady state a program frees and allocates the same sizes on the same streams. Then a block goes from the
- * user to a magazine of the stream's magazine and back: a few checks, one byte locked and unlocked, no driver, no
+ * In the steady state a program frees and allocates the same sizes on the same streams. Then a block only moves
+ * between the user and a magazine of the stream's cache: a few checks and one one-byte lock; no driver call, no
  * memory allocation, no other lock.
  */
 #include "base/lock.h"
@@ -12,15 +12,15 @@
 #define ALIGNMENT_MAX ((size_t)1 << 30)
 #define BYTES_MAX ((size_t)1 << 60)
 
-/* ---- telling a recorder ---- */
+/* ---- recording ---- */
 
-/* As recorders have it: 0 is the host. */
+/* Returns the stream's number in recordings; 0 is the host. */
 static uint64_t serial_of(const leat_stream *stream)
 {
     return stream ? stream->timeline->serial : 0;
 }
 
-/* Tells of a free that can no longer fail, of a block that nobody else can get yet. */
+/* Records a free. Call when the free can no longer fail, but before another thread can get the block. */
 static void trace_free(const leat_stream *stream, struct leati_block *block)
 {
     uint64_t serial;
@@ -40,7 +40,8 @@ static leat_status fail_alloc(const char *what, leat_status status, const leat_p
     return leati_fail_in(status, "%s of %zu bytes from %s on %s", what, bytes, pool->name, pool->device->name);
 }
 
-/* The fast path: a block of exactly bytes from this thread's magazine, LIVE; NULL when there is none. */
+/* The fast path: takes a block of exactly bytes from this thread's magazine and makes it LIVE; NULL if there is
+ * none. */
 static inline struct leati_block *take_cached(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                               size_t requested_bytes)
 {
@@ -63,7 +64,7 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
     return block;
 }
 
-/* A LIVE block where the pool's plan wants it; NULL if the plan has no place for it. */
+/* Returns a LIVE block at the place that the pool's plan has for the request; NULL if the plan has none. */
 static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                         size_t requested_bytes)
 {
@@ -79,13 +80,13 @@ static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *str
     return cache ? leati_pool_plan_take(pool, cache, bytes, requested_bytes) : NULL;
 }
 
-/* How long the block for a request is, where nothing goes in front of it or behind it. */
+/* Returns the block size for a request, without red zones. */
 static inline size_t block_bytes(const struct leat_pool *pool, size_t rounded_bytes)
 {
     return pool->dedicated ? leati_round_up(rounded_bytes, LEATI_PAGE_BYTES) : rounded_bytes;
 }
 
-/* Gives a block back that its user never saw. */
+/* Frees a block that was never returned to the user. */
 static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -93,7 +94,7 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     struct leati_magazine *magazine;
 
     leati_error_quiet_begin();
-    /* What was begun must be over where no seq can say when it is. */
+    /* Without a timeline the free cannot be deferred: wait here for the work that prepared the block. */
     if (!stream)
         leati_guard_settle(pool);
     else if (stream->timeline->per_thread)
@@ -121,7 +122,7 @@ static inline leat_status alloc_untraced(const char *what, struct leat_pool *poo
     struct leati_block *block = NULL;
     leat_status status;
 
-    /* No device has so much, and the sums below cannot overflow. */
+    /* Larger than any device memory, and small enough that the sums below cannot overflow. */
     if (rounded_bytes < bytes || rounded_bytes > BYTES_MAX)
         rounded_bytes = BYTES_MAX;
     else if (alignment <= LEATI_GRANULE_BYTES && pool->plan && rounded_bytes >= LEATI_LARGE_BYTES && stream)
@@ -148,7 +149,7 @@ static inline leat_status alloc_untraced(const char *what, struct leat_pool *poo
     return LEAT_OK;
 }
 
-/* The same, told to a recorder. */
+/* Like alloc_untraced(), but records the allocation. */
 __attribute__((noinline)) static leat_status alloc_traced(const char *what, struct leat_pool *pool,
                                                           leat_stream *stream, size_t bytes, size_t alignment,
                                                           void **ptr)
@@ -180,7 +181,7 @@ static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_str
 static leat_status alloc_default(const char *what, leat_device *device, leat_kind kind, leat_stream *stream,
                                  size_t bytes, void **ptr)
 {
-    /* Acquire: pairs with the release of the pool that is made. */
+    /* Acquire: pairs with the release in get() of pool.c. */
     struct leat_pool *pool = atomic_load_explicit(&device->default_pools[kind], memory_order_acquire);
 
     if (!pool)
@@ -251,7 +252,7 @@ leat_status leat_pool_alloc_aligned(leat_pool *pool, leat_stream *stream, size_t
 
 /* ---- freeing ---- */
 
-/* Why ptr is no block that can be taken. */
+/* Writes the error for a pointer that is not the start of a live block. */
 static leat_status refuse(const char *what, const void *ptr, struct leat_pool *pool,
                           const struct leati_block *block)
 {
@@ -268,14 +269,16 @@ static leat_status refuse(const char *what, const void *ptr, struct leat_pool *p
                       (size_t)((uintptr_t)ptr - base), (void *)base);
 }
 
-/* Is this the live block that starts at ptr, with magazine's lock held or none? */
+/* Returns true if block is LIVE, starts at ptr and belongs to magazine. Call with the magazine's lock held;
+ * with no lock the answer is a guess. */
 static inline bool is_live(const struct leati_block *block, const void *ptr, const struct leati_magazine *magazine)
 {
     return leati_state(block) == LEATI_BLOCK_LIVE && leati_user_base(block) == (uintptr_t)ptr &&
            atomic_load_explicit(&block->magazine, memory_order_relaxed) == magazine;
 }
 
-/* Makes a live block LEAVING, so that no second thread can free it. */
+/* Changes a LIVE block to LEAVING. Returns false if another thread did so first, or if it does not start at
+ * ptr. This detects double frees. */
 static bool leave(struct leati_block *block, const void *ptr)
 {
     struct leati_magazine *magazine = atomic_load_explicit(&block->magazine, memory_order_relaxed);
@@ -283,7 +286,7 @@ static bool leave(struct leati_block *block, const void *ptr)
     bool left;
 
     if (!magazine)
-        /* Acquire and release: what was done with the block before is over. */
+        /* Acquire and release: all earlier accesses to the record happen before the change. */
         return leati_user_base(block) == (uintptr_t)ptr &&
                atomic_compare_exchange_strong_explicit(&block->state, &live, LEATI_BLOCK_LEAVING,
                                                        memory_order_acq_rel, memory_order_relaxed);
@@ -295,7 +298,7 @@ static bool leave(struct leati_block *block, const void *ptr)
     return left;
 }
 
-/* Takes the block that starts at ptr away from the user. DECLINED: ptr is in no pool. */
+/* Takes the block that starts at ptr away from the user (leave()). DECLINED: ptr is in no pool. */
 static leat_status take_block(const char *what, const void *ptr, struct leat_pool **pool,
                               struct leati_block **taken)
 {
@@ -309,15 +312,16 @@ static leat_status take_block(const char *what, const void *ptr, struct leat_poo
     return LEAT_OK;
 }
 
-/* What became of a block that free_cached() was asked to keep. */
+/* Results of free_cached(). */
 enum kept {
-    NOT_MINE, /* nothing: it is no live block that this thread's magazine handed out for this stream */
-    KEPT,     /* it is in the magazine */
-    NO_ROOM   /* it is LEAVING, and must go to the heap */
+    NOT_MINE, /* unchanged: no live block that this thread's magazine handed out for this stream */
+    KEPT,     /* the block is now in the magazine */
+    NO_ROOM   /* the block is now LEAVING; the caller must call free_without_room() */
 };
 
-/* The fast path: keeps the block that starts at ptr in this thread's magazine. *found: the block. One that there
- * is no room for counts as live until the pool's lock is held, so that the pool cannot end meanwhile. */
+/* The fast path: puts the block that starts at ptr into this thread's magazine. *found: the block. With NO_ROOM
+ * the block stays in the statistics of live blocks until free_without_room() counts the free, so that the pool
+ * cannot be destroyed in between. */
 static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct leati_block **found)
 {
     struct leat_pool *pool;
@@ -326,7 +330,7 @@ static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct
     struct leati_stream_cache *cache;
     enum kept kept = NOT_MINE;
 
-    /* A recorder is told without the magazine's lock. */
+    /* A recorder must be called without the magazine's lock, so recorded frees take the slow path. */
     if (!magazine || pool->checked || leati_traced())
         return NOT_MINE;
     cache = leati_stream_cache_find(pool, stream);
@@ -345,7 +349,8 @@ static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct
     return kept;
 }
 
-/* A planned block goes back to its plan. For another one room is made in the magazine that had none. */
+/* Frees a block that free_cached() made LEAVING. A planned block returns to its plan. For other blocks, makes
+ * room in the magazine. */
 static void free_without_room(struct leati_block *block)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
@@ -364,8 +369,9 @@ static void free_without_room(struct leati_block *block)
     leati_unlock(&pool->lock);
 }
 
-/* A block that is freed on another stream than it was allocated for, perhaps without ever having been used: its
- * memory was this stream's to use from a place in its order on, and the other one must come after that too. */
+/* For a block freed on another stream than it was allocated on, and perhaps never used: the allocating stream
+ * could use the memory only after its sequence number block->seq, because of earlier work. The freeing stream
+ * must be ordered after that work too, so it is added as a stream use. */
 static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struct leati_stream_cache *cache,
                               struct leati_block *block)
 {
@@ -378,7 +384,8 @@ static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struc
     return leati_stream_uses_add_seq(block, timeline, block->seq);
 }
 
-/* Under the pool's lock: a block whose magazine has no room, or that is special in some way. */
+/* Frees a block that needs the pool's lock: its magazine has no room, or it has stream uses, is checked or is
+ * planned. */
 static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_stream_cache *cache,
                       struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
@@ -401,9 +408,8 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
         leati_slow_path_free(pool, block, cache, block->seq);
 }
 
-/* Keeps a block that was taken, and that another thread had allocated on the same stream, in this thread's
- * magazine.
- */
+/* Tries to keep a LEAVING block, which another thread allocated on the same stream, in this thread's magazine.
+ * Returns true if it did. */
 static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_stream_cache *cache = leati_stream_cache_find(pool, stream);
@@ -422,7 +428,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
     return kept;
 }
 
-/* Frees a block that was taken. On failure it is the user's again. */
+/* Frees a LEAVING block. On failure it is LIVE again and belongs to the user. */
 static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_stream_cache *cache;
@@ -436,7 +442,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     cache = leati_stream_cache_get(pool, stream);
     if (!cache && status == LEAT_OK)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
-    /* What is guarded is kept until all work is done, so it waits for nobody. */
+    /* A guarded block stays in quarantine until all work is complete, so it needs no stream uses. */
     if (status == LEAT_OK && !leati_guarded(pool))
         status = add_origin(pool, stream, cache, block);
     if (status == LEAT_OK && !leati_guarded(pool) && stream && stream->timeline->per_thread) {
@@ -509,7 +515,7 @@ leat_status leat_memory_free(void *ptr)
         return leati_driver_memory_free(ptr);
     LEATI_TRY(status);
     if (block->uses) {
-        /* The caller knows that no work uses it any more. */
+        /* The caller guarantees that no work uses the block any more. */
         leati_lock(&pool->lock);
         leati_stream_uses_drop(pool, block);
         leati_unlock(&pool->lock);
@@ -518,9 +524,9 @@ leat_status leat_memory_free(void *ptr)
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_memory_free of %p", ptr);
 }
 
-/* ---- users ---- */
+/* ---- stream uses ---- */
 
-/* The live block that starts at ptr. */
+/* Finds the live block that starts at ptr. */
 static leat_status find_live(const char *what, const void *ptr, struct leat_pool **pool,
                              struct leati_block **found)
 {
@@ -573,7 +579,7 @@ leat_status leat_pool_use_until(void *ptr, leat_event *event)
     LEATI_TRY(leati_check_event("leat_pool_use_until", event));
     LEATI_TRY(find_live("leat_pool_use_until", ptr, &pool, &block));
     LEATI_TRY(check_same_driver("leat_pool_use_until", pool, event->device));
-    /* Acquire: the record that set it was given to the driver before. */
+    /* Acquire: if the flag is set, the driver already has the record. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
     leati_lock(&pool->lock);

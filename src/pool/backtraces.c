@@ -1,6 +1,5 @@
 /*
- * backtraces.c - call stacks: taken as addresses, turned into words only where they are reported; and who holds
- * what by call stack.
+ * backtraces.c - call stacks: captured as addresses, symbolized only when printed; and live bytes by call stack.
  */
 #include "pool/guard.h"
 
@@ -16,12 +15,12 @@
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #else
-#define backtrace(at, count) 0 /* a C library without it: stacks are empty */
+#define backtrace(at, count) 0 /* C library without backtrace(): call stacks are empty */
 #endif
 
 enum { LEAK_LINES = 20 };
 
-/* Never inlined, so that the innermost frame is always this function's own, which is left out. */
+/* Never inlined, so that the innermost frame is always this function, which is skipped. */
 __attribute__((noinline)) void leati_backtrace_capture(struct leati_backtrace *trace)
 {
     void *at[LEATI_BACKTRACE_FRAMES + 1];
@@ -32,7 +31,8 @@ __attribute__((noinline)) void leati_backtrace_capture(struct leati_backtrace *t
         memcpy(trace->at, at + 1, trace->count * sizeof at[0]);
 }
 
-/* Where leat itself lies, if that is a library of its own; else NULL, as its frames look like the program's. */
+/* Returns the base address of leat's shared library; NULL if leat is linked statically, because its frames
+ * cannot be told from the program's then. */
 static const void *own_library(void)
 {
     Dl_info own, program;
@@ -50,7 +50,8 @@ static const char *short_name(const char *path)
     return slash ? slash + 1 : path && *path ? path : "?";
 }
 
-/* One frame in words. at is where the call returns to, which may be another line, even another function. */
+/* Prints one frame. at is a return address, which may already belong to the next line or function, so at - 1 is
+ * looked up. */
 static size_t print_frame(const void *at, char *text, size_t bytes)
 {
     uintptr_t call = (uintptr_t)at - 1;
@@ -68,7 +69,7 @@ static size_t print_frame(const void *at, char *text, size_t bytes)
     return length > 0 ? (size_t)length : 0;
 }
 
-/* The first frame that is not leat's. */
+/* Returns the index of the first frame outside leat. */
 static unsigned first_frame(const struct leati_backtrace *trace)
 {
     const void *own = own_library();
@@ -166,8 +167,9 @@ static size_t count_live(const struct leat_pool *pool)
     return count;
 }
 
-/* Who holds live blocks, the one with most bytes first; how many there are. NULL and 0 without memory. Under both
- * locks, or at the end of a pool; the caller frees it. */
+/* Groups the live blocks by tag and call stack, the largest group first. Sets *count; returns NULL and 0 if
+ * there are none, or when out of memory. Call under the pool's lock and leati_notes_lock, or at the end of a
+ * pool. The caller frees the result. */
 static struct holder *find_holders(const struct leat_pool *pool, size_t *count)
 {
     size_t live = count_live(pool), filled = 0, kept = 0;

@@ -1,11 +1,12 @@
 /*
  * guard.c - checked pools: scrubbing, red zones around blocks, poison, and the quarantine of freed blocks.
  *
- * Everything is written and read through the driver, in stream order, so that it is the same on every device. What
- * is handed out is prepared on the stream that asked. What is freed is looked at on the stream that frees, which
- * for that is waited for; then it is poisoned there and kept out of use, the oldest of it until there are too
- * many, or until memory is needed. When it leaves, its poison is looked at on a stream of the pool's own, which
- * nobody else can hold up. By then all work on it is done, so it leaves as memory for everybody.
+ * All memory is written and read through the driver in stream order, so this works the same on every device. A new
+ * block is filled on the stream that allocates it. When a block is freed, the freeing stream is waited for and its
+ * red zones are checked; then the block is poisoned on that stream and put into quarantine. The oldest blocks
+ * leave quarantine when there are too many, or when memory is needed. Then the poison is checked on a stream of
+ * the pool's own, which no user can hold up. All work on the block is complete by then, so its memory goes to the
+ * host cache.
  */
 #include "pool/guard.h"
 
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)256 << 10) /* looked at in one copy */
+#define PIECE_BYTES ((size_t)256 << 10) /* checked by one copy */
 
 struct leati_lock leati_notes_lock = LEATI_LOCK_INITIALIZER;
 
@@ -53,7 +54,7 @@ void leati_recorded_access_end(struct leati_driver *driver, struct leati_recorde
     access->timeline = NULL;
 }
 
-/* Keeps the call stacks and nothing of the driver's. */
+/* Releases the events and timelines of a note; keeps the call stacks. */
 static void strip(struct leati_driver *driver, struct leati_note *note)
 {
     for (int i = 0; i < LEATI_ACCESSES; i++)
@@ -84,7 +85,7 @@ static struct leati_note *new_note(const struct leati_block *block)
     return note;
 }
 
-/* Gives block the note, or none, and returns the one that it had. */
+/* Replaces the note of block by note, which may be NULL, and returns the old one. */
 static struct leati_note *swap_note(struct leati_block *block, struct leati_note *note)
 {
     struct leati_note *old;
@@ -101,7 +102,7 @@ void leati_guard_forget(struct leati_block *block)
     leati_note_free(block->device->driver, swap_note(block, NULL));
 }
 
-/* Takes the note from a block that was freed, and remembers it by its addresses. */
+/* Moves the note of a freed block into the pool's ring of old notes. */
 static void remember(struct leat_pool *pool, struct leati_block *block)
 {
     struct leati_note *note = swap_note(block, NULL), *oldest;
@@ -137,7 +138,7 @@ leat_status leati_guard_fence(struct leat_pool *pool, void *native_stream, void 
 
 /* ---- writing and reading ---- */
 
-/* Where something is done: on a stream of the user's, or (stream NULL) on the pool's own. */
+/* The stream for a guard operation: the user's, or (stream NULL) the pool's own. */
 struct guard_place {
     struct leat_pool *pool;
     leat_stream *stream;
@@ -150,7 +151,7 @@ static struct guard_place place_of(struct leat_pool *pool, leat_stream *stream)
         .pool = pool, .stream = stream, .native = stream ? stream->native : pool->checker->stream};
 }
 
-/* Without a stream, pinned memory is the host's own to write. */
+/* Returns true if the host writes the memory itself: pinned memory, and no stream of the user is involved. */
 static bool by_host(const struct guard_place *place)
 {
     return !place->stream && place->pool->kind == LEAT_KIND_PINNED;
@@ -173,7 +174,7 @@ static leat_status fill(const struct guard_place *place, uintptr_t from, uintptr
     return driver->ops->fill(driver, place->native, ptr, value, 1, to - from);
 }
 
-/* Bytes that are not what was written there. */
+/* Bytes that differ from the expected value. */
 struct damage {
     size_t count;
     uintptr_t first;
@@ -183,7 +184,7 @@ struct damage {
 static void compare(const unsigned char *seen, uintptr_t from, size_t bytes, unsigned char wanted,
                     struct damage *damage)
 {
-    /* All the same, and right: nearly always, and the library's compare is quick. */
+    /* Fast path: all bytes equal and right. memcmp() at distance 1 is fast. */
     if (seen[0] == wanted && !memcmp(seen, seen + 1, bytes - 1))
         return;
     for (size_t i = 0; i < bytes; i++) {
@@ -196,7 +197,7 @@ static void compare(const unsigned char *seen, uintptr_t from, size_t bytes, uns
     }
 }
 
-/* Compares [from, to) with what should be there. Waits for what was given to the place before. */
+/* Compares [from, to) with the expected byte. Waits for the earlier work of the stream. */
 static leat_status look(const struct guard_place *place, uintptr_t from, uintptr_t to, unsigned char wanted,
                         struct damage *damage)
 {
@@ -217,7 +218,7 @@ static leat_status look(const struct guard_place *place, uintptr_t from, uintptr
         status = driver->ops->copy(driver, place->native, copied, source, bytes);
         if (status == LEAT_OK) {
             status = driver->ops->stream_synchronize(driver, place->native);
-            /* The copy may still come: then the buffer must stay for ever. */
+            /* The copy may still write into the buffer, so leak the buffer. */
             if (status != LEAT_OK &&
                 LEATI_QUIETLY(driver->ops->device_synchronize(driver, pool->device->native)) != LEAT_OK)
                 return status;
@@ -240,8 +241,8 @@ static leat_status write_red_zones(const struct guard_place *place, const struct
 
 /* ---- handing out ---- */
 
-/* What a block holds when its user gets it. Without red zones all of the extent is cleared, because a process that
- * imports it sees all of it. */
+/* Fills a block before the user gets it, and writes its red zones. Without red zones the whole extent is
+ * cleared, because a process that imports it sees all of it. */
 static leat_status prepare(const struct guard_place *place, const struct leati_block *block)
 {
     const struct leat_pool *pool = place->pool;
@@ -255,13 +256,14 @@ static leat_status prepare(const struct guard_place *place, const struct leati_b
     } else {
         return LEAT_OK;
     }
-    /* Of a stream that is another one for each thread nobody can say later how far it is. */
+    /* A per-thread stream has no timeline that could be queried later, so wait now. */
     if (by_host(place) || (place->stream && !place->stream->timeline->per_thread))
         return LEAT_OK;
     return pool->device->driver->ops->stream_synchronize(pool->device->driver, place->native);
 }
 
-/* From where on the stream's work may use the block. */
+/* Records the allocation as an access of the stream, with an event that completes before the stream's work may
+ * use the block. */
 static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, struct leati_note *note,
                                    uint64_t seq)
 {
@@ -292,7 +294,7 @@ leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struc
         struct guard_place place = place_of(pool, stream);
 
         status = prepare(&place, block);
-        /* Who gets the memory without the stream having used it must still come after that. */
+        /* If the stream never uses the block, the next user must still be ordered after this fill. */
         if (stream && !stream->timeline->per_thread)
             block->seq = leati_timeline_now(stream->timeline);
         if (status == LEAT_OK && note && pool->guard)
@@ -318,8 +320,8 @@ void leati_guard_settle(struct leat_pool *pool)
 
 /* ---- freeing ---- */
 
-/* Waits for the other streams that use the block. The list is taken away meanwhile, as it belongs to the pool's
- * lock, under which nobody should wait; the block is nobody else's now. */
+/* Waits for the other streams that use the block. The list is detached meanwhile: it is guarded by the pool's
+ * lock, which must not be held while waiting. The block is LEAVING, so no other thread uses it. */
 static leat_status wait_for_uses(struct leat_pool *pool, struct leati_block *block, struct leati_stream_use **uses)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -338,7 +340,7 @@ static leat_status wait_for_uses(struct leat_pool *pool, struct leati_block *blo
     return LEAT_OK;
 }
 
-/* Users that were waited for are dropped once the block is really freed, and go back to it otherwise. */
+/* Attaches the list again, and drops all uses if the block is freed. */
 static void end_uses(struct leat_pool *pool, struct leati_block *block, struct leati_stream_use *uses, bool freed)
 {
     struct leati_stream_use **place = &uses;
@@ -355,7 +357,7 @@ static void end_uses(struct leat_pool *pool, struct leati_block *block, struct l
     leati_unlock(&pool->lock);
 }
 
-/* Comes after what prepared the block, which may have been on another stream. */
+/* Makes the stream wait for the work that prepared the block, possibly on another stream. */
 static leat_status come_after_allocation(const struct guard_place *place, const struct leati_note *note)
 {
     struct leati_driver *driver = place->pool->device->driver;
@@ -365,7 +367,7 @@ static leat_status come_after_allocation(const struct guard_place *place, const 
         return LEAT_OK;
     if (place->stream)
         return driver->ops->stream_wait(driver, place->native, event);
-    /* On the host, because the pool's own stream is others' too and must not stand still. */
+    /* Wait on the host: the pool's own stream is shared and must not be held up. */
     return driver->ops->event_synchronize(driver, event);
 }
 
@@ -395,7 +397,8 @@ static leat_status report_red_zones(const struct guard_place *place, const struc
     leati_backtrace_print(&note->at[LEATI_ALLOCATION].trace, allocated, sizeof allocated);
     print_damage(block, front, "in front of", in_front, sizeof in_front);
     print_damage(block, rear, "behind", behind, sizeof behind);
-    /* So that what is said once is not said again; the program may go on with the block, and free it. */
+    /* Repair the red zones, so that the damage is not reported again when the program goes on and frees the
+     * block. */
     (void)write_red_zones(place, block);
     return leati_fail(
         LEAT_ERROR_RANGE,
@@ -418,7 +421,7 @@ static leat_status check_red_zones(const struct guard_place *place, const struct
     return LEAT_OK;
 }
 
-/* Writes over what the block held, and puts a mark behind that, or waits for it. */
+/* Overwrites the block with poison. Records an event after it, or waits for it. */
 static leat_status poison(const struct guard_place *place, const struct leati_block *block,
                           struct leati_note *note)
 {
@@ -431,7 +434,7 @@ static leat_status poison(const struct guard_place *place, const struct leati_bl
     LEATI_TRY(fill(place, leati_user_base(block), user_end(block), LEATI_BYTE_FREED));
     if (by_host(place))
         return LEAT_OK;
-    /* An event is of one device, and so are its streams. */
+    /* An event cannot be recorded on a stream of another device: wait instead. */
     if (place->stream && place->stream->device != pool->device)
         return driver->ops->stream_synchronize(driver, place->native);
     return leati_guard_fence(pool, place->native, &note->poisoned);
@@ -475,7 +478,8 @@ leat_status leati_guard_free(struct leat_pool *pool, leat_stream *stream, struct
 
 /* ---- quarantine ---- */
 
-/* Says so on standard error, which whoever switched guard mode on asked for: there is no call to fail. */
+/* Reports to standard error, because there is no user's call that could fail; guard mode was enabled
+ * explicitly. */
 static void report_poison(struct leat_pool *pool, const struct leati_block *block, const struct leati_note *note,
                           const struct damage *damage)
 {
@@ -493,8 +497,8 @@ static void report_poison(struct leat_pool *pool, const struct leati_block *bloc
         damage->value, LEATI_BYTE_FREED, allocated, freed);
 }
 
-/* Checks a block in quarantine for the last time and gives it to everybody. What cannot be looked at goes by the
- * order in which it was freed. */
+/* Checks the poison of a block that leaves quarantine, and moves its memory to the host cache. If it cannot be
+ * checked, frees it with the cache and seq of the original free. */
 static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -569,14 +573,14 @@ bool leati_guard_drain_quarantine(struct leat_pool *pool)
     return true;
 }
 
-/* ---- what is known of a pointer ---- */
+/* ---- describing a pointer ---- */
 
 static bool contains(const struct leati_note *note, uintptr_t address)
 {
     return note && address - note->from < note->to - note->from;
 }
 
-/* The note of what is, or was last, at address; under the lock. */
+/* Finds the note of the block that is, or was last, at address. Under the lock. */
 static const struct leati_note *find_note(const struct leat_pool *pool, const struct leati_block *block,
                                           uintptr_t address) LEATI_REQUIRES(leati_notes_lock)
 {
@@ -617,7 +621,8 @@ bool leati_guard_describe(struct leat_pool *pool, const void *ptr, char *text, s
 
     *text = '\0';
     leati_lock(&leati_notes_lock);
-    /* The end of a pool takes its notes away under this lock, and its handle keeps its memory. */
+    /* Safe against a pool that ends: leati_guard_end() detaches the notes under this lock, and memory of
+     * handles is never unmapped. */
     if (leati_handle_live(&leati_pool_handles, pool) && pool->guard)
         note = find_note(pool, block, (uintptr_t)ptr);
     if (note)
@@ -641,7 +646,7 @@ leat_status leati_guard_start(struct leat_pool *pool)
     pool->checker = calloc(1, sizeof *pool->checker);
     if (!pool->checker)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what guard mode remembers");
-    /* The first one loads libraries, which should not happen in the middle of an allocation. */
+    /* The first backtrace() loads libraries; do that here and not during an allocation. */
     if (pool->backtraces)
         leati_backtrace_capture(&first);
     if (pool->guard)

@@ -1,16 +1,17 @@
-/* heap.c - extents of a pool's addresses: finding, splitting, joining. Knows no driver and no stream. */
+/* heap.c - extents of a pool's addresses: finding, splitting, joining. Makes no driver calls. */
 #include "base/assert.h"
 #include "pool/pool.h"
 #include "pool/track.h"
 
 #include <stdlib.h>
 
-/* How many extents of a bin are compared once one fits. Small ones are many and are placed together anyway. */
+/* How many extents are compared for the best fit after the first fit. Few in the heap of small blocks, which
+ * has many extents and where placement matters less. */
 enum { SCAN_SMALL = 64, SCAN_LARGE = 1024 };
 
 /* ---- bins ---- */
 
-/* Eight bins for each power of two, so a bin's sizes differ by an eighth at most. */
+/* There are eight bins for each power of two, so the sizes in a bin differ by 1/8 at most. */
 static unsigned bin_of(size_t bytes)
 {
     size_t granules = bytes / LEATI_GRANULE_BYTES;
@@ -61,7 +62,7 @@ void leati_bins_remove(struct leati_bins *bins, struct leati_block *block)
     block->link = block->back = NULL;
 }
 
-/* The first used bin from bin on; LEATI_BINS when there is none. */
+/* Returns the first used bin at or above bin; LEATI_BINS if there is none. */
 static unsigned bin_from(const struct leati_bins *bins, unsigned bin)
 {
     for (unsigned word = bin / 64; word < LEATI_BINS / 64; word++) {
@@ -75,7 +76,7 @@ static unsigned bin_from(const struct leati_bins *bins, unsigned bin)
     return LEATI_BINS;
 }
 
-/* The last used bin below bin; LEATI_BINS when there is none. */
+/* Returns the last used bin below bin; LEATI_BINS if there is none. */
 static unsigned bin_below(const struct leati_bins *bins, unsigned bin)
 {
     while (bin--)
@@ -93,8 +94,8 @@ static bool fits(const struct leati_block *block, size_t bytes, size_t alignment
     return start <= end && end - start >= bytes;
 }
 
-/* Is one a better choice than best? The smaller extent is, and of two of one size that at the lower address, so
- * that the choice depends on what is idle and not on the order in which it became so. */
+/* Returns true if one is a better fit than best: smaller, or of equal size at a lower address. So the choice
+ * depends only on which extents are idle, not on the order in which they became idle. */
 static bool is_better(const struct leati_block *one, const struct leati_block *best)
 {
     return !best || leati_bytes(one) < leati_bytes(best) ||
@@ -187,7 +188,7 @@ void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block)
     leati_bins_remove(bins_of(pool, block), block);
 }
 
-/* A record for a part of block, without its addresses. NULL without memory. */
+/* Creates a record for a part of block, with all fields but the addresses. Returns NULL when out of memory. */
 static struct leati_block *new_part(const struct leati_block *block)
 {
     struct leati_block *part = leati_block_new();
@@ -206,7 +207,7 @@ static struct leati_block *new_part(const struct leati_block *block)
     return part;
 }
 
-/* Cuts the extent at base; the upper part is a new record, returned, in no bin. NULL without memory. */
+/* Splits the extent at base. Returns a new record for the upper part, in no bin; NULL when out of memory. */
 static struct leati_block *split(struct leati_block *block, uintptr_t base)
 {
     struct leati_block *upper = new_part(block);
@@ -254,7 +255,7 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
             return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
     }
     if (base > start) {
-        /* The record stays with the piece that is wanted, so the front is the new one. */
+        /* block must keep describing the wanted piece, so the lower part gets the new record. */
         struct leati_block *lower = new_part(block);
 
         if (!lower) {
@@ -284,14 +285,15 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
     return LEAT_OK;
 }
 
-/* May the two neighbours be one extent? */
+/* Returns true if the two neighbours can be merged: same state, same cache unless holes, none of them whole. */
 static bool joinable(const struct leati_block *one, const struct leati_block *other)
 {
     return one && other && leati_state(one) == leati_state(other) && !one->whole && !other->whole &&
            (leati_state(one) == LEATI_BLOCK_HOLE || one->cache == other->cache);
 }
 
-/* Joins block, which is in no bin, with like neighbours, which are; the result is in none. */
+/* Merges block, which is in no bin, with joinable neighbours, which are in bins. Returns the merged extent, in
+ * no bin. */
 static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_block *block)
     LEATI_REQUIRES(pool->lock)
 {

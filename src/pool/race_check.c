@@ -1,10 +1,10 @@
 /*
- * race_check.c - guard mode: may a stream use a block already?
+ * race_check.c - guard mode: detects accesses of a stream that is not ordered after earlier ones.
  *
- * Of each block the latest write and the latest read by leat's own calls are remembered, and the allocation; what
- * kernels do with pointers is not seen. A stream that is ordered after such a use may follow it, and so may every
- * stream once the use is done. Where leat cannot know (a stream that the user's own calls may have ordered, or
- * that waited for more streams than are remembered), it keeps quiet: what is refused here is wrong.
+ * For each block the note records the allocation, the latest write and the latest read made by leat's own calls;
+ * accesses inside kernels are not seen. A stream may access the block if it is ordered after such an access, or if
+ * that is complete. There are no false positives: where leat cannot know the order (the user's own calls may have
+ * ordered the stream, or it waited for more streams than are remembered), the access is allowed.
  */
 #include "base/lock.h"
 #include "pool/guard.h"
@@ -12,13 +12,13 @@
 static const char *const what_was_done[LEATI_ACCESSES] = {
     [LEATI_ALLOCATION] = "was allocated", [LEATI_WRITE] = "was last written", [LEATI_READ] = "was last read"};
 
-/* Does an access of this kind stand in the way of one that writes, or reads? */
+/* Returns true if an earlier access of this kind conflicts with a write, or a read. */
 static bool opposes(enum leati_access_kind kind, bool write)
 {
     return write || kind != LEATI_READ;
 }
 
-/* The access of this kind of what overlaps [from, to); under the lock. NULL when there is none. */
+/* Finds the recorded access of this kind if it overlaps [from, to); NULL if there is none. Under the lock. */
 static struct leati_recorded_access *find_access(struct leati_block *block, enum leati_access_kind kind,
                                                  uintptr_t from, uintptr_t to) LEATI_REQUIRES(leati_notes_lock)
 {
@@ -28,8 +28,8 @@ static struct leati_recorded_access *find_access(struct leati_block *block, enum
     return access && access->timeline && access->from < to && from < access->to ? access : NULL;
 }
 
-/* Is stream certainly not ordered after the access? Asks without the lock of notes, since the lock of an order may
- * be held by a thread that waits. */
+/* Returns true if stream is certainly not ordered after the access. Call without leati_notes_lock, because a
+ * timeline's lock may be held by a thread that waits. */
 static bool is_unordered(leat_stream *stream, struct leati_timeline *timeline, uint64_t seq)
 {
     return !leati_timeline_is_complete(timeline, seq) &&
@@ -79,7 +79,7 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
     if (unordered) {
         leati_lock(&leati_notes_lock);
         access = find_access(block, kind, from, to);
-        /* Only if it is still the same. */
+        /* The lock was released: check that the access has not been replaced. */
         if (access && access->timeline == timeline && access->seq == seq &&
             LEATI_QUIETLY(driver->ops->event_query(driver, access->event)) == LEAT_NOT_READY) {
             char allocated[LEATI_BACKTRACE_TEXT_BYTES] = "";
@@ -117,7 +117,8 @@ void leati_race_check_record(struct leati_block *block, leat_stream *stream, con
     if (!pool->guard)
         return;
     leati_error_quiet_begin();
-    /* Events are of one device and outlive none; of streams of other devices nothing is remembered. */
+    /* Accesses of streams of other devices are not recorded, because the event must belong to the pool's
+     * device. */
     if (seq && !stream->timeline->per_thread && stream->device == pool->device &&
         leati_guard_fence(pool, stream->native, &access.event) == LEAT_OK) {
         leati_timeline_hold(stream->timeline);

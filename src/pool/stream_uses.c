@@ -1,4 +1,4 @@
-/* stream_uses.c - blocks that wait, once freed, for other streams than the one they were freed on. */
+/* stream_uses.c - stream uses: the other streams and events that a block must wait for after it is freed. */
 #include "base/lock.h"
 #include "pool/pool.h"
 
@@ -36,7 +36,8 @@ static leat_status add(struct leati_block *block, struct leati_timeline *timelin
     return LEAT_OK;
 }
 
-/* A stream that is another one for each thread: its place now, on this thread, which no seq can say. */
+/* Adds a use by a per-thread stream: records an event on this thread's stream, because such a stream has no
+ * sequence numbers. */
 static leat_status add_place(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
 {
     const struct leati_driver_ops *ops = pool->device->driver->ops;
@@ -70,7 +71,8 @@ leat_status leati_stream_uses_add_stream(struct leat_pool *pool, struct leati_bl
     return add(block, stream->timeline, 0, NULL);
 }
 
-/* A stream of our own that waits for nothing, as far as there is one: marks must not wait for each other. */
+/* Finds an idle helper stream, so that copied events do not wait for each other. If all are busy, uses the last
+ * one. */
 static leat_status find_helper(struct leat_pool *pool, void **helper)
 {
     const struct leati_driver_ops *ops = pool->device->driver->ops;
@@ -85,7 +87,8 @@ static leat_status find_helper(struct leat_pool *pool, void **helper)
     return LEAT_OK;
 }
 
-/* What event marks now, as an event of our own, which the user cannot record again. */
+/* Copies the user's event into an event of the pool, because the user may record the original again: a helper
+ * stream waits for the original, then the copy is recorded there. */
 static leat_status capture(struct leat_pool *pool, leat_event *event, void **own)
 {
     const struct leati_driver_ops *ops = pool->device->driver->ops;
@@ -119,7 +122,8 @@ leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_blo
 
     leati_assert_locked(&pool->lock);
     LEATI_TRY(capture(pool, event, &own));
-    /* Where the event's place in its stream is known, what is known of that stream says as much. */
+    /* If the event's position in its stream is known, the use is also complete when the timeline says so,
+     * without a query. */
     leati_lock(&event->lock);
     point = event->point;
     if (point.serial) {
@@ -141,7 +145,7 @@ void leati_stream_uses_fix(struct leati_block *block)
             use->seq = leati_timeline_now(use->timeline);
 }
 
-/* Is the work of a user done? */
+/* Returns true if the use is complete. query: ask the driver if that is not known. */
 static bool is_done(struct leat_pool *pool, const struct leati_stream_use *use, bool query)
 {
     bool done = false;
@@ -155,7 +159,7 @@ static bool is_done(struct leat_pool *pool, const struct leati_stream_use *use, 
         leati_count(&pool->figures.timeline.queries, 1);
         return pool->device->driver->ops->event_query(pool->device->driver, use->event) == LEAT_OK;
     }
-    /* A driver that fails here has not said that the work is done. */
+    /* A failed query counts as not complete. */
     return query && leati_timeline_query(use->timeline, use->seq, &done, &pool->figures.timeline) == LEAT_OK &&
            done;
 }
@@ -175,7 +179,7 @@ bool leati_stream_uses_settle(struct leat_pool *pool, struct leati_block *block,
         } else if (timeline && use->timeline && use->seq &&
                    leati_timeline_is_ordered_after(timeline, use->timeline, use->seq)) {
             drop(pool, place);
-            /* Only what the stream is given from now on is known to come after that user. */
+            /* Only work submitted to the stream from now on is known to be ordered after that use. */
             block->seq = leati_timeline_now(timeline);
         } else {
             place = &use->next;
