@@ -1,8 +1,8 @@
 /*
  * full.c - the error of a pool that has no memory for a request: one line of facts, and one line of advice.
  *
- * The facts are what the pool holds, for whom, and why it cannot hold more. The advice is derived from them, and
- * names only what would help: no limit is to be raised where none is set.
+ * The facts are what the pool holds, who uses it, and why the pool cannot grow. The advice is derived from the
+ * facts and names only what would help: for example, it suggests to raise a limit only if one is set.
  */
 #include "pool/pool.h"
 
@@ -11,10 +11,10 @@
 
 #include <inttypes.h>
 
-/* What the call that failed puts in front of the facts, at most. */
+/* CALL_BYTES_MAX: the maximum that the failed call adds in front of the facts. */
 enum { CALL_BYTES_MAX = 200, ADVICE_BYTES = 400 };
 
-/* Everything that the error tells. */
+/* The input of the error message. */
 struct facts {
     struct leat_pool *pool;
     size_t asked_bytes, alignment;
@@ -22,7 +22,7 @@ struct facts {
     struct leati_others others;
     bool memory_known;
     uint64_t free_bytes, total_bytes; /* of the device */
-    uint64_t outside_bytes;           /* on the device, of other processes, or of this one past the pools */
+    uint64_t outside_bytes;           /* used on the device by other processes, or by this one outside of pools */
 };
 
 /* ---- looking ---- */
@@ -43,7 +43,8 @@ static void add_pending(struct leati_idle *idle, uint64_t stream, uint64_t bytes
     idle->streams[i].bytes += bytes;
 }
 
-/* One extent after the other, in the order of their addresses; *piece_bytes: what is idle right in front of it. */
+/* Adds one extent to *idle; call in address order. *piece_bytes: the size of the idle run that ends at this
+ * extent, before and after the call. */
 static void look_at(const struct leati_block *block, const struct leati_stream_cache *cache, size_t *piece_bytes,
                     struct leati_idle *idle)
 {
@@ -85,7 +86,7 @@ static uint64_t own_bytes(const struct leat_pool *pool)
     return atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
 }
 
-/* Returns true if no limit of leat's stands in the way. */
+/* Returns true if no limit of leat was reached: the device itself, or the host, is full. */
 static bool is_device_full(const struct leat_pool *pool)
 {
     return pool->refusal == LEATI_REFUSED_NOT;
@@ -166,13 +167,13 @@ static void print_others(const struct facts *facts, struct leati_strbuf *text)
 
 /* ---- the advice ---- */
 
-/* Is a request too large for a limit, even if nothing else were there? */
+/* Returns true if the request exceeds a limit even in an empty pool. limit 0: no limit. */
 static bool exceeds(const struct facts *facts, uint64_t limit_bytes)
 {
     return limit_bytes && facts->asked_bytes > limit_bytes;
 }
 
-/* There is enough idle memory, but not in one piece. */
+/* Advice when there is enough idle memory, but not in one piece. */
 static void advise_pieces(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leat_pool *pool = facts->pool;
@@ -191,7 +192,8 @@ static void advise_pieces(const struct facts *facts, struct leati_strbuf *text)
                          pool->kind == LEAT_KIND_DEVICE ? "plain device" : leat_kind_name(pool->kind));
 }
 
-/* Enough was freed, here or in another pool, but streams may still use it. */
+/* Advice when enough memory was freed, here or in another pool, but streams may still use it. Returns false if
+ * that is not so. */
 static bool advise_waiting(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_idle *idle = &facts->idle;
@@ -226,7 +228,7 @@ static void advise_budget(const struct facts *facts, struct leati_strbuf *text)
         leati_strbuf_add(text, "free blocks of this pool, or make a larger budget");
 }
 
-/* The device is full: whoever holds most of it can do most about it. */
+/* Advice when the device is full: addresses the largest holder of its memory. */
 static void advise_device(const struct facts *facts, struct leati_strbuf *text)
 {
     uint64_t own = own_bytes(facts->pool), others = facts->others.held_bytes, outside = facts->outside_bytes;
@@ -249,7 +251,7 @@ static void advise_device(const struct facts *facts, struct leati_strbuf *text)
         leati_strbuf_add(text, "free blocks of this pool, or ask for less");
 }
 
-/* Pinned memory is the host's. */
+/* Advice when the host has too little memory for pinned memory. */
 static void advise_host(const struct facts *facts, struct leati_strbuf *text)
 {
     struct leati_mem_limit available;
@@ -293,7 +295,7 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream
                         end = {advice, sizeof advice};
 
     leati_assert_locked(&pool->lock);
-    /* The host has no memory for records of the pool's or of the driver's: nothing here says more. */
+    /* The host is out of memory for records of the pool or the driver: the facts here would not help. */
     if (pool->kind != LEAT_KIND_PINNED && status == LEAT_ERROR_HOST_MEMORY)
         return status;
     if (leati_error_quiet_depth)

@@ -1,9 +1,9 @@
 /*
  * pinned.c - see pinned.h.
  *
- * Nearly all of the time goes into clearing pages, which the kernel does for the thread that touches them; so
- * there are several. What is left for the driver is to look up pages that are there, and huge pages make those
- * few.
+ * Nearly all of the time is spent on clearing pages, which the kernel does in the thread that touches them, so
+ * several threads do it in parallel. The driver then only has to look up pages that exist, and with huge pages
+ * there are few of them.
  */
 #include "pool/pinned.h"
 
@@ -26,34 +26,33 @@
 
 #define SLICE_BYTES ((size_t)32 << 20)
 
-/* What is left to the rest of the machine: a thirty-second of what is available, at most this. */
+/* How much available memory to leave unused: 1/32 of it, at most this. */
 #define SPARED_BYTES_MAX ((uint64_t)1 << 30)
 
 enum { THREADS_MAX = 16, NODES_MAX = 1024, DEVICES_MAX = 64 };
 
-/* One piece of memory that was taken. */
+/* A chunk in use. */
 struct pinned_chunk {
     void *ptr;
     size_t bytes;
-    void *from_driver; /* what host_free takes; NULL for memory that is mapped and registered */
+    void *from_driver; /* pointer for host_free; NULL: the chunk was mapped and registered here */
     struct pinned_chunk *next;
 };
 
-/* Guards the list of chunks and the nodes below, never across a driver call. A chunk that is being given back is
- * on no list, so its address may come back from the system or the driver at once. */
+/* Guards the list of chunks and the nodes below; never held during a driver call. A chunk is removed from the
+ * list before it is freed, so the system or the driver may reuse its address at once. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct pinned_chunk *chunks LEATI_GUARDED_BY(lock);
 
-/* The NUMA nodes of devices that were asked for, as asking takes a driver longer than mapping a small chunk does.
- */
+/* Cache of the NUMA nodes of devices, because the driver's query takes longer than mapping a small chunk. */
 static struct {
     const struct leati_driver *driver;
     int ordinal, node;
 } nodes[DEVICES_MAX];
 static unsigned node_count;
 
-/* Bytes that calls now under way have still to touch, and that the system therefore still counts as available.
- * Relaxed: the number guards nothing but itself. */
+/* Bytes that calls in progress will still populate; the system still counts them as available. Relaxed: no
+ * other data depends on the number. */
 static _Atomic uint64_t claimed_bytes;
 
 static void list_chunk(struct pinned_chunk *chunk)
@@ -85,7 +84,8 @@ static void unclaim(size_t bytes)
     atomic_fetch_sub_explicit(&claimed_bytes, bytes, memory_order_relaxed);
 }
 
-/* Says no where touching so many bytes would make the system end some process. The claim lasts until unclaim(). */
+/* Fails if populating so many bytes would make the system kill some process. On success the claim lasts until
+ * unclaim(). */
 static leat_status claim(size_t bytes)
 {
     uint64_t others = atomic_fetch_add_explicit(&claimed_bytes, bytes, memory_order_relaxed);
@@ -109,15 +109,16 @@ static leat_status claim(size_t bytes)
 
 /* ---- touching --------------------------------------------------------------------------------------------- */
 
-/* A chunk that several threads touch; on the stack of the one that wants it. */
+/* A chunk that several threads populate; lives on the stack of the thread that allocates it. */
 struct touch {
-    struct leati_loop loop; /* over slices, which have nothing in common */
+    struct leati_loop loop; /* over slices, which are independent */
     char *start;
     size_t bytes, slices;
-    atomic_int error; /* an errno; relaxed: read by itself, at last when all slices are done */
+    atomic_int
+        error; /* an errno or 0; relaxed: no other data depends on it; read finally when all slices are done */
 };
 
-/* One byte a page, for kernels that cannot populate. The pages are fresh, so there is nothing to keep. */
+/* Writes one byte per page, for kernels without MADV_POPULATE_WRITE. The pages are fresh, so no data is lost. */
 static void write_bytes(char *start, size_t bytes)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -126,13 +127,13 @@ static void write_bytes(char *start, size_t bytes)
         ((volatile char *)start)[i] = 0;
 }
 
-/* 0 or an errno. */
+/* Populates a slice. Returns 0 or an errno. */
 static int touch_slice(char *start, size_t bytes)
 {
     while (madvise(start, bytes, MADV_POPULATE_WRITE)) {
         if (errno == EINTR || errno == EAGAIN)
             continue;
-        /* These say that there are no pages; a written byte would end the process. */
+        /* There are no pages: writing a byte would kill the process. */
         if (errno == ENOMEM || errno == EFAULT || errno == EHWPOISON)
             return errno;
         write_bytes(start, bytes);
@@ -141,8 +142,8 @@ static int touch_slice(char *start, size_t bytes)
     return 0;
 }
 
-/* Every slice is taken by somebody and is no longer claimed then, touched or not: after an error none is touched.
- */
+/* Populates one slice and ends its claim. After an error in any slice, later slices are not populated, but
+ * their claims still end. */
 static void touch_part(void *context, uint64_t i)
 {
     struct touch *touch = context;
@@ -169,7 +170,7 @@ unsigned leati_pinned_threads(size_t bytes)
     return threads ? threads : 1;
 }
 
-/* Ends the claim, whatever comes of it. */
+/* Populates a chunk with several threads. Ends its claim, also on failure. */
 static leat_status touch_all(void *ptr, size_t bytes)
 {
     struct touch touch = {.start = ptr, .bytes = bytes, .slices = bytes / SLICE_BYTES};
@@ -180,8 +181,8 @@ static leat_status touch_all(void *ptr, size_t bytes)
     if (!touch.slices)
         touch.slices = 1;
     touch.loop = (struct leati_loop){.part = touch_part, .context = &touch, .count = touch.slices};
-    /* Fewer threads than wanted are no fault: the others take their slices. All of them start before the first
-     * touch, because starting a thread waits for those that touch. */
+    /* Fewer threads than wanted are fine: they take more slices. Start all of them before the first touch,
+     * because thread creation has to wait for threads that are populating pages. */
     if (wanted)
         (void)leati_workers_get(-1, LEATI_WORK_PAGES, wanted, &workers);
     leati_workers_loop(workers, &touch_type, &touch.loop, workers ? wanted : 0);
@@ -199,13 +200,13 @@ static leat_status touch_all(void *ptr, size_t bytes)
 
 static void unmap(void *ptr, size_t bytes)
 {
-    /* Cutting a hole into a larger mapping needs one mapping more than before, and their number has a limit. The
-     * pages can go back all the same; addresses there are enough of. */
+    /* munmap() in the middle of a mapping splits it, which fails at the limit of mappings (vm.max_map_count).
+     * Then free the pages only and leak the addresses, which are plentiful. */
     if (munmap(ptr, bytes))
         (void)madvise(ptr, bytes, MADV_DONTNEED);
 }
 
-/* NULL, with errno, when the system refuses. */
+/* Maps bytes at a multiple of LEATI_PINNED_UNIT. Returns NULL with errno on failure. */
 static void *map_aligned(size_t bytes)
 {
     size_t mapped_bytes = bytes + LEATI_PINNED_UNIT, before;
@@ -217,12 +218,12 @@ static void *map_aligned(size_t bytes)
     if (before)
         unmap(mapped, before);
     unmap(mapped + before + bytes, LEATI_PINNED_UNIT - before);
-    /* Kernels without huge pages refuse this, and small ones it is then. */
+    /* Kernels without huge pages refuse this; then small pages are used. */
     (void)madvise(mapped + before, bytes, MADV_HUGEPAGE);
     return mapped + before;
 }
 
-/* -1 where it is not known. */
+/* Returns the NUMA node of a device; -1 if unknown. */
 static int node_of(const struct leat_device *device)
 {
     leat_device_info info = {.numa_node = -1};
@@ -240,7 +241,7 @@ static int node_of(const struct leat_device *device)
         return node;
     if (LEATI_QUIETLY(device->driver->ops->device_info(device->driver, device->ordinal, &info)) != LEAT_OK)
         return -1;
-    /* Two threads may both have asked; an entry too many does no harm. */
+    /* Two threads may have queried at the same time; a duplicate entry is harmless. */
     leati_lock(&lock);
     if (node_count < DEVICES_MAX) {
         nodes[node_count].driver = device->driver;
@@ -252,9 +253,9 @@ static int node_of(const struct leat_device *device)
 }
 
 /*
- * Asks for pages of the device's NUMA node, before they are touched. That is a wish: where it has none left, or a
- * container may not use it, others do as well. A program that was started with a policy of its own (numactl) keeps
- * that.
+ * Sets the device's NUMA node as the preferred node of a range before it is populated. This is only a preference:
+ * if the node has no free pages, or a container may not use it, pages of other nodes are used. A program that was
+ * started with its own policy (numactl) keeps that.
  */
 static void prefer_node(const struct leat_device *device, void *ptr, size_t bytes)
 {
@@ -267,14 +268,14 @@ static void prefer_node(const struct leat_device *device, void *ptr, size_t byte
     if (!syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0) && policy != MPOL_DEFAULT)
         return;
     mask[node / WORD_BITS] = 1ul << (node % WORD_BITS);
-    /* The kernel takes one bit less than it is told. */
+    /* The kernel uses one bit less than maxnode says. */
     (void)syscall(SYS_mbind, ptr, bytes, MPOL_PREFERRED, mask, (unsigned long)NODES_MAX + 1, 0);
 }
 
 /* ---- the two ways to a chunk ------------------------------------------------------------------------------ */
 
-/* A chunk has one address for both sides. Not all hardware gives that for memory that was not the driver's first.
- */
+/* Checks that registered memory has the same address on the device as on the host, which not all hardware
+ * provides. */
 static leat_status check_address(const struct leat_device *device, void *ptr)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
@@ -298,7 +299,8 @@ static leat_status register_or_unmap(const struct leat_device *device, void *ptr
         status = check_address(device, ptr);
         if (status == LEAT_OK)
             return LEAT_OK;
-        /* A driver that refuses has lost the device. Its memory must not become something else's: it stays. */
+        /* If unregistering fails, the device is lost. Leak the memory, because the device might still write to
+         * it. */
         if (LEATI_QUIETLY(ops->host_unregister(device->driver, device->native, ptr)) != LEAT_OK)
             return status;
     }
@@ -306,7 +308,8 @@ static leat_status register_or_unmap(const struct leat_device *device, void *ptr
     return status;
 }
 
-/* Memory of the process, all of it there. *hopeless: the driver's own call would only fail as well, or worse. */
+/* Maps and populates memory of the process. *hopeless is set if the driver's own allocation call would fail
+ * too, or run the system out of memory. */
 static leat_status map_touched(const struct leat_device *device, size_t bytes, void **ptr, bool *hopeless)
 {
     leat_status status;
@@ -345,8 +348,8 @@ static leat_status map_chunk(const struct leat_device *device, struct pinned_chu
     return LEAT_OK;
 }
 
-/* The driver's call takes its time, but is there when the other way is not. Its memory need not be aligned as
- * chunks are; then it is taken again with room to cut. */
+/* Allocates a chunk by the driver's own call, which is slower. If its memory is not aligned, allocates again
+ * with room to align it. */
 static leat_status allocate_chunk(const struct leat_device *device, struct pinned_chunk *chunk)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
@@ -362,7 +365,8 @@ static leat_status allocate_chunk(const struct leat_device *device, struct pinne
     return LEAT_OK;
 }
 
-/* After the first way was refused, for the reason that is this thread's message. */
+/* Falls back to the driver's allocation call after mapping or registering failed; this thread's message has the
+ * reason. */
 static leat_status fall_back(const struct leat_device *device, struct pinned_chunk *chunk)
 {
     struct leati_message reason, message;
@@ -377,7 +381,7 @@ static leat_status fall_back(const struct leat_device *device, struct pinned_chu
     if (status == LEAT_OK)
         return LEAT_OK;
     leati_error_keep(&message);
-    /* "Full" of host memory, whatever the driver calls its own part of it. */
+    /* The memory is the host's, whatever status the driver uses. */
     if (status == LEAT_ERROR_DEVICE_MEMORY)
         status = LEAT_ERROR_HOST_MEMORY;
     return leati_fail(status, "%.900s; the driver was asked for the memory because of this: %.900s", message.text,
@@ -408,7 +412,7 @@ leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **p
     }
     *ptr = chunk->ptr;
     list_chunk(chunk);
-    /* What was refused on the way is no error of this call. */
+    /* Drop the messages of attempts that failed before the one that succeeded. */
     return leati_error_restore(LEAT_OK, &before);
 }
 

@@ -1,4 +1,4 @@
-/* pool.c - making and ending pools; options, limits and budgets. */
+/* pool.c - creating and destroying pools; options, limits and budgets. */
 #include "pool/pool.h"
 
 #include "base/clock.h"
@@ -53,7 +53,7 @@ static bool charge_budget(leat_budget *budget, uint64_t bytes)
     uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
     uint64_t used = atomic_load_explicit(&budget->used_bytes, memory_order_relaxed);
 
-    /* Relaxed: the count guards nothing but itself. */
+    /* Relaxed: no other data depends on the count. */
     do {
         if (bytes > limit || used > limit - bytes)
             return false;
@@ -93,7 +93,8 @@ void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes)
         atomic_fetch_sub_explicit(&pool->budget->used_bytes, bytes, memory_order_relaxed);
 }
 
-/* Trying and not waiting, because the other's holder may want ours; it is held for moments only. */
+/* Tries for a short while to take a lock without blocking: its holder may be waiting for a lock of ours. Such
+ * locks are usually held briefly. */
 static bool try_lock(struct leati_lock *lock) LEATI_TRY_ACQUIRE(true, *lock) LEATI_NO_THREAD_SAFETY
 {
     for (int tries = 0; tries < 1000; tries++) {
@@ -116,7 +117,7 @@ static uint64_t take_from(struct leat_pool *other, uint64_t bytes) LEATI_REQUIRE
     return released;
 }
 
-/* Are both on the same memory of one device? */
+/* Returns true if both pools use the same memory of one device. */
 static bool share_memory(const struct leat_pool *pool, const struct leat_pool *other)
 {
     return other->device == pool->device && (other->kind == LEAT_KIND_PINNED) == (pool->kind == LEAT_KIND_PINNED);
@@ -185,7 +186,7 @@ static leat_status hook_device_closes(struct leat_device *device);
 static const struct leati_pool_hooks hooks = {.stream_ends = hook_stream_ends,
                                               .device_closes = hook_device_closes};
 
-/* Checks what the caller gave, and completes it with zeros. */
+/* Checks the caller's options and copies them; missing fields become 0. */
 static leat_status read_options(const char *what, leat_device *device, const leat_pool_options *given,
                                 leat_pool_options *options)
 {
@@ -226,7 +227,7 @@ static leat_status read_options(const char *what, leat_device *device, const lea
     return LEAT_OK;
 }
 
-/* Has the device virtual memory in pages that pools can work with? */
+/* Finds out whether the device has virtual memory with a granularity that divides LEATI_PAGE_BYTES. */
 static leat_status find_virtual_memory(leat_device *device, bool *yes)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
@@ -243,7 +244,7 @@ static leat_status find_virtual_memory(leat_device *device, bool *yes)
     return status;
 }
 
-/* How the pool packs: as its options say, or, where they leave it open, the environment. */
+/* Chooses the packing: that of the options or, if they say auto, that of LEAT_POOL_PACKING. */
 static leat_status choose_packing(const char *what, const leat_pool_options *options, leat_pool_packing *packing)
 {
     const char *word = leati_option(LEATI_OPTION_POOL_PACKING);
@@ -260,7 +261,7 @@ static leat_status choose_packing(const char *what, const leat_pool_options *opt
                       word);
 }
 
-/* own: of leat's own blocks, which nobody has to be watched for. */
+/* own: a pool for leat's internal blocks, which LEAT_POOL_GUARD does not apply to. */
 static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_options *options, bool own,
                  uint64_t history)
 {
@@ -309,12 +310,12 @@ static void enlist(struct leat_pool *pool)
     pool->next = list;
     list = pool;
     leati_unlock(&list_lock);
-    /* Release: who calls them finds this pool. */
+    /* Release: a thread that sees the hooks also sees this pool in the list. */
     atomic_store_explicit(&device->pool_hooks, &hooks, memory_order_release);
     leati_handle_publish(pool);
 }
 
-/* A checked pool, and one without virtual memory, have no plan. */
+/* Reads the pool's plan. Checked pools, and pools without virtual memory, ignore it. */
 static leat_status read_plan(const char *what, struct leat_pool *pool, const leat_pool_options *options)
 {
     leat_status status;
@@ -397,7 +398,7 @@ leat_status leat_pool_create(leat_device *device, const leat_pool_options *given
     return status;
 }
 
-/* The pool at *place, made at the first use. */
+/* Returns the pool stored at *place, and creates it on first use. */
 static leat_status get(const char *what, leat_device *device, leat_kind kind, bool own,
                        _Atomic(struct leat_pool *) *place, leat_pool **pool)
 {
@@ -418,7 +419,7 @@ static leat_status get(const char *what, leat_device *device, leat_kind kind, bo
         status = make(what, device, &options, own, &found);
         if (status == LEAT_OK) {
             found->is_default = true;
-            /* Release: who finds it finds it made. */
+            /* Release: a reader that finds the pool sees it initialized. */
             atomic_store_explicit(place, found, memory_order_release);
         }
     }
@@ -469,12 +470,12 @@ static void delist(struct leat_pool *pool)
         place = &(*place)->next;
     *place = pool->next;
     leati_unlock(&list_lock);
-    /* Whoever found it in the list before has let go of it by now. */
+    /* A thread that found the pool in the list may still hold its lock: wait for that thread. */
     leati_lock(&pool->lock);
     leati_unlock(&pool->lock);
 }
 
-/* Gives all of a pool back that is retired, and of which no work is left. */
+/* Destroys a pool whose handle is retired and that has no pending work. */
 static leat_status end(struct leat_pool *pool)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -570,7 +571,7 @@ static void trace_free(const struct leati_block *block)
         LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = block->serial, .bytes = leati_requested(block));
 }
 
-/* Tells a recorder that blocks which are still live end with their pool. */
+/* Records the frees of blocks that are still live when their pool ends. */
 static void trace_lost(const struct leat_pool *pool)
 {
     const struct leati_block *block;
@@ -598,7 +599,7 @@ static leat_status hook_device_closes(struct leat_device *device)
     return first;
 }
 
-/* Pools of other devices may know the stream too, so all are asked. */
+/* Pools of other devices may have a cache for the stream too, so all pools are searched. */
 static void hook_stream_ends(struct leat_stream *stream)
 {
     leati_lock(&list_lock);
@@ -627,7 +628,7 @@ leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags)
                           reuse_flags, (unsigned)LEAT_POOL_REUSE_ALL);
     leati_lock(&pool->lock);
     pool->reuse_flags = reuse_flags;
-    /* Relaxed: a call at the same time may still do as before. */
+    /* Relaxed: a concurrent allocation may still use the old flags. */
     atomic_store_explicit(&pool->planned_reuse_flags, reuse_flags, memory_order_relaxed);
     leati_unlock(&pool->lock);
     return LEAT_OK;

@@ -1,7 +1,8 @@
 /*
- * stats.c - what can be seen of a pool: statistics, tags, history, snapshot, and who holds what.
+ * stats.c - inspecting a pool: statistics, tags, history, snapshot, and the holders of live blocks.
  *
- * Statistics are sums over the magazines' figures and the pool's own, read while they change.
+ * Statistics are sums over the figures of the magazines and the pool. They are read without locks, so they may be
+ * slightly inconsistent while other threads allocate.
  */
 #include "pool/pool.h"
 
@@ -16,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The latest events. */
+/* The most recent events of a pool. */
 struct leati_ring {
-    struct leati_lock lock; /* guards all of it */
+    struct leati_lock lock; /* guards all fields */
     uint64_t written;
     uint32_t places;
     leat_pool_event events[];
@@ -30,7 +31,7 @@ enum { TAG_OTHER = LEATI_TAGS - 1 };
 
 static struct leati_lock tags_lock = LEATI_LOCK_INITIALIZER;
 static char tag_names[LEATI_TAGS][32] = {[TAG_OTHER] = "other"};
-static _Atomic uint32_t tag_count = 1; /* the first is "no tag" */
+static _Atomic uint32_t tag_count = 1; /* tag 0 means "no tag" */
 static LEATI_QUICK_TLS uint16_t thread_tag;
 
 const char *leati_stats_tag_name(uint32_t tag)
@@ -59,7 +60,7 @@ leat_status leat_pool_tag(const char *tag)
         ;
     if (i == count && count < TAG_OTHER) {
         memcpy(tag_names[i], name, sizeof name);
-        /* Release: who sees the count sees the name. */
+        /* Release: a reader that sees the count also sees the name. */
         atomic_store_explicit(&tag_count, count + 1, memory_order_release);
     }
     leati_unlock(&tags_lock);
@@ -83,7 +84,7 @@ static void add_cache(struct leati_stream_cache *cache, struct sums *sums)
         struct leati_magazine_figures *figures = &magazine->figures;
         int64_t peak;
 
-        /* Relaxed throughout: figures, which guard nothing. */
+        /* Relaxed throughout: no other data depends on figures. */
         sums->requested_bytes += atomic_load_explicit(&figures->requested_bytes, memory_order_relaxed);
         sums->used_bytes += atomic_load_explicit(&figures->used_bytes, memory_order_relaxed);
         sums->live_blocks += atomic_load_explicit(&figures->live_blocks, memory_order_relaxed);
@@ -91,7 +92,8 @@ static void add_cache(struct leati_stream_cache *cache, struct sums *sums)
         sums->allocations += atomic_load_explicit(&figures->allocations, memory_order_relaxed);
         sums->frees += atomic_load_explicit(&figures->frees, memory_order_relaxed);
         sums->hits += atomic_load_explicit(&figures->hits, memory_order_relaxed);
-        /* A magazine alone knows the peak; of several, each knows only differences. */
+        /* Only if there is a single magazine is its peak that of the pool; with several, each has only a part
+         * of the frees. */
         peak = atomic_load_explicit(&figures->requested_peak_bytes, memory_order_relaxed);
         sums->requested_peak_bytes = sums->magazines++ ? 0 : peak;
     }
@@ -238,7 +240,7 @@ leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share
 
     LEATI_TRY(leati_check_pool("leat_pool_tag_share", pool));
     LEATI_TRY(leati_check_not_null("leat_pool_tag_share", "share", share));
-    /* The tag for names that found no place comes last. */
+    /* The last index is TAG_OTHER, the tag of names beyond the limit. */
     if (index == count)
         tag = TAG_OTHER;
     if (index > count)
@@ -448,7 +450,7 @@ static const char *state_name(uint32_t state)
         return "lent";
     case LEATI_BLOCK_DORMANT:
         return "dormant";
-    default: /* planned blocks have a range of their own */
+    default: /* LEATI_BLOCK_ARENA too: write_planned() writes its blocks */
         return "hole";
     }
 }
@@ -497,7 +499,8 @@ static void write_ranges(const struct writer *writer, struct leat_pool *pool)
     }
 }
 
-/* Says of [at, end) of the range at base where there is memory that nobody uses, and where there is none. */
+/* Writes [at, end), which no block uses, as extents: mapped runs as "free", unmapped runs as "hole". base:
+ * start of the range. */
 static void write_idle(const struct writer *writer, struct leat_pool *pool, uintptr_t base, uintptr_t at,
                        uintptr_t end, const char **between) LEATI_REQUIRES(pool->lock)
 {
@@ -515,7 +518,7 @@ static void write_idle(const struct writer *writer, struct leat_pool *pool, uint
     }
 }
 
-/* The range of a plan's places. live: room for the records of all that are in use. */
+/* Writes the range of the arena. live: an array with room for all records of planned blocks. */
 static void write_planned(const struct writer *writer, struct leat_pool *pool, uintptr_t base, size_t bytes,
                           struct leati_block **live) LEATI_REQUIRES(pool->lock)
 {
@@ -532,7 +535,7 @@ static void write_planned(const struct writer *writer, struct leat_pool *pool, u
     write_text(writer, ",\n{\"name\":\"planned\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", (void *)base,
                bytes);
     for (size_t i = 0; i < count; i++) {
-        /* One that was freed meanwhile, whose place another one has. */
+        /* This block was freed in the meantime and its place reused. */
         if (leati_base(live[i]) < at)
             continue;
         write_idle(writer, pool, base, at, leati_base(live[i]), &between);
