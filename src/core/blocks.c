@@ -10,22 +10,23 @@
 
 #define LEAF_PAGES 8192u /* 16 GiB */
 #define ROOT_SHIFT 34
-#define ROOTS 8192u /* 128 TiB: all addresses that a program gets today */
+#define ROOTS 8192u /* 128 TiB: the user address space with 4-level page tables */
 #define PAGE_GRANULES (LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES)
 #define RECORDS_MAX ((size_t)1 << 27)
 #define RECORDS_STEP ((size_t)1 << 12)
 
-/* Records by number; 0 is none. */
+/* The record number for each granule of a page; 0: none. */
 struct granules {
     _Atomic uint32_t record[PAGE_GRANULES];
 };
 
-/* Half a line of a cache, so that a look-up reads one. */
+/* 32 bytes, so that a lookup touches a single cache line. */
 struct table_page {
     _Atomic(struct leat_pool *) pool;
     _Atomic(struct granules *) granules;
-    _Atomic uint32_t start[2]; /* of the page's two windows: the record of the block that starts there */
-    _Atomic uint64_t cover;    /* that of the block which comes in from before: 32 bits for each window */
+    _Atomic uint32_t start[2]; /* for each of the two windows: the record of the block that starts in it */
+    _Atomic uint64_t
+        cover; /* for each window 32 bits: the record of the block that continues into it from below */
 };
 
 struct leaf {
@@ -36,16 +37,16 @@ static _Atomic(struct leaf *) roots[ROOTS];
 
 _Atomic(const struct leati_guard_hooks *) leati_guard_hooks;
 
-/* Guards what follows, and the making of leaves. */
+/* Guards the variables below and the creation of leaves. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static uint16_t covered_pages[ROOTS]; /* by root: pages of its leaf that pools have */
+static uint16_t covered_pages[ROOTS]; /* by root entry: number of the leaf's pages that belong to pools */
 static _Atomic(struct leati_block *) records;
 static size_t records_most LEATI_GUARDED_BY(lock), records_accessible LEATI_GUARDED_BY(lock);
 static size_t records_used LEATI_GUARDED_BY(lock) = 1;
 static struct leati_block *free_records LEATI_GUARDED_BY(lock);
 static struct granules *free_granules LEATI_GUARDED_BY(lock);
 
-/* What the first bytes of a free one are. */
+/* Layout of the first bytes of a free struct granules. */
 struct free_granules {
     struct granules *next;
 };
@@ -59,7 +60,7 @@ static void *map(size_t bytes, int protection)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Makes more records accessible; under lock. */
+/* Makes more records accessible. Reserves the array on first use. Under lock. */
 static bool more_records(void) LEATI_REQUIRES(lock)
 {
     struct leati_block *base = atomic_load_explicit(&records, memory_order_relaxed);
@@ -97,7 +98,7 @@ struct leati_block *leati_block_new(void)
     if (!block)
         return NULL;
     leati_assert(atomic_load_explicit(&block->state, memory_order_relaxed) == LEATI_BLOCK_UNUSED);
-    /* Field by field: late readers may still look at the atomic ones. */
+    /* Field by field, because stale readers may still read the atomic fields. */
     block->tag = 0;
     block->link = block->back = block->before = block->after = NULL;
     block->cache = NULL;
@@ -117,7 +118,7 @@ void leati_block_give_back(struct leati_block *block)
 {
     leati_assert(atomic_load_explicit(&block->state, memory_order_relaxed) != LEATI_BLOCK_UNUSED);
     leati_assert(!block->cache || !block->uses);
-    /* Release: a reader that still sees the old base sees no live block with it. */
+    /* Release: a stale reader that sees a later change of the record also sees that the block is not LIVE. */
     atomic_store_explicit(&block->state, LEATI_BLOCK_UNUSED, memory_order_release);
     leati_lock(&lock);
     block->link = free_records;
@@ -182,7 +183,7 @@ static struct granules *make_granules(void) LEATI_REQUIRES(lock)
     return made;
 }
 
-/* Makes all that the table needs to know of one page; under lock. */
+/* Creates the leaf and, for small blocks, the granules of one page. Under lock. */
 static bool prepare_page(uintptr_t at, bool small) LEATI_REQUIRES(lock)
 {
     struct leaf *leaf = make_leaf(at);
@@ -195,12 +196,12 @@ static bool prepare_page(uintptr_t at, bool small) LEATI_REQUIRES(lock)
     if (!small || atomic_load_explicit(&page->granules, memory_order_relaxed))
         return true;
     made = make_granules();
-    /* Release: a reader that finds it finds it cleared. */
+    /* Release: a reader that sees the pointer sees the granules cleared. */
     atomic_store_explicit(&page->granules, made, memory_order_release);
     return made != NULL;
 }
 
-/* Clears a page's granules for the next user, if it has any; under lock. */
+/* Detaches a page's granules, if any, clears them and puts them into the free list. Under lock. */
 static void recycle(struct table_page *page) LEATI_REQUIRES(lock)
 {
     struct granules *old = atomic_exchange_explicit(&page->granules, NULL, memory_order_relaxed);
@@ -215,7 +216,7 @@ static void recycle(struct table_page *page) LEATI_REQUIRES(lock)
     free_granules = old;
 }
 
-/* Prepares the pages of [base, end), or none of them; under lock. */
+/* Prepares all pages of [base, end); on failure none of them. Under lock. */
 static bool prepare(uintptr_t base, uintptr_t end, bool small) LEATI_REQUIRES(lock)
 {
     uintptr_t at = base;
@@ -226,7 +227,7 @@ static bool prepare(uintptr_t base, uintptr_t end, bool small) LEATI_REQUIRES(lo
         at += LEATI_PAGE_BYTES;
     if (at >= end)
         return true;
-    /* Granules would make look-ups of a later pool with large blocks go the wrong way. */
+    /* Undo: granules left behind would misdirect lookups when a later pool has large blocks here. */
     for (; at > base; at -= LEATI_PAGE_BYTES) {
         struct table_page *page = page_of(leaf_of(at - LEATI_PAGE_BYTES), at - LEATI_PAGE_BYTES);
 
@@ -256,8 +257,9 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
     return ready;
 }
 
-/* One page less has a pool. A leaf without any is all zeros, so its memory can go: addresses of chunks move on,
- * and leaves would become as many as there are addresses. Under lock. */
+/* Counts one page of the leaf less. A leaf without pages is all zeros, so its memory can be released. That is
+ * necessary because chunks get ever new addresses, and every leaf that was ever used would keep its memory.
+ * Under lock. */
 static void let_go(struct leaf *leaf, uintptr_t at)
 {
     leati_assert_locked(&lock);
@@ -308,7 +310,8 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
     }
 }
 
-/* One window's half of a page's cover. Only the pool that has the page writes, under its lock. */
+/* Sets the half of page->cover that belongs to one window. The read-modify-write is safe because only the pool
+ * that owns the page writes, under its lock. */
 static void set_cover(uintptr_t address, uint32_t number)
 {
     struct table_page *page = page_of(leaf_of(address), address);
@@ -354,8 +357,8 @@ void leati_blocks_enter(struct leati_block *block, bool small)
     (small ? set_granules : set_windows)(base, bytes, number_of(block));
 }
 
-/* The record of this number, if it is about an extent around address; else NULL. Those of planned blocks that are
- * not in use do not count, since their places lie over one another. */
+/* Returns the record of this number if its extent contains address; else NULL. Records of planned blocks not in
+ * use are skipped, because places of a plan overlap. */
 static struct leati_block *around(uint32_t number, uintptr_t address)
 {
     struct leati_block *block = record(number);

@@ -1,4 +1,4 @@
-/* pointers.c - the table of memory that leat knows, and what an address is. */
+/* pointers.c - the table of memory that leat knows, and the lookup of addresses. */
 #include "core/core.h"
 #include "core/virtual.h"
 
@@ -18,16 +18,16 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Guards the table. Look-ups share it; the values are only changed while it is held alone. */
+/* Guards the table: lookups take it shared, changes take it exclusively. */
 static struct leati_rwlock table_lock = LEATI_RWLOCK_INITIALIZER;
 static struct leati_ranges table LEATI_GUARDED_BY(table_lock);
 
-/* Where its memory begins and ends, so that what is not in it is mostly told without the lock. Relaxed: who may
- * count on memory to be known was told of it behind the call that put it in, and so sees bounds that are as new or
- * newer; those have it in them as long as it is known. */
+/* Bounds of all entries, for a lock-free negative lookup. Relaxed: a thread may rely on an entry only after it
+ * learned that the call that added it has returned. It then sees the bounds of that call or later ones, and
+ * these include the entry as long as it exists. */
 static _Atomic uintptr_t table_low = UINTPTR_MAX, table_end;
 
-/* Behind each change of the table; it is held alone. */
+/* Call after each change of the table, with the lock held exclusively. */
 static void set_bounds(void) LEATI_REQUIRES(table_lock)
 {
     const struct leati_range *last = table.count ? &table.entries[table.count - 1] : NULL;
@@ -85,8 +85,8 @@ leat_status leati_pointers_add(const struct leati_memory *memory)
 
 void leati_pointers_put_back(const struct leati_memory *memory)
 {
-    /* Needs no more memory than was given back a moment ago. Should that be gone all the same, the caller still
-     * owns what it owned, and only the table has forgotten it. */
+    /* This needs no more memory than was freed a moment ago. If it fails nevertheless, the caller still owns
+     * the memory, but the table no longer knows it. */
     (void)leati_pointers_add(memory);
 }
 
@@ -107,7 +107,7 @@ static const char *origin_words(const struct leati_memory *memory)
     return "";
 }
 
-/* Why the table has no such memory. */
+/* Writes the error for a pointer that is not in the table. */
 static leat_status refuse_unknown(const char *what, const void *ptr)
 {
     struct leat_pool *pool;
@@ -156,7 +156,7 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
     return status;
 }
 
-/* Takes one piece of memory of device out of the table; false when there is none left. */
+/* Removes one entry of device from the table. Returns false if there is none left. */
 static bool take_any(const struct leat_device *device, struct leati_memory *memory)
 {
     struct leati_memory *found = NULL;
@@ -203,7 +203,7 @@ leat_status leati_memory_close(struct leat_device *device)
     return first;
 }
 
-/* ---- what is this address? ---- */
+/* ---- looking up addresses ---- */
 
 LEATI_HOT static void fill_pageable(const void *ptr, struct leati_endpoint *endpoint)
 {
@@ -211,10 +211,10 @@ LEATI_HOT static void fill_pageable(const void *ptr, struct leati_endpoint *endp
     endpoint->location.ptr = (void *)(uintptr_t)ptr;
 }
 
-/* What guard mode knows of memory that is not live; "" when it is off. */
+/* Writes what guard mode knows about memory that is not live; "" if guard mode is off. */
 static void describe(struct leat_pool *pool, const void *ptr, char *words, size_t bytes)
 {
-    /* Acquire: pairs with the release of the pool that set them. */
+    /* Acquire: pairs with the release in leati_guard_start(). */
     const struct leati_guard_hooks *hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
 
     *words = '\0';
@@ -238,7 +238,7 @@ bool leati_describe_pooled(const void *address, uintptr_t *base, size_t *bytes)
     return pool != NULL;
 }
 
-/* Of its own, since it needs room that the way of a live block shall not pay for. */
+/* Not inlined, because its large buffer would enlarge the stack frame of the fast path. */
 static __attribute__((noinline)) leat_status refuse_unused(struct leat_pool *pool, const void *ptr)
 {
     char words[1400];
@@ -249,7 +249,8 @@ static __attribute__((noinline)) leat_status refuse_unused(struct leat_pool *poo
                       ptr, words);
 }
 
-/* Blocks of pools. False when ptr is in no pool's addresses; *status says whether it is live memory there. */
+/* Looks up ptr in the pools. Returns false if ptr is not in the address range of a pool; otherwise *status says
+ * whether it is in a live block. */
 LEATI_HOT static bool find_block(const void *ptr, struct leati_endpoint *endpoint, leat_status *status)
 {
     struct leat_pool *pool;
@@ -259,7 +260,7 @@ LEATI_HOT static bool find_block(const void *ptr, struct leati_endpoint *endpoin
 
     if (!pool)
         return false;
-    /* Acquire: a block that is live is there with all that its record says. */
+    /* Acquire: if the state is LIVE, the other fields of the record are visible too. */
     if (block && atomic_load_explicit(&block->state, memory_order_acquire) == LEATI_BLOCK_LIVE) {
         base = atomic_load_explicit(&block->base, memory_order_relaxed) +
                atomic_load_explicit(&block->front_bytes, memory_order_relaxed);
@@ -282,7 +283,8 @@ LEATI_HOT static bool find_block(const void *ptr, struct leati_endpoint *endpoin
     return true;
 }
 
-/* Memory of the table. False when it has none there; *status says whether what it has can be used. */
+/* Looks up ptr in the table. Returns false if it has no entry there; otherwise *status says whether the memory
+ * can be used. */
 LEATI_HOT static bool find_known(const void *ptr, struct leati_endpoint *endpoint, leat_status *status)
 {
     const struct leati_range *range;
@@ -313,14 +315,14 @@ LEATI_HOT static bool find_known(const void *ptr, struct leati_endpoint *endpoin
 }
 
 /*
- * Where drivers said not long ago that memory is pageable, by pieces of 2 MiB. A guess by the time it is read: the
- * program may have pinned the memory outside leat since, or a driver may have put other memory there. Relaxed,
- * since each entry is read by itself. A question to a driver takes a microsecond, and ten where a program copies
- * so rarely that nothing of the driver is left in the caches.
+ * A cache of 2 MiB pieces that drivers recently reported as pageable. An entry can be wrong: the program may have
+ * pinned the memory outside leat since, or a driver may have put other memory there. Relaxed, because entries are
+ * independent of each other. A driver query takes about 1 us, and about 10 us in a program that copies so rarely
+ * that the driver is no longer in the processor's caches.
  */
 #define PIECE_SHIFT 21
 #define PIECES 256
-#define ASK_AGAIN 64 /* after so many answers from here */
+#define ASK_AGAIN 64 /* query the driver again after so many answers from the cache */
 static _Atomic uintptr_t pageable_pieces[PIECES];
 static atomic_uint pageable_answers;
 
@@ -335,7 +337,7 @@ LEATI_HOT bool leati_pointers_was_pageable(const void *ptr, size_t bytes)
     return (atomic_fetch_add_explicit(&pageable_answers, 1, memory_order_relaxed) + 1) % ASK_AGAIN;
 }
 
-/* A driver was asked. */
+/* Stores a driver's answer. */
 static void remember(const void *ptr, size_t bytes, bool pageable)
 {
     uintptr_t first = (uintptr_t)ptr >> PIECE_SHIFT, last = ((uintptr_t)ptr + bytes - 1) >> PIECE_SHIFT;
@@ -344,7 +346,7 @@ static void remember(const void *ptr, size_t bytes, bool pageable)
         atomic_store_explicit(&pageable_pieces[piece % PIECES], pageable ? piece : 0, memory_order_relaxed);
 }
 
-/* Asks every driver that is loaded; the first that knows the address wins. */
+/* Queries every loaded driver; uses the first answer other than pageable. */
 static leat_status ask_drivers(const void *ptr, struct leati_endpoint *endpoint)
 {
     struct leati_driver *driver;
@@ -371,8 +373,9 @@ static leat_status ask_drivers(const void *ptr, struct leati_endpoint *endpoint)
     return LEAT_OK;
 }
 
-/* What ptr is. driver: whose view counts for pinned memory, or NULL. ask: drivers are asked for what leat does not
- * know; else it counts as pageable. POINTER when it is certainly not usable. */
+/* Looks up ptr. driver: pinned memory of other drivers counts as pageable; NULL: no such rule. ask: query the
+ * drivers about memory that leat does not know; otherwise it counts as pageable. POINTER if the memory is
+ * certainly not usable. */
 LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, bool ask,
                                   struct leati_endpoint *endpoint)
 {
@@ -385,13 +388,14 @@ LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, 
         if (ask)
             LEATI_TRY(ask_drivers(ptr, endpoint));
     }
-    /* Memory that another vendor's driver pinned is plain host memory for this one. */
+    /* Memory that another vendor's driver pinned is pageable for this one. */
     if (driver && endpoint->driver && endpoint->driver != driver && endpoint->location.kind == LEAT_KIND_PINNED)
         endpoint->location.kind = LEAT_KIND_PAGEABLE;
     return LEAT_OK;
 }
 
-/* Can the byte at address be read? Unknown counts as yes: some sandboxes forbid the question. */
+/* Returns true if the byte at address can be read, or if that is unknown: some sandboxes forbid the system
+ * call. */
 static bool readable(uintptr_t address)
 {
     char byte;
@@ -401,11 +405,11 @@ static bool readable(uintptr_t address)
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
 }
 
-/* Can the byte at address be written? Faults its page in, as the write that follows would. */
+/* Returns true if the byte at address can be written. Faults its page in, as the following write would. */
 static bool writable(uintptr_t address)
 {
     static const uintptr_t page_bytes = 4096;
-    static atomic_int supported; /* 0 not asked yet, 1 yes, -1 no; any thread may find out, so relaxed is enough */
+    static atomic_int supported; /* 0: not tested yet, 1: yes, -1: no; relaxed: all threads get the same result */
 
     if (!atomic_load_explicit(&supported, memory_order_relaxed)) {
         char own[1];

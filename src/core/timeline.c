@@ -16,7 +16,8 @@ static void count(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Returns true if the vendor's handle of the stream means another stream in each thread. */
+/* Returns true if the vendor's handle means a different stream in each thread, such as CUDA's per-thread
+ * default stream. */
 static bool is_per_thread(struct leati_driver *driver, void *native_stream)
 {
     void *handle = driver->can->per_thread_stream;
@@ -44,14 +45,14 @@ struct leati_timeline *leati_timeline_new(struct leat_device *device, void *nati
 void leati_timeline_hold(struct leati_timeline *timeline)
 {
     leati_assert(atomic_load_explicit(&timeline->holders, memory_order_relaxed));
-    /* Relaxed: whoever calls this holds it already. */
+    /* Relaxed: the caller already holds it. */
     atomic_fetch_add_explicit(&timeline->holders, 1, memory_order_relaxed);
 }
 
 void leati_timeline_release(struct leati_timeline *timeline)
 {
     leati_assert(!timeline || atomic_load_explicit(&timeline->holders, memory_order_relaxed));
-    /* Release and acquire: the last holder frees what the others have finished using. */
+    /* Release and acquire: the last holder frees the timeline only after all other holders are done with it. */
     if (!timeline || atomic_fetch_sub_explicit(&timeline->holders, 1, memory_order_acq_rel) != 1)
         return;
     for (int i = 0; i < LEATI_FENCES; i++)
@@ -69,10 +70,10 @@ void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, 
 
     leati_assert(status < LEAT_OK && message);
     if (!made)
-        return; /* the ticket still has it */
+        return; /* the copy's ticket still reports the failure */
     made->status = status;
     snprintf(made->message, sizeof made->message, "%s", message);
-    /* Release and acquire: the failure is written before it is seen. */
+    /* Release: pairs with the acquire in leati_timeline_take_failure(), which then sees the message. */
     if (!atomic_compare_exchange_strong_explicit(&timeline->failure, &none, made, memory_order_release,
                                                  memory_order_relaxed))
         free(made);
@@ -83,7 +84,7 @@ LEATI_HOT leat_status leati_timeline_take_failure(struct leati_timeline *timelin
     struct leati_failure *taken;
     leat_status status;
 
-    /* Relaxed: nearly always there is none, and then nothing is read. */
+    /* Relaxed: usually there is none, and then nothing else is read. */
     if (!atomic_load_explicit(&timeline->failure, memory_order_relaxed))
         return LEAT_OK;
     taken = atomic_exchange_explicit(&timeline->failure, NULL, memory_order_acq_rel);
@@ -96,13 +97,14 @@ LEATI_HOT leat_status leati_timeline_take_failure(struct leati_timeline *timelin
 
 LEATI_HOT uint64_t leati_timeline_now(const struct leati_timeline *timeline)
 {
-    /* Acquire: what is read as t was given before the mark that ends t, see leati_timeline_advance(). */
+    /* Acquire: if this returns t, earlier work of the caller precedes the fence that ends t; see
+     * leati_timeline_advance(). */
     return atomic_load_explicit(&timeline->seq, memory_order_acquire);
 }
 
 LEATI_HOT uint64_t leati_timeline_advance(struct leati_timeline *timeline)
 {
-    /* The seq moves on before the mark is put: what still counts to the old seq is in the stream already. */
+    /* Increment before the fence is recorded: work that still counts as the old seq is in the stream already. */
     return atomic_fetch_add_explicit(&timeline->seq, 1, memory_order_acq_rel);
 }
 
@@ -110,7 +112,7 @@ LEATI_HOT void leati_timeline_complete(struct leati_timeline *timeline, uint64_t
 {
     uint64_t known = atomic_load_explicit(&timeline->done, memory_order_relaxed);
 
-    /* Release: who sees the seq as done sees what the host saw then. */
+    /* Release: a thread that sees seq as complete also sees the results that the host saw. */
     while (known < seq && !atomic_compare_exchange_weak_explicit(&timeline->done, &known, seq,
                                                                  memory_order_release, memory_order_relaxed))
         ;
@@ -121,7 +123,7 @@ LEATI_HOT bool leati_timeline_is_complete(const struct leati_timeline *timeline,
     return atomic_load_explicit(&timeline->done, memory_order_acquire) >= seq;
 }
 
-/* The oldest mark that covers seq, or NULL; under the order's lock. */
+/* Returns the oldest fence that covers seq, or NULL. Under the timeline's lock. */
 static struct leati_fence *find_fence(struct leati_timeline *timeline, uint64_t seq)
 {
     struct leati_fence *found = NULL;
@@ -134,8 +136,8 @@ static struct leati_fence *find_fence(struct leati_timeline *timeline, uint64_t 
     return found;
 }
 
-/* Puts a mark that covers all that was given so far; under the order's lock. Overwrites the youngest, because
- * older ones are reached first. */
+/* Records a fence that covers all work submitted so far. Under the timeline's lock. If no entry is free,
+ * overwrites the youngest fence, because older ones complete earlier. */
 static leat_status put_fence(struct leati_timeline *timeline, struct leati_fence **put,
                              struct leati_timeline_counts *counts)
 {
@@ -198,7 +200,8 @@ void leati_timeline_stream_ends(struct leati_timeline *timeline, bool finished)
              put_fence(timeline, &fence, NULL) != LEAT_OK &&
              driver->ops->stream_synchronize(driver, timeline->stream) == LEAT_OK)
         leati_timeline_complete(timeline, UINT64_MAX);
-    /* Nothing more will be given to it, so what is asked of it from now on is before its last mark. */
+    /* No more work will be submitted, so all later questions concern work before the last fence: undo the
+     * increment that put_fence() made. */
     if (!leati_timeline_is_complete(timeline, UINT64_MAX))
         atomic_fetch_sub_explicit(&timeline->seq, 1, memory_order_relaxed);
     timeline->stream = NULL;
@@ -226,7 +229,7 @@ bool leati_timeline_waited_already(struct leati_timeline *timeline)
 {
     uint64_t waited = atomic_load_explicit(&timeline->waited_at, memory_order_relaxed);
 
-    /* Relaxed: work that another thread is just giving does not come before this wait. */
+    /* Relaxed: work that another thread submits concurrently need not be covered by this wait. */
     if (!waited || waited != atomic_load_explicit(&timeline->submitted, memory_order_relaxed))
         return false;
     atomic_store_explicit(&timeline->waited_at, 0, memory_order_relaxed);
@@ -254,7 +257,7 @@ leat_status leati_timeline_query(struct leati_timeline *timeline, uint64_t seq, 
     if (*done)
         return LEAT_OK;
     leati_lock(&timeline->lock);
-    /* A stream that is idle needs no mark. */
+    /* An idle stream needs no fence. */
     if (timeline->stream && !find_fence(timeline, seq) && !timeline->per_thread) {
         uint64_t now = leati_timeline_advance(timeline);
 
@@ -283,7 +286,7 @@ leat_status leati_timeline_query(struct leati_timeline *timeline, uint64_t seq, 
     return status;
 }
 
-/* ---- waits that are remembered ---- */
+/* ---- remembered waits ---- */
 
 static bool remembers(const struct leati_points *points, uint64_t serial, uint64_t seq)
 {
@@ -346,7 +349,7 @@ void leati_timeline_unknown_wait(struct leati_timeline *stream)
 void leati_timeline_waited(struct leati_timeline *stream, const struct leati_point *point,
                            const struct leati_points *known)
 {
-    /* What one thread waits for on its own stream says nothing about the others'. */
+    /* A per-thread stream: a wait of this thread's stream says nothing about those of other threads. */
     if (stream->per_thread || point->serial == stream->serial)
         return;
     leati_lock(&stream->lock);
@@ -384,7 +387,8 @@ leat_status leati_timeline_wait(struct leati_timeline *stream, struct leati_time
         status = driver->ops->stream_wait(driver, stream->stream, fence->event);
         leati_timeline_submitted(stream);
         point = (struct leati_point){.serial = timeline->per_thread ? 0 : timeline->serial, .seq = fence->seq};
-        /* What order waits for now may be more than it did when the mark was put. */
+        /* The waits of timeline at the time of the fence are unknown (by now it may have more), so none are
+         * inherited. */
         known = (struct leati_points){.more = true};
     }
     leati_unlock(&timeline->lock);

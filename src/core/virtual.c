@@ -1,9 +1,10 @@
 /*
- * virtual.c - addresses and physical memory apart, over the driver table: reservations, mappings, access.
+ * virtual.c - leat/virtual.h over the driver table: reservations of addresses, physical memory, mappings and
+ * access.
  *
- * A reservation is an entry in the table of pointers, so that nothing else can be entered there and every address
- * in it is found; what is mapped in it is a list of its own. Physical memory may belong to another device than the
- * reservation; the driver's calls about a mapping go to the device of the memory.
+ * A reservation is an entry in the table of pointers, so that its range cannot be entered again and every address
+ * in it is found. Its mappings are in a list of its own. Physical memory may belong to another device than the
+ * reservation; driver calls about a mapping go to the device of the memory.
  */
 #include "core/virtual.h"
 
@@ -20,12 +21,13 @@ struct leat_physical {
     uint64_t native; /* the driver's handle */
     size_t bytes;
     bool exportable, imported;
-    unsigned holds; /* the user's; 0: the handle is dead, and only mappings are left. Under turn, as is maps */
+    unsigned holds; /* references of the user; 0: the handle is dead, only mappings remain; guarded by turn, like
+                       maps */
     unsigned maps;
     struct leati_link link; /* in all_physical */
 };
 
-/* What one device may do with a mapping. */
+/* The access of one device to a mapping. */
 struct right {
     struct leat_device *device;
     leat_access access;
@@ -41,7 +43,7 @@ struct leati_reservation {
     struct leat_device *device;
     uintptr_t base;
     size_t bytes;
-    uintptr_t outer_base; /* as the driver gave it: larger where the user wanted more alignment */
+    uintptr_t outer_base; /* the driver's reservation, which is larger if the user wants a larger alignment */
     size_t outer_bytes;
     struct leati_ranges maps; /* of struct mapping */
     struct leati_link link;   /* in all_reservations */
@@ -49,14 +51,14 @@ struct leati_reservation {
 
 static struct leati_handles physical_handles = LEATI_HANDLES(struct leat_physical);
 
-/* Calls that change something take turns; it is held while the driver works. Guards the lists. */
+/* Serializes all calls that change something; held during driver calls. Guards the lists. */
 static struct leati_lock turn = LEATI_LOCK_INITIALIZER;
 static struct leati_link all_physical LEATI_GUARDED_BY(turn) = {.next = &all_physical, .previous = &all_physical};
 static struct leati_link all_reservations LEATI_GUARDED_BY(turn) = {.next = &all_reservations,
                                                                     .previous = &all_reservations};
 
-/* Guards the lists of mappings and their rights against look-ups. Whoever changes them has the turn as well, so
- * that the turn alone is enough to read. Taken after the turn and after the lock of the table of pointers. */
+/* Guards the lists of mappings and their rights against concurrent lookups. A writer holds turn and this lock;
+ * a reader holds either. Taken after turn and after the lock of the table of pointers. */
 static struct leati_rwlock maps_lock = LEATI_RWLOCK_INITIALIZER;
 
 static leat_status check_physical(const char *what, const leat_physical *physical)
@@ -93,7 +95,7 @@ leat_status leat_virtual_granularity(leat_device *device, size_t *bytes)
     return LEAT_OK;
 }
 
-/* bytes must be a whole number of the device's units. */
+/* Fails if bytes is not a multiple of the device's granularity, or 0. */
 static leat_status check_bytes(leat_device *device, size_t bytes, size_t *unit_bytes)
 {
     LEATI_TRY(granularity(device, unit_bytes));
@@ -105,7 +107,7 @@ static leat_status check_bytes(leat_device *device, size_t bytes, size_t *unit_b
 
 /* ---- reservations ---- */
 
-/* Has the driver reserve enough for an aligned start. */
+/* Reserves addresses, with enough extra for an aligned start. */
 static leat_status reserve(struct leati_reservation *made, size_t alignment_bytes, size_t unit_bytes)
 {
     const struct leati_driver_ops *ops = made->device->driver->ops;
@@ -181,7 +183,7 @@ leat_status leat_virtual_reserve(leat_device *device, size_t bytes, size_t align
     return LEAT_OK;
 }
 
-/* Takes an empty reservation away; with the turn. */
+/* Removes an empty reservation. Call with turn held. */
 static leat_status end_reservation(struct leati_reservation *reservation)
 {
     struct leati_memory memory;
@@ -198,7 +200,7 @@ static leat_status end_reservation(struct leati_reservation *reservation)
     return status;
 }
 
-/* The reservation that holds [ptr, ptr + bytes); with the turn. */
+/* Finds the reservation that contains [ptr, ptr + bytes). Call with turn held. */
 static leat_status find_reservation(const void *ptr, size_t bytes, struct leati_reservation **found)
     LEATI_REQUIRES(turn)
 {
@@ -267,7 +269,7 @@ leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes)
 
 /* ---- physical memory ---- */
 
-/* Gives the memory back when nobody holds it any more; with the turn. */
+/* Releases the memory if no handle and no mapping refers to it. Call with turn held. */
 static leat_status end_if_unused(struct leat_physical *physical)
 {
     struct leat_device *device = physical->device;
@@ -283,7 +285,7 @@ static leat_status end_if_unused(struct leat_physical *physical)
     return status;
 }
 
-/* The user's handle on what the driver has just made. */
+/* Publishes the user's handle for new physical memory. */
 static void publish(struct leat_physical *made, leat_physical **physical)
 {
     leati_assert(!made->holds && !made->maps && made->bytes);
@@ -423,7 +425,7 @@ static leat_status check_map(struct leati_reservation *reservation, void *ptr, s
     return LEAT_OK;
 }
 
-/* With the turn. */
+/* Call with turn held. */
 static leat_status map(void *ptr, size_t bytes, struct leat_physical *physical) LEATI_REQUIRES(turn)
 {
     struct leat_device *device = physical->device;
@@ -473,7 +475,8 @@ leat_status leat_virtual_map(void *ptr, size_t bytes, leat_physical *physical)
     return status;
 }
 
-/* The first and the number of the mappings that make up [ptr, ptr + bytes). With the turn. */
+/* Finds the mappings that exactly cover [ptr, ptr + bytes): the index of the first one, and their number. Call
+ * with turn held. */
 static leat_status find_mappings(const void *ptr, size_t bytes, struct leati_reservation **reservation,
                                  size_t *first, size_t *count) LEATI_REQUIRES(turn)
 {
@@ -499,7 +502,7 @@ static leat_status find_mappings(const void *ptr, size_t bytes, struct leati_res
     return LEAT_OK;
 }
 
-/* Ends mapping number i; with the turn. */
+/* Unmaps mapping i. Call with turn held. */
 static leat_status unmap_one(struct leati_reservation *reservation, size_t i)
 {
     struct leati_range range = reservation->maps.entries[i];
@@ -546,7 +549,7 @@ leat_status leat_virtual_unmap(void *ptr, size_t bytes)
                              : leati_fail_in(status, "leat_virtual_unmap of %zu bytes at %p", bytes, ptr);
 }
 
-/* The mapping that holds ptr; with the turn or maps_lock. */
+/* Returns the mapping that contains ptr, or NULL. Call with turn or maps_lock held. */
 static const struct leati_range *mapping_at(const struct leati_reservation *reservation, const void *ptr)
 {
     return leati_ranges_find(&reservation->maps, (uintptr_t)ptr);
@@ -580,7 +583,7 @@ leat_status leat_physical_retain(const void *ptr, leat_physical **physical)
 
 /* ---- access ---- */
 
-/* Where the right of device is or would be; NULL when there are too many. */
+/* Returns the entry of device or, if it has none, the next free one; NULL if the array is full. */
 static struct right *right_of(struct mapping *mapping, const struct leat_device *device)
 {
     for (unsigned i = 0; i < mapping->right_count; i++)
@@ -589,7 +592,7 @@ static struct right *right_of(struct mapping *mapping, const struct leat_device 
     return mapping->right_count < RIGHTS_MAX ? &mapping->rights[mapping->right_count] : NULL;
 }
 
-/* Tells the driver. */
+/* Sets the access rights of a mapping in the driver. */
 static leat_status set_rights(const struct leati_range *range, const struct mapping *changed)
 {
     struct leat_device *owner = changed->physical->device;
@@ -687,7 +690,7 @@ leat_status leat_virtual_get_access(const void *ptr, leat_device *device, leat_a
     return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_get_access at %p", ptr);
 }
 
-/* The most that any device may do. */
+/* Returns the widest access that any device has. */
 static leat_access widest(const struct mapping *mapping)
 {
     leat_access most = LEAT_ACCESS_NONE;
@@ -700,7 +703,7 @@ static leat_access widest(const struct mapping *mapping)
 
 /* ---- for the rest of the core ---- */
 
-/* Can copies treat two neighbouring mappings as one piece? */
+/* Returns true if copies can treat two neighbouring mappings as one range. */
 static bool alike(const struct leati_range *low, const struct leati_range *high)
 {
     const struct mapping *one = low->value, *other = high->value;
@@ -744,7 +747,8 @@ leat_status leati_virtual_find(const struct leati_memory *reserved, const void *
     return status;
 }
 
-/* Ends the mappings of device's memory in a reservation, and forgets what device may do there. */
+/* Unmaps the memory of device in a reservation, or everything if the reservation is of device, and removes the
+ * device's rights in other mappings. */
 static leat_status leave_reservation(struct leati_reservation *reservation, const struct leat_device *device)
 {
     leat_status first_failure = LEAT_OK;

@@ -590,7 +590,7 @@ struct leati_others {
     uint64_t most_bytes; /* the largest reserved_bytes of a single pool */
     char most_name[sizeof((struct leat_pool *)0)->name];
     uint64_t pending_bytes;  /* the largest amount of freed but pending memory of a single pool */
-    uint64_t pending_stream; /* the stream that still uses most of it */
+    uint64_t pending_stream; /* one of the streams that still use it */
     char pending_name[sizeof((struct leat_pool *)0)->name];
 };
 
