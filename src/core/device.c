@@ -1,4 +1,4 @@
-/* device.c - opening, closing and describing devices; the checks that every call begins with. */
+/* device.c - opening, closing and describing devices; the checks at the start of every API function. */
 #include "core/core.h"
 #include "core/virtual.h"
 
@@ -15,18 +15,18 @@
 
 struct leati_handles leati_device_handles = LEATI_HANDLES(struct leat_device);
 
-/* One device is opened or closed at a time: guards each device's count of opens. */
+/* Serializes opening and closing of devices. Guards each device's count of opens. */
 static struct leati_lock open_lock = LEATI_LOCK_INITIALIZER;
 
-/* Guards the list; taken inside open_lock and only for a moment, so that looking an address up never waits for a
- * device that is being closed. */
+/* Guards the list of devices. May be taken inside open_lock, and is held only briefly, so that looking up an
+ * address never waits for a device that is being closed. */
 static struct leati_lock list_lock = LEATI_LOCK_INITIALIZER;
 static struct leat_device *list LEATI_GUARDED_BY(list_lock);
 
 static LEATI_QUICK_TLS unsigned host_function_depth;
 
-/* In a child process of fork() whose parent had a device open: no thread of leat's or of the vendor's came along.
- */
+/* True in a child process of fork() whose parent had a device open: the threads of leat and of the vendor do
+ * not exist there. */
 static bool forked;
 
 static void begin_child(void) LEATI_NO_THREAD_SAFETY
@@ -104,7 +104,7 @@ static void link_init(struct leati_link *head)
 
 /* ---- names ---- */
 
-/* Lists what there is into text, for the message of a name that does not exist. */
+/* Lists the existing devices, for the message about a name that does not exist. */
 static void describe_devices(char *text, size_t bytes)
 {
     struct leati_driver *driver;
@@ -127,7 +127,7 @@ static void describe_devices(char *text, size_t bytes)
     }
 }
 
-/* Splits "cuda:1" or "cuda"; false when it has another form. */
+/* Splits "cuda:1" or "cuda" into driver and ordinal. Returns false if the name has another form. */
 static bool parse_name(const char *name, size_t *driver_length, int *ordinal)
 {
     size_t length = strcspn(name, ":");
@@ -206,8 +206,9 @@ static leat_status find_driver(const char *what, const char *name, struct leati_
     return name ? find_named(what, name, driver, ordinal) : find_best(what, driver, ordinal);
 }
 
-/* What the environment and the name say. A failure also names the LEAT_ variables that leat does not know: one of
- * them may have been meant to choose the device. */
+/* Chooses driver and ordinal from the name or, if it is NULL, from the environment. On failure the message also
+ * lists LEAT_ variables that leat does not know, because one of them may be a misspelt option to choose the
+ * device. */
 static leat_status choose_driver(const char *what, const char *name, struct leati_driver **driver, int *ordinal)
 {
     leat_status status = leati_options_check(what);
@@ -227,7 +228,7 @@ static leat_status choose_driver(const char *what, const char *name, struct leat
 
 /* ---- open and close ---- */
 
-/* Under open_lock, which keeps the list as it is. */
+/* Returns the open device, or NULL. Under open_lock, which prevents changes of the list. */
 static struct leat_device *find_open(const struct leati_driver *driver, int ordinal)
     LEATI_REQUIRES(open_lock) LEATI_NO_THREAD_SAFETY
 {
@@ -250,7 +251,7 @@ struct leat_device *leati_device_of(const struct leati_driver *driver, const voi
     return device;
 }
 
-/* Under open_lock. */
+/* Call under open_lock. */
 static leat_status open_new(const char *what, struct leati_driver *driver, int ordinal, void *context,
                             leat_device **opened) LEATI_REQUIRES(open_lock)
 {
@@ -339,15 +340,16 @@ static void list_remove(struct leat_device *device)
     while (*place != device)
         place = &(*place)->next;
     *place = device->next;
-    /* Opened again it has a new context, to which nobody has access yet. Relaxed: the mark guards no data. */
+    /* If the device is opened again it has a new context, without peer access from others. Relaxed: no other
+     * data depends on the bits. */
     for (struct leat_device *other = list; other && device->ordinal < 64; other = other->next)
         if (other->driver == device->driver)
             atomic_fetch_and_explicit(&other->peers, ~(UINT64_C(1) << device->ordinal), memory_order_relaxed);
     leati_unlock(&list_lock);
 }
 
-/* Relaxed throughout: the marks guard no data; a copy that comes before the access is switched on goes through
- * host memory and is right as well. */
+/* Enables access of device to peer, once. Relaxed throughout: no other data depends on the bits. A copy before
+ * access is enabled goes through host memory, which is also correct. */
 static leat_status enable_peer(struct leat_device *device, struct leat_device *peer)
 {
     uint64_t bit = UINT64_C(1) << peer->ordinal;
@@ -369,7 +371,7 @@ leat_status leati_enable_peers(struct leat_device *first, struct leat_device *se
     return enable_peer(second, first);
 }
 
-/* Under open_lock, which keeps others from opening the device half closed. */
+/* The last close of a device. Under open_lock, so that no other thread can open the device in the meantime. */
 static leat_status close_last(struct leat_device *device)
 {
     struct leati_driver *driver = device->driver;
@@ -378,7 +380,7 @@ static leat_status close_last(struct leat_device *device)
     leat_status status;
 
     list_remove(device);
-    /* From here on calls with the handle are refused; those still inside are the caller's fault. */
+    /* From here on calls with the handle fail. Calls that are still in progress are an error of the program. */
     leati_handle_retire(&leati_device_handles, device);
     status = driver->ops->device_synchronize(driver, device->native);
     hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
@@ -394,7 +396,7 @@ static leat_status close_last(struct leat_device *device)
     status = first_of(status, leati_virtual_close(device));
     status = first_of(status, leati_memory_close(device));
     status = first_of(status, driver->ops->device_close(driver, device->native));
-    /* Only now does no thread of the driver run one any more, even if the wait above failed. */
+    /* Only now is it certain that no driver thread runs a host function, even if the wait above failed. */
     leati_host_calls_close(device);
     LEATI_TRACE(.op = LEATI_TRACE_DEVICE_CLOSE, .device = device->name);
     if (status != LEAT_OK)

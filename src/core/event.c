@@ -1,4 +1,4 @@
-/* event.c - events: marks in streams. */
+/* event.c - events: positions in streams, recorded by the user. */
 #include "base/lock.h"
 #include "core/core.h"
 
@@ -15,7 +15,7 @@ leat_status leati_check_event(const char *what, const leat_event *event)
         what, (const void *)event);
 }
 
-/* NULL, with a message, when there is no memory for it. */
+/* Allocates an event. Returns NULL, with a message, when out of memory. */
 static leat_event *new_event(const char *what, leat_device *device)
 {
     static _Atomic uint64_t last_serial;
@@ -31,7 +31,7 @@ static leat_event *new_event(const char *what, leat_device *device)
     return event;
 }
 
-/* The last step of making an event: from here on it is the user's. */
+/* Completes the creation of an event, if status is LEAT_OK: publishes the handle. Otherwise frees it. */
 static leat_status publish(leat_status status, const char *what, leat_event *event, leat_event **out)
 {
     if (status != LEAT_OK) {
@@ -83,7 +83,7 @@ leat_status leat_event_wrap(leat_device *device, void *native, leat_event **even
     return publish(status, "leat_event_wrap", made, event);
 }
 
-/* Ends an event that is retired already. */
+/* Destroys an event whose handle is already retired. */
 static leat_status end_event(leat_event *event)
 {
     struct leati_driver *driver = event->device->driver;
@@ -144,7 +144,8 @@ leat_status leat_event_native(leat_event *event, void **native)
     return LEAT_OK;
 }
 
-/* Has the driver record the event, and keeps what that says of the order; under the event's lock. */
+/* Records the event in the driver, and stores its position and what its stream is ordered after. Under the
+ * event's lock. */
 static leat_status record(leat_event *event, leat_stream *stream)
 {
     struct leati_driver *driver = event->device->driver;
@@ -167,12 +168,12 @@ static leat_status record(leat_event *event, leat_stream *stream)
     return LEAT_OK;
 }
 
-/* The event's mark was reached. point: as it was before the driver was asked. */
+/* Records that the event has completed. point: the event's position before the driver was asked. */
 static void reached(leat_event *event, const struct leati_point *point)
 {
     leati_lock(&event->lock);
-    /* Not if it was recorded again meanwhile: the driver may have been asked about another stream's record between
-     * two of this one's. */
+    /* Only if it was not recorded again in the meantime: otherwise the driver may have answered for another
+     * record than this position. */
     if (point->serial && point->serial == event->point.serial && point->seq == event->point.seq) {
         leati_timeline_complete(event->timeline, point->seq);
         LEATI_TRACE(.op = LEATI_TRACE_SYNC, .event = event->serial);
@@ -207,12 +208,12 @@ leat_status leat_event_record(leat_event *event, leat_stream *stream)
     leati_unlock(&event->lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_event_record on %s", event->device->name);
-    /* Release: who sees the mark finds the record already given to the driver. */
+    /* Release: a thread that sees the flag knows that the driver already has the record. */
     atomic_store_explicit(&event->recorded, true, memory_order_release);
     return LEAT_OK;
 }
 
-/* Acquire: the record that set it was given to the driver before. */
+/* Acquire: if the flag is set, the driver already has the record. */
 static bool was_recorded(leat_event *event)
 {
     return atomic_load_explicit(&event->recorded, memory_order_acquire);

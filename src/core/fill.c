@@ -1,9 +1,9 @@
-/* fill.c - filling memory, with the driver's call where it has one. */
+/* fill.c - filling memory: by the driver's call for patterns of up to 4 bytes, else by a kernel. */
 #include "core/access.h"
 
 #include <string.h>
 
-/* What a fill can write to. Fills target->device_pointer. */
+/* Checks that a fill can write to dst, and sets endpoint->device_pointer. */
 static leat_status find_fillable(leat_stream *stream, void *dst, size_t bytes, struct leati_endpoint *endpoint)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -24,12 +24,13 @@ static leat_status find_fillable(leat_stream *stream, void *dst, size_t bytes, s
     return LEAT_OK;
 }
 
-/* A pattern of up to 16 bytes, as short as it can be said. */
+/* A pattern of up to 16 bytes. */
 struct pattern {
     unsigned char bytes[16];
     unsigned length; /* 1, 2, 4, 8 or 16 */
 };
 
+/* Halves the pattern while both halves are equal, so that the driver's call can be used more often. */
 static void shorten(struct pattern *pattern)
 {
     while (pattern->length > 1 &&
@@ -37,7 +38,7 @@ static void shorten(struct pattern *pattern)
         pattern->length /= 2;
 }
 
-/* Patterns of 8 and 16 bytes, for which drivers have no call. */
+/* Fills with a pattern of 8 or 16 bytes, for which drivers have no call. */
 static leat_status fill_by_kernel(leat_stream *stream, void *dst, const struct pattern *pattern, size_t bytes)
 {
     uint64_t count = bytes / pattern->length, words[2];
@@ -53,7 +54,7 @@ static leat_status fill_by_kernel(leat_stream *stream, void *dst, const struct p
                        leat_dim(256, 1, 1), 0, args, argument_count);
 }
 
-/* With the driver's call where it has one. */
+/* Fills with the driver's call if the pattern is short enough, else by a kernel. */
 static leat_status fill_at(leat_stream *stream, void *dst, const struct pattern *pattern, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;

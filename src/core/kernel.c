@@ -41,7 +41,7 @@ static leat_module *new_module(leat_device *device)
     return module;
 }
 
-/* Makes a module that the driver has loaded known. */
+/* Enters a loaded module into its device's list and publishes its handle. */
 static void publish_module(leat_module *module)
 {
     leat_device *device = module->device;
@@ -52,7 +52,7 @@ static void publish_module(leat_module *module)
     leati_handle_publish(module);
 }
 
-/* Loads a NUL-terminated copy of an image. */
+/* Loads an image of bytes bytes, which must be followed by a NUL. */
 static leat_status load(leat_device *device, const void *image, size_t bytes, leat_module **module)
 {
     struct leati_driver *driver = device->driver;
@@ -92,10 +92,10 @@ leat_status leat_module_load(leat_device *device, const void *image, size_t byte
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_load on %s", device->name);
 }
 
-/* More is no code, and a file may have no end. */
+/* Limit for reading a file: no kernel image is larger, and a device file may have no end. */
 #define FILE_MOST_BYTES ((size_t)512 << 20)
 
-/* Reads a whole file, with a NUL behind it. */
+/* Reads a whole file and appends a NUL. */
 static leat_status read_file(const char *path, char **content, size_t *bytes)
 {
     size_t capacity = 1 << 16, used = 0, got;
@@ -215,7 +215,7 @@ static void end_kernels(leat_kernel *kernel)
     }
 }
 
-/* Ends a module that is retired and unlinked already. */
+/* Unloads a module whose handle is already retired and which is out of its device's list. */
 static leat_status end_module(leat_module *module)
 {
     struct leati_driver *driver = module->device->driver;
@@ -269,7 +269,7 @@ leat_status leati_modules_close(struct leat_device *device)
     return first;
 }
 
-/* Where in a module a kernel of that name is. */
+/* Returns the hash bucket for a kernel name. */
 static leat_kernel **bucket_of(leat_module *module, const char *name)
 {
     uint32_t hash = 2166136261u;
@@ -314,8 +314,8 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
     return LEAT_OK;
 }
 
-/* The kernels that come along with their modules: those that leat itself launches, and what little else is in the
- * same ones. */
+/* The kernels to look up when their modules are loaded: those that leat itself launches, and the few others in
+ * the same modules. */
 static const struct embedded_kernel {
     enum leati_builtin module;
     const char *name;
@@ -329,9 +329,9 @@ static const struct embedded_kernel {
 #define EMBEDDED_KERNELS (sizeof embedded_kernels / sizeof embedded_kernels[0])
 
 /*
- * Loads a built-in module; under the device's module_lock. The kernels that leat launches by itself come along,
- * since a driver may wait for all work of the device when it loads one (CUDA's lazy loading does), and a fill or a
- * copy must not.
+ * Loads a built-in module, and looks up all of its kernels that leat itself launches: a driver may wait for all
+ * work of the device when it loads a kernel (CUDA's lazy loading does), and a later fill or copy must not wait.
+ * Under the device's module_lock.
  */
 static leat_status load_builtin(leat_device *device, enum leati_builtin which)
 {
@@ -361,7 +361,7 @@ static leat_status load_builtin(leat_device *device, enum leati_builtin which)
     return LEAT_OK;
 }
 
-/* A built-in module, which is loaded if it is not there; under the device's module_lock. */
+/* Returns a built-in module, and loads it on first use. Under the device's module_lock. */
 static leat_status get_builtin(leat_device *device, enum leati_builtin which, leat_module **module)
 {
     if (!device->builtin[which])
@@ -370,7 +370,7 @@ static leat_status get_builtin(leat_device *device, enum leati_builtin which, le
     return LEAT_OK;
 }
 
-/* Loads some built-in modules, and gives the first of them when all are there. */
+/* Loads a range of built-in modules, and returns the first one if all are loaded. */
 static leat_status get_builtins(const char *what, leat_device *device, enum leati_builtin first,
                                 enum leati_builtin last, leat_module **module)
 {
@@ -420,8 +420,8 @@ leat_status leati_kernel_builtin(leat_device *device, enum leati_builtin which, 
     return status == LEAT_OK ? status : leati_fail_in(status, "leat's kernel '%s' on %s", name, device->name);
 }
 
-/* Programs see the modules of layouts as one, by the handle of the first. Gives the one that has the kernel, or
- * leaves the module as it is; under the device's module_lock. */
+/* The layout kernels are in several modules, which programs see as one module: the handle of the first. If
+ * *module is that handle, replaces it by the module that contains the kernel. Under the device's module_lock. */
 static leat_status find_part(leat_module **module, const char *name)
 {
     leat_device *device = (*module)->device;

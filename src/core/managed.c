@@ -1,6 +1,6 @@
 /*
- * managed.c - prefetch, advice and questions about managed memory: finds out what the pointers are, and cuts
- * prefetches into chunks for several streams where that is asked for.
+ * managed.c - prefetch, advice and queries of managed memory. Checks the pointers, and splits prefetches into
+ * chunks on several streams if an option asks for that.
  */
 #include "core/access.h"
 
@@ -36,9 +36,9 @@ static const char *name_of(const leat_device *device)
     return device ? device->name : "the host";
 }
 
-/* ---- what the memory is ---- */
+/* ---- looking up the memory ---- */
 
-/* Managed memory of bytes bytes, with a device of leat's that has it. */
+/* Checks that ptr is managed memory of at least bytes bytes, of a device that leat has opened. */
 static leat_status find_managed(const void *ptr, size_t bytes, struct leati_endpoint *endpoint)
 {
     LEATI_TRY(leati_pointers_find_unread(NULL, "ptr", ptr, bytes, true, endpoint));
@@ -53,7 +53,7 @@ static leat_status find_managed(const void *ptr, size_t bytes, struct leati_endp
     return LEAT_OK;
 }
 
-/* The same for questions, where 0 bytes stand for the rest of the allocation. */
+/* Like find_managed(), for queries: *bytes 0 is replaced by the rest of the allocation. */
 static leat_status find_rest(const void *ptr, size_t *bytes, struct leati_endpoint *endpoint)
 {
     LEATI_TRY(find_managed(ptr, *bytes ? *bytes : 1, endpoint));
@@ -66,7 +66,7 @@ static leat_status find_rest(const void *ptr, size_t *bytes, struct leati_endpoi
     return LEAT_OK;
 }
 
-/* A place in the sense of these calls, for memory of driver. */
+/* Checks that memory of driver can be placed at place (NULL: the host). */
 static leat_status check_place(const char *name, const leat_device *place, const struct leati_driver *driver)
 {
     if (!place || place->driver == driver)
@@ -82,9 +82,9 @@ static leat_status refuse(const struct leati_driver *driver, const char *what)
 
 /* ---- prefetch ---- */
 
-/* How a prefetch is cut up. */
+/* How to split a prefetch. */
 struct spread {
-    uint64_t streams; /* 0: not at all */
+    uint64_t streams; /* 0: do not split */
     uint64_t chunk_bytes;
 };
 
@@ -110,7 +110,7 @@ leat_status leati_prefetch_close(struct leat_device *device)
     return first;
 }
 
-/* Makes the streams that are not there yet; under prefetch_lock. */
+/* Creates the missing prefetch streams. Under prefetch_lock. */
 static leat_status need_streams(struct leat_device *device, unsigned wanted)
 {
     while (device->prefetch_count < wanted) {
@@ -121,7 +121,8 @@ static leat_status need_streams(struct leat_device *device, unsigned wanted)
     return LEAT_OK;
 }
 
-/* The chunk that begins at start: chunks end at multiples of their size, so that no page is in two. */
+/* Returns the size of the chunk that begins at start. Chunks end at multiples of chunk_bytes, so that no page
+ * is in two chunks. */
 static size_t chunk_at(uintptr_t start, uintptr_t end, size_t chunk_bytes)
 {
     size_t bytes = chunk_bytes - start % chunk_bytes;
@@ -145,8 +146,8 @@ static leat_status give_chunks(struct leat_device *device, char *ptr, size_t byt
     return LEAT_OK;
 }
 
-/* Leat's streams begin where stream is, and stream goes on when all of them are done. An event that is recorded
- * again changes no earlier wait, so one is enough. */
+/* Makes the prefetch streams start after the work of stream, and makes stream wait for all of them. One event
+ * is enough, because recording it again does not change earlier waits. */
 static leat_status fork_and_join(leat_stream *stream, void *event, char *ptr, size_t bytes, void *to,
                                  const struct spread *spread)
 {
@@ -159,7 +160,7 @@ static leat_status fork_and_join(leat_stream *stream, void *event, char *ptr, si
     for (unsigned i = 0; i < spread->streams; i++)
         LEATI_TRY(ops->stream_wait(driver, device->prefetch_streams[i], event));
     status = give_chunks(device, ptr, bytes, to, spread);
-    /* Chunks that were given are waited for even when a later one was refused. */
+    /* Wait for the submitted chunks even if a later one failed. */
     for (unsigned i = 0; i < spread->streams; i++) {
         leat_status joined = ops->event_record(driver, event, device->prefetch_streams[i]);
 
@@ -308,9 +309,9 @@ leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach atta
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_managed_attach on %s", stream->device->name);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
-/* Structs that grow say how large they are. known: how large this library's is. */
+/* Checks the size field of an extensible struct. known: its size in this version of the library. */
 static leat_status check_size(const char *what, const char *name, size_t size, size_t known)
 {
     if (size && size <= known)
@@ -363,7 +364,7 @@ leat_status leat_managed_record(leat_device *device, int on)
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_managed_record on %s", device->name);
 }
 
-/* What was recorded for a range, or for all. */
+/* Returns the recorded counts of a range, or, if ptr is NULL, of all memory. */
 static leat_status count_range(leat_device *device, const void *ptr, size_t bytes, leat_managed_counts *counts)
 {
     struct leati_driver *driver = device->driver;

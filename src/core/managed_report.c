@@ -1,4 +1,4 @@
-/* managed_report.c - what moved between host and devices, in words, with what to do about it. */
+/* managed_report.c - a text report of what moved between host and devices, with advice. */
 #include "base/strbuf.h"
 #include "core/core.h"
 

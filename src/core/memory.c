@@ -1,7 +1,7 @@
-/* memory.c - memory that no pool has: from the driver's own calls, registered, imported. */
+/* memory.c - memory outside pools: allocated by the driver's own calls, registered, or imported. */
 #include "core/core.h"
 
-/* Adds what the driver knows: how much there is. */
+/* Appends the free and total memory of the device to the message. */
 static leat_status explain_memory(leat_status status, leat_device *device)
 {
     uint64_t free_bytes, total_bytes;
@@ -54,7 +54,7 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
     return status;
 }
 
-/* Tells a recorder of an allocation; stream NULL: for the host. */
+/* Records an allocation. stream NULL: for the host. */
 static void trace_alloc(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
@@ -69,7 +69,8 @@ static void trace_free(const struct leati_memory *memory, const leat_stream *str
                     .stream = stream ? stream->timeline->serial : 0);
 }
 
-/* Puts memory back that could not be freed. A recorder was told that it was, so it is another allocation. */
+/* Enters memory again that could not be freed. Its free was already recorded, so it is recorded as a new
+ * allocation. */
 static void put_back(struct leati_memory *memory, const leat_stream *stream)
 {
     memory->serial = memory->serial ? leati_trace_serial() : 0;
@@ -77,7 +78,7 @@ static void put_back(struct leati_memory *memory, const leat_stream *stream)
     trace_alloc(memory, stream);
 }
 
-/* Enters what was just allocated, or gives it back. */
+/* Enters a new allocation into the table; frees it if that fails. */
 static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
 {
     struct leati_memory memory = {.device = stream->device,
@@ -147,7 +148,7 @@ leat_status leati_import_end(const struct leati_memory *memory)
     return first != LEAT_OK ? first : status;
 }
 
-/* Puts an imported handle behind addresses of its own. */
+/* Maps an imported handle at new addresses, and enters them into the table. */
 static leat_status map_import(struct leati_memory *memory)
 {
     struct leat_device *device = memory->device;
@@ -226,7 +227,8 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
     if (!ops->host_register)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "leat_register: the %s driver cannot register memory",
                           device->driver->name);
-    /* One byte at first: a range that goes past the end of what is registered already is no RANGE error here. */
+    /* Look up one byte first: a range that exceeds a registered range must fail as already registered, not with
+     * RANGE. */
     status = leati_pointers_find_range(NULL, "ptr", ptr, 1, true, &first);
     if (status == LEAT_OK && first.location.kind != LEAT_KIND_PAGEABLE)
         status = leati_fail(first.owned || first.location.kind != LEAT_KIND_PINNED ? LEAT_ERROR_POINTER
@@ -234,7 +236,7 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
                             "%p is %s memory already", ptr, leat_kind_name(first.location.kind));
     if (status == LEAT_OK)
         status = leati_pointers_find_range(NULL, "ptr", ptr, bytes, true, &first);
-    /* The table first: it says who else has a part of the range, and undoing it cannot fail. */
+    /* Enter into the table first: that detects overlaps, and undoing it cannot fail. */
     if (status == LEAT_OK)
         status = enter(device, LEAT_KIND_PINNED, ptr, bytes, LEATI_REGISTERED);
     if (status == LEAT_OK) {

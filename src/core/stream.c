@@ -18,7 +18,7 @@ LEATI_HOT leat_status leati_check_stream(const char *what, const leat_stream *st
         what, (const void *)stream);
 }
 
-/* NULL, with a message, when there is no memory for it. */
+/* Allocates a stream. Returns NULL, with a message, when out of memory. */
 static leat_stream *new_stream(const char *what, leat_device *device)
 {
     leat_stream *stream = leati_handle_new(&leati_stream_handles);
@@ -28,7 +28,7 @@ static leat_stream *new_stream(const char *what, leat_device *device)
         return NULL;
     }
     stream->device = device;
-    /* This cannot fail in glibc or musl. */
+    /* Initializing a lock cannot fail in glibc or musl. */
     leati_lock_init_recursive(&stream->piece_lock);
     return stream;
 }
@@ -43,7 +43,8 @@ void leati_stream_writes_host(leat_stream *stream)
 {
     uint64_t seq = leati_timeline_now(stream->timeline), seen;
 
-    /* Release: pairs with the acquire below, on a thread that the caller has told of its work. */
+    /* Release: pairs with the acquire in leati_stream_reads_now(), called by a thread that the program has told
+     * about this work. */
     seen = atomic_load_explicit(&stream->host_seq, memory_order_relaxed);
     while (seen < seq && !atomic_compare_exchange_weak_explicit(&stream->host_seq, &seen, seq,
                                                                 memory_order_release, memory_order_relaxed))
@@ -80,7 +81,8 @@ LEATI_HOT bool leati_stream_is_idle(leat_stream *stream)
     return true;
 }
 
-/* The last step of making a stream: from here on it is the user's. */
+/* Completes the creation of a stream, if status is LEAT_OK: creates its timeline and publishes the handle.
+ * Otherwise, or on failure, frees it. */
 static leat_status publish(leat_status status, const char *what, leat_stream *stream, leat_stream **out)
 {
     if (status == LEAT_OK) {
@@ -138,7 +140,7 @@ leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **st
     return status;
 }
 
-/* Ends a stream that is retired already. finished: all its work is known to be done. */
+/* Destroys a stream whose handle is already retired. finished: all its work is known to be complete. */
 static leat_status end_stream(leat_stream *stream, bool finished)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -213,7 +215,7 @@ leat_status leat_stream_native(leat_stream *stream, void **native)
     return LEAT_OK;
 }
 
-/* All work given to the stream before seq ended was seen to be done. */
+/* Records that all work submitted before seq ended was seen complete. */
 LEATI_HOT static void seen_done(leat_stream *stream, uint64_t seq)
 {
     if (stream->timeline->per_thread)
@@ -287,7 +289,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
                           "leat_stream_wait: a stream of %s cannot wait for an event of %s; wait on the host with "
                           "leat_event_synchronize()",
                           stream->device->name, event->device->name);
-    /* Acquire: the record that set it was given to the driver before. */
+    /* Acquire: if the flag is set, the driver already has the record. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
     leati_lock(&event->lock);
@@ -307,8 +309,8 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
 
 /* ---- host functions ---- */
 
-/* A host function on its way through a stream. In its device's list until it ran, because a device that is lost
- * may never run it: then the last close frees it. */
+/* A submitted host function. It stays in its device's list until it has run: a lost device may never run it,
+ * and then the last close frees it. */
 struct host_call {
     void (*function)(void *);
     void *argument;
@@ -353,7 +355,7 @@ static void run_host_call(void *argument)
 
     unlist(argument);
     free(argument);
-    /* A driver may run it in a call that leat makes quietly. */
+    /* The driver may run it inside a call for which leat has switched error messages off. */
     quiet = leati_error_loud_begin();
     leati_host_function_enter();
     call.function(call.argument);

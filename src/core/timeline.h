@@ -117,7 +117,7 @@ void leati_timeline_wait_ends(struct leati_timeline *timeline, const struct leat
  * which usually follows, needs no driver call. Only valid if all work of the stream is submitted through leat. */
 bool leati_timeline_waited_already(struct leati_timeline *timeline);
 
-/* Returns the current sequence number, to which work submitted now belongs. */
+/* Returns the current sequence number. Work submitted before this call belongs to it, or to an earlier one. */
 uint64_t leati_timeline_now(const struct leati_timeline *timeline);
 
 /* Ends the current sequence number and returns it. Call before a fence is recorded, or before the stream is
