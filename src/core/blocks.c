@@ -153,7 +153,7 @@ static struct table_page *page_of(struct leaf *leaf, uintptr_t address)
     return &leaf->page[address / LEATI_PAGE_BYTES % LEAF_PAGES];
 }
 
-/* Under lock. */
+/* Call under lock. */
 static struct leaf *make_leaf(uintptr_t address)
 {
     struct leaf *leaf = leaf_of(address);
@@ -167,7 +167,7 @@ static struct leaf *make_leaf(uintptr_t address)
     return leaf;
 }
 
-/* Under lock. */
+/* Call under lock. */
 static struct granules *make_granules(void) LEATI_REQUIRES(lock)
 {
     struct granules *made = free_granules;
@@ -310,8 +310,8 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
     }
 }
 
-/* Sets the half of page->cover that belongs to one window. The read-modify-write is safe because only the pool
- * that owns the page writes, under its lock. */
+/* Sets the half of page->cover that belongs to one window. This is a read-modify-write without
+ * compare-and-swap, so no other thread may set covers of the same page at the same time. */
 static void set_cover(uintptr_t address, uint32_t number)
 {
     struct table_page *page = page_of(leaf_of(address), address);

@@ -9,8 +9,8 @@
  * at any granule. Entries are not cleared when a block is freed: the reader checks whether the record still
  * describes that address.
  *
- * Pools write under their own locks; readers take no lock. So every field that a reader may see while it changes
- * is atomic.
+ * Pools serialize their writes by their own locks; readers take no lock. So every field that a reader may see
+ * while it changes is atomic.
  */
 #ifndef LEATI_BLOCKS_H
 #define LEATI_BLOCKS_H
@@ -91,7 +91,8 @@ void leati_block_give_back(struct leati_block *block);
 
 /* Enters the extent of block into the table: from then on every address in it leads to the record, until
  * another block is entered there. leati_blocks_cover() must have been called for the range. A block of small
- * pages may have any whole number of granules; other blocks must have at least the size of a window. */
+ * pages may have any whole number of granules; other blocks must have at least the size of a window. Calls for
+ * blocks that share a 2 MiB page must not run concurrently. */
 void leati_blocks_enter(struct leati_block *block, bool small);
 
 /* Prepares the table for whole pages of pool. Returns false when out of memory; then nothing has changed. May
@@ -102,8 +103,9 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
 void leati_blocks_uncover(uintptr_t base, size_t bytes);
 
 /* Returns the record of the extent that contains ptr, in any state but UNUSED and DORMANT; NULL if there is
- * none, or if no block was entered there yet. A LIVE block that contains ptr is always found. Sets *pool to the
- * pool whose address range contains ptr, or NULL. */
+ * none, or if no block was entered there yet. A LIVE block that contains ptr is always found. Another thread
+ * may free and reuse the record at any time, so the caller must check base and state again, or know that the
+ * block stays LIVE. Sets *pool to the pool whose address range contains ptr, or NULL. */
 struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool);
 
 /* Hooks of pools in guard mode. */

@@ -29,6 +29,7 @@ static LEATI_QUICK_TLS unsigned host_function_depth;
  * not exist there. */
 static bool forked;
 
+/* Runs in the child process, which has only this thread, so it takes no lock. */
 static void begin_child(void) LEATI_NO_THREAD_SAFETY
 {
     forked |= list != NULL;

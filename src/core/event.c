@@ -152,6 +152,8 @@ static leat_status record(leat_event *event, leat_stream *stream)
     struct leati_timeline *timeline = stream->timeline, *old = event->timeline;
     struct leati_point point = {.serial = timeline->serial};
 
+    /* If recording fails, the position stays unknown (serial 0). Read the waits before recording: the event
+     * does not cover a wait that another thread adds later. */
     point.seq = leati_timeline_advance(timeline);
     leati_timeline_get_waits(timeline, &event->known);
     event->point.serial = 0;

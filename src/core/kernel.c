@@ -288,7 +288,7 @@ static leat_kernel *find_kernel(leat_module *module, const char *name)
     return kernel;
 }
 
-/* Under the device's module_lock. */
+/* Call under the device's module_lock. */
 static leat_status make_kernel(leat_module *module, const char *name, leat_kernel **kernel)
 {
     struct leati_driver *driver = module->device->driver;
@@ -399,7 +399,7 @@ leat_status leat_module_layout(leat_device *device, leat_module **module)
     return get_builtins("leat_module_layout", device, LEATI_BUILTIN_ELEMENTS, LEATI_BUILTIN_WIDE_16, module);
 }
 
-/* Under the device's module_lock. */
+/* Call under the device's module_lock. */
 static leat_status get_kernel(leat_module *module, const char *name, leat_kernel **kernel)
 {
     *kernel = find_kernel(module, name);

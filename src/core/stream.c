@@ -268,6 +268,7 @@ leat_status leat_stream_query(leat_stream *stream)
 
     LEATI_TRY(leati_check_stream("leat_stream_query", stream));
     driver = stream->device->driver;
+    /* Advance before the query: work submitted after it must not count as complete. */
     seq = leati_timeline_advance(stream->timeline);
     status = driver->ops->stream_query(driver, stream->native);
     if (status == LEAT_OK)

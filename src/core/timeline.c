@@ -259,6 +259,7 @@ leat_status leati_timeline_query(struct leati_timeline *timeline, uint64_t seq, 
     leati_lock(&timeline->lock);
     /* An idle stream needs no fence. */
     if (timeline->stream && !find_fence(timeline, seq) && !timeline->per_thread) {
+        /* Advance before the query: work submitted after it must not count as complete. */
         uint64_t now = leati_timeline_advance(timeline);
 
         if (counts)

@@ -41,7 +41,7 @@ static leat_status fail_alloc(const char *what, leat_status status, const leat_p
 }
 
 /* The fast path: takes a block of exactly bytes from this thread's magazine and makes it LIVE; NULL if there is
- * none. */
+ * none. A contended magazine counts as a miss: the slow path is taken instead of spinning. */
 static inline struct leati_block *take_cached(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                               size_t requested_bytes)
 {

@@ -129,7 +129,7 @@ void leati_guard_snapshot(const struct leati_block *block,
     leati_unlock(&leati_notes_lock);
 }
 
-/* ---- who holds what ---- */
+/* ---- holders of live blocks ---- */
 
 /* Live blocks of one tag and call stack. */
 struct holder {

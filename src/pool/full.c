@@ -25,7 +25,7 @@ struct facts {
     uint64_t outside_bytes;           /* used on the device by other processes, or by this one outside of pools */
 };
 
-/* ---- looking ---- */
+/* ---- gathering the facts ---- */
 
 static void add_pending(struct leati_idle *idle, uint64_t stream, uint64_t bytes)
 {

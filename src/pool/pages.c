@@ -670,6 +670,7 @@ static struct leati_block *join_place(struct leat_pool *pool, struct page_place 
 
     leati_assert(!place->upper || place->hole->after == place->upper);
     leati_assert(!place->lower || place->lower->after == place->hole);
+    /* An idle neighbour whose seq is not 0 may still have pending work. */
     waits = waits || (place->lower && place->lower->seq) || (place->upper && place->upper->seq);
     block->whole = pool->dedicated;
     block->idle_since_ns = leati_clock_ns();

@@ -77,7 +77,7 @@ static struct pinned_chunk *unlist_chunk(const void *ptr, size_t bytes)
     return found;
 }
 
-/* ---- is there enough memory? ------------------------------------------------------------------------------ */
+/* ---- limiting the use of memory --------------------------------------------------------------------------- */
 
 static void unclaim(size_t bytes)
 {
@@ -107,7 +107,7 @@ static leat_status claim(size_t bytes)
         bytes, (unsigned long long)available.bytes, available.whose, (unsigned long long)left);
 }
 
-/* ---- touching --------------------------------------------------------------------------------------------- */
+/* ---- populating ------------------------------------------------------------------------------------------- */
 
 /* A chunk that several threads populate; lives on the stack of the thread that allocates it. */
 struct touch {
@@ -272,7 +272,7 @@ static void prefer_node(const struct leat_device *device, void *ptr, size_t byte
     (void)syscall(SYS_mbind, ptr, bytes, MPOL_PREFERRED, mask, (unsigned long)NODES_MAX + 1, 0);
 }
 
-/* ---- the two ways to a chunk ------------------------------------------------------------------------------ */
+/* ---- allocating a chunk ----------------------------------------------------------------------------------- */
 
 /* Checks that registered memory has the same address on the device as on the host, which not all hardware
  * provides. */

@@ -51,7 +51,7 @@ struct pair {
 /* The planned requests of one stream, in order. */
 struct list {
     uint32_t count, next; /* next: the entry that is expected next */
-    uint32_t *places;     /* by entry: index of its place */
+    uint32_t *places;     /* for each entry: index of its place */
     struct pair *pairs;   /* all entries, sorted by predecessor's size, size and position */
     struct leati_stream_cache *cache;
     uint64_t previous_bytes; /* size of the previous request if it did not match the list; else 0 */
@@ -372,7 +372,7 @@ leat_status leati_pool_plan_read(const char *path, struct leati_pool_plan **plan
     return LEAT_OK;
 }
 
-/* ---- what is occupied: all under the plan's lock ---- */
+/* ---- occupied pieces: all under the plan's lock ---- */
 
 /* Returns the bits of a place in one word of a bitmap. */
 static uint64_t mask_of(const struct leati_planned *place, uint32_t word)

@@ -291,7 +291,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
                  1 + atomic_fetch_add_explicit(&made, 1, memory_order_relaxed));
 }
 
-/* Under the device's pools_lock. */
+/* Call under the device's pools_lock. */
 static void enlist(struct leat_pool *pool)
 {
     leat_device *device = pool->device;
@@ -326,7 +326,7 @@ static leat_status read_plan(const char *what, struct leat_pool *pool, const lea
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, pool->device->name);
 }
 
-/* Under the device's pools_lock. */
+/* Call under the device's pools_lock. */
 static leat_status make(const char *what, leat_device *device, const leat_pool_options *options, bool own,
                         struct leat_pool **made)
 {

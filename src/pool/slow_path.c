@@ -87,7 +87,7 @@ void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, str
         leati_extent_free(pool, block, cache, block->seq);
 }
 
-/* ---- asking what is done ---- */
+/* ---- querying completed work ---- */
 
 /* The oldest and the youngest seq of a cache's idle memory whose work is not known to be complete; 0 if there
  * is none. */

@@ -330,7 +330,7 @@ leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *
     return LEAT_OK;
 }
 
-/* ---- who holds what ---- */
+/* ---- holders of live blocks ---- */
 
 bool leati_stats_holders(struct leat_pool *pool, struct leati_strbuf *text)
 {

@@ -94,7 +94,7 @@ static int by_handle_size(const void *a, const void *b)
     return x != y ? (x > y) - (x < y) : by_home(b, a);
 }
 
-/* ---- what is idle ---- */
+/* ---- gathering idle memory ---- */
 
 /* Joins adjacent gathered extents that belong to different caches; cache's stream may use all of them. */
 static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *cache, struct gathered *idle)
@@ -204,7 +204,7 @@ static size_t choose(struct gathered *idle, size_t bytes)
     return sum;
 }
 
-/* ---- stitched blocks that are there ---- */
+/* ---- existing stitched blocks ---- */
 
 static bool is_dormant(const struct leati_stitch *stitch)
 {
@@ -490,6 +490,7 @@ static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, str
     link_first(pool, stitch);
     /* Shrink the block to the requested size, so that a later request of the same size finds it in a magazine. */
     atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
+    /* Without pending work, every stream may use the memory. */
     leati_set_cache(block, waits && cache->timeline ? cache : pool->host);
     block->seq = block->cache->timeline ? leati_timeline_now(cache->timeline) : 0;
     leati_set_state(block, LEATI_BLOCK_LEAVING);

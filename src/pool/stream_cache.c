@@ -162,6 +162,7 @@ void leati_magazine_unlock(struct leati_magazine *magazine)
 
 static struct leati_slot *slot_of(struct leati_magazine *magazine, size_t bytes)
 {
+    /* Fibonacci hashing: multiply by 2^64 divided by the golden ratio, use the top bits. */
     uint64_t mixed = bytes / LEATI_GRANULE_BYTES * UINT64_C(0x9E3779B97F4A7C15);
 
     leati_assert(bytes && bytes % LEATI_GRANULE_BYTES == 0);
