@@ -65,8 +65,7 @@ struct leati_block {
     _Atomic(struct leati_magazine *) magazine; /* magazine whose lock serializes frees of a LIVE block; NULL: none,
                                                   the state is changed by compare-and-swap */
     struct leati_stream_cache *cache;          /* cache of the stream that it was allocated or freed on */
-    uint64_t seq; /* sequence number of that stream: freed or allocated memory may be used by its work up to here;
-                     0: no pending work */
+    uint64_t seq; /* work of that stream up to this sequence number may still use the memory; 0: no pending work */
 
     /* ---- from here on seldom changed ---- */
     _Alignas(64) _Atomic(struct leat_pool *) pool;

@@ -90,8 +90,7 @@ struct leat_stream {
     struct leat_device *device;
     void *native; /* the driver's stream */
     struct leati_timeline *timeline;
-    struct leati_lock
-        piece_lock; /* recursive; held while work made of several driver calls is submitted; see below */
+    struct leati_lock piece_lock; /* recursive; held while work of several driver calls is submitted; see below */
     _Atomic uint64_t host_seq; /* sequence number of the latest work that may write pageable memory; 0: none */
     atomic_bool foreign;       /* the user has had the vendor's handle, so work may be submitted outside leat */
     _Atomic(struct leati_staging *) staging; /* copy/eager.c; created on first use */
@@ -138,8 +137,8 @@ struct leat_module {
 leat_status leati_kernel_builtin(leat_device *device, enum leati_builtin which, const char *name,
                                  leat_kernel **kernel);
 
-/* Call before the host waits in the driver for a stream or an event. This thread then helps with pending copies
- * until query(native) reports completion; see wait_begins above. */
+/* Call before the host waits in the driver for a stream or an event. This thread may then help with pending
+ * copies until query(native) reports completion; see wait_begins above. */
 void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native);
 
 /* Records that the work just submitted to stream may write pageable memory, directly or through an event or a

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-/* How many extents are compared for the best fit after the first fit. Few in the heap of small blocks, which
- * has many extents and where placement matters less. */
+/* How many extents are compared for the best fit after the first fit. Few in the heap of small blocks: it has
+ * many extents, and they are close together anyway. */
 enum { SCAN_SMALL = 64, SCAN_LARGE = 1024 };
 
 /* ---- bins ---- */

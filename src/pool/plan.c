@@ -60,8 +60,7 @@ struct list {
 };
 
 struct leati_pool_plan {
-    struct leati_lock
-        lock; /* guards all fields below that are not set once; taken after the pool's lock and magazines' locks */
+    struct leati_lock lock; /* guards the fields that change; taken after the pool's and magazines' locks */
     uint64_t bytes; /* size of the arena */
     uintptr_t base; /* base of the arena; 0: no addresses yet */
     struct leati_planned *places;

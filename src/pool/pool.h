@@ -186,7 +186,7 @@ struct leat_pool {
     _Atomic uint32_t planned_reuse_flags; /* copy of reuse_flags for planned blocks, which are allocated without
                                              the pool's lock */
     _Atomic(struct leati_stream_cache *)
-        caches; /* all caches, the youngest first; never removed while the pool lives, so readers need no lock */
+        caches;                      /* all caches, the youngest first; only added to, so readers need no lock */
     struct leati_stream_cache *host; /* host cache: memory without pending work, usable by every stream */
     struct leati_span *spans;
     struct leati_bins holes[LEATI_RANGES];
@@ -199,11 +199,10 @@ struct leat_pool {
     uint64_t stitch_round;              /* incremented for each scan of the idle memory */
     uint64_t mapped_bytes[LEATI_HEAPS]; /* in each heap */
     uint64_t used_peak_bytes;           /* the peak of bytes in use, sampled each time the pool had to grow */
-    atomic_bool
-        is_tight; /* last large request: the pool preferred stitching, or could not grow; read without a lock */
-    enum leati_refusal refusal; /* during the current request */
-    uint64_t device_bytes;      /* total memory of the device */
-    uintptr_t reserved_base;    /* base of the reservation; 0: not reserved yet */
+    atomic_bool is_tight;               /* the last large request tried stitching; read without a lock */
+    enum leati_refusal refusal;         /* during the current request */
+    uint64_t device_bytes;              /* total memory of the device */
+    uintptr_t reserved_base;            /* base of the reservation; 0: not reserved yet */
     size_t reserved_span_bytes;
     struct leati_physical **page_physical; /* indexed by page of the reservation; NULL: not mapped */
     void *helpers[LEATI_HELPERS]; /* driver streams on which stream_uses.c records its copies of the user's events;
@@ -275,9 +274,9 @@ static inline void leati_count(_Atomic uint64_t *counter, uint64_t by)
 void leati_bins_add(struct leati_bins *bins, struct leati_block *block);
 void leati_bins_remove(struct leati_bins *bins, struct leati_block *block);
 
-/* Returns the smallest extent in bins that has room for bytes at alignment; of several, the one at the lowest
- * address; NULL if none has. exact: only an extent of exactly bytes. cache: only extents that its stream may
- * use now; NULL: no such check. The extent stays in its bin. */
+/* Returns an extent in bins that has room for bytes at alignment, or NULL. It is the smallest one compared (the
+ * scan of a bin is limited), and of equal ones that at the lowest address. exact: only an extent of exactly
+ * bytes. cache: only extents that its stream may use now; NULL: no such check. The extent stays in its bin. */
 struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, size_t alignment, bool exact,
                                    const struct leati_stream_cache *cache);
 

@@ -23,10 +23,8 @@ struct slow_request {
     leat_stream *stream; /* NULL: for the host */
     size_t bytes, alignment;
     uint8_t heap;
-    struct leati_message
-        *refused; /* receives the message of the last failure to get new memory; NULL: not wanted */
-    struct leati_message
-        *before; /* the thread's error message before this request; restored if the request succeeds */
+    struct leati_message *refused; /* receives the message of the last refusal of new memory; NULL: not wanted */
+    struct leati_message *before;  /* the thread's message before this request; restored on success */
     bool has_before;
 };
 
