@@ -322,7 +322,8 @@ static void set_cover(uintptr_t address, uint32_t number)
     atomic_store_explicit(&page->cover, other | (uint64_t)number << shift, memory_order_release);
 }
 
-/* Release throughout: pairs with the acquire in leati_block_find(). */
+/* Enters a large block: as start in the window where it begins, as cover in each window that it continues into.
+ * Release throughout: pairs with the acquire in leati_block_find(). */
 static void set_windows(uintptr_t base, size_t bytes, uint32_t number)
 {
     uintptr_t at = (base | (LEATI_WINDOW_BYTES - 1)) + 1, end = base + bytes;
@@ -392,6 +393,7 @@ LEATI_HOT struct leati_block *leati_block_find(const void *ptr, struct leat_pool
         return around(atomic_load_explicit(&granules->record[address % LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES],
                                            memory_order_acquire),
                       address);
+    /* A large block that contains the address either starts in this window or continues into it. */
     window = address / LEATI_WINDOW_BYTES % 2;
     block = around(atomic_load_explicit(&page->start[window], memory_order_acquire), address);
     return block ? block

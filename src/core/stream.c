@@ -74,6 +74,7 @@ LEATI_HOT bool leati_stream_is_idle(leat_stream *stream)
 
     if (leati_stream_known_idle(stream))
         return true;
+    /* Read before the query: work submitted later must not count as seen idle. */
     submitted = atomic_load_explicit(&stream->timeline->submitted, memory_order_relaxed);
     if (LEATI_QUIETLY(driver->ops->stream_query(driver, stream->native)) != LEAT_OK)
         return false;

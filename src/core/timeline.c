@@ -211,6 +211,7 @@ void leati_timeline_stream_ends(struct leati_timeline *timeline, bool finished)
 
 void leati_timeline_wait_begins(struct leati_timeline *timeline, struct leati_caught_up *caught_up)
 {
+    /* Read before the wait: work submitted later must not count as seen idle. */
     caught_up->submitted = atomic_load_explicit(&timeline->submitted, memory_order_relaxed);
     caught_up->seq = leati_timeline_advance(timeline);
 }

@@ -511,6 +511,8 @@ static void keep_better(struct page_place *best, const struct page_place *place)
         *best = *place;
 }
 
+/* Tries two places at a hole: from the start of the hole, or of the idle extent below it, upwards; and so that
+ * the block ends at the end of the idle extent above the hole. */
 static void try_hole(struct leati_block *hole, const struct leati_stream_cache *cache, size_t bytes,
                      size_t alignment, bool beside, struct page_place *best)
 {
@@ -898,6 +900,9 @@ static bool wastes(struct leat_pool *pool, struct leati_stream_cache *cache, siz
     return held + place.map_bytes > pool->used_peak_bytes + pool->used_peak_bytes / 100 * WASTE_PERCENT;
 }
 
+/* Provides memory for a large block. If the pool packs tightly, tries stitching first, with at most half of the
+ * block in new memory; then growing; then, unless the packing is "still", stitching with any amount of new
+ * memory. */
 static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                  size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
@@ -1181,6 +1186,8 @@ static leat_status trim_cache(struct leat_pool *pool, struct leati_stream_cache 
     return LEAT_OK;
 }
 
+/* Releases spare handles first, then idle handles of the heap of large blocks, of the heap of small blocks, and
+ * of the arena. */
 static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                                 uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
@@ -1201,6 +1208,7 @@ static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uin
                : status;
 }
 
+/* Releases chunks that are completely idle: a chunk can only be freed as a whole. */
 static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                                uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {

@@ -676,6 +676,7 @@ static leat_status alloc_new(struct slow_request *request, struct leati_block **
     return is_full(status) ? alloc_when_full(request, status, block) : status;
 }
 
+/* One attempt: a block from another magazine, then idle memory, then new memory. */
 static leat_status alloc_once(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {

@@ -99,6 +99,7 @@ static void add_cache(struct leati_stream_cache *cache, struct sums *sums)
     }
 }
 
+/* Sums of differences can be negative for a moment: another thread may change the figures while they are read. */
 static uint64_t positive(int64_t value)
 {
     return value > 0 ? (uint64_t)value : 0;

@@ -375,6 +375,7 @@ static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, 
     return NULL;
 }
 
+/* Creates a dormant stitched block: finds addresses and maps the gathered handles there. */
 static leat_status make(struct leat_pool *pool, const struct gathered *idle, size_t bytes, size_t alignment,
                         struct leati_stitch **made) LEATI_REQUIRES(pool->lock)
 {
@@ -428,6 +429,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
 
 /* ---- using it ---- */
 
+/* Returns the lent extents of a stitched block to the heaps, as idle memory of cache up to seq. */
 static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_stream_cache *cache,
                            uint64_t seq) LEATI_REQUIRES(pool->lock)
 {
