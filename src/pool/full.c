@@ -43,8 +43,8 @@ static void add_pending(struct leati_idle *idle, uint64_t stream, uint64_t bytes
     idle->streams[i].bytes += bytes;
 }
 
-/* Adds one extent to *idle; call in address order. *piece_bytes: the size of the idle run that ends at this
- * extent, before and after the call. */
+/* Adds one extent to *idle. Call in address order. *piece_bytes: the size of the contiguous idle memory
+ * directly below this extent; updated to include this extent. */
 static void look_at(const struct leati_block *block, const struct leati_stream_cache *cache, size_t *piece_bytes,
                     struct leati_idle *idle)
 {
