@@ -91,8 +91,8 @@ struct leat_stream {
     void *native; /* the driver's stream */
     struct leati_timeline *timeline;
     struct leati_lock piece_lock; /* recursive; held while work of several driver calls is submitted; see below */
-    _Atomic uint64_t host_seq; /* sequence number of the latest work that may write pageable memory; 0: none */
-    atomic_bool foreign;       /* the user has had the vendor's handle, so work may be submitted outside leat */
+    _Atomic uint64_t host_seq;    /* sequence number of the latest work that may write pageable memory; 0: none */
+    atomic_bool foreign;          /* the user has had the vendor's handle, so work may be submitted outside leat */
     _Atomic(struct leati_staging *) staging; /* copy/eager.c; created on first use */
     _Atomic(struct leati_stream_cache *)
         caches[LEATI_FAST_POOLS]; /* its caches in the first LEATI_FAST_POOLS pools of the device (pool/pool.h) */

@@ -61,8 +61,8 @@ struct list {
 
 struct leati_pool_plan {
     struct leati_lock lock; /* guards the fields that change; taken after the pool's and magazines' locks */
-    uint64_t bytes; /* size of the arena */
-    uintptr_t base; /* base of the arena; 0: no addresses yet */
+    uint64_t bytes;         /* size of the arena */
+    uintptr_t base;         /* base of the arena; 0: no addresses yet */
     struct leati_planned *places;
     uint64_t *ends; /* piece n is [ends[n], ends[n + 1]) of the arena */
     uint32_t place_count, piece_count;

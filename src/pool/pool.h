@@ -299,7 +299,7 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
 
 /* Turns block, which is in no bin, into idle memory of cache, and joins it with adjacent idle memory of cache.
  * Work of cache's stream up to seq may still use it; 0: no pending work. A stitched block instead returns its
- * memory to the heaps. */
+ * memory to the heaps, and a planned block its place to the plan. */
 void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                        uint64_t seq) LEATI_REQUIRES(pool->lock);
 
@@ -361,7 +361,7 @@ void leati_pages_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 leat_status leati_pages_drop_spare(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Releases idle memory to the driver until the pool holds at most keep_bytes. Only memory that became idle no
- * later than before_ns is released. */
+ * later than before_ns is released. *pending_bytes: the freed memory that work may still use. */
 leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                              uint64_t *released_bytes, uint64_t *pending_bytes) LEATI_REQUIRES(pool->lock);
 
