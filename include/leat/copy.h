@@ -1,20 +1,20 @@
 /*
- * leat/copy.h - moving and filling bytes.
+ * leat/copy.h - copying and filling memory in stream order.
  *
- * Model. leat_copy(stream, dst, src, bytes) copies between any two places that leat can reach: pageable
- * and pinned host memory, device memory, another device's memory, managed memory. The kinds and so the
- * direction come from the pointers. It runs in stream order, after all earlier work of the stream, and
- * mostly returns at once, whatever the kinds are; leat_copy() says when it does not.
+ * Model. leat_copy(stream, dst, src, bytes) copies between any two places that leat can reach: pageable and pinned
+ * host memory, device memory, another device's memory, managed memory. leat derives the kinds of memory, and so
+ * the direction, from the pointers. The copy runs in stream order, after all earlier work of the stream. The call
+ * mostly returns at once, for every combination of kinds; leat_copy() lists the exceptions.
  *
- * Pageable memory (malloc, the stack, file mappings) is moved by leat's own threads through pinned memory,
- * while the stream waits for them; docs/copies.md explains how. When may the host touch its buffers again?
+ * leat's own threads move pageable memory (malloc, the stack, file mappings) through pinned memory while the
+ * stream waits for them; docs/copies.md explains how. The host may use its buffers again:
  *
- *   any buffer         when the stream has got past the copy (synchronize, query or event)
- *   a pageable source  also as soon as the copy's ticket says LEAT_COPY_STAGED
- *   both               when leat_copy_sync() returns, if they are pageable
+ *     any buffer         when the stream has completed the copy (synchronize, query or event)
+ *     a pageable source  also as soon as the copy's ticket reports LEAT_COPY_STAGED
+ *     both               when leat_copy_sync() returns, if they are pageable
  *
- * The source is read at some time between the call and that moment: not before earlier work of the stream that
- * may write it (a host function, a copy into it), but perhaps before earlier kernels have run.
+ * leat reads the source at some time between the call and that moment: never before earlier work of the stream
+ * that may write it (a host function, a copy into it), but perhaps before earlier kernels have run.
  *
  *     leat_copy(stream, d, data, bytes);                              // pageable: returns at once
  *     leat_launch(stream, ...);                                       // runs when the bytes are there
@@ -23,12 +23,13 @@
  *     leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER);       // data may change now
  *     leat_ticket_free(ticket);
  *
- * What goes wrong while leat's threads move the bytes (the source was unmapped, a file shrank under its mapping)
- * comes back from the ticket, and once from the next leat_stream_synchronize() of that stream. Work after the
- * copy runs anyway. What of dst was not reached yet is undefined then.
+ * Asynchronous failures. If a copy fails while leat's threads move the bytes (the source was unmapped, a file
+ * shrank under its mapping), the ticket returns the failure, and so does the next leat_stream_synchronize() of
+ * that stream, once. Later work of the stream runs anyway. The part of dst that the copy did not reach is then
+ * undefined.
  *
- * Threads. Any thread may call; see leat/stream.h for two threads on one stream. A ticket may be used by several
- * threads, but for leat_ticket_free(), which must be the last.
+ * Threads. Any thread may call; leat/stream.h says what happens when two threads use one stream. Several threads
+ * may use a ticket, but leat_ticket_free() must be the last call on it.
  */
 #ifndef LEAT_COPY_H
 #define LEAT_COPY_H
@@ -41,92 +42,98 @@ extern "C" {
 #endif
 
 /*
- * Copies bytes from src to dst. bytes 0 does nothing, whatever the pointers are. Device memory may be of
- * another device than the stream's, of the same driver; peer access is switched on where the hardware
- * has it, else the driver goes through host memory.
+ * Copies bytes from src to dst. bytes 0 does nothing, whatever the pointers are. Device memory may belong to
+ * another device than the stream's, of the same driver: leat enables peer access where the hardware has it;
+ * elsewhere the driver copies through host memory.
  *
- * The call itself does not wait for earlier work of the stream, but in these cases: several GiB of pageable memory
- * on a stream that is busy (the driver's queue has an end: the call returns when the rest fits in); staged copies
- * that wait on their streams hold all the pinned memory that LEAT_COPY_MEMORY allows; a driver whose streams cannot
- * wait for flags in memory (leat_copy_explain() says so). Pageable copies of up to 2 MiB are mostly made by the
- * calling thread, which is the fastest: in, the source has been read when the call returns; out of a stream that is
- * idle, the bytes are there. A device's first pageable copies on idle streams are made by the driver's own call, which
- * keeps the caller until it is done, whatever the size. On CUDA, copies of different streams share
- * few queues: behind four or more streams that are held up with copies in them, others may wait too
- * (docs/copies.md).
- * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a destination that is read-only; device memory
- * of a device that is not open); RANGE (a pointer's allocation is shorter than bytes, or pointer + bytes
- * overflows); OVERLAP (also when dst == src); UNSUPPORTED (two drivers, for example cpu and cuda memory:
- * copy through host memory); HOST_MEMORY; DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function; in guard
- * mode, see leat/pool.h, also on a stream that is not ordered after other uses). Nothing was copied then, but for
- * DEVICE_LOST, DRIVER, and POINTER where a part of pageable memory is missing, after which dst is undefined.
+ * The call does not wait for earlier work of the stream, with these exceptions:
+ *
+ *     - Several GiB of pageable memory on a busy stream: the driver's queue is finite, so the call returns when
+ *       the rest of the copy fits into it.
+ *     - Staged copies that wait on their streams hold all the pinned memory that LEAT_COPY_MEMORY allows.
+ *     - The driver's streams cannot wait for flags in memory (leat_copy_explain() reports this).
+ *     - The calling thread makes most pageable copies of up to 2 MiB itself, because that is fastest. A copy in
+ *       has read its source when the call returns. A copy out of an idle stream is complete when the call
+ *       returns.
+ *     - A device's first pageable copies on idle streams use the driver's own call, which blocks the caller until
+ *       the copy is done, whatever its size.
+ *     - On CUDA, copies of different streams share few queues: if four or more streams are blocked with copies in
+ *       them, copies of other streams may wait too (docs/copies.md).
+ *
+ * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a read-only destination; memory of a device that is not
+ * open); RANGE (a pointer's allocation is shorter than bytes, or pointer + bytes overflows); OVERLAP (also when
+ * dst == src); UNSUPPORTED (two drivers, for example cpu and cuda memory: copy through host memory); HOST_MEMORY;
+ * DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function; in guard mode, see leat/pool.h, also on a stream
+ * that is not ordered after other uses). After an error nothing was copied, except after DEVICE_LOST, DRIVER, and
+ * POINTER for partly unmapped pageable memory: then dst is undefined.
  */
 LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
 
 /*
- * The same, with the classic contract: when it returns, a pageable source may be changed and a pageable
- * destination is complete. It waits until a pageable source has been read, for the stream if dst is pageable, and
- * not at all otherwise. The caller's thread takes part in the copying.
- * Errors: as leat_copy(), and what went wrong while the bytes were moved.
+ * leat_copy() with the classic contract: when it returns, a pageable source may be changed and a pageable
+ * destination is complete. The call waits until a pageable source has been read; if dst is pageable, it waits for
+ * the stream; otherwise it does not wait. The calling thread takes part in the copying.
+ * Errors: as leat_copy(), and failures while the bytes were moved.
  */
 LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes);
 
 /* ---- tickets --------------------------------------------------------------------------------------------- */
 
-/* One copy that was started. A ticket stays valid when its stream is destroyed or its device is closed; the copy of
- * a closed device is over. */
+/* One copy that was started. A ticket stays valid after its stream is destroyed or its device is closed. Closing
+ * the device completes its copies. */
 typedef struct leat_ticket leat_ticket;
 
-/* Where a copy has got to. */
+/* How far a copy is. */
 typedef enum leat_copy_point {
-    LEAT_COPY_STAGED = 1, /* the source has been read: it may change */
-    LEAT_COPY_DONE = 2    /* the bytes are at dst, and all earlier work of the stream is done */
+    LEAT_COPY_STAGED = 1, /* the source has been read and may change */
+    LEAT_COPY_DONE = 2    /* the bytes are at dst, and all earlier work of the stream is complete */
 } leat_copy_point;
 
 #define LEAT_FOREVER UINT64_MAX
 
-/* How a copy is made. Start with zeros and size = sizeof(leat_copy_options): every zero means "as usual". */
+/* Options of a copy. Start with zeros and size = sizeof(leat_copy_options): zero selects the default of each
+ * field. */
 typedef struct leat_copy_options {
     size_t size;          /* sizeof(leat_copy_options), so that the struct can grow */
-    uint64_t deadline_ns; /* from the call; what is not staged then is cancelled; 0: none */
+    uint64_t deadline_ns; /* from the call; then leat cancels what is not staged yet; 0: none */
 } leat_copy_options;
 
-/*
- * leat_copy() with a ticket. options may be NULL. bytes 0 gives a ticket that is done.
- * Errors: as leat_copy(); INVALID (ticket NULL, options->size 0 or larger than this library knows).
- */
+/* leat_copy() with a ticket. options may be NULL. bytes 0 returns a ticket that is done. The caller frees the
+ * ticket.
+ * Errors: as leat_copy(); INVALID (ticket NULL, options->size 0 or larger than this library knows). */
 LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
                                      const leat_copy_options *options, leat_ticket **ticket);
 
 /*
- * Waits until the copy has got to point, at most timeout_ns nanoseconds (0: only looks; LEAT_FOREVER: no limit).
- * Where leat has few threads for copies, the caller's takes part in this one.
- * LEAT_NOT_READY: not yet. A copy that failed, was cancelled or passed its deadline gets to both points all the
- * same, and its failure is returned then: POINTER (the source or the destination could not be reached; the
- * message has the address), CANCELLED, DEADLINE.
+ * Waits until the copy has reached point, for at most timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no
+ * limit). If leat has few threads for copies, the calling thread takes part in this one. Returns LEAT_NOT_READY if
+ * the copy has not reached point yet. A copy that failed, was cancelled or passed its deadline reaches both points
+ * too, and the call then returns its failure: POINTER (the source or the destination could not be accessed; the
+ * message has the address), FILE, CANCELLED, DEADLINE.
  * Errors: HANDLE, INVALID (point), DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function).
  */
 LEAT_API leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_t timeout_ns);
 
-/* How a copy is getting on. */
+/* Progress of a copy. */
 typedef struct leat_ticket_info {
     uint64_t bytes;         /* of the copy */
-    uint64_t arrived_bytes; /* at dst, counted from its start; what follows is undefined once the copy has ended */
-    uint8_t staged, done;   /* 1: it has got there */
-    leat_status status;     /* LEAT_OK so far, or why it stopped */
+    uint64_t arrived_bytes; /* at dst, from its start; after the copy has ended, the rest of dst is undefined */
+    uint8_t staged, done;   /* 1: the copy has reached this point */
+    leat_status status;     /* LEAT_OK so far, or why the copy stopped */
 } leat_ticket_info;
 
-/* Looks without waiting. Errors: HANDLE, INVALID (info NULL). */
+/* Returns the progress of a copy without waiting. Errors: HANDLE, INVALID (info NULL). */
 LEAT_API leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info);
 
 /*
- * Stops a copy between pageable and other memory: chunks that are not staged yet stay where they are. What is on
- * its way to the device cannot be called back, and the stream still goes past the copy in its order. Any other
- * copy, and one that is over, goes on as if nothing was said. Does not wait. Errors: HANDLE.
+ * Cancels a copy that leat's threads make, between pageable or file memory and other memory: chunks that are not
+ * staged yet are not copied. Chunks on their way to the device cannot be stopped, and the stream still passes the
+ * copy in its order. The call has no effect on other copies and on a copy that is over. It does not wait. Errors:
+ * HANDLE.
  */
 LEAT_API leat_status leat_ticket_cancel(leat_ticket *ticket);
 
-/* Ends a ticket; the copy goes on. NULL does nothing. Errors: HANDLE. */
+/* Frees a ticket; the copy continues. NULL does nothing. Errors: HANDLE. */
 LEAT_API leat_status leat_ticket_free(leat_ticket *ticket);
 
 /* ---- batches of small copies ----------------------------------------------------------------------------- */
@@ -140,91 +147,94 @@ typedef struct leat_copy_op {
 
 /*
  * Makes count copies in stream order as if they were one: none runs before earlier work of the stream, later work
- * waits for all of them, and among them there is no order. Ranges that continue one another are merged; then all
- * of them go together, by a kernel that gathers or scatters over mapped memory, packed by the host where they are
- * pageable, or one by one where that is faster (leat_copy_batch_explain() says which). ops is read before the
- * call returns. An op of 0 bytes does nothing, whatever its pointers are; count 0 does nothing.
+ * waits for all of them, and they have no order among themselves. leat merges ranges that continue each other.
+ * Then it moves all of them together: by a kernel that gathers or scatters over mapped memory, or packed by the
+ * host where they are pageable; or one by one where that is faster (leat_copy_batch_explain() says which). leat
+ * reads ops before the call returns. An op of 0 bytes does nothing, whatever its pointers are; count 0 does
+ * nothing. Any mixture of kinds and directions is allowed. A destination must not overlap another op's source or
+ * destination.
+ *
  * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin()
- * does that ahead of time. Any mixture of kinds and directions is fine. A destination that overlaps another op's
- * source or destination is refused.
- * Errors: as leat_copy(), with the number of the op in the message; INVALID (ops NULL); OVERLAP. Nothing was
- * copied then, but for DEVICE_LOST and DRIVER, after which all destinations are undefined.
+ * loads them ahead of time.
+ * Errors: as leat_copy(), with the number of the op in the message; INVALID (ops NULL); OVERLAP. After an error
+ * nothing was copied, except after DEVICE_LOST and DRIVER: then all destinations are undefined.
  */
 LEAT_API leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t count);
 
 /* ---- 3-D copies ------------------------------------------------------------------------------------------ */
 
-/* A pitched region of bytes on both sides. Of row y in slice z, width_bytes bytes lie at y * pitch_bytes + z *
- * slice_bytes. */
+/* A pitched region of bytes on both sides. The width_bytes bytes of row y in slice z start at y * pitch_bytes + z
+ * * slice_bytes. */
 typedef struct leat_copy_region {
     size_t width_bytes; /* of a row */
     size_t height;      /* rows */
     size_t depth;       /* slices; 1 for a 2-D copy */
     size_t dst_pitch_bytes, src_pitch_bytes;
-    size_t dst_slice_bytes, src_slice_bytes; /* not looked at when depth is 1 */
+    size_t dst_slice_bytes, src_slice_bytes; /* ignored when depth is 1 */
 } leat_copy_region;
 
 /*
- * Copies a pitched 2-D or 3-D region between any two places, as leat_copy(). A size of 0 does nothing. region is
- * read before the call returns. Narrow rows on a GPU are moved by the kernels of layouts (leat/layout.h); the
- * first region that needs one loads it, which may wait for the device's work; leat_module_layout() loads all ahead
- * of time.
- * Errors: as leat_copy(), where the range is all from the first byte of the region to its last; INVALID
- * (region NULL; a pitch below width_bytes; slices that overlap: a slice_bytes below height * pitch_bytes; a size
- * that overflows). OVERLAP when a byte is on both sides, or might be, where telling that takes too long: columns
- * that lie side by side in one image are fine.
+ * Copies a pitched 2-D or 3-D region between any two places, like leat_copy(). A size of 0 does nothing. leat
+ * reads region before the call returns. On a GPU, layout kernels (leat/layout.h) move narrow rows. The first
+ * region that needs such a kernel loads it, which may wait for the device's work; leat_module_layout() loads all
+ * of them ahead of time.
+ * Errors: as leat_copy(), with the range from the first byte of the region to its last; INVALID (region NULL; a
+ * pitch below width_bytes; slices that overlap: a slice_bytes below height * pitch_bytes; a size that overflows);
+ * OVERLAP if a byte is on both sides, or might be, where an exact check takes too long. Columns side by side in
+ * one image do not overlap.
  */
 LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *src, const leat_copy_region *region);
 
 /* ---- several links --------------------------------------------------------------------------------------- */
 
 /*
- * Lets copies of 64 MiB and more from host memory into device go over the host links of count other devices as
- * well, and from them across, which pays where the devices reach each other faster than the host (NVLink). The
- * helpers' links and copy engines are busy meanwhile, and each gives 48 MiB of its memory for each copy that is under
- * way (four at most; others go over the device's own link). Peer access is switched on. Replaces an earlier list;
- * count 0 ends it. Closing one of the devices ends it too. A ticket of such a copy knows when it is done, and neither
- * its progress nor how to stop it.
- * Errors: HANDLE (device or a helper); INVALID (helpers NULL, more than 8, one that is device itself or is there
- * twice); UNSUPPORTED (a helper of another driver); HOST_MEMORY, DRIVER, NOT_PERMITTED.
+ * Lets copies of 64 MiB and more from host memory to device also use the host links of count other devices, the
+ * helpers, which pass the bytes on to device. This is faster where the devices reach each other faster than the
+ * host (NVLink). During such a copy the helpers' links and copy engines are busy, and each helper provides 48 MiB
+ * of its memory. At most four such copies run at a time; others use the device's own link. The call enables peer
+ * access. It replaces an earlier list; count 0 removes it. Closing one of the devices removes the list too. A
+ * ticket of such a copy reports when it is done, but no progress, and cannot cancel it.
+ * Errors: HANDLE (device or a helper); INVALID (helpers NULL, more than 8, one that is device or is listed twice);
+ * UNSUPPORTED (a helper of another driver); HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_copy_set_rails(leat_device *device, leat_device *const *helpers, unsigned count);
 
 /* ---- plans in words -------------------------------------------------------------------------------------- */
 
 /*
- * Writes how leat_copy() would make this copy now, as text, and copies nothing: the protocol, why it was chosen, the
- * other protocols, and the bound. text_bytes: the room in text, with the closing 0; what is longer is cut. docs/copies.md says how to
- * read it.
+ * Describes how leat_copy() would make this copy now, as text, and copies nothing: the protocol, why it was
+ * chosen, the other protocols, and the bound. text_bytes: the size of text, including the terminating 0; longer
+ * output is truncated. docs/copies.md explains the output. On a GPU the first call for a device creates its
+ * staging memory, if no copy has done so yet.
  * Errors: as leat_copy(); INVALID (text NULL or text_bytes 0).
  */
 LEAT_API leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src, size_t bytes, char *text,
                                        size_t text_bytes);
 
-/* The same for leat_copy_3d(). */
+/* leat_copy_explain() for leat_copy_3d(). */
 LEAT_API leat_status leat_copy_3d_explain(leat_stream *stream, void *dst, const void *src,
                                           const leat_copy_region *region, char *text, size_t text_bytes);
 
-/* The same for leat_copy_batch(). */
+/* leat_copy_explain() for leat_copy_batch(). */
 LEAT_API leat_status leat_copy_batch_explain(leat_stream *stream, const leat_copy_op *ops, size_t count,
                                              char *text, size_t text_bytes);
 
 /* ---- filling --------------------------------------------------------------------------------------------- */
 
 /*
- * Sets bytes bytes at dst to value, in stream order. dst: device memory of the stream's device, or managed
- * or pinned memory of its driver; for pageable memory use memset. bytes 0 does nothing.
- * Errors: HANDLE; POINTER (as leat_copy, and pageable memory); RANGE; INVALID (memory of another device);
- * UNSUPPORTED (memory of another driver); DEVICE_LOST, DRIVER, NOT_PERMITTED.
+ * Sets bytes bytes at dst to value, in stream order. dst: device memory of the stream's device, or managed or
+ * pinned memory of its driver; for pageable memory use memset(). bytes 0 does nothing.
+ * Errors: HANDLE; POINTER (as leat_copy(), and pageable memory); RANGE; INVALID (memory of another device);
+ * UNSUPPORTED (memory of another driver); DEVICE_LOST, DRIVER, NOT_PERMITTED (as leat_copy()).
  */
 LEAT_API leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, size_t bytes);
 
 /*
- * Repeats a pattern of pattern_bytes (1, 2, 4, 8 or 16) over bytes bytes at dst, in stream order. The
- * pattern is read before the call returns. dst must be aligned to pattern_bytes, and bytes must be a
- * multiple of it. The first pattern of 8 or 16 bytes on a device loads leat's kernels, which may wait for the
- * device's work; leat_module_builtin() does that ahead of time.
- * Errors: as leat_fill; INVALID (pattern NULL, another pattern size, alignment, not a multiple).
+ * Fills bytes bytes at dst with copies of a pattern of pattern_bytes (1, 2, 4, 8 or 16), in stream order. leat
+ * reads the pattern before the call returns. dst must be aligned to pattern_bytes, and bytes must be a multiple of
+ * it. The first pattern of 8 or 16 bytes on a device loads leat's kernels, which may wait for the device's work;
+ * leat_module_builtin() loads them ahead of time.
+ * Errors: as leat_fill(); INVALID (pattern NULL, another pattern size, alignment, not a multiple).
  */
 LEAT_API leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *pattern, size_t pattern_bytes,
                                        size_t bytes);

@@ -1,38 +1,38 @@
 /*
- * leat/memory.h - memory by kind: allocate, free, register, ask.
+ * leat/memory.h - memory by kind: allocate, free, register, query.
  *
- * Model. Memory has a kind, which says who can reach it and how fast the link carries it:
+ * Model. The kind of memory says who can access it and how fast the link carries it:
  *
- *   kind       lives in          host reads it   kernels read it   copies
- *   DEVICE     device memory     no              yes               at the speed of the link
- *   PINNED     host memory       yes             yes, over link    asynchronous, link speed
- *   MANAGED    moves             yes             yes               as its pages lie
- *   PAGEABLE   host memory       yes             no                see leat/copy.h
+ *     kind       lives in          host reads it   kernels read it   copies
+ *     DEVICE     device memory     no              yes               at the speed of the link
+ *     PINNED     host memory       yes             yes, over link    asynchronous, link speed
+ *     MANAGED    moves             yes             yes               depends on where its pages are
+ *     PAGEABLE   host memory       yes             no                see leat/copy.h
  *
- * PAGEABLE is all memory that leat and the vendor's driver know nothing of: malloc, the stack, file
- * mappings. leat finds the kind of a pointer by itself; pointers into the middle of an allocation
- * are fine everywhere except where memory is freed.
+ * All memory that neither leat nor the vendor's driver knows is PAGEABLE: malloc, the stack, file mappings. leat
+ * finds the kind from the pointer. Pointers into the middle of an allocation are allowed everywhere except in
+ * calls that free memory.
  *
- * Zero copy: a kernel may read and write PINNED memory in place, also registered memory, by the address that
- * leat_pointer_query() gives as device_pointer. Nothing is moved but what the kernel touches, each time that it does,
- * over the link: the best for data that is read once and sparsely, and for what host and device exchange. What a
- * kernel wrote there the host may read when the stream has got past the kernel. MANAGED memory and what can be said
- * about it have a header of their own, leat/managed.h; docs/memory.md compares all ways.
+ * Zero copy. A kernel may read and write PINNED memory, including registered memory, in place, at the address that
+ * leat_pointer_query() returns as device_pointer. Each access of the kernel then goes over the link, and only the
+ * accessed bytes move. This is best for data that is read once and sparsely, and for data that host and device
+ * exchange. The host may read what a kernel wrote there when the stream has completed the kernel. leat/managed.h
+ * describes MANAGED memory and the advice about it; docs/memory.md compares the methods.
  *
- * Memory comes from pools (leat/pool.h), one for each device and kind unless the program makes more. What is freed
- * stays in its pool for the next request; leat_pool_trim() gives it back to the device.
+ * Memory comes from pools (leat/pool.h), one for each device and kind unless the program creates more. Freed
+ * memory stays in its pool for the next request; leat_pool_trim() returns it to the device.
  *
- * Call order. leat_alloc() and leat_free() are stream-ordered: memory may be used by work given to
- * that stream after leat_alloc(), and goes back when the stream reaches leat_free(). Work on other
- * streams must be ordered by events (leat/stream.h); how a block is freed that several streams use is
- * said in leat/pool.h. leat_memory_alloc() and leat_memory_free() are ordered with the host instead.
+ * Call order. leat_alloc() and leat_free() are stream-ordered: work submitted to that stream after leat_alloc()
+ * may use the memory, and the memory is free again when the stream reaches leat_free(). Work on other streams must
+ * be ordered by events (leat/stream.h); leat/pool.h says how to free a block that several streams use.
+ * leat_memory_alloc() and leat_memory_free() are ordered with the host instead.
  *
  *     leat_alloc(stream, bytes, &d);
  *     leat_copy(stream, d, host, bytes);
  *     leat_launch(stream, ...);
- *     leat_free(stream, d);              // runs after the launch; no need to wait here
+ *     leat_free(stream, d);              // takes effect after the launch; no need to wait here
  *
- * Threads. Any thread may call anything here; a pointer may be freed by another thread.
+ * Threads. Any thread may make any call here, and may free memory that another thread allocated.
  */
 #ifndef LEAT_MEMORY_H
 #define LEAT_MEMORY_H
@@ -51,99 +51,101 @@ typedef enum leat_kind {
     LEAT_KIND_MANAGED = 3
 } leat_kind;
 
-/* "pageable", "pinned", "device", "managed"; "unknown" for another number. */
+/* Returns the name of a kind: "pageable", "pinned", "device" or "managed"; "unknown" for another number. */
 LEAT_API const char *leat_kind_name(leat_kind kind);
 
 /*
- * Device memory for work on stream from the default pool of its device, aligned to 512 bytes. The contents are
- * undefined (zeros with LEAT_SCRUB). A size that was freed before on that stream comes without a call of the
- * driver's. bytes 0 is fine: *ptr becomes NULL, which leat_free() accepts.
- * Errors: HANDLE, INVALID (ptr NULL; an environment variable of pools with a value that it cannot have),
- * DEVICE_MEMORY (the message says how much is free and who holds what), HOST_MEMORY, DRIVER, NOT_PERMITTED
- * (inside a host function).
+ * Allocates device memory for work on stream from the default pool of its device, aligned to 512 bytes. The
+ * contents are undefined (zeros with LEAT_SCRUB). A size that was freed before on that stream needs no driver
+ * call. bytes 0: *ptr becomes NULL, which leat_free() accepts.
+ * Errors: HANDLE, INVALID (ptr NULL; an invalid environment variable of pools), DEVICE_MEMORY (the message says
+ * how much memory is free and who holds the rest), HOST_MEMORY, DRIVER, NOT_PERMITTED (inside a host function).
  */
 LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
 
 /*
- * Gives a block of any pool, or memory of leat_alloc_driver(), back once stream has reached this point: memory of
- * leat_alloc(), of leat_pool_alloc(), and of leat_memory_alloc(), whatever its kind. From the return of the call
- * on, no leat call accepts ptr any more. The stream may be another one than that of leat_alloc(), if its work is
- * ordered after all uses that leat_pool_use() was not told of. For pinned and managed memory it may be a stream of
- * another device of the same driver. NULL does nothing.
- * Errors: HANDLE, POINTER (not the start of an allocation, already freed, device memory of another device than the
- * stream's, or not leat's to free: registered, wrapped, imported), HOST_MEMORY, DRIVER (in both cases the memory
- * still belongs to the caller unless the message says otherwise), NOT_PERMITTED; in guard mode (leat/pool.h)
- * RANGE (something was written outside the block, which is still the caller's).
+ * Frees memory when stream reaches this point: a block of any pool, of any kind (leat_alloc(), leat_pool_alloc(),
+ * leat_memory_alloc()), or memory of leat_alloc_driver(). After the call returns, no leat call accepts ptr any
+ * more. stream may be another one than that of leat_alloc(), if its work is ordered after all uses that were not
+ * reported by leat_pool_use(). For pinned and managed memory of a pool it may be a stream of another device of the
+ * same driver. NULL does nothing.
+ * Errors: HANDLE, POINTER (not the start of an allocation; already freed; device memory of another device than the
+ * stream's; or memory that leat_free() does not free: registered, wrapped, imported), HOST_MEMORY, DRIVER (after
+ * either, the caller still owns the memory unless the message says otherwise), NOT_PERMITTED; in guard mode
+ * (leat/pool.h) RANGE (the program wrote outside the block; the caller still owns it).
  */
 LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
 
 /*
- * Device memory for work on stream from the driver's own stream-ordered call (cuMemAllocAsync), or its plain one
- * where it has none, outside leat's pools: for comparison, and for memory that must not be kept. Aligned to 256
- * bytes or more. Goes back through leat_free(), which then is the driver's call too. On the CPU device each of
- * them takes two of the mappings that a process may have (vm.max_map_count, often 65530). Errors and bytes 0: as
- * leat_alloc().
+ * Allocates device memory for work on stream from the driver instead of a pool: with the driver's stream-ordered
+ * call (cuMemAllocAsync), or its plain one where it has none. This is for comparisons, and for memory that must
+ * not be kept. The memory is aligned to 256 bytes or more. Free it with leat_free(), which then is a driver call
+ * too. On the CPU device each allocation takes two of the mappings that a process may have (vm.max_map_count,
+ * often 65530). bytes 0: *ptr becomes NULL.
+ * Errors: as leat_alloc().
  */
 LEAT_API leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr);
 
 /*
- * Memory of one kind from the device's default pool for it, ready for the host and for every stream when the call
- * returns: LEAT_KIND_DEVICE, LEAT_KIND_PINNED (usable by all devices of the same driver) or LEAT_KIND_MANAGED.
- * What streams have freed is taken only once their work is done. Aligned to 512 bytes, contents undefined (zeros
- * with LEAT_SCRUB). PAGEABLE is malloc's business: INVALID. bytes 0: *ptr becomes NULL. New pinned memory takes
- * long, since the system clears it and the driver locks it; what the pool has already is there at once.
- * Errors: HANDLE, INVALID (ptr NULL, kind; an environment variable of pools with a value that it cannot have),
- * DEVICE_MEMORY, HOST_MEMORY (for pinned memory also when the machine or a control group has too little, or the
- * limit for locked memory is reached), UNSUPPORTED (no managed memory), DRIVER, NOT_PERMITTED.
+ * Allocates memory of one kind from the device's default pool for that kind. The memory is ready for the host and
+ * for every stream when the call returns. kind: LEAT_KIND_DEVICE, LEAT_KIND_PINNED (usable by all devices of the
+ * same driver) or LEAT_KIND_MANAGED; for PAGEABLE memory use malloc(). Memory that streams have freed is reused
+ * only once their work is complete. Aligned to 512 bytes, contents undefined (zeros with LEAT_SCRUB). bytes 0:
+ * *ptr becomes NULL. New pinned memory takes long, because the system clears it and the driver locks it; memory
+ * that the pool already holds is available at once.
+ * Errors: HANDLE, INVALID (ptr NULL; kind; an invalid environment variable of pools), DEVICE_MEMORY, HOST_MEMORY
+ * (for pinned memory also when the machine or a control group has too little, or the limit for locked memory is
+ * reached), UNSUPPORTED (no managed memory), DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes, void **ptr);
 
 /*
- * Gives a block of any pool, or memory of leat_alloc_driver() or leat_pool_import(), back at once: the next one
- * who asks may have it. The caller must know that all work that uses it is done; what leat_pool_use() told is
- * dropped. Blocks of pools go back without a wait; for other memory the vendor's driver may wait for the whole
- * device. NULL does nothing.
- * Errors: POINTER (not the start of an allocation, already freed, or not leat's to
- * free: registered, wrapped), HOST_MEMORY, DRIVER (the memory still belongs to the caller unless the message says
- * otherwise), NOT_PERMITTED; in guard mode RANGE (as leat_free).
+ * Frees a block of any pool, or memory of leat_alloc_driver() or leat_pool_import(), at once: the next allocation
+ * may reuse it. The caller must ensure that all work that uses the memory is complete; uses reported by
+ * leat_pool_use() are ignored. Freeing a block of a pool does not wait; for other memory the vendor's driver may
+ * wait for the whole device. NULL does nothing.
+ * Errors: POINTER (not the start of an allocation; already freed; or memory that this call does not free:
+ * registered, wrapped), HOST_MEMORY, DRIVER (the caller still owns the memory unless the message says otherwise),
+ * NOT_PERMITTED; in guard mode RANGE (as leat_free()).
  */
 LEAT_API leat_status leat_memory_free(void *ptr);
 
 /*
- * Pins host memory that the caller already has (malloc, mmap), so that copies to and from it are
- * asynchronous and run at link speed, on all devices of device's driver. Any start and size: the
- * pages that the range touches are locked. Its kind is PINNED until leat_unregister(), which must
- * come before the memory is freed or unmapped. Registering and undoing it cost about 50 us a MiB together (the
- * H200 record in bench/results), as long as copying that MiB two or three times, so it pays for memory that is
- * used again.
- * bytes 0 does nothing.
+ * Pins host memory that the caller already has (malloc, mmap). Copies to and from it are then asynchronous and run
+ * at link speed, on all devices of device's driver. The range may have any start and size: the pages that it
+ * touches are locked. The memory is PINNED until leat_unregister(), which must be called before the memory is
+ * freed or unmapped. leat_register() and leat_unregister() together cost about 50 us per MiB (the H200 record in
+ * bench/results), as long as copying that MiB two or three times, so registering pays for memory that is used
+ * repeatedly. bytes 0 does nothing.
  * Errors: HANDLE, INVALID (NULL, or ptr + bytes overflows), POINTER (not mapped, read-only, device memory, or
- * memory that leat already pinned), REGISTERED (a part is registered already, by leat or by someone
- * else), HOST_MEMORY (limit for locked memory), UNSUPPORTED, DRIVER, NOT_PERMITTED.
+ * memory that leat already pinned), REGISTERED (a part is registered already, by leat or by other code),
+ * HOST_MEMORY (limit for locked memory), UNSUPPORTED, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_register(leat_device *device, void *ptr, size_t bytes);
 
-/* Undoes leat_register(); ptr is the start that was registered. The caller must know that no work
- * still uses the range. NULL does nothing.
- * Errors: POINTER (not a start that leat_register() was given), DRIVER, NOT_PERMITTED. */
+/*
+ * Undoes leat_register(); ptr is the start that was registered. The caller must ensure that no work still uses the
+ * range. NULL does nothing.
+ * Errors: POINTER (not a start that was passed to leat_register()), DRIVER (the range is still registered),
+ * NOT_PERMITTED.
+ */
 LEAT_API leat_status leat_unregister(void *ptr);
 
-/* What leat knows of an address. */
+/* Properties of an address. */
 typedef struct leat_pointer_info {
     leat_kind kind;
-    leat_device *device;  /* the device that has it; NULL for PAGEABLE and for devices not open */
+    leat_device *device;  /* the device that owns it; NULL for PAGEABLE and for devices not open */
     void *base;           /* start of its allocation; NULL for PAGEABLE */
-    size_t bytes;         /* size of its allocation, leat's as asked for; 0 for PAGEABLE */
-    void *device_pointer; /* what a kernel uses for this address; NULL for PAGEABLE */
-    uint8_t owned;        /* 1: leat allocated it; 0: registered, wrapped or the user's own */
+    size_t bytes;         /* size of its allocation, for leat's the requested size; 0 for PAGEABLE */
+    void *device_pointer; /* address for kernels; NULL for PAGEABLE */
+    uint8_t owned;        /* 1: leat allocated or imported it; 0: registered, wrapped or the user's own */
 } leat_pointer_info;
 
 /*
- * Looks an address up. Memory that the user's own CUDA calls allocated is found too once a device of
- * that driver is open. An address that nobody knows is PAGEABLE; whether anything is mapped there is
- * not checked here.
+ * Looks up an address. Once a device of a driver is open, this also finds memory that the user's own CUDA or HIP
+ * calls allocated. An unknown address is PAGEABLE; the call does not check whether anything is mapped there.
  * Errors: INVALID (ptr or info NULL), POINTER (inside the addresses of a pool or of a CPU device, but not
- * allocated: freed, or never was).
+ * allocated: freed, or never was), DRIVER.
  */
 LEAT_API leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info);
 

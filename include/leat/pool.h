@@ -91,8 +91,8 @@ typedef struct leat_pool_options {
     uint64_t limit_bytes;      /* limit of the physical memory that the pool holds; 0: no limit */
     uint64_t soft_limit_bytes; /* above this, the next search for memory releases idle memory; 0: none */
     leat_budget *budget;       /* shared with other pools; NULL: none */
-    uint8_t dedicated;        /* 1: each block is its own physical allocation of whole 2 MiB: RDMA, NCCL, IPC */
-    uint8_t exportable;       /* 1: leat_pool_export() accepts its blocks; needs dedicated */
+    uint8_t dedicated;         /* 1: each block is its own physical allocation of whole 2 MiB: RDMA, NCCL, IPC */
+    uint8_t exportable;        /* 1: leat_pool_export() accepts its blocks; needs dedicated */
     uint8_t no_virtual_memory; /* 1: do not use virtual memory even where the driver has it */
     uint8_t guard;             /* 1: like LEAT_POOL_GUARD=1, for this pool alone */
     uint8_t scrub;             /* 1: like LEAT_SCRUB=1, for this pool alone */
@@ -328,13 +328,13 @@ typedef struct leat_pool_statistics {
     uint64_t driver_ns;    /* time spent in them */
     uint64_t pages_created, pages_stitched, pages_released; /* in bytes: physical memory from the driver; mapped
                                                                again for stitched blocks; back to the driver */
-    uint64_t events, queries, stream_waits;              /* driver calls that order the reuse of memory */
-    uint64_t host_waits;    /* times that the host waited for the device, not counting guard mode */
-    uint64_t callbacks;     /* calls of the function set by leat_pool_on_full() */
-    uint64_t guard_reports; /* overwritten red zones and other errors that guard mode found */
-    uint64_t stitches;      /* allocations that returned a stitched block */
-    uint64_t stitch_reuses; /* of these, blocks whose pages were already mapped */
-    uint64_t planned;       /* allocations at the place that the pool's plan has for them */
+    uint64_t events, queries, stream_waits;                 /* driver calls that order the reuse of memory */
+    uint64_t host_waits;       /* times that the host waited for the device, not counting guard mode */
+    uint64_t callbacks;        /* calls of the function set by leat_pool_on_full() */
+    uint64_t guard_reports;    /* overwritten red zones and other errors that guard mode found */
+    uint64_t stitches;         /* allocations that returned a stitched block */
+    uint64_t stitch_reuses;    /* of these, blocks whose pages were already mapped */
+    uint64_t planned;          /* allocations at the place that the pool's plan has for them */
     leat_pool_packing packing; /* the mode when the pool last looked for memory: LEAT_POOL_STILL or _TIGHT */
 } leat_pool_statistics;
 

@@ -1,10 +1,10 @@
 /*
- * leat/stream.h - streams, events, host functions: what runs after what.
+ * leat/stream.h - streams, events and host functions: the order of work.
  *
- * Model. A stream runs the work it is given in order; different streams run beside each other. An
- * event marks a place in a stream: leat_event_record() puts the mark, leat_stream_wait() makes
- * another stream (of any device of the same driver) go on only after the mark, without stopping the
- * host. There is no default stream: work is ordered by nothing but its stream and events.
+ * Model. A stream runs its work in the order of submission; different streams run concurrently.
+ * leat_event_record() puts an event at the current end of a stream. leat_stream_wait() makes another stream (of
+ * any device of the same driver) continue only after that point, without blocking the host. There is no default
+ * stream: work is ordered only by its stream and by events.
  *
  *     leat_event_record(loaded, copy_stream);
  *     leat_stream_wait(compute_stream, loaded);    // host goes on at once
@@ -12,16 +12,16 @@
  *
  * Call order. A stream or an event lives from create to destroy, or until its device is closed.
  *
- * Pools (leat/pool.h) learn from these calls which stream comes after which, and which work is done, so that
- * memory passes from one stream to another without a wait of its own.
+ * Pools (leat/pool.h) learn from these calls which stream is ordered after which, and which work is complete. So
+ * memory passes from one stream to another without an extra wait.
  *
- * Threads. Any thread may use any stream; two threads that give one stream work at the same time get
- * some order of the two: a kernel, a fill, a host function and a leat_copy() each run as a whole before
- * or after what the other thread gives. Only a short copy of pageable memory that the driver makes by
- * itself may come between the pieces of a longer copy. leat_copy_batch(), leat_copy_3d(),
- * leat_copy_layout() and prefetches may be several pieces of work, and the other's may come between
- * them. Who gives a wrapped stream work outside leat may see that between the pieces of a copy too. Calls
- * that wait (synchronize) stop only the calling thread.
+ * Threads. Any thread may use any stream. If two threads submit work to one stream at the same time, the work is
+ * ordered one way or the other: a kernel, a fill, a host function and a leat_copy() each run as a whole before or
+ * after the other thread's work, with these exceptions. A short copy of pageable memory that uses the driver's own
+ * call may run between the pieces of a longer copy. leat_copy_batch(), leat_copy_3d(), leat_copy_layout() and
+ * prefetches may consist of several pieces of work, and the other thread's work may run between them. If code
+ * outside leat submits work to a wrapped stream, that work may run between the pieces of a copy too. Calls that
+ * wait (synchronize) block only the calling thread.
  */
 #ifndef LEAT_STREAM_H
 #define LEAT_STREAM_H
@@ -35,79 +35,83 @@ extern "C" {
 typedef struct leat_stream leat_stream;
 typedef struct leat_event leat_event;
 
-/* A new stream. Errors: HANDLE, INVALID (stream NULL), HOST_MEMORY, DRIVER, NOT_PERMITTED. */
+/* Creates a stream. Errors: HANDLE, INVALID (stream NULL), HOST_MEMORY, DRIVER, NOT_PERMITTED. */
 LEAT_API leat_status leat_stream_create(leat_device *device, leat_stream **stream);
 
 /*
- * Ends a stream. Does not wait: work that it was given still runs to its end, and memory that it uses
- * must stay until then. Blocks that were allocated for it stay as they are, and can be freed on another stream or
- * with leat_memory_free(); what was freed on it is used again once its work is done. For a wrapped stream only the
- * wrapping ends. NULL does nothing.
+ * Destroys a stream. The call does not wait: submitted work still runs to its end, and memory that this work uses
+ * must stay until then. Live blocks that were allocated for the stream stay valid and can be freed on another
+ * stream or with leat_memory_free(). Blocks that were freed on it are reused once its work is complete. For a
+ * wrapped stream only the wrapping ends. NULL does nothing.
  * Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone anyway).
  */
 LEAT_API leat_status leat_stream_destroy(leat_stream *stream);
 
-/* The device that a stream belongs to. Errors: HANDLE, INVALID (device NULL). */
+/* Returns the device that a stream belongs to. Errors: HANDLE, INVALID (device NULL). */
 LEAT_API leat_status leat_stream_device(leat_stream *stream, leat_device **device);
 
-/* Waits until all work given to stream so far is done, and returns its failure if it had one. Where leat has few
- * threads for copies of pageable memory, this one may copy meanwhile, for other streams too (docs/copies.md).
- * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function). */
+/*
+ * Waits until all work submitted to stream so far is complete, and returns its failure if it had one. If leat has
+ * few threads for copies of pageable memory, the calling thread may take part in copies meanwhile, also those of
+ * other streams (docs/copies.md).
+ * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function); once, the failure of a copy that
+ * leat's threads made (leat/copy.h, leat/file.h): POINTER, FILE, CANCELLED, DEADLINE.
+ */
 LEAT_API leat_status leat_stream_synchronize(leat_stream *stream);
 
-/* LEAT_OK: all work given to stream so far is done, and the host may read its results.
- * LEAT_NOT_READY: it is not. Errors: HANDLE, DEVICE_LOST, DRIVER. */
+/* Checks whether all work submitted to stream so far is complete: LEAT_OK if it is, and then the host may read its
+ * results, otherwise LEAT_NOT_READY.
+ * Errors: HANDLE, DEVICE_LOST, DRIVER. */
 LEAT_API leat_status leat_stream_query(leat_stream *stream);
 
 /*
- * Work given to stream from now on runs after what event marks: its latest record at the time of this
- * call. Recording the event again later does not change this wait. An event that was never recorded
- * holds nothing up. The event may be destroyed right after the call.
- * Errors: HANDLE, UNSUPPORTED (event of another driver: wait on the host instead), DRIVER,
- * NOT_PERMITTED.
+ * Makes work that is submitted to stream from now on wait for the latest record of event at the time of this call.
+ * Recording the event again later does not change this wait. An event that was never recorded delays nothing. The
+ * event may be destroyed right after the call.
+ * Errors: HANDLE, UNSUPPORTED (event of another driver: wait on the host instead), DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_stream_wait(leat_stream *stream, leat_event *event);
 
 /*
- * Calls function(argument) on a thread of the driver when stream gets there; later work of the stream
- * waits for its return. Inside it every leat call that gives work, waits, allocates or frees returns
- * NOT_PERMITTED: it would stop the stream that it waits for. It may never run once the device is lost
- * (CUDA driver API, cuLaunchHostFunc). Keep it short; other streams' host functions may wait behind it.
- * On the CPU device that thread is leat's, on which all signals are blocked but those that it causes itself, such as
- * SIGSEGV; threads and programs that the function starts inherit that.
+ * Calls function(argument) on a thread of the driver when stream reaches this point; later work of the stream
+ * waits until the function returns. Inside the function every leat call that submits work, waits, allocates or
+ * frees returns NOT_PERMITTED, because it could wait for the stream that waits for the function. The function may
+ * never run once the device is lost (CUDA driver API, cuLaunchHostFunc). Keep it short, because other streams'
+ * host functions may wait for it. On the CPU device the thread is leat's; it blocks all signals except those that
+ * it causes itself, such as SIGSEGV. Threads and programs that the function starts inherit that signal mask.
  * Errors: HANDLE, INVALID (function NULL), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument), void *argument);
 
-/* A new event, with a time stamp. Errors: HANDLE, INVALID (event NULL), HOST_MEMORY, DRIVER,
+/* Creates an event, with a time stamp. Errors: HANDLE, INVALID (event NULL), HOST_MEMORY, DRIVER,
  * NOT_PERMITTED. */
 LEAT_API leat_status leat_event_create(leat_device *device, leat_event **event);
 
-/* Ends an event. Streams that wait for it still do. For a wrapped event only the wrapping ends. NULL
- * does nothing. Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone anyway). */
+/* Destroys an event. Streams that wait for it still do. For a wrapped event only the wrapping ends. NULL does
+ * nothing.
+ * Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone anyway). */
 LEAT_API leat_status leat_event_destroy(leat_event *event);
 
-/*
- * Marks the place that stream has been given work up to. Replaces the event's earlier mark.
- * Errors: HANDLE, INVALID (event and stream are of different devices), DRIVER, NOT_PERMITTED.
- */
+/* Records an event in stream, after all work submitted to stream so far. This replaces the event's earlier record.
+ * Errors: HANDLE, INVALID (event and stream are of different devices), DRIVER, NOT_PERMITTED. */
 LEAT_API leat_status leat_event_record(leat_event *event, leat_stream *stream);
 
-/* Waits until the stream has reached the mark, and may copy meanwhile, as leat_stream_synchronize(). Never
- * recorded: returns at once.
+/* Waits until the stream has reached the event; the calling thread may take part in copies meanwhile, as in
+ * leat_stream_synchronize(). For an event that was never recorded the call returns at once.
  * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED. */
 LEAT_API leat_status leat_event_synchronize(leat_event *event);
 
-/* LEAT_OK: the mark was reached (or never put); LEAT_NOT_READY: not yet. Errors: HANDLE, DEVICE_LOST,
- * DRIVER. */
+/* Checks whether the stream has reached the event: LEAT_OK if it has, or if the event was never recorded,
+ * otherwise LEAT_NOT_READY.
+ * Errors: HANDLE, DEVICE_LOST, DRIVER. */
 LEAT_API leat_status leat_event_query(leat_event *event);
 
 /*
- * Milliseconds of device time from one mark to the other; negative if end came first. Resolution: about
- * 0.5 us on CUDA ("cuEventElapsedTime" in the driver API manual), the system's monotonic clock on the
- * CPU device.
- * Errors: HANDLE, INVALID (milliseconds NULL, never recorded, different devices, or a wrapped event that
- * was created without timing), NOT_READY as a status when a mark is not reached yet, DRIVER.
+ * Returns the milliseconds of device time between two events; negative if end came first. Resolution: about 0.5 us
+ * on CUDA ("cuEventElapsedTime" in the driver API manual); on the CPU device that of the system's monotonic clock.
+ * Returns LEAT_NOT_READY while an event is not reached yet.
+ * Errors: HANDLE, INVALID (milliseconds NULL, never recorded, different devices, or a wrapped event that was
+ * created without timing), DRIVER.
  */
 LEAT_API leat_status leat_event_elapsed(leat_event *start, leat_event *end, double *milliseconds);
 
