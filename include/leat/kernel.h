@@ -1,22 +1,22 @@
 /*
  * leat/kernel.h - modules and kernels: load, find, launch.
  *
- * Model. A module is device code loaded on one device: PTX text, a cubin or a fatbin on CUDA; a shared
- * object on the CPU device. A kernel is a function in it. leat_launch() runs grid.x * grid.y * grid.z
- * blocks of block.x * block.y * block.z threads, in stream order. Kernels can be written once, in C, for
- * all of them: see leat/device_code.h. Some are built in: leat_module_builtin().
+ * Model. A module is device code loaded on one device: PTX text, a cubin or a fatbin on CUDA; a shared object on
+ * the CPU device. A kernel is a function in it. leat_launch() runs grid.x * grid.y * grid.z blocks of block.x *
+ * block.y * block.z threads, in stream order. A kernel can be written once, in C, for all kinds of devices: see
+ * leat/device_code.h. leat has some built-in kernels: leat_module_builtin().
  *
  *     leat_module_builtin(dev, &module);
  *     leat_kernel_get(module, "leat_vector_add_f32", &kernel);
  *     void *args[] = {&c, &a, &b, &n};
  *     leat_launch(stream, kernel, leat_dim(blocks, 1, 1), leat_dim(256, 1, 1), 0, args, 4);
  *
- * Call order. A kernel lives as long as its module; unload a module only when its launches are done. Load modules
- * and get kernels before the work that matters: a driver may wait for all work of the device when it loads code
- * (CUDA's lazy loading, "Lazy Loading" in the CUDA C++ programming guide), and leat loads a kernel when it is got,
- * not when it is first launched.
+ * Call order. A kernel lives as long as its module; unload a module only when its launches are complete. Load
+ * modules and get kernels before time-critical work: a driver may wait for all work of the device when it loads
+ * code (CUDA's lazy loading, "Lazy Loading" in the CUDA C++ programming guide), and leat loads a kernel in
+ * leat_kernel_get(), not at its first launch.
  *
- * Threads. Any thread may call anything here.
+ * Threads. Any thread may make any call here.
  */
 #ifndef LEAT_KERNEL_H
 #define LEAT_KERNEL_H
@@ -46,81 +46,84 @@ static inline leat_dim3 leat_dim(uint32_t x, uint32_t y, uint32_t z)
 }
 
 /*
- * Loads a module from memory; the image is not needed after the call. bytes: its size; for PTX text
- * with or without a final NUL.
- * On the CPU device the image is a shared object, which runs in this process: load none that you would not link
- * with. It is checked before the system's loader gets it, since that ends the process over a wrong header or
- * table; so files that are cut off or damaged there are refused (IMAGE). What no check can find is damage in its
- * instructions, in those of its data, or in names: that may end the process when its constructors run, in
- * leat_module_unload(), when they are undone, or in a kernel.
- * Errors: HANDLE, INVALID (NULL, bytes 0), IMAGE (not code for this device; the message has the
- * vendor's compile log), DEVICE_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
+ * Loads a module from memory; the image is not needed after the call. bytes: its size; for PTX text with or
+ * without a final NUL.
+ *
+ * On the CPU device the image is a shared object, which runs in this process: load only code that you would also
+ * link with. leat checks the image before it passes it to the system's loader, because the loader ends the process
+ * on a wrong header or table; it refuses files that are truncated or damaged there (IMAGE). No check can find
+ * damage in the instructions, in their data or in names: such damage may end the process when the module's
+ * constructors or destructors run (the latter in leat_module_unload()), or in a kernel.
+ * Errors: HANDLE, INVALID (NULL, bytes 0), IMAGE (not code for this device; the message has the vendor's compile
+ * log), DEVICE_MEMORY, HOST_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_module_load(leat_device *device, const void *image, size_t bytes, leat_module **module);
 
-/* The same from a file of less than 512 MiB. Errors: as leat_module_load; NOT_FOUND (no such file), SYSTEM
- * (unreadable). */
+/* leat_module_load() from a file of less than 512 MiB. Errors: as leat_module_load(); NOT_FOUND (no such file),
+ * SYSTEM (unreadable). */
 LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path, leat_module **module);
 
-struct leat_cpu_kernel; /* what LEAT_KERNEL defines on the CPU device: leat/device_code.h */
+struct leat_cpu_kernel; /* defined by LEAT_KERNEL on the CPU device: leat/device_code.h */
 
-/* A kernel that was compiled into the program. */
+/* A kernel that is compiled into the program. */
 typedef struct leat_embedded_kernel {
-    const char *name;                   /* by which leat_kernel_get() finds it */
+    const char *name;                   /* name for leat_kernel_get() */
     const struct leat_cpu_kernel *code; /* &leat_cpu_kernel_NAME */
 } leat_embedded_kernel;
 
 /*
- * A module of kernels that are compiled into the program itself, or into a library of its own, instead of a file:
- * LEAT_KERNEL in any of its sources, and this list. For the CPU device; other devices need their own code. The list is
- * read before the call returns; names and kernels must stay until the module is unloaded.
+ * Creates a module from kernels that are compiled into the program or one of its libraries, instead of from a
+ * file: the sources define them with LEAT_KERNEL, and kernels lists them. For the CPU device; other devices need
+ * their own code. leat reads the list before the call returns; the names and the kernels must stay until the
+ * module is unloaded. If a kernel was built for another version of leat, leat_kernel_get() returns IMAGE.
  * Errors: HANDLE, INVALID (NULL, count 0, a kernel without a name or code), UNSUPPORTED (not the CPU device),
- * HOST_MEMORY, NOT_PERMITTED. leat_kernel_get() says when a kernel was built for another version of leat (IMAGE).
+ * HOST_MEMORY, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_module_embedded(leat_device *device, const leat_embedded_kernel *kernels, size_t count,
                                           leat_module **module);
 
 /*
- * The kernels that come with leat, for any device. Belongs to the device: unloading it is INVALID. All use
- * one-dimensional blocks, any grid, and loop over what the grid does not cover; counts are elements.
+ * Returns the module of leat's general kernels, on any device. It belongs to the device: unloading it is INVALID.
+ * All kernels use one-dimensional blocks and any grid; they loop over the elements that the grid does not cover.
+ * Counts are elements.
  *
- *   leat_fill_u8, _u16, _u32, _u64   (T *dst, uint64_t count, T value)
- *   leat_fill_u128                   (void *dst, uint64_t count, uint64_t low, uint64_t high); dst is aligned
- *                                    to 8 at least, and to 16 for full speed
- *   leat_add_f32, leat_add_u32       (T *data, uint64_t count, T value): adds value to every element
- *   leat_vector_add_f32, _u32        (T *sum, const T *a, const T *b, uint64_t count)
- *   leat_square_u32                  (uint32_t *data, uint64_t count): replaces every element by its square
- *   leat_pattern_u64                 (uint64_t *dst, uint64_t count, uint64_t seed): element i becomes
- *                                    leat_pattern_value(i, seed)
- *   leat_verify_u64                  (const uint64_t *src, uint64_t count, uint64_t seed, uint64_t *wrong):
- *                                    adds the number of elements that are not that to *wrong
- *   leat_checksum_u64                (const uint64_t *src, uint64_t count, uint64_t *sum): adds
- *                                    leat_checksum_value(i, src[i]) over all i to *sum
+ *     leat_fill_u8, _u16, _u32, _u64   (T *dst, uint64_t count, T value)
+ *     leat_fill_u128                   (void *dst, uint64_t count, uint64_t low, uint64_t high); dst is aligned
+ *                                      to 8 at least, and to 16 for full speed
+ *     leat_add_f32, leat_add_u32       (T *data, uint64_t count, T value): adds value to every element
+ *     leat_vector_add_f32, _u32        (T *sum, const T *a, const T *b, uint64_t count)
+ *     leat_square_u32                  (uint32_t *data, uint64_t count): replaces every element by its square
+ *     leat_pattern_u64                 (uint64_t *dst, uint64_t count, uint64_t seed): element i becomes
+ *                                      leat_pattern_value(i, seed)
+ *     leat_verify_u64                  (const uint64_t *src, uint64_t count, uint64_t seed, uint64_t *wrong):
+ *                                      adds the number of elements that differ from this pattern to *wrong
+ *     leat_checksum_u64                (const uint64_t *src, uint64_t count, uint64_t *sum): adds
+ *                                      leat_checksum_value(i, src[i]) over all i to *sum
  *
- * Errors: HANDLE, INVALID (module NULL), IMAGE, DRIVER, NOT_PERMITTED.
+ * Errors: HANDLE, INVALID (module NULL), IMAGE, HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_module_builtin(leat_device *device, leat_module **module);
 
 /*
- * The kernels that copy layouts (leat/layout.h) and narrow rows of rectangles, which leat loads in parts: a copy
- * loads the part that it needs at the first use on a device, this call all of them ahead of time. Belongs to
- * the device: unloading it is INVALID. What leat launches itself is not for others; these are, the steps that
- * lead to a fast transpose, for elements of 4 bytes. leat_kernel_get() loads them:
+ * Loads all kernels that copy layouts (leat/layout.h) and narrow rows of regions, and returns their module.
+ * Without this call a copy loads the part that it needs at its first use on a device. The module belongs to the
+ * device: unloading it is INVALID. The kernels that leat launches itself are private. leat_kernel_get() returns
+ * the following ones, which show the steps towards a fast transpose, for elements of 4 bytes:
  *
- *   leat_transpose_naive_u32    each thread one element: neighbours read neighbours and write far from each other
- *   leat_transpose_shared_u32   tiles of 32 x 32 in shared memory, so that neighbours write neighbours too
- *   leat_transpose_padded_u32   the same with rows of 33, so that columns of a tile lie in different banks
+ *     leat_transpose_naive_u32    one element per thread: adjacent threads read neighbours, but write far apart
+ *     leat_transpose_shared_u32   tiles of 32 x 32 in shared memory: adjacent threads write neighbours too
+ *     leat_transpose_padded_u32   the same with rows of 33, so that columns of a tile lie in different banks
  *
- * All take (uint32_t *dst, const uint32_t *src, uint64_t rows, uint64_t columns), where src is a dense matrix of rows
- * by columns and dst becomes its transpose, and blocks of 256 threads in x. The naive one wants a block for each 256
- * elements, the others one for each tile: (rows + 31) / 32 * ((columns + 31) / 32).
- * Errors: as leat_module_builtin.
+ * All take (uint32_t *dst, const uint32_t *src, uint64_t rows, uint64_t columns), where src is a dense matrix of
+ * rows by columns and dst becomes its transpose, and blocks of 256 threads in x. The naive one needs a block for
+ * each 256 elements, the others one for each tile: (rows + 31) / 32 * ((columns + 31) / 32).
+ * Errors: as leat_module_builtin().
  */
 LEAT_API leat_status leat_module_layout(leat_device *device, leat_module **module);
 
-/* A 64-bit mix of a position and a seed: what leat_pattern_u64 writes. Misplaced, repeated and missing
- * words all show. The mixing is that of splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom
- * Number Generators", OOPSLA 2014). */
+/* Returns a 64-bit mix of a position and a seed, the value that leat_pattern_u64 writes. It reveals misplaced,
+ * repeated and missing words. The mixing is that of splitmix64 (Steele, Lea and Flood, "Fast Splittable
+ * Pseudorandom Number Generators", OOPSLA 2014). */
 static inline uint64_t leat_pattern_value(uint64_t index, uint64_t seed)
 {
     uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
@@ -130,37 +133,38 @@ static inline uint64_t leat_pattern_value(uint64_t index, uint64_t seed)
     return z ^ (z >> 31);
 }
 
-/* What one element adds to leat_checksum_u64: depends on the word and on its place. */
+/* Returns what one element adds to leat_checksum_u64; it depends on the word and on its position. */
 static inline uint64_t leat_checksum_value(uint64_t index, uint64_t word)
 {
     return leat_pattern_value(index, word);
 }
 
-/* Ends a module and its kernels. NULL does nothing. Errors: HANDLE, INVALID (a built-in module),
- * NOT_PERMITTED; DRIVER (the handle is gone anyway). */
+/* Unloads a module and its kernels. NULL does nothing. Errors: HANDLE, INVALID (a built-in module), NOT_PERMITTED;
+ * DRIVER (the handle is gone anyway). */
 LEAT_API leat_status leat_module_unload(leat_module *module);
 
-/* Finds a kernel by its name. Errors: HANDLE, INVALID (NULL), NOT_FOUND, DRIVER, NOT_PERMITTED; for a kernel of
+/* Finds a kernel by its name, and loads it. Errors: HANDLE, INVALID (NULL), NOT_FOUND, IMAGE (a kernel of
+ * leat_module_embedded() for another version of leat), HOST_MEMORY, DRIVER, NOT_PERMITTED; for a kernel of
  * leat_module_layout() also that call's. */
 LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel);
 
-/* The number of parameters of a kernel, or -1 where the driver does not know (CUDA before 12.4).
- * Errors: HANDLE, INVALID (count NULL). */
+/* Returns the number of parameters of a kernel, or -1 if the driver does not know it (CUDA before 12.4). Errors:
+ * HANDLE, INVALID (count NULL). */
 LEAT_API leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count);
 
-/* The size of the value of parameter index, from 0 on. Errors: HANDLE, INVALID (bytes NULL; the kernel has no such
- * parameter), UNSUPPORTED (the driver does not tell: HIP, CUDA before 12.4), DRIVER. */
+/* Returns the size of parameter number index, counted from 0. Errors: HANDLE, INVALID (bytes NULL; the kernel has
+ * no such parameter), UNSUPPORTED (the driver does not report it: HIP, CUDA before 12.4), DRIVER. */
 LEAT_API leat_status leat_kernel_parameter_bytes(leat_kernel *kernel, unsigned index, size_t *bytes);
 
 /*
- * Runs a kernel in stream order. args: argument_count pointers, each to a value of the type of that
- * parameter; the values are read before the call returns. shared_bytes: dynamic shared memory of each
- * block, at most leat_device_info.max_shared_bytes. Pointers among the arguments are not checked: a wrong one
- * makes the work fail later.
- * Errors: HANDLE; INVALID (a dimension is 0 or too large, argument_count differs from the kernel's where
- * that is known, args NULL with a count, the kernel's device is not the stream's, more blocks than can run
- * together where the kernel wants that); UNSUPPORTED (more shared memory than there is), HOST_MEMORY,
- * SYSTEM (no threads for blocks that run together), DEVICE_LOST, DRIVER, NOT_PERMITTED.
+ * Runs a kernel in stream order. args: argument_count pointers, each to a value of the parameter's type; leat
+ * reads the values before the call returns. shared_bytes: dynamic shared memory of each block, at most
+ * leat_device_info.max_shared_bytes. leat does not check pointers among the arguments: with a wrong pointer the
+ * work fails later.
+ * Errors: HANDLE; INVALID (a dimension is 0 or too large; argument_count differs from the kernel's, if that is
+ * known; args or an element of it is NULL; the kernel's device is not the stream's; a cooperative kernel with more
+ * blocks than can run together); UNSUPPORTED (more shared memory than the device has), HOST_MEMORY, SYSTEM (no
+ * threads for the blocks of a cooperative kernel), DEVICE_LOST, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
                                  size_t shared_bytes, void *const *args, unsigned argument_count);
