@@ -1,16 +1,16 @@
 /*
- * leat/native.h - the vendor's own handles: in and out.
+ * leat/native.h - the vendor's handles: get those of leat's objects, and wrap the user's own.
  *
- * Model. leat's device, stream, event and module stand for the vendor's: on CUDA a CUcontext, CUstream,
- * CUevent and CUmodule. These calls hand them out, and wrap those that the user's own code made, so that
- * both work on the same stream. Typed inline forms are in leat/interop/cuda.h; this header needs no
- * vendor's SDK. On the CPU device the native handles mean something to leat only, but wrapping what was
- * handed out works the same.
+ * Model. leat's device, stream, event and module correspond to the vendor's: on CUDA to a CUcontext, CUstream,
+ * CUevent and CUmodule. These calls return the vendor's handles, and wrap those that the user's own code created,
+ * so that both sides can work on the same stream. leat/interop/cuda.h has typed inline functions; this header
+ * needs no vendor's SDK. On the CPU device the native handles have a meaning only for leat, but they can be
+ * wrapped in the same way.
  *
- * Lifetime. What leat hands out stays leat's: do not destroy it. What is wrapped stays the user's: leat
- * never destroys it, and it must outlive the wrapping.
+ * Lifetime. leat owns the native handles that it returns: do not destroy them. The user owns the handles that are
+ * wrapped: leat never destroys them, and they must outlive the wrapping.
  *
- * Threads. Any thread may call anything here.
+ * Threads. Any thread may make any call here.
  */
 #ifndef LEAT_NATIVE_H
 #define LEAT_NATIVE_H
@@ -23,53 +23,52 @@ extern "C" {
 #endif
 
 /*
- * A device that works in a context of the user's own (CUDA: a CUcontext that cuCtxCreate gave) instead of
- * the primary one. name as in leat_device_open(), and it must be the context's device. Always a new
- * handle. Errors: as leat_device_open; INVALID (context NULL, or of another device); UNSUPPORTED (the
- * CPU device has no contexts).
+ * Opens a device with a context of the user's own (CUDA: a CUcontext from cuCtxCreate) instead of the primary one.
+ * name: as in leat_device_open(); it must be the context's device. The call always returns a new handle.
+ * Errors: as leat_device_open(); INVALID (context NULL, or of another device); UNSUPPORTED (the CPU device has no
+ * contexts).
  */
 LEAT_API leat_status leat_device_wrap(const char *name, void *native_context, leat_device **device);
 
-/* The CUcontext; on the CPU device an opaque pointer. Errors: HANDLE, INVALID (native_context NULL). */
+/* Returns the CUcontext of a device; on the CPU device an opaque pointer. Errors: HANDLE, INVALID (native_context
+ * NULL). */
 LEAT_API leat_status leat_device_native(leat_device *device, void **native_context);
 
 /*
- * A leat stream for a CUstream of the user's own, which must belong to device's context. On CUDA NULL means the
- * legacy default stream, and the vendor's constants for the default streams (CU_STREAM_LEGACY,
- * CU_STREAM_PER_THREAD) work as well. Pools query the native stream and put events into it, so it must not be
- * captured into a graph meanwhile. Destroying the leat stream ends only the wrapping. Errors: HANDLE, INVALID
- * (stream NULL; NULL native on the CPU device; a native stream of another device or one that the driver does not
- * know, where it can tell), HOST_MEMORY, NOT_PERMITTED.
+ * Creates a leat stream for a CUstream of the user's own, which must belong to device's context. On CUDA NULL
+ * means the legacy default stream, and the vendor's constants for the default streams (CU_STREAM_LEGACY,
+ * CU_STREAM_PER_THREAD) are accepted too. Pools query the native stream and record events in it, so do not capture
+ * it into a graph meanwhile. Destroying the leat stream ends only the wrapping.
+ * Errors: HANDLE, INVALID (stream NULL; NULL native on the CPU device; a native stream of another device or one
+ * that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **stream);
 
-/* The CUstream behind a stream. Errors: HANDLE, INVALID (native NULL). */
+/* Returns the CUstream of a stream. Errors: HANDLE, INVALID (native NULL). */
 LEAT_API leat_status leat_stream_native(leat_stream *stream, void **native);
 
-/* A leat event for a CUevent of the user's own. It counts as recorded. Errors: HANDLE, INVALID (NULL; a native event
- * that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED. */
+/* Creates a leat event for a CUevent of the user's own. It counts as recorded. Errors: HANDLE, INVALID (native or
+ * event NULL; a native event that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED. */
 LEAT_API leat_status leat_event_wrap(leat_device *device, void *native, leat_event **event);
 
-/* The CUevent behind an event. Errors: HANDLE, INVALID (native NULL). */
+/* Returns the CUevent of an event. Errors: HANDLE, INVALID (native NULL). */
 LEAT_API leat_status leat_event_native(leat_event *event, void **native);
 
 /*
- * Tells leat of memory that the user's own code allocated, where the driver cannot tell by itself or the
- * look-up should be as quick as for leat's own. kind: DEVICE, PINNED or MANAGED. leat checks ranges
- * against it from now on and never frees it. Ends with leat_pointer_unwrap(), before the memory is freed.
- * Errors: HANDLE, INVALID (NULL, bytes 0, PAGEABLE, overflow), REGISTERED (overlaps memory that leat
- * knows), HOST_MEMORY.
+ * Makes memory that the user's own code allocated known to leat. This is for memory that the driver cannot
+ * identify, and to look it up as fast as leat's own. kind: DEVICE, PINNED or MANAGED. From now on leat checks
+ * ranges against it; leat never frees it. Call leat_pointer_unwrap() before the memory is freed.
+ * Errors: HANDLE, INVALID (NULL, bytes 0, PAGEABLE, overflow), REGISTERED (overlaps memory that leat knows),
+ * HOST_MEMORY.
  */
 LEAT_API leat_status leat_pointer_wrap(leat_device *device, leat_kind kind, void *ptr, size_t bytes);
 
-/* Ends a wrapping; ptr is the start that was wrapped. NULL does nothing. Errors: POINTER. */
+/* Ends a wrapping; ptr is the start that was wrapped. NULL does nothing. Errors: POINTER (not such a start). */
 LEAT_API leat_status leat_pointer_unwrap(void *ptr);
 
-/*
- * A function of the vendor's library that the device's driver loaded, by its exported name (for example
- * "cuMemcpyAsync"), for code that wants to call it without linking to it.
- * Errors: HANDLE, INVALID (NULL), NOT_FOUND, UNSUPPORTED (the CPU device has no library).
- */
+/* Returns a function of the vendor's library that the device's driver loaded, by its exported name (for example
+ * "cuMemcpyAsync"), so that a program can call it without linking to the library.
+ * Errors: HANDLE, INVALID (name or symbol NULL), NOT_FOUND, UNSUPPORTED (the CPU device has no library). */
 LEAT_API leat_status leat_native_symbol(leat_device *device, const char *name, void **symbol);
 
 #ifdef __cplusplus

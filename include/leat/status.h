@@ -1,20 +1,20 @@
 /*
- * leat/status.h - what every call returns, and the message behind it.
+ * leat/status.h - the status that every call returns, and its message.
  *
- * Model. Every call that can fail returns a leat_status. LEAT_OK is 0, failures are negative,
- * LEAT_NOT_READY (1) is an answer and not a failure. Results come through out pointers, which are
- * written only when the call returned LEAT_OK. On failure the caller still owns what it owned.
- * No call ends the process, and none prints unless an environment variable asked for it.
+ * Model. Every call that can fail returns a leat_status. LEAT_OK is 0 and failures are negative. LEAT_NOT_READY
+ * (1) is an answer and not a failure. Results come through out pointers, which are written only when the call
+ * returned LEAT_OK. On failure the caller still owns what it owned. No call ends the process, and none prints
+ * unless an environment variable requests it.
  *
  *     if (leat_alloc(stream, bytes, &ptr) != LEAT_OK)
  *         fprintf(stderr, "%s\n", leat_last_error());
  *
- * Threads. leat_last_error() belongs to the calling thread: it describes the latest failure that
- * a leat call returned on this thread. A call that succeeds leaves it as it was.
+ * Threads. leat_last_error() belongs to the calling thread: it describes the latest failure that a leat call
+ * returned on this thread. A successful call leaves it unchanged.
  *
- * Asynchronous failures. Work that was accepted can fail later, on the device. Such a failure
- * comes back from the next call that waits for or asks after that work (synchronize, query,
- * leat_device_close). LEAT_ERROR_DEVICE_LOST stays: every later call on the device returns it.
+ * Asynchronous failures. Work that was accepted can fail later, on the device. The next call that waits for that
+ * work or queries it returns such a failure (synchronize, query, leat_device_close()). LEAT_ERROR_DEVICE_LOST is
+ * permanent: every later call on the device returns it.
  */
 #ifndef LEAT_STATUS_H
 #define LEAT_STATUS_H
@@ -27,7 +27,7 @@ extern "C" {
 #define LEAT_API __attribute__((visibility("default")))
 #endif
 
-/* X(name, number, text). The numbers never change their meaning; new ones go at the end. */
+/* X(name, number, text). The meaning of a number never changes; new ones go at the end. */
 // clang-format off
 #define LEAT_STATUS_LIST(X)                                                                        \
     X(LEAT_OK, 0, "success")                                                                       \
@@ -63,21 +63,20 @@ typedef enum leat_status {
 } leat_status;
 
 /*
- * The latest failure on this thread as one message: what was asked, what failed, the vendor's own
- * word, what to do. Where a pool is full, what to do is a line of its own: behind a newline and
- * "Advice: ". Never NULL; "" when nothing has failed yet; where there was no host memory for the
- * message, a constant one that says so. The text belongs to leat and stays until the next failure on
- * this thread.
+ * Returns the latest failure on this thread as one message: what the call was asked, what failed, the vendor's own
+ * error name, what to do. If a pool is full, what to do is on a second line, which begins with "Advice: ". Never
+ * NULL; "" if nothing has failed yet; a constant message if there was no host memory for the message. The text
+ * belongs to leat and is valid until the next failure on this thread.
  */
 LEAT_API const char *leat_last_error(void);
 
-/* The status as its name ("LEAT_ERROR_RANGE"). Never NULL: an unknown number gives "LEAT_UNKNOWN". */
+/* Returns the name of a status ("LEAT_ERROR_RANGE"). Never NULL: an unknown number gives "LEAT_UNKNOWN". */
 LEAT_API const char *leat_status_name(leat_status status);
 
-/* The status in words, the texts above. Never NULL: an unknown number gives "unknown status". */
+/* Returns the text of a status, from the list above. Never NULL: an unknown number gives "unknown status". */
 LEAT_API const char *leat_status_text(leat_status status);
 
-/* The version of the library that is running, such as "0.1.0". */
+/* Returns the version of the running library, such as "0.1.0". */
 LEAT_API const char *leat_version(void);
 
 #ifdef __cplusplus
