@@ -1,8 +1,8 @@
 /*
  * leat/device_code.h - kernels written once, in C, for every device.
  *
- * Include this in a C file that holds kernels and nothing else. clang-19 compiles it to PTX (any NVIDIA GPU from
- * the named one on), clang-19 with lld-19 to an AMD code object, any C compiler to a shared object for the CPU
+ * Include this in a C file that contains only kernels. clang-19 compiles it to PTX (for the named NVIDIA GPU and
+ * all later ones), clang-19 with lld-19 to an AMD code object, and any C compiler to a shared object for the CPU
  * device:
  *
  *     #include <leat/device_code.h>
@@ -21,27 +21,26 @@
  * (Without --cuda-feature=+ptx63 clang-19 writes PTX 8.5, which drivers before CUDA 12.5 refuse.)
  *
  * LEAT_KERNEL(name, type, parameter, ...) defines a kernel of 1 to 8 parameters of plain types: numbers and
- * pointers. Pass a pointer to a struct where that is not enough. A type that is not written as one word and stars
- * (an array, a function) needs a typedef. The number of parameters may stand behind the name, as in
- * LEAT_KERNEL(scale, 3, float *, ...): one that is wrong does not compile.
+ * pointers. If that is not enough, pass a pointer to a struct. A type that is not written as one word and stars
+ * (an array, a function) needs a typedef. The number of parameters may follow the name, as in LEAT_KERNEL(scale,
+ * 3, float *, ...): a wrong number does not compile.
  *
- * LEAT_FOR (i, count) visits 0 to count - 1, each once, spread over all threads of a one-dimensional grid, in the
- * order that suits the device: on a GPU neighbouring threads take neighbouring elements; on the CPU device each
- * block takes one run of elements, which its first thread does, so that the compiler can make vector code of the
- * loop. Which thread takes which element is therefore not the kernel's business. count is an unsigned number of
- * up to 64 bits (on a GPU below 2^64 less the number of threads; no memory comes near that), evaluated once.
- * A kernel may have several, one after the other; those with the same count give a thread the same elements. One
- * inside the other does not visit all pairs, since each spreads its range over the same threads: use LEAT_FOR
- * outside and an ordinary loop inside. break leaves only the calling thread's part.
+ * LEAT_FOR (i, count) visits 0 to count - 1, each once, spread over all threads of a one-dimensional grid. The
+ * assignment of elements to threads depends on the device, and a kernel must not rely on it. On a GPU adjacent
+ * threads take adjacent elements. On the CPU device the first thread of each block takes one contiguous range of
+ * elements, so that the compiler can vectorize the loop. count is an unsigned number of up to 64 bits, evaluated
+ * once (on a GPU below 2^64 less the number of threads; no memory is that large). A kernel may have several such
+ * loops, one after the other; loops with the same count give a thread the same elements. Do not nest them: a
+ * nested pair does not visit all pairs, since each spreads its range over the same threads. Use LEAT_FOR outside
+ * and an ordinary loop inside. break leaves only the calling thread's part.
  *
- * Inside a kernel body (not in functions it calls): leat_thread_x/y/z(), leat_block_x/y/z() (indices),
+ * Inside a kernel body (not in functions that it calls): leat_thread_x/y/z(), leat_block_x/y/z() (indices),
  * leat_block_threads_x/y/z(), leat_grid_blocks_x/y/z() (sizes), leat_global_index(), leat_global_count()
  * (one-dimensional). leat_atomic_add_u32/u64(pointer, value) work on memory that the whole grid shares.
  *
- * What is not possible here: waiting for other threads of the block (no barrier) and memory shared by a block,
- * because on the CPU device the threads of a block run one after the other; more than 8 parameters; calling the C
- * library, which does not exist on a GPU. A kernel that needs these is written in the vendor's way and loaded as
- * PTX or cubin.
+ * Not supported: waiting for other threads of the block (barriers) and memory shared by a block, because on the
+ * CPU device the threads of a block run one after the other; more than 8 parameters; calls of the C library, which
+ * does not exist on a GPU. Write a kernel that needs these with the vendor's tools and load it as PTX or cubin.
  */
 #ifndef LEAT_DEVICE_CODE_H
 #define LEAT_DEVICE_CODE_H
@@ -87,7 +86,7 @@
 #define LEAT_P8G_(D, t, p, ...) D(6, t, p), LEAT_P8H_(D, __VA_ARGS__)
 #define LEAT_P8H_(D, t, p) D(7, t, p)
 
-/* The number of parameters in front of them, where somebody counted. */
+/* Lists with the number of parameters in front: compile only if the number is right. */
 #define LEAT_N1_(D, count, ...) LEAT_COUNTED_(D, count, 1, LEAT_P1_, __VA_ARGS__)
 #define LEAT_N2_(D, count, ...) LEAT_COUNTED_(D, count, 2, LEAT_P2_, __VA_ARGS__)
 #define LEAT_N3_(D, count, ...) LEAT_COUNTED_(D, count, 3, LEAT_P3_, __VA_ARGS__)
@@ -106,8 +105,9 @@
 #define LEAT_COUNT_7_IS_7(list, D, ...) list(D, __VA_ARGS__)
 #define LEAT_COUNT_8_IS_8(list, D, ...) list(D, __VA_ARGS__)
 
-/* Picks a macro by the number of arguments: an even one is pairs of type and parameter, an odd one has their
- * number in front. LEAT_PARAMETERS_() is the list by D, LEAT_PARAMETER_COUNT_() its length. */
+/* Picks a macro by the number of arguments: an even number is pairs of type and parameter, an odd number has the
+ * count of parameters in front. LEAT_PARAMETERS_() applies D to the list, LEAT_PARAMETER_COUNT_() is its
+ * length. */
 #define LEAT_PICK_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, picked, ...) picked
 #define LEAT_PARAMETERS_(D, ...)                                                                                  \
     LEAT_PICK_(__VA_ARGS__, LEAT_N8_, LEAT_P8_, LEAT_N7_, LEAT_P7_, LEAT_N6_, LEAT_P6_, LEAT_N5_, LEAT_P5_,       \
@@ -156,41 +156,42 @@
 #define leat_block_threads_x() ((uint32_t)__builtin_amdgcn_workgroup_size_x())
 #define leat_block_threads_y() ((uint32_t)__builtin_amdgcn_workgroup_size_y())
 #define leat_block_threads_z() ((uint32_t)__builtin_amdgcn_workgroup_size_z())
-/* The grid's size counts threads on AMD, not blocks. */
+/* On AMD the size of the grid is in threads, not in blocks. */
 #define leat_grid_blocks_x() ((uint32_t)__builtin_amdgcn_grid_size_x() / leat_block_threads_x())
 #define leat_grid_blocks_y() ((uint32_t)__builtin_amdgcn_grid_size_y() / leat_block_threads_y())
 #define leat_grid_blocks_z() ((uint32_t)__builtin_amdgcn_grid_size_z() / leat_block_threads_z())
 
 #endif
 
-/* Declared before it is defined, for compilers that are told to warn of functions without a prototype. */
+/* The declaration before the definition avoids a compiler warning about a function without a prototype. */
 #define LEAT_KERNEL(name, ...)                                                                                    \
     LEAT_EXTERN_ LEAT_ENTRY_ void name(LEAT_PARAMETERS_(LEAT_DECLARE_, __VA_ARGS__));                             \
     LEAT_ENTRY_ void name(LEAT_PARAMETERS_(LEAT_DECLARE_, __VA_ARGS__))
 
-/* The names of the loop's own variables end in that of the index, so that one loop inside another hides none. */
+/* The loop's own variables end in the name of the index, so that a nested loop does not shadow them. */
 #define LEAT_FOR(i, count)                                                                                        \
     for (uint64_t i = leat_global_index(), leat_step_##i = leat_global_count(), leat_end_##i = (count);           \
          i < leat_end_##i; i += leat_step_##i)
 
 #else /* the CPU device */
 
-/* One dimension triple, laid out as leat_dim3. */
+/* Three dimensions, with the same layout as leat_dim3. */
 typedef struct leat_cpu_dim {
     uint32_t x, y, z;
 } leat_cpu_dim;
 
-/* What a kernel on the CPU device is told: the launch, and the block it runs. */
+/* The parameters of a block on the CPU device: the launch, and the block to run. */
 typedef struct leat_cpu_block {
     leat_cpu_dim grid_blocks;
     leat_cpu_dim block_threads;
     leat_cpu_dim block;
-    uint32_t shared_bytes; /* dynamic shared memory, as given to leat_launch() */
+    uint32_t shared_bytes; /* dynamic shared memory, from leat_launch() */
     void *shared; /* the dynamic shared memory, aligned to 128 bytes, uninitialized; NULL if shared_bytes is 0 */
 
-    /* Grid barrier, with LEAT_CPU_KERNEL_TOGETHER; blocks that have ended count as arrived. Else NULL. */
+    /* Grid barrier of a kernel with LEAT_CPU_KERNEL_TOGETHER, otherwise NULL. Blocks that have ended count as
+     * arrived. */
     void (*wait_for_grid)(const struct leat_cpu_block *block);
-    void *launch; /* for leat */
+    void *launch; /* private to leat */
 } leat_cpu_block;
 
 #define LEAT_CPU_KERNEL_ABI 2
@@ -199,11 +200,9 @@ typedef struct leat_cpu_block {
  * another. leat_launch() then takes at most 16 blocks per compute unit. */
 #define LEAT_CPU_KERNEL_TOGETHER 1u
 
-/*
- * What a shared object for the CPU device exports for the kernel NAME, as leat_cpu_kernel_NAME. run() executes
- * one block from first thread to last; args are pointers to the parameter values. Blocks run on several threads at
- * once.
- */
+/* A shared object for the CPU device exports this for the kernel NAME, as leat_cpu_kernel_NAME. run() executes one
+ * block, from its first thread to its last; args are pointers to the parameter values. Several threads run blocks
+ * concurrently. */
 typedef struct leat_cpu_kernel {
     uint32_t abi; /* LEAT_CPU_KERNEL_ABI */
     uint32_t parameter_count;
@@ -220,7 +219,7 @@ typedef struct leat_cpu_thread {
 #define LEAT_BYTES_(i, t, p) (uint32_t)sizeof(t)
 #define LEAT_PASS_(i, t, p) *(t *)leat_args_[i]
 
-/* The launch is copied, so that the compiler knows that no store of the kernel changes it. */
+/* leat_launch_ is a local copy, so that the compiler knows that no store of the kernel changes it. */
 #define LEAT_KERNEL(name, ...)                                                                                    \
     static inline __attribute__((always_inline)) void leat_body_##name(                                           \
         const leat_cpu_thread *leat_self_, LEAT_PARAMETERS_(LEAT_DECLARE_, __VA_ARGS__));                         \
@@ -241,7 +240,7 @@ typedef struct leat_cpu_thread {
     static inline __attribute__((always_inline)) void leat_body_##name(                                           \
         __attribute__((unused)) const leat_cpu_thread *leat_self_, LEAT_PARAMETERS_(LEAT_DECLARE_, __VA_ARGS__))
 
-/* A program that links kernels into itself may keep these symbols to itself. */
+/* A program that links kernels into itself may define this differently, to keep their symbols private. */
 #ifndef LEAT_CPU_KERNEL_EXPORT
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("default")))
 #endif
@@ -259,11 +258,9 @@ typedef struct leat_cpu_thread {
 #define leat_grid_blocks_y() (leat_self_->launch->grid_blocks.y)
 #define leat_grid_blocks_z() (leat_self_->launch->grid_blocks.z)
 
-/*
- * Where piece number piece begins of a range that is cut into pieces of almost the same length: the first count %
- * pieces of them are one longer. No step of this can overflow, since no start is past count. Threads that have
- * nothing to do ask too, so an empty range is spared the division.
- */
+/* Returns the start of one piece of a range that is cut into pieces of almost the same length: the first count %
+ * pieces of them are one element longer. No step can overflow, since no start is past count. Threads without
+ * elements call this with count 0, so it skips the division then. */
 static inline uint64_t leat_cpu_piece_start(uint64_t count, uint64_t pieces, uint64_t piece)
 {
     uint64_t longer = count ? count % pieces : 0;
@@ -271,7 +268,8 @@ static inline uint64_t leat_cpu_piece_start(uint64_t count, uint64_t pieces, uin
     return count ? piece * (count / pieces) + (piece < longer ? piece : longer) : 0;
 }
 
-/* The elements of a block are one run: its first thread takes them all, the others find nothing to do. */
+/* The elements of a block are one contiguous range: its first thread takes all of them, the others have nothing to
+ * do. */
 #define LEAT_FOR(i, count)                                                                                        \
     for (uint64_t leat_count_##i = leat_thread_x() == 0 ? (count) : 0,                                            \
                   i = leat_cpu_piece_start(leat_count_##i, leat_grid_blocks_x(), leat_block_x()),                 \

@@ -162,9 +162,9 @@ LEAT_API leat_status leat_kernel_parameter_bytes(leat_kernel *kernel, unsigned i
  * leat_device_info.max_shared_bytes. leat does not check pointers among the arguments: with a wrong pointer the
  * work fails later.
  * Errors: HANDLE; INVALID (a dimension is 0 or too large; argument_count differs from the kernel's, if that is
- * known; args or an element of it is NULL; the kernel's device is not the stream's; a cooperative kernel with more
- * blocks than can run together); UNSUPPORTED (more shared memory than the device has), HOST_MEMORY, SYSTEM (no
- * threads for the blocks of a cooperative kernel), DEVICE_LOST, DRIVER, NOT_PERMITTED.
+ * known; args or an element of it is NULL; the kernel's device is not the stream's; more blocks than can run
+ * concurrently, for a kernel with LEAT_CPU_KERNEL_TOGETHER); UNSUPPORTED (more shared memory than the device has),
+ * HOST_MEMORY, SYSTEM (no threads for the blocks of such a kernel), DEVICE_LOST, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
                                  size_t shared_bytes, void *const *args, unsigned argument_count);

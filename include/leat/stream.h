@@ -54,8 +54,8 @@ LEAT_API leat_status leat_stream_device(leat_stream *stream, leat_device **devic
  * Waits until all work submitted to stream so far is complete, and returns its failure if it had one. If leat has
  * few threads for copies of pageable memory, the calling thread may take part in copies meanwhile, also those of
  * other streams (docs/copies.md).
- * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function); once, the failure of a copy that
- * leat's threads made (leat/copy.h, leat/file.h): POINTER, FILE, CANCELLED, DEADLINE.
+ * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function); POINTER or FILE, once,
+ * if a copy by leat's threads failed (leat/copy.h, leat/file.h).
  */
 LEAT_API leat_status leat_stream_synchronize(leat_stream *stream);
 
