@@ -60,12 +60,13 @@ extern "C" {
  *     - On CUDA, copies of different streams share few queues: if four or more streams are blocked with copies in
  *       them, copies of other streams may wait too (docs/copies.md).
  *
- * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a read-only destination; memory of a device that is not
- * open); RANGE (a pointer's allocation is shorter than bytes, or pointer + bytes overflows); OVERLAP (also when
- * dst == src); UNSUPPORTED (two drivers, for example cpu and cuda memory: copy through host memory); HOST_MEMORY;
- * DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function; in guard mode, see leat/pool.h, also on a stream
- * that is not ordered after other uses). After an error nothing was copied, except after DEVICE_LOST, DRIVER, and
- * POINTER for partly unmapped pageable memory: then dst is undefined.
+ * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a read-only destination in pageable memory; memory of a
+ * device that is not open); RANGE (a pointer's allocation is shorter than bytes, or pointer + bytes overflows);
+ * OVERLAP (also when dst == src); UNSUPPORTED (two drivers, for example cpu and cuda memory: copy through host
+ * memory); HOST_MEMORY; DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function; a destination that
+ * leat_virtual_set_access() made read-only; in guard mode, see leat/pool.h, also on a stream that is not ordered
+ * after other uses). After an error nothing was copied, except after DEVICE_LOST, DRIVER, and POINTER for partly
+ * unmapped pageable memory: then dst is undefined.
  */
 LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
 

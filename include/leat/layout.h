@@ -145,14 +145,14 @@ LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elem
  * mapped.
  * Errors: HANDLE; INVALID (a layout is NULL or not valid: dims, element_bytes, a negative size; sizes or
  * element_bytes of the two differ; destination strides that write a byte twice, such as 0 or a pitch below the
- * bytes of a row, or strides so interleaved that leat cannot tell; an index list on both sides, or a wrong one;
- * index_wrong where the device cannot access it); RANGE (an index of a host list is out of bounds: the message
- * says which; sizes, strides and offsets that reach further than 2^61 bytes; elements outside of a pointer's
- * allocation); OVERLAP (a byte that is written is also read, or might be, where an exact check takes too long:
- * copies in place are not supported, but parts of one array that have no element in common, such as columns, are);
- * UNSUPPORTED (where kernels copy: memory of another device than the stream's on both sides, or on dst with gaps
- * or a list; a list in device or managed memory between pageable memory, or that scatters into it); and those of
- * leat_copy().
+ * bytes of a row, or strides so interleaved that leat cannot tell; an index list on both sides, a wrong one, or
+ * one in memory of another device than the stream's; index_wrong where the device cannot access it); RANGE (an
+ * index of a host list is out of bounds: the message says which; sizes, strides and offsets that reach further
+ * than 2^61 bytes; elements outside of a pointer's allocation); OVERLAP (a byte that is written is also read, or
+ * might be, where an exact check takes too long: copies in place are not supported, but parts of one array that
+ * have no element in common, such as columns, are); UNSUPPORTED (where kernels copy: memory of another device than
+ * the stream's on both sides, or on dst with gaps or a list; a list in device or managed memory between pageable
+ * memory, or that scatters into it); and those of leat_copy().
  */
 LEAT_API leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *dst_layout,
                                       const void *src, const leat_layout *src_layout);

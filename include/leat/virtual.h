@@ -10,7 +10,8 @@
  * Sizes and addresses are multiples of leat_virtual_granularity(), 2 MiB on most devices. Mapped memory with
  * access is device memory like any other: leat_pointer_query() knows it, copies and fills accept it, kernels use
  * it; leat treats neighbouring mappings of one device as one piece. Addresses that are only reserved, or mapped
- * without access, are refused with LEAT_ERROR_POINTER, and a kernel that accesses them faults.
+ * without access, are refused with LEAT_ERROR_POINTER, and a kernel that accesses them faults. Copies and fills to
+ * memory with LEAT_ACCESS_READ only are refused with LEAT_ERROR_NOT_PERMITTED.
  *
  * Call order.
  *
