@@ -286,7 +286,8 @@ LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_byte
  * the CPU device the descriptor is sealed, so the process cannot change their size. The process keeps access to
  * these pages until it releases them, even after leat_free(), when they may serve another block of the pool;
  * leat_pool_trim() removes such pages from the pool when they are idle.
- * Errors: INVALID (fd or bytes NULL), POINTER (not a live block of an exportable pool), DRIVER, NOT_PERMITTED.
+ * Errors: INVALID (fd or bytes NULL), POINTER (not a live block of an exportable pool), DRIVER, SYSTEM,
+ * NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes);
 
@@ -295,7 +296,7 @@ LEAT_API leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes);
  * owns fd. Free the memory with leat_memory_free(). The CPU device accepts only memory files with the seals of an
  * export, because another file could be truncated while it is mapped.
  * Errors: HANDLE, INVALID (ptr NULL, bytes 0, fd is not exported memory of that size), UNSUPPORTED (no virtual
- * memory), DRIVER, SYSTEM, NOT_PERMITTED.
+ * memory), HOST_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_import(leat_device *device, int fd, size_t bytes, void **ptr);
 
