@@ -129,8 +129,8 @@ LEAT_API leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *in
 /*
  * Cancels a copy that leat's threads make, between pageable or file memory and other memory: chunks that are not
  * staged yet are not copied. Chunks on their way to the device cannot be stopped, and the stream still passes the
- * copy in its order. The call has no effect on other copies and on a copy that is over. It does not wait. Errors:
- * HANDLE.
+ * copy in its order. The call has no effect on other copies and on a copy that is over. It does not wait.
+ * Errors: HANDLE.
  */
 LEAT_API leat_status leat_ticket_cancel(leat_ticket *ticket);
 

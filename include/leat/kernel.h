@@ -148,8 +148,8 @@ LEAT_API leat_status leat_module_unload(leat_module *module);
  * leat_module_layout() also that call's. */
 LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel);
 
-/* Returns the number of parameters of a kernel, or -1 if the driver does not know it (CUDA before 12.4). Errors:
- * HANDLE, INVALID (count NULL). */
+/* Returns the number of parameters of a kernel, or -1 if the driver does not know it (CUDA before 12.4).
+ * Errors: HANDLE, INVALID (count NULL). */
 LEAT_API leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count);
 
 /* Returns the size of parameter number index, counted from 0. Errors: HANDLE, INVALID (bytes NULL; the kernel has

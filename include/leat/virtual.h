@@ -64,8 +64,8 @@ LEAT_API leat_status leat_virtual_reserve(leat_device *device, size_t bytes, siz
  * reservation is gone anyway), NOT_PERMITTED. */
 LEAT_API leat_status leat_virtual_unreserve(void *ptr);
 
-/* Returns the start and the size of the reservation that contains ptr; base and bytes may each be NULL. Errors:
- * POINTER (not reserved). */
+/* Returns the start and the size of the reservation that contains ptr; base and bytes may each be NULL.
+ * Errors: POINTER (not reserved). */
 LEAT_API leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes);
 
 /* Flags of leat_physical_create(). */
