@@ -483,7 +483,7 @@ static struct touched_pages handles_touched(struct leat_pool *pool, uintptr_t ba
     uintptr_t low = at_base->base, high = at_end->base + at_end->bytes;
     struct touched_pages touched = {.all = high - low};
 
-    leati_assert(at_base && at_end && first <= last + LEATI_PAGE_BYTES);
+    leati_assert(low <= base && high >= base + bytes);
     low = low > first ? low : first;
     high = high < last ? high : last;
     touched.idle = high > low ? high - low : 0;
