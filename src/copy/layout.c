@@ -18,7 +18,7 @@
 
 struct leat_layout_plan {
     struct leati_handle handle;
-    leat_device *device;
+    bool as_gpu; /* copied by a GPU's kernels, or as if */
     struct leati_layout_plan *plan;
     struct leati_layout_start start;
     leat_layout dst_layout, src_layout;
@@ -370,7 +370,7 @@ leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_lay
     made = leati_handle_new(&plan_handles);
     if (!made)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_layout_plan_get: no memory for the handle");
-    made->device = device;
+    made->as_gpu = !device->driver->can->host_kernels || leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
     made->dst_layout = *dst_layout;
     made->src_layout = *src_layout;
     made->dst_align = least(dst_align, LEAT_LAYOUT_MAX_ELEMENT_BYTES);
@@ -427,10 +427,7 @@ leat_status leat_layout_plan_text(const leat_layout_plan *plan, char *text, size
 {
     LEATI_TRY(check_plan("leat_layout_plan_text", plan));
     LEATI_TRY(check_text("leat_layout_plan_text", text, text_bytes));
-    leati_layout_plan_text(plan->plan, &plan->start,
-                           !plan->device->driver->can->host_kernels ||
-                               leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU),
-                           text, text_bytes);
+    leati_layout_plan_text(plan->plan, &plan->start, plan->as_gpu, text, text_bytes);
     return LEAT_OK;
 }
 
