@@ -310,16 +310,19 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
     }
 }
 
-/* Sets the half of page->cover that belongs to one window. This is a read-modify-write without
- * compare-and-swap, so no other thread may set covers of the same page at the same time. */
+/* Sets the half of page->cover that belongs to one window. Compare-and-swap: planned blocks are entered without the
+ * pool's lock, so another thread may set the other half at the same time. */
 static void set_cover(uintptr_t address, uint32_t number)
 {
     struct table_page *page = page_of(leaf_of(address), address);
     unsigned shift = address / LEATI_WINDOW_BYTES % 2 * 32;
-    uint64_t other = atomic_load_explicit(&page->cover, memory_order_relaxed) & ~(UINT64_C(0xFFFFFFFF) << shift);
+    uint64_t mask = UINT64_C(0xFFFFFFFF) << shift, mine = (uint64_t)number << shift;
+    uint64_t both = atomic_load_explicit(&page->cover, memory_order_relaxed);
 
     leati_assert(address % LEATI_WINDOW_BYTES == 0);
-    atomic_store_explicit(&page->cover, other | (uint64_t)number << shift, memory_order_release);
+    while (!atomic_compare_exchange_weak_explicit(&page->cover, &both, (both & ~mask) | mine, memory_order_release,
+                                                  memory_order_relaxed))
+        continue;
 }
 
 /* Enters a large block: as start in the window where it begins, as cover in each window that it continues into.

@@ -4,6 +4,7 @@
 
 #include "core/blocks.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -74,6 +75,57 @@ static void a_range_is_covered_whole_or_not_at_all(void **state)
     assert_null(pool_at(base));
 }
 
+/* ---- two blocks that share a page ---- */
+
+enum { ENTRIES = 20000 };
+static atomic_uint round_of[2];
+
+/* Enters one of two records of the same extent, in each round the other one, at the same time as the other thread. */
+static void *enter_in_turns(void *argument)
+{
+    struct leati_block **blocks = argument;
+    unsigned mine = blocks[2] != NULL;
+
+    for (unsigned i = 1; i <= ENTRIES; i++) {
+        atomic_store(&round_of[mine], 2 * i);
+        while (atomic_load(&round_of[!mine]) < 2 * i)
+            continue;
+        leati_blocks_enter(blocks[i % 2], false);
+        atomic_store(&round_of[mine], 2 * i + 1);
+        while (atomic_load(&round_of[!mine]) < 2 * i + 1)
+            continue;
+        assert_ptr_equal(leati_block_find((char *)blocks[0]->base + LEATI_WINDOW_BYTES - 1, &(struct leat_pool *){0}),
+                         blocks[i % 2]);
+    }
+    return NULL;
+}
+
+/* Each continues into one window of a page: neither may undo what the other one enters. */
+static void threads_enter_blocks_that_share_a_page(void **state)
+{
+    const uintptr_t page = 5 * LEAF + 7 * PAGE, half = LEATI_WINDOW_BYTES / 2;
+    struct leati_block *blocks[2][3] = {{NULL}};
+    pthread_t thread;
+
+    (void)state;
+    assert_true(leati_blocks_cover(pool, page - PAGE, 2 * PAGE, false));
+    for (unsigned i = 0; i < 4; i++) {
+        struct leati_block *block = blocks[i / 2][i % 2] = leati_block_new();
+
+        assert_non_null(block);
+        atomic_store(&block->base, i / 2 ? page + half : page - half);
+        atomic_store(&block->bytes, LEATI_WINDOW_BYTES);
+        atomic_store(&block->state, LEATI_BLOCK_FREE);
+    }
+    blocks[1][2] = blocks[1][0];
+    assert_int_equal(pthread_create(&thread, NULL, enter_in_turns, blocks[1]), 0);
+    (void)enter_in_turns(blocks[0]);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    leati_blocks_uncover(page - PAGE, 2 * PAGE);
+    for (unsigned i = 0; i < 4; i++)
+        leati_block_give_back(blocks[i / 2][i % 2]);
+}
+
 static size_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
@@ -112,6 +164,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_range_is_covered_whole_or_not_at_all),
+        cmocka_unit_test(threads_enter_blocks_that_share_a_page),
         cmocka_unit_test(what_is_uncovered_takes_no_memory),
     };
 
