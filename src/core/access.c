@@ -17,7 +17,7 @@ leat_status leati_may_use_guarded(struct leati_access *use, leat_stream *stream,
 
     if (write && endpoint->read_only)
         return leati_fail(LEAT_ERROR_NOT_PERMITTED,
-                          "%s: %p may only be read: so leat_virtual_set_access() has set it", name,
+                          "%s: %p is mapped read-only (leat_virtual_set_access)", name,
                           endpoint->location.ptr);
     use->seq = leati_timeline_now(stream->timeline);
     status = use->hooks->may_use(endpoint->block, stream, endpoint->location.ptr, bytes, write);

@@ -90,7 +90,7 @@ static leat_status publish(leat_status status, const char *what, leat_stream *st
         stream->timeline = leati_timeline_new(stream->device, stream->native);
         if (!stream->timeline) {
             (void)stream->device->driver->ops->stream_destroy(stream->device->driver, stream->native);
-            status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the stream's order");
+            status = leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the stream's timeline)");
         }
     }
     if (status != LEAT_OK) {

@@ -441,7 +441,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     leati_lock(&pool->lock);
     cache = leati_stream_cache_get(pool, stream);
     if (!cache && status == LEAT_OK)
-        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (per-stream pool state)");
     /* A guarded block stays in quarantine until all work is complete, so it needs no stream uses. */
     if (status == LEAT_OK && !leati_guarded(pool))
         status = add_origin(pool, stream, cache, block);

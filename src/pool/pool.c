@@ -215,10 +215,10 @@ static leat_status read_options(const char *what, leat_device *device, const lea
     if (options->exportable && !options->dedicated)
         return leati_fail(LEAT_ERROR_INVALID, "%s: exportable needs dedicated", what);
     if (options->dedicated && options->no_virtual_memory)
-        return leati_fail(LEAT_ERROR_INVALID, "%s: dedicated needs virtual memory, and plain is without", what);
+        return leati_fail(LEAT_ERROR_INVALID, "%s: dedicated needs virtual memory, so it does not go with no_virtual_memory", what);
     if (options->plan && (options->kind != LEAT_KIND_DEVICE || options->dedicated || options->no_virtual_memory))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "%s: a plan is for pools of device memory, without dedicated and without plain", what);
+                          "%s: a plan is for pools of device memory without dedicated and no_virtual_memory", what);
     if (options->budget)
         LEATI_TRY(check_budget(what, options->budget));
     if (options->kind == LEAT_KIND_MANAGED && !ops->managed_alloc)
@@ -623,7 +623,7 @@ leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags)
     LEATI_TRY(leati_check_pool("leat_pool_set_reuse", pool));
     if (reuse_flags & ~(uint32_t)LEAT_POOL_REUSE_ALL)
         return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_pool_set_reuse: ways is 0x%x, and there are only LEAT_POOL_REUSE_ORDERED, "
+                          "leat_pool_set_reuse: reuse_flags is 0x%x, and there are only LEAT_POOL_REUSE_ORDERED, "
                           "LEAT_POOL_REUSE_FINISHED and LEAT_POOL_REUSE_WAITING (0x%x in all)",
                           reuse_flags, (unsigned)LEAT_POOL_REUSE_ALL);
     leati_lock(&pool->lock);

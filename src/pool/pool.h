@@ -512,7 +512,6 @@ bool leati_stream_caches_drain(struct leat_pool *pool) LEATI_REQUIRES(pool->lock
 
 /* Free all caches when the pool ends. */
 void leati_stream_caches_end(struct leat_pool *pool);
-void leati_stream_caches_stream_ends(leat_stream *stream);
 
 /* ---- slow_path.c ---- */
 

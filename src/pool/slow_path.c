@@ -763,7 +763,7 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
     request.cache = leati_stream_cache_get(pool, stream);
     if (!request.cache) {
         leati_unlock(&pool->lock);
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (per-stream pool state)");
     }
     /* A per-thread stream has no common order, so its frees go to the host cache, and its requests use that. */
     if (stream && stream->timeline->per_thread)

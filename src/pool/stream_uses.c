@@ -28,7 +28,7 @@ static leat_status add(struct leati_block *block, struct leati_timeline *timelin
 
     leati_assert(timeline || event);
     if (!use)
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the block's list of users");
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the block's stream uses)");
     if (timeline)
         leati_timeline_hold(timeline);
     *use = (struct leati_stream_use){.next = block->uses, .timeline = timeline, .seq = seq, .event = event};
