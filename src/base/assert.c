@@ -9,11 +9,12 @@
 _Noreturn void leati_assert_failed(const char *file, int line, const char *function, const char *condition)
 {
     char text[1024];
-    int bytes = snprintf(text, sizeof(text), "leat: %s:%d: %s(): assertion failed: %s\n", file, line, function,
-                         condition);
+    int bytes =
+        snprintf(text, sizeof(text), "leat: %s:%d: %s(): assertion failed: %s\n", file, line, function, condition);
 
     /* write() and not stdio: the caller may be a fault handler. A write that fails changes nothing. */
-    if (bytes > 0 && write(STDERR_FILENO, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1) < 0)
+    if (bytes > 0 &&
+        write(STDERR_FILENO, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1) < 0)
         abort();
     abort();
 }

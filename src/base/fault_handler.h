@@ -46,15 +46,16 @@ static inline void leati_fault_handler_recheck_mask(void)
     leati_fault_signals_unblocked = false;
 }
 
-/* Returns true if a handler of leat's is the one that gets SIGSEGV now. Somebody else's may or may not pass it on. */
+/* Returns true if a handler of leat's is the one that gets SIGSEGV now. Somebody else's may or may not pass it on.
+ */
 bool leati_fault_handler_is_installed(void);
 
 /* Sets who is asked first about each fault: true says that the access may run again, as it is. The handlers are
  * installed then. repair runs inside of a handler. */
 void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
 
-/* Installs another handler of leat's for SIGSEGV, over whatever is there, which goes to *earlier. For one handler. It
- * calls the next two functions and passes the rest on. */
+/* Installs another handler of leat's for SIGSEGV, over whatever is there, which goes to *earlier. For one handler.
+ * It calls the next two functions and passes the rest on. */
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
                                       struct sigaction *earlier);
 

@@ -384,7 +384,7 @@ static leat_status end_run(struct batch *batch, struct block *block, struct pack
 {
     struct leati_allocation *allocation = &batch->ops.allocations[run->allocation];
     struct leati_location local = allocation->endpoint.location,
-                     pinned = {.ptr = (void *)run->packed, .kind = LEAT_KIND_PINNED};
+                          pinned = {.ptr = (void *)run->packed, .kind = LEAT_KIND_PINNED};
     uintptr_t device_local, device_packed = run->packed + block->pack_shift;
 
     leati_assert(run->group == LEATI_DIRECTION_IN || run->group == LEATI_DIRECTION_OUT || !run->bytes);
@@ -673,7 +673,8 @@ static leat_status copy_together(struct batch *batch, const struct leati_access 
 {
     struct leati_driver *driver = batch->stream->device->driver;
     struct leati_stager *stager = batch->ops.look.stager;
-    size_t most = stager ? (size_t)stager->ring_bytes : 0, limit = stager ? stager->limit_bytes : SIZE_MAX, held = 0;
+    size_t most = stager ? (size_t)stager->ring_bytes : 0, limit = stager ? stager->limit_bytes : SIZE_MAX,
+           held = 0;
 
     for (size_t first = 0, end; first < batch->ops.count; first = end) {
         struct block needs;

@@ -59,7 +59,8 @@ static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bo
     while (moved < bytes) {
         char *at = (char *)memory + moved;
         off_t place = (off_t)(offset + moved);
-        ssize_t some = write ? pwrite(open->fd, at, bytes - moved, place) : pread(open->fd, at, bytes - moved, place);
+        ssize_t some =
+            write ? pwrite(open->fd, at, bytes - moved, place) : pread(open->fd, at, bytes - moved, place);
 
         if (some > 0) {
             moved += (size_t)some;
@@ -93,7 +94,8 @@ static leat_status check_flags(unsigned flags)
     const unsigned all = LEAT_FILE_READ | LEAT_FILE_WRITE | LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE;
 
     if (flags & ~all || !(flags & (LEAT_FILE_READ | LEAT_FILE_WRITE)))
-        return leati_fail(LEAT_ERROR_INVALID, "flags are 0x%x; use LEAT_FILE_READ, LEAT_FILE_WRITE or both", flags);
+        return leati_fail(LEAT_ERROR_INVALID, "flags are 0x%x; use LEAT_FILE_READ, LEAT_FILE_WRITE or both",
+                          flags);
     if (flags & (LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE) && !(flags & LEAT_FILE_WRITE))
         return leati_fail(LEAT_ERROR_INVALID,
                           "LEAT_FILE_CREATE and LEAT_FILE_TRUNCATE go with LEAT_FILE_WRITE only; flags are 0x%x",
@@ -134,7 +136,8 @@ static leat_status open_file(const char *path, unsigned flags, leat_file **file)
     LEATI_TRY(check_flags(flags));
     *file = leati_handle_new(&file_handles);
     open = *file ? malloc(sizeof *open + path_bytes) : NULL;
-    status = open ? open_path(path, flags, &open->fd) : leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
+    status =
+        open ? open_path(path, flags, &open->fd) : leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
     if (status != LEAT_OK) {
         free(open);
         if (*file)
@@ -168,8 +171,8 @@ static leat_status check_file(const char *what, const leat_file *file)
 {
     if (leati_handle_live(&file_handles, file))
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_HANDLE, "%s: file %p is not live: it was closed, or it never came from leat", what,
-                      (const void *)file);
+    return leati_fail(LEAT_ERROR_HANDLE, "%s: file %p is not live: it was closed, or it never came from leat",
+                      what, (const void *)file);
 }
 
 leat_status leat_file_close(leat_file *file)
@@ -289,7 +292,8 @@ leat_status leat_file_read(leat_stream *stream, void *dst, leat_file *file, uint
 leat_status leat_file_read_start(leat_stream *stream, void *dst, leat_file *file, uint64_t offset, size_t bytes,
                                  const leat_copy_options *options, leat_ticket **ticket)
 {
-    return start("leat_file_read_start", stream, &(struct request){file, offset, dst, bytes, false}, options, ticket);
+    return start("leat_file_read_start", stream, &(struct request){file, offset, dst, bytes, false}, options,
+                 ticket);
 }
 
 leat_status leat_file_write(leat_stream *stream, leat_file *file, uint64_t offset, const void *src, size_t bytes)
@@ -300,8 +304,8 @@ leat_status leat_file_write(leat_stream *stream, leat_file *file, uint64_t offse
 leat_status leat_file_write_start(leat_stream *stream, leat_file *file, uint64_t offset, const void *src,
                                   size_t bytes, const leat_copy_options *options, leat_ticket **ticket)
 {
-    return start("leat_file_write_start", stream, &(struct request){file, offset, (void *)src, bytes, true}, options,
-                 ticket);
+    return start("leat_file_write_start", stream, &(struct request){file, offset, (void *)src, bytes, true},
+                 options, ticket);
 }
 
 /* ---- in words ---- */

@@ -7,8 +7,8 @@
 #include "base/assert.h"
 #include "base/quick.h"
 #include "copy/costs.h"
-#include "copy/rails.h"
 #include "copy/plan.h"
+#include "copy/rails.h"
 
 LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_not)
 {
@@ -73,8 +73,8 @@ static void drop_shares(struct shares *shares, unsigned from)
         leati_stage_drop(&shares->stages[link]);
 }
 
-/* Takes the memory of all shares, before the stream's lock is taken: a copy that holds memory may need that lock to
- * be submitted. For the same reason only the first share may wait for memory. */
+/* Takes the memory of all shares, before the stream's lock is taken: a copy that holds memory may need that lock
+ * to be submitted. For the same reason only the first share may wait for memory. */
 static leat_status reserve_shares(const struct leati_plan *plan, struct leati_rails *rails, struct shares *shares)
 {
     const struct leati_transfer *transfer = &plan->transfer;

@@ -1,9 +1,9 @@
 /* blocks.c - see blocks.h. */
 #include "core/blocks.h"
 
+#include "base/addresses.h"
 #include "base/lock.h"
 #include "base/quick.h"
-#include "base/addresses.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -310,8 +310,8 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
     }
 }
 
-/* Sets the half of page->cover that belongs to one window. Compare-and-swap: planned blocks are entered without the
- * pool's lock, so another thread may set the other half at the same time. */
+/* Sets the half of page->cover that belongs to one window. Compare-and-swap: planned blocks are entered without
+ * the pool's lock, so another thread may set the other half at the same time. */
 static void set_cover(uintptr_t address, uint32_t number)
 {
     struct table_page *page = page_of(leaf_of(address), address);

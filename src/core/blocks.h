@@ -90,8 +90,8 @@ void leati_block_give_back(struct leati_block *block);
 
 /* Enters the extent of block into the table: from then on every address in it leads to the record, until
  * another block is entered there. leati_blocks_cover() must have been called for the range. A block of small
- * pages may have any whole number of granules; other blocks must have at least the size of a window. Any threads may
- * enter blocks that do not overlap. */
+ * pages may have any whole number of granules; other blocks must have at least the size of a window. Any threads
+ * may enter blocks that do not overlap. */
 void leati_blocks_enter(struct leati_block *block, bool small);
 
 /* Prepares the table for whole pages of pool. Returns false when out of memory; then nothing has changed. May

@@ -215,10 +215,12 @@ static leat_status read_options(const char *what, leat_device *device, const lea
     if (options->exportable && !options->dedicated)
         return leati_fail(LEAT_ERROR_INVALID, "%s: exportable needs dedicated", what);
     if (options->dedicated && options->no_virtual_memory)
-        return leati_fail(LEAT_ERROR_INVALID, "%s: dedicated needs virtual memory, so it does not go with no_virtual_memory", what);
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "%s: dedicated needs virtual memory, so it does not go with no_virtual_memory", what);
     if (options->plan && (options->kind != LEAT_KIND_DEVICE || options->dedicated || options->no_virtual_memory))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "%s: a plan is for pools of device memory without dedicated and no_virtual_memory", what);
+                          "%s: a plan is for pools of device memory without dedicated and no_virtual_memory",
+                          what);
     if (options->budget)
         LEATI_TRY(check_budget(what, options->budget));
     if (options->kind == LEAT_KIND_MANAGED && !ops->managed_alloc)

@@ -121,10 +121,10 @@ struct leati_staging_request {
     const struct leati_rows *to_rows;   /* both set where pageable memory has gaps; both NULL otherwise */
     const struct leati_rows *from_rows; /* of the device's side only bytes count, not the addresses */
     const struct leati_list *list;      /* HOST: so many copies instead of one, which the workers make */
-    struct leati_storage storage;       /* ops set: the host's side is storage, not memory; neither rows nor eager */
-    size_t unit_bytes;                  /* chunks are multiples of this; 0: any size */
-    size_t chunk_most_bytes;            /* 0: as the ring allows */
-    void *stream;                       /* for the hook of flags, and for the wait after a failure */
+    struct leati_storage storage; /* ops set: the host's side is storage, not memory; neither rows nor eager */
+    size_t unit_bytes;            /* chunks are multiples of this; 0: any size */
+    size_t chunk_most_bytes;      /* 0: as the ring allows */
+    void *stream;                 /* for the hook of flags, and for the wait after a failure */
     void *timeline;
     void *context;                /* for the next three */
     void (*begin)(void *context); /* what is given to the stream in between is one piece of work */
@@ -134,7 +134,8 @@ struct leati_staging_request {
 };
 
 /* Takes what a staged copy needs: fills *job, for submit or drop with the same request. DECLINED: there is no
- * memory. May wait for copies that were submitted to end, so a caller that has reserved some already says no_wait. */
+ * memory. May wait for copies that were submitted to end, so a caller that has reserved some already says no_wait.
+ */
 leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati_staging_request *request,
                                  struct leati_job **job);
 

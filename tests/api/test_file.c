@@ -92,8 +92,8 @@ static void end_memory(leat_kind kind, void *memory)
 
 /* ---- bytes ---- */
 
-/* Every size, from the start and from a place that is aligned to nothing, into memory whose neighbours stay as they
- * are. */
+/* Every size, from the start and from a place that is aligned to nothing, into memory whose neighbours stay as
+ * they are. */
 static void files_are_read(void **state)
 {
     struct test_state *t = *state;
@@ -260,7 +260,8 @@ static void streams_hand_files_over(void **state)
 
 /* ---- what goes wrong on the way ---- */
 
-/* The file is cut while the stream is held up: the synchronize and the ticket say so, once, and the stream goes on. */
+/* The file is cut while the stream is held up: the synchronize and the ticket say so, once, and the stream goes
+ * on. */
 static void a_file_that_is_cut_is_a_failure(void **state)
 {
     struct test_state *t = *state;
@@ -566,8 +567,8 @@ static const struct CMUnitTest tests[] = {
 
 static void remove_folder(void)
 {
-    static const char *const names[] = {"read", "written", "range", "order", "handed", "cut",
-                                        "full", "gone",    "followed", "shared", "small", "new", "closed"};
+    static const char *const names[] = {"read", "written",  "range",  "order", "handed", "cut",   "full",
+                                        "gone", "followed", "shared", "small", "new",    "closed"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         (void)unlink(path_of(names[i]));

@@ -80,7 +80,8 @@ static void a_range_is_covered_whole_or_not_at_all(void **state)
 enum { ENTRIES = 20000 };
 static atomic_uint round_of[2];
 
-/* Enters one of two records of the same extent, in each round the other one, at the same time as the other thread. */
+/* Enters one of two records of the same extent, in each round the other one, at the same time as the other thread.
+ */
 static void *enter_in_turns(void *argument)
 {
     struct leati_block **blocks = argument;
@@ -94,8 +95,9 @@ static void *enter_in_turns(void *argument)
         atomic_store(&round_of[mine], 2 * i + 1);
         while (atomic_load(&round_of[!mine]) < 2 * i + 1)
             continue;
-        assert_ptr_equal(leati_block_find((char *)blocks[0]->base + LEATI_WINDOW_BYTES - 1, &(struct leat_pool *){0}),
-                         blocks[i % 2]);
+        assert_ptr_equal(
+            leati_block_find((char *)blocks[0]->base + LEATI_WINDOW_BYTES - 1, &(struct leat_pool *){0}),
+            blocks[i % 2]);
     }
     return NULL;
 }

@@ -12,8 +12,8 @@
 #ifndef LEATI_CPU_H
 #define LEATI_CPU_H
 
-#include "base/fault_handler.h"
 #include "base/error.h"
+#include "base/fault_handler.h"
 #include "base/lock.h"
 #include "base/quick.h"
 #include "base/ranges.h"
@@ -44,7 +44,7 @@ struct cpu_block {
  * virtual memory, on huge page boundaries, are above. */
 struct cpu_space {
     struct leati_lock lock; /* guards all of it */
-    uintptr_t base;       /* 0: not reserved */
+    uintptr_t base;         /* 0: not reserved */
     size_t bytes;
     uintptr_t middle;
     uintptr_t small_cursor, large_cursor;
@@ -280,7 +280,8 @@ leat_status cpu_strict_open(void);
 /* This thread is running a kernel: a fault is the kernel's, and its message says so. */
 extern LEATI_QUICK_TLS bool cpu_in_kernel;
 
-/* Installs the handler that names the pointer of a kernel that faults, if it is not there. It passes the fault on. */
+/* Installs the handler that names the pointer of a kernel that faults, if it is not there. It passes the fault on.
+ */
 void cpu_kernel_faults_open(void);
 
 /* Makes memory, which has this protection (PROT_READ | PROT_WRITE), unreachable for host threads. Does nothing

@@ -481,7 +481,8 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, 
     work->blocks = (uint64_t)grid.x * grid.y * grid.z;
     if (shared_bytes)
         status = make_shared(
-            work, together || work->blocks < cpu_workers_threads() ? work->blocks : cpu_workers_threads(), shared_bytes);
+            work, together || work->blocks < cpu_workers_threads() ? work->blocks : cpu_workers_threads(),
+            shared_bytes);
     cpu_kernel_faults_open();
     if (status == LEAT_OK && together)
         status = cpu_gang_reserve((unsigned)work->blocks);
