@@ -175,7 +175,7 @@ tidy: $(tidy_src:%.c=$(BUILD)/tidy/%.done)
 $(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h compat/*/*.h)) $(headers)
 	$(say) TIDY $<
 	@mkdir -p $(@D)
-	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat $(cli_cflags) \
+	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -DLEATI_CHECKED $(cli_cflags) \
 	    -DLEAT_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log >&2; exit 1; }
 	$(Q)touch $@
 
