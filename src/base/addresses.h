@@ -1,8 +1,8 @@
 /*
- * addresses.h - the limit on addresses that this process may have ('ulimit -v', RLIMIT_AS).
+ * addresses.h - the limit on this process's address space ('ulimit -v', RLIMIT_AS).
  *
- * leat reserves ranges of addresses that are far larger than what it will ever fill, which costs nothing until
- * such a limit counts them. Under one, each range is a share of what the limit leaves.
+ * leat reserves address ranges that are far larger than the memory it will use in them. That costs nothing, unless
+ * such a limit counts reserved addresses too. Then each range gets only a share of what the limit leaves.
  */
 #ifndef LEATI_ADDRESSES_H
 #define LEATI_ADDRESSES_H

@@ -1,5 +1,5 @@
 /*
- * assert.h - debug assertions: promises of comments and headers, checked while a program runs.
+ * assert.h - debug assertions, which check at run time what comments and headers promise.
  *
  * They are compiled in with -DLEATI_CHECKED: the test programs and the sanitizer builds have them. A release build
  * does not evaluate the condition, and has no code for it.

@@ -1,6 +1,6 @@
 /*
- * assume.h - facts that the caller guarantees, for the analyzer of 'make tidy', which sees one file at a time. To
- * a compiler they are nothing: they check nothing, and promise nothing that it could build on.
+ * assume.h - facts that the caller guarantees, for the static analyzer of 'make tidy', which sees one file at a
+ * time. Compilers get an empty statement: no check, and no hint to the optimizer.
  */
 #ifndef LEATI_ASSUME_H
 #define LEATI_ASSUME_H

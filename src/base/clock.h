@@ -1,4 +1,4 @@
-/* clock.h - the time that all of leat means: the system's monotonic clock, in nanoseconds. */
+/* clock.h - leat's clock: the system's monotonic clock, in nanoseconds. */
 #ifndef LEATI_CLOCK_H
 #define LEATI_CLOCK_H
 
@@ -13,8 +13,7 @@ static inline uint64_t leati_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The same as of the last seq of the system, up to some milliseconds ago; reading it takes a fraction of the time.
- */
+/* The same clock as of the kernel's last timer tick, so up to some milliseconds late, but much cheaper to read. */
 static inline uint64_t leati_clock_coarse_ns(void)
 {
     struct timespec now;

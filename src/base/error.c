@@ -13,11 +13,11 @@
 
 #define MESSAGE_BYTES sizeof(struct leati_message)
 
-/* Made at a thread's first failure. Not in the thread's own storage: of that there is little for libraries that
- * are loaded later, and leat needs some of it for what must be quick (LEATI_QUICK_TLS). */
+/* Allocated at a thread's first failure. The text itself is not thread-local: a library that is loaded with
+ * dlopen() has little static TLS, and leat needs that for LEATI_QUICK_TLS. */
 static _Thread_local char *message;
 LEATI_QUICK_TLS unsigned leati_error_quiet_depth;
-static _Thread_local bool unsaid; /* the latest failure found no memory for its message */
+static _Thread_local bool unsaid; /* there was no memory for the message of the latest failure */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool have_key;
@@ -33,7 +33,7 @@ static void make_key(void)
     have_key = pthread_key_create(&key, end_thread) == 0;
 }
 
-/* This thread's message; NULL when there is no memory for it. */
+/* This thread's message; NULL: no memory for it. */
 static char *own_message(void)
 {
     if (message)
@@ -48,7 +48,8 @@ static char *own_message(void)
     return message;
 }
 
-/* Short memory may be nothing but a limit on addresses, which callers need not know of. */
+/* For HOST_MEMORY: the cause may only be the limit on address space, so add the hint about it here, for all
+ * callers. */
 static void add_hint(char *text)
 {
     struct leati_addresses_hint hint;

@@ -1,9 +1,9 @@
 /*
  * error.h - the status and its message, kept per thread for leat_last_error().
  *
- * The place that detects a failure calls leati_fail() once; callers forward the status, and the API call on top
- * puts what was asked in front with leati_fail_in(). Neither is for LEAT_OK, LEAT_NOT_READY
- * or LEATI_DECLINED.
+ * The function that detects a failure calls leati_fail() once. Its callers forward the status. The API call on top
+ * prepends what was asked for, with leati_fail_in(). Never pass LEAT_OK, LEAT_NOT_READY or LEATI_DECLINED to
+ * either.
  */
 #ifndef LEATI_ERROR_H
 #define LEATI_ERROR_H
@@ -13,9 +13,8 @@
 #include <leat/status.h>
 
 /*
- * "This path declines: nothing was done, take another." An answer between functions of the library, like
- * LEAT_NOT_READY without a message; no call of the API returns it. LEAT_NOT_READY says only that work is not
- * finished yet.
+ * "This path declines: nothing was done, take another." Only functions inside the library return it, no API call
+ * does, and it has no message. Do not use LEAT_NOT_READY for this: that means only that work is not finished yet.
  */
 #ifndef __clang_analyzer__
 #define LEATI_DECLINED ((leat_status)1000)
@@ -23,22 +22,22 @@
 #define LEATI_DECLINED LEAT_NOT_READY /* the analyzer wants a value of the enum */
 #endif
 
-/* Sets this thread's message and returns status. For HOST_MEMORY a limit on addresses (base/addresses.h), if
- * there is one, is named behind it. */
+/* Sets this thread's message and returns status. For HOST_MEMORY it appends a hint if the address space is limited
+ * (base/addresses.h). */
 leat_status leati_fail(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts "<formatted>: " in front of this thread's message and returns status. */
 leat_status leati_fail_in(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- failures that are only answers ---- */
+/* ---- failures that the API call does not report ---- */
 
 /* While this is above 0 on a thread, leati_fail() and leati_fail_in() return the status and write no message. */
 extern LEATI_QUICK_TLS unsigned leati_error_quiet_depth;
 
 /*
- * Begins and ends a quiet region, for calls whose failure the caller of the API must not see in leat_last_error().
- * Regions nest. Leave a region on every path; LEATI_QUIETLY() does so. Code of the program (callbacks) must run in
- * a loud region. leati_fault_handler_run() restores the depth after a fault.
+ * Begin and end a quiet region, for calls whose failure must not appear in the program's leat_last_error().
+ * Regions nest. Every path must leave its region; LEATI_QUIETLY() does so. Callbacks of the program must run in a
+ * loud region. leati_fault_handler_run() restores the depth after a fault.
  */
 static inline void leati_error_quiet_begin(void)
 {
@@ -50,17 +49,17 @@ static inline void leati_error_quiet_end(void)
     leati_error_quiet_depth--;
 }
 
-/* For LEATI_QUIETLY(): ends the region behind the call that returned status. */
+/* For LEATI_QUIETLY(): ends the region after the call that returned status. */
 static inline leat_status leati_error_quiet_end_with(leat_status status)
 {
     leati_error_quiet_end();
     return status;
 }
 
-/* Evaluates an expression of type leat_status in a quiet region and has its value. */
+/* Evaluates an expression of type leat_status in a quiet region; its value is that of the expression. */
 #define LEATI_QUIETLY(expression) (leati_error_quiet_begin(), leati_error_quiet_end_with(expression))
 
-/* Begins a loud region inside of any quiet ones, and returns what leati_error_loud_end() takes. */
+/* Begins a loud region inside any number of quiet ones. Returns the argument for leati_error_loud_end(). */
 static inline unsigned leati_error_loud_begin(void)
 {
     unsigned depth = leati_error_quiet_depth;
@@ -74,19 +73,20 @@ static inline void leati_error_loud_end(unsigned depth)
     leati_error_quiet_depth = depth;
 }
 
-/* This thread's message, kept over calls that may replace it. */
+/* A saved copy of this thread's message, for calls that may replace it. */
 struct leati_message {
     char text[2048];
 };
 
 void leati_error_keep(struct leati_message *message);
 
-/* Puts a kept message back and returns status, which may be LEAT_OK. In a quiet region too. */
+/* Restores a saved message and returns status, which may be LEAT_OK. Works in a quiet region too. */
 leat_status leati_error_restore(leat_status status, const struct leati_message *message);
 
 /*
- * Around calls whose failure is only an answer, but whose message leat itself keeps, e.g. why staging is not
- * available. Between the two, leat_last_error() is that message, also inside of a quiet region.
+ * For calls whose failure the API call does not report, but whose message leat keeps for later, e.g. why staging
+ * is not available. Between begin and end, leat_last_error() returns that message, even in a quiet region; end
+ * restores the message and the quiet region from before.
  */
 struct leati_hearing {
     struct leati_message before;
@@ -97,8 +97,8 @@ void leati_error_hear_begin(struct leati_hearing *hearing);
 void leati_error_hear_end(const struct leati_hearing *hearing);
 
 #ifdef __clang_analyzer__
-/* The analyzer sees one file at a time. These tell it that what comes back is what was given, and no LEAT_OK where
- * something failed. */
+/* The analyzer sees one file at a time. These macros tell it that each function returns the status that it was
+ * passed, and that leati_fail() and leati_fail_in() never return LEAT_OK. */
 #define LEATI_FAILURE(call, status)                                                                               \
     ({                                                                                                            \
         leat_status leati_failure_ = (status);                                                                    \

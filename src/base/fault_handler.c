@@ -16,26 +16,27 @@ struct section {
     sigjmp_buf back;
     const struct leati_fault_range *ranges;
     uintptr_t fault;
-    struct section *outer; /* whose work this is */
-    unsigned quiet_depth;  /* leati_error_quiet_depth at the beginning: work may have left a quiet region open */
+    struct section *outer; /* the section that this one is nested in, or NULL */
+    unsigned quiet_depth;  /* leati_error_quiet_depth at the beginning: a fault may leave quiet regions open */
 };
 
-/* Found without the call that a shared library pays for others, which a handler could not make either. */
+/* LEATI_QUICK_TLS, because a signal handler must not call __tls_get_addr(). */
 static LEATI_QUICK_TLS struct section *volatile current;
 LEATI_QUICK_TLS bool leati_fault_signals_unblocked;
 
 static struct sigaction earlier_segv, earlier_bus;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* ---- whose fault is it? ---- */
+/* ---- faults of sections ---- */
 
 static bool find_in(const struct leati_fault_range ranges[2], uintptr_t address)
 {
     return address - ranges[0].base < ranges[0].bytes || address - ranges[1].base < ranges[1].bytes;
 }
 
-/* The address that info tells of, or the range's own where the processor does not tell: x86-64 does not for
- * addresses that cannot exist, which have some but not all of the upper bits. */
+/* Returns true if the fault is in one of the ranges, and sets *fault to its address. x86-64 does not report the
+ * address of an access to a non-canonical address (with some but not all of the upper bits set); then *fault is
+ * the first such address in a range. */
 static bool find_fault(const struct leati_fault_range ranges[2], const siginfo_t *info, uintptr_t *fault)
 {
     *fault = (uintptr_t)info->si_addr;
@@ -54,7 +55,8 @@ static bool find_fault(const struct leati_fault_range ranges[2], const siginfo_t
         return false;
     }
 #endif
-    /* What was sent by kill(), or tells of broken memory that nobody touched yet, is nobody's access. */
+    /* Signals sent by kill(), and reports of broken memory that was not accessed yet, are not caused by an access.
+     */
     if (info->si_code <= 0 || (info->si_signo == SIGBUS && info->si_code == BUS_MCEERR_AO))
         return false;
     return find_in(ranges, *fault);
@@ -68,7 +70,8 @@ void leati_fault_handler_take(const siginfo_t *info, const void *ucontext)
 
     if (!section || !find_fault(section->ranges, info, &fault))
         return;
-    /* The mask from before the signal; of sigset_t the system fills in only what it has signals for. */
+    /* Restore the signal mask from before the signal. The kernel fills only the part of uc_sigmask that it uses,
+     * which is smaller than a sigset_t. */
     sigemptyset(&mask);
     memcpy(&mask, &((const ucontext_t *)ucontext)->uc_sigmask, (NSIG - 1) / 8);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
@@ -76,15 +79,16 @@ void leati_fault_handler_take(const siginfo_t *info, const void *ucontext)
     siglongjmp(section->back, 1);
 }
 
-/* ---- the others' faults ---- */
+/* ---- faults of other code ---- */
 
 static void pass_on(const struct sigaction *earlier, int signal_number, siginfo_t *info, void *ucontext)
 {
     sigset_t mask = earlier->sa_mask;
 
     if (!(earlier->sa_flags & SA_SIGINFO) && (earlier->sa_handler == SIG_DFL || earlier->sa_handler == SIG_IGN)) {
-        /* The access runs again and ends the program, even where the signal is ignored. One that was sent has
-         * no access: it is ignored here, or waits until this handler has returned. */
+        /* Restore the earlier disposition and return: the access is retried and kills the process (even with
+         * SIG_IGN, as the kernel forces such a signal). A signal that was sent, e.g. by kill(), has no access to
+         * retry: it is ignored here, or raised again, to be delivered when this handler has returned. */
         if (info->si_code <= 0 && earlier->sa_handler == SIG_IGN)
             return;
         sigaction(signal_number, earlier, NULL);
@@ -92,7 +96,8 @@ static void pass_on(const struct sigaction *earlier, int signal_number, siginfo_
             raise(signal_number);
         return;
     }
-    /* As the system would have called it; it blocked the signal itself already. */
+    /* Call the handler in the way the kernel would: apply its flags and its mask. The signal itself is already
+     * blocked. */
     if (earlier->sa_flags & (int)SA_RESETHAND)
         signal(signal_number, SIG_DFL);
     pthread_sigmask(SIG_BLOCK, &mask, NULL);
@@ -111,7 +116,7 @@ static bool (*_Atomic repairer)(const siginfo_t *info, const void *ucontext);
 
 bool leati_fault_handler_repaired(const siginfo_t *info, const void *ucontext)
 {
-    /* Acquire: pairs with the release of who set it. */
+    /* Acquire: pairs with the release in leati_fault_handler_set_repair(). */
     bool (*repair)(const siginfo_t *, const void *) = atomic_load_explicit(&repairer, memory_order_acquire);
 
     return repair && repair(info, ucontext);
@@ -133,7 +138,7 @@ static void install(int signal_number, void (*handler)(int, siginfo_t *, void *)
     action.sa_sigaction = handler;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
-    /* Asked for first: from the moment on that ours is there, it may need it. */
+    /* Read the earlier handler first: ours may need it from the moment when it is installed. */
     sigaction(signal_number, NULL, earlier);
     sigaction(signal_number, &action, NULL);
 }
@@ -144,7 +149,8 @@ static void (*_Atomic other)(int signal_number, siginfo_t *info, void *ucontext)
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
                                       struct sigaction *earlier)
 {
-    /* Relaxed: a thread that does not see it yet takes the handler for somebody else's, which is only slower. */
+    /* Relaxed: a thread that does not see the new value takes the handler for a foreign one, which only makes
+     * copies slower. */
     atomic_store_explicit(&other, handler, memory_order_relaxed);
     install(SIGSEGV, handler, earlier);
 }
@@ -193,14 +199,15 @@ LEATI_HOT bool leati_fault_handler_run(const struct leati_fault_range ranges[2],
     leati_assert(work && fault && ranges[0].base + ranges[0].bytes >= ranges[0].base);
     if (!leati_fault_signals_unblocked)
         make_ready();
-    /* Without the mask, which costs a system call: leati_fault_handler_take() has it from the signal. */
+    /* 0: do not save the signal mask, which would cost a system call. leati_fault_handler_take() restores it from
+     * the signal's context. */
     if (sigsetjmp(section.back, 0)) {
         current = section.outer;
         leati_error_quiet_depth = section.quiet_depth;
         *fault = section.fault;
         return false;
     }
-    /* Neither may work begin before the section nor end after it. */
+    /* Compiler barriers: the accesses of work() must stay between the two stores to current. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     current = &section;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);

@@ -1,14 +1,14 @@
 /*
- * fault_handler.h - going on after an access that faults.
+ * fault_handler.h - recovers from memory accesses that fault.
  *
- * A program may unmap memory, take its rights away or truncate a mapped file while another thread copies from it.
- * The system then sends SIGSEGV or SIGBUS to the thread that touched the page. leati_fault_handler_run() runs code
- * whose accesses may end so. The handlers are installed at its first use and stay; all other faults go on to those
- * that were there before.
+ * A program may unmap or protect memory, or truncate a mapped file, while another thread copies from it. The
+ * system then sends SIGSEGV or SIGBUS to the thread that accessed the page. leati_fault_handler_run() runs code
+ * whose accesses may fault in this way. The handlers are installed at its first use and stay; they pass all other
+ * faults on to the handlers that were installed before.
  *
- * Whoever installs a handler later and does not pass on what is not his, takes the faults of
- * leati_fault_handler_run() too. And a fault that an earlier handler would have repaired, such as that of a pager
- * in user space, is caught here first.
+ * A SIGSEGV or SIGBUS handler that is installed later must chain to ours, or leati_fault_handler_run() stops
+ * working. A handler that was installed earlier and repairs faults, such as a pager in user space, does not see
+ * faults inside leati_fault_handler_run(): ours catches them first.
  */
 #ifndef LEATI_FAULT_HANDLER_H
 #define LEATI_FAULT_HANDLER_H
@@ -27,51 +27,50 @@ struct leati_fault_range {
 };
 
 /*
- * Runs work(context) on this thread. True when it came to its end; false when an access to one of the ranges
- * faulted: work was then left where it was, so it must hold nothing, and *fault is an address in that range.
- * Costs some ten nanoseconds. A fault that is blocked ends the process, so the first use by a thread, and the
- * first after each leati_fault_handler_recheck_mask(), unblocks SIGSEGV and SIGBUS there, which costs a system
- * call more.
+ * Runs work(context) on this thread. Returns true if work returned. Returns false if an access to one of the
+ * ranges faulted; *fault is then the address in that range. work is left by a jump at the fault, so it must hold
+ * no locks or memory. Costs some ten nanoseconds. A fault while its signal is blocked ends the process, so the
+ * first use by a thread, and the first after each leati_fault_handler_recheck_mask(), unblocks SIGSEGV and SIGBUS
+ * with one more system call.
  */
 bool leati_fault_handler_run(const struct leati_fault_range ranges[2], void (*work)(void *context), void *context,
                              uintptr_t *fault);
 
-/* This thread has certainly not blocked SIGSEGV and SIGBUS since leat unblocked them. */
+/* True if SIGSEGV and SIGBUS are certainly not blocked on this thread. */
 extern LEATI_QUICK_TLS bool leati_fault_signals_unblocked;
 
-/* Code of the program ran on this thread, which may have blocked signals: called where a call of the API begins
- * and where a host function returns. */
+/* Call this after code of the program ran on this thread, because that code may have blocked signals: where an API
+ * call begins, and where a host function returns. */
 static inline void leati_fault_handler_recheck_mask(void)
 {
     leati_fault_signals_unblocked = false;
 }
 
-/* Returns true if a handler of leat's is the one that gets SIGSEGV now. Somebody else's may or may not pass it on.
- */
+/* Returns true if the process's current SIGSEGV handler is one of leat's. Any other may or may not pass faults on
+ * to ours. */
 bool leati_fault_handler_is_installed(void);
 
-/* Sets who is asked first about each fault: true says that the access may run again, as it is. The handlers are
- * installed then. repair runs inside of a handler. */
+/* Installs the handlers, and sets a function that they call first for each fault. It runs inside a signal handler,
+ * and returns true if it has repaired the fault, so that the access can be retried. */
 void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
 
-/* Installs another handler of leat's for SIGSEGV, over whatever is there, which goes to *earlier. For one handler.
- * It calls the next two functions and passes the rest on. */
+/* Installs a second SIGSEGV handler of leat's (there can be only one) and puts the one that was there into
+ * *earlier. The second handler must call the next two functions, and pass all other faults on to *earlier. */
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
                                       struct sigaction *earlier);
 
-/* For leat's other handlers of these signals, to be called before the next one: was it repaired? */
+/* For the second handler, which calls this before it chains: returns true if the fault was repaired. */
 bool leati_fault_handler_repaired(const siginfo_t *info, const void *ucontext);
 
-/* For leat's other handlers of these signals, to be called first: does not return if the fault is in a guarded
- * range.
- */
+/* For the second handler, which calls this before it reports a fault: does not return if the fault is in a range
+ * of leati_fault_handler_run() on this thread. */
 void leati_fault_handler_take(const siginfo_t *info, const void *ucontext);
 
 /*
- * What the core knows of an address within memory of a driver: for what a handler says of a wrong access. Fills
- * *base and *bytes of the user's allocation, or sets *bytes to 0 where the address is in a pool, but not
- * allocated; false when it is in no pool. Set by the core before it uses a driver's virtual memory, NULL before
- * that. Takes no lock, so that signal handlers may call it.
+ * Describes an address in driver memory, for a handler's message about a wrong access. Fills *base and *bytes of
+ * the user's allocation; sets *bytes to 0 if the address is in a pool but not allocated. Returns false if it is in
+ * no pool. NULL until the core sets it, which it does before it uses a driver's virtual memory. Takes no lock, so
+ * signal handlers may call it.
  */
 typedef bool (*leati_address_function)(const void *address, uintptr_t *base, size_t *bytes);
 extern _Atomic(leati_address_function) leati_describe_address;

@@ -26,7 +26,7 @@ static struct leati_handle *slot(struct leati_handles *table, uint32_t number)
     return (struct leati_handle *)(void *)(base + (size_t)number * stride_bytes(table));
 }
 
-/* LeakSanitizer does not look for pointers in mapped memory unless it is told to. */
+/* LeakSanitizer searches mmap()ed memory for pointers only if it is registered. */
 __attribute__((weak)) void __lsan_register_root_region(const void *begin, size_t bytes);
 
 /* Reserves the range of a table, with fewer slots under a limit on addresses; under the lock. */
@@ -42,7 +42,7 @@ static bool reserve(struct leati_handles *table) LEATI_REQUIRES(table->lock)
     if (base == MAP_FAILED)
         return false;
     table->slots = (uint32_t)slots;
-    /* Release: leati_handle_live() sees base only with the mapping behind it. */
+    /* Release: pairs with the acquire in leati_handle_live(). */
     atomic_store_explicit(&table->base, base, memory_order_release);
     return true;
 }
@@ -92,7 +92,7 @@ void *leati_handle_new(struct leati_handles *table)
         object = take_oldest_free(table);
     } else if (used < table->accessible || grow(table)) {
         object = slot(table, used);
-        /* Release: whoever sees the new count may read the slot. */
+        /* Release: a thread that sees the new count may read the slot, which grow() has made accessible. */
         atomic_store_explicit(&table->used, used + 1, memory_order_release);
     } else if (table->free_count) {
         object = take_oldest_free(table);
@@ -111,7 +111,7 @@ void leati_handle_publish(void *object)
 
 LEATI_HOT bool leati_handle_live(struct leati_handles *table, const void *handle)
 {
-    /* Acquire, all three: pairs with the releases in grow(), leati_handle_new() and leati_handle_publish(). */
+    /* Acquire, all three: pairs with the releases in reserve(), leati_handle_new() and leati_handle_publish(). */
     char *base = atomic_load_explicit(&table->base, memory_order_acquire);
     uintptr_t offset = (uintptr_t)handle - (uintptr_t)base;
     const struct leati_handle *object = handle;
@@ -127,7 +127,8 @@ bool leati_handle_retire(struct leati_handles *table, void *handle)
 {
     if (!leati_handle_live(table, handle))
         return false;
-    /* One of several threads wins; acquire and release order its teardown after the others' uses. */
+    /* If several threads retire the handle, one wins. Acquire and release order its teardown after the others'
+     * uses. */
     return atomic_exchange_explicit(&((struct leati_handle *)handle)->live, 0, memory_order_acq_rel) == 1;
 }
 
@@ -139,7 +140,7 @@ void leati_handle_free(struct leati_handles *table, void *object)
     leati_assert((size_t)((char *)object - (char *)slot(table, 0)) % stride_bytes(table) == 0);
     leati_assert(number <= atomic_load_explicit(&table->used, memory_order_relaxed));
     leati_assert(!atomic_load_explicit(&freed->live, memory_order_relaxed));
-    /* What it pointed to must not count as reachable for a search for leaks: the table is one of its roots. */
+    /* Clear it for LeakSanitizer: the table is a root, so old pointers in it would hide leaks. */
     memset((char *)object + sizeof *freed, 0, table->object_bytes - sizeof *freed);
     leati_lock(&table->lock);
     leati_assert(table->free_count < atomic_load_explicit(&table->used, memory_order_relaxed));

@@ -1,10 +1,10 @@
 /*
- * handles.h - objects behind public handles, so that a dead or wild handle is recognised instead of followed.
+ * handles.h - objects behind public handles. The tables detect stale and wild handles without dereferencing them.
  *
- * Each type of handle has one table: one reserved address range, cut into slots of equal size, never given back. A
- * pointer is a live handle if it is the start of a slot whose live mark is set; that takes no lock and touches no
- * foreign memory. A freed slot is used again only after LEATI_HANDLES_QUARANTINE younger ones were freed, so a
- * stale handle stays recognisable for that long.
+ * Each type of handle has one table: a reserved address range that is cut into slots of equal size and never
+ * freed. A pointer is a live handle if it is the start of a slot whose live flag is set. The check takes no lock,
+ * and reads no memory outside the table. A freed slot is reused only after LEATI_HANDLES_QUARANTINE more slots
+ * were freed, so a stale handle is detected for that long.
  *
  * The compatibility libraries have tables of their own: compat/compat.mk compiles this file into them too.
  */
@@ -23,19 +23,19 @@
 /* The first member of every object. */
 struct leati_handle {
     atomic_uint live;       /* 1 between publish and retire */
-    _Atomic uintptr_t mark; /* its own address, mixed: what tells the start of a slot from a place inside of one */
+    _Atomic uintptr_t mark; /* a hash of its own address; identifies the start of a slot */
     uint32_t next_free;     /* slot number + 1 of the next free slot; under the table's lock */
 };
 
 struct leati_handles {
-    size_t object_bytes;  /* set by the definition below; the rest starts as zeros */
+    size_t object_bytes;    /* set by LEATI_HANDLES(); the rest starts as zeros */
     struct leati_lock lock; /* guards all but base and used */
     _Atomic(char *) base;
-    _Atomic uint32_t used; /* slots that were ever handed out; those below it are readable */
-    uint32_t slots;        /* that the range has room for */
-    uint32_t accessible;   /* slots whose pages are readable */
+    _Atomic uint32_t used; /* number of slots that were ever used; all of them are readable */
+    uint32_t slots;        /* capacity of the range */
+    uint32_t accessible;   /* number of slots whose pages are readable */
     uint32_t free_count;
-    uint32_t oldest_free, newest_free; /* slot number + 1, a queue */
+    uint32_t oldest_free, newest_free; /* the queue of free slots; slot number + 1, 0: empty */
 };
 
 #define LEATI_HANDLES(type)                                                                                       \
@@ -43,23 +43,23 @@ struct leati_handles {
         .object_bytes = sizeof(type), .lock = LEATI_LOCK_INITIALIZER                                              \
     }
 
-/* A zeroed object that is not live yet; NULL when out of memory. */
+/* Returns a zeroed object that is not live yet; NULL if out of memory. */
 void *leati_handle_new(struct leati_handles *table);
 
 /* Makes an object live: from now on the handle is accepted. */
 void leati_handle_publish(void *object);
 
-/* Is this a live handle of the table? Any pointer may be asked for. */
+/* Returns true if handle is a live handle of the table. handle may be any pointer. */
 bool leati_handle_live(struct leati_handles *table, const void *handle);
 
-/* Ends a live handle; false if it was not one (another thread was faster). The object stays readable for the
- * caller until leati_handle_free(). */
+/* Makes a live handle invalid. Returns false if it is not live (perhaps another thread was faster). The caller may
+ * use the object until leati_handle_free(). */
 bool leati_handle_retire(struct leati_handles *table, void *handle);
 
-/* Gives an object that is not live back; all of it is cleared but the handle. */
+/* Frees an object that is not live, and clears all of it but struct leati_handle. */
 void leati_handle_free(struct leati_handles *table, void *object);
 
-/* Calls visit for each live object, which may end it. No lock is held. */
+/* Calls visit for each live object, without a lock. visit may free the object. */
 void leati_handles_each(struct leati_handles *table, void (*visit)(void *object, void *argument), void *argument);
 
 #endif

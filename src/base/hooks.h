@@ -1,12 +1,12 @@
 /*
- * hooks.h - what the layers above tell a recorder: allocations, frees, and what orders their streams.
+ * hooks.h - the hook by which the layers above report allocations, frees and stream order to a recorder.
  *
- * There is one hook, NULL unless something records. The layers fire it; whoever records sets it. A call that fires
- * it fires after its own work succeeded, but for a free, which is told before the memory can become anybody
- * else's. So the order of calls of the hook is one in which the program's threads may have made them: a block is
- * told of before its uses, those before its free, a record of an event before the waits for it.
+ * There is one hook; it is NULL unless a recorder has set it. An operation calls the hook after it has succeeded,
+ * except for a free, which calls it before the memory can be reused. So the order of hook calls is a possible
+ * order of the program's operations: a block is allocated before its uses and freed after them, and an event is
+ * recorded before the waits for it.
  *
- * The function may be called on any thread, with locks of leat held: it must call nothing above this layer.
+ * The hook may be called on any thread, while leat holds locks, so it must not call anything above this layer.
  */
 #ifndef LEATI_HOOKS_H
 #define LEATI_HOOKS_H
@@ -26,18 +26,19 @@ enum leati_trace_op {
     LEATI_TRACE_USE_UNTIL,     /* block, event: leat_pool_use_until() */
     LEATI_TRACE_RECORD,        /* event, stream */
     LEATI_TRACE_WAIT,          /* stream, event */
-    LEATI_TRACE_SYNC,          /* the host saw all work of stream as done, or what event marks, or all of device */
+    LEATI_TRACE_SYNC,          /* the host learned that all work of stream, event or device is complete */
     LEATI_TRACE_EVENT_DESTROY, /* event */
     LEATI_TRACE_STREAM_DESTROY, /* stream */
     LEATI_TRACE_DEVICE_CLOSE,   /* device */
     LEATI_TRACE_OP_COUNT
 };
 
-/* Serials are from 1 and never used again in a process; 0: none, or, as the stream of a block, the host. */
+/* Objects have serial numbers, which start at 1 and are never reused in a process. 0: none; as the stream of a
+ * block: the host. */
 struct leati_trace_event {
     enum leati_trace_op op;
     uint64_t block, bytes, stream, event, pool;
-    size_t alignment;                 /* 0: as usual */
+    size_t alignment;                 /* 0: the default */
     const char *kind, *device, *name; /* NULL: none */
 };
 
@@ -51,7 +52,7 @@ extern _Atomic uint64_t leati_trace_last_block;
 /* Returns true if something records. */
 static inline bool leati_traced(void)
 {
-    /* Relaxed: where it matters whether the recorder is ready, LEATI_TRACE() looks again. */
+    /* Relaxed: only a hint. LEATI_TRACE() loads the hook again, with acquire. */
     return __builtin_expect(atomic_load_explicit(&leati_trace_hook, memory_order_relaxed) != NULL, 0) != 0;
 }
 
@@ -62,7 +63,7 @@ static inline uint64_t leati_trace_serial(void)
     return 1 + atomic_fetch_add_explicit(&leati_trace_last_block, 1, memory_order_relaxed);
 }
 
-/* Fires the hook, if there is one, with the fields that are given: LEATI_TRACE(.op = ..., .block = ...). */
+/* Calls the hook, if it is set, with these fields: LEATI_TRACE(.op = ..., .block = ...). */
 #define LEATI_TRACE(...)                                                                                          \
     do {                                                                                                          \
         /* Acquire: pairs with the release of whoever sets it. */                                                 \

@@ -1,12 +1,12 @@
 /*
- * hugepage.h - huge pages for the CPU device's memory, when it is first written.
+ * hugepage.h - gives the CPU device's memory huge pages before it is first written.
  *
- * Copies that go down the columns of an array touch a page for each row, so that pages of 4 KiB cost a transpose a
- * good part of its speed. The CPU device's memory is a memory file, so that it can be mapped, moved and shared as
- * a GPU's is, and systems give those no huge pages by themselves. Since Linux 6.1 a program may ask for them,
- * piece by piece (MADV_COLLAPSE). Leat asks before the first write that it knows of; the 512 small pages that the
- * write would bring cost as much. Memory that nobody writes stays without pages, and pages that are there stay as
- * they are.
+ * A copy down the columns of an array touches one page per row, so with pages of 4 KiB a transpose is much slower.
+ * The CPU device's memory is a memory file (it can be mapped, moved and shared as a GPU's memory can), and by
+ * default systems give memory files no huge pages. Since Linux 6.1 a program can request them for each 2 MiB piece
+ * (MADV_COLLAPSE). leat requests them before the first write that it knows of; that costs no more than the 512
+ * small pages that the write would fault in. Memory that is never written gets no pages, and existing pages stay
+ * as they are.
  */
 #ifndef LEATI_HUGEPAGE_H
 #define LEATI_HUGEPAGE_H
@@ -15,14 +15,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pieces of 2 MiB in which a range of device memory lies, by address; 0 when it is too short to be worth it. */
+/* Returns how many aligned pieces of 2 MiB the range touches; 0 if it is too short to be worth huge pages. */
 uint64_t leati_hugepage_count(const void *ptr, size_t bytes);
 
-/* Has any piece no page yet where the range begins in it? Asks the system about one after the other, until one has
- * none. */
+/* Returns true if some 2 MiB piece of the range has no page yet at the range's first byte in it. Costs a system
+ * call for each piece, until one without a page is found. */
 bool leati_hugepage_any_missing(const void *ptr, size_t bytes);
 
-/* Asks for piece i of the range, if it has no page there. For parts of a job on several threads. */
+/* Requests a huge page for piece i of the range, if it has no page there. Several threads may do this at once for
+ * different pieces. */
 void leati_hugepage_collapse(const void *ptr, uint64_t i);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * library.c - is a shared library's file whole?
+ * library.c - checks that a shared library's file is complete.
  *
  * dlopen maps the segments that a shared object's headers promise and touches them: a file that was cut off kills
  * the process with SIGBUS. So we look first whether the file is as long as its headers say. For a bare name the
@@ -19,8 +19,8 @@
 
 #define SEGMENTS_MOST 64
 
-/* The number of bytes that a file must have for its segments; 0 when it has no headers that can be read, which
- * dlopen refuses by itself. */
+/* The number of bytes that a file must have for its segments; 0 if its headers cannot be read (dlopen refuses such
+ * a file itself). */
 static uint64_t bytes_needed(int fd)
 {
     Elf64_Ehdr header;
@@ -45,7 +45,7 @@ static uint64_t bytes_needed(int fd)
     return needed;
 }
 
-/* Opens dir/name, or name alone when dir is NULL; -1 when there is no such file. */
+/* Opens dir/name, or name alone if dir is NULL; -1: no such file. */
 static int open_in(const char *dir, const char *name)
 {
     char path[4096];
@@ -56,7 +56,8 @@ static int open_in(const char *dir, const char *name)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The file that dlopen would take for a bare name, as far as the search path tells (it knows no cache); or -1. */
+/* Opens the file that dlopen would load for a bare name, or returns -1. It only knows the search path, not the
+ * cache of ldconfig. */
 static int open_searched(const char *name)
 {
     Dl_serinfo size;

@@ -1,5 +1,5 @@
 /*
- * library.h - a look at a shared library's file before it is loaded.
+ * library.h - checks a shared library's file before it is loaded.
  */
 #ifndef LEATI_LIBRARY_H
 #define LEATI_LIBRARY_H
@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Is the file that dlopen would take for name shorter than its headers say? Then opening it would end the process.
- * bytes: what it has, needed: what it should have. False when that cannot be told. */
+/* Returns true if the file that dlopen would load for name is shorter than its headers say; loading it would crash
+ * the process. *bytes: the size of the file; *needed: the size it should have. Returns false if unsure. */
 bool leati_library_is_cut(const char *name, uint64_t *bytes, uint64_t *needed);
 
 #endif

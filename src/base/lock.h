@@ -1,13 +1,13 @@
 /*
- * lock.h - mutexes and read-write locks that the compiler and the checked build know the holder of.
+ * lock.h - mutexes and read-write locks whose use the compiler and the checked build verify.
  *
- * They are those of pthreads. Two checks stand on top:
- *   - clang's thread safety analysis (make thread-safety): LEATI_REQUIRES says which lock a function's caller holds,
- *     LEATI_GUARDED_BY which lock guards a variable. In C, clang 19 knows these of functions and of variables, but
- *     not of the fields of a struct, so a field's lock is named in a comment.
- *   - the checked build (-DLEATI_CHECKED) keeps the thread that holds a lock. There leati_assert_locked() fails
- *     where this thread does not hold it, and a thread that takes a lock twice is stopped instead of hanging.
- * In a release build each function is the one call of pthreads.
+ * They wrap those of pthreads, and add two checks:
+ *   - clang's thread safety analysis (make thread-safety): LEATI_REQUIRES says which lock the caller must hold,
+ *     LEATI_GUARDED_BY which lock guards a variable. In C, clang 19 supports them for functions and variables, but
+ *     not for the fields of a struct, so the lock of a field is named in a comment.
+ *   - the checked build (-DLEATI_CHECKED) records which thread holds a lock. There leati_assert_locked() aborts if
+ *     this thread does not hold the lock, and taking a lock twice aborts instead of hanging.
+ * In a release build each function is just one pthreads call.
  */
 #ifndef LEATI_LOCK_H
 #define LEATI_LOCK_H
@@ -26,11 +26,13 @@
 #define LEATI_THREAD_SAFETY(attribute)
 #endif
 
-/* Of a variable: it is only used with the lock held. Of a function: what its caller holds, shared is for reading. */
+/* GUARDED_BY, on a variable: use it only with the lock held. REQUIRES, on a function: its caller holds the lock;
+ * SHARED: at least for reading. */
 #define LEATI_GUARDED_BY(lock) LEATI_THREAD_SAFETY(guarded_by(lock))
 #define LEATI_REQUIRES(...) LEATI_THREAD_SAFETY(requires_capability(__VA_ARGS__))
 #define LEATI_REQUIRES_SHARED(...) LEATI_THREAD_SAFETY(requires_shared_capability(__VA_ARGS__))
-/* What a function takes, or gives back, for its caller, and what its caller must not hold. */
+/* ACQUIRE and RELEASE: the function takes or releases the lock for its caller. EXCLUDES: its caller must not hold
+ * the lock. */
 #define LEATI_ACQUIRE(...) LEATI_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
 #define LEATI_ACQUIRE_SHARED(...) LEATI_THREAD_SAFETY(acquire_shared_capability(__VA_ARGS__))
 #define LEATI_TRY_ACQUIRE(...) LEATI_THREAD_SAFETY(try_acquire_capability(__VA_ARGS__))
@@ -43,8 +45,8 @@
 struct LEATI_THREAD_SAFETY(capability("mutex")) leati_lock {
     pthread_mutex_t mutex;
 #ifdef LEATI_CHECKED
-    _Atomic(pthread_t) owner; /* the thread that holds it; 0: none, as no thread of the C library is */
-    unsigned depth;           /* how often the owner took it: more than once is for a recursive lock only */
+    _Atomic(pthread_t) owner; /* the thread that holds it; 0: none (the C library gives no thread the id 0) */
+    unsigned depth;           /* how often the owner holds it; above 1 for a recursive lock only */
     bool is_recursive;
 #endif
 };
@@ -60,11 +62,11 @@ struct LEATI_THREAD_SAFETY(capability("rwlock")) leati_rwlock {
 #define LEATI_LOCK_INITIALIZER {.mutex = PTHREAD_MUTEX_INITIALIZER}
 #define LEATI_RWLOCK_INITIALIZER {.rwlock = PTHREAD_RWLOCK_INITIALIZER}
 
-/* ---- what the checked build keeps ---- */
+/* ---- records of the checked build ---- */
 
 #ifdef LEATI_CHECKED
 
-/* Relaxed: a thread compares with its own writes only. */
+/* Relaxed: owner can equal this thread's id only if this thread itself wrote it. */
 static inline bool leati_lock_is_mine(const struct leati_lock *lock)
 {
     return atomic_load_explicit(&lock->owner, memory_order_relaxed) == pthread_self();
@@ -99,21 +101,21 @@ static inline bool leati_rwlock_is_shared(const struct leati_rwlock *lock)
 #define LEATI_IF_CHECKED(statement) ((void)0)
 #endif
 
-/* This thread holds the lock. */
+/* Asserts that this thread holds the lock. */
 static inline void leati_assert_locked(const struct leati_lock *lock) LEATI_THREAD_SAFETY(assert_capability(*lock))
 {
     (void)lock;
     LEATI_IF_CHECKED(leati_assert(leati_lock_is_mine(lock)));
 }
 
-/* This thread does not hold the lock. */
+/* Asserts that this thread does not hold the lock. */
 static inline void leati_assert_unlocked(const struct leati_lock *lock)
 {
     (void)lock;
     LEATI_IF_CHECKED(leati_assert(!leati_lock_is_mine(lock)));
 }
 
-/* This thread holds the lock for writing. */
+/* Asserts that this thread holds the lock for writing. */
 static inline void leati_assert_write_locked(const struct leati_rwlock *lock)
     LEATI_THREAD_SAFETY(assert_capability(*lock))
 {
@@ -121,7 +123,8 @@ static inline void leati_assert_write_locked(const struct leati_rwlock *lock)
     LEATI_IF_CHECKED(leati_assert(leati_rwlock_is_mine(lock)));
 }
 
-/* This thread holds the lock for writing, or some thread, this one as a rule, holds it for reading. */
+/* Asserts that this thread holds the lock for writing, or that some thread holds it for reading (which thread is
+ * not recorded). */
 static inline void leati_assert_read_locked(const struct leati_rwlock *lock)
     LEATI_THREAD_SAFETY(assert_shared_capability(*lock))
 {
@@ -138,7 +141,7 @@ static inline int leati_lock_init(struct leati_lock *lock)
     return pthread_mutex_init(&lock->mutex, NULL);
 }
 
-/* A lock that its holder may take once more, and gives back as often. */
+/* A recursive lock: its owner may take it again, and must release it as often. */
 static inline int leati_lock_init_recursive(struct leati_lock *lock)
 {
     pthread_mutexattr_t recursive;
@@ -166,7 +169,7 @@ static inline void leati_lock(struct leati_lock *lock) LEATI_ACQUIRE(*lock) LEAT
     LEATI_IF_CHECKED(leati_lock_taken(lock));
 }
 
-/* Returns true if this thread has the lock now. */
+/* Takes the lock if it is free, and returns true if it did. */
 static inline bool leati_trylock(struct leati_lock *lock) LEATI_TRY_ACQUIRE(true, *lock) LEATI_NO_THREAD_SAFETY
 {
     if (pthread_mutex_trylock(&lock->mutex))
@@ -181,7 +184,7 @@ static inline void leati_unlock(struct leati_lock *lock) LEATI_RELEASE(*lock) LE
     pthread_mutex_unlock(&lock->mutex);
 }
 
-/* Waits for a signal of condition, without the lock meanwhile. May return without one. */
+/* Releases the lock, waits for condition, and takes the lock again. May also return without a signal. */
 static inline void leati_cond_wait(pthread_cond_t *condition, struct leati_lock *lock)
     LEATI_REQUIRES(*lock) LEATI_NO_THREAD_SAFETY
 {

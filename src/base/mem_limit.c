@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One hierarchy of control groups that limits memory: where it is, and what its files are called. */
+/* A version of control groups: its folder, and the names of its files. */
 struct hierarchy {
     const char *folder;
     const char *limit, *current;
@@ -30,7 +30,7 @@ static const struct hierarchy version_2 = {
     .active_file = "active_file",
 };
 
-/* What one question carries from step to step. */
+/* The arguments and the answer of one call of leati_mem_limit_get(). */
 struct question {
     const char *root;
     uint64_t enough_bytes;
@@ -45,7 +45,7 @@ static FILE *open_file(const char *root, const char *folder, const char *group, 
     return length > 0 && (size_t)length < sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* The number that follows name and a separator at the start of a line; missing where there is no such line. */
+/* Returns the number after name and a separator at the start of a line; missing if there is no such line. */
 static uint64_t read_line_of(FILE *file, const char *name, uint64_t missing)
 {
     size_t length = strlen(name);
@@ -61,7 +61,8 @@ static uint64_t read_line_of(FILE *file, const char *name, uint64_t missing)
     return missing;
 }
 
-/* The number that is all of a file; missing for no file, and for a word such as "max". */
+/* Returns the number that is the file's only content; missing if there is no file, or if it has a word such as
+ * "max". */
 static uint64_t read_number(const struct question *q, const struct hierarchy *h, const char *group,
                             const char *name, uint64_t missing)
 {
@@ -76,7 +77,7 @@ static uint64_t read_number(const struct question *q, const struct hierarchy *h,
     return number;
 }
 
-/* The file cache of a group. The kernel drops it before it ends a process, but counts it as used. */
+/* The file cache of a group: the kernel counts it as used, but drops it before it kills a process. */
 static uint64_t droppable_bytes(const struct question *q, const struct hierarchy *h, const char *group)
 {
     FILE *file = open_file(q->root, h->folder, group, "memory.stat");
@@ -99,7 +100,7 @@ static void ask_group(const struct question *q, const struct hierarchy *h, const
         return;
     current = read_number(q, h, group, h->current, 0);
     left = limit > current ? limit - current : 0;
-    /* Reading the statistics makes the kernel add up those of all processors, so only when it matters. */
+    /* Read memory.stat only if needed, because for that the kernel adds up the counters of all processors. */
     if (left < q->enough_bytes) {
         left += droppable_bytes(q, h, group);
         left = left < limit ? left : limit;
@@ -111,8 +112,9 @@ static void ask_group(const struct question *q, const struct hierarchy *h, const
     snprintf(q->answer->whose, sizeof q->answer->whose, "the control group %.200s", *group ? group : "/");
 }
 
-/* The group and all groups above it have limits, up to the top of what is mounted here. In a container the path
- * may be the one outside; its own group is the top then, and what lies between does not exist. */
+/* Applies the limits of the group and of all groups above it, up to the root that is mounted here. In a container
+ * the path may be the one that is valid outside: then the container's own group is the root, and the groups in
+ * between do not exist here. */
 static void ask_groups(const struct question *q, const struct hierarchy *h, char *group)
 {
     char *last;
@@ -135,7 +137,7 @@ static bool names_memory(const char *controllers)
     return false;
 }
 
-/* Lines are "number:controllers:path", and version 2 names no controllers. */
+/* Reads /proc/self/cgroup, whose lines are "number:controllers:path". For version 2 controllers is empty. */
 static void ask_control_groups(const struct question *q)
 {
     FILE *file = open_file(q->root, "", "", "proc/self/cgroup");

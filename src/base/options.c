@@ -25,16 +25,16 @@ static const leat_option_info table[] = {
 
 enum { UNKNOWN_MAX = 32, PROBLEM_BYTES = 512 };
 
-/* Copies, so that a later setenv() of the program cannot change or free what leat uses. */
+/* Copies of the values, so that a later setenv() of the program cannot change or free them. */
 static char *values[LEATI_OPTION_COUNT];
 static char *problems[LEATI_OPTION_COUNT]; /* what is wrong with a value; NULL: nothing */
-static const char *first_problem;          /* that leati_options_check() reports */
+static const char *first_problem;          /* the problem that leati_options_check() reports */
 /* LEAT_ variables that are set and not in the table. */
 static leat_option_info unknown[UNKNOWN_MAX];
 static unsigned unknown_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The number of letters to insert, remove or replace to make one text of the other. */
+/* The Levenshtein distance: how many letters to insert, remove or replace to turn one text into the other. */
 static unsigned edit_distance(const char *a, const char *b)
 {
     enum { LETTERS_MAX = 64 };
@@ -88,7 +88,7 @@ static bool is_known(const char *name, size_t length)
     return false;
 }
 
-/* variable: "LEAT_DEVCE=cpu:0". Without memory for it the variable is left out. */
+/* variable: "LEAT_DEVCE=cpu:0". If there is no memory, the variable is omitted. */
 static void add_unknown(const char *variable)
 {
     size_t length = strcspn(variable, "=");
@@ -108,7 +108,7 @@ static void add_unknown(const char *variable)
         (leat_option_info){.name = name, .value = value, .default_value = "", .text = text, .problem = text};
 }
 
-/* "LEAT_..." of the environment that is not in the table. The tests' own variables, LEAT_TEST_..., are left out.
+/* Finds variables "LEAT_..." in the environment that are not in the table. Ignores LEAT_TEST_..., which tests use.
  */
 static void find_unknown(void)
 {
@@ -120,7 +120,8 @@ static void find_unknown(void)
 
 static void find_problems(void);
 
-/* A set-user-ID program gets no variable: whoever starts it could otherwise name the libraries that it loads. */
+/* Uses secure_getenv(), so a set-user-ID program sees no variables: otherwise the user who starts it could choose
+ * the libraries that it loads. */
 static void read_environment(void)
 {
     for (int i = 0; i < LEATI_OPTION_COUNT; i++) {
@@ -141,7 +142,7 @@ const char *leati_option(enum leati_option option)
     return values[option];
 }
 
-/* "3G" is 3 << 30; false when value is no such number or too large for 64 bits. */
+/* Parses numbers such as "3G" (3 << 30). Returns false if value is not such a number, or too large for 64 bits. */
 static bool parse_number(const char *value, uint64_t *number)
 {
     const char *suffixes = "KMGT", *suffix;
@@ -183,7 +184,8 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
     return LEAT_OK;
 }
 
-/* The four words for on come first, then the four for off; their place, or WORDS when value is none of them. */
+/* find_word() returns the index of value in a list of the four words for on, then the four for off; WORDS: value
+ * is none of them. */
 enum { WORDS = 8 };
 
 static unsigned find_word(const char *value)

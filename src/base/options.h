@@ -1,8 +1,8 @@
 /*
  * options.h - the environment variables, in one table. The only place that reads the environment.
  *
- * They are read once per process, at the first use. The table prints itself through leat_option_list(). In a
- * program that runs with more rights than its caller (set-user-ID, set-group-ID, file capabilities) all count as
+ * The variables are read once per process, at the first use. leat_option_list() prints the table. In a program
+ * that runs with more rights than its caller (set-user-ID, set-group-ID, file capabilities) all variables count as
  * not set.
  */
 #ifndef LEATI_OPTIONS_H
@@ -100,12 +100,12 @@ const char *leati_option(enum leati_option option);
 leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial,
                                 uint64_t *number);
 
-/* X(id): the options that are on or off, each of which may be set to 1, yes, on, true, 0, no, off or false. */
+/* X(id): the options that are on or off. Their values are 1, yes, on, true, 0, no, off or false. */
 #define LEATI_OPTION_FLAGS(X)                                                                                     \
     X(STRICT) X(SCRUB) X(LEAKS) X(POOL_BACKTRACES) X(POOL_GUARD) X(COPY_STAGE) X(LAYOUT_AS_GPU)
 
-/* X(id, low, high): the options that are whole numbers, and their ranges, which the callers of
- * leati_option_number() pass too. */
+/* X(id, low, high): the options that are whole numbers, with their ranges. Callers of leati_option_number() must
+ * pass the same ranges. */
 #define LEATI_OPTION_NUMBERS(X)                                                                                   \
     X(CPU_DEVICES, 1, 16)                                                                                         \
     X(CPU_MEMORY, 1 << 20, (uint64_t)1 << 44)                                                                     \
@@ -127,16 +127,16 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
     X(LAYOUT_KERNEL, "auto, naive, blocked, vectors, elements, rows, box, transpose, transpose-small, "           \
                      "transpose-wide, transpose-odd or transpose-wide-odd")
 
-/* INVALID, with a message that names the value and what is allowed, if an option of these three lists is set to
- * anything else. what: the call that asks. */
+/* Returns INVALID if an option of these three lists has a value that is not allowed; the message names the value
+ * and the allowed ones. what: name of the calling API function. */
 leat_status leati_options_check(const char *what);
 
-/* Puts into text that LEAT_ variables are set which leat does not know, as words to follow a message, such as
- * " (LEAT_DEVCE is set, but leat knows no such variable; did you mean LEAT_DEVICE?)"; "" if there is none. */
+/* Writes a hint about LEAT_ variables that leat does not know, to append to a message, such as
+ * " (LEAT_DEVCE is set, but leat knows no such variable; did you mean LEAT_DEVICE?)"; "" if there are none. */
 void leati_options_unknown(char *text, size_t text_bytes);
 
-/* Returns true if an option of LEATI_OPTION_FLAGS is on. A value that it cannot have counts as off: opening a
- * device refuses it before anything depends on it. */
+/* Returns true if an option of LEATI_OPTION_FLAGS is on. A value that is not allowed counts as off; it does no
+ * harm, because opening a device fails with such a value. */
 bool leati_option_flag(enum leati_option option);
 
 #endif

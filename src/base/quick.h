@@ -1,15 +1,16 @@
-/* quick.h - what hot paths need of the compiler. */
+/* quick.h - compiler attributes for hot paths. */
 #ifndef LEATI_QUICK_H
 #define LEATI_QUICK_H
 
-/* For a few words of each thread: read without the call by which a shared library finds its other thread-local
- * variables. Room for them is scarce in libraries that are loaded later. */
+/* For a few small thread-local variables: they are read without calling __tls_get_addr(), as other thread-local
+ * variables of a shared library are. Use it rarely: a library that is loaded with dlopen() has little room for
+ * them. */
 #define LEATI_QUICK_TLS _Thread_local __attribute__((tls_model("initial-exec")))
 
 /*
- * Functions that a short copy, or a wait for it, goes through. The linker puts them side by side: a program that
- * copies now and then has no code of leat's in its caches, nor its pages in the tables of the processor, and what
- * such a copy takes beyond the driver's own time is mostly the fetching of both.
+ * Functions on the path of a short copy, or of a wait for one. The linker places them together. A program that
+ * copies only now and then has none of leat's code in its caches and TLBs, and fetching it is most of the time
+ * that leat adds to the driver's own time.
  */
 #define LEATI_HOT __attribute__((hot))
 

@@ -87,7 +87,7 @@ bool leati_ranges_remove(struct leati_ranges *ranges, uintptr_t base)
     return true;
 }
 
-/* The first room at or above from that ends at or below high. */
+/* Finds the lowest free room at or above from that ends at or below high. */
 static uintptr_t room_above(const struct leati_ranges *ranges, uintptr_t from, uintptr_t high, size_t bytes)
 {
     size_t next = starts_up_to(ranges, from);

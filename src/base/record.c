@@ -53,7 +53,7 @@ static const char *const op_names[] = {
 _Atomic(leati_trace_function) leati_trace_hook;
 _Atomic uint64_t leati_trace_last_block;
 
-/* The descriptor; -1: nothing is recorded, or no longer. Changed under the lock, and in a child of fork(). */
+/* The file descriptor; -1: not recording. Changed under the lock, and without it in a child of fork(). */
 static _Atomic int file = -1;
 
 /* Guards what follows. Taken after all other locks, and held while the buffer is written. */
@@ -64,11 +64,11 @@ static size_t used_bytes LEATI_GUARDED_BY(lock);
 static off_t written_bytes LEATI_GUARDED_BY(lock);
 static bool is_regular LEATI_GUARDED_BY(lock);
 static uint64_t begun_ns, written_lines LEATI_GUARDED_BY(lock);
-static bool is_ending; /* the program ends: each line is written at once */
+static bool is_ending; /* the program is ending: from now on write each line at once */
 
 static int descriptor(void)
 {
-    /* Relaxed: under the lock, or a first look. */
+    /* Relaxed: the caller holds the lock, or checks again under it. */
     return atomic_load_explicit(&file, memory_order_relaxed);
 }
 
@@ -104,7 +104,7 @@ static void flush(void) LEATI_REQUIRES(lock)
 
     leati_assert_locked(&lock);
     leati_assert(used_bytes <= sizeof buffer);
-    /* Past this limit a write would end the process (SIGXFSZ). */
+    /* A write beyond this limit would kill the process (SIGXFSZ). */
     if (is_regular && !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
         (rlim_t)written_bytes + used_bytes > limit.rlim_cur) {
         give_up(EFBIG);
@@ -217,10 +217,10 @@ static bool set_path(const char *pattern) LEATI_REQUIRES(lock)
     return true;
 }
 
-/* Opens the file and empties it. Returns -1 with *why if that cannot be. */
+/* Opens and truncates the file. Returns -1, and sets *why, if that fails. */
 static int open_file(const char **why) LEATI_REQUIRES(lock)
 {
-    /* O_NONBLOCK: a pipe must not make us wait for its reader. */
+    /* O_NONBLOCK: otherwise opening a named pipe would wait for a reader. */
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     struct stat status;
 
@@ -243,7 +243,8 @@ static int open_file(const char **why) LEATI_REQUIRES(lock)
     return *why ? -1 : fd;
 }
 
-/* The file is the parent's. The lock may be held for ever here, by a thread that did not come along. */
+/* In a child of fork(): stops recording, because the file belongs to the parent. Does not take the lock: another
+ * thread of the parent may have held it during fork(), and that thread does not exist here. */
 static void end_in_child(void)
 {
     int fd = descriptor();
@@ -274,7 +275,8 @@ void leati_record_begin(void)
     memcpy(buffer, header, sizeof header - 1);
     used_bytes = sizeof header - 1;
     atomic_store_explicit(&file, fd, memory_order_relaxed);
-    /* Release: who finds the hook finds all of this. */
+    /* Release: pairs with the acquire in LEATI_TRACE(), so that all of the above is visible to the hook's callers.
+     */
     atomic_store_explicit(&leati_trace_hook, record, memory_order_release);
     leati_unlock(&lock);
 }

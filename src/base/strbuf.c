@@ -42,7 +42,7 @@ size_t leati_utf8_length(const char *text)
 {
     const unsigned char *byte = (const unsigned char *)text;
     unsigned char low = 0x80,
-                  high = 0xbf; /* of the second byte: no surrogates, no detours, nothing past U+10FFFF */
+                  high = 0xbf; /* limits of byte 2: exclude surrogates, overlong forms, and above U+10FFFF */
     size_t bytes;
 
     if (byte[0] < 0x80)

@@ -1,7 +1,7 @@
 /*
  * stream_copy.c - see stream_copy.h.
  *
- * Most of a copy walks several pages side by side: one page at a time leaves the memory idle now and then.
+ * Most of a copy works on several pages in parallel, because with one page at a time the memory is sometimes idle.
  */
 #include "base/assert.h"
 #include "base/quick.h"

@@ -16,7 +16,7 @@ int leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *ar
     error = pthread_attr_init(&attributes);
     if (error)
         return error;
-    /* Part of the start: the thread has no moment with the mask of its creator. */
+    /* Set the mask as a thread attribute, so that the thread never runs with the mask of its creator. */
     error = pthread_attr_setsigmask_np(&attributes, &blocked);
     if (!error)
         error = pthread_create(thread, &attributes, run, argument);

@@ -7,14 +7,15 @@
 #include <pthread.h>
 
 /*
- * Starts a thread, as pthread_create() does. Signals of the program never run their handlers there: every signal
- * is blocked but those that a thread causes by its own instructions (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
- * SIGSYS). A blocked one of these would end the process instead of reaching leat's handler (base/fault_handler.h)
- * or, from a kernel or a host function, the program's. Returns 0 or an error number.
+ * Starts a thread, as pthread_create() does, and returns 0 or an error number. All signals are blocked on the new
+ * thread, so that the program's signal handlers never run there, except those that a thread causes by its own
+ * instructions (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS). If one of those were blocked, it would end the
+ * process instead of reaching leat's handler (base/fault_handler.h), or the program's handler if a kernel or host
+ * function caused it.
  */
 int leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
-/* Tells the processor that this thread looks at memory again and again until another thread changes it. */
+/* Tells the processor that this thread spins until another thread changes memory. */
 static inline void leati_pause(void)
 {
 #if defined(__x86_64__)

@@ -13,44 +13,44 @@
 #include <time.h>
 
 #define POOLS_MAX 64
-#define FEW_THREADS 4u /* while fewer are awake for copies, those who wait help: so many copy at once then */
+#define FEW_THREADS 4u /* waiting threads help until this many threads copy */
 
-/* How long a thread that copied stays awake when it has nothing to do, which saves the next copy the time to wake
- * it (some 150 us in a virtual machine); the same while a stream is in the middle of a copy; and how long a thread
- * looks at one task before it looks at the others. */
+/* AWAKE_NS: how long an idle thread that has copied stays awake, so that the next copy need not wake it (some 150
+ * us in a virtual machine). AWAKE_IN_COPY_NS: the same while a stream is in the middle of a copy. LOOK_NS: how
+ * long a thread works on, or waits at, one task before it looks at the others. */
 #define AWAKE_NS 200000u
 #define AWAKE_IN_COPY_NS 5000000u
 #define LOOK_NS 20000u
 
-/* For so long a remover waits awake until the last worker has left. */
+/* How long leati_workers_remove() spins for the last worker to leave before it sleeps. */
 #define LEAVE_NS 200000u
 
-/* Threads that look for work hold the lock for some ten instructions at a time, so they never sleep for it. */
+/* locked is a spin lock, because it is held for only some ten instructions at a time. */
 struct leati_workers {
-    unsigned users[LEATI_WORK_CLASSES]; /* under pools_lock, as are the next four */
+    unsigned users[LEATI_WORK_CLASSES]; /* number of gets without put; this and the next four: under pools_lock */
     int place;
     unsigned room;
     pthread_t *ids;
     atomic_uint threads; /* written under pools_lock */
-    atomic_bool locked;  /* guards the next four, and what a task has of the pool; others read the counts too */
+    atomic_bool locked;  /* guards the next five, and tasks; counts are also read without it */
     struct leati_task *first, **end;
-    atomic_uint reserved[LEATI_WORK_CLASSES]; /* also under pools_lock */
-    atomic_uint busy[LEATI_WORK_CLASSES];     /* workers at tasks of a class; never above reserved */
-    atomic_uint tasks[LEATI_WORK_CLASSES];    /* in the list */
-    atomic_uint news;                         /* changes when a task comes */
+    atomic_uint reserved[LEATI_WORK_CLASSES]; /* written under pools_lock too */
+    atomic_uint busy[LEATI_WORK_CLASSES];     /* workers that work on tasks of a class; at most reserved */
+    atomic_uint tasks[LEATI_WORK_CLASSES];    /* tasks in the list */
+    atomic_uint news;                         /* incremented when a task is added */
     atomic_uint asleep;                       /* threads that wait for work_there */
-    atomic_uint helpers;                      /* threads of the program that wait and help meanwhile */
-    atomic_bool polling;                      /* one thread looks at tasks from time to time; the others sleep */
+    atomic_uint helpers;                      /* waiting threads of the program that help */
+    atomic_bool polling;                      /* one thread polls waiting tasks, so that the others can sleep */
     atomic_bool ending;
-    struct leati_lock sleep_lock; /* guards nothing but the sleep: see rest() */
+    struct leati_lock sleep_lock; /* for work_there only: see rest() */
     pthread_cond_t work_there;
 };
 
 static struct leati_lock pools_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_workers *pools[POOLS_MAX] LEATI_GUARDED_BY(pools_lock);
 
-/* For threads that wait until a task has no workers. Not the pool's own: the last worker may signal when its task
- * and the pool are gone already. */
+/* For threads that wait until a task has no workers. Global, not part of the pool, because the last worker may
+ * signal after its task and the pool were freed. */
 static struct leati_lock left_lock = LEATI_LOCK_INITIALIZER;
 static pthread_cond_t left_there = PTHREAD_COND_INITIALIZER;
 
@@ -59,7 +59,7 @@ static pthread_cond_t left_there = PTHREAD_COND_INITIALIZER;
 static void lock(struct leati_workers *workers)
 {
     while (atomic_exchange_explicit(&workers->locked, true, memory_order_acquire)) {
-        /* Looks before it tries again, since each try takes the line away from the holder. */
+        /* Spin on loads: each exchange would take the cache line away from the holder. */
         for (unsigned looks = 1; atomic_load_explicit(&workers->locked, memory_order_relaxed); looks++) {
             if (looks % 100)
                 leati_pause();
@@ -123,10 +123,11 @@ static bool has_room(const struct leati_workers *workers, const struct leati_tas
 struct seen {
     bool alone;   /* the task is the only one */
     bool lively;  /* some task's stream is in the middle of it */
-    bool waiting; /* some task cannot go on yet, and nobody says when it can */
+    bool waiting; /* some task has no part to do now; it must be polled */
 };
 
-/* A task that can go on at once, entered; NULL: none. Takes finished ones out of the list. */
+/* Enters a task that has a part to do now, and returns it; NULL: none. Removes tasks with nothing left from the
+ * list. */
 static struct leati_task *find_task(struct leati_workers *workers, bool helper, struct seen *seen)
 {
     struct leati_task *task, *next;
@@ -159,7 +160,7 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
         leati_assert(atomic_load_explicit(&workers->busy[task->type->class], memory_order_relaxed) <=
                      leati_workers_threads(workers, task->type->class));
         if (task->type->class == LEATI_WORK_DEVICE && task->next) {
-            /* To the end, so that the next thread finds another one. */
+            /* Round robin: move it to the end, so that the next thread finds another task. */
             unlist(workers, task);
             list(workers, task);
         }
@@ -181,7 +182,7 @@ static bool enter_task(struct leati_workers *workers, struct leati_task *task)
     return listed;
 }
 
-/* The task may be gone behind this, and a helper's pool too. */
+/* After this the task may be freed; for a helper, the pool too. */
 static void leave_task(struct leati_workers *workers, struct leati_task *task, bool helper)
 {
     bool last;
@@ -202,7 +203,7 @@ static void leave_task(struct leati_workers *workers, struct leati_task *task, b
 
 /* ---- the threads ---- */
 
-/* Works on a task. When it cannot go on, the thread stays with it as long as no other task comes. */
+/* Works on a task. If no part can be done now and there is no other task, waits here for a moment. */
 static void serve(struct leati_workers *workers, struct leati_task *task, bool alone)
 {
     unsigned news = atomic_load_explicit(&workers->news, memory_order_relaxed);
@@ -236,8 +237,8 @@ static bool copies_on_one_thread(const struct leati_workers *workers)
     return atomic_load_explicit(&workers->reserved[LEATI_WORK_COPIES], memory_order_relaxed) == 1;
 }
 
-/* Waits for something to do: awake for a moment, then asleep. While tasks wait for their streams, one thread looks
- * at them from time to time, since a stream wakes nobody. Only those who copy wait awake. */
+/* Waits for work: spins for a while if this thread has copied, if tasks wait, or if a copy is under way; then
+ * sleeps. While tasks wait for their streams, one thread polls them, since a stream cannot wake a thread. */
 static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns, bool copied,
                  const struct seen *seen)
 {
@@ -260,8 +261,9 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
         return;
     }
     leati_lock(&workers->sleep_lock);
-    /* In one order with wake(): either that one sees the sleeper, or this one sees the news (seq_cst). Once is
-     * enough: whoever is woken looks for work. */
+    /* seq_cst, against a lost wake-up: leati_workers_add() increments news, then reads asleep; we increment
+     * asleep, then read news. So either it sees us asleep, or we see its news. No loop around the wait: a thread
+     * that wakes up looks for work anyway. */
     atomic_fetch_add(&workers->asleep, 1);
     if (atomic_load(&workers->news) == news)
         leati_cond_wait(&workers->work_there, &workers->sleep_lock);
@@ -269,13 +271,13 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
     leati_unlock(&workers->sleep_lock);
 }
 
-/* Wakes so many sleeping threads. Each costs the caller 2 to 5 us in a virtual machine, and is there 30 to 70 us
- * later (measured beside an H200). */
+/* Wakes up to count sleeping threads. Each costs the caller 2 to 5 us in a virtual machine, and starts to work 30
+ * to 70 us later (measured on an H200 machine). must: false allows to wake none if sleep_lock is taken. */
 static void wake_some(struct leati_workers *workers, unsigned count, bool must)
 {
     if (!count || !atomic_load(&workers->asleep))
         return;
-    /* Where others go to sleep, or are woken, right now, a caller that works itself does not wait for that. */
+    /* A caller that works on the task itself does not need the workers, so it does not wait for the lock. */
     if (must)
         leati_lock(&workers->sleep_lock);
     else if (!leati_trylock(&workers->sleep_lock))
@@ -287,8 +289,8 @@ static void wake_some(struct leati_workers *workers, unsigned count, bool must)
     leati_unlock(&workers->sleep_lock);
 }
 
-/* Returns true if fewer threads are awake than the copies can use, should all be like this one. Relaxed, since a
- * guess will do: whoever is woken for nothing goes to sleep again. */
+/* Returns true if the copies can use more threads than are awake; assumes that all copies are like task. Relaxed
+ * loads, since an estimate is enough: a thread that is woken for nothing goes to sleep again. */
 static bool wants_more(const struct leati_workers *workers, const struct leati_task *task)
 {
     unsigned own = leati_workers_threads(workers, LEATI_WORK_COPIES);
@@ -312,7 +314,7 @@ static void *run_worker(void *argument)
     bool copied = false;
 
     for (;;) {
-        /* Taken first, so that neither an end nor a task that comes from here on is slept through. */
+        /* Read news before looking for work: rest() does not sleep if a task, or the end, comes after this. */
         unsigned news = atomic_load(&workers->news);
         struct leati_task *task;
         struct seen seen;
@@ -373,8 +375,8 @@ void leati_workers_remove(struct leati_workers *workers, struct leati_task *task
     if (task->listed)
         forget(workers, task);
     unlock(workers);
-    /* They are on their way out, or do a last part, which may take long: to be woken then takes longer than most
-     * parts do. */
+    /* The workers are leaving, or do a last part. Spin first: most parts take less time than to sleep and be
+     * woken. */
     for (uint64_t until = leati_clock_ns() + LEAVE_NS;;) {
         if (!workers_of(workers, task, false))
             return;
@@ -437,7 +439,8 @@ void leati_workers_loop(struct leati_workers *workers, const struct leati_task_t
         leati_workers_add(workers, &loop->task, LEATI_WAKE_ALL);
     work_until_idle(&loop->task);
     leati_assert(atomic_load_explicit(&loop->next, memory_order_relaxed) >= loop->count);
-    /* The lock that the others took when they left makes what they wrote visible here. */
+    /* leave_task() of the workers and leati_workers_remove() take the pool's lock, which makes the writes of all
+     * parts visible here. */
     if (workers_most)
         leati_workers_remove(workers, &loop->task);
 }
@@ -464,8 +467,8 @@ LEATI_HOT unsigned leati_workers_awake(const struct leati_workers *workers)
     return awake < own ? awake : own;
 }
 
-/* How many threads of the program may copy beside the workers that are awake. A guess, like all counts of threads
- * that are just going to sleep. */
+/* How many threads of the program may help the workers that are awake. An estimate, because threads may be going
+ * to sleep right now. */
 LEATI_HOT static unsigned most_helpers(const struct leati_workers *workers)
 {
     unsigned awake = leati_workers_awake(workers);
@@ -483,7 +486,7 @@ bool leati_workers_help_begins(struct leati_workers *workers)
     unsigned most = most_helpers(workers);
     unsigned helpers = atomic_load_explicit(&workers->helpers, memory_order_relaxed);
 
-    /* Relaxed: nothing but a count. */
+    /* Relaxed: it is only a counter. */
     while (helpers < most && !atomic_compare_exchange_weak_explicit(&workers->helpers, &helpers, helpers + 1,
                                                                     memory_order_relaxed, memory_order_relaxed))
         continue;
@@ -530,7 +533,7 @@ bool leati_workers_enter(struct leati_workers *workers, struct leati_task *task)
 
 /* ---- the pool itself ---- */
 
-/* The processors of a node that this thread may use; all that it may use where the node is not known. */
+/* The processors of a node that this thread may use; if the node is unknown, all that the thread may use. */
 static void node_processors(int node, cpu_set_t *set)
 {
     char path[64], text[4096];
@@ -569,7 +572,8 @@ unsigned leati_workers_processors(int node)
     return (unsigned)CPU_COUNT(&set);
 }
 
-/* Where a node's pool is kept. A node that has all processors shares the pool of all. */
+/* The index of a node's pool in pools. Index 0 is the pool of all processors, also for a node that has them all.
+ */
 static int place_of(int node)
 {
     return node >= 0 && node < POOLS_MAX - 1 && leati_workers_processors(node) < leati_workers_processors(-1)
@@ -582,7 +586,7 @@ static unsigned threads_of(const struct leati_workers *workers)
     return atomic_load_explicit(&workers->threads, memory_order_relaxed);
 }
 
-/* Starts threads until there are so many; 0 or an error number. Under pools_lock. */
+/* Starts threads until there are wanted ones. Returns 0 or an error number. Under pools_lock. */
 static int start_threads(struct leati_workers *workers, unsigned wanted)
 {
     cpu_set_t processors;

@@ -1,18 +1,19 @@
 /*
  * batch.c - leat_copy_batch(): many copies at once.
  *
- * All ops are checked and sorted (batch_ops.h) before anything is done. Ranges that are small and near enough go
- * together, in groups by their direction, each of which is planned as one transfer:
+ * All ops are checked and sorted (batch_ops.h) before any is submitted. Small ranges are combined into one group
+ * for each direction, and each group is planned as one transfer:
  *
- *   DEVICE  KERNEL: the device reaches both sides, and leat_copy_pieces copies them in one launch
- *   IN      STAGED: pageable sources are packed into pinned memory, where the same launch takes them from. The
- *           caller's thread packs where the sources may be read at once, else a host function of the stream
- *   OUT     STAGED: the launch brings them to pinned memory, a host function to their places
- *   HOST    HOST: host memory on both sides, one of them pageable: by that host function
+ *   DEVICE  KERNEL: the device can access both sides, and leat_copy_pieces copies all ranges in one launch
+ *   IN      STAGED: pageable sources are packed into pinned memory, from which the same launch reads them. The
+ *           caller's thread packs if the sources may be read at once, else a host function of the stream
+ *   OUT     STAGED: the launch copies to pinned memory, and a host function from there to the destinations
+ *   HOST    HOST: host memory on both sides, one of them pageable: the same host function copies
  *
- * Large ranges, memory of other devices, and ranges that are too few are planned each by itself, as leat_copy().
- * Where packed ranges continue one another on the device's side as well, DMAs move them and not the kernel. All
- * that the stream needs lies in one block of pinned memory, which goes back to its pool in stream order.
+ * Large ranges, and ranges in memory of other devices, are planned one by one, as leat_copy(); if there are too
+ * few ranges, all are. Packed ranges that are also contiguous on the device are moved by one DMA instead of the
+ * kernel if they are large together. All data that the stream needs is in one block of pinned memory, which is
+ * freed in stream order.
  */
 #include "base/assert.h"
 #include "copy/batch_ops.h"
@@ -30,23 +31,23 @@
 #define PIECE_BYTES                                                                                               \
     ((size_t)16 << 10)          /* what a warp copies at a time, so that unequal ranges share out evenly          \
                                  */
-#define WORD_BYTES ((size_t)16) /* sides that lie alike in words of this size are copied in such words */
-#define TOGETHER_BYTES ((size_t)512 << 10)     /* from here on the workers pack, too */
-#define TOGETHER_PART_BYTES ((size_t)64 << 10) /* about as much at a time */
+#define WORD_BYTES ((size_t)16) /* sides with the same offset within words of this size are copied in words */
+#define TOGETHER_BYTES ((size_t)512 << 10)     /* from this size on workers help to pack */
+#define TOGETHER_PART_BYTES ((size_t)64 << 10) /* about as much per thread at a time */
 #define BLOCK_THREADS 256u
 #define BLOCK_PIECES (BLOCK_THREADS / 32)
 #define BLOCKS_MOST 2048u
 #define HOST_BLOCKS_MOST 256u
 
-/* A range's group: by enum leati_direction, or planned by itself. */
+/* A range's group: its enum leati_direction, or ALONE if it is planned by itself. */
 enum { ALONE = LEATI_DIRECTION_DEVICE + 1, GROUPS };
 
 struct batch {
     leat_stream *stream;
     struct leati_ops ops;
-    size_t largest_bytes; /* larger ranges are planned by themselves */
+    size_t largest_bytes; /* larger ranges are ALONE */
     leat_kernel *kernel;
-    size_t counts[GROUPS], bytes[GROUPS]; /* of ranges */
+    size_t counts[GROUPS], bytes[GROUPS]; /* ranges in each group, and their bytes */
     const char *why_alone;
 };
 
@@ -100,7 +101,8 @@ static void all_alone(struct batch *batch, const char *why)
     batch->why_alone = why;
 }
 
-/* The plan of a group. All ranges that may go together share one launch, so they are counted together. */
+/* Plans a group. The ranges of all groups but ALONE share one launch, so transfer.count is the number of all of
+ * them. */
 static leat_status plan_group(const struct batch *batch, uint32_t group, struct leati_plan *plan)
 {
     leati_assert(group < GROUPS);
@@ -114,7 +116,7 @@ static leat_status plan_group(const struct batch *batch, uint32_t group, struct 
     if (!plan->unstaged)
         plan->unstaged = "no side is pageable";
     LEATI_TRY(leati_protocol_forced(&plan->forced));
-    /* Who asks for a kernel gets what goes with it: packed ranges, and those that a host function copies. */
+    /* If KERNEL is forced, the other groups of the same launch get the protocols that go with it. */
     if (plan->forced == LEATI_PROTOCOL_KERNEL)
         plan->forced = group == LEATI_DIRECTION_DEVICE ? LEATI_PROTOCOL_KERNEL
                        : group == LEATI_DIRECTION_HOST ? LEATI_PROTOCOL_HOST
@@ -122,7 +124,7 @@ static leat_status plan_group(const struct batch *batch, uint32_t group, struct 
     return leati_plan_compare(plan);
 }
 
-/* Groups for which calls of the driver's are faster do not go together. */
+/* Plans all groups. If single driver calls are faster for one group, all ranges become ALONE. */
 static leat_status plan_groups(struct batch *batch)
 {
     for (uint32_t group = 0; group < ALONE; group++) {
@@ -140,7 +142,7 @@ static leat_status plan_groups(struct batch *batch)
     return LEAT_OK;
 }
 
-/* Without the kernel there are still the single copies. */
+/* Returns false if the kernel cannot be loaded; then all ranges become ALONE. */
 static bool find_kernel(struct batch *batch)
 {
     return LEATI_QUIETLY(leati_kernel_builtin(batch->stream->device, LEATI_BUILTIN_BASIC, "leat_copy_pieces",
@@ -162,8 +164,9 @@ static leat_status choose(struct batch *batch)
     return LEAT_OK;
 }
 
-/* Only packing finds out by itself whether a source is there. What is not packed was perhaps not looked at, and
- * what leat_copy() refuses must be known before anything is done. */
+/* Checks the pageable sources that leati_ops_read() did not check and that are not packed by the caller, because
+ * all errors of leat_copy() must be found before anything is submitted. Packing itself detects unmapped sources.
+ */
 static leat_status check_unread(struct batch *batch)
 {
     struct leati_ops *ops = &batch->ops;
@@ -205,12 +208,13 @@ static leat_status may_use_end(struct batch *batch, const char *name, uint32_t a
     return status == LEAT_OK ? status : leati_fail_in(status, "op %u", op->number);
 }
 
-/* Fills *use with the mark that was_used() needs; its hooks are NULL where guard mode is off. */
+/* Asks guard mode about all ranges. Fills *use for was_used(), with the timeline's sequence number; use->hooks is
+ * NULL if guard mode is off. */
 static leat_status may_use(struct batch *batch, struct leati_access *use)
 {
     struct leati_access one;
 
-    /* Acquire: ops with the release of the pool that set them. */
+    /* Acquire: pairs with the release of the pool that has set the hooks. */
     use->hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
     use->seq = 0;
     if (!use->hooks)
@@ -234,7 +238,7 @@ static void end_was_used(struct batch *batch, const struct leati_access *use, ui
     leati_was_used(&one, batch->stream, &endpoint, bytes, write);
 }
 
-/* Of the ranges from first to end - 1 that went together. */
+/* Reports to guard mode the ranges from first to end - 1, except those that are ALONE. */
 static void was_used(struct batch *batch, const struct leati_access *use, size_t first, size_t end)
 {
     leati_assert(first <= end && end <= batch->ops.count);
@@ -248,21 +252,21 @@ static void was_used(struct batch *batch, const struct leati_access *use, size_t
     }
 }
 
-/* ---- a round: as many ranges as there is pinned memory to pack ---- */
+/* ---- a round: as many ranges as fit into the pinned memory for packing ---- */
 
-/* As the kernel reads it. */
+/* A piece, in the form that the kernel leat_copy_pieces reads. */
 struct batch_piece {
     uint64_t dst, src; /* addresses of the device */
     uint32_t bytes, number;
 };
 
-/* Copies pieces in the kernel's place, on the CPU device's threads, where one side may be pageable. */
+/* On the CPU device the kernel calls copy() for each piece, because a side may be pageable and may fault. */
 struct batch_copier {
     void (*copy)(struct batch_copier *copier, const struct batch_piece *piece);
     struct leati_timeline *timeline;
 };
 
-/* A copy by the host. */
+/* A copy by a host thread. */
 struct batch_part {
     char *dst;
     const char *src;
@@ -270,33 +274,33 @@ struct batch_part {
     uint32_t number;
 };
 
-/* A copy by the driver, of packed memory. */
+/* A copy by the driver, to or from packed memory. */
 struct dma {
     struct leati_location dst, src;
     size_t bytes;
 };
 
-/* What a host function of the stream does. */
+/* The argument of a host function of the stream. */
 struct host_parts {
     struct leati_timeline *timeline;
     struct batch_part *list;
     size_t count;
 };
 
-/* The one block of a round; in it lies everything that the stream or its host functions look at. */
+/* The pinned block of a round. It contains all data that the stream and its host functions use. */
 struct block {
     struct host_parts in, out;
     struct batch_copier copier;
     struct batch_piece *pieces;
     size_t piece_count;
     char *pack;
-    uintptr_t pack_shift; /* to the address for kernels */
+    uintptr_t pack_shift; /* add it to an address in the block to get the device address */
     size_t packed_bytes;
     struct dma *dmas;
     size_t dma_count;
 };
 
-/* A run of packed ranges that continue one another in pinned memory and on the device. */
+/* Packed ranges that are contiguous both in pinned memory and on the device. */
 struct packed_run {
     uint32_t group;
     uint32_t allocation;
@@ -310,7 +314,7 @@ static size_t align_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* What a range of so many bytes, or several of them, takes at most. */
+/* Adds the maximum space that count ranges with bytes in total need in a block. */
 static void add_needs(struct block *needs, uint32_t group, size_t count, size_t bytes)
 {
     if (group == LEATI_DIRECTION_IN || group == LEATI_DIRECTION_OUT)
@@ -323,7 +327,7 @@ static void add_needs(struct block *needs, uint32_t group, size_t count, size_t 
         needs->piece_count += bytes / PIECE_BYTES + count;
 }
 
-/* Ends before the range that does not fit any more. */
+/* Returns the end of the round: the first range that does not fit into most_packed bytes. Fills *needs. */
 static size_t find_round(const struct batch *batch, size_t first, size_t most_packed, struct block *needs)
 {
     size_t i = batch->ops.count;
@@ -341,7 +345,7 @@ static size_t find_round(const struct batch *batch, size_t first, size_t most_pa
             add_needs(needs, op->group, 1, op->bytes);
         }
     }
-    /* Each of them is larger than any range that went into it. */
+    /* A packed run becomes a DMA only if it is larger than largest_bytes. */
     needs->dma_count = needs->packed_bytes / batch->largest_bytes;
     leati_assert(i > first);
     return i;
@@ -407,7 +411,8 @@ static leat_status end_run(struct batch *batch, struct block *block, struct pack
     return LEAT_OK;
 }
 
-/* Packed memory for a range of the device's, behind that of the range before where it continues that one. */
+/* Takes packed memory for a range on the device. If the range continues the current run, its packed memory does
+ * too. */
 static leat_status pack(struct batch *batch, struct block *block, struct packed_run *run, uint32_t group,
                         uint32_t allocation, uintptr_t local, size_t bytes, char **packed)
 {
@@ -519,7 +524,7 @@ static void copy_piece(struct batch_copier *copier, const struct batch_piece *pi
         fail_timeline(copier->timeline, piece->number, fault);
 }
 
-/* The host function. What it copies stays until the stream has got past it. */
+/* The host function. The block stays allocated until the stream has completed it. */
 static void run_parts(void *argument)
 {
     const struct host_parts *parts = argument;
@@ -576,8 +581,8 @@ static leat_status issue(struct batch *batch, struct block *block)
             LEATI_TRY(launch_pieces(batch, block));
         return block->out.count ? launch_parts(batch, &block->out) : LEAT_OK;
     }
-    /* The kernel reads and writes pageable memory by itself. The host function behind it has no parts: the
-     * stream's order, to which a failure is told, is kept until it runs. */
+    /* One pass: the kernel accesses pageable memory directly. A host function without parts follows it, whose only
+     * purpose is to hold the timeline, which gets a failure, until then. */
     leati_timeline_hold(timeline);
     block->copier = (struct batch_copier){.copy = copy_piece, .timeline = timeline};
     status = block->piece_count ? launch_pieces(batch, block) : LEAT_OK;
@@ -587,8 +592,8 @@ static leat_status issue(struct batch *batch, struct block *block)
     return status;
 }
 
-/* The op whose source could not be read there. It need not be the first that is missing: a thread leaves its
- * part out when it sees that another one has failed further on. */
+/* The number of the op whose source contains the address fault. It need not be the first unreadable op: when one
+ * thread fails, others skip their parts, which may come earlier. */
 static uint32_t number_at(const struct host_parts *parts, uintptr_t fault)
 {
     size_t i = 0;
@@ -598,7 +603,8 @@ static uint32_t number_at(const struct host_parts *parts, uintptr_t fault)
     return parts->list[i].number;
 }
 
-/* Packs what may be read at once. DECLINED: a source cannot be read, and drivers were not asked what it is. */
+/* Packs the sources that may be read at once. DECLINED: a source cannot be read, but no driver was asked about its
+ * address yet, so the caller must try again with asking. */
 static leat_status pack_now(struct batch *batch, struct block *block, bool first)
 {
     const struct host_parts *in = &block->in;
@@ -616,7 +622,7 @@ static leat_status pack_now(struct batch *batch, struct block *block, bool first
         packed = leati_stager_copy_now(stager, &list, block->packed_bytes, TOGETHER_PART_BYTES, &fault);
     if (packed == in->count)
         return LEAT_OK;
-    if (!first) { /* others are under group: told as leat's threads tell theirs */
+    if (!first) { /* earlier rounds are submitted: report it to the timeline, as for a staged copy */
         fail_timeline(batch->stream->timeline, number_at(in, fault), fault);
         return LEAT_OK;
     }
@@ -637,7 +643,7 @@ static leat_status copy_alone(struct batch *batch, const struct leati_op *op)
     return status == LEAT_OK ? status : leati_fail_in(status, "op %u", op->number);
 }
 
-/* The ranges from first to end - 1 that go, or do not go, together. */
+/* Copies one by one: of the ranges from first to end - 1 those that are ALONE; together: the others. */
 static leat_status copy_each(struct batch *batch, size_t first, size_t end, bool together)
 {
     for (size_t i = first; i < end; i++)
@@ -657,7 +663,7 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
     if (status == LEAT_OK)
         status = pack_now(batch, block, first == 0);
     if (status != LEAT_OK) {
-        /* Nobody uses it yet. */
+        /* Nothing was submitted that uses it. */
         (void)leat_memory_free(block);
         return status;
     }
@@ -668,7 +674,7 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
     return leati_scratch_release(batch->stream, block, status);
 }
 
-/* Packed memory is counted, so that a stream that is held up does not make it endless. */
+/* Copies in rounds. Limits the packed memory in use, which is not freed while the stream is blocked. */
 static leat_status copy_together(struct batch *batch, const struct leati_access *use)
 {
     struct leati_driver *driver = batch->stream->device->driver;
@@ -691,7 +697,7 @@ static leat_status copy_together(struct batch *batch, const struct leati_access 
     return LEAT_OK;
 }
 
-/* DECLINED: to be done again, with drivers asked about every address. */
+/* DECLINED: the caller must call it again with asking. */
 static leat_status copy_batch(struct batch *batch, leat_stream *stream, const leat_copy_op *given, size_t count,
                               bool asking)
 {

@@ -15,9 +15,10 @@ static leat_status fail_memory(size_t count)
     return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu ops", count);
 }
 
-/* ---- what the pointers are ---- */
+/* ---- resolving the pointers ---- */
 
-/* The first pageable memory: how is it reached? Only a wrong environment variable is a failure. */
+/* Called for the first pageable memory: collects the inputs of plans. Fails only if an environment variable has a
+ * wrong value. */
 static leat_status meet_pageable(struct leati_ops *ops)
 {
     struct leati_plan *look = &ops->look;
@@ -28,7 +29,7 @@ static leat_status meet_pageable(struct leati_ops *ops)
         .stream = ops->stream, .shape = LEATI_SHAPE_BATCH, .direction = LEATI_DIRECTION_IN};
     LEATI_TRY(leati_plan_look(look));
     ops->unread = look->stager && look->early && leati_fault_handler_is_installed();
-    /* With nothing under way, it does not matter whether somebody pinned the memory outside leat. */
+    /* On an idle stream it does not matter whether the program pinned the memory without leat. */
     ops->asking = ops->asking || !look->idle || !ops->unread;
     return LEAT_OK;
 }
@@ -103,7 +104,7 @@ static leat_status look_up(struct leati_ops *ops, int side, uintptr_t ptr, size_
     return LEAT_OK;
 }
 
-/* Place 0, and memory of unknown extent, have no bytes: nothing is inside. */
+/* Always false for allocation 0 (pageable) and for allocations of unknown size: their size is 0 here. */
 static inline bool is_inside(const struct leati_allocation *allocation, uintptr_t ptr, size_t bytes)
 {
     uintptr_t offset = ptr - allocation->endpoint.base;
@@ -111,7 +112,7 @@ static inline bool is_inside(const struct leati_allocation *allocation, uintptr_
     return offset < allocation->endpoint.bytes && bytes <= allocation->endpoint.bytes - offset;
 }
 
-/* allocation: the one that the op before was in. */
+/* *allocation: in: the allocation of the previous op, which is tried first; out: that of this op. */
 static inline leat_status find_allocation(struct leati_ops *ops, int side, uintptr_t ptr, size_t bytes,
                                           uint32_t *allocation)
 {
@@ -136,7 +137,7 @@ static inline void widen(struct leati_ops *ops, int side, uintptr_t ptr, size_t 
         ops->high[side] = ptr + bytes;
 }
 
-/* in_order: the destinations ascend already. */
+/* *in_order: set if the destinations are sorted already. */
 static leat_status find_allocations(struct leati_ops *ops, const leat_copy_op *given, size_t count, bool *in_order)
 {
     uint32_t to = 0, from = 0;
@@ -174,11 +175,11 @@ static leat_status find_allocations(struct leati_ops *ops, const leat_copy_op *g
 /* ---- order ---- */
 
 struct key {
-    uint64_t at;     /* from the lowest address */
-    uint32_t number; /* in the list */
+    uint64_t at;     /* offset from the lowest address */
+    uint32_t number; /* index in the list */
 };
 
-#define DIGIT_BITS 12u /* the counts of a pass fit into the first cache */
+#define DIGIT_BITS 12u /* so that the counters of a pass fit into the L1 cache */
 #define DIGITS (1u << DIGIT_BITS)
 
 static void sort_digit(struct key *sorted, const struct key *keys, size_t count, unsigned shift,
@@ -199,8 +200,8 @@ static void sort_digit(struct key *sorted, const struct key *keys, size_t count,
         sorted[starts[keys[i].at >> shift & (digits - 1)]++] = keys[i];
 }
 
-/* Sorts keys by the bits that are set in varying, the low digit first, back and forth between two arrays. Returns
- * the one that has the result. */
+/* Radix sort, lowest digit first, by the range of bits that are set in varying. Each pass copies from one array to
+ * the other. Returns the array that has the result. */
 static struct key *sort_keys(struct key *keys, struct key *other, size_t count, uint64_t varying)
 {
     unsigned low = varying ? (unsigned)__builtin_ctzll(varying) : 0;
@@ -219,7 +220,7 @@ static struct key *sort_keys(struct key *keys, struct key *other, size_t count, 
     return keys;
 }
 
-/* The ops in the order of one side, as keys in *scratch, which the caller gives back. */
+/* Sorts the ops by one side; *sorted points into *scratch, which the caller must free. */
 static leat_status sort_side(struct leati_ops *ops, int side, void **scratch, struct key **sorted)
 {
     struct key *keys = leati_scratch_take(ops->stream->device, 2 * ops->count * sizeof *keys);
@@ -286,7 +287,7 @@ static leat_status check_destinations(const struct leati_ops *ops)
     return LEAT_OK;
 }
 
-/* Goes through sources and destinations at once, both in their order. */
+/* Walks through the sorted sources and the sorted destinations in parallel. */
 static leat_status check_sources(struct leati_ops *ops)
 {
     const struct leati_op *list = ops->list;
@@ -294,7 +295,7 @@ static leat_status check_sources(struct leati_ops *ops)
     struct key *sorted;
     void *scratch;
 
-    /* Most often sources and destinations are far apart. */
+    /* The common case: the sources and the destinations are in disjoint address ranges. */
     if (ops->low[SRC] >= ops->high[DST] || ops->low[DST] >= ops->high[SRC])
         return LEAT_OK;
     LEATI_TRY(sort_side(ops, SRC, &scratch, &sorted));
@@ -310,7 +311,7 @@ static leat_status check_sources(struct leati_ops *ops)
     return status;
 }
 
-/* Only within an allocation: drivers refuse copies across two of them. */
+/* Returns true if next can be merged with op. Never across two allocations, which drivers refuse. */
 static bool continues(const struct leati_op *op, const struct leati_op *next)
 {
     return op->dst + op->bytes == next->dst && op->src + op->bytes == next->src && op->to == next->to &&
@@ -339,7 +340,7 @@ leat_status leati_ops_read(struct leati_ops *ops, leat_stream *stream, const lea
 {
     bool in_order;
 
-    /* Without what is written before it is read. */
+    /* Not the arrays own and own_allocations: they are written before they are read. */
     memset(ops, 0, offsetof(struct leati_ops, own));
     ops->block = NULL;
     ops->stream = stream;

@@ -21,7 +21,7 @@ static leat_status device_health(leat_device *device)
 
     if (leati_check_device("the copy's device", device) != LEAT_OK)
         return LEAT_ERROR_HANDLE;
-    /* A call that needs the context and waits for nothing. */
+    /* A driver call that needs the context and does not wait. */
     return driver->ops->device_memory(driver, device->native, &free_bytes, &total_bytes);
 }
 
@@ -86,8 +86,8 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
 
 /* ---- the public calls ---- */
 
-/* Drivers were not asked what an address is. They are if it was not what it was taken for, or if a short copy
- * found no room; nothing was done then. */
+/* Submits a copy for which no driver was asked about unknown addresses. If that fails because the memory cannot be
+ * accessed, or declines because there was no room, nothing was copied: plans again, and asks the drivers. */
 LEATI_HOT static leat_status submit_unasked(struct leati_plan *plan, leat_stream *stream, void *dst,
                                             const void *src, size_t bytes, struct leati_job **job)
 {

@@ -1,20 +1,21 @@
 /*
- * copy.h - waits for what leat's threads do.
+ * copy.h - waiting for jobs of the worker threads, and starting copies with tickets.
  */
 #ifndef LEATI_COPY_COPY_H
 #define LEATI_COPY_COPY_H
 
 #include "copy/plan.h"
 
-/* Waits until a job is staged or done, at most until end_ns on the clock: LEAT_NOT_READY after that. DEVICE_LOST
- * when the device will never get there. device: of its stream. */
+/* Waits until a job is staged, or done if done is set; at most until end_ns on the clock, and then returns
+ * LEAT_NOT_READY. DEVICE_LOST: the device is lost, so the job can never get there. device: that of the job's
+ * stream. */
 leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done, uint64_t end_ns);
 
-/* The failure of a job that is over, with its message; LEAT_OK. */
+/* Returns the failure of a finished job, and sets its message; LEAT_OK if it succeeded. */
 leat_status leati_job_result(struct leati_job *job);
 
-/* What calls that start a copy with a ticket share: checks the arguments, and gives a plan to its stream. options
- * may be NULL; plan NULL: there is nothing to copy. */
+/* Shared by all calls that start a copy with a ticket. check: checks the arguments. start: submits a plan and
+ * creates its ticket. options may be NULL. plan NULL: nothing to copy. */
 leat_status leati_ticket_check(const char *what, leat_stream *stream, const leat_copy_options *options,
                                leat_ticket **ticket);
 leat_status leati_ticket_start(leat_device *device, struct leati_plan *plan, const leat_copy_options *options,

@@ -1,8 +1,8 @@
 /*
  * copy_3d.c - leat_copy_3d(): pitched regions.
  *
- * What is one run of bytes on both sides is left to leat_copy(). Other regions are planned like any transfer; rows
- * that are too long to be staged together are copies of their own.
+ * A region that is contiguous on both sides is copied as by leat_copy(). Other regions are planned like any
+ * transfer. If rows are too long to be staged together, each row is a copy of its own.
  */
 #include "copy/layout.h"
 #include "copy/plan.h"
@@ -21,7 +21,7 @@ static bool ranges_overlap(const struct leati_transfer *transfer)
     return src - dst < transfer->to_reach || dst - src < transfer->from_reach;
 }
 
-/* As between layouts. */
+/* Fails if the sides overlap; uses the check for layouts. */
 static leat_status check_overlap(const struct leati_transfer *transfer)
 {
     const void *dst = transfer->to.location.ptr, *src = transfer->from.location.ptr;
@@ -39,7 +39,7 @@ static leat_status check_overlap(const struct leati_transfer *transfer)
     return LEAT_OK;
 }
 
-/* region: in its simplest form. */
+/* region: simplified. */
 static leat_status plan_region(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src,
                                const leat_copy_region *region)
 {

@@ -19,15 +19,14 @@ static const struct line lines[] = {
 };
 static const struct line staged_line = {25000, 45000}, host_line = {5000, 20000}, link_line = {6000, 55000};
 
-#define HELPED_MB_S 40000u /* an eager copy that workers help with */
-#define WAKE_NS 60000u     /* until a worker that sleeps copies */
+#define HELPED_MB_S 40000u /* rate of an eager copy with the help of workers */
+#define WAKE_NS 60000u     /* time until a sleeping worker starts to copy */
 
-/* A launch with its arguments and its kernel, and how fast it moves bytes: over a link where a side is on the
- * host. */
+/* Latency of a kernel launch, and its rate if one side is on the host. */
 #define LAUNCH_NS 10000u
 #define KERNEL_MB_S 40000u
-#define NARROW_ROW_NS 70u /* which a DMA engine takes for a narrow row; to be measured: docs/copies.md */
-#define RANGE_NS 2500u    /* a call of the driver's for a copy that is one of many */
+#define NARROW_ROW_NS 70u /* a DMA engine's time for a narrow row; not measured yet, see docs/copies.md */
+#define RANGE_NS 2500u    /* one driver call for one of many copies */
 
 #define SEEN_LEAST_BYTES ((size_t)64 << 10)
 
@@ -40,7 +39,7 @@ LEATI_HOT static uint64_t time_of(size_t bytes, uint32_t mb_s)
 LEATI_HOT static uint32_t rate_of(const leat_device *device, enum leati_rate rate)
 {
     leati_assert((unsigned)rate < sizeof lines / sizeof lines[0]);
-    /* Relaxed: any value that was ever right will do. */
+    /* Relaxed: any earlier value is good enough. */
     uint32_t seen = atomic_load_explicit(&device->copy_rates[rate], memory_order_relaxed);
 
     return seen ? seen : lines[rate].mb_s;
@@ -69,14 +68,13 @@ LEATI_HOT uint64_t leati_cost_eager(const leat_device *device, const struct leat
     wake = wake_ns(stager);
     if (alone <= wake)
         return lines[rate].latency_ns + alone;
-    /* What is left when the helpers come. */
+    /* The rest, from the moment when the helpers begin to copy. */
     helped = time_of((size_t)((alone - wake) * rate_of(device, rate) / 1000), HELPED_MB_S);
     return lines[rate].latency_ns + wake + (helped < alone - wake ? helped : alone - wake);
 }
 
-/* What the workers reach together. Elsewhere than beside a GPU their probe would make choices differ from run to
- * run.
- */
+/* The rate of all workers together. The probed rate is used only for devices with DMA engines; elsewhere it would
+ * make choices differ from run to run. */
 LEATI_HOT static uint32_t workers_mb_s(const leat_device *device, const struct leati_stager *stager, bool out)
 {
     const struct leati_staging_choice *choice = &stager->choice;
@@ -123,7 +121,8 @@ uint64_t leati_cost_ranges(size_t count, size_t bytes)
 
 uint64_t leati_cost_together(const leat_device *device, size_t bytes)
 {
-    /* The driver says from how many ranges on this is the faster one. */
+    /* Half a call less than fewest_ranges calls: so this becomes the faster one at exactly that number of ranges.
+     */
     return device->driver->can->batch.fewest_ranges * RANGE_NS - RANGE_NS / 2 + time_of(bytes, link_line.mb_s);
 }
 
@@ -143,13 +142,13 @@ LEATI_HOT void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t
         return;
     seen = (uint64_t)bytes * 1000 / (ns - lines[rate].latency_ns);
     leati_assert(slowest);
-    /* A copy after a long pause takes longer than its bytes say, by any protocol. */
+    /* Limits outliers: for example, the first copy after a long pause is slow with any protocol. */
     seen = seen < slowest ? slowest : seen < 4 * slowest ? seen : 4 * slowest;
     leati_costs_set(device, rate, (uint32_t)((rate_of(device, rate) * UINT64_C(7) + seen) / 8));
 }
 
 LEATI_HOT void leati_costs_set(leat_device *device, enum leati_rate rate, uint32_t mb_s)
 {
-    /* Relaxed: threads that correct it at once may lose one correction. */
+    /* Relaxed: if two threads correct the rate at once, one correction may be lost, which does no harm. */
     atomic_store_explicit(&device->copy_rates[rate], mb_s, memory_order_relaxed);
 }

@@ -7,23 +7,23 @@
 #include <stdlib.h>
 
 #define FLAGS_BYTES ((size_t)4096)
-#define CACHED_BYTES ((size_t)32 << 10)  /* up to here written through the caches, where they are read soon */
-#define HALVED_BYTES ((size_t)512 << 10) /* out: from here on two DMAs bring the bytes, and workers help */
+#define CACHED_BYTES ((size_t)32 << 10)  /* up to this size: cached stores, since the bytes are read soon */
+#define HALVED_BYTES ((size_t)512 << 10) /* out, from this size on: two DMAs, and workers help */
 #define QUARTERS 4
 #define QUARTER_BYTES (2 * LEATI_EAGER_SHORT_BYTES)
 #define ALIGNMENT ((size_t)64)
 
-/* What a stream has for its short copies. The stream writes the flag completed_chunks when it has got past a
- * quarter of the ring. */
+/* The ring of a stream for its short copies. When the stream has completed all DMAs that read a quarter of the
+ * ring, it writes the flag completed_chunks (a fence). */
 struct leati_staging {
     struct leati_stager *stager;
     struct leati_lock lock; /* guards the rest, and is held while a copy is given to the stream */
     struct leati_flags *flags;
     char *ring;
-    size_t quarter, used;       /* the quarter that is being filled, and how far */
-    uint32_t fences;             /* written to completed_chunks so far, or on their way */
-    uint32_t left_at[QUARTERS]; /* the mark after which a quarter is free */
-    struct leati_job *leftover; /* what is left to do when the stream ends */
+    size_t quarter, used;       /* the quarter that is being filled, and how many bytes of it */
+    uint32_t fences;            /* number of fences submitted so far; the stream writes this number */
+    uint32_t left_at[QUARTERS]; /* the quarter is free when completed_chunks has reached this fence */
+    struct leati_job *leftover; /* allocated now, so that the ring can be freed when the stream ends */
 };
 
 static struct leati_staging *new_staging(struct leati_stager *stager)
@@ -58,7 +58,7 @@ static void drop_staging(struct leati_staging *staging)
     free(staging);
 }
 
-/* The stream's, made at its first short copy; NULL when there is no memory. */
+/* The stream's ring, made at its first short copy; NULL: no memory. */
 LEATI_HOT static struct leati_staging *staging_of(struct leati_stager *stager, leat_stream *stream)
 {
     struct leati_staging *staging = atomic_load_explicit(&stream->staging, memory_order_acquire), *made;
@@ -68,7 +68,8 @@ LEATI_HOT static struct leati_staging *staging_of(struct leati_stager *stager, l
     made = new_staging(stager);
     if (!made)
         return NULL;
-    /* Release and acquire: it is whole for whom finds it. */
+    /* Release: a thread that finds it sees all fields. Acquire: if another thread was faster, we see those of its.
+     */
     if (atomic_compare_exchange_strong_explicit(&stream->staging, &staging, made, memory_order_acq_rel,
                                                 memory_order_acquire))
         return made;
@@ -93,7 +94,8 @@ LEATI_HOT static enum leati_store_policy policy_of(size_t bytes)
 
 /* ---- short copies in ---- */
 
-/* Room for bytes in the quarter that is being filled: DECLINED when the next quarter is still in use. */
+/* Makes room for bytes in the quarter that is being filled, or goes on to the next one. DECLINED: that one is
+ * still in use. */
 LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_stream *stream, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -103,7 +105,7 @@ LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_strea
     leati_assert_locked(&staging->lock);
     leati_assert(staging->quarter < QUARTERS && staging->used <= QUARTER_BYTES + ALIGNMENT &&
                  bytes <= QUARTER_BYTES);
-    /* With nothing under way it starts anew, in memory that the caches may still have. */
+    /* If the stream is idle, reuse this quarter from its start, which may still be in the caches. */
     if (leati_stream_known_idle(stream))
         staging->used = 0;
     if (staging->used + bytes <= QUARTER_BYTES)
@@ -132,7 +134,7 @@ LEATI_HOT static leat_status give_dma(leat_stream *stream, struct leati_location
     leati_stream_piece_begins(stream);
     status = driver->ops->copy(driver, stream->native, dst, src, bytes);
     leati_stream_piece_ends(stream);
-    /* Under the ring's lock, by which others see the stream busy from here on. */
+    /* Called under the ring's lock, so that the next thread that takes it sees that the stream is busy. */
     leati_timeline_submitted(stream->timeline);
     return status;
 }
@@ -188,8 +190,8 @@ void leati_eager_rings_end(struct leati_eager_ring rings[LEATI_EAGER_RINGS], str
     }
 }
 
-/* Returns true if the DMAs that use the ring are known to be done. Asks the driver for the caller's own stream,
- * and for streams that have ended. */
+/* Returns true if the DMAs that use the ring are known to be complete. Asks the driver only about the caller's own
+ * stream, and about streams that have ended. */
 LEATI_HOT static bool is_done(const struct leati_eager_ring *ring, leat_stream *stream)
 {
     bool done = false;
@@ -225,7 +227,7 @@ static struct leati_flags *take_block(struct leati_stager *stager)
     return block;
 }
 
-/* A ring that is free, locked; NULL: none. The first comes first: the caches may still have it. */
+/* Returns a free ring, locked; NULL: none. Prefers the first ones, which may still be in the caches. */
 LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager, leat_stream *stream)
     LEATI_NO_THREAD_SAFETY
 {
@@ -247,7 +249,7 @@ LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager,
     return NULL;
 }
 
-/* used: DMAs of the stream may still read or write the ring. */
+/* Unlocks a ring. used: DMAs of the stream may still access it. */
 LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *stream, bool used)
     LEATI_NO_THREAD_SAFETY
 {
@@ -263,7 +265,7 @@ LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *s
 
 /* ---- longer copies ---- */
 
-/* By the staging layer, with the caller at work; block: the ring to use, or NULL. */
+/* Copies with the staging layer; the caller's thread works on the copy. block: the ring to use, or NULL. */
 static leat_status by_staging(struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,
                               const struct leati_endpoint *from, size_t bytes, enum leati_direction direction,
                               struct leati_flags *block)
@@ -283,7 +285,8 @@ LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *s
     leat_status status;
 
     leati_assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
-    /* Another stream for each thread: none of them says when the others' DMAs are done with a ring. */
+    /* A per-thread default stream is a different stream in each thread, so its timeline cannot tell when all DMAs
+     * that use a ring are complete. */
     if (stream->timeline->per_thread)
         return LEATI_DECLINED;
     if (bytes <= LEATI_EAGER_SHORT_BYTES)
@@ -296,7 +299,7 @@ LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *s
     return status;
 }
 
-/* One DMA, and the driver's wait for the stream. */
+/* Copies out with one DMA, and waits for the stream with the driver's call. */
 LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream *stream,
                                       const struct leati_endpoint *to, const struct leati_endpoint *from,
                                       size_t bytes)
@@ -310,7 +313,7 @@ LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream
     leati_assert_locked(&ring->lock);
     leati_assert(bytes < HALVED_BYTES);
     LEATI_TRY(give_dma(stream, slot, from->location, bytes));
-    /* Pages that nobody has touched yet are made while the link is busy. */
+    /* Prefault untouched destination pages while the DMA runs. */
     if (bytes > LEATI_EAGER_SHORT_BYTES && !leati_staging_resident(last, 1))
         leati_staging_prefault(to->location.ptr, bytes);
     leati_timeline_wait_begins(stream->timeline, &caught_up);
@@ -334,7 +337,7 @@ LEATI_HOT leat_status leati_eager_out(struct leati_stager *stager, leat_stream *
         return LEATI_DECLINED;
     status = bytes < HALVED_BYTES ? copy_out(ring, stream, to, from, bytes)
                                   : by_staging(stager, stream, to, from, bytes, LEATI_DIRECTION_OUT, ring->block);
-    /* What the driver could not wait for may still be on its way. */
+    /* After any other failure DMAs may still be writing to the ring. */
     release_ring(ring, stream, status != LEAT_OK && status != LEAT_ERROR_POINTER);
     return status;
 }
@@ -350,7 +353,7 @@ void leati_eager_stream_ends(struct leat_stream *stream)
     if (!staging)
         return;
     fence = (struct leati_mem_op){.flag = &staging->flags->completed_chunks, .value = staging->fences + 1};
-    /* Where that fails the device is lost, and the ring stays until its close. */
+    /* If that fails, the device is lost, and the ring stays allocated until the device is closed. */
     (void)driver->ops->stream_mem_ops(driver, stream->native, &fence, 1);
     staging->leftover->end = fence.value;
     leati_stager_keep(staging->stager, staging->leftover);

@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The file itself, which copies under way keep open. */
+/* The open file. Copies under way keep it open after leat_file_close(). */
 struct open_file {
-    atomic_uint holders; /* the handle, and jobs */
+    atomic_uint holders; /* reference count: the handle, and jobs */
     int fd;
     unsigned flags;
     char path[];
@@ -44,7 +44,7 @@ static void release(void *object)
 {
     struct open_file *open = object;
 
-    /* Release and acquire: the last holder closes what the others have finished using. */
+    /* Release and acquire: the last holder closes the file after all uses by the others. */
     if (atomic_fetch_sub_explicit(&open->holders, 1, memory_order_acq_rel) != 1)
         return;
     (void)close(open->fd);
@@ -105,7 +105,7 @@ static leat_status check_flags(unsigned flags)
 
 static leat_status open_path(const char *path, unsigned flags, int *fd)
 {
-    /* NONBLOCK: the open of a FIFO would wait for its other side. */
+    /* O_NONBLOCK: otherwise opening a FIFO would wait for its other end. */
     int how = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     struct stat what;
     int error;
@@ -118,7 +118,7 @@ static leat_status open_path(const char *path, unsigned flags, int *fd)
         (void)close(*fd);
         return leati_fail(LEAT_ERROR_FILE, "it is not a regular file, and only those can be read at any place");
     }
-    /* Behind the look at what it is: nothing but a regular file is cut. */
+    /* Truncate after the check above, not with O_TRUNC, so that only a regular file is truncated. */
     if (flags & LEAT_FILE_TRUNCATE && ftruncate(*fd, 0)) {
         error = errno;
         (void)close(*fd);
@@ -208,7 +208,7 @@ leat_status leat_file_size(leat_file *file, uint64_t *bytes)
 
 /* ---- copies ---- */
 
-/* What a call asks for. */
+/* The arguments of a call. */
 struct request {
     leat_file *file;
     uint64_t offset;
@@ -225,7 +225,7 @@ static leat_status check_range(const struct request *request)
     if (!(open->flags & (request->write ? LEAT_FILE_WRITE : LEAT_FILE_READ)))
         return leati_fail(LEAT_ERROR_FILE, "%s was opened without %s", open->path,
                           request->write ? "LEAT_FILE_WRITE" : "LEAT_FILE_READ");
-    /* Earlier writes of the stream may still make it longer. */
+    /* A file that is open for writing may still grow by earlier writes on the stream, so check only others. */
     if (!request->write && !(open->flags & LEAT_FILE_WRITE))
         LEATI_TRY(size_of(open, &file_bytes));
     if (request->offset > file_bytes || request->bytes > file_bytes - request->offset)

@@ -1,8 +1,8 @@
 /*
- * layout.c - leat_copy_layout(): what the layouts and pointers are.
+ * layout.c - leat_copy_layout(): resolves and checks layouts and pointers, and plans the copy.
  *
- * The arithmetic is below (layout/): what is left of two layouts, and how processors and GPUs copy that. Here it
- * is found out where the memory is, and who reaches it; layout_run.c is what protocols do.
+ * The layer layout/ has the arithmetic: canonical layouts, and how processors and GPUs copy them. This file finds
+ * out where the memory is and which device can access it. layout_run.c executes the protocols.
  */
 #include "copy/layout.h"
 
@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-/* With its gaps a side is moved when it is no more than so many times as large as without. Threads pack at about
- * the link's speed, so that moving gaps pays while there are fewer of them than bytes; to be measured. */
+/* A side is copied with its gaps if that is at most this many times its payload. Threads pack at about the speed
+ * of the link, so copying gaps pays off while they are smaller than the payload. Not measured yet. */
 #define GAPS_MOST 2
 
 struct leat_layout_plan {
@@ -27,23 +27,25 @@ struct leat_layout_plan {
 
 static struct leati_handles plan_handles = LEATI_HANDLES(struct leat_layout_plan);
 
-/* Memory of another device than the stream's. */
+/* Returns true for memory of another device than the stream's. */
 static bool is_on_peer(const struct leati_layout_copy *copy, const struct leati_endpoint *endpoint)
 {
     return endpoint->location.kind == LEAT_KIND_DEVICE &&
            endpoint->location.device != copy->plan.transfer.stream->device->native;
 }
 
-/* ---- what was given ---- */
+/* ---- layouts, pointers and lists ---- */
 
-/* The first byte that is touched of a side that reaches from low to high. */
+/* Computes the first byte that the copy accesses on a side that spans low to high from its pointer, and how many
+ * bytes it spans. */
 static leat_status find_reach(const char *name, const void *pointer, int64_t low, int64_t high, uintptr_t *first,
                               size_t *reach)
 {
     if (__builtin_add_overflow((uintptr_t)pointer, low, first))
         return leati_fail(LEAT_ERROR_RANGE, "%s %p: the layout reaches from byte %lld on, which is no address",
                           name, pointer, (long long)low);
-    /* A list that has no element to choose from leaves nothing to copy; its indices are counted all the same. */
+    /* If index_bound is 0, all indices are wrong and nothing is copied, but the wrong ones must still be counted.
+     */
     *reach = high > low ? (size_t)(high - low) : 1;
     return LEAT_OK;
 }
@@ -130,13 +132,13 @@ static bool has_few_gaps(const struct leati_layout_copy *copy, size_t bytes)
     return bytes / GAPS_MOST <= copy->layouts->canonical.payload_bytes;
 }
 
-/* The bytes of the destination that lie between its first and its last are all written. */
+/* Returns true if the copy writes every byte between the first and the last one of the destination. */
 static bool has_no_gaps(const struct leati_layout_copy *copy)
 {
     return copy->plan.transfer.to_reach == copy->layouts->canonical.payload_bytes && !copy->dst_layout->index;
 }
 
-/* in, or out; whole, or packed. */
+/* Sets how STAGED makes the copy. in, whole, why: see struct leati_layout_copy. */
 static void stage(struct leati_layout_copy *copy, bool in, bool whole, const char *why)
 {
     copy->in = in;
@@ -186,7 +188,7 @@ static leat_status choose_for_peer(struct leati_layout_copy *copy)
     return LEAT_OK;
 }
 
-/* How it would be staged; fails where no protocol can make the copy. */
+/* Chooses how STAGED would make the copy. Fails if no protocol can make it. */
 static leat_status choose_staged(struct leati_layout_copy *copy)
 {
     const struct leati_transfer *transfer = &copy->plan.transfer;
@@ -242,7 +244,7 @@ static leat_status find_memory(struct leati_layout_copy *copy)
     return LEAT_OK;
 }
 
-/* plan: of the caller's, or NULL. Leaves copy->layouts held, or NULL. */
+/* plan: the caller's, or NULL. On return copy->layouts is NULL, or has a reference that the caller must drop. */
 static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *plan)
 {
     if (plan) {
@@ -262,7 +264,7 @@ static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *
     return choose(copy);
 }
 
-/* For guard mode, beside the two sides: the list of indices, and the counter of wrong ones. */
+/* What guard mode checks besides the two sides: the list of indices, and the counter of wrong ones. */
 struct list_use {
     struct leati_access list, wrong;
 };

@@ -1,8 +1,8 @@
 /*
- * layout_run.c - copies between layouts, once their protocol is chosen.
+ * layout_run.c - submits copies between layouts, after the protocol was chosen.
  *
- * Everything is given to the copy's own stream, in order. What the stream, its host functions or leat's threads
- * look at lies in scratch memory of the copy, which goes back in stream order.
+ * All work is submitted to the copy's own stream, in order. Data that the stream, its host functions or leat's
+ * threads use is in scratch memory of the copy, which is freed in stream order.
  */
 #include "copy/layout.h"
 
@@ -23,7 +23,7 @@
 
 /* ---- by processors ---- */
 
-/* A copy that processors make, all or a part of it. Begins as struct parts of kernels/builtin_kernels.c. */
+/* A copy, or a part of one, on processors. Its first member matches struct parts of kernels/builtin_kernels.c. */
 struct leati_parts {
     void (*run)(struct leati_parts *parts, uint64_t part);
     struct leati_canonical canonical;
@@ -31,9 +31,9 @@ struct leati_parts {
     void *dst;
     const void *src;
     struct leati_indices indices;
-    bool guarded; /* pageable memory may go away meanwhile */
+    bool guarded; /* a side is pageable: the program may unmap it during the copy */
     struct leati_fault_range ranges[2];
-    struct leati_timeline *timeline; /* to which a failure is told */
+    struct leati_timeline *timeline; /* gets the failure */
 };
 
 struct one_part {
@@ -50,7 +50,7 @@ static void copy_part(void *context)
                           one->number + 1);
 }
 
-/* As leati_list of staging.h has it. */
+/* For leati_list.copy of staging.h. */
 static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t *fault)
 {
     const struct leati_parts *parts = list;
@@ -89,7 +89,7 @@ static void run_part(struct leati_parts *parts, uint64_t part)
         fail(parts, fault);
 }
 
-/* Asks for huge pages where a destination without gaps is to be written. Begins as struct leati_parts. */
+/* Requests huge pages for a destination without gaps. Its first member matches that of struct leati_parts. */
 struct huge {
     void (*run)(struct huge *huge, uint64_t part);
     void *dst;
@@ -100,7 +100,7 @@ static void collapse_hugepage(struct huge *huge, uint64_t part)
     leati_hugepage_collapse(huge->dst, part);
 }
 
-/* All of it, as a host function. */
+/* All parts, as a host function. */
 static void run_all(void *argument)
 {
     struct leati_parts *parts = argument;
@@ -135,7 +135,7 @@ static size_t list_bytes(const leat_layout *listed)
     return listed ? (size_t)listed->size[listed->index_dim] * listed->index_bytes : 0;
 }
 
-/* Scratch memory with a copy of the list, where there is one in host memory. */
+/* Takes scratch memory; if the list is in host memory, copies it there. */
 static leat_status take_scratch(const struct leati_layout_copy *copy, const leat_layout *listed,
                                 size_t packed_bytes, struct scratch **scratch)
 {
@@ -162,7 +162,7 @@ static const void *first_src(const struct leati_layout_copy *copy)
     return leati_layout_first(copy->src, copy->start.src);
 }
 
-/* dst and src: of the first unit. */
+/* dst and src: addresses of the first unit. */
 static void set_parts(struct scratch *scratch, const struct leati_layout_copy *copy,
                       const struct leati_layout_plan *plan, void *dst, const void *src, const leat_layout *listed)
 {
@@ -190,7 +190,7 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
 
 /* ---- by threads of the CPU device, and on the host ---- */
 
-/* parts: a struct leati_parts, or what begins as one. */
+/* parts: a struct leati_parts or struct huge. */
 static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count)
 {
     void *args[] = {&parts, &count};
@@ -223,7 +223,7 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
     LEATI_TRY(collapse_hugepages(copy, scratch));
     if (!parts->guarded)
         return launch_parts(copy->plan.transfer.stream, parts, count);
-    /* The order, to which a failure is told, is kept until the stream has got past the copy. */
+    /* Holds the timeline, which gets a failure, until the stream has completed the copy. */
     leati_timeline_hold(parts->timeline);
     status = launch_parts(copy->plan.transfer.stream, parts, count);
     if (status == LEAT_OK)
@@ -250,7 +250,8 @@ static leat_status by_cpu(const struct leati_layout_copy *copy)
     return leati_scratch_release(copy->plan.transfer.stream, scratch, run_on_threads(copy, scratch));
 }
 
-/* By leat's threads, or where there are none by a host function. own: only scratch memory is written. */
+/* Submits the parts to leat's threads, or if there is no stager, as a host function. own: only scratch memory is
+ * written. */
 static leat_status run_on_host(const struct leati_layout_copy *copy, struct scratch *scratch, bool early, bool own)
 {
     struct leati_driver *driver = copy->plan.transfer.stream->device->driver;
@@ -287,7 +288,7 @@ leat_status leati_layout_run_host(const struct leati_plan *plan)
 
 /* ---- by a kernel ---- */
 
-/* What kernels use for ptr, which lies in target or as far from it as the layout says. */
+/* Converts ptr to a device address. ptr is in the endpoint's memory, or at an offset of the layout from it. */
 static leat_status map(leat_stream *stream, const struct leati_endpoint *endpoint, const void *ptr,
                        uintptr_t *mapped)
 {
@@ -303,7 +304,7 @@ static leat_status map(leat_stream *stream, const struct leati_endpoint *endpoin
     return LEAT_OK;
 }
 
-/* Scratch memory as kernels see it. */
+/* Converts an address in scratch memory to a device address. */
 static leat_status map_scratch(leat_stream *stream, const void *ptr, uintptr_t *mapped)
 {
     struct leati_endpoint endpoint = {.location = {.ptr = (void *)ptr, .kind = LEAT_KIND_PINNED}};
@@ -336,7 +337,7 @@ static leat_status launch(const struct leati_layout_copy *copy, const struct lea
     return leati_layout_launch(copy->plan.transfer.stream, plan, dst, src, list, wrong);
 }
 
-/* Where kernels find the list: in scratch memory, at its own place, or nowhere. */
+/* The device address of the list: in scratch memory, or where the user's list is; 0: there is none. */
 static leat_status map_list(const struct leati_layout_copy *copy, const struct scratch *scratch, uintptr_t *list)
 {
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
@@ -349,7 +350,7 @@ static leat_status map_list(const struct leati_layout_copy *copy, const struct s
     return LEAT_OK;
 }
 
-/* One kernel between places that the device reaches. */
+/* Launches one kernel between addresses that the device can access. */
 static leat_status launch_listed(const struct leati_layout_copy *copy, uintptr_t dst, uintptr_t src)
 {
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
@@ -382,7 +383,7 @@ leat_status leati_layout_run_kernel(const struct leati_plan *plan)
 
 /* ---- one side whole ---- */
 
-/* Gives memory of the stream's back, whatever became of what was to use it. */
+/* Frees device memory in stream order, even if the work that should use it has failed. Returns that status. */
 static leat_status give_back(leat_stream *stream, void *whole, leat_status status)
 {
     struct leati_message why;
@@ -393,7 +394,8 @@ static leat_status give_back(leat_stream *stream, void *whole, leat_status statu
     return status == LEAT_OK ? freed : leati_error_restore(status, &why);
 }
 
-/* Device memory for bytes bytes that lie across words as those at like do, so that the same plan serves. */
+/* Takes device memory for bytes bytes. *place has the same offset within a word as like, so that the same plan can
+ * be used. */
 static leat_status take_whole(leat_stream *stream, const void *like, size_t bytes, void **whole, char **place)
 {
     leat_pool *pool;
@@ -404,8 +406,9 @@ static leat_status take_whole(leat_stream *stream, const void *like, size_t byte
     return LEAT_OK;
 }
 
-/* Between memory of the stream's device, which stands for src (in) or dst, and the other side; both from the first
- * unit on. Where the other side is pageable (and the first was another device's), it is a copy of its own. */
+/* Copies between temporary memory on the stream's device, which replaces src (in) or dst, and the other side. dst
+ * and src: addresses of the first unit. If the other side is pageable (only if the replaced one was on a peer),
+ * this is a leat_copy_layout() of its own. */
 static leat_status run_local(const struct leati_layout_copy *copy, bool in, void *dst, const void *src)
 {
     const struct leati_endpoint *stays = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
@@ -433,8 +436,9 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     return give_back(copy->plan.transfer.stream, whole, status);
 }
 
-/* A list that the host cannot check may have wrong indices, whose elements must not show what was in memory of
- * leat's before. */
+/* Returns true if the source may leave elements unwritten: the host cannot check a list in device memory, so it
+ * may have wrong indices. Temporary memory must then be cleared, so that old contents of it do not reach the user.
+ */
 static bool may_leave_out(const struct leati_layout_copy *copy)
 {
     return copy->list_place == LEATI_LIST_ON_DEVICE && copy->src_layout->index;
@@ -496,7 +500,7 @@ static size_t packed_bytes(const leat_layout *packed)
     return bytes;
 }
 
-/* The dimension with the longest step, by which a side is best cut. */
+/* The dimension with the largest stride, along which a side is best split into pieces. */
 static uint32_t outermost(const leat_layout *side)
 {
     uint32_t found = 0;
@@ -508,7 +512,7 @@ static uint32_t outermost(const leat_layout *side)
     return found;
 }
 
-/* count elements of a dimension, from start on. */
+/* Reduces a layout to count elements of a dimension, from start on. */
 static void cut(leat_layout *layout, uint32_t dim, int64_t start, int64_t count)
 {
     if (layout->index && layout->index_dim == dim)
@@ -518,7 +522,7 @@ static void cut(leat_layout *layout, uint32_t dim, int64_t start, int64_t count)
     layout->size[dim] = count;
 }
 
-/* Without the dimensions that are only repeated. */
+/* Reduces repeated dimensions (stride 0) to size 1. */
 static void drop_repeats(leat_layout *layout, const leat_layout *packed)
 {
     for (uint32_t dim = 0; dim < layout->dims; dim++)
@@ -546,7 +550,7 @@ static leat_status take_piece(const struct leati_layout_copy *copy, struct run_p
     return LEAT_OK;
 }
 
-/* The side that processors copy. */
+/* The half of a staged piece that processors copy: between pageable and packed memory. */
 static leat_status run_host_side(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     leat_layout packed = piece->packed, side = in ? piece->src : piece->dst;
@@ -570,7 +574,7 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct ru
     return status;
 }
 
-/* The side that a kernel copies. */
+/* The half of a staged piece that a kernel copies: between packed and device memory. */
 static leat_status run_device_side(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     const leat_layout *dst = in ? &piece->dst : &piece->packed, *src = in ? &piece->packed : &piece->src;
@@ -621,7 +625,7 @@ static leat_status in_pieces(const struct leati_layout_copy *copy, bool in)
 
         cut(&piece.dst, dim, start, count);
         cut(&piece.src, dim, start, count);
-        /* Counted, so that a stream that is held up does not make it endless. */
+        /* Limits the pinned memory in use: it is not freed while the stream is blocked. */
         if (held && held + (size_t)count * row_bytes > limit) {
             LEATI_TRY(driver->ops->stream_synchronize(driver, copy->plan.transfer.stream->native));
             held = 0;

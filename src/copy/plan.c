@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Up to this size it is worth a call of the driver's to learn whether the stream is idle. */
+/* Up to this size a driver call to find out whether the stream is idle pays off. */
 #define ASK_IDLE_BYTES ((size_t)8 << 20)
 
 const struct leati_protocol *const leati_protocols[LEATI_PROTOCOLS] = {
@@ -21,7 +21,8 @@ const struct leati_protocol *const leati_protocols[LEATI_PROTOCOLS] = {
 
 /* ---- the option ---- */
 
-/* 0: not read yet; else one more than the protocol. Relaxed: all threads read the same value. */
+/* 0: the option was not read yet; else protocol + 1. Relaxed: each thread that reads the option stores the same
+ * value. */
 static atomic_uint forced_protocol;
 
 static leat_status read_option(enum leati_protocol_id *forced)
@@ -56,22 +57,22 @@ void leati_protocol_force(enum leati_protocol_id forced)
     atomic_store_explicit(&forced_protocol, (unsigned)forced + 1, memory_order_relaxed);
 }
 
-/* ---- what the choice depends on ---- */
+/* ---- the inputs of the choice ---- */
 
-/* Returns true if the device's own calls and kernels take pageable memory as it is. */
+/* Returns true if the device's own calls and kernels can access pageable memory directly. */
 LEATI_HOT static bool is_one_pass(const struct leati_transfer *transfer)
 {
     const struct leati_capabilities *can = transfer->stream->device->driver->can;
 
     if (transfer->shape == LEATI_SHAPE_LAYOUT)
         return can->host_kernels && !leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
-    /* It is leat's threads that read files. */
+    /* leat's threads move the bytes of files, and in strict mode they cannot access device memory. */
     if (transfer->shape == LEATI_SHAPE_FILE && leati_option_flag(LEATI_OPTION_STRICT))
         return false;
     return can->reaches_pageable && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
 }
 
-/* No stager is no failure, unless an environment variable is wrong, which is the caller's business. */
+/* Having no stager is not a failure, except if an environment variable has a wrong value. */
 static leat_status make_stager(struct leati_plan *plan, bool wait)
 {
     leat_device *device = plan->transfer.stream->device;
@@ -89,10 +90,11 @@ static leat_status make_stager(struct leati_plan *plan, bool wait)
     return leati_error_restore(LEAT_OK, &before);
 }
 
-/* wait: until it is made. Else, if the driver's call can make the copy meanwhile, the plan says first. */
+/* wait: waits until the stager is made. Otherwise, if the stream is idle, the driver's call can make the copy
+ * meanwhile, and plan->first is set. */
 LEATI_HOT static leat_status find_stager(struct leati_plan *plan, bool wait)
 {
-    /* Acquire: pairs with the release of who made it. */
+    /* Acquire: pairs with the release of the thread that has made it (staged.c). */
     plan->stager = atomic_load_explicit(&plan->transfer.stream->device->stager, memory_order_acquire);
     if (!plan->stager)
         LEATI_TRY(make_stager(plan, wait || !leati_stream_is_idle(plan->transfer.stream)));
@@ -103,7 +105,7 @@ LEATI_HOT static leat_status find_stager(struct leati_plan *plan, bool wait)
     return LEAT_OK;
 }
 
-/* Is the stream idle, and may a pageable source be read at once? */
+/* Sets idle, and early: whether a pageable source may be read at once. */
 LEATI_HOT static void look_at_stream(struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
@@ -112,7 +114,7 @@ LEATI_HOT static void look_at_stream(struct leati_plan *plan)
     bool ask;
 
     leati_assert(transfer->direction == LEATI_DIRECTION_IN || transfer->direction == LEATI_DIRECTION_OUT);
-    /* A plan stays unasked only if the stream is known to be idle. */
+    /* A transfer is still unasked here only if the stream is known to be idle: see may_stay_unasked(). */
     plan->early = plan->idle = transfer->unasked;
     if (transfer->unasked)
         return;
@@ -157,7 +159,7 @@ leat_status leati_plan_look(struct leati_plan *plan)
 
 /* ---- choosing ---- */
 
-/* The fastest that is left, or the one that is forced; LEATI_PROTOCOLS: none is left. */
+/* The forced protocol if it is possible, else the fastest one that is left; LEATI_PROTOCOLS: none is left. */
 LEATI_HOT static enum leati_protocol_id next_protocol(const struct leati_plan *plan)
 {
     enum leati_protocol_id best = LEATI_PROTOCOLS;
@@ -213,9 +215,10 @@ LEATI_HOT leat_status leati_plan_choose(struct leati_plan *plan)
 /* ---- contiguous copies ---- */
 
 /*
- * What leat knows, it need not ask for. And on a stream with nothing under way it does not matter whether a host
- * end is pageable or was pinned outside leat: a short copy by the caller's thread is right for either, and finds
- * out whether the memory can be used. Asking a driver first would take a good part of such a copy's time.
+ * Returns true if no driver has to be asked about addresses that leat does not know. On an idle stream it does not
+ * matter whether a host side is pageable or was pinned without leat: a short copy by the caller's thread is
+ * correct for both, and detects unmapped pages itself. A driver's pointer query would take a large part of the
+ * time of such a copy.
  */
 LEATI_HOT static bool may_stay_unasked(const struct leati_plan *plan)
 {
@@ -227,7 +230,7 @@ LEATI_HOT static bool may_stay_unasked(const struct leati_plan *plan)
            leati_stream_known_idle(transfer->stream) && leati_fault_handler_is_installed();
 }
 
-/* Returns true if the protocol finds out by itself whether pageable memory is there. */
+/* Returns true if the chosen protocol itself detects pageable memory that is not mapped. */
 LEATI_HOT static bool finds_out(const struct leati_plan *plan)
 {
     return plan->transfer.shape == LEATI_SHAPE_RUN &&
@@ -238,11 +241,12 @@ LEATI_HOT static bool finds_out(const struct leati_plan *plan)
              plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST));
 }
 
-/* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
+/* Checks pageable memory before the driver's call copies it, because that call crashes if a page in the middle is
+ * not mapped. If one is missing, plans again with a stager, whose threads report the address. */
 static leat_status plan_first(struct leati_plan *plan)
 {
     leati_assert(plan->first && plan->transfer.shape == LEATI_SHAPE_RUN);
-    /* Where the program's own handlers get faults, only the ends can be tried. */
+    /* If another fault handler is installed, leat can only check the first and the last byte. */
     if (!leati_fault_handler_is_installed())
         return leati_transfer_check_mapped(&plan->transfer);
     if (leati_transfer_is_usable(&plan->transfer))
@@ -277,9 +281,8 @@ LEATI_HOT static leat_status plan_pageable(struct leati_plan *plan)
     return finds_out(plan) ? LEAT_OK : leati_transfer_check_mapped(transfer);
 }
 
-/* Returns true if it does not matter what an unknown address is, or if drivers said not long ago that it is
- * pageable.
- */
+/* Returns true if drivers need not be asked about unknown addresses: the copy is so short that it does not matter,
+ * or drivers have said recently that one side is pageable. */
 LEATI_HOT static bool is_quick(const void *dst, const void *src, size_t bytes)
 {
     return bytes <= LEATI_EAGER_SHORT_BYTES ||
@@ -323,9 +326,10 @@ leat_status leati_plan_file(struct leati_plan *plan, leat_stream *stream, void *
     return leati_plan_choose(plan);
 }
 
-/* ---- doing ---- */
+/* ---- submitting ---- */
 
-/* The protocol declined: tries the others. DECLINED: they must be chosen anew, with drivers asked. */
+/* The chosen protocol has declined: tries the others. DECLINED: the caller must plan again, and ask the drivers.
+ */
 static leat_status submit_next(struct leati_plan *plan, struct leati_job **job)
 {
     leat_status status = LEATI_DECLINED;

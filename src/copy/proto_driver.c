@@ -1,9 +1,9 @@
 /*
  * proto_driver.c - copies by calls of the driver.
  *
- * Without pageable memory these are asynchronous and the fastest there is. The driver's call for pageable memory
- * keeps its caller: until the source has been read, or until the stream gets there. So it is used on idle streams,
- * and where nothing else can be had.
+ * Without pageable memory these calls are asynchronous and the fastest protocol. The driver's call for pageable
+ * memory blocks the caller until the source has been read, or the stream reaches the copy. So it is used on idle
+ * streams, and if no other protocol is possible.
  */
 #include "base/assert.h"
 #include "base/fault_handler.h"
@@ -55,8 +55,8 @@ LEATI_HOT static leat_status call(const struct leati_transfer *transfer)
                              transfer->bytes);
 }
 
-/* A driver may wait for the stream before it touches pageable memory, so others can give the stream work
- * meanwhile. */
+/* Does not take the stream's lock: the driver may wait for the stream, and other threads must be able to submit
+ * work meanwhile. */
 static leat_status submit_pageable(struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
@@ -65,8 +65,9 @@ static leat_status submit_pageable(struct leati_plan *plan)
     leat_status status;
 
     leati_assert(transfer->shape == LEATI_SHAPE_RUN || transfer->shape == LEATI_SHAPE_REGION);
-    /* The call would end the program where a page in the middle is gone; leat's threads say which. Where the
-     * program's own handlers get faults, the planner has tried the ends. */
+    /* The driver's call crashes if a page in the middle is not mapped, so check all pages; if one is missing,
+     * decline: leat's threads report the address. If another fault handler is installed, the planner has checked
+     * the ends. */
     if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
         leati_fault_handler_is_installed() && !leati_transfer_is_usable(transfer))
         return LEATI_DECLINED;

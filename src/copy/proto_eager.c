@@ -1,8 +1,8 @@
 /*
  * proto_eager.c - short copies of pageable memory, by the caller's thread.
  *
- * The caller copies the bytes itself, through pinned memory and DMA: nobody has to be woken. So the source has
- * been read, or the destination written, when the call returns.
+ * The calling thread copies the bytes itself, through pinned memory and DMA, so no worker has to be woken. When
+ * the call returns, the source has been read, or the destination written.
  */
 #include "base/assert.h"
 #include "base/quick.h"
@@ -39,7 +39,7 @@ LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
                             plan->transfer.direction == LEATI_DIRECTION_OUT, plan->transfer.bytes);
 }
 
-/* The rows of a region, by the staging layer, with the caller at work. */
+/* Copies the rows of a region with the staging layer; the calling thread works on the copy. */
 static leat_status submit_region(struct leati_plan *plan)
 {
     leat_status status = leati_stage_transfer(plan, true, NULL);

@@ -1,8 +1,8 @@
 /*
  * proto_host.c - copies from host memory to host memory, in one pass, by leat's threads.
  *
- * Also copies to and from the memory of a device that host threads reach, where somebody wants to follow or stop
- * them. Without threads, layouts and batches are copied by a host function of the stream.
+ * Also used for copies with a ticket to and from device memory, if host threads can access that. If there are no
+ * worker threads, a host function of the stream copies layouts and batches.
  */
 #include "base/quick.h"
 #include "copy/costs.h"

@@ -1,8 +1,8 @@
 /*
  * proto_rails.c - large copies into a device over the host links of several (rails.h).
  *
- * Pinned memory goes chunk by chunk, each over the next link. Pageable memory is cut into a share for each link,
- * which is staged by itself.
+ * Chunks of pinned memory go over the links in turn. Pageable memory is split into one share for each link, and
+ * each share is a staged copy.
  */
 #include "base/assert.h"
 #include "base/quick.h"
@@ -28,7 +28,7 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
     return !*why_not;
 }
 
-/* Threads share the host's memory between links, so staged copies gain less. */
+/* Expected time. Staged copies gain less, because all links share the worker threads and the host's memory. */
 static uint64_t cost_ns(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
@@ -62,7 +62,7 @@ static leat_status copy_pinned(const struct leati_plan *plan, struct leati_rails
 
 /* A share of pageable memory for each link. */
 struct shares {
-    unsigned count; /* those that have their memory */
+    unsigned count; /* how many were reserved */
     struct leati_stage_request requests[LEATI_RAILS_MAX + 1];
     struct leati_stage stages[LEATI_RAILS_MAX + 1];
 };
@@ -73,8 +73,9 @@ static void drop_shares(struct shares *shares, unsigned from)
         leati_stage_drop(&shares->stages[link]);
 }
 
-/* Takes the memory of all shares, before the stream's lock is taken: a copy that holds memory may need that lock
- * to be submitted. For the same reason only the first share may wait for memory. */
+/* Reserves the memory of all shares. Must be called before the stream's lock is taken: the reservation may wait
+ * for memory of another copy, which may need that lock to be submitted. And only the first share may wait, because
+ * the others would wait while holding memory. */
 static leat_status reserve_shares(const struct leati_plan *plan, struct leati_rails *rails, struct shares *shares)
 {
     const struct leati_transfer *transfer = &plan->transfer;

@@ -1,8 +1,8 @@
 /*
  * proto_staged.c - copies of pageable memory by leat's threads, through a ring of pinned memory.
  *
- * The call returns at once: stream and threads wait for each other (staging/job.h). Layouts and batches are packed
- * into pinned memory, or unpacked from there; layout_run.c and batch.c do that.
+ * The call returns at once; after it, stream and worker threads wait for each other (staging/job.h). For layouts
+ * and batches, layout_run.c and batch.c pack into pinned memory, or unpack from it.
  */
 #include "base/assert.h"
 #include "base/quick.h"
@@ -53,7 +53,7 @@ LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
                              transfer->bytes);
 }
 
-/* Between the ring, where the rows of a region lie packed, and the device. */
+/* The copy between the ring, where the rows of a region are packed, and the device. */
 struct ring_side {
     struct leati_location to, from;
     leat_copy_region region;

@@ -1,9 +1,9 @@
 /*
- * protocol.h - the ways in which bytes can go, one table.
+ * protocol.h - the copy protocols, in one table.
  *
- * Each protocol says which transfers it supports, how long one would take, how it is made, and how it is
- * described. A new protocol is a file proto_<name>.c, a name in the enumeration, and a line in the table (plan.c).
- * Nothing else decides how bytes go.
+ * A protocol is one method to move bytes. Its table entry says which transfers it supports, estimates their time,
+ * submits them, and describes them. To add a protocol: write a file proto_<name>.c, add an enumerator, and add an
+ * entry to the table (plan.c).
  */
 #ifndef LEATI_COPY_PROTOCOL_H
 #define LEATI_COPY_PROTOCOL_H
@@ -19,12 +19,12 @@ struct leati_plan;
 struct leati_job;
 
 enum leati_protocol_id {
-    LEATI_PROTOCOL_DRIVER, /* calls of the driver; for pageable memory they may wait for the stream */
+    LEATI_PROTOCOL_DRIVER, /* the driver's copy calls; for pageable memory they may wait for the stream */
     LEATI_PROTOCOL_EAGER,  /* short copies: the caller's thread, pinned memory, and DMA (eager.h) */
-    LEATI_PROTOCOL_STAGED, /* leat's threads, a ring of pinned memory, and DMA (staged.h) */
+    LEATI_PROTOCOL_STAGED, /* worker threads, a ring of pinned memory, and DMA (staged.h) */
     LEATI_PROTOCOL_KERNEL, /* a kernel that reaches both sides */
     LEATI_PROTOCOL_RAILS,  /* over the host links of several devices (rails.h) */
-    LEATI_PROTOCOL_HOST,   /* leat's threads, from host memory to host memory */
+    LEATI_PROTOCOL_HOST,   /* worker threads, from host memory to host memory */
     LEATI_PROTOCOLS
 };
 
@@ -36,43 +36,44 @@ enum leati_protocol_id {
 struct leati_protocol {
     const char *name;
 
-    /* Bits by enum leati_shape and enum leati_direction: what it is for, and what that is in words. */
+    /* Bit sets of enum leati_shape and enum leati_direction that the protocol handles. is_for: the same in words.
+     */
     unsigned shapes, directions;
     const char *is_for;
 
-    /* Returns true if the protocol can make the transfer, which it is for. *why_not: set if it cannot, or if it
-     * should do so only where no other protocol can. */
+    /* Returns true if the protocol can make the transfer, whose shape and direction are in the sets above. Sets
+     * *why_not if it cannot, or if it should be used only when no other protocol can. */
     bool (*supports)(const struct leati_plan *plan, const char **why_not);
 
-    /* Expected time, from the call until the bytes are there. Called only for what it supports. */
+    /* Expected time from the call until the copy is complete. Called only if supports() returned true. */
     uint64_t (*cost_ns)(const struct leati_plan *plan);
 
-    /* Gives the transfer to its stream. *job: filled with the job of leat's threads, for the caller to release,
-     * where there is one; job may be NULL. DECLINED: nothing was done, and another protocol must do. */
+    /* Submits the transfer to its stream. If worker threads copy, fills *job, and the caller must release it; job
+     * may be NULL. Returns DECLINED if nothing was submitted and the planner must try another protocol. */
     leat_status (*submit)(struct leati_plan *plan, struct leati_job **job);
 
-    /* How the bytes go, in words. */
+    /* Describes in words how this protocol makes the copy. */
     void (*explain)(const struct leati_plan *plan, struct leati_strbuf *text);
 };
 
-/* What EAGER, STAGED and HOST share: gives a contiguous copy or a region to leat's threads. eager: as in
+/* Submits a contiguous copy or a region to the worker threads; EAGER, STAGED and HOST use it. eager: as in
  * staging.h. */
 leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct leati_job **job);
 
-/* How the rows of a region go through a ring, in words. by: who packs or unpacks them. */
+/* Describes how the rows of a region go through a ring. by: who packs or unpacks them, in words. */
 void leati_stage_explain_region(const struct leati_plan *plan, const char *by, struct leati_strbuf *text);
 
 extern const struct leati_protocol leati_proto_driver, leati_proto_eager, leati_proto_staged, leati_proto_kernel,
     leati_proto_rails, leati_proto_host;
 
-/* By enum leati_protocol_id. */
+/* Indexed by enum leati_protocol_id. */
 extern const struct leati_protocol *const leati_protocols[LEATI_PROTOCOLS];
 
 /* Fills *forced with the protocol that LEAT_COPY_PROTOCOL names, or LEATI_PROTOCOLS for auto. INVALID, with a
- * message, for other words. */
+ * message, if the variable has another value. */
 leat_status leati_protocol_forced(enum leati_protocol_id *forced);
 
-/* Replaces what LEAT_COPY_PROTOCOL says; for tests. */
+/* Overrides LEAT_COPY_PROTOCOL; for tests. */
 void leati_protocol_force(enum leati_protocol_id forced);
 
 #endif

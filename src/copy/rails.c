@@ -16,17 +16,17 @@ struct leati_rail {
     leat_device *helper;
     void *in, *out;      /* streams of the helper: from the host, to the target */
     void *bounce;        /* SLOTS chunks in the helper's memory */
-    void *landed[SLOTS]; /* events: a chunk is in its slot */
-    void *gone[SLOTS];   /* and has left it */
-    void *finished;      /* all that was given to out is done */
-    uint64_t count;      /* chunks so far */
+    void *landed[SLOTS]; /* events: the chunk has arrived in its slot */
+    void *gone[SLOTS];   /* events: the chunk was copied on, and the slot is free */
+    void *finished;      /* event: all work of the stream out is complete */
+    uint64_t count;      /* chunks of this copy so far */
 };
 
 struct leati_rails {
     struct leati_helper_set *set;
     bool taken;
     bool used;          /* over was recorded */
-    void *start, *over; /* events of the target */
+    void *start, *over; /* events on the target's stream: before and after the copy */
     struct leati_rail rail[LEATI_RAILS_MAX];
 };
 
@@ -38,10 +38,10 @@ struct leati_helper_set {
     struct leati_helper_set *next;
 };
 
-/* Guards the list and what hangs on it. Held while rails are made. */
+/* Guards the list and all its sets and rails. Held while rails are made. */
 static struct leati_lock sets_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_helper_set *list LEATI_GUARDED_BY(sets_lock);
-static atomic_uint set_count; /* in the list: without any, copies do not ask for the lock */
+static atomic_uint set_count; /* length of the list; if it is 0, copies do not take the lock */
 
 /* ---- making and ending ---- */
 
@@ -52,7 +52,7 @@ static void end_rail(struct leati_rail *rail)
     struct leati_driver *driver = helper->driver;
 
     leati_assert(helper);
-    /* A failure here has nobody to go to, and the driver takes the thing as gone. */
+    /* Nobody can handle a failure here, and the driver treats the object as gone in any case. */
     leati_error_quiet_begin();
     if (rail->out)
         (void)ops->stream_synchronize(driver, rail->out);
@@ -117,7 +117,7 @@ static leat_status fill_rails(struct leati_rails *rails)
     return LEAT_OK;
 }
 
-/* NULL where there is no memory for it, which only makes the copy slower. */
+/* Returns NULL if rails cannot be made; the copy then uses another protocol. */
 static struct leati_rails *make_rails(struct leati_helper_set *set)
 {
     struct leati_rails *rails = calloc(1, sizeof *rails);
@@ -208,7 +208,7 @@ static leat_status share(leat_device *device, leat_device *const *helpers, unsig
         set->next = list;
         list = set;
         atomic_fetch_add_explicit(&set_count, 1, memory_order_relaxed);
-        /* Closing one of the devices ends the rails first. */
+        /* The hooks end the rails when one of the devices is closed. */
         leati_copy_set_hooks(device);
         for (unsigned i = 0; i < count; i++)
             leati_copy_set_hooks(helpers[i]);
@@ -358,8 +358,8 @@ static leat_status join_rails(struct leati_rails *rails, leat_stream *stream)
     return driver->ops->event_record(driver, rails->over, stream->native);
 }
 
-/* What is on its way, over the stream's own link too, must not land in memory that the caller takes for its own
- * again. */
+/* After a failure: waits for all DMAs of the copy, also those over the stream's own link, because the caller may
+ * reuse the memory once the call has returned. */
 static void wait_for_all(struct leati_rails *rails, leat_stream *stream)
 {
     leati_error_quiet_begin();

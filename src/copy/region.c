@@ -6,8 +6,8 @@
 #include "copy/layout.h"
 
 /*
- * What DMA engines move row by row: rows below NARROW_BYTES, and rows below ODD_BYTES that do not lie on
- * words of ODD_UNIT bytes, unless there are fewer than FEW_ROWS. To be measured: docs/copies.md.
+ * DMA engines move these rows one by one: rows below NARROW_BYTES, and rows below ODD_BYTES that are not aligned
+ * to ODD_UNIT bytes. It does not matter below FEW_ROWS rows. Not measured yet: docs/copies.md.
  */
 #define NARROW_BYTES ((size_t)64)
 #define ODD_BYTES ((size_t)1024)
@@ -38,7 +38,7 @@ bool leati_region_is_dense(const leat_copy_region *region, enum leati_region_sid
            (region->depth == 1 || slice_of(region, side) == region->height * region->width_bytes);
 }
 
-/* ---- what the user gave ---- */
+/* ---- checks and simplification ---- */
 
 static leat_status check_side(const leat_copy_region *region, enum leati_region_side side)
 {
@@ -69,7 +69,7 @@ leat_status leati_region_check(const leat_copy_region *region)
     return check_side(region, LEATI_REGION_SRC);
 }
 
-/* The slices are rows now. */
+/* Turns slices of one row each into rows. */
 static void lay_flat(leat_copy_region *region)
 {
     region->height = region->depth;
@@ -157,7 +157,7 @@ uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id pro
     return device->driver->ops->copy_3d ? leati_cost_rows(rows, bytes, narrow) : leati_cost_ranges(rows, bytes);
 }
 
-/* The caller holds the plan. */
+/* Gets the layout plan of a region; the caller must drop it. */
 static leat_status plan_of(const struct leati_location *dst, const struct leati_location *src,
                            const leat_copy_region *region, struct leati_layout_plan **plan,
                            struct leati_layout_start *start)
@@ -225,9 +225,9 @@ void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, 
         leati_strbuf_add(text, ", since the rows are narrow or lie across words");
 }
 
-/* ---- doing ---- */
+/* ---- submitting ---- */
 
-/* What a kernel uses for memory of this end. */
+/* The device address of this side. */
 static leat_status kernel_address(leat_stream *stream, const struct leati_location *end, uintptr_t *address)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -281,14 +281,14 @@ leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protoc
                                 : copy_rows(stream, dst, src, region);
 }
 
-/* Whole slices, or rows of one slice. */
+/* Copies whole slices, or rows of one slice. first: number of rows before them in packed memory. */
 static leat_status move_packed(leat_stream *stream, enum leati_protocol_id protocol, enum leati_region_side side,
                                struct leati_location placed, struct leati_location packed, leat_copy_region region,
                                size_t first)
 {
     size_t height = region.height;
 
-    /* In the region that is left, first is the row that comes first of all of the copy. */
+    /* region is only this part of the copy; make its packed side dense. */
     if (side == LEATI_REGION_DST) {
         region.src_pitch_bytes = region.width_bytes;
         region.src_slice_bytes = region.depth > 1 ? height * region.width_bytes : 0;
@@ -313,7 +313,8 @@ leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id
         size_t z = (first + done) / region->height, y = (first + done) % region->height, left = count - done;
         leat_copy_region some = *region;
 
-        /* What is left of a slice, whole slices, and what is wanted of the last one. */
+        /* In turn: the rest of the first slice, then whole slices, then the rows that are needed of the last one.
+         */
         some.depth = y == 0 && left >= region->height ? left / region->height : 1;
         if (some.depth == 1 && left < region->height - y)
             some.height = left;

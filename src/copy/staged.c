@@ -17,7 +17,7 @@
 struct staged_device {
     struct leati_stager stager;
     leat_device *device;
-    leat_pool *pools[2]; /* by store policy: lines that one leaves in the caches slow the other */
+    leat_pool *pools[2]; /* one per store policy: cached lines left by one would slow the other */
     struct leati_eager_ring rings[LEATI_EAGER_RINGS];
 };
 
@@ -36,7 +36,7 @@ static void give_back(void *context, void *block)
     (void)leat_memory_free(block);
 }
 
-/* Any call that needs the device says when it is lost. */
+/* Makes a cheap driver call that fails if the device is lost. */
 static leat_status health(void *context)
 {
     leat_device *device = ((struct staged_device *)context)->device;
@@ -148,8 +148,9 @@ static leat_status set_up(struct staged_device *staged)
     return leati_stager_start(&staged->stager, info.numa_node, device->driver->device_count);
 }
 
-/* The same for a device that may have no staging: why goes into refused, and the caller's message stays, unless
- * another try may succeed. */
+/* Calls set_up(). If the device cannot have staging for good (UNSUPPORTED, or blocks were lost), puts the reason
+ * into refused and leaves the caller's message as it was. Any other failure may be temporary and becomes the
+ * message. */
 static leat_status try_set_up(struct staged_device *staged)
 {
     struct leati_stager *stager = &staged->stager;
@@ -197,7 +198,7 @@ static leat_status make(leat_device *device, struct leati_stager **made)
         }
     }
     leati_copy_set_hooks(device);
-    /* Release: pairs with the acquire of those who find it. */
+    /* Release: pairs with the acquire loads of device->stager, so that its fields are visible. */
     atomic_store_explicit(&device->stager, stager, memory_order_release);
     *made = stager;
     return LEAT_OK;
@@ -218,19 +219,19 @@ leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
     return status;
 }
 
-/* ---- made behind the first copies ---- */
+/* ---- made in the background of the first copies ---- */
 
-/* A thread that makes the stager of a device; it ends by itself, and is joined when the device closes. It starts
- * behind the second copy: many a process makes only one. */
+/* A thread that makes the stager of a device. It is joined when the device closes. The second copy starts it,
+ * because many processes make only one copy. */
 struct maker {
     leat_device *device;
     bool started; /* under the lock */
     pthread_t thread;
-    atomic_bool over;
+    atomic_bool over; /* the thread has tried */
     struct maker *next;
 };
 
-/* Guards the list. Never held while a thread is waited for. */
+/* Guards the list. Not held during pthread_join(). */
 static struct leati_lock makers_lock = LEATI_LOCK_INITIALIZER;
 static struct maker *makers LEATI_GUARDED_BY(makers_lock);
 
@@ -250,7 +251,7 @@ static void *run_maker(void *argument)
     struct maker *maker = argument;
     struct leati_stager *stager;
 
-    /* The next copy finds out whether it failed, and why. */
+    /* If this fails, the next copy tries again and reports the failure: see leati_stager_find(). */
     (void)LEATI_QUIETLY(leati_stager_get(maker->device, &stager));
     atomic_store_explicit(&maker->over, true, memory_order_relaxed);
     return NULL;
@@ -279,13 +280,14 @@ leat_status leati_stager_find(leat_device *device, struct leati_stager **stager)
     struct maker *maker;
     bool wait;
 
-    /* Acquire: pairs with the release of who made it. */
+    /* Acquire: pairs with the release in make(). */
     *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     if (*stager)
         return LEAT_OK;
     leati_lock(&makers_lock);
     maker = maker_of(device);
-    /* Where the thread has failed, the caller tries again and says why. */
+    /* If the thread is over but there is no stager, it has failed: this caller tries again, and gets the message.
+     */
     wait =
         !device->driver->can->dma_engines || (maker && atomic_load_explicit(&maker->over, memory_order_relaxed));
     leati_unlock(&makers_lock);
@@ -324,11 +326,12 @@ static leat_status device_closes(struct leat_device *device)
     if (!stager)
         return LEAT_OK;
     staged = staged_of(stager);
-    /* The streams have ended by now, each with a last flag to write, and one that could not be waited for may be
-     * on its way to one. */
+    /* All streams were destroyed, but each may still have to write a last flag, also those that could not be
+     * waited for. */
     if (stager->workers || stager->lost)
         status = device->driver->ops->device_synchronize(device->driver, device->native);
-    /* Once more: only when the device is lost does nobody write the flags any more. */
+    /* The failure may be that of earlier work. Wait again: unless the device is lost, the flags must not be
+     * written after this. */
     if (status != LEAT_OK)
         (void)device->driver->ops->device_synchronize(device->driver, device->native);
     leati_eager_rings_end(staged->rings, stager);
@@ -339,7 +342,7 @@ static leat_status device_closes(struct leat_device *device)
     return status == LEAT_OK ? ended : status;
 }
 
-/* What a thread is about to wait for. */
+/* The stream or event that a thread is about to wait for, and the driver's query for it. */
 struct waited {
     struct leati_driver *driver;
     leati_query_function query;
@@ -355,7 +358,7 @@ static leat_status query_waited(void *context)
 
 LEATI_HOT static void wait_begins(struct leat_device *device, leati_query_function query, void *native)
 {
-    /* Acquire: pairs with the release of who made it. */
+    /* Acquire: pairs with the release in make(). */
     struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     struct waited waited = {device->driver, query, native};
 
@@ -368,7 +371,7 @@ static const struct leati_copy_hooks copy_hooks = {
 
 void leati_copy_set_hooks(leat_device *device)
 {
-    /* Release: pairs with the acquire of those who call them. */
+    /* Release: pairs with the acquire of the core, which calls the hooks. */
     atomic_store_explicit(&device->copy_hooks, &copy_hooks, memory_order_release);
 }
 
@@ -390,7 +393,8 @@ static void end(void *context)
     leati_timeline_wait_begins(stage->stream->timeline, &stage->caught_up);
 }
 
-/* Chunks are whole rows where DMA puts rows into their places: in bytes, or 0. */
+/* The unit of chunk sizes. If the DMA side of a region is pitched, chunks must be whole rows: returns the bytes of
+ * a row; else 0. */
 static size_t chunk_unit(const struct leati_stage_request *request)
 {
     enum leati_region_side placed = request->direction == LEATI_DIRECTION_IN ? LEATI_REGION_DST : LEATI_REGION_SRC;
@@ -483,7 +487,7 @@ leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job
     const struct leati_stage_request *request = stage->request;
     leat_status status = leati_stager_submit(stage->stager, &stage->staging, stage->job, job);
 
-    /* The caller has waited for the stream. */
+    /* leati_stager_submit() has waited for the stream. */
     if (request->eager && request->direction == LEATI_DIRECTION_OUT &&
         (status == LEAT_OK || status == LEAT_ERROR_POINTER))
         leati_timeline_wait_ends(stage->stream->timeline, &stage->caught_up);

@@ -1,6 +1,6 @@
 /*
- * staged.h - staged copies of streams: what the layer staging/ needs of a device, supplied from the layers above
- * it.
+ * staged.h - staged copies of streams. Supplies the hooks through which the layer staging/ reaches devices, pools
+ * and streams.
  */
 #ifndef LEATI_COPY_STAGED_H
 #define LEATI_COPY_STAGED_H
@@ -14,31 +14,33 @@
 struct leati_rail;
 struct leati_eager_ring;
 
-/* The device's stager, made at the first use. If refused is set, it cannot be used, and the driver's own calls
- * must do. INVALID: an environment variable has a wrong value; other failures may be gone next time. */
+/* Gets the device's stager; the first call makes it. If its field refused is set, it cannot be used, and copies
+ * need another protocol. INVALID: an environment variable has a wrong value. After any other failure a later call
+ * may succeed. */
 leat_status leati_stager_get(leat_device *device, struct leati_stager **stager);
 
 /*
- * The same without waiting: DECLINED while there is none. Making one takes some ten milliseconds, most of them for
- * pinned memory and the probe, so a process's first copies take another protocol where there is one, and call
- * leati_stager_prepare() when they are given to the stream: a thread then makes the stager behind them. The CPU
- * device's stager is made at once.
+ * The same without waiting: DECLINED while there is no stager. Making one takes some ten milliseconds, mostly for
+ * pinned memory and the probe. So the first copies of a process use another protocol if one is possible, and call
+ * leati_stager_prepare() when they are submitted; the second such call starts a thread that makes the stager in
+ * the background. The CPU device's stager is made at once.
  */
 leat_status leati_stager_find(leat_device *device, struct leati_stager **stager);
 void leati_stager_prepare(leat_device *device);
 
-/* The pool from which the rings of a store policy come. */
+/* The pool that rings of this store policy are allocated from. */
 leat_pool *leati_stager_pool(struct leati_stager *stager, enum leati_store_policy policy);
 
 /* The rings that eager copies of the device share. */
 struct leati_eager_ring *leati_stager_rings(struct leati_stager *stager);
 
-/* Sets what is to be done when a device with copies of this layer closes, and when its streams end. */
+/* Sets the hooks that the core calls when the device closes, when one of its streams ends, and when a thread
+ * begins to wait. */
 void leati_copy_set_hooks(leat_device *device);
 
 /* A copy whose rows have gaps on one side or on both. */
 struct leati_staged_region {
-    leat_copy_region region;         /* in its simplest form */
+    leat_copy_region region;         /* simplified */
     enum leati_protocol_id protocol; /* between the ring and the device: DRIVER or KERNEL */
 };
 
@@ -47,15 +49,15 @@ struct leati_stage_request {
     bool early;
     uint64_t deadline_ns;    /* on the clock; 0: none */
     struct leati_rail *rail; /* NULL: over the link of the stream's own device */
-    bool eager;              /* as in staging/staging.h, as are the next two */
+    bool eager;              /* this and the next two: as in staging/staging.h */
     struct leati_flags *block;
     bool no_wait;
     const struct leati_staged_region *region; /* NULL: bytes without gaps */
-    const struct leati_list *list; /* HOST: so many copies in the place of one, which the workers make */
-    struct leati_storage storage;  /* as in staging/staging.h */
+    const struct leati_list *list;            /* HOST: the workers make this list of copies instead of one copy */
+    struct leati_storage storage;             /* as in staging/staging.h */
 };
 
-/* One staged copy, from its reservation to its submission. Must not move in between. */
+/* One staged copy, from reservation to submission. The struct must keep its address in between. */
 struct leati_stage {
     struct leati_stager *stager;
     leat_stream *stream;
@@ -67,18 +69,19 @@ struct leati_stage {
     struct leati_job *job;
 };
 
-/* Takes the memory of a staged copy; bytes is the number of copies where there is a list. The request must stay.
- * DECLINED: there is no memory for it. May wait for other copies' memory unless the request says no_wait. */
+/* Reserves the memory of a staged copy. If the request has a list, bytes is the number of its copies. *request
+ * must stay valid until submit or drop. DECLINED: not enough memory. May wait until other copies release memory,
+ * unless request->no_wait is set. */
 leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *stager, leat_stream *stream,
                                 const struct leati_endpoint *to, const struct leati_endpoint *from, size_t bytes,
                                 const struct leati_stage_request *request);
 
-/* Gives such a copy to its stream, or gives its memory back. submit fills *job, which the caller must release,
- * when job is not NULL. */
+/* submit: submits a reserved copy to its stream; if job is not NULL, fills *job, and the caller must release it.
+ * drop: releases the memory of a reserved copy instead. */
 leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job);
 void leati_stage_drop(struct leati_stage *stage);
 
-/* Reserves and submits a staged copy. DECLINED: there is no memory for it, and nothing was given to the stream. */
+/* Reserves and submits a staged copy. DECLINED: not enough memory; nothing was submitted. */
 leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,
                               const struct leati_endpoint *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **job);

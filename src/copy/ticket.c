@@ -1,5 +1,5 @@
-/* ticket.c - copies that the caller can ask after. A staged copy is asked itself; any other has an event behind
- * it. */
+/* ticket.c - tickets, with which the caller follows a copy. The ticket of a staged copy refers to its job; that of
+ * any other copy has an event, recorded after the copy. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "copy/copy.h"
@@ -14,8 +14,8 @@ struct leat_ticket {
     struct leati_handle handle;
     leat_device *device;
     size_t bytes;
-    bool staged;           /* known to be, whatever the rest says */
-    struct leati_job *job; /* NULL: there is an event, or neither, and then it was done from the start */
+    bool staged;           /* the copy was staged when the call returned */
+    struct leati_job *job; /* NULL: there is an event; or neither, if the copy was already complete */
     leat_event *event;
 };
 
@@ -38,7 +38,7 @@ static leat_status check_options(const char *what, const leat_copy_options *opti
     return LEAT_OK;
 }
 
-/* A deadline beyond the end of time is none. */
+/* Returns the deadline on the clock; 0, none, if the sum overflows. */
 static uint64_t deadline_of(const leat_copy_options *options)
 {
     uint64_t now = leati_clock_ns();
@@ -48,8 +48,8 @@ static uint64_t deadline_of(const leat_copy_options *options)
     return options->deadline_ns < UINT64_MAX - now ? now + options->deadline_ns : 0;
 }
 
-/* The event behind a copy that has no job. A copy that cannot have one is waited for instead, not lost sight of.
- */
+/* Records the event after a copy that has no job. Without an event it waits for the stream, unless the copy is
+ * complete already (eager). */
 static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
 {
     leat_stream *stream = plan->transfer.stream;
@@ -66,7 +66,8 @@ static leat_status submit(struct leati_plan *plan, leat_ticket *ticket)
 {
     leat_status status;
 
-    /* Made first. An eager copy out is over when it was submitted. */
+    /* Create the event first, so that nothing can fail after the submission. An eager copy out needs none: it is
+     * complete when leati_plan_submit() returns. */
     if (plan->protocol != LEATI_PROTOCOL_EAGER || plan->transfer.direction != LEATI_DIRECTION_OUT)
         LEATI_TRY(leat_event_create(ticket->device, &ticket->event));
     status = leati_plan_submit(plan, &ticket->job);
@@ -132,7 +133,8 @@ leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, siz
                : leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
 }
 
-/* Whether the event was reached. One that is gone went with its device, whose close waited for all work. */
+/* Returns LEAT_OK if the copy is complete. If the event does not exist any more, the device was closed, and that
+ * has waited for all work. */
 static leat_status event_reached(const leat_ticket *ticket)
 {
     leat_status status;

@@ -47,7 +47,7 @@ leat_status leati_transfer_resolve_file(struct leati_transfer *transfer, void *m
     return LEAT_OK;
 }
 
-/* One endpoint that counts as pageable so far. */
+/* Asks the drivers about one endpoint, if it counts as pageable so far. */
 LEATI_HOT static leat_status ask(const struct leati_transfer *transfer, const char *name, size_t reach,
                                  struct leati_endpoint *endpoint)
 {

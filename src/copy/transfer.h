@@ -1,8 +1,8 @@
 /*
- * transfer.h - what is to be copied: one description for every call that moves bytes.
+ * transfer.h - the description of a copy, common to all calls that move bytes.
  *
- * A transfer is resolved once: both endpoints are looked up, and what the API promises to check of them is
- * checked. The planner (plan.h) then chooses a protocol for it.
+ * A transfer is resolved once: both endpoints are looked up, and all checks that the API promises are made. Then
+ * the planner (plan.h) chooses a protocol for it.
  */
 #ifndef LEATI_COPY_TRANSFER_H
 #define LEATI_COPY_TRANSFER_H
@@ -24,58 +24,59 @@ enum leati_shape {
 
 struct leati_transfer {
     leat_stream *stream;
-    struct leati_endpoint to, from; /* from the lowest byte that is touched */
-    size_t to_reach, from_reach;    /* bytes from there to behind the highest one */
+    struct leati_endpoint to, from; /* each starts at the lowest address that the copy accesses */
+    size_t to_reach, from_reach;    /* bytes from there to the end of the highest one, gaps included */
     size_t bytes;                   /* payload, without gaps */
     enum leati_shape shape;
     enum leati_direction direction;
-    bool followed;        /* somebody has a ticket */
-    bool unasked;         /* drivers were not asked what unknown addresses are, which count as pageable */
+    bool followed;        /* the caller has a ticket */
+    bool unasked;         /* addresses that leat does not know count as pageable; no driver was asked */
     uint64_t deadline_ns; /* on the clock; 0: none */
     union {
-        leat_copy_region region;          /* REGION, in its simplest form */
+        leat_copy_region region;          /* REGION, simplified (region.h) */
         struct leati_layout_copy *layout; /* LAYOUT */
-        struct leati_storage file;        /* FILE; the target of its side is empty, and counts as pageable */
-        size_t count;                     /* BATCH: of all ranges that may go together */
+        struct leati_storage file;        /* FILE; the endpoint of this side is empty and counts as pageable */
+        size_t count;                     /* BATCH: number of ranges that one submission may combine */
     };
 };
 
-/* Memory that neither leat nor a driver knows. */
+/* Returns true for memory that neither leat nor a driver knows. */
 static inline bool leati_is_pageable(const struct leati_endpoint *endpoint)
 {
     return endpoint->location.kind == LEAT_KIND_PAGEABLE;
 }
 
-/* Memory that leat's threads reach on every device. */
+/* Returns true for host memory, which leat's threads can access whatever the device is. */
 static inline bool leati_is_on_host(const struct leati_endpoint *endpoint)
 {
     return leati_is_pageable(endpoint) || endpoint->location.kind == LEAT_KIND_PINNED;
 }
 
 /*
- * Resolves the endpoints; stream and reaches are set. Checks that both lie in live memory which the stream can
- * reach, and sets direction. Overlap is the caller's to check, and pageable memory is not touched. ask: drivers
- * are asked for addresses that leat does not know.
+ * Resolves the endpoints and sets direction. The caller has set stream and the reaches. Checks that both sides lie
+ * in live memory that the stream can reach. Does not check overlap, and does not touch pageable memory. ask: asks
+ * the drivers about addresses that leat does not know.
  */
 leat_status leati_transfer_resolve(struct leati_transfer *transfer, void *dst, const void *src, bool ask);
 
 /* The same for a copy between memory and transfer->file. */
 leat_status leati_transfer_resolve_file(struct leati_transfer *transfer, void *memory);
 
-/* Asks the drivers after all. */
+/* For a transfer that was resolved without asking: asks the drivers now, and updates endpoints and direction. */
 leat_status leati_transfer_ask(struct leati_transfer *transfer);
 
-/* OVERLAP, with a message, if two contiguous ranges do. */
+/* Returns OVERLAP, with a message, if the two ranges overlap. */
 leat_status leati_check_runs(const void *dst, const void *src, size_t bytes);
 
-/* POINTER, with a message, unless the first and the last byte of each pageable side are mapped. */
+/* Returns POINTER, with a message, if the first or the last byte of a pageable side is not mapped. */
 leat_status leati_transfer_check_mapped(const struct leati_transfer *transfer);
 
 /* Returns true if this thread can read and write all pageable pages of a contiguous transfer. */
 bool leati_transfer_is_usable(const struct leati_transfer *transfer);
 
-/* Around giving the transfer to its stream: enables peers and asks guard mode; tells guard mode. complete: the
- * stream is past the copy already. */
+/* Call these before and after submitting a transfer. may_start: enables peer access if the copy needs it, and lets
+ * guard mode check both sides. was_submitted: tells guard mode about the use. complete: the copy is already
+ * complete. */
 struct leati_transfer_use {
     struct leati_access written, read;
 };
@@ -83,7 +84,7 @@ leat_status leati_transfer_may_start(const struct leati_transfer *transfer, stru
 void leati_transfer_was_submitted(const struct leati_transfer *transfer, struct leati_transfer_use *use,
                                   bool complete);
 
-/* The target, or the end, so many bytes further on. */
+/* The location, or the endpoint, moved by offset bytes. */
 static inline struct leati_location leati_location_at(struct leati_location location, size_t offset)
 {
     location.ptr = (char *)location.ptr + offset;

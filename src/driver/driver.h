@@ -1,27 +1,27 @@
 /*
- * driver.h - the driver table: the one thing that a vendor must supply.
+ * driver.h - the driver table: all that must be written to support a vendor.
  *
- * A driver is a struct leati_driver: a name, a table of operations, and whatever state the driver puts behind it
- * (it embeds this struct as its first member). Handles (device, stream, event, module, kernel) are the driver's
- * own, passed as void *; the core never looks inside them. The vendor's own handles go in and out through the
- * _native and _adopt entries.
+ * A driver is a struct leati_driver: a name, a table of operations, and private state (the driver's own struct
+ * embeds this one as its first member). Handles (device, stream, event, module, kernel) are the driver's own,
+ * passed as void *; the core never looks inside them. The _native and _adopt entries convert them to and from the
+ * vendor's handles.
  *
- * Preconditions that the core keeps, so that no driver checks them again:
+ * Preconditions. The core guarantees them, so drivers do not check them again:
  * - handles are live, out pointers are not NULL, byte counts are not 0 unless said otherwise;
  * - ranges lie within one allocation, and source and destination do not overlap;
  * - no entry is called from inside a host function;
  * - a driver's entries may be called from several threads at once.
  *
- * Results. Entries return a leat_status. The entry that fails has called leati_fail() with the vendor's own
- * call, name and text ("cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"); the core puts in front
- * what was asked. Out pointers are written only on success.
+ * Results. Entries return a leat_status. An entry that fails has called leati_fail() with the vendor's call, error
+ * name and text ("cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"); the core prepends what the user asked
+ * for. Out pointers are written only on success.
  *
- * Entries that take something away (free, destroy, unload, close, unmap, release) are called once for each
- * thing, and the core takes it as gone even when they fail: a vendor reports earlier failures from them.
- * mem_free, mem_free_async, host_free and host_unregister are the exception: when they fail, the memory is still
- * there and still the caller's.
+ * The core calls entries that remove an object (free, destroy, unload, close, unmap, release) once for each
+ * object, and treats the object as gone even if they fail, because vendors report earlier asynchronous failures
+ * from such calls. mem_free, mem_free_async, host_free and host_unregister are the exception: if they fail, the
+ * caller still owns the memory.
  *
- * Required entries are always there. Optional ones may be NULL; the comment says what the core does then.
+ * Required entries are never NULL. Optional ones may be NULL; the comment says what the core does then.
  */
 #ifndef LEATI_DRIVER_H
 #define LEATI_DRIVER_H
@@ -42,12 +42,12 @@
 
 struct leati_driver;
 
-/* What a driver says of an address that the core does not know. */
+/* A driver's answer about an address that the core does not know. */
 struct leati_pointer_info {
     leat_kind kind;
     void *device;   /* the driver's handle for an open device, or NULL */
-    uintptr_t base; /* 0 where unknown */
-    size_t bytes;   /* 0 where unknown */
+    uintptr_t base; /* of the allocation; 0 if unknown */
+    size_t bytes;   /* of the allocation; 0 if unknown */
     void *device_pointer;
 };
 
@@ -55,45 +55,45 @@ struct leati_pointer_info {
 struct leati_mem_op {
     _Atomic uint32_t *flag; /* in memory of host_alloc or host_register of this driver */
     uint32_t value;
-    bool wait; /* else write */
+    bool wait; /* true: wait for value; false: write it */
 };
 
-/* Where one side of a copy is, for a driver. */
+/* One side of a copy, for a driver. */
 struct leati_location {
     void *ptr;
     leat_kind kind;
-    void *device; /* for LEAT_KIND_DEVICE the driver's device that has it; else NULL */
+    void *device; /* for LEAT_KIND_DEVICE the driver's handle of the device that owns the memory; else NULL */
 };
 
-/* What an open device may do with mapped memory. */
+/* An open device's access right to mapped memory. */
 struct leati_right {
     void *device;
     leat_access access;
 };
 
 struct leati_kernel_shape {
-    int parameter_count; /* -1 where the driver does not know */
+    int parameter_count; /* -1 if the driver does not know */
     uint32_t max_block_threads;
 };
 
 struct leati_driver_ops {
     /*
-     * Loads what the driver needs and fills driver->library, driver->version and driver->device_count. Called
-     * once, under the registry's lock. NO_DRIVER or DRIVER_TOO_OLD mean "not on this machine", which is no fault:
-     * the registry keeps the message and goes on without this driver. Required.
+     * Loads the vendor's library and fills driver->library, driver->version and driver->device_count. Called once,
+     * under the registry's lock. NO_DRIVER or DRIVER_TOO_OLD mean "not usable on this machine", which is not an
+     * error of the program: the registry keeps the message and continues without this driver. Required.
      */
     leat_status (*load)(struct leati_driver *driver);
 
-    /* Describes a device that need not be open. Fills all of info but name and driver. Required. */
+    /* Describes a device, open or not. Fills all of info but name and driver. Required. */
     leat_status (*device_info)(struct leati_driver *driver, int ordinal, leat_device_info *info);
 
-    /* native_context: NULL, or a context of the user's own to work in. Required. */
+    /* native_context: NULL, or a context of the user's to work in. Required. */
     leat_status (*device_open)(struct leati_driver *driver, int ordinal, void *native_context, void **device);
 
-    /* All streams, events, modules and memory of the device are gone before. Required. */
+    /* The core has removed all streams, events, modules and memory of the device before. Required. */
     leat_status (*device_close)(struct leati_driver *driver, void *device);
 
-    /* Waits for all work given to the device, that of destroyed streams too, and returns its failure. Required. */
+    /* Waits for all work submitted to the device, also to destroyed streams, and returns its failure. Required. */
     leat_status (*device_synchronize)(struct leati_driver *driver, void *device);
 
     /* The vendor's context handle. Required; never fails. */
@@ -103,9 +103,9 @@ struct leati_driver_ops {
     leat_status (*device_memory)(struct leati_driver *driver, void *device, uint64_t *free_bytes,
                                  uint64_t *total_bytes);
 
-    /* Lets kernels and copies of device reach memory of peer. Called once for each ordered pair; no fault
-     * (LEAT_OK) when the hardware has no such path, since copies then go through host memory. Optional: peers are
-     * left alone. */
+    /* Lets kernels and copies of device access memory of peer. Called once for each ordered pair. Returns LEAT_OK
+     * too if the hardware has no such path, since copies then go through host memory. Optional: the core does
+     * nothing. */
     leat_status (*peer_enable)(struct leati_driver *driver, void *device, void *peer);
 
     /* An exported function of the vendor's library, or NULL. Optional: UNSUPPORTED. */
@@ -113,14 +113,14 @@ struct leati_driver_ops {
 
     /* ---- memory ------------------------------------------------------------------------------ */
 
-    /* Device memory, at least 256-byte aligned, ready at return. Required. */
+    /* Allocates device memory, at least 256-byte aligned, usable at return. Required. */
     leat_status (*mem_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 
-    /* Frees what mem_alloc, mem_alloc_async or managed_alloc gave, at once; may wait for the device. Required. */
+    /* Frees memory of mem_alloc, mem_alloc_async or managed_alloc at once; may wait for the device. Required. */
     leat_status (*mem_free)(struct leati_driver *driver, void *device, void *ptr);
 
-    /* Device memory for work on stream, and back when stream gets there. Both or none. Optional: mem_alloc; and
-     * stream_synchronize followed by mem_free. */
+    /* Allocate and free device memory in stream order. Both or none. Optional: the core calls mem_alloc;
+     * stream_synchronize and then mem_free. */
     leat_status (*mem_alloc_async)(struct leati_driver *driver, void *stream, size_t bytes, void **ptr);
     leat_status (*mem_free_async)(struct leati_driver *driver, void *stream, void *ptr);
 
@@ -128,37 +128,38 @@ struct leati_driver_ops {
     leat_status (*host_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
     leat_status (*host_free)(struct leati_driver *driver, void *device, void *ptr);
 
-    /* Pins memory of the caller's for all devices of the driver. Any alignment. REGISTERED when a part is
+    /* Pin and unpin the caller's memory, of any alignment, for all devices of the driver. REGISTERED: a part is
      * pinned already. Both or none. Optional: UNSUPPORTED. */
     leat_status (*host_register)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
     leat_status (*host_unregister)(struct leati_driver *driver, void *device, void *ptr);
 
-    /* What a kernel uses for pinned or registered memory at ptr. Optional: the same address. */
+    /* The address that kernels use for pinned or registered memory at ptr. Optional: the same address. */
     leat_status (*host_device_pointer)(struct leati_driver *driver, void *device, void *ptr,
                                        void **device_pointer);
 
-    /* Memory that moves between host and device. Freed by mem_free. Optional: UNSUPPORTED. */
+    /* Allocates managed memory, which migrates between host and device. mem_free frees it. Optional: UNSUPPORTED.
+     */
     leat_status (*managed_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 
     /* ---- managed memory: each optional, and without it the call that needs it is UNSUPPORTED ----- */
 
-    /* Brings pages to a device of the driver, or to the host (to NULL), in stream order. */
+    /* Migrates pages to a device of the driver, or to the host (to is NULL), in stream order. */
     leat_status (*managed_prefetch)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to);
 
-    /* device: any open one whose context the call can be made in; where: a device, NULL for the host or for none.
-     */
+    /* device: any open device, for the context of the call. where: the device of the advice; NULL for the host, or
+     * if the advice has none. */
     leat_status (*managed_advise)(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
                                   leat_advice advice, void *where);
 
-    /* Fills all of info but size, which is that of the whole struct; it is zeroed before. */
+    /* Fills info. The core has set info->size to the size of the whole struct, and zeroed the rest. */
     leat_status (*managed_query)(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
                                  leat_managed_info *info);
 
-    /* A whole allocation of managed_alloc, or of the user's own. In stream order. */
+    /* Attaches a whole allocation of managed_alloc, or of the user's own. In stream order. */
     leat_status (*managed_attach)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
                                   leat_attach attach);
 
-    /* The record of leat_managed_record(). ptr NULL: all. All or none of these three. */
+    /* The record of leat_managed_record(). ptr NULL: all managed memory. All three or none. */
     leat_status (*managed_record)(struct leati_driver *driver, void *device, bool on);
     leat_status (*managed_count)(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
                                  leat_managed_counts *counts);
@@ -166,9 +167,9 @@ struct leati_driver_ops {
                                    size_t *count);
 
     /*
-     * What the driver knows of an address that the core does not: fills place and returns LEAT_OK; kind PAGEABLE
-     * when it is not the driver's. POINTER when the address is certainly not usable (freed). Needs no
-     * device to be open. Optional: everything unknown is pageable.
+     * Describes an address that the core does not know: fills info and returns LEAT_OK, with kind PAGEABLE if the
+     * driver does not know the address either. POINTER: the address is certainly not usable (freed). May be called
+     * when no device is open. Optional: all unknown addresses are pageable.
      */
     leat_status (*pointer_query)(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *info);
 
@@ -177,45 +178,47 @@ struct leati_driver_ops {
     /* Sizes, addresses and offsets below are multiples of this many bytes. */
     leat_status (*vm_granularity)(struct leati_driver *driver, void *device, size_t *bytes);
 
-    /* A range of addresses with nothing behind it; touching it faults. */
+    /* Reserves a range of addresses without memory; accessing it faults. */
     leat_status (*vm_reserve)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
     leat_status (*vm_unreserve)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 
-    /* Physical device memory. exportable: vm_export will be asked for it. */
+    /* Creates physical device memory. exportable: vm_export may be called for it later. */
     leat_status (*vm_create)(struct leati_driver *driver, void *device, size_t bytes, bool exportable,
                              uint64_t *handle);
 
-    /* Gives the handle up; the memory stays until its last mapping is gone. */
+    /* Releases the handle; the memory stays until its last mapping is removed. */
     leat_status (*vm_release)(struct leati_driver *driver, void *device, uint64_t handle);
 
-    /* Puts the first bytes bytes of a handle at ptr, inside a reserved range of any device of the driver; not
-     * accessible before vm_set_access. Never waits for the device. */
+    /* Maps the first bytes bytes of a handle at ptr, inside a reserved range of any device of the driver. The
+     * memory is not accessible before vm_set_access. Never waits for the device. */
     leat_status (*vm_map)(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
 
-    /* The device that has the memory, and peers that may reach its memory, may read and write it. */
+    /* Gives read and write access to the device that owns the memory, and to the peers that may reach it. */
     leat_status (*vm_set_access)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 
-    /* What each device may do from now on with one whole mapping; those that are not listed never had a right.
-     * Optional, though the others are there: UNSUPPORTED for all but what vm_set_access does. */
+    /* Sets the rights of each listed device to one whole mapping. Devices that are not listed never had a right.
+     * Optional even if the other vm_ entries exist: then any rights but those of vm_set_access are UNSUPPORTED. */
     leat_status (*vm_set_rights)(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
                                  const struct leati_right *rights, unsigned count);
     leat_status (*vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 
-    /* A file descriptor that another process can import; the caller closes it. bytes of import: as created. */
+    /* export: returns a file descriptor that another process can import; the caller must close it. import: bytes
+     * is the size that the memory was created with. */
     leat_status (*vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
     leat_status (*vm_import)(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
 
     /* ---- copies ------------------------------------------------------------------------------ */
 
-    /* In stream order. A pageable source is read, and a pageable destination written, at some time until the
-     * stream has got past the copy. For pageable memory the call may wait for the stream. Required. */
+    /* Copies in stream order. The driver may access pageable memory at any time from the call until the stream has
+     * completed the copy. For pageable memory the call may wait for the stream. Required. */
     leat_status (*copy)(struct leati_driver *driver, void *stream, struct leati_location dst,
                         struct leati_location src, size_t bytes);
 
     /*
-     * The same for a region of rows; dst and src are its first bytes. Its sizes are 1 or more, pitches are
-     * width_bytes or more, slices height * pitch or more and set when depth is above 1, and nothing overflows.
-     * Rows of the two sides may lie between one another, but no byte is in both. Optional: copy for each row.
+     * The same for a region of rows; dst and src are its first bytes. The core guarantees: sizes are 1 or more;
+     * pitches are width_bytes or more; slices are height * pitch or more, and set if depth is above 1; nothing
+     * overflows; rows of the two sides may interleave, but no byte is in both. Optional: the core calls copy for
+     * each row.
      */
     leat_status (*copy_3d)(struct leati_driver *driver, void *stream, struct leati_location dst,
                            struct leati_location src, const leat_copy_region *region);
@@ -232,8 +235,8 @@ struct leati_driver_ops {
     /* Does not wait; queued work runs to its end. */
     leat_status (*stream_destroy)(struct leati_driver *driver, void *stream);
 
-    /* A stream for a vendor's stream of the user's own (NULL: the vendor's default stream); destroying it ends
-     * only the wrapping. INVALID when native is certainly not a stream of device. Required. */
+    /* Wraps a vendor's stream that the user made (NULL: the vendor's default stream). Destroying the result does
+     * not destroy the vendor's stream. INVALID: native is certainly not a stream of device. Required. */
     leat_status (*stream_adopt)(struct leati_driver *driver, void *device, void *native, void **stream);
 
     /* The vendor's stream. Required; never fails. */
@@ -243,28 +246,28 @@ struct leati_driver_ops {
     leat_status (*stream_query)(struct leati_driver *driver, void *stream);
     leat_status (*stream_synchronize)(struct leati_driver *driver, void *stream);
 
-    /* The stream goes on only after the event's latest record, as it is now. Required. */
+    /* Makes the stream wait for the event's latest record at the time of this call. Required. */
     leat_status (*stream_wait)(struct leati_driver *driver, void *stream, void *event);
 
     /*
-     * In stream order, one after the other: wait: the stream goes on when the word has reached value, which is
-     * when (int32_t)(*word - value) >= 0; what the host wrote before it wrote the word is there then for copies
-     * that follow. Else writes value to the word when all earlier work of the stream is done and can be seen by
-     * the host. UNSUPPORTED where this driver's version or device cannot. count is at most 4. Optional: pageable
-     * copies are left to copy.
+     * Submits stream memory operations, which the stream executes in order. wait: the stream waits until the flag
+     * has reached value, (int32_t)(*flag - value) >= 0; later copies of the stream then see what the host wrote
+     * before it wrote the flag. write: the stream writes value to the flag when all its earlier work is complete
+     * and visible to the host. UNSUPPORTED: this driver version or device cannot do it. count is at most 4.
+     * Optional: pageable copies use copy only.
      */
     leat_status (*stream_mem_ops)(struct leati_driver *driver, void *stream, const struct leati_mem_op *values,
                                   unsigned count);
 
-    /* Calls function(argument) once, in stream order; perhaps never when the device is lost. Required. */
+    /* Calls function(argument) once, in stream order; if the device is lost, perhaps never. Required. */
     leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *),
                                void *argument);
 
-    /* With time stamp. Required, as are all of these. */
+    /* Creates an event with timing. This and all event entries are required. */
     leat_status (*event_create)(struct leati_driver *driver, void *device, void **event);
     leat_status (*event_destroy)(struct leati_driver *driver, void *event);
 
-    /* The same two for events. Required. */
+    /* As stream_adopt and stream_native, for events. Required. */
     leat_status (*event_adopt)(struct leati_driver *driver, void *device, void *native, void **event);
     void *(*event_native)(struct leati_driver *driver, void *event);
 
@@ -273,58 +276,56 @@ struct leati_driver_ops {
     leat_status (*event_query)(struct leati_driver *driver, void *event);
     leat_status (*event_synchronize)(struct leati_driver *driver, void *event);
 
-    /* NOT_READY while one of the two is not reached. */
+    /* NOT_READY: one of the events is not complete. */
     leat_status (*event_elapsed)(struct leati_driver *driver, void *start, void *end, double *milliseconds);
 
     /* ---- kernels ----------------------------------------------------------------------------- */
 
-    /* An image for this driver. PTX is NUL-terminated here. Required. */
+    /* Loads an image for this driver. PTX is NUL-terminated. Required. */
     leat_status (*module_load)(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                                void **module);
 
-    /* A module with leat's built-in kernels; see kernels/modules.h for which ones. Required. */
+    /* Loads one of the modules of leat's built-in kernels (kernels/modules.h). Required. */
     leat_status (*module_builtin)(struct leati_driver *driver, void *device, enum leati_builtin which,
                                   void **module);
 
-    /* A module of kernels that the program has compiled into itself. The list is read before the call returns;
-     * names and kernels stay where they are. Optional: UNSUPPORTED. */
+    /* Makes a module of kernels that are compiled into the program. The list is used only during the call; names
+     * and kernels stay valid. Optional: UNSUPPORTED. */
     leat_status (*module_embedded)(struct leati_driver *driver, void *device, const leat_embedded_kernel *kernels,
                                    size_t count, void **module);
     leat_status (*module_unload)(struct leati_driver *driver, void *device, void *module);
     leat_status (*kernel_get)(struct leati_driver *driver, void *device, void *module, const char *name,
                               void **kernel, struct leati_kernel_shape *shape);
 
-    /* The size of parameter index, which the kernel has. Optional: UNSUPPORTED. */
+    /* The size of parameter number index; the kernel has that parameter. Optional: UNSUPPORTED. */
     leat_status (*kernel_parameter)(struct leati_driver *driver, void *device, void *kernel, unsigned index,
                                     size_t *bytes);
     leat_status (*launch)(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
                           size_t shared_bytes, void *const *args, unsigned argument_count);
 };
 
-/* What a driver can do and what it is good at. The layers above decide by these fields, never by a driver's name.
- */
+/* What a driver can do, and when it is fast. The layers above decide by these fields, never by a driver's name. */
 struct leati_capabilities {
-    /* Streams and kernels read and write any host memory in place, in one pass: a copy of pageable memory needs no
-     * staging. */
+    /* Streams and kernels access any host memory directly, so a copy of pageable memory needs no staging. */
     bool reaches_pageable;
 
-    /* Host threads reach device memory by plain loads and stores. The CPU device's strict mode forbids this to the
-     * program; the memory is in the process's address space all the same. */
+    /* Host threads can access device memory with plain loads and stores. Also true in the CPU device's strict
+     * mode, which forbids it to the program: the memory is still in the process's address space. */
     bool host_reaches_device;
 
     /* Kernels run on this machine's processors: launch few blocks, of one thread each. */
     bool host_kernels;
 
-    /* Copies are made by DMA engines, which move the rows of a narrow rectangle one by one. */
+    /* Copies are made by DMA engines, which move the rows of a narrow region one by one. */
     bool dma_engines;
 
-    /* The vendor's stream handle that means another stream in each thread. NULL: the vendor has none. */
+    /* The vendor's stream handle that stands for a different stream in each thread. NULL: the vendor has none. */
     void *per_thread_stream;
 
-    /* When one kernel makes many small copies faster than single copies. */
+    /* When one kernel for many small copies is faster than single copies. */
     struct {
-        unsigned fewest_ranges; /* with fewer, copy one by one */
-        size_t largest_bytes;   /* a larger range is copied by itself */
+        unsigned fewest_ranges; /* fewer ranges are copied one by one */
+        size_t largest_bytes;   /* a larger range is copied alone */
     } batch;
 };
 
@@ -335,12 +336,12 @@ struct leati_driver {
     const struct leati_capabilities *can;
 
     /* Filled by ops->load. */
-    char library[256]; /* "" when nothing is loaded */
+    char library[256]; /* "" if no library is loaded */
     char version[64];
     int device_count;
 };
 
-/* Each driver offers itself to the registry with one of these. Never NULL. */
+/* The drivers, for the registry. Never NULL. */
 struct leati_driver *leati_cpu_driver(void);
 struct leati_driver *leati_cuda_driver(void);
 struct leati_driver *leati_hip_driver(void);

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-/* A dimension that is dense on one side may be that of tiles from here on. */
+/* The minimum size of a dense dimension for tiles. */
 #define TILE_BYTES 64
 
-/* ---- what the user gave ---- */
+/* ---- checks of the user's layouts ---- */
 
 leat_status leati_layout_check_list(const char *name, const leat_layout *layout)
 {
@@ -92,7 +92,7 @@ static bool has_nothing(const leat_layout *layout)
     return false;
 }
 
-/* ---- one side: where it reaches to ---- */
+/* ---- one side: its range of addresses ---- */
 
 static leat_status too_far(const char *name)
 {
@@ -113,13 +113,13 @@ leat_status leati_canonical_check_start(const char *name, int64_t start, int64_t
     return LEAT_OK;
 }
 
-/* Between the first and the last position of a dimension on this side. */
+/* The number of positions of a dimension on this side: its size, or with a list, the number of valid indices. */
 static uint64_t positions(const leat_layout *layout, uint32_t dim)
 {
     return (uint64_t)(layout->index && dim == layout->index_dim ? layout->index_bound : layout->size[dim]);
 }
 
-/* The bytes that the elements of a side may lie in. The layout is not empty. */
+/* Computes the range of bytes that contains all elements of a side. The layout is not empty. */
 static leat_status find_reach(const char *name, const leat_layout *layout, int64_t *low, int64_t *high)
 {
     const int64_t most = LEATI_CANONICAL_MAX_REACH;
@@ -161,7 +161,7 @@ static leat_status find_reaches(const leat_layout *dst, const leat_layout *src, 
     return LEAT_OK;
 }
 
-/* ---- dimensions: taking them over, turning them round, sorting them ---- */
+/* ---- dimensions: adding, flipping, sorting ---- */
 
 static void add_dim(struct leati_canonical *canonical, uint64_t size, int64_t dst_stride, int64_t src_stride)
 {
@@ -179,7 +179,7 @@ static void add_indexed(const leat_layout *dst, const leat_layout *src, uint32_t
     int64_t dst_stride = dst->stride_bytes[dim], src_stride = src->stride_bytes[dim];
 
     leati_assert(canonical->index_dim < 0 && (dst->index || src->index));
-    /* Strides that nothing steps by must not narrow the unit. */
+    /* With fewer than 2 positions the stride is never used; 0, so that it does not limit the unit's size. */
     if (positions(dst, dim) < 2)
         dst_stride = 0;
     if (positions(src, dim) < 2)
@@ -211,7 +211,7 @@ bool leati_canonical_turns(const leat_layout *dst, const leat_layout *src, uint3
     return dst_stride < 0;
 }
 
-/* Every dimension that is stepped through, and the bytes of an element as one more. */
+/* Adds every dimension with size 2 or more, and the bytes of an element as one more dimension. */
 static void take_dims(const leat_layout *dst, const leat_layout *src, struct leati_canonical *canonical)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
@@ -240,7 +240,7 @@ static void take_dims(const leat_layout *dst, const leat_layout *src, struct lea
     }
 }
 
-/* What dimensions are sorted by; without a step a dimension is last. */
+/* The sort key of dimensions: the absolute stride; dimensions with stride 0 come last. */
 static uint64_t step_of(int64_t stride)
 {
     return stride ? (uint64_t)(stride < 0 ? -stride : stride) : UINT64_MAX;
@@ -268,12 +268,12 @@ static void sort_dims(struct leati_canonical *canonical)
     }
 }
 
-/* ---- no element twice ---- */
+/* ---- no byte is written twice ---- */
 
 /*
- * Two elements meet when the differences of their numbers, times the strides, add up to 0. The highest dimension
- * in which they differ is tried in turn; nearly always its stride is above all that the lower ones reach, which
- * ends the question at once.
+ * Two elements overlap if the differences of their indices, times the strides, add up to 0. The loop tries each
+ * dimension as the highest one in which the indices differ. Nearly always its stride is larger than all that the
+ * lower dimensions span together, and the search ends at once.
  */
 static leat_status check_written_once(const struct leati_canonical *canonical)
 {
@@ -316,7 +316,7 @@ static leat_status check_written_once(const struct leati_canonical *canonical)
     return LEAT_OK;
 }
 
-/* ---- as few dimensions and as wide units as possible ---- */
+/* ---- merging dimensions, widening units ---- */
 
 static bool continues(const struct leati_canonical *canonical, unsigned lower, unsigned upper)
 {
@@ -361,7 +361,7 @@ static void remove_first_dim(struct leati_canonical *canonical)
         canonical->index_dim--;
 }
 
-/* What the first unit's address divides by, up to the widest unit. */
+/* The alignment of the first unit's address, up to the widest unit. */
 static unsigned first_align(size_t align, int64_t offset)
 {
     uint64_t all = LEATI_CANONICAL_MAX_UNIT_BYTES | align | (uint64_t)offset;
@@ -370,8 +370,8 @@ static unsigned first_align(size_t align, int64_t offset)
     return (unsigned)(all & (0 - all));
 }
 
-/* So far units are bytes. Those that lie together on both sides are a dimension of stride 1, which is the first.
- */
+/* So far the unit is a byte. Bytes that are contiguous on both sides are dimension 0, with stride 1. The widest
+ * unit is the largest power of two that divides its size, all other strides, offsets and alignments. */
 static void widen_units(struct leati_canonical *canonical, size_t dst_align, size_t src_align)
 {
     uint64_t all = LEATI_CANONICAL_MAX_UNIT_BYTES | dst_align | src_align;
@@ -392,7 +392,7 @@ static void widen_units(struct leati_canonical *canonical, size_t dst_align, siz
         remove_first_dim(canonical);
 }
 
-/* ---- the whole ---- */
+/* ---- the canonical layout ---- */
 
 leat_status leati_canonical_make(const leat_layout *dst, size_t dst_align, const leat_layout *src,
                                  size_t src_align, struct leati_canonical *canonical)
@@ -439,9 +439,9 @@ int leati_canonical_dense_src(const struct leati_canonical *canonical)
     return found;
 }
 
-/* ---- what is written against what is read ---- */
+/* ---- overlap of destination and source ---- */
 
-/* Adds what one dimension of a side can add to the address; terms of one stride are one. */
+/* Adds a term for one dimension of a side; terms with the same stride are merged. */
 static void add_term(struct leati_term *terms, unsigned *count, int64_t stride, uint64_t positions)
 {
     int64_t step = (int64_t)step_of(stride), most = (int64_t)positions - 1;
@@ -481,7 +481,7 @@ bool leati_canonical_may_overlap(const struct leati_canonical *canonical, const 
     if (read - written >= (uint64_t)(canonical->dst_high - canonical->dst_low) &&
         written - read >= (uint64_t)(canonical->src_high - canonical->src_low))
         return false;
-    /* A byte of dst, less one of src, is 0 away. */
+    /* A byte of dst is also one of src if the difference of their addresses is 0. */
     add_term(terms, &count, 1, canonical->unit_bytes);
     add_term(terms, &count, -1, canonical->unit_bytes);
     for (unsigned i = 0; i < canonical->dims; i++) {

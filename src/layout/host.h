@@ -1,20 +1,21 @@
 /*
- * host.h - layouts by processors: the way that the CPU device copies them, and that leat packs host memory.
+ * host.h - layouts on processors. The CPU device copies layouts with it, and leat packs host memory with it.
  *
- * A copy is cut into parts that may run at the same time on several threads and together write every element once.
+ * A copy is split into parts. Several threads may run parts concurrently; together the parts write each element
+ * once.
  */
 #ifndef LEATI_LAYOUT_HOST_H
 #define LEATI_LAYOUT_HOST_H
 
 #include "layout/canonical.h"
 
-/* A list of indices, in memory that the processor can read, and what becomes of wrong ones. */
+/* A list of indices, in memory that the processor can read, and the counter of wrong ones. */
 struct leati_indices {
-    const void *list;        /* NULL where the layout has none */
-    _Atomic uint64_t *wrong; /* NULL, or raised by one for each index that is out of bounds */
+    const void *list;        /* NULL if the layout has no list */
+    _Atomic uint64_t *wrong; /* NULL, or incremented for each index that is out of bounds */
 };
 
-/* What the innermost loops of a part do; more about each in host_kernels.h. */
+/* The kernel in the innermost loops of a part; see host_kernels.h. */
 enum leati_host_kernel {
     LEATI_HOST_RUNS,
     LEATI_HOST_ELEMENTS,
@@ -23,40 +24,41 @@ enum leati_host_kernel {
     LEATI_HOST_FILL
 };
 
-/* Sets of instructions, the later the better. AVX-512 is its parts F, BW and VL; VBMI comes on top of it. */
+/* Instruction sets; each includes the ones before. AVX512 means AVX-512 F, BW and VL; VBMI adds AVX-512 VBMI. */
 enum leati_host_level { LEATI_HOST_PLAIN, LEATI_HOST_AVX2, LEATI_HOST_AVX512, LEATI_HOST_VBMI };
 
-/* The best that this processor and its system offer. */
+/* The highest level that this processor and operating system support. */
 enum leati_host_level leati_host_level(void);
 
 struct leati_host_layout {
     uint64_t parts; /* 1 or more, unless the layout is empty */
     enum leati_host_kernel kernel;
-    enum leati_host_level level; /* a lower one may be put here */
-    bool streaming;              /* stores go past the caches */
-    bool list_is_one_part;       /* the list's dimension is not cut */
-    unsigned dst_dims, src_dims; /* what they mean, host_kernels.h says */
+    enum leati_host_level level; /* the caller may lower it */
+    bool streaming;              /* use non-temporal stores */
+    bool list_is_one_part;       /* the list's dimension is not split into parts */
+    unsigned dst_dims, src_dims; /* see host_kernels.h */
 
-    /* What is moved at once: the layout's unit, or its dimension 0, which then is not among the loops. */
+    /* The bytes that are moved at once: the layout's unit, or all of its dimension 0, which then has no loop. */
     unsigned unit_bytes;
 
     /* In the order of the loops, the innermost first. */
     unsigned dims;
-    unsigned order[LEATI_CANONICAL_MAX_DIMS];      /* which dimension of the canonical layout it is */
-    uint64_t part_size[LEATI_CANONICAL_MAX_DIMS];  /* units in a part; the last part may have fewer */
-    uint64_t part_count[LEATI_CANONICAL_MAX_DIMS]; /* parts along this dimension */
+    unsigned order[LEATI_CANONICAL_MAX_DIMS];      /* dimension of the canonical layout */
+    uint64_t part_size[LEATI_CANONICAL_MAX_DIMS];  /* units of a part along it; the last part may have fewer */
+    uint64_t part_count[LEATI_CANONICAL_MAX_DIMS]; /* number of parts along it */
 };
 
-/* How processors best copy this canonical layout. class_of_plan is what the planner found. Never fails. */
+/* Chooses the best kernel and parts for this canonical layout. class_of_plan: from leati_layout_classify(). Never
+ * fails. */
 void leati_host_layout_make(const struct leati_canonical *canonical, leat_layout_class class_of_plan,
                             struct leati_host_layout *host);
 
-/* Runs the parts from first to before end. dst and src are the pointers that the layouts' offsets count from. */
+/* Runs the parts first to end - 1. dst and src are the pointers that the layout's offsets count from. */
 void leati_host_layout_run(const struct leati_canonical *canonical, const struct leati_host_layout *host,
                            void *dst, const void *src, const struct leati_indices *indices, uint64_t first,
                            uint64_t end);
 
-/* Kernel and tile in words, for the plan's text: one line without a newline. */
+/* Describes the kernel for the plan's text: one line without a newline. */
 void leati_host_layout_text(const struct leati_host_layout *host, char *text, size_t text_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * host_kernels.h - the innermost loops of layouts by processors. They copy loop nests: a part of a canonical
- * layout, without a list of indices and with the dimensions in the order in which the loops go.
+ * host_kernels.h - the kernels for layouts on processors. Each copies a loop nest: a part of a canonical layout,
+ * without a list of indices, with its dimensions in the order of the loops.
  */
 #ifndef LEATI_LAYOUT_HOST_KERNELS_H
 #define LEATI_LAYOUT_HOST_KERNELS_H
@@ -14,10 +14,11 @@ struct leati_loop_nest {
     unsigned dims; /* dimension 0 is the innermost loop */
     unsigned unit_bytes;
     enum leati_host_level level;
-    bool streaming;              /* stores go past the caches */
-    unsigned dst_dims, src_dims; /* for tiles */
-    /* For tiles with dst_dims 1: the part is not the first one along dimension 0, and how many units come after
-     * it. So that parts may share a line of the destination: it belongs to the part in which it begins. */
+    bool streaming;              /* use non-temporal stores */
+    unsigned dst_dims, src_dims; /* meaning: see each kernel */
+    /* For tiles with dst_dims 1. Two parts may share a cache line of the destination; the part in which the line
+     * begins copies all of it. behind: there is a part before this one along dimension 0. ahead: how many units
+     * come after this part. */
     bool behind;
     uint64_t ahead;
     uint64_t size[LEATI_CANONICAL_MAX_DIMS]; /* 1 or more */
@@ -25,11 +26,11 @@ struct leati_loop_nest {
     int64_t src_stride[LEATI_CANONICAL_MAX_DIMS];
 };
 
-/* Runs of bytes: dimension 0 is dense on both sides. After it comes, if dst_dims is 1, the dimension with which
- * the destination goes on, and then, if src_dims is 1, the one with which the source goes on. */
+/* Runs of bytes: dimension 0 is dense on both sides. If dst_dims is 1, the next dimension continues the run on the
+ * destination. If src_dims is 1, the dimension after that continues it on the source. */
 void leati_nest_runs(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* Short runs without a call. Reads and writes nothing but the bytes. */
+/* Copies a short run without a call. Accesses no other bytes. */
 static inline void leati_copy_short(char *dst, const char *src, size_t bytes)
 {
     if (bytes >= 16) {
@@ -50,51 +51,53 @@ static inline void leati_copy_short(char *dst, const char *src, size_t bytes)
     }
 }
 
-/* One run, past the caches by tiles, or through them when that is NULL. */
+/* Copies one run, with the streaming stores of tiles, or with cached stores if tiles is NULL. */
 struct leati_tiles;
 void leati_nest_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes);
 
 /* Dimension 0 is dense on the destination and has stride 0 on the source. */
 void leati_nest_fill(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* One unit after the other; takes every loop nest. */
+/* Copies unit by unit; can copy every loop nest. */
 void leati_nest_elements(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* The first dst_dims dimensions are a dense run on the destination, the next src_dims one on the source, of units
- * of 1, 2, 4, 8 or 16 bytes or of those that leati_wide_tile() takes; neither has more units than
- * LEATI_TILES_DST_MOST and LEATI_TILES_SRC_MOST. */
+/* Transposes in tiles. The first dst_dims dimensions form a dense run on the destination, the next src_dims a
+ * dense run on the source; they have at most LEATI_TILES_DST_MOST and LEATI_TILES_SRC_MOST units. Units have 1, 2,
+ * 4, 8 or 16 bytes, or a size that leati_wide_tile() supports. */
 void leati_nest_tiles(const struct leati_loop_nest *nest, char *dst, const char *src);
 
 #define LEATI_TILES_DST_MOST 1024
 #define LEATI_TILES_SRC_MOST 2048
 
-/* The first dst_dims dimensions are a small group of units and the next one counts groups. The group is dense on
- * the destination and groups follow one another there, with the counting dimension dense on the source; or the
- * other way round; or both sides have the same groups, in which only the order of the units differs. Or dst_dims
- * is 0, and dimension 0 is dense on the destination and has a step of at most LEATI_SHUFFLE_MOST units on the
- * source. */
+/* Permutes units within registers. The first dst_dims dimensions form a small group of units, and the next
+ * dimension counts groups. One of these must hold:
+ * - the groups are dense and contiguous on the destination, and the counting dimension is dense on the source;
+ * - the same with the sides exchanged;
+ * - both sides have the same groups, and only the order of units within them differs;
+ * - dst_dims is 0: dimension 0 is dense on the destination, and its source stride is at most LEATI_SHUFFLE_MOST
+ *   units. */
 void leati_nest_shuffle(const struct leati_loop_nest *nest, char *dst, const char *src);
 
 typedef void (*leati_nest_kernel)(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* The part of a list that goes with a box. */
+/* The part of a list of indices for a loop nest. */
 struct leati_listed {
     const void *list;
     unsigned index_bytes;
     int64_t bound;
     uint64_t first, count; /* which indices of the list */
     bool on_dst;
-    int64_t dst_stride, src_stride; /* of an index on the one side, and of an entry of the list on the other */
+    int64_t dst_stride, src_stride; /* on the side with the list: per index value; on the other: per list entry */
 };
 
-/* The box once for each index that is in bounds. Returns how many are not. */
+/* Copies the loop nest once for each index that is in bounds. Returns how many are out of bounds. */
 uint64_t leati_nest_listed(const struct leati_loop_nest *nest, const struct leati_listed *listed,
                            leati_nest_kernel kernel, char *dst, const char *src);
 
 /* What one step of leati_nest_walk() copies. */
 typedef void (*leati_step)(const void *context, char *dst, const char *src);
 
-/* Steps through the dimensions from first on, and calls step at each place. */
+/* Iterates over the dimensions from first on, and calls step at each position. */
 void leati_nest_walk(const struct leati_loop_nest *nest, unsigned first, leati_step step, const void *context,
                      char *dst, const char *src);
 
@@ -107,12 +110,12 @@ void leati_nest_walk(const struct leati_loop_nest *nest, unsigned first, leati_s
 struct leati_shuffle {
     _Alignas(64) unsigned char at[LEATI_SHUFFLE_MOST][64];
     _Alignas(64) unsigned char from[LEATI_SHUFFLE_MOST][64];
-    int64_t dst_at[LEATI_SHUFFLE_MOST], src_at[LEATI_SHUFFLE_MOST]; /* where the registers are */
-    int64_t dst_step, src_step;                                     /* from one time to the next */
-    unsigned src_count;                                             /* registers of the source */
+    int64_t dst_at[LEATI_SHUFFLE_MOST], src_at[LEATI_SHUFFLE_MOST]; /* offsets of the registers in memory */
+    int64_t dst_step, src_step;                                     /* bytes from one iteration to the next */
+    unsigned src_count;                                             /* number of source registers */
 };
 
-/* Registers of 16 and of 64 bytes. Only the latter can be streaming. */
+/* With registers of 16 bytes (avx2) and of 64 bytes (vbmi). Only vbmi can use streaming stores. */
 void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
                         const char *src, uint64_t times);
 void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
@@ -123,17 +126,18 @@ void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, boo
 #define LEATI_LINE_BYTES 64
 
 /*
- * Transposes one tile: of as many rows of the source as units go into a line, a line of each; they become as many
- * lines of the destination. Row i begins at src + src_rows[i], line j goes to dst + dst_rows[j].
+ * Transposes one square tile: reads one cache line from each of n source rows, where n is the number of units in a
+ * line, and writes n lines to the destination. Source row i begins at src + src_rows[i], destination line j at
+ * dst + dst_rows[j].
  */
 typedef void (*leati_tile)(char *dst, const int64_t *dst_rows, const char *src, const int64_t *src_rows);
 
-/* A tile of fewer rows: 1 or more each. src_row_count is also the length of a destination row, in units, and the
- * other way round; nothing beyond is read or written. */
+/* Transposes a smaller tile: each count is 1 or more. A source row has dst_row_count units, and a destination row
+ * has src_row_count units; no other bytes are accessed. */
 typedef void (*leati_part_tile)(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                                 const int64_t *src_rows, unsigned src_row_count);
 
-/* In plain C, for who has nothing better. */
+/* Versions in plain C, for units of 1 to 16 bytes. */
 void leati_part_tile_1(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                        const int64_t *src_rows, unsigned src_row_count);
 void leati_part_tile_2(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
@@ -145,27 +149,28 @@ void leati_part_tile_8(char *dst, const int64_t *dst_rows, unsigned dst_row_coun
 void leati_part_tile_16(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                         const int64_t *src_rows, unsigned src_row_count);
 
-/* How many rows a tile has: as many as fill whole lines, and reach from anywhere to the end of a line. */
+/* How many rows a tile has: enough to fill whole cache lines, and to reach the end of a line from any start. */
 unsigned leati_tile_side(unsigned unit_bytes);
 
-/* The same of units of other sizes, which are runs of the canonical layout's; NULL where there is none for this
- * many bytes, since runs one by one are as good. */
+/* The version for units of other sizes, which are runs of the canonical layout's units. NULL: there is none for
+ * this size, because copying run by run is as fast. */
 leati_part_tile leati_wide_tile(uint64_t bytes);
 
-/* All but lines are by the binary logarithm of the unit. Streaming stores go past the caches to places that are
- * aligned to lines; nobody has seen them before leati_stream_fence(). A pair is two tiles whose lines lie side by
- * side on the destination: twice as many source rows. Two neighbouring lines at once is what memory takes best. */
+/* The arrays are indexed by the binary logarithm of the unit size. Streaming tiles write non-temporally to
+ * addresses that are aligned to cache lines; other threads may see the stores only after leati_stream_fence(). A
+ * pair is two tiles that are adjacent on the destination, so it has twice as many source rows: memory is fastest
+ * if two neighbouring lines are written together. */
 struct leati_tiles {
     leati_tile cached[5], streaming[5], streaming_pair[5];
     leati_part_tile part[5];
-    void (*stream)(char *dst, const char *src, size_t bytes); /* a run of any alignment: its whole lines */
+    void (*stream)(char *dst, const char *src, size_t bytes); /* copies a run of any alignment */
 };
 
 const struct leati_tiles *leati_tiles_plain(void);
 const struct leati_tiles *leati_tiles_avx2(void);
 const struct leati_tiles *leati_tiles_avx512(void);
 
-/* The best that this processor has, but no better than level. */
+/* The best tiles that this processor supports, up to level. */
 const struct leati_tiles *leati_tiles_of(enum leati_host_level level);
 
 #endif

@@ -2,7 +2,7 @@
 #include "layout/overlap.h"
 #include "base/assert.h"
 
-/* Rounded towards minus infinity, and towards plus; by is above 0. */
+/* Divisions that round towards minus infinity, and towards plus infinity; by is above 0. */
 static int64_t divide_down(int64_t value, int64_t by)
 {
     leati_assert(by > 0);
@@ -18,11 +18,12 @@ static int64_t divide_up(int64_t value, int64_t by)
 struct search {
     const struct leati_term *terms;
     unsigned *steps;
-    /* What the first so many terms reach together. */
+    /* low[i], high[i]: the range of sums of the first i terms. */
     int64_t low[LEATI_OVERLAP_MAX_TERMS + 1], high[LEATI_OVERLAP_MAX_TERMS + 1];
 };
 
-/* The largest of the terms that are left is given each number with which the others can still make up the rest. */
+/* Recursive search: for the largest term that is left, tries each number with which the smaller terms can still
+ * add up to the rest of the distance. */
 static enum leati_overlap look(const struct search *search, unsigned count, int64_t distance)
 {
     const struct leati_term *term;
@@ -65,7 +66,7 @@ enum leati_overlap leati_overlap(const struct leati_term *terms, unsigned count,
 
 /* ---- remainders ---- */
 
-/* Whether what is no multiple of pitch can make up the distance, up to multiples of pitch. */
+/* Returns true if the terms whose stride is not a multiple of pitch cannot add up to the distance modulo pitch. */
 static bool pitch_excludes(const struct leati_term *terms, unsigned count, int64_t distance, int64_t pitch)
 {
     int64_t low = 0, high = 0;
@@ -77,7 +78,7 @@ static bool pitch_excludes(const struct leati_term *terms, unsigned count, int64
         low += terms[i].low * terms[i].stride;
         high += terms[i].high * terms[i].stride;
     }
-    /* Is there no multiple of pitch from distance - high to distance - low? */
+    /* True if there is no multiple of pitch from distance - high to distance - low. */
     return divide_up(distance - high, pitch) > divide_down(distance - low, pitch);
 }
 
@@ -96,7 +97,7 @@ bool leati_never_overlap(const struct leati_term *terms, unsigned count, int64_t
 {
     int64_t common = 0;
 
-    /* A pitch is a stride, or what the largest so many strides have in common. */
+    /* Try as pitch each stride, and the common divisor of it and all larger strides. */
     for (unsigned i = count; i-- > 0;) {
         int64_t before = common;
 

@@ -1,9 +1,9 @@
 /*
- * overlap.h - whether strided ranges overlap: whether there is a whole number for each of several strides, within
- * bounds, such that together they come to a given distance.
+ * overlap.h - decides whether strided ranges overlap. The question is: are there integers n[i], low[i] <= n[i] <=
+ * high[i], such that the sum of n[i] * stride[i] is a given distance?
  *
- * Two elements of one side of a copy have the same address when that is so for the differences of their numbers
- * and the distance 0; a byte of one side is a byte of the other when it is so for the numbers of both.
+ * Two elements of one side have the same address if this is true for the differences of their indices and distance
+ * 0. A byte is on both sides if it is true for the indices of both sides and the distance of the sides.
  */
 #ifndef LEATI_LAYOUT_OVERLAP_H
 #define LEATI_LAYOUT_OVERLAP_H
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A number from low to high, times stride. Strides are 1 or more; all that terms reach together is below 2^62. */
+/* An integer from low to high, times stride. Strides are 1 or more. No sum of terms exceeds 2^62. */
 struct leati_term {
     int64_t stride;
     int64_t low, high;
@@ -19,22 +19,23 @@ struct leati_term {
 
 enum leati_overlap { LEATI_OVERLAP_NO, LEATI_OVERLAP_YES, LEATI_OVERLAP_UNKNOWN };
 
-/* Some microseconds of looking. */
+/* A step budget that takes some microseconds. */
 #define LEATI_OVERLAP_STEPS 2000u
 
-/* The most terms that there may be. */
+/* The maximum number of terms. */
 #define LEATI_OVERLAP_MAX_TERMS 80
 
 /*
- * Looks for numbers. terms are sorted, the smallest stride first; |distance| is below 2^62. UNKNOWN when *steps
- * have been used up, of which is left what is not needed.
+ * Searches for such integers. terms must be sorted, smallest stride first; |distance| must be below 2^62. *steps
+ * is the step budget; it returns the remainder. UNKNOWN: the budget is exhausted.
  */
 enum leati_overlap leati_overlap(const struct leati_term *terms, unsigned count, int64_t distance,
                                  unsigned *steps);
 
 /*
- * A proof that there are none, from remainders: where all strides but a few are multiples of one pitch, the rest
- * must make up the remainder of the distance. False when that proves nothing. Sorted as above.
+ * Tries to prove that there are none, with remainders: if all strides but a few are multiples of one pitch, these
+ * few must add up to the remainder of the distance. Returns true if that is impossible; false proves nothing.
+ * Sorted as above.
  */
 bool leati_never_overlap(const struct leati_term *terms, unsigned count, int64_t distance);
 

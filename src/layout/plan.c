@@ -11,18 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what kind of copy ---- */
+/* ---- the class of a copy ---- */
 
 /*
- * What makes a run long. A GPU reads and writes memory in sectors of 32 bytes and DRAM in pairs of them, a
- * processor in lines of 64: runs of as much use what they touch whole, and can be moved one after another in any
- * order. Shorter ones need neighbours on both sides, which is what boxes are for.
+ * From this size on a run is long. GPUs access memory in sectors of 32 bytes, and DRAM in pairs of them;
+ * processors access it in lines of 64 bytes. Runs of that size use all of what they access, so they can be copied
+ * one by one in any order. Shorter runs should be copied together with their neighbours on both sides, as boxes
+ * are.
  */
 #define LONG_RUN_BYTES 64
 
 /*
- * What makes a dense dimension long enough for square tiles, whose sides are 64 bytes on processors and 128 on
- * GPUs. Of a shorter one part of each tile would stay empty, and its neighbours on that side are in reach.
+ * From this size on a dense dimension is long enough for square tiles, whose sides are 64 bytes on processors and
+ * 128 on GPUs. With a shorter one a part of each tile would be empty.
  */
 #define LONG_SIDE_BYTES 64
 
@@ -31,7 +32,8 @@ static uint64_t bytes_of(const struct leati_canonical *canonical, unsigned dim)
     return canonical->size[dim] * canonical->unit_bytes;
 }
 
-/* Has a dimension above 0 a smaller step on the source than dimension 1, the next one on the destination? */
+/* Returns true if dimension 1, which is the next one on the destination, is not the next one on the source:
+ * another dimension above 0 has a smaller stride there. */
 static bool src_has_another_order(const struct leati_canonical *canonical)
 {
     int64_t next = llabs((long long)canonical->src_stride[1]);
@@ -80,20 +82,20 @@ leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
 
 /* ---- the table ---- */
 
-/* Plans are some kilobytes each. */
+/* The table has 2048 plans of some kilobytes each. */
 #define SETS 512u
 #define WAYS 4u
 
-/* The places in which a plan may be; which of them are left is told by their turn. */
+/* A set of the table, as in a set-associative cache. Replacement is by the clock algorithm. */
 struct set {
     struct leati_layout_plan *_Atomic ways[WAYS];
-    _Atomic bool used[WAYS]; /* since the last time that a place was looked for; a hint, so relaxed */
-    unsigned turn;           /* guarded by table_lock */
+    _Atomic bool used[WAYS]; /* used since the clock hand passed; only a hint, so relaxed */
+    unsigned turn;           /* the clock hand; guarded by table_lock */
 };
 
 static struct set table[SETS];
 
-/* Guards the places of the table against one another's writers, and the list of plans that wait. */
+/* Held while ways of the table are written, and guards the free list of plans. */
 static struct leati_lock table_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_layout_plan *waiting LEATI_GUARDED_BY(table_lock);
 
@@ -104,7 +106,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* What the first unit is aligned to, up to the widest unit. */
+/* The alignment of the first unit, up to the widest unit. */
 static uint32_t align_of_start(size_t align, int64_t start)
 {
     uint64_t bits = LEATI_CANONICAL_MAX_UNIT_BYTES | align | (uint64_t)start;
@@ -112,7 +114,8 @@ static uint32_t align_of_start(size_t align, int64_t start)
     return (uint32_t)(bits & (0 - bits));
 }
 
-/* Takes over the strides, turned round as in a canonical layout. Sums may wrap round where no plan can be made. */
+/* Copies the strides to the key, flipped as in the canonical layout, and computes *start. The sums may overflow;
+ * in that case no plan can be made anyway. */
 static void turn_round(const leat_layout *dst, const leat_layout *src, struct leati_layout_key *key,
                        struct leati_layout_start *start)
 {
@@ -133,7 +136,7 @@ static void turn_round(const leat_layout *dst, const leat_layout *src, struct le
     *start = (struct leati_layout_start){(int64_t)to, (int64_t)from};
 }
 
-/* Of layouts that were looked at by leati_layout_check() and have the same sizes. */
+/* The layouts have passed leati_layout_check() and leati_canonical_check_same(). */
 static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
                      struct leati_layout_key *key, struct leati_layout_start *start)
 {
@@ -179,8 +182,8 @@ void leati_layout_plan_hold(struct leati_layout_plan *plan)
     atomic_fetch_add_explicit(&plan->holders, 1, memory_order_relaxed);
 }
 
-/* Holds a plan that may have gone: false then. What was written before it was put into the table is seen
- * afterwards. */
+/* Takes a reference to a plan that may have been dropped; returns false if it has. Acquire: afterwards the plan's
+ * contents are visible. */
 static bool try_hold(struct leati_layout_plan *plan)
 {
     uint32_t holders = atomic_load_explicit(&plan->holders, memory_order_relaxed);
@@ -192,12 +195,12 @@ static bool try_hold(struct leati_layout_plan *plan)
     return false;
 }
 
-/* Gives up one hold; with the last one the plan waits to be another. The caller has table_lock. */
+/* Drops a reference; the last one puts the plan into the free list. The caller holds table_lock. */
 static void drop_locked(struct leati_layout_plan *plan) LEATI_REQUIRES(table_lock)
 {
     leati_assert_locked(&table_lock);
     leati_assert(atomic_load_explicit(&plan->holders, memory_order_relaxed) && !plan->next);
-    /* All that was read from the plan was read before somebody makes another of it. */
+    /* Release and acquire: all reads of the plan happen before it is reused. */
     if (atomic_fetch_sub_explicit(&plan->holders, 1, memory_order_acq_rel) > 1)
         return;
     plan->next = waiting;
@@ -209,7 +212,7 @@ void leati_layout_plan_drop(struct leati_layout_plan *plan)
     uint32_t holders = atomic_load_explicit(&plan->holders, memory_order_relaxed);
 
     leati_assert(holders);
-    /* Nearly always the table holds it as well, and the lock is not needed. */
+    /* Nearly always the table has a reference too, and the lock is not needed. */
     while (holders > 1)
         if (atomic_compare_exchange_weak_explicit(&plan->holders, &holders, holders - 1, memory_order_release,
                                                   memory_order_relaxed))
@@ -219,7 +222,7 @@ void leati_layout_plan_drop(struct leati_layout_plan *plan)
     leati_unlock(&table_lock);
 }
 
-/* The plan of this key, held; or NULL. */
+/* Returns the plan for this key with a reference for the caller, or NULL. */
 static struct leati_layout_plan *find(const struct leati_layout_key *key)
 {
     struct set *set = &table[key->hash % SETS];
@@ -229,7 +232,7 @@ static struct leati_layout_plan *find(const struct leati_layout_key *key)
 
         if (!plan || !try_hold(plan))
             continue;
-        /* It may have become another one since it was found, but not since it is held. */
+        /* Compare after taking the reference: before that, the plan may have been reused for another key. */
         if (same_key(&plan->key, key)) {
             if (!atomic_load_explicit(&set->used[i], memory_order_relaxed))
                 atomic_store_explicit(&set->used[i], true, memory_order_relaxed);
@@ -240,13 +243,13 @@ static struct leati_layout_plan *find(const struct leati_layout_key *key)
     return NULL;
 }
 
-/* A place for one more plan: a free one, or that which was not used for longest, more or less. */
+/* Chooses a way for one more plan: a free one, or one that was not used recently. */
 static unsigned choose_way(struct set *set)
 {
     for (unsigned i = 0; i < WAYS; i++)
         if (!atomic_load_explicit(&set->ways[i], memory_order_relaxed))
             return i;
-    /* Twice round: those that are used all the time are spared once each. */
+    /* The clock algorithm, at most twice round: a way that was used is skipped once. */
     for (unsigned i = 0; i < 2 * WAYS; i++)
         if (!atomic_exchange_explicit(&set->used[++set->turn % WAYS], false, memory_order_relaxed))
             break;
@@ -254,7 +257,8 @@ static unsigned choose_way(struct set *set)
     return set->turn % WAYS;
 }
 
-/* Puts a plan, which the caller holds, into the table; if another thread was quicker, the caller gets its plan. */
+/* Puts the caller's plan into the table, and returns it. If another thread was faster, drops it, and returns that
+ * thread's plan. */
 static struct leati_layout_plan *keep(struct leati_layout_plan *plan)
 {
     struct set *set = &table[plan->key.hash % SETS];
@@ -301,7 +305,7 @@ static struct leati_layout_plan *take_memory(void)
     return plan;
 }
 
-/* The same elements from the first unit on. */
+/* The same layout, with offsets relative to the first unit. */
 static leat_layout move_to_start(const leat_layout *layout, int64_t start)
 {
     leat_layout moved = *layout;
@@ -310,7 +314,8 @@ static leat_layout move_to_start(const leat_layout *layout, int64_t start)
     return moved;
 }
 
-/* Each sort of device takes some of the words and makes its own choice for the others. */
+/* Checks LEAT_LAYOUT_KERNEL. Processors know some of the words and GPUs others; for the rest they choose freely.
+ */
 static leat_status check_chosen_kernel(void)
 {
     static const char *const words[] = {
@@ -350,7 +355,7 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
     leati_gpu_layout_make(&canonical, plan->class_of_plan, &plan->gpu);
     leati_assert(canonical.empty == (plan->class_of_plan == LEAT_LAYOUT_NOTHING));
     leati_assert(canonical.empty || (plan->host.parts && plan->gpu.kernel));
-    /* From here on threads that know its address from before may try to hold it. */
+    /* Release: from here on, threads that have found an earlier plan at this address may take a reference. */
     atomic_store_explicit(&plan->holders, 1, memory_order_release);
     *made = plan;
     return LEAT_OK;
@@ -373,7 +378,8 @@ leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, cons
     struct leati_layout_key key;
     leat_status status;
 
-    /* What a key cannot tell: whether it can be made at all, and what of the layouts is not part of it. */
+    /* Checks that the key does not cover: whether the layouts are valid, and their parts that are not in the key.
+     */
     LEATI_TRY(leati_layout_check("dst_layout", dst));
     LEATI_TRY(leati_layout_check("src_layout", src));
     LEATI_TRY(leati_canonical_check_same(dst, src));

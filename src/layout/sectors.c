@@ -1,9 +1,9 @@
 /*
  * sectors.c - see sectors.h.
  *
- * Bytes that leave no whole sector out between them are one run. What steps over sectors are levels: each repeats
- * all that is below it. How many sectors a run touches depends on where in a sector it begins, so each level has a
- * count for every such place; and where what is repeated ends in the sector in which the next one begins, that
+ * Bytes with no whole sector between them form a run. Dimensions that step over sectors form levels; each level
+ * repeats everything below it. How many sectors a run touches depends on its offset within a sector, so each level
+ * has a count for every offset ("place"). If a repetition ends in the sector in which the next one begins, that
  * sector is counted once.
  */
 #include "layout/sectors.h"
@@ -16,14 +16,14 @@ struct step {
 };
 
 struct touched_sectors {
-    unsigned places; /* in a sector, a unit apart */
+    unsigned places; /* number of possible offsets in a sector, a unit apart */
     int64_t unit_bytes;
-    int64_t extent;                       /* from the first byte to behind the last */
-    uint64_t sectors[LEATI_SECTOR_BYTES]; /* by the place of the first byte */
+    int64_t extent;                       /* bytes from the first to the end of the last */
+    uint64_t sectors[LEATI_SECTOR_BYTES]; /* number of sectors, by the place of the first byte */
 };
 
-/* The dimensions of one side without that of the list, the smallest stride first; moves *first to the lowest byte.
- */
+/* Fills steps with the dimensions of one side except dimension without, smallest stride first. Makes strides
+ * positive, and moves *first to the lowest byte. Returns the number of steps. */
 static unsigned take_steps(const struct leati_canonical *canonical, bool of_dst, int without, struct step *steps,
                            int64_t *first)
 {
@@ -65,7 +65,8 @@ static unsigned common_divisor(unsigned a, unsigned b)
     return a;
 }
 
-/* A way round the places of a sector: how far each step goes, and after how many it is where it began. */
+/* A cycle through the places of a sector: each step adds move modulo places; after period steps it is back at its
+ * start. */
 struct rotation {
     unsigned places, move, period;
 };
@@ -76,7 +77,7 @@ static struct rotation rotation_of(unsigned places, unsigned move)
     return (struct rotation){places, move, places / common_divisor(places, move)};
 }
 
-/* The sum of values at place and so on round and round, count of them. */
+/* The sum of count values: values[place], and so on along the cycle. */
 static uint64_t sum_round(const uint64_t *values, struct rotation rotation, unsigned place, uint64_t count)
 {
     LEATI_ASSUME(rotation.period > 0);
@@ -93,7 +94,7 @@ static uint64_t sum_round(const uint64_t *values, struct rotation rotation, unsi
     return sum;
 }
 
-/* How far a step moves within a sector, in places. */
+/* The place of an offset: stride modulo the sector size, in units. */
 static unsigned places_of(const struct touched_sectors *touched, int64_t stride)
 {
     int64_t rest = stride % LEATI_SECTOR_BYTES;
@@ -101,7 +102,7 @@ static unsigned places_of(const struct touched_sectors *touched, int64_t stride)
     return (unsigned)((rest < 0 ? rest + LEATI_SECTOR_BYTES : rest) / touched->unit_bytes);
 }
 
-/* A repetition that begins in the sector in which the one before it ends has touched one less. */
+/* Subtracts one sector for each repetition that begins in the sector in which the previous one ends. */
 static void share_sectors(struct touched_sectors *touched, struct rotation rotation, uint64_t repetitions,
                           int64_t gap)
 {
@@ -114,7 +115,7 @@ static void share_sectors(struct touched_sectors *touched, struct rotation rotat
             sum_round(shares, rotation, (place + rotation.move) % touched->places, repetitions - 1);
 }
 
-/* Repeats everything so far; the repetitions do not overlap. */
+/* Adds a level: repeats everything so far. The repetitions do not overlap. */
 static void repeat(struct touched_sectors *touched, struct step step)
 {
     struct rotation rotation = rotation_of(touched->places, places_of(touched, step.stride));
@@ -137,8 +138,8 @@ static int64_t reach(const struct touched_sectors *run, const struct step *level
     return extent;
 }
 
-/* Joins what can be joined, so that each level that is left steps over all below it. Returns how many there are.
- */
+/* Merges steps into the run or into the level below if possible, so that each remaining level steps over
+ * everything below it. Returns the number of levels. */
 static unsigned make_levels(struct touched_sectors *run, struct step *steps, unsigned count)
 {
     unsigned levels = 0;
@@ -154,7 +155,8 @@ static unsigned make_levels(struct touched_sectors *run, struct step *steps, uns
                    (uint64_t)(step.stride / last->stride) <= last->size) {
             last->size += (uint64_t)(step.stride / last->stride) * (step.size - 1);
         } else {
-            /* Of repetitions that run into one another, those are taken that do not. */
+            /* If repetitions overlap, count only every n-th one, which do not: the result is then a lower bound.
+             */
             int64_t every = step.stride < extent ? (extent - 1) / step.stride + 1 : 1;
 
             step.size = (step.size - 1) / (uint64_t)every + 1;
@@ -181,7 +183,7 @@ static void touch(const struct leati_canonical *canonical, bool of_dst, int with
         repeat(touched, steps[i]);
 }
 
-/* All rows that there are, as if the list named each of them once. */
+/* The sectors of all existing rows, as if the list had each of them once. */
 static uint64_t touch_all_rows(const struct leati_canonical *canonical, bool of_dst, int64_t first)
 {
     struct leati_canonical whole = *canonical;
@@ -208,7 +210,7 @@ static uint64_t touch_rows(const struct leati_canonical *canonical, bool of_dst,
     return apart < all ? apart : all;
 }
 
-/* Of a destination no two bytes are the same. */
+/* A lower bound: a destination has no byte twice, so it needs at least the sectors of its payload. */
 static uint64_t fewest(const struct leati_canonical *canonical, bool of_dst)
 {
     return of_dst ? (canonical->payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES : 1;

@@ -17,10 +17,10 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-#define AHEAD_BYTES ((size_t)32 * 4096) /* each page is far from the last one: several are fetched at once */
-#define LOOKS 8                         /* at pages, for leati_staging_resident() */
+#define AHEAD_BYTES ((size_t)32 * 4096) /* prefetch distance of touch(): hardware does not prefetch across pages */
+#define LOOKS 8                         /* how many pages leati_staging_resident() checks */
 
-/* More than this is worth a system call or two to have all pages come at once. */
+/* For ranges larger than this, a system call or two to populate all pages at once is faster. */
 #define POPULATE_BYTES ((size_t)64 << 10)
 
 /* ---- copying ---- */
@@ -65,7 +65,8 @@ static size_t to_page_end(const char *ptr, size_t page_bytes)
     return page_bytes - ((uintptr_t)ptr & (page_bytes - 1));
 }
 
-/* In pieces that lie in one page on either side, so that each can be copied as a whole or not at all. */
+/* Copies in pieces that cross no page boundary on either side, so that each piece is copied completely or faults.
+ */
 static void step_by_step(void *context)
 {
     struct bytes_job *job = context;
@@ -96,7 +97,7 @@ LEATI_HOT size_t leati_staging_copy_guarded(void *dst, const void *src, size_t b
     if (!bytes || leati_fault_handler_run(ranges, all_at_once, &job, &where))
         return bytes;
     leati_stream_fence();
-    /* Copies begin at either end or in several places. Again, in order, to know how far it goes. */
+    /* memcpy() may copy in any order, so it is unknown how much was copied. Copy again, in order, to find out. */
     if (leati_fault_handler_run(ranges, step_by_step, &job, &where))
         return bytes;
     *fault = (where - ranges[0].base < bytes ? ranges[0].base : ranges[1].base) + job.done;
@@ -125,7 +126,7 @@ bool leati_staging_resident(const void *ptr, size_t bytes)
     return true;
 }
 
-/* True: every page of the range is there now, and may be used as the advice says. */
+/* Returns true if all pages of the range are now present, and allow the access of the advice (read or write). */
 static bool populate(const void *ptr, size_t bytes, int advice)
 {
     uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)ptr & -page_bytes;
@@ -139,8 +140,9 @@ void leati_staging_fetch(const void *ptr, size_t bytes)
     (void)populate(ptr, bytes, MADV_POPULATE_READ);
 }
 
-/* Writes a byte as it is, which needs the right to write and disturbs nobody. There is no look at it before: the
- * system would make a page that was never touched twice, once to be read and once to be written. */
+/* Writes a byte without changing it, atomically, so that other threads' writes are not lost. Faults if the page is
+ * not writable. Does not read the byte first: on an untouched page that would cause two page faults, one for the
+ * read and one for the write. */
 static inline void rewrite(unsigned char *byte)
 {
 #if defined(__x86_64__)
@@ -153,13 +155,13 @@ static inline void rewrite(unsigned char *byte)
 #endif
 }
 
-/* One byte of each page, which has 4 KiB at least; a job without a source is one to be written. */
+/* Accesses one byte of each 4 KiB (pages are not smaller): writes if the job has no source, else reads. */
 static void touch(void *context)
 {
     struct bytes_job *job = context;
     const size_t page_bytes = 4096;
 
-    /* Such writes come one after the other, and each would wait for memory. */
+    /* Atomic writes are serialised, and each would wait for memory, so prefetch all of them. */
     if (!job->src)
         for (size_t at = 0; at < job->bytes; at += page_bytes)
             __builtin_prefetch(job->dst + at, 1);
@@ -181,7 +183,7 @@ bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
     uintptr_t fault;
 
     leati_assert(bytes);
-    /* Pages that were never touched come faster all at once; for others that would take longer than a touch. */
+    /* Populate untouched pages with one system call; for pages that are present, touching is faster. */
     if (write && bytes > POPULATE_BYTES && !leati_staging_resident((const char *)ptr + bytes - 1, 1) &&
         populate(ptr, bytes, MADV_POPULATE_WRITE))
         return true;

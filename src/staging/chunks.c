@@ -9,7 +9,7 @@
 #define LEAST_PART_BYTES ((size_t)64 << 10)
 #define MOST_PART_BYTES ((size_t)256 << 10)
 #define CHUNKS_IN_RING 4
-#define HOST_CHUNK_BYTES ((size_t)4 << 20) /* without a ring: chunks are what a ticket's progress is counted in */
+#define HOST_CHUNK_BYTES ((size_t)4 << 20) /* without a ring, chunks only serve to count a ticket's progress */
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -24,7 +24,7 @@ size_t leati_staging_ring_bytes(size_t bytes, size_t most_bytes)
     return all < most_bytes ? all : most_bytes / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* As much of a size as is whole units, and at least one. */
+/* Rounds size down to whole units, but at least one unit. */
 static size_t whole_units(const struct leati_cut *cut, size_t size)
 {
     if (cut->unit_bytes < 2)
@@ -32,7 +32,7 @@ static size_t whole_units(const struct leati_cut *cut, size_t size)
     return size > cut->unit_bytes ? size / cut->unit_bytes * cut->unit_bytes : cut->unit_bytes;
 }
 
-/* The size after size, going away from the small end. */
+/* The next larger chunk size, going away from the small end. */
 static size_t grow(const struct leati_cut *cut, size_t size, size_t most)
 {
     size_t grown = whole_units(cut, round_up(size + size / 2, GRAIN_BYTES));
@@ -40,7 +40,7 @@ static size_t grow(const struct leati_cut *cut, size_t size, size_t most)
     return grown < most ? grown : most;
 }
 
-/* The size of the next chunk when left bytes are left. The last one takes a small rest with it. */
+/* The size of the next chunk, if left bytes are left. The last chunk includes a small rest. */
 static size_t next_size(size_t size, size_t left)
 {
     return left <= size + size / 4 ? left : size;
@@ -63,11 +63,11 @@ static bool share_bytes(const struct leati_chunk *a, const struct leati_chunk *b
     return a->place < b->place + b->bytes && b->place < a->place + a->bytes;
 }
 
-/* Puts the chunks into the ring, one behind the other, from the start again where the rest is too short. */
+/* Places the chunks in the ring one after the other; wraps to the start if a chunk does not fit before the end. */
 static void place_all(struct leati_chunk *chunks, uint32_t count, size_t ring_bytes)
 {
     size_t at = 0;
-    uint32_t gone = 0; /* chunks that all later ones come after */
+    uint32_t gone = 0; /* this many chunks must have left the ring before chunk c; never decreases */
 
     for (uint32_t c = 0; c < count; c++) {
         if (at + chunks[c].bytes > ring_bytes)
@@ -90,12 +90,12 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     uint32_t count = 0;
 
     leati_assert(cut->bytes);
-    /* All of a short copy is in the ring at once, so its chunks may be as large as they like. */
+    /* If all of the copy fits into the ring, the ring does not limit the chunks. */
     if (!cut->ring_bytes || cut->ring_bytes >= cut->bytes)
         most = cut->bytes;
     if (cut->most_bytes && most > cut->most_bytes / 5 * 4)
-        most = cut->most_bytes / 5 * 4; /* the last chunk may take a rest of a quarter with it */
-    /* As large as the ring allows: the last chunk, which may be larger, must fit too. */
+        most = cut->most_bytes / 5 * 4; /* 4/5, because the last chunk may be a quarter larger: see next_size() */
+    /* even_bytes, unless the ring allows only less. */
     if (cut->even_bytes)
         size = most = cut->even_bytes < most ? cut->even_bytes : most;
     if (!cut->ring_bytes)

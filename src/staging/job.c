@@ -16,7 +16,7 @@ void leati_job_stop(struct leati_job *job, leat_status why)
     int none = LEAT_OK;
 
     leati_assert(why != LEAT_OK);
-    /* Relaxed: whoever needs to know learns of it through staged_chunks. */
+    /* Relaxed: readers that need the value get it through the release and acquire of staged_chunks. */
     atomic_compare_exchange_strong_explicit(&job->stopped, &none, (int)why, memory_order_relaxed,
                                             memory_order_relaxed);
 }
@@ -40,7 +40,7 @@ static void lower(_Atomic uintptr_t *least, uintptr_t value)
         continue;
 }
 
-/* Returns true if the parts of chunk c may be copied by now. */
+/* Returns true if the parts of chunk c may be copied now. */
 static bool can_copy(const struct leati_job *job, uint32_t c)
 {
     const struct leati_chunk *chunk = &job->chunks[c];
@@ -58,13 +58,13 @@ static bool can_copy(const struct leati_job *job, uint32_t c)
         needed = job->early ? 0 : 1;
         break;
     }
-    /* Acquire: what the DMA wrote is there. */
+    /* Acquire: the bytes that the DMA wrote are visible. */
     return atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire) >= needed;
 }
 
 static enum leati_taken take_part(struct leati_job *job, uint32_t *c, uint32_t *part)
 {
-    /* Relaxed: the part's data is guarded by the flags. */
+    /* Relaxed: the flags order the accesses to the data. */
     uint64_t at = atomic_load_explicit(&job->at, memory_order_relaxed), next;
 
     do {
@@ -81,7 +81,7 @@ static enum leati_taken take_part(struct leati_job *job, uint32_t *c, uint32_t *
     return LEATI_TAKEN;
 }
 
-/* Where the job's sides are rows; ring is the place of the part in the ring. */
+/* Copies a part of a job with rows. ring: the part's address in the ring. */
 static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t bytes, uintptr_t *fault)
 {
     bool in = job->direction == LEATI_DIRECTION_IN, out = job->direction == LEATI_DIRECTION_OUT;
@@ -92,7 +92,7 @@ static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t
                                    out ? 0 : offset, bytes, job->policy, fault);
 }
 
-/* Between memory and storage; memory is the part's place in the ring, if there is one. */
+/* Copies a part between memory and storage. memory: the part's address in the ring; HOST has no ring. */
 static void move_part(struct leati_job *job, size_t offset, char *memory, size_t bytes)
 {
     const struct leati_storage *storage = &job->storage;
@@ -142,14 +142,14 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     if (copied == bytes)
         return;
     leati_assert(copied < bytes && fault);
-    /* The first address is reported: of two threads that fail at once, the one further in front wins. */
+    /* Report the lowest address, if several threads fail at once. */
     lower(&job->fault, fault);
     lower(&job->stopped_at, offset + copied);
     leati_job_stop(job, LEAT_ERROR_POINTER);
 }
 
-/* Reports a failure to the stream's order before staged_chunks lets the stream go on. Returns false if another
- * thread is about to, which then moves staged_chunks. */
+/* Reports a failure to the timeline; must happen before staged_chunks lets the stream continue. Returns false if
+ * another thread is reporting it; that thread will then advance staged_chunks. */
 static bool report_failure(struct leati_job *job)
 {
     char message[256];
@@ -166,8 +166,10 @@ static bool report_failure(struct leati_job *job)
     return true;
 }
 
-/* A part of chunk c is finished: moves staged_chunks over all chunks whose parts are. Two threads that finish
- * neighbours at once must not both think that the other one moves it: hence the one order of all (seq_cst). */
+/* Called after a part of chunk c: advances staged_chunks over all chunks whose parts are finished. seq_cst: each
+ * thread increments its chunk's counter, then reads those of other chunks. When two threads finish adjacent chunks
+ * at once, at least one must see the other's increment, or nobody would advance staged_chunks over the second
+ * chunk. */
 static void finish_part(struct leati_job *job, uint32_t c)
 {
     uint32_t staged;
@@ -190,7 +192,8 @@ static bool is_prefaulted(const struct leati_job *job)
     return atomic_load_explicit(&job->prefaulted, memory_order_relaxed) >= job->reach_bytes;
 }
 
-/* Makes pages of the destination while the stream is still on its way. Returns false if all are there. */
+/* Prefaults a piece of the destination while the stream has not reached the copy yet. Returns false if all was
+ * prefaulted. */
 static bool prefault(struct leati_task *task)
 {
     struct leati_job *job = (struct leati_job *)task;
@@ -222,12 +225,12 @@ static enum leati_taken work_on_part(struct leati_task *task)
     return taken;
 }
 
-/* A helper's own wait may end at any moment: it copies what is in memory. It makes and fetches no pages and reads
- * no files, which may take long. */
+/* Helpers only copy bytes that are in memory. They do not prefault pages, and do not read pages or files from
+ * storage: that may take long, and their own wait may end at any moment. */
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
     const struct leati_job *job = (const struct leati_job *)task;
-    /* Read once: others take parts meanwhile. */
+    /* Read once, because other threads change it. */
     uint32_t c = (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32);
 
     if (c >= job->count)
@@ -237,7 +240,7 @@ static enum leati_taken look(const struct leati_task *task, bool helper)
     return helper || is_prefaulted(job) ? LEATI_NOT_YET : LEATI_TAKEN;
 }
 
-/* The stream is in the middle of the copy, so there will be work soon. */
+/* Returns true if the stream has reached the copy (or need not have), so that new parts may come soon. */
 static bool is_lively(const struct leati_task *task)
 {
     const struct leati_job *job = (const struct leati_job *)task;
@@ -265,7 +268,7 @@ bool leati_job_work_once(struct leati_job *job)
     return work_on_part(&job->task) == LEATI_TAKEN || prefault(&job->task);
 }
 
-/* ---- what became of it ---- */
+/* ---- messages ---- */
 
 static void describe_storage(const struct leati_job *job, size_t at, char *text, size_t bytes)
 {

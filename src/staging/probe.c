@@ -1,11 +1,11 @@
 /*
  * probe.c - measures which stores are faster here (bytes.h).
  *
- * What one thread finds is not what sixteen find together, so as many take part as the engine has. All of them
- * follow one timetable of short windows, in each of which everybody copies in the same way. The middle one of all
- * copies counts, so it does no harm that a thread loses its processor now and then. The ordinary side leaves the
- * caches before each copy, as in a copy that is larger than they are; the slots stay, since the engine uses them
- * over and over.
+ * One thread alone measures other rates than sixteen together, so as many threads take part as copies use. Time is
+ * split into short windows, and in each window all threads copy with the same direction and store policy. The
+ * median of all copies counts, so the result is right even if a thread loses its processor now and then. Ordinary
+ * memory is evicted from the caches before each copy, as in a copy that is larger than the caches; slots are not,
+ * because copies reuse them all the time.
  */
 #include "staging/bytes.h"
 
@@ -27,25 +27,25 @@
 #include <immintrin.h>
 #endif
 
-#define PART_BYTES ((size_t)256 << 10) /* of the engine */
-#define LEAST_BYTES ((size_t)16 << 10) /* of slot memory for one thread */
-#define SHARE_BYTES (4 * PART_BYTES)   /* of each thread, on either side */
+#define PART_BYTES ((size_t)256 << 10) /* bytes of one copy, as the parts of jobs */
+#define LEAST_BYTES ((size_t)16 << 10) /* minimum slot memory for one thread */
+#define SHARE_BYTES (4 * PART_BYTES)   /* memory of each thread, on either side */
 #define THREADS_MAX 64
 #define ROUNDS 3
 #define WINDOW_NS 500000
-#define SAMPLES_MAX 64 /* of each thread, for each way */
-#define FASTER 1.05    /* for streaming to be chosen */
-/* The same for a ring that a DMA reads. What is written past the caches it reads from memory, while the workers
- * read their sources there: beside an H200 46 GB/s, against 53 through the caches. */
+#define SAMPLES_MAX 64 /* of each thread, for each variant */
+#define FASTER 1.05    /* streaming must be this much faster to be chosen */
+/* The same for a ring that a DMA reads. With streaming stores the DMA reads from memory, and competes with the
+ * workers that read their sources: with an H200 46 GB/s, against 53 with cached stores. */
 #define FASTER_IN 1.5
 
-/* Workers that are busy with other copies are waited for so long; who comes later misses windows. */
+/* How long to wait for workers that are busy with other copies; later ones miss windows. */
 #define PATIENCE_NS 20000000u
 
-/* What is measured in one window. */
+/* The variants; one is measured in each window. */
 enum { IN_CACHED, IN_STREAMING, OUT_CACHED, OUT_STREAMING, VARIANTS };
 
-/* ---- out of the caches ---- */
+/* ---- cache eviction ---- */
 
 #if defined(__x86_64__)
 
@@ -88,14 +88,14 @@ struct probe {
     size_t part_bytes;
     bool evict;
     atomic_uint ready;
-    atomic_uint_least64_t start_ns; /* of the first window; 0: not known yet */
+    atomic_uint_least64_t start_ns; /* start of the first window; 0: not set yet */
 };
 
 struct prober {
     struct probe *probe;
     unsigned index;
     unsigned counts[VARIANTS];
-    double rates[VARIANTS][SAMPLES_MAX]; /* bytes a nanosecond, of one copy each */
+    double rates[VARIANTS][SAMPLES_MAX]; /* of each copy, in bytes per nanosecond */
 };
 
 static bool goes_out(unsigned variant)
@@ -118,8 +118,8 @@ static void run_window(struct prober *prober, char *ordinary, unsigned variant, 
     uint64_t now_ns = leati_clock_ns();
 
     leati_assert(part_bytes && part_bytes <= probe->share_bytes && variant < VARIANTS);
-    /* What cached stores left there makes the first streaming stores three times as slow. The engine's slots only
-     * ever see one kind. */
+    /* Cached lines in the slot make the first streaming stores three times slower. This does not happen in real
+     * copies, whose slots see only one kind of stores. */
     if (probe->evict && variant == IN_STREAMING)
         evict(share, probe->share_bytes);
     while (now_ns < end_ns) {
@@ -138,11 +138,11 @@ static void run_window(struct prober *prober, char *ordinary, unsigned variant, 
     }
 }
 
-/* Waits until all are there, and returns when the first window starts. The last one to come starts the clock. */
+/* Waits until all threads are ready, and returns the start time of the first window. The last thread sets it. */
 static uint64_t wait_for_start(struct probe *probe)
 {
     uint64_t patience_ns = leati_clock_ns() + PATIENCE_NS, start_ns, none = 0;
-    /* Release and acquire: the slot and the probers are the others' as they were left. */
+    /* Release and acquire: each thread sees what the others wrote before they became ready. */
     bool last = atomic_fetch_add_explicit(&probe->ready, 1, memory_order_acq_rel) + 1 == probe->loop.count;
 
     while (!(start_ns = atomic_load_explicit(&probe->start_ns, memory_order_acquire))) {
@@ -173,7 +173,7 @@ static void run(void *context, uint64_t index)
         munmap(ordinary, SHARE_BYTES);
 }
 
-/* Threads that wait for something else do not take part. */
+/* Helpers do not take part. */
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
     return helper ? LEATI_NOT_YET : leati_loop_look(task, false);
@@ -199,8 +199,8 @@ static int compare(const void *left, const void *right)
     return (l > r) - (l < r);
 }
 
-/* What all threads that took part move together: each as fast as the middle one of all their copies. rates has
- * room for all. */
+/* The rate of all threads together: the median rate of all copies, times the number of threads that took part.
+ * rates: room for all samples. */
 static double total(const struct prober *probers, unsigned count, unsigned variant, double *rates)
 {
     size_t samples = 0;
@@ -248,7 +248,7 @@ void leati_staging_probe(struct leati_workers *workers, void *slot, size_t slot_
     double *rates;
 
     *choice = (struct leati_staging_choice){.in = LEATI_STORE_POLICY_CACHED, .out = LEATI_STORE_POLICY_CACHED};
-    /* One thread on each processor at most: who waits for a turn misses windows. */
+    /* At most one thread per processor: a thread that waits for a processor would miss windows. */
     count = threads < count ? threads : count;
     count = count < THREADS_MAX ? count : THREADS_MAX;
     if (slot_bytes / LEAST_BYTES < count)

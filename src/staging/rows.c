@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#define SHORT_BYTES 32                /* up to here without a call */
-#define STREAMED_BYTES ((size_t)4096) /* shorter rows leave too many lines half written to stream them */
+#define SHORT_BYTES 32                /* rows up to this size are copied without calling memcpy() */
+#define STREAMED_BYTES ((size_t)4096) /* shorter rows are not streamed: too many partly written cache lines */
 
 size_t leati_rows_reach(const struct leati_rows *rows, size_t bytes)
 {
@@ -18,11 +18,11 @@ size_t leati_rows_reach(const struct leati_rows *rows, size_t bytes)
     return (slices - 1) * rows->slice + (rows->height - 1) * rows->pitch + rows->width;
 }
 
-/* A place among rows. */
+/* A position in rows. */
 struct row_place {
     const struct leati_rows *rows;
     char *at;
-    size_t left; /* of the row */
+    size_t left; /* bytes left in the row */
     size_t y, z;
 };
 
@@ -56,7 +56,7 @@ static inline void go_on(struct row_place *place, size_t bytes)
     place->at = rows->base + place->z * rows->slice;
 }
 
-/* How far one copy may go. */
+/* How many bytes one copy can move: up to the end of a row on either side. */
 static inline size_t step_of(const struct row_place *to, const struct row_place *from, size_t left)
 {
     size_t step = to->left < from->left ? to->left : from->left;
@@ -65,7 +65,7 @@ static inline size_t step_of(const struct row_place *to, const struct row_place 
     return step < left ? step : left;
 }
 
-/* The first and the last bytes, in words that may overlap. */
+/* Copies the first and the last word, which may overlap. */
 #define COPY_ENDS(word_bytes)                                                                                     \
     do {                                                                                                          \
         char first_[word_bytes], last_[word_bytes];                                                               \
@@ -75,7 +75,7 @@ static inline size_t step_of(const struct row_place *to, const struct row_place 
         memcpy(dst + bytes - (word_bytes), last_, word_bytes);                                                    \
     } while (0)
 
-/* Calls of memcpy() take longer than the copy when there are few bytes. */
+/* For few bytes a call of memcpy() takes longer than the copy. */
 static inline void copy_short(char *dst, const char *src, size_t bytes)
 {
     leati_assert(bytes && bytes <= SHORT_BYTES);
@@ -136,7 +136,7 @@ static size_t step_by_step(const struct rows_job *job, uintptr_t *fault)
     return done;
 }
 
-/* All from the first byte to the last, gaps included. */
+/* The address range from the first byte to the last, gaps included. */
 static struct leati_fault_range range_of(const struct leati_rows *rows, const struct row_place *start,
                                          size_t offset, size_t bytes)
 {
@@ -163,6 +163,6 @@ size_t leati_staging_copy_rows(const struct leati_rows *dst, size_t dst_offset, 
     if (leati_fault_handler_run(ranges, all_at_once, &job, &where))
         return bytes;
     leati_stream_fence();
-    /* Again, in order, to know how far it goes. */
+    /* Copy again, in order, to find out how many bytes can be copied. */
     return step_by_step(&job, fault);
 }

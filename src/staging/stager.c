@@ -17,37 +17,37 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FLAGS_BYTES ((size_t)4096) /* in front of the ring, which starts on a page of its own */
+#define FLAGS_BYTES ((size_t)4096) /* the page of the flags, before the ring */
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
-#define COLD_LEAST_BYTES ((size_t)1 << 20) /* below that the look costs more than it may save */
+#define COLD_LEAST_BYTES ((size_t)1 << 20) /* for shorter copies the check costs more than it can save */
 #define PROBE_BYTES ((size_t)8 << 20)
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
-#define EAGER_CHUNK_BYTES ((size_t)256 << 10) /* large enough for the link, and soon staged by one thread */
+#define EAGER_CHUNK_BYTES ((size_t)256 << 10) /* large enough for the link; one thread stages it quickly */
 #define EAGER_ASK_NS 1000000u
 #define EAGER_PAUSES 100
-#define EAGER_HELPED_BYTES ((size_t)512 << 10) /* from here on workers are woken to help */
+#define EAGER_HELPED_BYTES ((size_t)512 << 10) /* from this size on workers are woken to help */
 
 #define THREADS_MAX 64
-#define THREADS_USUAL 12 /* for each device: enough for both directions of its link; measured beside an H200 */
-#define SHARE_USUAL 8u   /* of them on one copy: more get in each other's way */
+#define THREADS_USUAL 12 /* for each device: enough for both directions of its link (measured with an H200) */
+#define SHARE_USUAL 8u   /* threads on one copy: more slow each other down */
 #define SHARE_LEAST 4u
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
 
-/* A helper that finds nothing to copy stays awake for so long, as workers do in the middle of a copy. */
+/* How long a helper that finds nothing to copy spins before it sleeps, like a worker in the middle of a copy. */
 #define HELPER_AWAKE_NS 5000000u
 
-/* A helper asks no more often whether its wait is over: a driver call takes a microsecond, and others may wait for
- * the driver's locks. */
+/* The minimum time between two queries of a helper whether its own wait is over: a driver call takes about a
+ * microsecond, and other threads may wait for the driver's locks. */
 #define HELPER_ASK_NS 20000u
 
-/* Guards the lists of issued jobs and whatever job.h and staging.h say. Held for a few loads and stores, and for
- * the hooks that say so. */
+/* Guards the lists of issued jobs, and the fields for which job.h and staging.h say so. Held for a few loads and
+ * stores, and while calling the hooks that may be called under a lock. */
 static struct leati_lock jobs_lock = LEATI_LOCK_INITIALIZER;
 
 /* ---- a stager ---- */
 
-/* An eighth of the machine's memory, but no more than usual. */
+/* An eighth of the machine's memory, at most MEMORY_USUAL_BYTES. */
 static uint64_t usual_memory(void)
 {
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -61,7 +61,7 @@ leat_status leati_stager_init(struct leati_stager *stager, const struct leati_st
     leati_assert(hooks->stream_create && hooks->stream_destroy && hooks->stream_synchronize);
     leati_assert(hooks->timeline_hold && hooks->timeline_release && hooks->timeline_failed);
     *stager = (struct leati_stager){.hooks = hooks, .context = context};
-    /* The handlers of faults come with the first use of staging, not at some later copy. */
+    /* This call installs the fault handlers, so that they are installed here and not at some later copy. */
     (void)leati_fault_handler_is_installed();
     LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_LEAST_BYTES, (uint64_t)1 << 40, RING_USUAL_BYTES,
                                   &stager->ring_bytes));
@@ -75,7 +75,7 @@ static void init_flags(struct leati_flags *flags, uint32_t staged_chunks)
     atomic_init(&flags->completed_chunks, 0);
 }
 
-/* Tries on a stream of its own whether streams can wait for flags: there is no other way to find out. */
+/* Tries on a private stream whether streams can wait for flags: there is no other way to find out. */
 static leat_status try_flags(struct leati_stager *stager)
 {
     const struct leati_staging_hooks *hooks = stager->hooks;
@@ -97,7 +97,7 @@ static leat_status try_flags(struct leati_stager *stager)
     }
     status = hooks->flags(stager->context, stream, ops, 2);
     ended = hooks->stream_synchronize(stager->context, stream);
-    /* Where it cannot be waited for, it may still write its flag. */
+    /* If waiting for the stream failed, it may still write its flag. */
     if (ended == LEAT_OK)
         leati_stager_give_back(stager, flags);
     else
@@ -107,7 +107,7 @@ static leat_status try_flags(struct leati_stager *stager)
     return status == LEAT_OK ? ended : status;
 }
 
-/* A quarter of the processors stays with the program. */
+/* By default a quarter of the processors is left to the program. */
 static leat_status choose_threads(int node, int devices, unsigned *threads)
 {
     unsigned processors = leati_workers_processors(node), some = processors > 3 ? processors * 3 / 4 : 1;
@@ -181,7 +181,7 @@ void leati_stager_lose(struct leati_stager *stager, void *block)
     struct leati_lost *lost = malloc(sizeof *lost);
 
     if (!lost)
-        return; /* it stays for ever, which harms nobody */
+        return; /* the block leaks, which is harmless */
     lost->block = block;
     leati_lock(&jobs_lock);
     lost->next = stager->lost;
@@ -195,8 +195,9 @@ enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, e
     leati_assert(direction != LEATI_DIRECTION_DEVICE);
     if (direction == LEATI_DIRECTION_OUT)
         return stager->choice.out;
-    /* What the DMA reads for the first time it reads faster from memory than from the caches of other processors;
-     * a ring that goes round stays in the caches (measured on an H200). */
+    /* If the copy fits into its ring, the DMA reads each place of the ring only once; it reads faster from memory
+     * than from the caches of other processors. A ring that is reused during the copy stays in the caches
+     * (measured with an H200). */
     if (direction == LEATI_DIRECTION_IN && stager->choice.probed && bytes <= stager->ring_bytes)
         return LEATI_STORE_POLICY_STREAMING;
     return stager->choice.in;
@@ -217,18 +218,18 @@ void leati_stager_keep(struct leati_stager *stager, struct leati_job *job)
 void leati_job_release(struct leati_job *job)
 {
     leati_assert(atomic_load_explicit(&job->holders, memory_order_relaxed));
-    /* Release and acquire: the last holder frees what the others have finished using. */
+    /* Release and acquire: the last holder frees the job after all uses by the others. */
     if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_assert(!job->timeline);
-    /* As late as this: whoever holds the job may ask why it stopped. */
+    /* Not earlier: leati_job_message() uses the storage as long as anyone holds the job. */
     if (job->storage.ops)
         job->storage.ops->release(job->storage.object);
     free(job->chunks);
     free(job);
 }
 
-/* Bytes that are known to be at dst. Under the lock, while the flags are there. */
+/* How many bytes have arrived at dst, as far as known. Under the lock, and only while the job has its flags. */
 static size_t arrived(const struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 {
     uint32_t chunks = atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire), completed;
@@ -250,11 +251,11 @@ static bool is_done(const struct leati_job *job)
     uint32_t completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
 
     leati_assert(job->end >= job->count + 1);
-    /* What the workers do comes before the last write, because the stream waited for it. */
+    /* The workers are done too then, because the stream waited for them before its last write. */
     return (int32_t)(completed - job->end) >= 0;
 }
 
-/* Only the ticket may still have the job: its memory goes back. Under the lock. */
+/* Ends a job that only its ticket may still use: frees its flags and its ring. Under the lock. */
 static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 {
     struct leati_stager *stager = job->stager;
@@ -273,7 +274,7 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     leati_job_release(job);
 }
 
-/* Ends the jobs whose streams have got past them. Under the lock. */
+/* Ends the jobs that their streams have completed. Under the lock. */
 static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
 {
     struct leati_job **place = &stager->issued, *job;
@@ -285,7 +286,7 @@ static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
             continue;
         }
         leati_assert(job->stager == stager);
-        /* Its last thread may still be on its way out. */
+        /* Waits for a worker that is still leaving the task. */
         leati_workers_remove(stager->workers, &job->task);
         *place = job->next_issued;
         finish(job);
@@ -322,8 +323,8 @@ void leati_stager_end(struct leati_stager *stager)
 
 /* ---- the start of a job ---- */
 
-/* Memory for a ring of wanted bytes, or of fewer while much is in use; waits only when all that is allowed is in
- * use, and only if it may. NULL, with a message, when there is none to be had. */
+/* Takes memory for a ring of wanted bytes; of fewer, but at least least, if much is in use already. If the limit
+ * is reached, waits for other copies if may_wait is set. Returns NULL if there is no memory. */
 static void *take_ring(struct leati_stager *stager, enum leati_store_policy policy, size_t wanted, size_t least,
                        bool may_wait, size_t *got)
 {
@@ -337,7 +338,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
         leati_lock(&jobs_lock);
         reap(stager);
         left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
-        /* A share of what is left, so that many streams that are held up can each have one. */
+        /* Only a part of what is left, so that many blocked streams can have a ring each. */
         most = left / 8 > least ? left / 8 : least;
         *got = wanted < most ? wanted : (size_t)(most / FLAGS_BYTES * FLAGS_BYTES);
         if (*got + FLAGS_BYTES <= left || !stager->held_bytes) {
@@ -346,7 +347,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
             break;
         }
         leati_unlock(&jobs_lock);
-        /* Copies of a device that is lost never end. */
+        /* If the device is lost, other copies never release their memory. */
         if (!may_wait || (looks % 256 == 0 && hooks->health(stager->context) != LEAT_OK))
             return NULL;
         nanosleep(&pause, NULL);
@@ -361,7 +362,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
     return NULL;
 }
 
-/* Of an eager copy: in, as much as is soon staged by one thread; out, half of it. */
+/* The even chunk size of an eager copy: in, what one thread stages quickly; out, half of the copy. Else 0. */
 static size_t eager_chunk(const struct leati_staging_request *request)
 {
     if (!request->eager)
@@ -370,7 +371,7 @@ static size_t eager_chunk(const struct leati_staging_request *request)
                                                     : (request->bytes / 2 + 4095) / 4096 * 4096;
 }
 
-/* Fills in the chunks of a job. False: no memory. */
+/* Fills in the chunks of a job. Returns false if there is no memory. */
 static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                     const struct leati_staging_request *request, size_t ring_bytes)
 {
@@ -408,7 +409,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
                       const struct leati_staging_request *request, size_t *ring_bytes)
 {
     size_t unit_bytes = request->unit_bytes, wanted = 0;
-    /* A chunk of one unit must fit. */
+    /* The ring must hold at least a chunk of one unit. */
     size_t least =
         unit_bytes > RING_LEAST_BYTES ? leati_staging_ring_bytes(unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
 
@@ -424,7 +425,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
     if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
         return job->flags;
-    /* Nobody tells the caller when a part of a short ring is free again. */
+    /* An eager copy needs a ring for all its bytes: its caller does not wait until the stream has freed a part. */
     drop_ring(job, stager);
     return false;
 }
@@ -454,7 +455,7 @@ free_job:
     return NULL;
 }
 
-/* What the workers will touch, and which pages of it are worth making early. */
+/* Sets rows and reach_bytes, and whether the destination should be prefaulted. */
 static void set_reach(struct leati_job *job, const struct leati_staging_request *request)
 {
     leati_assert(job->bytes && (job->dst || job->copy_list || job->storage.ops));
@@ -465,7 +466,7 @@ static void set_reach(struct leati_job *job, const struct leati_staging_request 
         job->in_rows = true;
         job->to_rows = *request->to_rows;
         job->from_rows = *request->from_rows;
-        /* Gaps of many pages are left as they are. */
+        /* Do not prefault if the gaps are larger than the rows. */
         if (job->reach_bytes && leati_rows_reach(&job->to_rows, job->bytes) / 2 <= job->bytes)
             job->reach_bytes = leati_rows_reach(&job->to_rows, job->bytes);
         else
@@ -474,7 +475,7 @@ static void set_reach(struct leati_job *job, const struct leati_staging_request 
     atomic_init(&job->prefaulted, leati_staging_resident(job->dst, job->reach_bytes) ? job->reach_bytes : 0);
 }
 
-/* Everything but who may hold it. */
+/* Fills in all of a job but holders. */
 static void fill_job(struct leati_job *job, struct leati_stager *stager,
                      const struct leati_staging_request *request)
 {
@@ -504,11 +505,11 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->timeline_failed = stager->hooks->timeline_failed;
 }
 
-/* Few threads are faster with little to share: they get in each other's way less. */
+/* How many threads may work on a copy: fewer for a short copy, because more would slow each other down. */
 static unsigned share_of(const struct leati_stager *stager, size_t bytes)
 {
     size_t useful = bytes / BYTES_FOR_A_THREAD;
-    /* Where the workers are few, so many copy with the helpers. */
+    /* With few workers this counts the helpers too. */
     unsigned most = leati_workers_are_few(stager->workers) ? SHARE_LEAST : stager->share;
 
     useful = useful < SHARE_LEAST ? SHARE_LEAST : useful;
@@ -525,8 +526,8 @@ static struct leati_mem_op wait_staged(struct leati_job *job, uint32_t value)
     return (struct leati_mem_op){.flag = &job->flags->staged_chunks, .value = value, .wait = true};
 }
 
-/* Gives the stream its side of the job. Flags that follow one another go in one call, which halves the gap that
- * they leave between two DMAs. */
+/* Submits the job's DMAs and flag operations to the stream. Consecutive flag operations go in one driver call,
+ * which halves the gap between two DMAs. */
 static leat_status issue(struct leati_stager *stager, struct leati_job *job,
                          const struct leati_staging_request *request)
 {
@@ -557,8 +558,9 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
     return hooks->flags(stager->context, request->stream, ops, submitted);
 }
 
-/* The stream was given a part of the job only: lets it run through that part, and waits until it has. When that
- * fails too, the device is lost, and the job's memory stays until the end. */
+/* Called if only a part of the job could be submitted: sets staged_chunks so that the stream runs through that
+ * part, and waits for the stream. If that fails too, the device is lost, and the job's memory stays until
+ * leati_stager_end(). */
 static void abandon(struct leati_stager *stager, struct leati_job *job, void *stream)
 {
     struct leati_message why;
@@ -579,14 +581,14 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, void *st
 
 /* ---- copies that the caller works on ---- */
 
-/* How many workers to wake for a copy that the caller begins. The wake takes time of the caller's, and those who
- * come must find something left. */
+/* How many workers to wake for a copy that the caller works on. Waking takes the caller's time, and is useless if
+ * there is nothing left when the workers arrive. */
 static unsigned helpers_of(size_t bytes)
 {
     return bytes < EAGER_HELPED_BYTES ? 0 : bytes < 2 * EAGER_HELPED_BYTES ? 1 : 2;
 }
 
-/* What is waited for comes from another thread, which may want this processor. */
+/* Spins, and sometimes yields, because the thread that we wait for may need this processor. */
 static void wait_a_moment(unsigned looks)
 {
     leati_pause();
@@ -594,8 +596,8 @@ static void wait_a_moment(unsigned looks)
         sched_yield();
 }
 
-/* Stages an eager copy in, and gives the stream the DMA of each chunk as soon as it is staged: the stream has
- * nothing to wait for. */
+/* Stages an eager copy in, and submits the DMA of each chunk as soon as the chunk is staged, so the stream never
+ * waits for a flag. */
 static leat_status issue_staged(struct leati_stager *stager, struct leati_job *job,
                                 const struct leati_staging_request *request)
 {
@@ -605,7 +607,7 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
     for (uint32_t c = 0; c < job->count; c++) {
         const struct leati_chunk *chunk = &job->chunks[c];
 
-        /* Acquire: what others have staged is there. */
+        /* Acquire: the bytes that other threads have staged are visible. */
         for (unsigned looks = 1; atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire) <= c;
              looks++)
             if (!leati_job_work_once(job))
@@ -614,15 +616,16 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
             break;
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
     }
-    /* Whoever keeps the block knows when the stream is past the copy. */
+    /* The owner of the block finds out itself when the stream has completed the copy. */
     if (request->block)
         return LEAT_OK;
-    /* From the flag on another thread may end the job: only one of the two may wait for its workers. */
+    /* Once the flag is submitted, another thread may end the job in reap(), which removes the task too; so remove
+     * it before that. */
     leati_workers_remove(stager->workers, &job->task);
     return stager->hooks->flags(stager->context, request->stream, &end, 1);
 }
 
-/* A job whose ring is the caller's. */
+/* Releases a job without freeing its ring, which belongs to the caller or was freed before. */
 static void drop_job(struct leati_stager *stager, struct leati_job *job)
 {
     stager->hooks->timeline_release(job->timeline);
@@ -630,7 +633,7 @@ static void drop_job(struct leati_stager *stager, struct leati_job *job)
     leati_job_release(job);
 }
 
-/* Copying, or giving the stream its part, failed. */
+/* Cleans up after copying or submitting has failed. */
 static void give_up(struct leati_stager *stager, struct leati_job *job,
                     const struct leati_staging_request *request)
 {
@@ -641,8 +644,8 @@ static void give_up(struct leati_stager *stager, struct leati_job *job,
         leati_job_release(job);
 }
 
-/* Gives the stream the DMAs of an eager copy out, with a flag behind each but the last, behind which the caller
- * waits for the stream: each flag takes some of the link's time, and of the caller's. */
+/* Submits the DMAs of an eager copy out, with a flag after each but the last. After the last one the caller waits
+ * for the stream, so a flag would only cost time of the link and of the caller. */
 static leat_status issue_out(struct leati_stager *stager, struct leati_job *job,
                              const struct leati_staging_request *request)
 {
@@ -658,9 +661,8 @@ static leat_status issue_out(struct leati_stager *stager, struct leati_job *job,
     return LEAT_OK;
 }
 
-/* Takes an eager copy out of its ring: chunk by chunk as the DMAs bring them, the last one when the stream is past
- * it.
- */
+/* Copies an eager copy from its ring to the destination: chunk by chunk as the DMAs complete, the last chunk after
+ * waiting for the stream. */
 static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job,
                               const struct leati_staging_request *request)
 {
@@ -670,19 +672,19 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
     for (unsigned looks = 1;; looks++) {
         if (leati_job_work_once(job))
             continue;
-        /* Acquire: what the DMAs wrote is there. */
+        /* Acquire: the bytes that the DMAs wrote are visible. */
         if (atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire) >= job->count ||
             job->count == 1)
             break;
         wait_a_moment(looks);
         if (looks % EAGER_PAUSES)
             continue;
-        /* The stream may have failed, which its wait tells. */
+        /* The stream may have failed: then stream_synchronize() below returns the failure. */
         if (leati_clock_ns() - asked > EAGER_ASK_NS)
             break;
     }
     LEATI_TRY(stager->hooks->stream_synchronize(stager->context, request->stream));
-    /* Release: what the last DMA wrote is there for workers that see it. */
+    /* Release: workers that see it also see the bytes of the last DMA. */
     atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
     for (unsigned looks = 1; !leati_job_staged(job); looks++)
         if (!leati_job_work_once(job))
@@ -695,7 +697,7 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
     leat_status status;
     char message[256];
 
-    /* Workers that found nothing more are on their way out. */
+    /* Waits for workers that are still leaving the task. */
     if (kept_by_caller)
         leati_workers_remove(stager->workers, &job->task);
     status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
@@ -720,7 +722,7 @@ leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati
     leati_assert(!request->to_rows == !request->from_rows);
     leati_assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
     leati_assert(!request->storage.ops || (!request->to_rows && !request->list && !request->eager));
-    /* Out, the caller reads the ring until the call returns: so it must be the caller's. */
+    /* OUT needs the caller's block, because the caller reads the ring until the call returns. */
     leati_assert(!request->eager || (request->direction == LEATI_DIRECTION_OUT && request->block) ||
                  (request->early && request->direction == LEATI_DIRECTION_IN));
     leati_assert(!request->block || request->eager);
@@ -750,8 +752,8 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     leat_status status;
 
     leati_assert(!request->eager || !started);
-    /* The stager, which lets go of it when the stream is past it, perhaps on another thread; and whoever uses it
-     * after that. */
+    /* One reference for the stager, which may drop it on another thread as soon as the stream has completed the
+     * copy; one more if the job is used after that: by the caller of this function, or for an eager copy below. */
     atomic_init(&job->holders, started || (request->eager && !request->block) ? 2u : 1u);
     if (!request->block)
         leati_stager_keep(stager, job);
@@ -800,22 +802,23 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
     leati_job_prepare(&job, share_of(stager, bytes));
     leati_workers_add(stager->workers, &job.task, helpers_of(bytes));
     leati_job_work(&job);
-    /* All parts are taken, and a thread that has one is waited for here. */
+    /* All parts are taken; this waits for the threads that still copy one. */
     leati_workers_remove(stager->workers, &job.task);
     *fault = atomic_load_explicit(&job.fault, memory_order_relaxed);
     return (size_t)atomic_load_explicit(&job.stopped_at, memory_order_relaxed);
 }
 
-/* ---- looking ---- */
+/* ---- progress ---- */
 
 void leati_job_look(struct leati_job *job, struct leati_job_state *state)
 {
     leati_lock(&jobs_lock);
-    /* The last point first, since the others are reached before it and the copy goes on meanwhile. */
+    /* Read done first, because the copy continues meanwhile: then a job that is done never appears as not staged.
+     */
     state->done = job->over || is_done(job);
     state->staged = state->done || leati_job_staged(job);
     state->arrived_bytes = job->over ? job->arrived_bytes : arrived(job);
-    /* A copy that was reported to stop when all was copied already did not stop. */
+    /* If the job was stopped after everything had been copied, it has succeeded. */
     state->status = LEAT_OK;
     if (atomic_load_explicit(&job->stopped_at, memory_order_relaxed) < job->bytes)
         state->status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
@@ -833,7 +836,8 @@ bool leati_job_help(struct leati_job *job)
 {
     struct leati_workers *workers = NULL;
 
-    /* The workers are there until the job is over, which waits for those who entered. */
+    /* Under the lock the job cannot end, so the stager and its workers exist. Later, ending the job waits for this
+     * thread, because it has entered the task. */
     leati_lock(&jobs_lock);
     if (!job->over && leati_workers_enter(job->stager->workers, &job->task))
         workers = job->stager->workers;
@@ -841,7 +845,7 @@ bool leati_job_help(struct leati_job *job)
     return workers && leati_workers_work(workers, &job->task);
 }
 
-/* There was nothing to copy for so long. */
+/* Spins or sleeps for a moment; idle_ns: how long there was nothing to copy. */
 static void rest(uint64_t idle_ns)
 {
     struct timespec pause = {.tv_nsec = 20000};
@@ -852,8 +856,8 @@ static void rest(uint64_t idle_ns)
         nanosleep(&pause, NULL);
 }
 
-/* What is waited for may have nothing to do with the copies, whose streams may be held up: so the question is
- * asked again and again. Without copies the driver's wait is the better one. */
+/* Helps until the wait is over, or until no help is wanted. Queries often, because the caller's wait may be
+ * unrelated to the copies, and these may be blocked for long. Without copies the driver's own wait is better. */
 static leat_status help_until(struct leati_workers *workers, leat_status (*query)(void *context), void *context)
 {
     uint64_t worked = leati_clock_ns(), asked = 0, now;
@@ -885,7 +889,7 @@ LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat
     if (!workers || !leati_workers_want_help(workers) || !leati_workers_help_begins(workers))
         return;
     leati_error_keep(&before);
-    /* A failure is for the driver's wait to tell. */
+    /* Drop the message of a failed query: the driver's wait, which follows, will report the failure. */
     if (help_until(workers, query, context) < LEAT_OK)
         leati_error_restore(LEAT_OK, &before);
     leati_workers_help_ends(workers);

@@ -1,9 +1,9 @@
 /*
  * staging.h - copies between pageable and other memory, through pinned memory and worker threads.
  *
- * A stager has pinned memory from which each copy takes a ring, and workers that carry the bytes between the ring
- * and pageable memory. The caller's thread gives the stream everything that it needs for the copy, at once; what
- * happens then is said in job.h.
+ * A stager has pinned memory, from which each copy takes a ring, and workers, which copy bytes between the ring
+ * and pageable memory. The caller's thread submits all DMAs, waits and flag writes of the copy to the stream
+ * during the call; job.h describes how stream and workers continue from there.
  *
  * This layer knows no device, pool or stream. It reaches them by hooks, which the layer above supplies. The hooks
  * report failures as driver calls do: with a status and this thread's message. Workers call timeline_failed only.
@@ -18,29 +18,31 @@
 #include "staging/job.h"
 
 struct leati_staging_hooks {
-    /* Pinned memory of at least bytes, aligned to a page, for stores of this policy; NULL, with a message, when
-     * there is none. give_back may be called under a lock of this layer and must not call it. */
+    /* take: returns pinned memory of at least bytes, aligned to a page, for stores of this policy; NULL, with a
+     * message, if there is none. give_back: may be called under a lock of this layer, and must not call this
+     * layer. */
     void *(*take)(void *context, enum leati_store_policy policy, size_t bytes);
     void (*give_back)(void *context, void *block);
 
-    /* LEAT_OK unless the device is lost. Waits for nothing. */
+    /* Returns LEAT_OK unless the device is lost. Does not wait. */
     leat_status (*health)(void *context);
 
-    /* A stream of this layer's own, for a trial. */
+    /* A private stream, on which this layer tries whether streams can wait for flags. */
     leat_status (*stream_create)(void *context, void **stream);
     leat_status (*stream_destroy)(void *context, void *stream);
     leat_status (*stream_synchronize)(void *context, void *stream);
 
-    /* Gives the stream waits for flags and writes of flags, as stream_mem_ops of driver.h; count is at most 4. */
+    /* Submits waits for flags and writes of flags to the stream, as stream_mem_ops of driver.h; count is at most
+     * 4. */
     leat_status (*flags)(void *context, void *stream, const struct leati_mem_op *ops, unsigned count);
 
-    /* A timeline: where a stream's failures are kept. It stays as long as somebody holds it. */
+    /* The timeline of a stream, which keeps the stream's failures. It is reference-counted. */
     void (*timeline_hold)(void *timeline);
     void (*timeline_release)(void *timeline); /* may be called under a lock of this layer */
     void (*timeline_failed)(void *timeline, leat_status status, const char *message);
 };
 
-/* A block that a stream may still use. */
+/* A block that a stream may still use, because waiting for the stream failed. */
 struct leati_lost {
     void *block;
     struct leati_lost *next;
@@ -49,17 +51,17 @@ struct leati_lost {
 struct leati_stager {
     const struct leati_staging_hooks *hooks;
     void *context;
-    struct leati_workers *workers; /* NULL when the stager refuses */
-    unsigned threads;              /* of the workers that may copy, */
-    unsigned share;                /* and for one copy at most */
+    struct leati_workers *workers; /* NULL if staging is not possible */
+    unsigned threads;              /* how many workers may copy */
+    unsigned share;                /* how many of them may work on one copy at once */
     struct leati_staging_choice choice;
-    uint64_t ring_bytes;      /* of one copy, at most */
-    uint64_t limit_bytes;     /* of pinned memory in all copies under way */
-    _Atomic uint64_t last_ns; /* when the latest copy came that the workers could make */
-    char refused[192];        /* set by the layer above: why there is no staging; "" when there is */
+    uint64_t ring_bytes;      /* limit for the ring of one copy */
+    uint64_t limit_bytes;     /* limit for the pinned memory of all copies under way */
+    _Atomic uint64_t last_ns; /* time of the latest copy that the workers could have made */
+    char refused[192];        /* set by the layer above: why staging is not possible; "" if it is */
 
     /* Under the lock of stager.c. */
-    struct leati_lost *lost; /* blocks of streams that could not be waited for; until the end */
+    struct leati_lost *lost; /* blocks of streams that could not be waited for; freed at the end */
     struct leati_job *issued;
     uint64_t held_bytes;
 };
@@ -69,93 +71,96 @@ leat_status leati_stager_init(struct leati_stager *stager, const struct leati_st
 
 /*
  * Tries whether streams can wait for flags, starts the workers of a NUMA node (-1: any) for so many devices, and
- * chooses the store policies. On failure the caller ends the stager; where lost is set then, a stream may still
- * write there, and the end must come when the device is idle.
+ * chooses the store policies. On failure the caller must call leati_stager_end(); if lost is set, a stream may
+ * still write to those blocks, so the caller must do that only when the device is idle.
  */
 leat_status leati_stager_start(struct leati_stager *stager, int node, int devices);
 
-/* Ends all copies, waits for workers, and gives every block back. All work of the device is complete, or the
- * device is lost and will never do it. */
+/* Ends all copies, waits for the workers, and frees all blocks. The device must be idle or lost. */
 void leati_stager_end(struct leati_stager *stager);
 
 /* The store policy of the workers in a copy. */
 enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, enum leati_direction direction,
                                             size_t bytes);
 
-/* The bytes of a block for an eager copy of so many bytes. */
+/* The size of the block (flags and ring) that an eager copy of so many bytes needs. */
 size_t leati_stager_block_bytes(size_t bytes);
 
-/* A block of pinned memory, or NULL with a message; and back, when nobody uses it any more. */
+/* take: returns a block of pinned memory, or NULL with a message. give_back: frees it; nobody may use it any more.
+ */
 void *leati_stager_take(struct leati_stager *stager, size_t bytes);
 void leati_stager_give_back(struct leati_stager *stager, void *block);
 
-/* Keeps a block until the end, because its stream cannot be waited for. */
+/* Keeps a block until leati_stager_end(), because its stream cannot be waited for. */
 void leati_stager_lose(struct leati_stager *stager, void *block);
 
 /* ---- copies ---- */
 
-/* A list of copies, in memory that stays until the stream has got past them. If the request is early, nobody else
- * uses what they write. */
+/* A list of copies. The list must stay in memory until the stream has completed them. If the request is early,
+ * nobody else may use the destinations meanwhile. */
 struct leati_list {
     size_t (*copy)(const void *list, size_t first, size_t count, uintptr_t *fault); /* as in job.h */
     const void *list;
     size_t count;
-    bool scratch; /* they write leat's own memory only */
+    bool scratch; /* all destinations are leat's own memory */
 };
 
 struct leati_staging_request {
     enum leati_direction direction;
-    bool early; /* may be staged before the stream gets there; IN, and lists */
-    /* IN and early, or OUT of a stream that is idle: the caller's thread works on it from the start, with workers
-     * that come to help. The call returns when the source has been read, or when the stream was waited for and the
-     * bytes are at their place; with POINTER when pageable memory could not be reached. */
+    bool early; /* may be staged before the stream reaches the copy; IN, and lists */
+    /* The caller's thread copies from the start, and workers come to help. Only for IN with early, or for OUT on
+     * an idle stream. IN: the call returns when the source has been read. OUT: the call waits for the stream, and
+     * returns when the destination is complete. POINTER: pageable memory could not be accessed. */
     bool eager;
-    /* Eager only: flags and a ring of leati_stager_block_bytes(), which the layer above keeps. In use until the
-     * stream has got past the copy; OUT: until the call returns, unless it fails. NULL: one of the stager's. */
+    /* Eager only: flags and a ring of leati_stager_block_bytes(), owned by the layer above. In use until the
+     * stream has completed the copy; for OUT until the call returns, unless it fails. NULL: take one from the
+     * stager. */
     struct leati_flags *block;
-    bool no_wait;         /* declines where all pinned memory is in use, instead of waiting for some */
+    bool no_wait;         /* if all pinned memory is in use, decline instead of waiting */
     uint64_t deadline_ns; /* on the clock; 0: none */
-    void *dst;            /* pageable where the direction says so; the device's side is for the messages only */
+    void *dst;            /* pageable as the direction says; the address on the device is for messages only */
     const void *src;
-    size_t bytes;                       /* without gaps; the number of copies where there is a list */
-    const struct leati_rows *to_rows;   /* both set where pageable memory has gaps; both NULL otherwise */
-    const struct leati_rows *from_rows; /* of the device's side only bytes count, not the addresses */
-    const struct leati_list *list;      /* HOST: so many copies instead of one, which the workers make */
-    struct leati_storage storage; /* ops set: the host's side is storage, not memory; neither rows nor eager */
-    size_t unit_bytes;            /* chunks are multiples of this; 0: any size */
-    size_t chunk_most_bytes;      /* 0: as the ring allows */
-    void *stream;                 /* for the hook of flags, and for the wait after a failure */
+    size_t bytes;                       /* without gaps; with a list: the number of copies */
+    const struct leati_rows *to_rows;   /* both set if pageable memory has gaps; both NULL otherwise */
+    const struct leati_rows *from_rows; /* on the device's side only the sizes matter, not the address */
+    const struct leati_list *list;      /* HOST: the workers make this list of copies instead of one copy */
+    struct leati_storage storage;       /* ops set: the host's side is storage, not memory; no rows, not eager */
+    size_t unit_bytes;                  /* chunks are multiples of this; 0: any size */
+    size_t chunk_most_bytes;            /* limit of a chunk; 0: only the ring limits it */
+    void *stream;                       /* for the hook flags, and for the wait after a failure */
     void *timeline;
-    void *context;                /* for the next three */
-    void (*begin)(void *context); /* what is given to the stream in between is one piece of work */
+    void *context;                /* argument of the next three */
+    void (*begin)(void *context); /* other threads' work cannot come between what is submitted from begin to end */
     void (*end)(void *context);
-    /* Gives the stream the DMA of one chunk between the ring and the device. Not for HOST. */
+    /* Submits the DMA of one chunk between the ring and the device. Not for HOST. */
     leat_status (*move)(void *context, size_t chunk_offset, size_t bytes, void *ring_place);
 };
 
-/* Takes what a staged copy needs: fills *job, for submit or drop with the same request. DECLINED: there is no
- * memory. May wait for copies that were submitted to end, so a caller that has reserved some already says no_wait.
- */
+/* Reserves the memory of a staged copy and fills *job; the caller must pass it to submit, with the same request,
+ * or to drop. DECLINED: not enough memory. May wait until submitted copies end, so a caller that has already
+ * reserved others must set no_wait (else it could wait for itself). */
 leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati_staging_request *request,
                                  struct leati_job **job);
 
-/* Starts such a copy, whose job is the stager's from now on. Fills *started with the job too if started is not
- * NULL; the caller releases it. After a failure the stream is past what it was given. */
+/* Submits a reserved copy; the stager owns the job from now on. If started is not NULL, fills *started with a
+ * reference to the job, which the caller must release. After a failure the stream has completed whatever part was
+ * submitted, unless the device is lost. */
 leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_staging_request *request,
                                 struct leati_job *job, struct leati_job **started);
 
-/* Gives back what was reserved for a copy without a block. */
+/* Releases a reserved copy that was not submitted; its request had no block. */
 void leati_stager_drop(struct leati_stager *stager, struct leati_job *job);
 
-/* Makes a list of copies of so many bytes, part_bytes at a time, by the workers and the caller; returns when all
- * is done. Returns how many copies were made before the first that failed, at *fault. */
+/* The caller and workers make a list of copies now; bytes is their total size, and each thread takes about
+ * part_bytes at a time. Returns, when all threads are done, how many copies were made before the first that failed
+ * at the address *fault. */
 size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_list *list, size_t bytes,
                              size_t part_bytes, uintptr_t *fault);
 
-/* Keeps a job with its flags and its ring until its stream has got past it. */
+/* Keeps a job with its flags and its ring until its stream has completed it. */
 void leati_stager_keep(struct leati_stager *stager, struct leati_job *job);
 
-/* How far a job is. Takes the lock under which its flags cannot go away. */
+/* Fills *state with the progress of a job. Takes the lock that protects the job's flags from being freed. */
 struct leati_job_state {
     bool staged, done;
     size_t arrived_bytes;
@@ -168,15 +173,16 @@ void leati_job_release(struct leati_job *job);
 
 /* ---- help ---- */
 
-/* The caller, which has nothing else to do, works on a job until it finds nothing to do at once. */
+/* The calling thread copies parts of the job until none can be copied at the moment. */
 void leati_stager_join(struct leati_stager *stager, struct leati_job *job);
 
-/* The caller, which waits for the job, works on it for a moment where the workers are few. Returns false if there
- * was nothing to do. */
+/* For a thread that waits for the job: if the workers are few, works on it for a short time. Returns false if
+ * there was nothing to do. */
 bool leati_job_help(struct leati_job *job);
 
-/* The caller is about to wait for something of the device: it copies meanwhile, where the workers are few and as
- * long as there are copies. query: whether the wait is over, LEAT_NOT_READY while it is not; called often. */
+/* For a thread that is about to wait for the device: if the workers are few, copies parts of any jobs until there
+ * are none, or until query says that the wait is over. query returns LEAT_NOT_READY while it is not; it is called
+ * often. */
 void leati_stager_help_while_waiting(struct leati_stager *stager, leat_status (*query)(void *context),
                                      void *context);
 

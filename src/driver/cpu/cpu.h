@@ -1,13 +1,13 @@
 /*
- * cpu.h - what the files of the CPU device share.
+ * cpu.h - declarations that the files of the CPU device share.
  *
- * The CPU device is a real device in the process: memory of its own in one reserved range of addresses, streams
- * that run in order on a thread each and overlap with one another, events with time stamps, kernels and large
- * copies spread over all cores. It is the judge of all tests, so it keeps the promises of driver.h to the letter
- * and takes no short cuts that a GPU could not take.
+ * The CPU device is a real device inside the process. Its memory is in one reserved address range. Each stream has
+ * its own thread and runs in order; streams run concurrently. Events have time stamps. Kernels and large copies
+ * use all cores. All tests rely on the CPU device, so it implements driver.h exactly, and takes no short cuts that
+ * a GPU could not take.
  *
- * Locks: cpu_event.lock, then cpu_device.streams_lock, then cpu_stream.lock; cpu_space.lock stands alone, and so
- * does that of cpu_managed.c.
+ * Lock order: cpu_event.lock, cpu_device.streams_lock, cpu_stream.lock, cpu_fence.lock. Separate from these:
+ * cpu_space.lock, then the lock of cpu_managed.c.
  */
 #ifndef LEATI_CPU_H
 #define LEATI_CPU_H
@@ -26,7 +26,7 @@
 #define CPU_DEVICES_MAX 16
 #define CPU_BLOCK_THREADS_MAX 1024u
 #define CPU_SHARED_BYTES_MAX 232448u /* of a block; as much as NVIDIA's GPUs of compute capability 9.0 have */
-#define CPU_BLOCKS_TOGETHER_MAX 16u  /* for each worker */
+#define CPU_BLOCKS_TOGETHER_MAX 16u  /* blocks of a cooperative launch, for each worker */
 #define CPU_WORKERS_MAX 1024
 
 /* ---- memory (cpu_memory.c) ---- */
@@ -35,13 +35,13 @@
 struct cpu_block {
     leat_kind kind;
     size_t asked_bytes;   /* before rounding up to pages */
-    size_t charged_bytes; /* what it counts against the device's memory */
-    bool going;           /* given to a stream to be freed: nobody may find it any more */
-    bool reserved;        /* of virtual memory: only what is mapped there is memory */
+    size_t charged_bytes; /* counted against the device's memory */
+    bool going;           /* a stream will free it: look-ups must not find it any more */
+    bool reserved;        /* virtual memory: only the mapped parts of it are memory */
 };
 
-/* One reserved range of addresses and what lives in it. Small blocks are below the middle; large ones and those of
- * virtual memory, on huge page boundaries, are above. */
+/* A reserved address range and its blocks. Small blocks are below the middle. Large blocks, and virtual memory,
+ * are above it, on huge page boundaries. */
 struct cpu_space {
     struct leati_lock lock; /* guards all of it */
     uintptr_t base;         /* 0: not reserved */
@@ -57,7 +57,7 @@ struct cpu_device {
     struct cpu_space space;
     uint64_t memory_bytes;
     atomic_uint_least64_t used_bytes;
-    struct leati_lock streams_lock; /* guards the list, and who holds a stream in it */
+    struct leati_lock streams_lock; /* guards the list, and the reference counts of its streams */
     struct cpu_stream *streams;
     int virtual_fd;                      /* physical pages of virtual memory, -1 before the first */
     struct leati_lock virtual_lock;      /* guards virtual_fd and the next three */
@@ -66,25 +66,25 @@ struct cpu_device {
     struct leati_ranges virtual_maps; /* by address; value: struct cpu_handle */
 };
 
-/* The addresses that a space gets where nothing limits them. */
+/* The size of a space if address space is not limited. */
 #define CPU_SPACE_BYTES ((size_t)1 << 43)
 
-/* Both with the space's lock held. Under a limit on addresses a space gets one part in parts of what is left. */
+/* Both with the space's lock held. If address space is limited, a space gets at most 1/parts of what is left. */
 leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts)
     LEATI_REQUIRES(space->lock);
 void cpu_space_release(struct cpu_space *space) LEATI_REQUIRES(space->lock);
 
-/* Puts a mapping, as mmap() describes it, over addresses of a space. HOST_MEMORY, SYSTEM. */
+/* Maps memory (arguments as mmap()) over addresses of a space. Errors: HOST_MEMORY, SYSTEM. */
 leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, int fd, off_t offset);
 
-/* Makes what cpu_space_map() put there unreachable, and gives private pages to the system. Works with any number
- * of mappings in the process. */
+/* Makes a mapping of cpu_space_map() inaccessible, and returns its private pages to the system. Works even if the
+ * process is at the system's limit of mappings. */
 leat_status cpu_space_unmap(void *ptr, size_t bytes);
 
-/* Finds and enters room for a block of bytes (whole pages), with a page behind it that stays unreachable. */
+/* Finds room for a block of bytes (whole pages) and enters the block; the page after it stays inaccessible. */
 leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct cpu_block *block, uintptr_t *base);
 
-/* Takes the block that starts at base out again, and makes its addresses unreachable. */
+/* Removes the block that starts at base, and makes its addresses inaccessible. */
 leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct cpu_block *block, size_t *bytes);
 
 leat_status cpu_mem_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
@@ -98,40 +98,42 @@ leat_status cpu_host_unregister(struct leati_driver *driver, void *device, void 
 leat_status cpu_managed_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *place);
 
-/* Counts bytes against the device's memory, or gives them back. */
+/* Add bytes to the memory in use of the device, or subtract them. */
 leat_status cpu_charge(struct cpu_device *device, size_t bytes);
 void cpu_uncharge(struct cpu_device *device, size_t bytes);
 
-/* The pinned and managed memory of all CPU devices; reserved while one of them is open. */
+/* The space for pinned and managed memory of all CPU devices; it is reserved while at least one device is open. */
 leat_status cpu_host_space_open(void);
-bool cpu_host_space_close(void); /* was it the last of them? */
+bool cpu_host_space_close(void); /* returns true if the last device has closed */
 
-/* A device, open or not: closed ones have no space. */
+/* A device, open or closed; a closed one has no space. */
 struct cpu_device *cpu_device_number(int ordinal);
 
-/* Why devices have less memory than the machine and what to do, for the end of a message; "" where they do not. */
+/* A hint for the end of a message: why devices have less memory than the machine, and what to do; "" if they do
+ * not. */
 const char *cpu_memory_reason(void);
 
 /* ---- managed memory (cpu_managed.c) ---- */
 
-#define CPU_HOST_SIDE (-1) /* beside the devices' numbers */
+#define CPU_HOST_SIDE (-1) /* the side of host threads; the others are device numbers */
 
-/* A managed allocation of whole pages begins, and ends. */
+/* Call these when a managed allocation (of whole pages) begins and ends. */
 leat_status cpu_managed_add(void *ptr, size_t bytes);
 void cpu_managed_remove(const void *ptr);
 
-/* For whom the calling thread works: a device's number or CPU_HOST_SIDE. take_side returns the earlier one. */
+/* The side that the calling thread works for: a device's number or CPU_HOST_SIDE. take_side sets it, and returns
+ * the earlier one. */
 int cpu_managed_side(void);
 int cpu_managed_take_side(int side);
 
-/* Around work of a device that may touch managed memory. leave takes what enter returned. */
+/* Call these before and after work of a device that may access managed memory. Pass enter's result to leave. */
 int cpu_managed_enter(const struct cpu_device *device);
 void cpu_managed_leave(int earlier);
 
-/* The calling thread is about to touch this memory, of whatever kind it is, on behalf of its side. */
+/* Call this before the calling thread accesses memory for its side. The memory may be of any kind. */
 void cpu_managed_touch(const void *ptr, size_t bytes, bool write);
 
-/* The last device closes: gives the record back. */
+/* Call this when the last device closes: frees the record. */
 void cpu_managed_end(void);
 
 leat_status cpu_managed_prefetch(struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to);
@@ -163,7 +165,7 @@ leat_status cpu_vm_unmap(struct leati_driver *driver, void *device, void *ptr, s
 leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
 leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
 
-/* What is mapped at an address of reserved virtual memory; false when nothing is. */
+/* Finds the mapping at an address of reserved virtual memory. Returns false if nothing is mapped there. */
 bool cpu_vm_find(struct cpu_device *device, const void *ptr, uintptr_t *base, size_t *bytes);
 
 /* ---- streams and events (cpu_stream.c) ---- */
@@ -190,29 +192,32 @@ leat_status cpu_event_synchronize(struct leati_driver *driver, void *event);
 leat_status cpu_event_elapsed(struct leati_driver *driver, void *start, void *end, double *milliseconds);
 leat_status cpu_device_synchronize(struct leati_driver *driver, void *device);
 
-/* Work of a stream. run() is called on the stream's thread, then counted() under the stream's lock, at the moment
- * from which the work counts as done; one of the two may be NULL. The struct around it is freed afterwards. */
+/* Work of a stream. The stream's thread calls run(), then counted() under the stream's lock, at the moment when
+ * the work becomes complete. One of the two may be NULL. Then it frees the struct, so work must be its first
+ * member. */
 struct cpu_work {
     struct cpu_work *next;
     void (*run)(struct cpu_work *work);
     void (*counted)(struct cpu_work *work);
 };
 
-/* Gives work to a stream, in order. Cannot fail; the stream owns work from now on. */
+/* Appends work to a stream. Cannot fail; the stream owns work from now on. */
 void cpu_stream_push(void *stream, struct cpu_work *work);
 
-/* Runs work on the caller's thread, in the stream's place, and frees it: for a caller that would wait for it
- * anyway. False, with nothing done, when the stream has other work first. */
+/* Runs work, which has no counted(), on the calling thread, and frees it; for a caller that would wait for it
+ * anyway. Returns false, with nothing done, if the stream has other work that comes first. */
 bool cpu_stream_run_here(void *stream, struct cpu_work *work);
 
-/* A copy of a stream could not reach its pageable memory at fault: for the next cpu_stream_synchronize(), once.
- * The handle may be gone by now, so stream is what cpu_stream_core() gave. */
+/* Reports that a copy of the stream could not access pageable memory at fault; the next cpu_stream_synchronize()
+ * returns the failure, once. The public handle may be destroyed by now, so pass the result of cpu_stream_core().
+ */
 void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src, size_t bytes, uintptr_t fault);
 struct cpu_stream *cpu_stream_core(void *stream);
 
 struct cpu_device *cpu_stream_device(void *stream);
 
-/* Waits until all streams of a device are idle and their threads ended; every stream is destroyed already. */
+/* Waits until all streams of a device are idle and their threads have ended. All of them must be destroyed before.
+ */
 void cpu_streams_join(struct cpu_device *device);
 
 /* ---- moving and filling bytes (cpu_copy.c) ---- */
@@ -222,8 +227,8 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_loc
 leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_location dst,
                         struct leati_location src, const leat_copy_region *region); /* cpu_copy_3d.c */
 
-/* Calls move_part(part), which accesses these ranges. Where one of them is gone, *unreachable, which other threads
- * lower as well, becomes the lowest of the addresses that nobody could reach. */
+/* Calls move_part(part), which accesses these ranges. If an access faults, lowers *unreachable to its address
+ * unless it is lower already; several threads may share *unreachable, which ends up as the lowest such address. */
 void cpu_copy_guarded(const struct leati_fault_range ranges[2], void (*move_part)(void *part), void *part,
                       _Atomic uintptr_t *unreachable);
 
@@ -247,17 +252,17 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *kernel, 
 
 /* ---- work on all cores (cpu_workers.c) ---- */
 
-/* Reads how many threads there shall be. Once, when the driver is loaded. */
+/* Reads the option for the number of threads. Called once, when the driver is loaded. */
 leat_status cpu_workers_load(void);
 
-/* How many threads work on one job, the caller included. */
+/* The number of threads that work on one job, the caller included. */
 unsigned cpu_workers_threads(void);
 
-/* Calls part(context, i) for i from 0 to count - 1, on the caller and the workers at once, and returns when all
- * calls have returned. Several callers share the workers. */
+/* Calls part(context, i) for i from 0 to count - 1, on the caller and the workers concurrently, and returns when
+ * all calls have returned. Concurrent callers share the workers. */
 void cpu_workers_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count);
 
-/* Lets the workers go; no job may run or come meanwhile. The next job starts them again. */
+/* Releases the workers; no job may run or start meanwhile. The next job gets workers again. */
 void cpu_workers_stop(void);
 
 /* ---- threads that run at the same time (cpu_gang.c) ---- */
@@ -274,25 +279,25 @@ void cpu_gang_stop(void);
 
 /* ---- strict mode (cpu_strict.c) ---- */
 
-/* Sets LEAT_STRICT up if it is asked for; UNSUPPORTED without protection keys. */
+/* Sets up strict mode if LEAT_STRICT is on. UNSUPPORTED: the processor has no memory protection keys. */
 leat_status cpu_strict_open(void);
 
-/* This thread is running a kernel: a fault is the kernel's, and its message says so. */
+/* True while this thread runs a kernel: the message about a fault then names the kernel as the cause. */
 extern LEATI_QUICK_TLS bool cpu_in_kernel;
 
-/* Installs the handler that names the pointer of a kernel that faults, if it is not there. It passes the fault on.
- */
+/* Installs, unless it is installed, the handler that prints the pointer when a kernel faults. It chains to the
+ * handler before it. */
 void cpu_kernel_faults_open(void);
 
-/* Makes memory, which has this protection (PROT_READ | PROT_WRITE), unreachable for host threads. Does nothing
- * when not strict. */
+/* In strict mode, makes memory inaccessible for host threads; else does nothing. protection: the memory's
+ * protection (PROT_READ | PROT_WRITE). */
 leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection);
 
-/* This thread may reach device memory (a device's thread), or may not (while it runs a host function). */
+/* Allow this thread to access device memory (a device's thread), or forbid it (while it runs a host function). */
 void cpu_strict_allow(void);
 void cpu_strict_forbid(void);
 
-/* Returns true if this thread was allowed to reach device memory by the call above. */
+/* Returns true if cpu_strict_allow() is in effect on this thread. */
 bool cpu_strict_allowed(void);
 
 #endif

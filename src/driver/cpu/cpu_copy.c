@@ -1,9 +1,9 @@
 /*
- * cpu_copy.c - moving and filling bytes on the CPU device, with all cores and full-line stores.
+ * cpu_copy.c - copies and fills of the CPU device, with all cores and non-temporal stores.
  *
- * Large copies are cut into parts for the workers and written past the caches (non-temporal stores), which saves
- * reading the destination first. bench/results/ has what that gives: on a 2-core Sapphire Rapids guest 256 MiB
- * move nearly twice as fast as by the C library's memcpy on as many threads.
+ * Large copies are split into parts for the workers, and written with non-temporal stores, which do not read the
+ * destination first. Results are in bench/results/: on a 2-core Sapphire Rapids guest 256 MiB are copied nearly
+ * twice as fast as with memcpy() on as many threads.
  */
 #include "driver/cpu/cpu.h"
 
@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART_BYTES ((size_t)1 << 20)          /* a part of a copy that one thread takes at a time */
-#define HERE_BYTES ((size_t)256 << 10)        /* up to here on the caller's thread */
-#define PARALLEL_BYTES ((size_t)1 << 20)      /* from here on more than one thread */
-#define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on; smaller ones gain more from the caches */
+#define PART_BYTES ((size_t)1 << 20)          /* a part, which one thread copies at a time */
+#define HERE_BYTES ((size_t)256 << 10)        /* pageable copies up to this size: on the caller's thread */
+#define PARALLEL_BYTES ((size_t)1 << 20)      /* from this size on: several threads */
+#define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from this size on; smaller copies profit from the caches */
 
 /* ---- all threads together ---- */
 
@@ -25,7 +25,7 @@ static void collapse_hugepages(void *context, uint64_t i)
     leati_hugepage_collapse(context, i);
 }
 
-/* Before all of a range is written: where it is the device's memory, and its pages are not there yet. */
+/* Called before all of a range is written: requests huge pages if it is device memory whose pages are missing. */
 static void collapse_hugepage(const struct cpu_device *device, void *dst, size_t bytes)
 {
     if ((uintptr_t)dst - device->space.base < device->space.bytes && leati_hugepage_any_missing(dst, bytes))
@@ -36,8 +36,8 @@ struct copy_job {
     char *dst;
     const char *src;
     size_t bytes;
-    bool guarded;                  /* one of the two may go away meanwhile */
-    _Atomic uintptr_t unreachable; /* the first address that did; UINTPTR_MAX: none */
+    bool guarded;                  /* a side is pageable: the program may unmap it during the copy */
+    _Atomic uintptr_t unreachable; /* the lowest address whose access faulted; UINTPTR_MAX: none */
 };
 
 struct copy_part {
@@ -65,7 +65,7 @@ void cpu_copy_guarded(const struct leati_fault_range ranges[2], void (*move_part
     if (leati_fault_handler_run(ranges, move_part, part, &fault))
         return;
     leati_stream_fence();
-    /* Relaxed: read after the workers have finished. */
+    /* Relaxed: it is read after all workers have finished. */
     first = atomic_load_explicit(unreachable, memory_order_relaxed);
     while (fault < first && !atomic_compare_exchange_weak_explicit(unreachable, &first, fault,
                                                                    memory_order_relaxed, memory_order_relaxed))
@@ -135,7 +135,7 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_loc
                                .stream = cpu_stream_core(stream),
                                .job = {.dst = dst.ptr, .src = src.ptr, .bytes = bytes, .guarded = pageable}};
     atomic_init(&work->job.unreachable, UINTPTR_MAX);
-    /* Short copies of pageable memory are over before another thread could begin. */
+    /* A short pageable copy takes less time than waking the stream's thread. */
     if (pageable && bytes <= HERE_BYTES && cpu_stream_run_here(stream, &work->work))
         return LEAT_OK;
     cpu_stream_push(stream, &work->work);
@@ -147,7 +147,7 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_loc
 struct fill_job {
     char *dst;
     size_t bytes;
-    uint32_t pattern; /* repeated to four bytes */
+    uint32_t pattern; /* 2-byte patterns are repeated to 4 bytes */
     unsigned pattern_bytes;
 };
 

@@ -1,8 +1,8 @@
 /*
- * cpu_gang.c - threads for work whose parts wait for one another.
+ * cpu_gang.c - threads for work whose parts wait for one another (cooperative launches).
  *
- * A worker thread may start a part only after it has finished another one. Here every part has a thread,
- * which is reserved when the work is submitted to its stream.
+ * On the workers a part may start only after another one has ended, so parts that wait for each other would hang.
+ * Here each part has its own thread, which is reserved when the work is submitted to its stream.
  */
 #include "base/lock.h"
 #include "driver/cpu/cpu.h"
@@ -15,7 +15,7 @@ struct gang {
     void *context;
     unsigned next, count; /* parts from next on have not been started */
     unsigned running;     /* parts on other threads than the caller's */
-    int side;             /* the caller's, for which the others work too */
+    int side;             /* the caller's side (cpu_managed.c); the other threads work for it too */
     struct gang *next_gang;
 };
 

@@ -1,5 +1,5 @@
 /*
- * cpu_image.h - is the image of a shared object one that the dynamic loader can take?
+ * cpu_image.h - checks that the dynamic loader can load an image of a shared object without crashing.
  */
 #ifndef LEATI_CPU_IMAGE_H
 #define LEATI_CPU_IMAGE_H
@@ -9,9 +9,9 @@
 #include <stddef.h>
 
 /*
- * IMAGE, with a message, unless all that dlopen() and dlclose() read of the image lies in it and means something:
- * the loader checks next to nothing, and what is wrong ends the process. Code is not looked at, and neither is
- * data of the program's own: what a changed instruction does, or a constructor, nobody can tell.
+ * Returns IMAGE, with a message, unless everything that dlopen() and dlclose() read from the image lies inside it
+ * and is valid. The check is needed because the loader itself checks almost nothing, so a damaged image crashes
+ * the process. It does not examine code, constructors or the program's data.
  */
 leat_status cpu_image_check(const void *image, size_t bytes);
 

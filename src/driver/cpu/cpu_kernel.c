@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* More than any kernel has. */
+/* Limits that no real kernel exceeds, to detect damaged descriptions. */
 #define PARAMETERS_MOST 1024
 #define PARAMETER_BYTES_MOST 65536
 
@@ -24,11 +24,11 @@ struct cpu_kernel {
 };
 
 struct cpu_module {
-    void *library; /* NULL for the built-in kernels, and for those of the program's own */
-    leat_embedded_kernel *own;
+    void *library; /* NULL for built-in kernels, and for kernels that are compiled into the program */
+    leat_embedded_kernel *own; /* the latter */
     size_t own_count;
-    enum leati_builtin which; /* of the built-in modules, where there is neither */
-    int fd; /* the image; open while it is loaded, because the loader knows the library by this number */
+    enum leati_builtin which; /* which built-in module, if library and own are NULL */
+    int fd; /* the image; stays open, because the loader identifies the library by a path with this number */
     struct cpu_kernel *kernels;
 };
 
@@ -144,7 +144,7 @@ leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *h
     return LEAT_OK;
 }
 
-/* Nothing is compiled here, so each of the modules of layouts has all of their kernels. */
+/* On the CPU device each of the layout modules has all layout kernels, since nothing has to be compiled. */
 static const leat_cpu_kernel *find_builtin(enum leati_builtin which, const char *name)
 {
     bool layout = which != LEATI_BUILTIN_BASIC;
@@ -181,7 +181,8 @@ static bool lies_in(const void *base, const void *ptr)
     return dladdr(ptr, &info) && info.dli_fbase == base;
 }
 
-/* Does the description of a kernel of a shared object lead nowhere else? */
+/* Returns true if all pointers in a kernel's description point into its own shared object, and the sizes are
+ * plausible. */
 static bool is_sound(const leat_cpu_kernel *code)
 {
     Dl_info info;
@@ -261,10 +262,11 @@ struct launch_work {
     uint64_t blocks, blocks_per_part;
     struct together together;
     struct leati_lock shared_lock; /* guards the next two */
+    /* Free buffers of dynamic shared memory, one for each block that runs concurrently; NULL: none. */
     void *
-        *shared; /* free buffers of dynamic shared memory, one for each block that runs concurrently; NULL: none */
+        *shared;
     unsigned shared_count;
-    void *args[]; /* then the values that they point to */
+    void *args[]; /* followed by the values that they point to */
 };
 
 static void *take_shared(struct launch_work *work)
@@ -365,8 +367,8 @@ static void spread(struct launch_work *work)
 {
     uint64_t parts = (uint64_t)cpu_workers_threads() * 16;
 
-    /* Neighbouring blocks together, for the caches; several parts a thread, so that all end at about the same
-     * time. */
+    /* A part has neighbouring blocks, for the caches. Several parts per thread, so that all threads end at about
+     * the same time. */
     if (parts > work->blocks)
         parts = work->blocks;
     leati_assert(parts);
@@ -398,7 +400,7 @@ static void run_launch(struct cpu_work *queued)
     pthread_cond_destroy(&work->together.next_round);
 }
 
-/* The values start at multiples of 16, which suits every plain type. */
+/* Values are aligned to 16 bytes, which is enough for every basic type. */
 static size_t value_bytes(uint32_t bytes)
 {
     return ((size_t)bytes + 15) & ~(size_t)15;

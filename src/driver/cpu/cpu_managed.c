@@ -1,15 +1,17 @@
 /*
- * cpu_managed.c - managed memory of the CPU device: what was advised about its pages, and the record of where each
- * page would be if host and devices had memories of their own.
+ * cpu_managed.c - managed memory of the CPU device: the advice for its pages, and the record of where each page
+ * would be if host and devices had separate memories. A "side" is the host or one device.
  *
- * While the record is on, pages are unreachable (mprotect) until somebody touches them. The handler of the fault
- * writes the touch down, as the side that the faulting thread works for, and lets it through. Rights belong to the
- * process and not to a thread, so sides are told apart in time: before the work of a device all pages are closed
- * that others have opened, and after it those that the device has. What two sides touch at the same time is seen
- * only once. Copies and fills say what they touch before they begin, which saves the faults.
+ * While the record is on, pages are inaccessible (mprotect) until a thread accesses them. The fault handler
+ * records the access for the side that the faulting thread works for, and opens the page. Page protection belongs
+ * to the process, not to a thread, so sides are separated in time: before work of a device begins, all pages that
+ * other sides have opened are closed, and after it, all pages that the device has opened. If two sides access a
+ * page at the same time, only one access is recorded. Copies and fills report their accesses before they begin,
+ * which saves the faults.
  *
- * The rules of moving are those that NVIDIA documents for cuMemAdvise: who can reach a page where it was advised
- * to be uses it there; read mostly pages are copied by readers; all else moves to who touches it.
+ * Pages move by the rules that NVIDIA documents for cuMemAdvise: if a side can reach a page at its preferred
+ * location, it uses the page there; a reader of a read-mostly page makes a copy; any other page moves to the side
+ * that accesses it.
  */
 #include "driver/cpu/cpu.h"
 
@@ -28,14 +30,14 @@
 /* Sides: devices by their number, and these two. */
 enum { NOWHERE = -2, HOST = CPU_HOST_SIDE };
 
-enum { MOVES = 4096, NEIGHBOURS = 16 /* of the latest moves, to which a page may be added */ };
+enum { MOVES = 4096, NEIGHBOURS = 16 /* a moved page may be merged into one of this many latest moves */ };
 
 struct managed_page {
-    uint32_t copies;       /* who has it: bit_of() of sides; 0: nobody yet */
-    uint32_t accessed_by;  /* who was said to use it */
-    uint8_t preferred;     /* a side + 2, so that zeros mean nowhere */
+    uint32_t copies;       /* bit_of() of each side that has the page; 0: never accessed */
+    uint32_t accessed_by;  /* bit_of() of each side with the advice ACCESSED_BY */
+    uint8_t preferred;     /* a side + 2, so that 0 means NOWHERE */
     uint8_t last_prefetch; /* the same */
-    uint8_t first_touch;   /* the same: who came first */
+    uint8_t first_touch;   /* the same: the side that accessed it first */
     uint8_t read_mostly;
     uint16_t faults_to_device, faults_to_host;
     uint16_t prefetched_to_device, prefetched_to_host, in_vain;
@@ -46,25 +48,26 @@ struct managed_page {
 struct memory {
     uintptr_t base;
     size_t pages_count;
-    struct managed_page *pages; /* NULL: nothing was said of it yet, and nothing recorded */
-    uint32_t opened_by;         /* sides that may reach some of it since it was closed */
-    bool unseen;                /* left open, because the system has no room for more pieces */
+    struct managed_page *pages; /* NULL: no advice and no record yet */
+    uint32_t opened_by;         /* sides that have opened pages since all pages were closed */
+    bool unseen;                /* left accessible, because the system allows no more mappings */
 };
 
-/* Guards all of the following. Taken by the handler of faults too: who holds it touches no managed memory. */
+/* Guards all of the following. The fault handler takes it too, so a thread that holds it must not access managed
+ * memory. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leati_ranges memories LEATI_GUARDED_BY(lock);
 static leat_managed_move *moves;    /* a ring; NULL before the first record */
-static uint64_t moves_phase[MOVES]; /* in which each was written */
-static uint64_t moves_count;        /* ever written */
-static uint64_t phase;              /* moves on whenever the work of a device begins or ends */
+static uint64_t moves_phase[MOVES]; /* the phase of each move */
+static uint64_t moves_count;        /* number of moves ever recorded */
+static uint64_t phase;              /* incremented whenever work of a device begins or ends */
 static uint64_t began_ns;
 
-/* Changed under the lock; read without it to find out that there is nothing to do. */
+/* Changed under the lock; also read without it, to return early if there is no record. */
 static atomic_bool recording;
 
-/* For whom this thread works, and whether its faults come through. Found without a call that a handler must not
- * make. */
+/* The side that this thread works for, and whether SIGSEGV is unblocked on it. initial-exec, because the fault
+ * handler must not call __tls_get_addr(). */
 static _Thread_local __attribute__((tls_model("initial-exec"))) int current_side = HOST;
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool unblocked;
 
@@ -76,7 +79,7 @@ static uint32_t bit_of(int side)
 
 static bool is_recording(void)
 {
-    /* Acquire: who sees the record on sees what it needs. */
+    /* Acquire: pairs with the release of begin_record(), so that its set-up is visible. */
     return atomic_load_explicit(&recording, memory_order_acquire);
 }
 
@@ -133,7 +136,7 @@ static void note_move(uintptr_t address, int from, int to, leat_move_cause cause
                                                        .cause = cause};
 }
 
-/* One of those that have the page: the host, or the first device. */
+/* One of the sides that have the page: the host, or else the first device. */
 static int home_of(const struct managed_page *page)
 {
     if (!page->copies)
@@ -146,7 +149,8 @@ static bool has_several(const struct managed_page *page)
     return page->copies & (page->copies - 1);
 }
 
-/* Devices reach the host and each other; the host reaches no device. */
+/* Returns true if side can access memory at place: devices reach the host and each other, the host reaches no
+ * device. */
 static bool reaches(int side, int place)
 {
     return side == place || (side != HOST && place != NOWHERE);
@@ -164,7 +168,7 @@ static void first_touch(struct managed_page *page, uintptr_t address, int side)
     note_move(address, NOWHERE, place, LEAT_MOVE_FIRST_TOUCH);
 }
 
-/* The page, which lies elsewhere, is touched by side. */
+/* side accesses a page that it does not have, and does not copy it. */
 static void fault(struct managed_page *page, uintptr_t address, int side)
 {
     int home = home_of(page);
@@ -181,7 +185,7 @@ static void fault(struct managed_page *page, uintptr_t address, int side)
     note_move(address, home, side, LEAT_MOVE_FAULT);
 }
 
-/* Writes a touch down; returns the rights with which the side goes on. */
+/* Records an access; returns the protection that the page gets for the side. */
 static int touch(struct managed_page *page, uintptr_t address, int side, bool write)
 {
     if (!page->copies) {
@@ -199,7 +203,7 @@ static int touch(struct managed_page *page, uintptr_t address, int side, bool wr
     } else {
         fault(page, address, side);
     }
-    /* A write to one of several copies must be seen. */
+    /* Read-only if there are several copies, so that the next write faults and ends them. */
     return page->read_mostly && has_several(page) ? PROT_READ : PROT_READ | PROT_WRITE;
 }
 
@@ -227,7 +231,7 @@ static size_t bytes_of(const struct memory *memory)
     return memory->pages_count * CPU_PAGE_BYTES;
 }
 
-/* The system has no room for another piece: leaves all of it in reach, and says that some is not seen. */
+/* The system allows no more mappings: makes all of the memory accessible, and notes that accesses are not seen. */
 static bool leave_open(struct memory *memory)
 {
     memory->unseen = true;
@@ -245,7 +249,7 @@ static void close_pages(struct memory *memory, uintptr_t start, size_t bytes)
         set_rights(memory, start, bytes, PROT_NONE);
 }
 
-/* Closes what other sides than this one have opened. */
+/* Closes all memory that sides other than this one have opened. */
 static void close_others(int side)
 {
     leati_lock(&lock);
@@ -272,7 +276,7 @@ static uintptr_t page_address(const struct memory *memory, size_t page)
     return memory->base + page * CPU_PAGE_BYTES;
 }
 
-/* False when ptr is in no managed memory. */
+/* Returns false if ptr is not in managed memory. */
 static bool find_span(const void *ptr, size_t bytes, struct managed_span *span)
 {
     const struct leati_range *range = leati_ranges_find(&memories, (uintptr_t)ptr);
@@ -287,7 +291,7 @@ static bool find_span(const void *ptr, size_t bytes, struct managed_span *span)
     return true;
 }
 
-/* The handler of faults, before all others. */
+/* Called first by the fault handler (leati_fault_handler_set_repair()). */
 static bool repair(const siginfo_t *info, const void *context)
 {
     int before = errno, rights;
@@ -306,7 +310,7 @@ static bool repair(const siginfo_t *info, const void *context)
     if (find_span(info->si_addr, 1, &span) && span.memory->pages) {
         uintptr_t address = page_address(span.memory, span.first);
 
-        /* A record that has just ended leaves nothing closed; the access only has to run again. */
+        /* If the record has just ended, no page is closed any more, and the access only needs a retry. */
         rights = is_recording() ? touch(&span.memory->pages[span.first], address, current_side, write)
                                 : PROT_READ | PROT_WRITE;
         span.memory->opened_by |= bit_of(current_side);
@@ -317,9 +321,9 @@ static bool repair(const siginfo_t *info, const void *context)
     return repaired;
 }
 
-/* ---- whose work is done ---- */
+/* ---- the side of a thread ---- */
 
-/* A fault that is blocked ends the program. */
+/* A SIGSEGV fault while the signal is blocked kills the process, so unblock it. */
 static void unblock_faults(void)
 {
     sigset_t faults;
@@ -480,7 +484,7 @@ static void run_prefetch(struct cpu_work *queued)
 
     leati_lock(&lock);
     phase++;
-    /* Memory that was freed meanwhile, or a record that has ended, leaves nothing to do. */
+    /* Nothing to do if the memory was freed meanwhile, or if the record has ended. */
     if (is_recording() && find_span(work->ptr, work->bytes, &span)) {
         for (size_t i = span.first; i < span.end; i++)
             prefetch(&span.memory->pages[i], page_address(span.memory, i), work->to);
@@ -558,7 +562,7 @@ leat_status cpu_managed_advise(struct leati_driver *driver, void *device, void *
     if (status == LEAT_OK) {
         for (size_t i = span.first; i < span.end; i++)
             advise(&span.memory->pages[i], advice, side_of(where));
-        /* What is in reach was let through under the earlier advice. */
+        /* Pages that are open were opened under the earlier advice. */
         close_pages(span.memory, page_address(span.memory, span.first), (span.end - span.first) * CPU_PAGE_BYTES);
     }
     leati_unlock(&lock);
@@ -634,7 +638,7 @@ leat_status cpu_managed_attach(struct leati_driver *driver, void *stream, void *
 
 /* ---- the record ---- */
 
-/* Nothing is recorded of it yet, but what was advised stays. */
+/* Clears the record of an allocation; the advice stays. */
 static void forget_record(struct memory *memory)
 {
     for (size_t i = 0; i < memory->pages_count; i++) {

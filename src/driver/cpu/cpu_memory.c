@@ -1,9 +1,9 @@
 /*
- * cpu_memory.c - memory of the CPU device: allocations in a reserved range of addresses of the device's own.
+ * cpu_memory.c - memory of the CPU device: allocations in an address range that each device reserves.
  *
- * Freed addresses become unreachable and are used again as late as possible, and a page that is never reachable
- * follows every block, so that stray accesses fault as they would on a GPU. Pinned and managed memory lies in a
- * second range that all CPU devices share; unlike device memory it stays reachable for the host in strict mode.
+ * Freed addresses become inaccessible and are reused as late as possible, and each block is followed by an
+ * inaccessible page, so that stray accesses fault as they would on a GPU. Pinned and managed memory is in a second
+ * range, which all CPU devices share; unlike device memory, the host can access it in strict mode too.
  */
 #include "driver/cpu/cpu.h"
 
@@ -25,7 +25,7 @@
 static struct cpu_space host_space = {.lock = LEATI_LOCK_INITIALIZER};
 static unsigned host_space_users; /* under host_space.lock */
 
-/* A part of addresses of a space is at least this, and whole multiples of it. */
+/* The minimum size of a space; its size is a multiple of this. */
 #define SPACE_LEAST_BYTES ((size_t)16 << 20)
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -43,7 +43,7 @@ leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsi
 
     leati_assert_locked(&space->lock);
     leati_assert(!space->bytes && parts);
-    /* As much as the system grants: a checker may not grant the first wish. */
+    /* Halve the size until the system grants it: under a memory checker the first request may fail. */
     for (size_t bytes = round_up(share_bytes, SPACE_LEAST_BYTES); bytes >= SPACE_LEAST_BYTES;
          bytes = bytes / 2 & ~(SPACE_LEAST_BYTES - 1)) {
         void *start =
@@ -80,7 +80,7 @@ void cpu_space_release(struct cpu_space *space)
     space->bytes = 0;
 }
 
-/* 0 where the system does not say. */
+/* The system's limit on the number of mappings of a process; 0 if unknown. */
 static unsigned long mappings_most(void)
 {
     FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
@@ -99,9 +99,10 @@ leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, in
     int error;
 
     leati_assert((uintptr_t)ptr % CPU_PAGE_BYTES == 0 && bytes);
-    /* Cuts the addresses out of the mapping around them first. mprotect() respects the system's limit on the
-     * number of mappings; mmap() would go one past it, and then the system maps nothing more, not even in order to
-     * take something back. Readable for a moment, since to ask for what is there already does nothing. */
+    /* First split the addresses off the surrounding mapping, with mprotect(), which fails at the system's limit on
+     * the number of mappings. mmap() would exceed the limit by one, and then the system refuses every further
+     * mapping, also those that are needed to unmap. PROT_READ, because mprotect() with the same protection would
+     * do nothing. */
     if (mprotect(ptr, bytes, PROT_READ)) {
         error = errno;
         if (error == ENOMEM)
@@ -125,8 +126,8 @@ leat_status cpu_space_unmap(void *ptr, size_t bytes)
     leati_assert((uintptr_t)ptr % CPU_PAGE_BYTES == 0 && bytes);
     if (mmap(ptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED)
         return LEAT_OK;
-    /* A process with too many mappings may make none, not even in the place of others. What is there can stay
-     * then, out of reach and without pages: whoever gets the addresses next maps over it. */
+    /* A process at the limit of mappings cannot even replace one. Then keep the old mapping, inaccessible and
+     * without pages; the next block at these addresses will be mapped over it. */
     if (mprotect(ptr, bytes, PROT_NONE))
         return leati_fail(LEAT_ERROR_SYSTEM, "mprotect: %s: %p + %zu could not be given back", strerror(errno),
                           ptr, bytes);
@@ -196,7 +197,7 @@ leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct 
 
 leat_status cpu_charge(struct cpu_device *device, size_t bytes)
 {
-    /* Relaxed: the count guards nothing but itself. */
+    /* Relaxed: it is only a counter. */
     uint64_t used = atomic_load_explicit(&device->used_bytes, memory_order_relaxed);
 
     leati_assert(used <= device->memory_bytes);
@@ -216,13 +217,13 @@ void cpu_uncharge(struct cpu_device *device, size_t bytes)
     atomic_fetch_sub_explicit(&device->used_bytes, bytes, memory_order_relaxed);
 }
 
-/* Puts memory behind a fresh block. */
+/* Maps memory for a new block. */
 static leat_status back(void *ptr, size_t bytes)
 {
     LEATI_TRY(
         cpu_space_map(ptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (bytes >= CPU_HUGE_BYTES)
-        madvise(ptr, bytes, MADV_HUGEPAGE); /* Speed only: no harm where it is refused. */
+        madvise(ptr, bytes, MADV_HUGEPAGE); /* for speed only, so a failure is harmless */
     return LEAT_OK;
 }
 
@@ -269,7 +270,7 @@ leat_status cpu_mem_free(struct leati_driver *driver, void *handle, void *ptr)
     size_t bytes;
 
     (void)driver;
-    /* Before somebody else may get the addresses. */
+    /* Before the addresses are free for another block. */
     if (holds(&host_space, ptr))
         cpu_managed_remove(ptr);
     LEATI_TRY(cpu_space_give_back(holds(&host_space, ptr) ? &host_space : &device->space, (uintptr_t)ptr, &block,
@@ -285,7 +286,7 @@ leat_status cpu_mem_alloc_async(struct leati_driver *driver, void *stream, size_
 
     if (status != LEAT_ERROR_DEVICE_MEMORY || bytes > device->memory_bytes)
         return status;
-    /* What the stream was given to free may be enough. */
+    /* Frees that are queued on the stream may make enough room: wait for them, then try again. */
     LEATI_TRY(cpu_stream_synchronize(driver, stream));
     return cpu_mem_alloc(driver, device, bytes, ptr);
 }
@@ -300,7 +301,7 @@ static void run_free(struct cpu_work *work)
 {
     struct free_work *free_work = (struct free_work *)(void *)work;
 
-    /* Can only fail if the system refuses to unmap; then the block stays charged, as it is still there. */
+    /* Fails only if the system refuses to unmap. Then the block still exists, so it stays charged. */
     (void)cpu_mem_free(free_work->device->driver, free_work->device, free_work->ptr);
 }
 
@@ -344,7 +345,7 @@ bool cpu_host_space_close(void)
 
     leati_lock(&host_space.lock);
     last = --host_space_users == 0;
-    /* Managed blocks that were never freed must not be found when their addresses are somebody else's. */
+    /* Remove the records of managed blocks that were never freed, before their addresses are reused. */
     for (size_t i = 0; last && i < host_space.blocks.count; i++)
         cpu_managed_remove((void *)host_space.blocks.entries[i].base);
     if (last)
@@ -353,8 +354,8 @@ bool cpu_host_space_close(void)
     return last;
 }
 
-/* Memory in the host's range. Pinned memory is all there when the call returns, so ask before taking what is not
- * there: the system would end some process instead of saying no. */
+/* Allocates in the host's range. Pinned memory is populated during the call, so first check that there is enough:
+ * the kernel would otherwise kill a process instead of returning an error. */
 static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes, void **ptr)
 {
     struct cpu_block block = {.kind = kind, .asked_bytes = bytes, .charged_bytes = charged_bytes};
@@ -402,7 +403,7 @@ leat_status cpu_host_free(struct leati_driver *driver, void *device, void *ptr)
     return cpu_space_give_back(&host_space, (uintptr_t)ptr, &block, &bytes);
 }
 
-/* Registering changes nothing here but what is known of the memory; it must be there, as on a GPU. */
+/* The CPU device needs no registration, but as on a GPU the memory must be mapped. */
 leat_status cpu_host_register(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
 {
     uintptr_t start = (uintptr_t)ptr & ~(CPU_PAGE_BYTES - 1);
@@ -462,8 +463,8 @@ static leat_status refuse_address(const void *ptr, const char *whose)
                       whose);
 }
 
-/* Looks ptr up in one space; false when it is not in its range at all. *reserved: it is an address of virtual
- * memory, where something may be mapped. */
+/* Looks up ptr in one space; returns false if ptr is not in the space's range. *reserved: ptr is in reserved
+ * virtual memory; the caller must check whether something is mapped there. */
 static bool query_space(struct cpu_space *space, const void *ptr, const char *whose,
                         struct leati_pointer_info *place, bool *reserved, leat_status *status)
 {

@@ -1,9 +1,9 @@
 /*
  * cpu_stream.c - streams and events of the CPU device.
  *
- * A stream is a queue and a thread that works through it. An event holds its latest mark; recording makes a new
- * mark, and a wait holds the mark that was the latest when it was given, so recording again changes no wait. Marks
- * are put into a queue before anyone can wait for them, so waits cannot go round in a circle.
+ * A stream is a queue and a thread that executes it. An event refers to its latest fence. Each record makes a new
+ * fence, and a wait refers to the fence that was the latest when the wait was submitted, so a later record does
+ * not change earlier waits. A fence is queued before anyone can wait for it, so waits cannot form a cycle.
  */
 #include "driver/cpu/cpu.h"
 
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-/* A place in a stream. Freed when neither an event nor a queue holds it. */
+/* A point in a stream's queue. Reference-counted: events and queues hold it. */
 struct cpu_fence {
     atomic_uint holders;
     struct leati_lock lock; /* guards the next two; taken inside a stream's */
@@ -30,8 +30,8 @@ struct cpu_fence {
 };
 
 struct cpu_event {
-    struct leati_handle handle; /* any pointer may be wrapped */
-    struct leati_lock lock;     /* guards mark, and is held while a record or a wait goes into its queue */
+    struct leati_handle handle; /* cpu_event_adopt() may get any pointer and must recognise events */
+    struct leati_lock lock;     /* guards fence; held while a record or a wait is queued */
     struct cpu_fence *fence;    /* NULL before the first record */
 };
 
@@ -44,14 +44,14 @@ struct cpu_stream {
     pthread_cond_t work_there, work_done;
     struct cpu_work *first, **end;
     uint64_t submitted, done;
-    bool borrowed; /* another thread runs a piece of work in this one's place */
+    bool borrowed; /* another thread runs a piece of work of this stream (cpu_stream_run_here()) */
     bool closing;
-    char lost[256];          /* what a copy has to say, or "" */
-    struct cpu_stream *next; /* under the device's streams_lock, as is the next */
-    unsigned holders;        /* threads in cpu_device_synchronize() that look at it */
+    char lost[256];          /* the message of a failed copy, or "" */
+    struct cpu_stream *next; /* this and the next: under the device's streams_lock */
+    unsigned holders;        /* threads in cpu_device_synchronize() that use the stream */
 };
 
-/* A handle: the stream itself, or another handle for it that was wrapped. */
+/* A handle for a stream. owned: it was made by cpu_stream_create(), else by cpu_stream_adopt(). */
 struct cpu_stream_handle {
     struct cpu_stream *stream;
     bool owned;
@@ -139,7 +139,7 @@ bool cpu_stream_run_here(void *handle, struct cpu_work *work)
     stream->done++;
     stream->borrowed = false;
     pthread_cond_broadcast(&stream->work_done);
-    pthread_cond_signal(&stream->work_there); /* work may have come meanwhile */
+    pthread_cond_signal(&stream->work_there); /* other threads may have queued work meanwhile */
     leati_unlock(&stream->lock);
     return true;
 }
@@ -223,7 +223,7 @@ static bool finished(struct cpu_stream *stream)
     return yes;
 }
 
-/* Ends the threads of streams that were destroyed and have no work left; all says to wait for the others. */
+/* Ends the threads of destroyed streams that have no work left. all: waits for those that have, too. */
 static void reap(struct cpu_device *device, bool all)
 {
     struct cpu_stream **place;
@@ -320,7 +320,7 @@ leat_status cpu_stream_query(struct leati_driver *driver, void *handle)
     bool idle;
 
     (void)driver;
-    /* The lock, not an atomic: it makes what the work wrote visible to the caller. */
+    /* Under the lock, which makes the writes of the finished work visible to the caller. */
     leati_lock(&stream->lock);
     idle = stream->done == stream->submitted;
     leati_unlock(&stream->lock);
@@ -349,7 +349,7 @@ leat_status cpu_device_synchronize(struct leati_driver *driver, void *opened)
     (void)driver;
     leati_lock(&device->streams_lock);
     for (stream = device->streams; stream; stream = stream->next) {
-        /* Held, a stream stays in the list, so that the walk can go on from it. */
+        /* While holders is not 0, reap() leaves the stream in the list, so the walk can continue from it. */
         stream->holders++;
         leati_unlock(&device->streams_lock);
         drain(stream);
@@ -370,13 +370,14 @@ struct value_work {
 
 static bool reached_value(const struct leati_mem_op *value)
 {
-    /* Acquire: what the host wrote before the word is there for the work that follows. */
+    /* Acquire: the work that follows sees what the host wrote before the flag. */
     uint32_t now = atomic_load_explicit(value->flag, memory_order_acquire);
 
     return (int32_t)(now - value->value) >= 0;
 }
 
-/* Nobody can wake this thread, so it looks again and again: at first without a pause, as a GPU does. */
+/* Polls the flag, because a write to memory cannot wake this thread: first with sched_yield(), then with pauses.
+ */
 static void wait_for_value(const struct leati_mem_op *value)
 {
     struct timespec pause = {.tv_nsec = 20000};
@@ -397,7 +398,7 @@ static void run_mem_ops(struct cpu_work *work)
         if (all->ops[i].wait)
             wait_for_value(&all->ops[i]);
         else
-            /* Release: the copies before it are there for whom sees the word. */
+            /* Release: a thread that sees the flag also sees the copies before it. */
             atomic_store_explicit(all->ops[i].flag, all->ops[i].value, memory_order_release);
     }
 }
@@ -471,11 +472,12 @@ static void let_go(struct cpu_fence *fence)
     free(fence);
 }
 
-/* The event's mark, held for the caller; NULL before the first record. Under the event's lock. */
+/* Returns the event's fence with a reference for the caller; NULL before the first record. Under the event's lock.
+ */
 static struct cpu_fence *hold_fence(struct cpu_event *event)
 {
     leati_assert_locked(&event->lock);
-    /* Relaxed: the event holds the mark meanwhile. */
+    /* Relaxed: the event's own reference keeps the fence alive. */
     if (event->fence)
         atomic_fetch_add_explicit(&event->fence->holders, 1, memory_order_relaxed);
     return event->fence;
@@ -510,7 +512,7 @@ static void wait_for(struct cpu_fence *fence)
     leati_unlock(&fence->lock);
 }
 
-/* The time at which a mark was reached; 0 when it is not. */
+/* The time at which the stream reached the fence; 0 if it has not. */
 static uint64_t reached_ns(struct cpu_fence *fence)
 {
     uint64_t ns;
@@ -579,7 +581,8 @@ struct fence_work {
     struct cpu_fence *fence;
 };
 
-/* So late that who has waited for the mark finds the stream done, unless it has more work. */
+/* Runs as counted(), after the stream has counted this work as done: a thread that has waited for the fence then
+ * also finds the stream idle, unless it has more work. */
 static void count_record(struct cpu_work *work)
 {
     struct fence_work *record = (struct fence_work *)(void *)work;
@@ -592,7 +595,7 @@ leat_status cpu_event_record(struct leati_driver *driver, void *handle, void *st
 {
     struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
     struct fence_work *work = malloc(sizeof *work);
-    struct cpu_fence *fence = new_fence(2), *old; /* held by the event and by the queue */
+    struct cpu_fence *fence = new_fence(2), *old; /* one reference for the event, one for the queue */
 
     (void)driver;
     if (!work || !fence) {

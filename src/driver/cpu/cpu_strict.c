@@ -1,10 +1,10 @@
 /*
- * cpu_strict.c - LEAT_STRICT=1: device memory of the CPU device that host threads cannot reach.
+ * cpu_strict.c - LEAT_STRICT=1 makes device memory of the CPU device inaccessible for host threads.
  *
- * All device memory gets one memory protection key (pkeys(7)), whose rights belong to each thread: the device's
- * own threads have access, all others have none, so a program that would crash on a GPU crashes here. Before it
- * does, a handler of SIGSEGV writes on standard error which pointer was touched, how, and whose memory that is;
- * then it lets the program's earlier handler, or the default one, have the signal.
+ * All device memory gets one memory protection key (pkeys(7)), and each thread has its own rights for the key: the
+ * device's threads have access, all others have none. So a program that would crash on a GPU crashes here too.
+ * Before it does, a SIGSEGV handler writes to standard error the pointer, the kind of access, and the allocation;
+ * then the program's earlier handler, or the default one, gets the signal.
  *
  * The same handler names the pointer and the allocation when a kernel faults, in strict mode or not.
  */
@@ -42,7 +42,7 @@ struct owner {
     char text[160];
 };
 
-/* What the core knows of an address in a pool. */
+/* Describes an address in a pool, with the core's help; returns false if it is in no pool. */
 static bool describe_pooled(uintptr_t address, int device, struct owner *owner)
 {
     /* Acquire: pairs with the release of the core, which sets it. */
@@ -61,9 +61,9 @@ static bool describe_pooled(uintptr_t address, int device, struct owner *owner)
     return true;
 }
 
-/* Describes the block of device memory that holds address; false when it is not device memory at all. The faulting
- * thread runs the program's code, not ours, so it holds none of our locks; another one may, but only for a moment.
- */
+/* Describes the block of device memory that contains address; returns false if it is not device memory. The
+ * handler may take the lock: the faulting thread runs the program's code, so it holds none of our locks, and other
+ * threads hold them only briefly. */
 static bool describe(uintptr_t address, struct owner *owner)
 {
     for (int i = 0; i < CPU_DEVICES_MAX; i++) {
@@ -141,7 +141,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
             ignored = write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
         (void)ignored;
     }
-    /* The instruction runs again under the earlier handler. */
+    /* Restore the earlier handler and return: the instruction is retried, and faults under that handler. */
     sigaction(signal_number, &earlier, NULL);
 }
 

@@ -66,8 +66,8 @@ static leat_status new_file(unsigned flags, int *fd)
     return LEAT_OK;
 }
 
-/* The limit on the size of files holds for files in memory too, and going past it would end the process by
- * SIGXFSZ. */
+/* Sets the size of a memory file. Checks the limit on file sizes first: it applies to memory files too, and
+ * exceeding it would kill the process by SIGXFSZ. */
 static leat_status size_file(int fd, uint64_t bytes)
 {
     struct rlimit limit;
@@ -84,8 +84,8 @@ static leat_status size_file(int fd, uint64_t bytes)
     return LEAT_OK;
 }
 
-/* What exported files have: nobody who gets one can change its size, which would end whoever touches the pages
- * that went away, or take the seals off. Writing stays possible. */
+/* Seals of exported files: a process that imports one can write to it, but cannot change its size (which would
+ * crash every process that accesses the removed pages), and cannot remove the seals. */
 #define EXPORT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
 
@@ -156,7 +156,7 @@ leat_status cpu_vm_create(struct leati_driver *driver, void *opened, size_t byte
     return LEAT_OK;
 }
 
-/* Frees pages that nobody maps or holds any more; under virtual_lock. */
+/* Frees the pages if the handle was released and has no mapping left; under virtual_lock. */
 static void end_handle(struct cpu_device *device, struct cpu_handle *handle)
 {
     leati_assert_locked(&device->virtual_lock);
@@ -166,8 +166,7 @@ static void end_handle(struct cpu_device *device, struct cpu_handle *handle)
         close(handle->fd);
     } else {
         leati_ranges_remove(&device->virtual_handles, handle->offset);
-        /* Gives the pages back to the system; kept pages would only be cleared later, so a failure costs memory
-         * alone. */
+        /* Returns the pages to the system. If that fails, the only harm is that the memory stays in use. */
         (void)fallocate(handle->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)handle->offset,
                         (off_t)handle->bytes);
     }
@@ -222,7 +221,7 @@ leat_status cpu_vm_set_access(struct leati_driver *driver, void *device, void *p
     return cpu_strict_protect(ptr, bytes, PROT_READ | PROT_WRITE);
 }
 
-/* The devices share one address space, so each gets what any of them may do. */
+/* All CPU devices share one address space, so each of them gets the highest right of all. */
 leat_status cpu_vm_set_rights(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
                               const struct leati_right *rights, unsigned count)
 {
@@ -291,8 +290,9 @@ leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t nu
     return LEAT_OK;
 }
 
-/* Takes only what cpu_vm_export() may have given: other files could be cut off while they are mapped, or would be
- * written to. Only memory files have seals; of those, ones made of huge pages can lose pages all the same. */
+/* Accepts only files that cpu_vm_export() can have made: another file could be truncated while it is mapped, and
+ * writes would change it. Only memory files have seals. Memory files of huge pages are refused (they are not on
+ * tmpfs), because they can lose pages in spite of the seals. */
 static leat_status check_import(int fd, size_t bytes)
 {
     int flags = fcntl(fd, F_GETFL), seals = fcntl(fd, F_GET_SEALS);

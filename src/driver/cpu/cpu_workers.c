@@ -1,4 +1,4 @@
-/* cpu_workers.c - kernels and large copies, shared out among the cores by leat's worker threads. */
+/* cpu_workers.c - runs kernels and large copies on all cores, with leat's worker threads. */
 #include "driver/cpu/cpu.h"
 
 #include "base/lock.h"
@@ -7,10 +7,10 @@
 
 #include <sched.h>
 
-/* On its caller's stack. */
+/* A job; lives on the caller's stack. */
 struct cpu_job {
     struct leati_loop loop;
-    int side; /* the caller's, for which the workers work too */
+    int side; /* the caller's side (cpu_managed.c); the workers work for it too */
 };
 
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards changes of workers */
@@ -34,7 +34,8 @@ unsigned cpu_workers_threads(void)
     return most_threads;
 }
 
-/* The workers serve others too: they have the rights of a device's thread, and its side, in its jobs only. */
+/* The workers also do other work, so they get the rights and the side of a device's thread only during its jobs.
+ */
 static void enter(struct leati_task *task)
 {
     cpu_strict_allow();
@@ -51,8 +52,8 @@ static void leave(struct leati_task *task)
 static const struct leati_task_type type = {
     .class = LEATI_WORK_DEVICE, .work = leati_loop_work, .look = leati_loop_look, .enter = enter, .leave = leave};
 
-/* Threads begin with the rights of the thread that starts them, so a device's thread gives its own up meanwhile.
- */
+/* New threads inherit the protection key rights of the thread that starts them, so a device's thread gives up its
+ * own meanwhile. */
 static struct leati_workers *start_workers(void)
 {
     struct leati_workers *now = atomic_load_explicit(&workers, memory_order_relaxed);
@@ -60,7 +61,7 @@ static struct leati_workers *start_workers(void)
 
     if (allowed)
         cpu_strict_forbid();
-    /* Fewer threads than wanted are no fault: the caller does the rest, and the next job tries again. */
+    /* Ignore errors: with fewer threads the caller does more itself, and the next job tries again. */
     if (now)
         (void)leati_workers_reserve(now, LEATI_WORK_DEVICE, most_threads - 1);
     else
@@ -70,10 +71,10 @@ static struct leati_workers *start_workers(void)
     return now;
 }
 
-/* NULL: there is no memory for any. */
+/* Returns NULL if there is no memory for the pool. */
 static struct leati_workers *get_workers(void)
 {
-    /* Acquire and release: they are whole for whoever finds them. */
+    /* Acquire: pairs with the release below. */
     struct leati_workers *found = atomic_load_explicit(&workers, memory_order_acquire);
 
     if (found && leati_workers_threads(found, LEATI_WORK_DEVICE) == most_threads - 1)

@@ -1,5 +1,5 @@
 /*
- * cuda_copy.c - which of CUDA's calls makes a copy, and in which context; gpu/gpu_copy.h has the rest.
+ * cuda_copy.c - chooses the CUDA call for a copy, and its context; gpu/gpu_copy.h has the rest.
  */
 #include "driver/cuda/cuda_driver.h"
 
@@ -14,7 +14,7 @@ static leat_status copy_within(struct gpu_device *owner, struct leati_location d
                                size_t bytes, cu_stream stream)
 {
     cu_deviceptr to = gpu_address_of(dst.ptr), from = gpu_address_of(src.ptr);
-    const char *const *name; /* read only where the call failed */
+    const char *const *name; /* used only if the call fails */
     cu_result code;
 
     if (dst.kind == LEAT_KIND_DEVICE && on_host(&src)) {
@@ -46,9 +46,9 @@ LEATI_HOT leat_status leati_cuda_copy(struct leati_driver *driver, void *stream,
     struct gpu_stream *on = stream;
     struct gpu_device *to = dst.kind == LEAT_KIND_DEVICE ? dst.device : NULL;
     struct gpu_device *from = src.kind == LEAT_KIND_DEVICE ? src.device : NULL;
-    /* The copy is given in the context of the device that has the memory, which need not be the stream's: memory
-     * of a pool cannot be reached from another one, while the stream may be of any ("Stream and Event Behavior" in
-     * the CUDA C++ programming guide; both seen on two H200s). */
+    /* Submit in the context of the device that owns the memory, which need not be the stream's: memory of a pool
+     * is not accessible from another context, while the stream may belong to any context ("Stream and Event
+     * Behavior" in the CUDA C++ programming guide; both seen on two H200s). */
     struct gpu_device *owner = to ? to : from ? from : on->device;
 
     if (on_host(&dst) && on_host(&src))

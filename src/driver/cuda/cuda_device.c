@@ -1,15 +1,15 @@
 /*
- * cuda_device.c - contexts, what a device can do, peers; gpu/gpu_device.h opens and closes devices.
+ * cuda_device.c - contexts, capabilities of devices, peers; gpu/gpu_device.h opens and closes devices.
  */
 #include "driver/cuda/cuda_driver.h"
 
 #include "driver/gpu/gpu_device.h"
 
-/* A thread that once had another context than the device's is likely to have it at its next calls too. To push the
- * device's without a look is right whatever is current; a look every now and then finds out when it need not be.
- */
+/* A thread that does not have the device's context current will probably not have it at its next calls either.
+ * Pushing the context without a check is always correct, so such a thread checks only every 16th time whether the
+ * push is still needed. */
 #define UNASKED_CALLS 15
-static _Thread_local __attribute__((tls_model("initial-exec"))) unsigned unasked; /* calls left without a look */
+static _Thread_local __attribute__((tls_model("initial-exec"))) unsigned unasked; /* calls left without a check */
 
 leat_status leati_cuda_enter(const struct gpu_device *device, gpu_before *pushed)
 {
@@ -39,8 +39,8 @@ void leati_cuda_leave(const struct gpu_device *device, gpu_before pushed)
 {
     cu_context popped;
 
-    /* What pop returns can only be an earlier failure of the context, which the call in between returned as well.
-     */
+    /* Ignore the result: it can only be an earlier failure of the context, which the call in between has returned
+     * too. */
     if (pushed)
         device->api->context_pop(&popped);
 }
@@ -88,7 +88,7 @@ static leat_status take_context(struct gpu_device *device, void *native_context)
 
     if (!native_context)
         return retain_context(device);
-    /* The user's own must be one of this device. */
+    /* The user's context must belong to this device. */
     device->context = native_context;
     GPU_TRY(device, context_device, &number);
     if (number != device->number)

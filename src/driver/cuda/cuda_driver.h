@@ -1,11 +1,11 @@
 /*
- * cuda_driver.h - CUDA's types, constants and words for the code that all drivers for GPUs share, and what the
- * files of the CUDA driver have of their own. gpu/gpu_driver.h says how the two fit together.
+ * cuda_driver.h - CUDA's types, constants and words for the shared code of the GPU drivers, and declarations of
+ * the CUDA driver alone. gpu/gpu_driver.h describes how the two fit together.
  *
- * Contexts. A driver-API call works in the context that is current for the calling thread. leat never leaves a
- * thread with another context than it came with: GPU_TRY looks which one is current, and only when it is not the
- * device's pushes the device's for the length of one call. A thread with the device's context pays a single
- * look-up, any other the push and the pop: it looks at every sixteenth call only.
+ * Contexts. A driver API call works in the calling thread's current context. leat always restores the thread's
+ * context: GPU_TRY checks which context is current, and if it is not the device's, pushes the device's for one
+ * call. A thread that has the device's context current pays only for the check. Any other thread pays for push and
+ * pop; it checks only at every sixteenth call.
  */
 #ifndef LEATI_CUDA_DRIVER_H
 #define LEATI_CUDA_DRIVER_H
@@ -91,7 +91,7 @@ enum {
 
 #include "driver/gpu/gpu_driver.h"
 
-/* ---- entries that CUDA alone has ---- */
+/* ---- entries that only CUDA has ---- */
 
 /* cuda_virtual.c */
 leat_status leati_cuda_vm_set_rights(struct leati_driver *driver, void *device, void *ptr, size_t bytes,

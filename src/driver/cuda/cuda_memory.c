@@ -1,13 +1,13 @@
 /*
- * cuda_memory.c - what the driver knows of an address; gpu/gpu_memory.h gives memory out.
+ * cuda_memory.c - pointer queries; gpu/gpu_memory.h allocates memory.
  */
 #include "base/lock.h"
 #include "driver/cuda/cuda_driver.h"
 
 #include "driver/gpu/gpu_memory.h"
 
-/* The open device that an address belongs to: the one with its context, else the first of its number, since memory
- * from pools and virtual memory belong to no context. */
+/* The open device that owns an address: the one with the address's context; else the first one with its ordinal,
+ * because memory of pools and virtual memory have no context. */
 static void *find_device(struct gpu_driver *cuda, cu_context context, int ordinal)
 {
     struct gpu_device *found = NULL;

@@ -57,8 +57,9 @@ static leat_status check_elf(const void *image, size_t bytes)
     return LEAT_OK;
 }
 
-/* The vendor takes no size and believes the sizes in the image, so a file that was cut off would make it read past
- * the end. What is neither a cubin nor a fatbin is PTX text, which ends with a NUL. */
+/* Checks that an image is complete. The vendor's call has no size argument and trusts the sizes in the image, so
+ * it would read beyond the end of a truncated image. Anything but a cubin or a fatbin is PTX text, which ends with
+ * a NUL. */
 static leat_status check_image(const void *image, size_t bytes)
 {
     struct fatbin_header fatbin;
@@ -132,7 +133,7 @@ leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, 
     return LEAT_OK;
 }
 
-/* CUDA tells the place of one parameter at a time; the first index that it refuses is their number. */
+/* CUDA has only a query for a single parameter; the first index that it refuses is the number of parameters. */
 static leat_status count_parameters(const struct gpu_device *device, cu_function function, int *count)
 {
     size_t offset, bytes;
@@ -187,8 +188,8 @@ leat_status leati_cuda_kernel_parameter(struct leati_driver *driver, void *devic
 }
 
 /*
- * A kernel starts with a limit of 48 KiB for its shared memory, and more has to be asked for. We ask for all that
- * the device has at once: every thread would set the same number, so two launches cannot lower each other's.
+ * The default limit of a kernel's shared memory is 48 KiB. For more, this always sets the device's maximum: then
+ * all threads set the same value, and concurrent launches cannot lower each other's limit.
  */
 static leat_status allow_shared(const struct gpu_device *device, cu_function function, size_t shared_bytes)
 {

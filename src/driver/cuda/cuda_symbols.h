@@ -2,9 +2,9 @@
  * cuda_symbols.h - every function that leat takes from libcuda.so.1, in one list.
  *
  * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return cu_result. The names are exactly those
- * that the library exports: cuda.h hides versions behind macros ("cuMemAlloc" is cuMemAlloc_v2), and a name
- * without its version is an older function with other parameters. Each is there in every driver from CUDA 11.4
- * to 13, the optional ones aside. cuEventElapsedTime stays at its first version, which newer drivers still have.
+ * that the library exports: cuda.h hides versions behind macros ("cuMemAlloc" is cuMemAlloc_v2), and the name
+ * without a version is an older function with other parameters. Every driver from CUDA 11.4 to 13 has all of them,
+ * except the optional ones. cuEventElapsedTime stays at its first version, which newer drivers still have.
  */
 #ifndef LEATI_CUDA_SYMBOLS_H
 #define LEATI_CUDA_SYMBOLS_H
@@ -102,9 +102,9 @@
        unsigned int, cu_stream, void **, void **))
 
 /*
- * The first versions of functions whose names newer headers give to later versions, so that their types cannot be
- * compared with those headers: for drivers before CUDA 12.2, which have no others. The device is a number, -1 for
- * the host.
+ * First versions of functions, for drivers before CUDA 12.2, which have no later ones. Newer headers use the same
+ * names for the later versions, so the ABI test cannot compare these types. The device is a number, -1 for the
+ * host.
  */
 #define LEATI_CUDA_FIRST_SYMBOL_LIST(X)                                                                           \
     X(prefetch_first, cuMemPrefetchAsync, OPTIONAL, (cu_deviceptr, size_t, cu_device, cu_stream))                 \

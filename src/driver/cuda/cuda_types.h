@@ -1,8 +1,8 @@
 /*
- * cuda_types.h - the part of the CUDA driver's binary interface that leat uses, in our own words.
+ * cuda_types.h - leat's own declarations of the part of the CUDA driver's binary interface that it uses.
  *
- * leat builds without NVIDIA's cuda.h. tests/unit/test_cuda_abi.c holds all of this against the real header where there
- * is one. The struct tags are the vendor's, so that both may be seen by one file.
+ * leat builds without NVIDIA's cuda.h. tests/unit/test_cuda_abi.c compares all of this with the real header if
+ * there is one. The struct tags are the vendor's, so that both may be seen by one file.
  */
 #ifndef LEATI_CUDA_TYPES_H
 #define LEATI_CUDA_TYPES_H
@@ -54,7 +54,7 @@ typedef struct cu_mem_access {
     unsigned int flags;
 } cu_mem_access;
 
-/* One operation of cuStreamBatchMemOp: the vendor's union, as far as waiting for words and writing them goes. */
+/* One operation of cuStreamBatchMemOp: the members of the vendor's union that wait for a word or write one. */
 typedef struct cu_value_operation {
     unsigned int operation;
     cu_deviceptr address;
@@ -64,8 +64,8 @@ typedef struct cu_value_operation {
     uint64_t reserved;
 } cu_value_operation;
 
-/* A region of bytes: the vendor's struct for copies within a context and for those between two, which differ in
- * the contexts alone; elsewhere those are NULL. Places within arrays of the vendor's are not used. */
+/* A region of bytes: the vendor's struct for copies within one context, and that for copies between two, which
+ * differ only in the contexts (NULL in the first). leat does not use the members for the vendor's arrays. */
 typedef struct cu_region_copy {
     size_t src_x, src_y, src_z, src_level;
     unsigned int src_type;
@@ -89,7 +89,7 @@ typedef cu_region_copy cu_region_copy_peer;
 #define LEATI_CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)
 #define LEATI_CU_STREAM_PER_THREAD ((cu_stream)(uintptr_t)2)
 
-/* Numbers in the place of a device's. */
+/* Special device numbers. */
 #define LEATI_CU_DEVICE_CPU (-1)
 #define LEATI_CU_DEVICE_INVALID (-2)
 

@@ -1,8 +1,8 @@
 /*
  * fault.c - see fault.h.
  *
- * Every table entry has a wrapper that counts the call and asks whether this is the one. Most wrappers are made by
- * the WRAP macro from the entry's signature and its effect; those that some mode changes more deeply are written
+ * Every table entry has a wrapper that counts the call and checks whether it gets the fault. The WRAP macro makes
+ * most wrappers from the entry's signature and its effect; those that some mode changes more deeply are written
  * out.
  */
 #include "driver/fault/fault.h"
@@ -98,14 +98,14 @@ static const char *const entry_names[] = {
 #undef ENTRY_NAME
 };
 
-/* A new table entry needs a wrapper: without one the wrapped driver would lose it. */
+/* Fails to compile if an entry has no wrapper. */
 _Static_assert(sizeof(struct leati_driver_ops) == ENTRY_COUNT * sizeof(void (*)(void)),
                "ENTRY_LIST has all entries of the driver table");
 
 /*
- * The atomics below are counters and switches, each read by itself: relaxed order is enough. Two exceptions: mode
- * is stored last and loaded first, with release and acquire, so that who sees a mode sees its entry and n; and
- * fired likewise publishes fired_entry.
+ * The atomics below are independent counters and switches, so relaxed order is enough, with two exceptions. mode
+ * is stored last and loaded first, with release and acquire, so that a thread that sees a mode also sees its entry
+ * and n. fired publishes fired_entry in the same way.
  */
 struct fault {
     struct leati_driver base;
@@ -121,18 +121,18 @@ struct fault {
     _Atomic uint64_t live;
     _Atomic uint64_t visits[ENTRY_COUNT];
 
-    /* Guards the pair of streams of LEATI_FAULT_ORDER_LOOSE and the count of the work given to it. It is held
-     * across the inner calls on the hidden stream, so that nobody ends it meanwhile. */
+    /* Guards the pair of streams of LEATI_FAULT_ORDER_LOOSE and the count of its work. Held during inner calls on
+     * the hidden stream, so that no thread destroys it meanwhile. */
     struct leati_lock loose_lock;
     void *loose;
     void *hidden;
     uint64_t loose_work;
 };
 
-/* What sizes of mappings are multiples of, on every driver. */
+/* Sizes of mappings are multiples of this on every driver. */
 #define PAGE_BYTES ((size_t)4096)
 
-/* What a successful call does to the number of live things. TAKE takes away even if it fails. */
+/* The effect of a successful call on the number of live objects. TAKE removes one even if the call fails. */
 enum effect { SAME, MAKE, GIVE_BACK, TAKE };
 
 static const struct fault *const_fault_of(const struct leati_driver *driver)
@@ -178,7 +178,7 @@ static uint64_t count_call(struct fault *fault, enum entry entry)
     return atomic_fetch_add_explicit(&fault->calls, 1, memory_order_relaxed) + 1;
 }
 
-/* Counts a call; true when it is the one that mode is armed for. */
+/* Counts a call; returns true if mode is armed and this call gets the fault. */
 static bool strikes(struct fault *fault, enum entry entry, enum leati_fault_mode mode, uint64_t number)
 {
     if (!number || mode_of(fault) != mode || number != atomic_load_explicit(&fault->n, memory_order_relaxed))
@@ -187,7 +187,7 @@ static bool strikes(struct fault *fault, enum entry entry, enum leati_fault_mode
     return true;
 }
 
-/* Counts a call and delays it if it is the one; returns the number when it is the one to fail, else 0. */
+/* Counts a call, and delays it if it gets the fault DELAY. Returns its number if it must fail, else 0. */
 static uint64_t enter(struct fault *fault, enum entry entry)
 {
     uint64_t number = count_call(fault, entry);
@@ -394,8 +394,8 @@ static void *wrap_event_native(struct leati_driver *driver, void *event)
 
 /* ---- the stream whose order is loosened ------------------------------------------------------ */
 
-/* The stream that this piece of work goes to: every other one of the loose stream's goes to the hidden one. Locks
- * when it returns true; the caller gives the work and then calls end_work(). */
+/* Chooses the stream for a piece of work: every second piece of the loose stream goes to the hidden one. If it
+ * returns true, it has taken the lock; the caller submits the work, then calls end_work(). */
 static bool begin_work(struct fault *fault, void **stream) LEATI_NO_THREAD_SAFETY
 {
     leati_lock(&fault->loose_lock);
@@ -481,8 +481,8 @@ static leat_status wrap_stream_synchronize(struct leati_driver *driver, void *st
     return drain_hidden(fault, stream);
 }
 
-/* Memory of the loose stream must be there for the hidden one too, and must not go while that still uses it: this
- * fault is to break order, not to touch freed memory. */
+/* Memory that is allocated on the loose stream must also be usable on the hidden one, and must not be freed while
+ * that still uses it: this fault should break order, not access freed memory. */
 static leat_status wrap_mem_alloc_async(struct leati_driver *driver, void *stream, size_t bytes, void **ptr)
 {
     struct fault *fault = fault_of(driver);
@@ -563,7 +563,7 @@ static leat_status wrap_stream_wait(struct leati_driver *driver, void *stream, v
     return fault->inner->ops->stream_wait(fault->inner, stream, event);
 }
 
-/* A wait for a flag that waits for nothing is left out; what the stream writes it still writes. */
+/* WAIT_NOTHING removes waits for flags, but not writes. */
 static leat_status wrap_stream_mem_ops(struct leati_driver *driver, void *stream,
                                        const struct leati_mem_op *values, unsigned count)
 {
@@ -583,7 +583,7 @@ static leat_status wrap_stream_mem_ops(struct leati_driver *driver, void *stream
     return left ? fault->inner->ops->stream_mem_ops(fault->inner, stream, kept, left) : LEAT_OK;
 }
 
-/* Makes the last byte of a copy that was just given to stream wrong: reads it back, changes it, writes it. */
+/* Corrupts the last byte of a copy that was just submitted: reads it back, changes it, writes it. */
 static leat_status spoil_copy(struct fault *fault, void *stream, struct leati_location dst, size_t bytes)
 {
     struct leati_driver *inner = fault->inner;

@@ -1,11 +1,11 @@
 /*
  * gpu_copy.h - copies between two host ends, rectangles in slices and rows, fills. See gpu_driver.h.
  *
- * What "asynchronous" means depends on the memory. "API synchronization behavior" in CUDA's driver API manual says
- * of the Async functions: between device and pageable memory they "might be synchronous with respect to host", and
- * from host to host they are always synchronous. HIP's runtime, too, may copy pageable memory at once or later. So
- * a copy between two host ends is a host function of the stream: it then keeps its place in the stream's order,
- * also among the work of other threads.
+ * Whether a vendor's Async function is asynchronous depends on the memory. CUDA's driver API manual ("API
+ * synchronization behavior") says that between device and pageable memory they "might be synchronous with respect
+ * to host", and from host to host they are always synchronous. HIP's runtime, too, may copy pageable memory at
+ * once or later. So a copy between two host ends is submitted as a host function of the stream, which runs in
+ * stream order, also relative to the work of other threads.
  *
  * The vendor's file has GPU(copy) and submit_region().
  */
@@ -17,7 +17,7 @@
 /* The longest pitch that every GPU takes (CU_DEVICE_ATTRIBUTE_MAX_PITCH, hipDeviceAttributeMaxPitch). */
 #define PITCH_MOST ((size_t)INT32_MAX)
 
-/* Gives one region to the vendor. Not both ends are on the host, and slices are whole rows. */
+/* Submits one region by the vendor's call. At most one end is on the host, and slices are whole rows. */
 static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
                                  const struct leati_location *src, const leat_copy_region *region);
 
@@ -26,8 +26,8 @@ static bool on_host(const struct leati_location *end)
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
-/* The driver may read a pageable source during the call, whatever the stream still has to do. So the work that may
- * write the source must be done before. */
+/* The driver may read a pageable source during the call, before the stream has completed earlier work. That work
+ * may write the source, so wait for it. */
 static leat_status wait_for_source(struct gpu_stream *on, const struct leati_location *src)
 {
     if (src->kind == LEAT_KIND_PAGEABLE)
@@ -51,7 +51,7 @@ static void run_host_copy(void *argument)
     free(copy);
 }
 
-/* When the device has failed the vendor drops what waits, and the description with it. */
+/* If the device fails, the vendor drops queued host functions: then the description leaks. */
 static leat_status copy_on_host(struct leati_driver *driver, void *stream, void *dst, const void *src,
                                 size_t bytes)
 {
@@ -102,9 +102,10 @@ static leat_status copy_region_on_host(struct leati_driver *driver, void *stream
     return status;
 }
 
-/* ---- rectangles ---- */
+/* ---- regions ---- */
 
-/* The vendor counts slices in rows: others go slice by slice. A single slice makes the same call either way. */
+/* The vendor's call takes the slice size as a number of rows; regions with other slices are copied slice by slice.
+ */
 static bool slices_are_rows(const leat_copy_region *region)
 {
     return region->src_slice_bytes % region->src_pitch_bytes == 0 &&

@@ -3,8 +3,8 @@
  *
  * The vendor's file has GPU(enter), GPU(leave) and GPU(peer_enable), and
  *
- *   read_attributes()   fills in what the device can do
- *   take_context()      takes the user's context, or retains the primary one where that is NULL
+ *   read_attributes()   fills in the device's capabilities
+ *   take_context()      uses the user's context; if that is NULL, retains the primary one
  */
 #include "driver/gpu/gpu_driver.h"
 #include "base/assert.h"
@@ -43,7 +43,7 @@ leat_status GPU(device_open)(struct leati_driver *driver, int ordinal, void *nat
         goto free_device;
     }
 
-    /* The context comes last: nothing after it can fail, so there is none to give back. */
+    /* The context is taken last: nothing after it can fail, so no error path has to release it. */
     status = read_attributes(opened);
     if (status == LEAT_OK)
         status = take_context(opened, native_context);

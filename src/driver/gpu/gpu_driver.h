@@ -1,22 +1,21 @@
 /*
- * gpu_driver.h - what the drivers for GPUs share: objects, the table of the vendor's functions, entries.
+ * gpu_driver.h - declarations that the GPU drivers share: objects, the table of the vendor's functions, entries.
  *
- * CUDA and HIP have nearly the same calls under two sets of names. The code that is the same for both is written
- * once, in src/driver/gpu/, and compiled once for each vendor: gpu_stream.h has the streams and events of both,
- * cuda_stream.c includes it after cuda_driver.h, hip_stream.c after hip_driver.h. What a vendor does its own way
- * is in the vendor's file, beside the #include.
+ * CUDA and HIP have nearly the same calls under two sets of names. The common code is written once, in
+ * src/driver/gpu/, and compiled once for each vendor. For example gpu_stream.h has the streams and events of both:
+ * cuda_stream.c includes it after cuda_driver.h, hip_stream.c after hip_driver.h. Code that differs is in the
+ * vendor's file, next to the #include.
  *
  * Before it includes this file, the vendor's header defines:
  * - GPU(name): the vendor's function of that name. GPU(stream_create) is leati_cuda_stream_create or
  *   leati_hip_stream_create, which is also what debuggers show;
- * - GPU_SYMBOL_LIST(X) and GPU_TEXT_LIST(X): the functions to take from the vendor's library, as cuda_symbols.h
- *   and hip_symbols.h list them; the second list returns texts and may be empty;
- * - gpu_result and the other types with gpu_ in front, the constants with GPU_ in front, and the words for
- *   messages, all as in cuda_driver.h.
+ * - GPU_SYMBOL_LIST(X) and GPU_TEXT_LIST(X): the functions to load from the vendor's library, as cuda_symbols.h
+ *   and hip_symbols.h list them; those of the second list return texts, and it may be empty;
+ * - gpu_result and the other gpu_ types, the GPU_ constants, and the words for messages, all as in cuda_driver.h.
  *
- * Calls. GPU_TRY(device, stream_query, handle) calls the vendor's function of the field stream_query and makes a
- * failure a message with the vendor's own name for it. Calls go to the right device: GPU(enter) and GPU(leave)
- * are the vendor's way to do so, and leave the thread as it was.
+ * Calls. GPU_TRY(device, stream_query, handle) calls the vendor's function in the field stream_query; if it fails,
+ * the message has the vendor's name of the function. GPU(enter) and GPU(leave) select the device for the call, and
+ * restore the thread's previous device.
  */
 #ifndef LEATI_GPU_DRIVER_H
 #define LEATI_GPU_DRIVER_H
@@ -35,10 +34,10 @@ struct gpu_api {
 #define GPU_FIELD(field, name, need, parameters) const char *(*field)parameters;
     GPU_TEXT_LIST(GPU_FIELD)
 #undef GPU_FIELD
-    int number; /* the library's version, as the vendor counts */
+    int number; /* the library's version, in the vendor's numbering */
 };
 
-/* The exported name of each, for messages. */
+/* The exported name of each function, for messages. */
 struct gpu_names {
 #define GPU_FIELD(field, name, need, parameters) const char *field;
     GPU_SYMBOL_LIST(GPU_FIELD)
@@ -55,18 +54,18 @@ struct gpu_device {
     gpu_number number;
     int ordinal;
     bool primary;    /* the context is the primary one, which we retained */
-    bool pools;      /* mem_alloc_async */
-    bool managed;    /* managed memory */
-    bool concurrent; /* which device and host may use at the same time */
+    bool pools;      /* supports mem_alloc_async */
+    bool managed;    /* supports managed memory */
+    bool concurrent; /* device and host may use managed memory at the same time */
     bool virtual_memory, exportable;
-    bool mem_ops;             /* stream_mem_ops */
+    bool mem_ops;            /* supports stream_mem_ops */
     int max_shared_bytes;    /* of one block, static and dynamic together */
-    char architecture[64];   /* HIP: "gfx90a", features left off; CUDA: "" */
+    char architecture[64];   /* HIP: "gfx90a", without features; CUDA: "" */
     struct gpu_device *next; /* under open_lock of struct gpu_driver */
 
-    /* Virtual memory is reachable only for the devices that each mapping names (gpu_virtual.h). */
-    struct leati_lock maps_lock; /* guards the rest, and is held while mappings change */
-    struct leati_ranges maps;  /* what is accessible */
+    /* Only the devices that a mapping names can access its memory, so mappings are listed (gpu_virtual.h). */
+    struct leati_lock maps_lock; /* guards the rest; held while mappings change */
+    struct leati_ranges maps;    /* the mappings that were made accessible */
     gpu_number peers[GPU_PEERS_MAX];
     unsigned peer_count;
 };
@@ -81,7 +80,7 @@ struct gpu_driver {
     struct gpu_device *open;
 };
 
-/* The vendor's stream does not tell its device when it is a default stream, so streams and events carry theirs. */
+/* The vendor does not report the device of a default stream, so streams and events store theirs. */
 struct gpu_stream {
     gpu_stream_handle handle;
     struct gpu_device *device;
@@ -112,32 +111,32 @@ static inline void *gpu_pointer_of(gpu_address address)
 
 /* ---- errors (gpu_error.h) ---- */
 
-/* What a result means. Those that are in no table are LEAT_ERROR_DRIVER. */
+/* The status for a vendor's result. Results that are in no table become LEAT_ERROR_DRIVER. */
 struct gpu_meaning {
     gpu_result code;
     leat_status status;
-    const char *advice; /* what a person can do, "; ..."; NULL where the vendor's text says it all */
+    const char *advice; /* what the user can do, "; ..."; NULL if the vendor's text is enough */
 };
 
-/* What a result of the vendor's means in leat. */
+/* Converts a vendor's result to a status. */
 leat_status GPU(status)(gpu_result code);
 
-/* Sets the message "<call>: <vendor's name> (<vendor's text>)", with what to do where that is known, and returns
- * GPU(status)(code). Says nothing for NOT_READY. */
+/* Sets the message "<call>: <vendor's name> (<vendor's text>)", followed by advice if there is some, and returns
+ * GPU(status)(code). NOT_READY gets no message. */
 leat_status GPU(fail)(const struct gpu_api *api, const char *call, gpu_result code);
 
-/* The same where the call itself says more than the code does. */
+/* The same with a status that the caller chooses, if the call makes it more precise than the code alone. */
 leat_status GPU(fail_as)(const struct gpu_api *api, leat_status status, const char *call, gpu_result code);
 
 /* ---- the thread's device (the vendor's file) ---- */
 
-/* Makes the device the current one of this thread; before says what GPU(leave) has to undo. Fails only when the
- * driver or the context is gone, and then all that was in it is gone too: nobody need be told to end it. */
+/* enter: makes the device this thread's current one; *before records what GPU(leave) must restore. Fails only if
+ * the driver or the context no longer exists. Then all objects in it are gone too, so they need no cleanup. */
 leat_status GPU(enter)(const struct gpu_device *device, gpu_before *before);
 void GPU(leave)(const struct gpu_device *device, gpu_before before);
 
-/* Calls one function of the vendor's for device and puts its result into code. Returns from the function around it
- * when the device cannot be entered. */
+/* Calls one vendor function with device current, and assigns its result to code. Returns from the enclosing
+ * function if the device cannot be entered. */
 #define GPU_CALL(device, code, field, ...)                                                                        \
     do {                                                                                                          \
         gpu_before gpu_before_ = {0};                                                                             \
@@ -157,7 +156,7 @@ void GPU(leave)(const struct gpu_device *device, gpu_before before);
             return GPU(fail)((device)->api, GPU(names).field, gpu_code_);                                         \
     } while (0)
 
-/* ---- the entries of the table, in its order. The vendor's file says which are its own ---- */
+/* ---- the entries of the table, in its order; "vendor": the vendor's file has it ---- */
 
 /* gpu_load.h */
 leat_status GPU(load)(struct leati_driver *driver);
@@ -211,7 +210,7 @@ leat_status GPU(vm_set_access)(struct leati_driver *driver, void *device, void *
 leat_status GPU(vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 leat_status GPU(vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
 leat_status GPU(vm_import)(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
-/* No entry: lets peer reach what is mapped already and what will be. */
+/* Not an entry: gives peer access to all existing and future mappings. */
 leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *peer);
 
 /* gpu_copy.h */

@@ -1,7 +1,7 @@
 /*
- * gpu_error.h - results of the vendor's calls become a status and a message. See gpu_driver.h.
+ * gpu_error.h - converts results of the vendor's calls to a status and a message. See gpu_driver.h.
  *
- * The vendor's file has the table meanings and GPU(fail_as), since the vendors give their texts in different ways.
+ * The vendor's file has the table meanings, and GPU(fail_as), because each vendor provides its texts differently.
  */
 #include "driver/gpu/gpu_driver.h"
 
@@ -22,7 +22,7 @@ leat_status GPU(status)(gpu_result code)
     return meaning ? meaning->status : LEAT_ERROR_DRIVER;
 }
 
-/* What a person can do about a result; "" where the vendor's text says it all. */
+/* What the user can do about a result; "" if the vendor's text is enough. */
 static const char *advice(gpu_result code)
 {
     const struct gpu_meaning *meaning = find_meaning(code);

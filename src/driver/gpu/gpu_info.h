@@ -4,8 +4,7 @@
  *
  * The vendor's file has
  *
- *   find_peers()   the devices whose memory this one can reach directly, a bit each. What cannot be asked counts
- *                  as out of reach
+ *   find_peers()   a bit for each device whose memory this one can access directly; no bit if that is unknown
  *   put_architecture(), is_unified()
  */
 #include "driver/gpu/gpu_driver.h"
@@ -18,7 +17,7 @@ static uint64_t find_peers(const struct gpu_driver *gpu, gpu_number device);
 static void put_architecture(const struct gpu_api *api, gpu_number device, char *text, size_t text_bytes);
 static bool is_unified(const struct gpu_api *api, gpu_number device);
 
-/* One attribute, 0 where the vendor does not know it: it only serves to inform. */
+/* One attribute; 0 if the vendor does not know it, since it is for information only. */
 static uint32_t attribute(const struct gpu_api *api, gpu_number device, gpu_attribute which)
 {
     int value;

@@ -1,13 +1,12 @@
 /*
- * gpu_load.h - finds the vendor's library, takes its functions, and says in words why it cannot be used. See
- * gpu_driver.h.
+ * gpu_load.h - loads the vendor's library and its functions, or reports why it cannot be used. See gpu_driver.h.
  *
  * The vendor's file defines GPU_PATH_OPTION, the option that names another library, and has
  *
- *   library_names[]      the usual names: the first that is there is taken
- *   is_reported_by_start()   returns true for a failure of the version call that init repeats
- *   check_number()       puts the version into base.version and refuses one that is too old
- *   fail_init()          the message for a failure of init
+ *   library_names[]          the usual names; the first one that exists is used
+ *   is_reported_by_start()   returns true for a failure of the version call that init will report again
+ *   check_number()           writes the version to base.version, and fails if it is too old
+ *   fail_init()              sets the message for a failure of init
  */
 #include "driver/gpu/gpu_driver.h"
 
@@ -68,7 +67,7 @@ static leat_status open_library(struct gpu_driver *gpu, const char *path)
     return gpu->library ? LEAT_OK : fail_open(dlerror());
 }
 
-/* Opens the first of the usual names that is there. If none is, the message is about the first of them. */
+/* Opens the first of the usual names that exists. If none does, the message is about the first one. */
 static leat_status open_usual(struct gpu_driver *gpu, const char **path)
 {
     leat_status status = LEAT_OK;
@@ -85,16 +84,16 @@ static leat_status open_usual(struct gpu_driver *gpu, const char **path)
     return status;
 }
 
-/* Copies an address that dlsym gave. ISO C has no cast from void * to a function pointer; POSIX has both look
- * alike. */
+/* Stores an address that dlsym returned. memcpy, because ISO C has no cast from void * to a function pointer;
+ * POSIX guarantees that both have the same representation. */
 static void put_function(struct gpu_api *api, size_t offset, void *function)
 {
     memcpy((char *)api + offset, &function, sizeof function);
 }
 
-/* leat has libraries of the vendors' names of its own, which may be loaded here as if they were the vendor's: for
- * tests, and for programs of leat's that shall see what these names make of them. Such a library must stand on
- * another copy of leat than this one, which would wait for itself. */
+/* leat's own compatibility libraries export the vendor's names, and may be loaded here instead of the vendor's
+ * library, mostly for tests. Such a library must use another copy of leat than this one: otherwise this copy would
+ * be its own driver, and wait for itself. */
 static leat_status check_names(const struct gpu_driver *gpu, const char *path)
 {
     const void *(*compat_names)(void);
@@ -112,7 +111,8 @@ static leat_status check_names(const struct gpu_driver *gpu, const char *path)
                       path);
 }
 
-/* Looks at the version before the functions: an old library also lacks functions, but its age is the reason. */
+/* Called before the functions are loaded: an old library also lacks functions, but the message should be about its
+ * age. */
 static leat_status check_version(struct gpu_driver *gpu, const char *path)
 {
     void *function = dlsym(gpu->library, GPU(names).version);
@@ -127,7 +127,7 @@ static leat_status check_version(struct gpu_driver *gpu, const char *path)
     put_function(&gpu->api, offsetof(struct gpu_api, version), function);
     code = gpu->api.version(&version);
     if (is_reported_by_start(code))
-        return LEAT_OK; /* init says it again, and start() has the words for it. */
+        return LEAT_OK; /* init fails in the same way, and start() has the message for it */
     if (code != GPU_SUCCESS)
         return leati_fail(LEAT_ERROR_NO_DRIVER, "%s: %s: " GPU_VENDOR " error %u; " GPU_INSTALL_AGAIN, path,
                           GPU(names).version, code);
@@ -159,7 +159,8 @@ static leat_status take_functions(struct gpu_driver *gpu, const char *path)
                       path, count, missing, count > 3 ? ", ..." : "");
 }
 
-/* The file that was loaded, links followed, since its name has the exact version: libcuda.so.580.65.06. */
+/* Finds the file that was loaded, and follows links, because its real name has the exact version:
+ * libcuda.so.580.65.06. */
 static void find_path(struct gpu_driver *gpu, const char *path)
 {
     char *real = NULL;
@@ -205,7 +206,7 @@ leat_status GPU(load)(struct leati_driver *driver)
         goto close_library;
     find_path(gpu, path);
 
-    /* From here on the library stays, used or not: init may have started threads of its own. */
+    /* From here on the library is never closed, even on failure: init may have started threads. */
     return start(gpu);
 
 close_library:

@@ -10,7 +10,7 @@ static gpu_number number_of(const struct gpu_device *place)
     return place ? place->number : GPU_NUMBER_OF_HOST;
 }
 
-/* Devices that cannot use managed memory while the host does have neither prefetch nor advice. */
+/* Prefetch and advice need a device that can use managed memory at the same time as the host. */
 static leat_status check_concurrent(const struct gpu_device *device, const char *what)
 {
     if (device->concurrent)

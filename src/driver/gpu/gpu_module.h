@@ -8,7 +8,7 @@
 /* Makes sure that the kernel may have so much dynamic shared memory; more than 0 bytes. */
 static leat_status allow_shared(const struct gpu_device *device, gpu_function function, size_t shared_bytes);
 
-/* limit: what the device has for dynamic shared memory beside the kernel's own. */
+/* fixed: the kernel's static shared memory. *limit: how much dynamic shared memory the device has beside it. */
 static leat_status check_shared(const struct gpu_device *device, int fixed, size_t shared_bytes, int *limit)
 {
     *limit = device->max_shared_bytes - fixed;

@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-/* Fails if the vendor's stream is certainly not one of device. The default streams are of whichever device or
- * context is current. May put another handle for the same stream in its place. */
+/* Fails if the vendor's stream certainly does not belong to device. The default streams belong to whichever device
+ * or context is current. May replace *native by another handle of the same stream. */
 static leat_status check_native(const struct gpu_device *device, gpu_stream_handle *native);
 
 /* NULL, with a message, when out of memory. */
@@ -42,8 +42,8 @@ leat_status GPU(stream_create)(struct leati_driver *driver, void *device, void *
     if (status != LEAT_OK)
         goto free_made;
 
-    /* Without this flag the stream would wait for the legacy default stream, which other code in the process uses.
-     */
+    /* Without this flag the stream would wait for the legacy default stream, which other code in the process may
+     * use. */
     code = self->api->stream_create(&made->handle, GPU_STREAM_NON_BLOCKING);
     GPU(leave)(self, before);
     if (code != GPU_SUCCESS) {

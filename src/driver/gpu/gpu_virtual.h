@@ -1,12 +1,12 @@
 /*
- * gpu_virtual.h - addresses and physical memory apart: reserve, create, map, export. See gpu_driver.h.
+ * gpu_virtual.h - virtual memory: reserve addresses, create physical memory, map, export. See gpu_driver.h.
  *
  * The vendor's file has import_argument().
  */
 #include "driver/gpu/gpu_driver.h"
 #include "base/assert.h"
 
-/* What the vendor's call takes for a file descriptor: its prototype has a pointer. */
+/* Converts a file descriptor to the pointer that the vendor's import call takes. */
 static void *import_argument(const struct gpu_device *device, int *fd);
 
 static leat_status check_virtual(const struct gpu_device *device)
@@ -176,7 +176,7 @@ leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *p
     return status;
 }
 
-/* Takes a piece out of the list of mappings; what is left of one that was larger stays in it. With maps_lock held.
+/* Removes a range from the list of mappings; the rest of a larger mapping stays in the list. With maps_lock held.
  */
 static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
@@ -187,8 +187,8 @@ static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) L
     while ((range = leati_ranges_overlap(&self->maps, base, bytes))) {
         uintptr_t start = range->base, end = start + range->bytes;
 
-        /* Removing one leaves room for one; where there is none for the second piece, peers reach it over the
-         * host. */
+        /* The removal leaves room for one insert. If there is no memory for the second one, peers that are added
+         * later get no direct access to that piece. */
         leati_ranges_remove(&self->maps, start);
         if (start < base)
             (void)leati_ranges_insert(&self->maps, start, base - start, self);
@@ -242,7 +242,7 @@ leat_status GPU(vm_import)(struct leati_driver *driver, void *device, int fd, si
 
     GPU_CALL(self, code, vm_import, &imported, import_argument(self, &fd), GPU_MEM_HANDLE_DESCRIPTOR);
     if (code == GPU_ERROR_INVALID_VALUE || code == GPU_ERROR_UNKNOWN) {
-        /* Its answer to descriptors of something else, and to closed ones. */
+        /* The vendor returns these for closed descriptors, and for descriptors of anything else. */
         status = GPU(fail_as)(self->api, LEAT_ERROR_INVALID, GPU(names).vm_import, code);
         return leati_fail_in(status, "file descriptor %d is not exported memory", fd);
     }

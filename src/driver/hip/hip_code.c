@@ -106,8 +106,8 @@ leat_status leati_hip_code_check(const void *image, size_t bytes)
 
 /* ---- MessagePack ---- */
 
-/* What is left to read. Reading past the end, or of what is no MessagePack, sets bad, and everything read is then
- * 0. */
+/* The rest of the input. Reading beyond the end, or invalid MessagePack, sets bad; after that all reads return 0.
+ */
 struct code_reader {
     const unsigned char *at, *end;
     bool bad;
@@ -233,7 +233,7 @@ static bool is_text(const struct item *item, const char *text)
 
 /* ---- kernels ---- */
 
-/* Is the argument that comes next one of the source? */
+/* Reads the next argument; returns true if it is in the source, not hidden. */
 static bool read_argument(struct code_reader *r)
 {
     static const char hidden[] = "hidden_";

@@ -1,6 +1,6 @@
 /*
- * hip_code.h - what is inside an image of device code for AMD: is it whole, and how many parameters its kernels
- * have, which HIP itself does not tell.
+ * hip_code.h - parses images of device code for AMD: checks that an image is complete, and finds the number of
+ * parameters of its kernels, which HIP has no call for.
  */
 #ifndef LEATI_HIP_CODE_H
 #define LEATI_HIP_CODE_H
@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* IMAGE, with a message, for what is cut off or no device code at all. */
+/* Returns IMAGE, with a message, if the image is truncated or is not device code. */
 leat_status leati_hip_code_check(const void *image, size_t bytes);
 
 struct hip_code_kernel {
@@ -17,18 +17,18 @@ struct hip_code_kernel {
     int parameter_count;
 };
 
-/* The kernels of a code object, as its metadata has them; none where it has no metadata that can be read (a bundle
- * of several code objects, another form). */
+/* The kernels of a code object, from its metadata. Empty if there is no metadata that leat can read (a bundle of
+ * several code objects, another format). */
 struct hip_code_kernels {
     struct hip_code_kernel *list;
     size_t count;
 };
 
-/* HOST_MEMORY only. The image has passed leati_hip_code_check(). */
+/* Fails with HOST_MEMORY only. The image must have passed leati_hip_code_check(). */
 leat_status leati_hip_code_read(const void *image, size_t bytes, struct hip_code_kernels *kernels);
 void leati_hip_code_free(struct hip_code_kernels *kernels);
 
-/* -1 where the kernel is not known. */
+/* Returns the number of parameters; -1 if the kernel is not in the list. */
 int leati_hip_code_parameters(const struct hip_code_kernels *kernels, const char *name);
 
 #endif

@@ -1,14 +1,14 @@
 /*
  * hip_copy.c - which of HIP's calls makes a copy; gpu/gpu_copy.h has the rest.
  *
- * Unlike on CUDA a stream reaches the memory of all devices, whichever is current; the stream's own is made
- * current for the sake of the default streams, which are of the current one.
+ * Unlike in CUDA, a stream can access the memory of all devices, whichever device is current. The stream's device
+ * is made current because of the default streams, which belong to the current device.
  */
 #include "driver/hip/hip_driver.h"
 
 #include "driver/gpu/gpu_copy.h"
 
-/* Managed memory is wherever it is, so the runtime has to look. */
+/* For managed memory the runtime must find out the location itself (hipMemcpyDefault). */
 static hi_copy_kind kind_of(const struct leati_location *dst, const struct leati_location *src)
 {
     if (dst->kind == LEAT_KIND_MANAGED || src->kind == LEAT_KIND_MANAGED)

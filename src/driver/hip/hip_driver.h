@@ -1,16 +1,15 @@
 /*
- * hip_driver.h - HIP's types, constants and words for the code that all drivers for GPUs share, and what the files
- * of the HIP driver have of their own. gpu/gpu_driver.h says how the two fit together.
+ * hip_driver.h - HIP's types, constants and words for the shared code of the GPU drivers, and declarations of the
+ * HIP driver alone. gpu/gpu_driver.h describes how the two fit together.
  *
- * Not run on AMD hardware so far: nothing here has met a GPU, only a made library (tests/fake/fake_hip.c) and
- * leat's own libleat-hip.
+ * This driver has never run on AMD hardware. It was tested only with a fake library (tests/fake/fake_hip.c) and
+ * with leat's own libleat-hip.
  *
- * Devices. HIP has no contexts that matter: each thread has a current device, and calls work on it. leat never
- * leaves a thread with another device than it came with: GPU_TRY looks which one is current, and only when it is
- * not the wanted one sets it for the length of one call. A thread that works on one device alone pays a single
- * look-up.
+ * Devices. HIP's contexts do not matter to its calls: each thread has a current device, and calls work on it. leat
+ * always restores the thread's device: GPU_TRY checks which device is current, and if it is not the wanted one,
+ * sets that for one call. A thread that uses only one device pays only for the check.
  *
- * Errors. A call that fails also sets what hipGetLastError gives to this thread, as any caller's does.
+ * Errors. A failing call of leat's also sets the thread's error for hipGetLastError, as calls of other code do.
  */
 #ifndef LEATI_HIP_DRIVER_H
 #define LEATI_HIP_DRIVER_H
@@ -36,7 +35,7 @@ typedef hi_mem_properties gpu_mem_properties;
 typedef hi_mem_access gpu_mem_access;
 typedef hi_range_attribute gpu_range_attribute;
 typedef int gpu_pattern; /* of a fill of 4 bytes */
-typedef int gpu_before;  /* the device to go back to */
+typedef int gpu_before;  /* the device to restore */
 
 enum {
     GPU_SUCCESS = LEATI_hipSuccess,
@@ -94,8 +93,8 @@ enum {
 
 #include "driver/gpu/gpu_driver.h"
 
-/* A device's architecture, such as "gfx90a", without features such as ":sramecc+"; "" where the library does not
- * tell (hip_info.c). */
+/* A device's architecture, such as "gfx90a", without features such as ":sramecc+"; "" if the library does not
+ * report it (hip_info.c). */
 void leati_hip_architecture(const struct gpu_api *api, int ordinal, char *text, size_t text_bytes);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* HIP does not say how many parameters a kernel has, so what its code object says is kept. */
+/* HIP has no call for the number of a kernel's parameters, so the module keeps the metadata of its code object. */
 struct hip_module {
     hi_module handle;
     struct hip_code_kernels kernels;

@@ -31,8 +31,8 @@ static leat_status check_native(const struct gpu_device *device, hi_stream *nati
                       device->number);
 }
 
-/* HIP compares the word as an unsigned number, where leat means the distance. Both are the same up to 2^31, and
- * leat's words start at 0 for each copy. */
+/* HIP compares flags as unsigned numbers, but driver.h compares their signed distance. Both give the same result
+ * for values up to 2^31, and leat's flags start at 0 for each copy. */
 leat_status leati_hip_stream_mem_ops(struct leati_driver *driver, void *stream, const struct leati_mem_op *ops,
                                      unsigned count)
 {

@@ -1,10 +1,10 @@
 /*
  * hip_symbols.h - every function that leat takes from libamdhip64.so, in one list.
  *
- * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return hi_result, but the two of errors, which have a
- * list of their own. The required ones are in every library from ROCm 5.2 to 7; those with an R and a number are newer
- * forms, for which hip_runtime_api.h has a macro of the plain name. The fields are called as those of the CUDA driver
- * where they do the same.
+ * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return hi_result, except the two that return
+ * error texts, which have their own list. Every library from ROCm 5.2 to 7 has the required ones. Names with an R
+ * and a number are newer versions; hip_runtime_api.h hides them behind a macro with the plain name. Functions that
+ * do the same as one of CUDA's have the same field name.
  */
 #ifndef LEATI_HIP_SYMBOLS_H
 #define LEATI_HIP_SYMBOLS_H

@@ -1,10 +1,10 @@
 /*
- * hip_types.h - the part of HIP's binary interface that leat uses, in our own words.
+ * hip_types.h - leat's own declarations of the part of HIP's binary interface that it uses.
  *
- * leat builds without AMD's headers. tests/unit/test_hip_abi.c holds all of this against hip/hip_runtime_api.h where
- * there is one; what a header of that version does not have yet is from AMD's public sources. Where HIP 5 and HIP
- * 6 differ, both are here, and the version that the library itself tells decides. The struct tags are the
- * vendor's, so that both may be seen by one file.
+ * leat builds without AMD's headers. tests/unit/test_hip_abi.c compares all of this with hip/hip_runtime_api.h if
+ * that is installed; what such a header does not have yet is from AMD's public sources. Where HIP 5 and HIP 6
+ * differ, both versions are here, and leat chooses by the version that the library reports. The struct tags are
+ * the vendor's, so that one file may include both headers.
  */
 #ifndef LEATI_HIP_TYPES_H
 #define LEATI_HIP_TYPES_H
@@ -38,8 +38,8 @@ typedef struct hi_mem_location {
     int id;
 } hi_mem_location;
 
-/* As it is since virtual memory can be used on Linux (HIP 5.3). HIP 5.2 has the same members in another order, and
- * says of no device that it has virtual memory. */
+/* The struct since HIP 5.3, the first version with virtual memory on Linux. HIP 5.2 has the same members in
+ * another order, but reports no device with virtual memory, so leat never passes it there. */
 typedef struct hi_mem_properties {
     unsigned int type;
     unsigned int handle_types;
@@ -57,7 +57,7 @@ typedef struct hi_mem_access {
     unsigned int flags;
 } hi_mem_access;
 
-/* What hipPointerGetAttributes tells. The numbers of type are HIP 5's or HIP 6's. */
+/* The result of hipPointerGetAttributes. The values of type differ between HIP 5 and HIP 6. */
 typedef struct hi_pointer_attributes {
     unsigned int type;
     int device;
@@ -67,7 +67,7 @@ typedef struct hi_pointer_attributes {
     unsigned int flags;
 } hi_pointer_attributes;
 
-/* A region of bytes: hipMemcpy3DParms. Places within arrays of the vendor's are not used. */
+/* A region of bytes: hipMemcpy3DParms. leat does not use the members for the vendor's arrays. */
 typedef struct hi_pitched {
     void *ptr;
     size_t pitch, width, height;
@@ -84,8 +84,8 @@ typedef struct hi_region_copy {
     hi_copy_kind kind;
 } hi_region_copy;
 
-/* hipDeviceProp_t, of which only the architecture is wanted: HIP 5's, and what hipGetDevicePropertiesR0600 fills.
- * Both have room behind for what a newer library may add. */
+/* hipDeviceProp_t, of which leat needs only the architecture: that of HIP 5, and that of
+ * hipGetDevicePropertiesR0600. Both have spare room at the end for members that a newer library may add. */
 typedef struct hi_properties_5 {
     _Alignas(8) char before[396];
     char architecture[256];
@@ -98,8 +98,7 @@ typedef struct hi_properties_6 {
     char after[56];
 } hi_properties_6;
 
-/* The stream that every device has for each thread, as the vendor writes it. The legacy one is NULL, and the
- * number 1 since HIP 6. */
+/* The vendor's handles of the default streams: the legacy one (NULL, or 1 since HIP 6), and the per-thread one. */
 #define LEATI_HIP_STREAM_LEGACY ((hi_stream)(uintptr_t)1)
 #define LEATI_HIP_STREAM_PER_THREAD ((hi_stream)(uintptr_t)2)
 
@@ -181,7 +180,7 @@ typedef struct hi_properties_6 {
     X(hipMemAccessFlagsProtReadWrite, 3)                                                                          \
     X(hipMemAllocationGranularityMinimum, 0)
 
-/* The same of HIP 5 alone, and of HIP 6 and later. */
+/* Constants with different values in HIP 5, and in HIP 6 and later. */
 #define LEATI_HIP_5_CONSTANT_LIST(X)                                                                              \
     X(hipMemoryTypeHost, 0)                                                                                       \
     X(hipMemoryTypeDevice, 1)
