@@ -685,8 +685,10 @@ static gzFile open_standard_input(void)
     int descriptor = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     gzFile file = descriptor >= 0 ? gzdopen(descriptor, "r") : NULL;
 
-    if (!file && descriptor >= 0)
+    if (!file && descriptor >= 0) {
         close(descriptor);
+        errno = ENOMEM;
+    }
     return file;
 }
 

@@ -752,6 +752,7 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     leat_status status;
 
     leati_assert(!request->eager || !started);
+    leati_assert(!request->block || request->eager);
     /* One reference for the stager, which may drop it on another thread as soon as the stream has completed the
      * copy; one more if the job is used after that: by the caller of this function, or for an eager copy below. */
     atomic_init(&job->holders, started || (request->eager && !request->block) ? 2u : 1u);
