@@ -635,12 +635,12 @@ static void drop_job(struct leati_stager *stager, struct leati_job *job)
 
 /* Cleans up after copying or submitting has failed. */
 static void give_up(struct leati_stager *stager, struct leati_job *job,
-                    const struct leati_staging_request *request)
+                    const struct leati_staging_request *request, bool is_held)
 {
     abandon(stager, job, request->stream);
     if (request->block)
         drop_job(stager, job);
-    else if (request->eager)
+    else if (is_held)
         leati_job_release(job);
 }
 
@@ -749,13 +749,15 @@ void leati_stager_drop(struct leati_stager *stager, struct leati_job *job)
 leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_staging_request *request,
                                 struct leati_job *job, struct leati_job **started)
 {
+    /* By this call, beside the stager. */
+    bool is_held = started || (request->eager && !request->block);
     leat_status status;
 
     leati_assert(!request->eager || !started);
     leati_assert(!request->block || request->eager);
     /* One reference for the stager, which may drop it on another thread as soon as the stream has completed the
      * copy; one more if the job is used after that: by the caller of this function, or for an eager copy below. */
-    atomic_init(&job->holders, started || (request->eager && !request->block) ? 2u : 1u);
+    atomic_init(&job->holders, is_held ? 2u : 1u);
     if (!request->block)
         leati_stager_keep(stager, job);
     leati_job_prepare(job, share_of(stager, job->bytes));
@@ -770,9 +772,7 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     if (status == LEAT_OK && request->eager)
         return finish_eager(stager, job, request->block);
     if (status != LEAT_OK) {
-        give_up(stager, job, request);
-        if (started)
-            leati_job_release(job);
+        give_up(stager, job, request, is_held);
         return status;
     }
     if (started)
