@@ -184,8 +184,8 @@ static void access_is_kept_and_asked(void **state)
         OK(leat_virtual_get_access(p.base, t->device, &access));
         assert_int_equal(access, LEAT_ACCESS_READ);
         expect_pattern(t->stream, p.base, p.unit, 8);
-        REFUSED(leat_fill(t->stream, p.base, 0, 1), LEAT_ERROR_NOT_PERMITTED, "only be read");
-        REFUSED(leat_copy(t->stream, p.base, &byte, 1), LEAT_ERROR_NOT_PERMITTED, "only be read");
+        REFUSED(leat_fill(t->stream, p.base, 0, 1), LEAT_ERROR_NOT_PERMITTED, "is mapped read-only");
+        REFUSED(leat_copy(t->stream, p.base, &byte, 1), LEAT_ERROR_NOT_PERMITTED, "is mapped read-only");
         OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_NONE));
         REFUSED(leat_copy(t->stream, &byte, p.base, 1), LEAT_ERROR_POINTER, "no device has access");
     }
@@ -314,7 +314,7 @@ static void a_device_that_closes_leaves_nothing(void **state)
     OK(leat_virtual_set_access(base, unit, other, LEAT_ACCESS_READ_WRITE));
     OK(leat_device_close(other));
     OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ));
-    REFUSED(leat_fill(t->stream, base, 0, 1), LEAT_ERROR_NOT_PERMITTED, "only be read");
+    REFUSED(leat_fill(t->stream, base, 0, 1), LEAT_ERROR_NOT_PERMITTED, "is mapped read-only");
     OK(leat_virtual_unmap(base, unit));
     OK(leat_physical_release(memory));
     OK(leat_virtual_unreserve(base));
