@@ -214,30 +214,37 @@ LEATI_HOT leat_status leati_plan_choose(struct leati_plan *plan)
 
 /* ---- contiguous copies ---- */
 
+LEATI_HOT bool leati_plan_is_guarded(struct leati_plan *plan)
+{
+    leati_assert(plan->transfer.shape == LEATI_SHAPE_RUN);
+    if (plan->guard == LEATI_GUARD_UNKNOWN)
+        plan->guard = leati_fault_handler_is_installed() ? LEATI_GUARD_INSTALLED : LEATI_GUARD_MISSING;
+    return plan->guard == LEATI_GUARD_INSTALLED;
+}
+
 /*
  * Returns true if no driver has to be asked about addresses that leat does not know. On an idle stream it does not
  * matter whether a host side is pageable or was pinned without leat: a short copy by the caller's thread is
  * correct for both, and detects unmapped pages itself. A driver's pointer query would take a large part of the
  * time of such a copy.
  */
-LEATI_HOT static bool may_stay_unasked(const struct leati_plan *plan)
+LEATI_HOT static bool may_stay_unasked(struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
     const struct leati_stager *stager =
         atomic_load_explicit(&transfer->stream->device->stager, memory_order_acquire);
 
     return transfer->direction < LEATI_DIRECTION_HOST && stager && !stager->refused[0] &&
-           leati_stream_known_idle(transfer->stream) && leati_fault_handler_is_installed();
+           leati_stream_known_idle(transfer->stream) && leati_plan_is_guarded(plan);
 }
 
 /* Returns true if the chosen protocol itself detects pageable memory that is not mapped. */
-LEATI_HOT static bool finds_out(const struct leati_plan *plan)
+LEATI_HOT static bool finds_out(struct leati_plan *plan)
 {
     return plan->transfer.shape == LEATI_SHAPE_RUN &&
-           ((plan->protocol == LEATI_PROTOCOL_EAGER &&
-             (plan->transfer.unasked || leati_fault_handler_is_installed())) ||
+           ((plan->protocol == LEATI_PROTOCOL_EAGER && leati_plan_is_guarded(plan)) ||
             (plan->protocol == LEATI_PROTOCOL_DRIVER && !plan->one_pass &&
-             (plan->first || (plan->stager && leati_fault_handler_is_installed())) &&
+             (plan->first || (plan->stager && leati_plan_is_guarded(plan))) &&
              plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST));
 }
 
@@ -247,7 +254,7 @@ static leat_status plan_first(struct leati_plan *plan)
 {
     leati_assert(plan->first && plan->transfer.shape == LEATI_SHAPE_RUN);
     /* If another fault handler is installed, leat can only check the first and the last byte. */
-    if (!leati_fault_handler_is_installed())
+    if (!leati_plan_is_guarded(plan))
         return leati_transfer_check_mapped(&plan->transfer);
     if (leati_transfer_is_usable(&plan->transfer))
         return LEAT_OK;
@@ -301,6 +308,7 @@ LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stre
     transfer->shape = LEATI_SHAPE_RUN;
     transfer->followed = followed;
     transfer->deadline_ns = 0;
+    plan->guard = LEATI_GUARD_UNKNOWN;
     LEATI_TRY(leati_transfer_resolve(transfer, dst, src, !quick || !is_quick(dst, src, bytes)));
     LEATI_TRY(leati_check_runs(dst, src, bytes));
     plan->protocol = LEATI_PROTOCOL_DRIVER;

@@ -33,6 +33,11 @@ struct leati_plan {
     bool one_pass;                 /* the device reaches pageable memory, in the driver's calls and in kernels */
     bool early;                    /* the source may be read before the stream reaches the copy */
     bool idle;                     /* the stream is known to be idle */
+    enum {
+        LEATI_GUARD_UNKNOWN,
+        LEATI_GUARD_MISSING,
+        LEATI_GUARD_INSTALLED
+    } guard; /* of contiguous copies: leat's fault handler; see leati_plan_is_guarded() */
     unsigned rails;                /* number of helping devices; 0 if the copy is too short for rails */
 
     /* Filled by leati_plan_compare(). */
@@ -54,6 +59,10 @@ leat_status leati_plan_choose(struct leati_plan *plan);
 /* look: collects the inputs of the choice (stager, stream state, rails). compare: fills candidates and chooses. */
 leat_status leati_plan_look(struct leati_plan *plan);
 leat_status leati_plan_compare(struct leati_plan *plan);
+
+/* Returns true if leat's fault handler is installed, for a contiguous copy. Asks the system once a plan, since each
+ * time costs a system call. */
+bool leati_plan_is_guarded(struct leati_plan *plan);
 
 /* Submits the transfer to its stream. *job: as in protocol.h; NULL if the copy has no job. */
 leat_status leati_plan_submit(struct leati_plan *plan, struct leati_job **job);

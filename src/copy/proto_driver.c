@@ -6,7 +6,6 @@
  * streams, and if no other protocol is possible.
  */
 #include "base/assert.h"
-#include "base/fault_handler.h"
 #include "base/quick.h"
 #include "copy/costs.h"
 #include "copy/plan.h"
@@ -57,7 +56,7 @@ LEATI_HOT static leat_status call(const struct leati_transfer *transfer)
 
 /* Does not take the stream's lock: the driver may wait for the stream, and other threads must be able to submit
  * work meanwhile. */
-static leat_status submit_pageable(struct leati_plan *plan)
+LEATI_HOT static leat_status submit_pageable(struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
     bool out = transfer->direction == LEATI_DIRECTION_OUT;
@@ -69,7 +68,7 @@ static leat_status submit_pageable(struct leati_plan *plan)
      * decline: leat's threads report the address. If another fault handler is installed, the planner has checked
      * the ends. */
     if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
-        leati_fault_handler_is_installed() && !leati_transfer_is_usable(transfer))
+        leati_plan_is_guarded(plan) && !leati_transfer_is_usable(transfer))
         return LEATI_DECLINED;
     start = leati_costs_start(transfer->stream->device, transfer->bytes);
     status = call(transfer);

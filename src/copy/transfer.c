@@ -91,7 +91,7 @@ leat_status leati_transfer_check_mapped(const struct leati_transfer *transfer)
     return LEAT_OK;
 }
 
-bool leati_transfer_is_usable(const struct leati_transfer *transfer)
+LEATI_HOT bool leati_transfer_is_usable(const struct leati_transfer *transfer)
 {
     const struct leati_endpoint *to = &transfer->to, *from = &transfer->from;
 

@@ -156,7 +156,7 @@ static inline void rewrite(unsigned char *byte)
 }
 
 /* Accesses one byte of each 4 KiB (pages are not smaller): writes if the job has no source, else reads. */
-static void touch(void *context)
+LEATI_HOT static void touch(void *context)
 {
     struct bytes_job *job = context;
     const size_t page_bytes = 4096;
@@ -176,7 +176,7 @@ static void touch(void *context)
     }
 }
 
-bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
+LEATI_HOT bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
 {
     const struct leati_fault_range ranges[] = {{(uintptr_t)ptr, bytes}, {0, 0}};
     struct bytes_job job = {.dst = (char *)(uintptr_t)ptr, .src = write ? NULL : ptr, .bytes = bytes};
