@@ -31,11 +31,10 @@ WORDS = {
                  'direction, method'),
     'near far': (('src/copy/', 'src/core/', 'src/pool/', 'src/staging/'), 'local, peer'),
     'stores': (('src/', 'include/leat/', 'cli/'), 'store policy'),
-    'box boxes': (('src/copy/', 'src/core/', 'src/staging/', 'src/driver/', 'compat/'), 'region'),
+    'box boxes': (OWN + ('compat/',), 'region, nd_tile, loop nest'),
     'huge': (('src/base/',), 'hugepage'),
     'catch': (('src/',), 'fault_handler'),
 }
-# The class of layouts called box is in the names of built kernels, so there is no rule for src/layout.
 # Bench's ladder of transposes is one: each step adds one means.
 ALLOWED = re.compile(r'memory_order_\w+|in_order|put_in_order|'
                      r'(CU|CUDA|HIP|LEAT|LEATC|LEATI_CUDA)_\w*(ORDER|MANY|WORD)\w*|'

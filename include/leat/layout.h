@@ -15,10 +15,10 @@
  * Dimensions are counted from the slowest, as in C: dimension 0 of a dense matrix is the rows. Strides are in
  * bytes. A stride may be negative (flip); on the source it may be 0 (broadcast: each element is read many times).
  *
- * A plan says how a copy is made: its class (a plain copy, rows, a tiled transpose, a packed box, a gather), and
- * the bound on its memory traffic. leat makes a plan at the first copy of a shape and caches it, so a program need
- * not hold plans. leat_layout_plan_get() is for programs that print a plan or want to save the lookup.
- * docs/layouts.md explains plans.
+ * A plan says how a copy is made: its class (a plain copy, rows, a tiled transpose, a tile of several short
+ * dimensions, a gather), and the bound on its memory traffic. leat makes a plan at the first copy of a shape and
+ * caches it, so a program need not hold plans. leat_layout_plan_get() is for programs that print a plan or want to
+ * save the lookup. docs/layouts.md explains plans.
  *
  * Call order. As in leat/copy.h: copies run in stream order and the calls return at once.
  *
@@ -168,13 +168,13 @@ typedef enum leat_layout_class {
     LEAT_LAYOUT_COPY = 1,      /* one contiguous range on both sides */
     LEAT_LAYOUT_ROWS = 2,      /* contiguous rows, the same on both sides */
     LEAT_LAYOUT_TRANSPOSE = 3, /* the two sides are dense in different dimensions: tiles */
-    LEAT_LAYOUT_BOX = 4,       /* the dense dimensions are short: a tile covers several of them */
+    LEAT_LAYOUT_ND_TILE = 4,   /* the dense dimensions are short: a tile covers several of them */
     LEAT_LAYOUT_GATHER = 5,    /* rows selected by an index list */
     LEAT_LAYOUT_FILL = 6,      /* short sources that are read repeatedly */
     LEAT_LAYOUT_ELEMENTS = 7   /* no dense dimension: one element at a time */
 } leat_layout_class;
 
-/* Returns the name of a class: "nothing", "copy", "rows", "transpose", "box", "gather", "fill" or "elements";
+/* Returns the name of a class: "nothing", "copy", "rows", "transpose", "nd-tile", "gather", "fill" or "elements";
  * "unknown" for another number. */
 LEAT_API const char *leat_layout_class_name(leat_layout_class class_of_plan);
 

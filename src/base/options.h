@@ -68,16 +68,16 @@
       "The protocol that copies take wherever it supports them: driver, eager, staged, kernel, rails, host, or "  \
       "auto, the one that is expected to be the fastest. For measuring; see docs/copies.md.")                     \
     X(LAYOUT_AS_GPU, "0", 1,                                                                                      \
-      "1: leat_copy_layout() on the CPU device launches the kernels of GPUs, compiled for the processor, and goes "   \
-      "the ways that a GPU's memory needs, for tests.")                                                           \
+      "1: leat_copy_layout() on the CPU device launches the kernels of GPUs, compiled for the processor, and uses " \
+      "the paths that a GPU needs, for tests.")                                                                   \
     X(LAYOUT_KERNEL, "auto", 1,                                                                                   \
-      "How leat_copy_layout() goes: on processors naive, blocked (plain C) or vectors (but nothing past the "      \
-      "caches), on GPUs elements, rows, box, or transpose with nothing or one of -small, -wide, -odd and "         \
-      "-wide-odd behind it, or auto, all that there is; for measuring.")                                            \
+      "The kernel of leat_copy_layout(): on processors naive, blocked (plain C) or vectors (no streaming stores); " \
+      "on GPUs elements, rows, nd-tile or transpose, which -small, -wide, -odd or -wide-odd may follow; or auto, "\
+      "the best of them. For measuring.")                                                                         \
     X(PREFETCH_STREAMS_IN, "0", 1,                                                                                \
-      "Streams of leat's over which leat_managed_prefetch() to a device goes in chunks, 1 to 16; 0: the driver's "  \
+      "Streams of leat's over which leat_managed_prefetch() to a device goes in chunks, 1 to 16; 0: the driver's "\
       "one call. For measuring.")                                                                                 \
-    X(PREFETCH_STREAMS_OUT, "0", 1, "The same for prefetches to the host.")                                        \
+    X(PREFETCH_STREAMS_OUT, "0", 1, "The same for prefetches to the host.")                                       \
     X(PREFETCH_CHUNK, "16M", 1, "Bytes of such a chunk, 64K or more.")                                             \
     X(FAULT, "none", 1,                                                                                         \
       "Faults to inject into every driver, or into one (cuda:fail=N): fail=N, fail=ENTRY:N, delay=N, corrupt=N, " \
@@ -124,7 +124,7 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
     X(POOL_PACKING, "auto, still or tight")                                                                       \
     X(COPY_STORE_POLICY, "probe, cached or streaming")                                                            \
     X(COPY_PROTOCOL, "auto, driver, eager, staged, kernel, rails or host")                                        \
-    X(LAYOUT_KERNEL, "auto, naive, blocked, vectors, elements, rows, box, transpose, transpose-small, "           \
+    X(LAYOUT_KERNEL, "auto, naive, blocked, vectors, elements, rows, nd-tile, transpose, transpose-small, "       \
                      "transpose-wide, transpose-odd or transpose-wide-odd")
 
 /* Returns INVALID if an option of these three lists has a value that is not allowed; the message names the value

@@ -937,44 +937,44 @@ TRANSPOSE(leat_layout_transpose_wide_odd_16, 16, 16, 16, 64, 1)
 TRANSPOSE(leat_layout_transpose_long_1, 1, 16, 8, 128, 0)
 TRANSPOSE_BY_HALVES(leat_layout_transpose_long_odd_4, 4, 32, 8, 128, 1)
 
-/* ---- boxes: dimensions so short that several of them make a line, the same ones on both sides ---- */
-
-/*
- * A box is some dimensions whole, and a piece of one that is cut. It goes through shared memory as it lies on the
- * source, and is read from there in the order of the destination, so that both sides see long lines. Words have 4
- * bytes where units have less, if both ends of the lines allow it: then as many units are gathered for each.
- *
- * All boxes have one shape. So a block takes several, and a thread finds once, before the first, where its words
- * lie from any box's corner: words number thread, thread + BOX_THREADS and so on, a slot for each. What it knows
- * of them stays in registers, therefore slots are few and their number is known to the compiler. The next box is
- * on its way into registers while this one is written.
+/* ---- n-dimensional (ND) tiles: several dimensions that are short, the same ones on both sides, make a line ----
  */
 
-#define BOX_THREADS 256
-#define BOX_ROOM_BYTES 20480 /* the largest boxes, and lines that are set apart for the banks */
-#define BOX_BLOCK_BOXES 16
-#define BOX_GROUP 4         /* slots that are found together */
-#define BOX_SINGLE_SLOTS 12 /* of single units; no pass has more slots */
-#define BOX_HELD 16         /* registers of words on their way */
-#define BOX_PLACES                                                                                                \
-    40 /* a kernel's places in all: one for each word that is read, and each unit that is written                 \
-        */
+/*
+ * An ND tile is some dimensions whole, and a piece of one that is cut. It goes through shared memory as it lies on
+ * the source, and is read from there in the order of the destination, so that both sides see long lines. Words
+ * have 4 bytes where units have less, if both ends of the lines allow it: then as many units are gathered for
+ * each.
+ *
+ * All ND tiles have one shape. So a block takes several, and a thread finds once, before the first, where its
+ * words lie from any ND tile's corner: words number thread, thread + ND_TILE_THREADS and so on, a slot for each.
+ * What it knows of them stays in registers, therefore slots are few and their number is known to the compiler. The
+ * next ND tile is on its way into registers while this one is written.
+ */
 
-/* How a kernel cuts boxes; all of it is known to the compiler. */
+#define ND_TILE_THREADS 256
+#define ND_TILE_ROOM_BYTES 20480 /* the largest ND tiles, and lines that are set apart for the banks */
+#define ND_TILES_PER_BLOCK 16
+#define ND_TILE_GROUP 4         /* slots that are found together */
+#define ND_TILE_SINGLE_SLOTS 12 /* of single units; no pass has more slots */
+#define ND_TILE_HELD 16         /* registers of words on their way */
+#define ND_TILE_PLACES 40       /* in a kernel: one for each word that is read, and each unit that is written */
+
+/* How a kernel cuts ND tiles; all of it is known to the compiler. */
 struct slots {
     uint32_t unit;
     uint32_t read_units, write_units; /* of a word */
-    uint32_t read, write;             /* slots: multiples of BOX_GROUP */
+    uint32_t read, write;             /* slots: multiples of ND_TILE_GROUP */
 };
 
 struct mine {
-    int32_t src[BOX_SINGLE_SLOTS], dst[BOX_SINGLE_SLOTS]; /* units from a box's corner to the word */
-    uint32_t place[BOX_PLACES / 2];                       /* bytes in the box, two numbers of 16 bits each */
-    uint32_t read, write;    /* bit k: slot k has a word; bit 16 + k: in the shorter boxes too */
-    uint32_t held[BOX_HELD]; /* words on their way, of 4 bytes or more */
+    int32_t src[ND_TILE_SINGLE_SLOTS], dst[ND_TILE_SINGLE_SLOTS]; /* units from an ND tile's corner to the word */
+    uint32_t place[ND_TILE_PLACES / 2]; /* bytes in the ND tile, two numbers of 16 bits each */
+    uint32_t read, write;               /* bit k: slot k has a word; bit 16 + k: in the shorter ND tiles too */
+    uint32_t held[ND_TILE_HELD];        /* words on their way, of 4 bytes or more */
 };
 
-/* Where a box is. */
+/* Where an ND tile is. */
 struct corner {
     int64_t dst, src; /* bytes from the task's */
     uint32_t shift;   /* of the bits of slots */
@@ -1016,24 +1016,24 @@ INLINE uint32_t find_words(const layout_task *task, const struct leati_task_pass
     uint32_t there = 0;
 
     UNROLL
-    for (uint32_t k = 0; k < slots; k += BOX_GROUP) {
-        uint32_t number[BOX_GROUP], both[BOX_GROUP];
-        int32_t from_corner[BOX_GROUP];
+    for (uint32_t k = 0; k < slots; k += ND_TILE_GROUP) {
+        uint32_t number[ND_TILE_GROUP], both[ND_TILE_GROUP];
+        int32_t from_corner[ND_TILE_GROUP];
 
         UNROLL
-        for (uint32_t g = 0; g < BOX_GROUP; g++) {
-            number[g] = ((k + g) * BOX_THREADS + thread) * units + unit;
+        for (uint32_t g = 0; g < ND_TILE_GROUP; g++) {
+            number[g] = ((k + g) * ND_TILE_THREADS + thread) * units + unit;
             there |= (uint32_t)(number[g] < pass->units) << (k + g);
             both[g] = 0;
             from_corner[g] = 0;
         }
-        if (k * BOX_THREADS * units < pass->units) {
+        if (k * ND_TILE_THREADS * units < pass->units) {
             KEEP_LOOP
             for (uint32_t d = pass->first; d < pass->end; d++) {
-                const struct leati_box_dim dim = task->box[d];
+                const struct leati_nd_tile_dim dim = task->nd_tile[d];
 
                 UNROLL
-                for (uint32_t g = 0; g < BOX_GROUP; g++) {
+                for (uint32_t g = 0; g < ND_TILE_GROUP; g++) {
                     uint32_t rest = divide(number[g], &dim.by), digit = number[g] - rest * dim.by.size;
 
                     number[g] = rest;
@@ -1043,7 +1043,7 @@ INLINE uint32_t find_words(const layout_task *task, const struct leati_task_pass
             }
         }
         UNROLL
-        for (uint32_t g = 0; g < BOX_GROUP; g++) {
+        for (uint32_t g = 0; g < ND_TILE_GROUP; g++) {
             uint32_t n = first + k + g;
 
             if (unit == 0)
@@ -1058,7 +1058,7 @@ INLINE uint32_t find_words(const layout_task *task, const struct leati_task_pass
 INLINE void find_slots(const layout_task *task, struct slots slots, uint32_t thread, struct mine *mine)
 {
     UNROLL
-    for (uint32_t n = 0; n < BOX_PLACES / 2; n++)
+    for (uint32_t n = 0; n < ND_TILE_PLACES / 2; n++)
         mine->place[n] = 0;
     mine->read = find_words(task, &task->read, 0, 1, slots.read, 0, thread, mine->src, mine->place);
     UNROLL
@@ -1109,8 +1109,8 @@ INLINE void find_slots(const layout_task *task, struct slots slots, uint32_t thr
 #define PARTS(bytes) ((bytes) > 4 ? (bytes) / 4 : 1)
 
 /* From memory into registers. */
-INLINE void fetch_box(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
-                      struct mine *mine)
+INLINE void fetch_nd_tile(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
+                          struct mine *mine)
 {
     const uint32_t bytes = slots.unit * slots.read_units;
     const GLOBAL char *src = src_at(task, corner->src);
@@ -1125,7 +1125,7 @@ INLINE void fetch_box(const layout_task *task, struct slots slots, const SHARED 
 }
 
 /* From registers into shared memory. */
-INLINE void lay_box(struct slots slots, uint32_t shift, struct mine *mine, SHARED char *room)
+INLINE void lay_nd_tile(struct slots slots, uint32_t shift, struct mine *mine, SHARED char *room)
 {
     const uint32_t bytes = slots.unit * slots.read_units;
     uint32_t there = mine->read >> shift;
@@ -1140,8 +1140,8 @@ INLINE void lay_box(struct slots slots, uint32_t shift, struct mine *mine, SHARE
 }
 
 /* From shared memory to memory; a few words are gathered before the first is written. */
-INLINE void write_box(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
-                      struct mine *mine, const SHARED char *room)
+INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
+                          struct mine *mine, const SHARED char *room)
 {
     const uint32_t bytes = slots.unit * slots.write_units, parts = PARTS(bytes);
     GLOBAL char *dst = dst_at(task, corner->dst);
@@ -1151,11 +1151,11 @@ INLINE void write_box(const layout_task *task, struct slots slots, const SHARED 
     for (uint32_t n = slots.read / 2; n < (slots.read + slots.write * slots.write_units + 1) / 2; n++)
         IN_LOOP(mine->place[n]);
     UNROLL
-    for (uint32_t k = 0; k < slots.write; k += BOX_GROUP) {
-        uint32_t word[BOX_GROUP * 4] = {0};
+    for (uint32_t k = 0; k < slots.write; k += ND_TILE_GROUP) {
+        uint32_t word[ND_TILE_GROUP * 4] = {0};
 
         UNROLL
-        for (uint32_t g = 0; g < BOX_GROUP; g++)
+        for (uint32_t g = 0; g < ND_TILE_GROUP; g++)
             UNROLL
         for (uint32_t u = 0; u < slots.write_units; u++) {
             const SHARED char *from = room + place_at(mine, slots.read + u * slots.write + k + g);
@@ -1167,7 +1167,7 @@ INLINE void write_box(const layout_task *task, struct slots slots, const SHARED 
                 word[g] |= one[0] << u * slots.unit * 8;
         }
         UNROLL
-        for (uint32_t g = 0; g < BOX_GROUP; g++) {
+        for (uint32_t g = 0; g < ND_TILE_GROUP; g++) {
             IN_LOOP(mine->dst[k + g]);
             if (there >> (k + g) & 1)
                 PUT(word + g * parts, bytes, dst + (int64_t)mine->dst[k + g] * (int64_t)slots.unit, GLOBAL);
@@ -1175,82 +1175,83 @@ INLINE void write_box(const layout_task *task, struct slots slots, const SHARED 
     }
 }
 
-/* Copies a block's boxes: numbers block, block + blocks and so on. */
-#define COPY_BOXES(slots_)                                                                                        \
+/* Copies a block's ND tiles: numbers block, block + blocks and so on. */
+#define COPY_ND_TILES(slots_)                                                                                     \
     do {                                                                                                          \
         PHASE(t)                                                                                                  \
         {                                                                                                         \
             find_slots(&task, slots_, t, &OWN(mine, t));                                                          \
-            fetch_box(&task, slots_, &corners[0], &OWN(mine, t));                                                 \
+            fetch_nd_tile(&task, slots_, &corners[0], &OWN(mine, t));                                             \
         }                                                                                                         \
         KEEP_LOOP                                                                                                 \
-        for (uint32_t n_ = 0; n_ < boxes; n_++) {                                                                 \
+        for (uint32_t n_ = 0; n_ < tiles; n_++) {                                                                 \
             PHASE(t)                                                                                              \
             {                                                                                                     \
-                lay_box(slots_, corners[n_].shift, &OWN(mine, t), (SHARED char *)room);                           \
+                lay_nd_tile(slots_, corners[n_].shift, &OWN(mine, t), (SHARED char *)room);                       \
             }                                                                                                     \
             BARRIER();                                                                                            \
             PHASE(t)                                                                                              \
             {                                                                                                     \
-                if (n_ + 1 < boxes)                                                                               \
-                    fetch_box(&task, slots_, &corners[n_ + 1], &OWN(mine, t));                                    \
-                write_box(&task, slots_, &corners[n_], &OWN(mine, t), (const SHARED char *)room);                 \
+                if (n_ + 1 < tiles)                                                                               \
+                    fetch_nd_tile(&task, slots_, &corners[n_ + 1], &OWN(mine, t));                                \
+                write_nd_tile(&task, slots_, &corners[n_], &OWN(mine, t), (const SHARED char *)room);             \
             }                                                                                                     \
             BARRIER();                                                                                            \
         }                                                                                                         \
     } while (0)
 
-#define BOX_BEGIN()                                                                                               \
-    SHARED_ARRAY(unit_16, room, BOX_ROOM_BYTES / WORD_BYTES);                                                     \
-    SHARED_ARRAY(struct corner, corners, BOX_BLOCK_BOXES);                                                        \
-    OWN_ARRAY(struct mine, mine, BOX_THREADS);                                                                    \
+#define ND_TILE_BEGIN()                                                                                           \
+    SHARED_ARRAY(unit_16, room, ND_TILE_ROOM_BYTES / WORD_BYTES);                                                 \
+    SHARED_ARRAY(struct corner, corners, ND_TILES_PER_BLOCK);                                                     \
+    OWN_ARRAY(struct mine, mine, ND_TILE_THREADS);                                                                \
     const uint32_t grid = leat_grid_blocks_x(), block = leat_block_x();                                           \
-    const uint32_t boxes = (task.boxes - block + grid - 1) / grid;                                                \
+    const uint32_t tiles = (task.nd_tiles - block + grid - 1) / grid;                                             \
                                                                                                                   \
     PHASE(t)                                                                                                      \
     {                                                                                                             \
-        if (t < boxes)                                                                                            \
+        if (t < tiles)                                                                                            \
             find_corner(&task, block + t * grid, &corners[t]);                                                    \
     }                                                                                                             \
     BARRIER()
 
-#define BOX(one, units, each)                                                                                     \
-    LEAT_KERNEL(leat_layout_box_##one, 1, layout_task, task)                                                      \
+#define ND_TILE(one, units, each)                                                                                 \
+    LEAT_KERNEL(leat_layout_nd_tile_##one, 1, layout_task, task)                                                  \
     {                                                                                                             \
         const struct slots all_words = {one, units, units, each, each};                                           \
                                                                                                                   \
-        BOX_BEGIN();                                                                                              \
-        COPY_BOXES(all_words);                                                                                    \
+        ND_TILE_BEGIN();                                                                                          \
+        COPY_ND_TILES(all_words);                                                                                 \
     }
 
-/* Slots for the same box, by words of so many units. */
-#define BOX_WORD_SLOTS(units) ((BOX_SINGLE_SLOTS / (units) + BOX_GROUP - 1) / BOX_GROUP * BOX_GROUP)
+/* Slots for the same ND tile, by words of so many units. */
+#define ND_TILE_WORD_SLOTS(units)                                                                                 \
+    ((ND_TILE_SINGLE_SLOTS / (units) + ND_TILE_GROUP - 1) / ND_TILE_GROUP * ND_TILE_GROUP)
 
 /* For units below 4 bytes where at least one side has no words of 4. */
-#define BOX_SINGLE(one, units)                                                                                    \
-    LEAT_KERNEL(leat_layout_box_single_##one, 1, layout_task, task)                                               \
+#define ND_TILE_SINGLE(one, units)                                                                                \
+    LEAT_KERNEL(leat_layout_nd_tile_single_##one, 1, layout_task, task)                                           \
     {                                                                                                             \
-        const struct slots no_words = {one, 1, 1, BOX_SINGLE_SLOTS, BOX_SINGLE_SLOTS};                            \
-        const struct slots words_in = {one, units, 1, BOX_WORD_SLOTS(units), BOX_SINGLE_SLOTS};                   \
-        const struct slots words_out = {one, 1, units, BOX_SINGLE_SLOTS, BOX_WORD_SLOTS(units)};                  \
+        const struct slots no_words = {one, 1, 1, ND_TILE_SINGLE_SLOTS, ND_TILE_SINGLE_SLOTS};                    \
+        const struct slots words_in = {one, units, 1, ND_TILE_WORD_SLOTS(units), ND_TILE_SINGLE_SLOTS};           \
+        const struct slots words_out = {one, 1, units, ND_TILE_SINGLE_SLOTS, ND_TILE_WORD_SLOTS(units)};          \
                                                                                                                   \
-        BOX_BEGIN();                                                                                              \
+        ND_TILE_BEGIN();                                                                                          \
         if (task.read.word_units > 1)                                                                             \
-            COPY_BOXES(words_in);                                                                                 \
+            COPY_ND_TILES(words_in);                                                                              \
         else if (task.write.word_units > 1)                                                                       \
-            COPY_BOXES(words_out);                                                                                \
+            COPY_ND_TILES(words_out);                                                                             \
         else                                                                                                      \
-            COPY_BOXES(no_words);                                                                                 \
+            COPY_ND_TILES(no_words);                                                                              \
     }
 
 /* As in layout/gpu.c. */
-BOX(1, 4, 8)
-BOX(2, 2, 8)
-BOX(4, 1, 8)
-BOX(8, 1, 8)
-BOX(16, 1, 4)
-BOX_SINGLE(1, 4)
-BOX_SINGLE(2, 2)
+ND_TILE(1, 4, 8)
+ND_TILE(2, 2, 8)
+ND_TILE(4, 1, 8)
+ND_TILE(8, 1, 8)
+ND_TILE(16, 1, 4)
+ND_TILE_SINGLE(1, 4)
+ND_TILE_SINGLE(2, 2)
 
 /* ---- the steps to a fast transpose ---- */
 

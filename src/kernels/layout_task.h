@@ -13,8 +13,8 @@
 /* Those of a form, and those by which dimensions are cut. */
 #define LEATI_TASK_DIMS 34
 
-/* A box has at most 2^13 units, so no more than 13 dimensions, and each of them in both passes. */
-#define LEATI_TASK_BOX_DIMS 26
+/* An ND tile has at most 2^13 units, so no more than 13 dimensions, and each of them in both passes. */
+#define LEATI_TASK_ND_TILE_DIMS 26
 
 /* Numbers that are divided are below this. */
 #define LEATI_TASK_NUMBERS (UINT32_C(1) << 31)
@@ -31,19 +31,19 @@ struct leati_task_dim {
     uint32_t entries; /* of the list, from one to the next; 0: another dimension has the list */
 };
 
-/* A dimension of a box, as one pass counts it. */
-struct leati_box_dim {
+/* A dimension of an ND tile, as one pass counts it. */
+struct leati_nd_tile_dim {
     struct leati_divisor by;
     int32_t offset; /* units in memory from one to the next */
-    uint32_t place; /* bytes in the box, and from bit 16 on units of the dimension that is cut */
+    uint32_t place; /* bytes in the ND tile, and from bit 16 on units of the dimension that is cut */
 };
 
-/* How a box is read, or written: word by word, by box[first] to box[end - 1]. */
+/* How an ND tile is read, or written: word by word, by nd_tile[first] to nd_tile[end - 1]. */
 struct leati_task_pass {
     uint32_t first, end;
     uint32_t units;      /* that are counted: words when reading, units when writing */
     uint32_t word_units; /* of a word: 1, or as many as 4 bytes have */
-    uint32_t last;       /* in the shorter boxes are those below, counted along the dimension that is cut */
+    uint32_t last;       /* in the shorter ND tiles are those below, counted along the dimension that is cut */
 };
 
 struct leati_layout_task {
@@ -76,11 +76,11 @@ struct leati_layout_task {
     uint32_t step_i;  /* units from one tile to the next: fewer than a tile has where tiles overlap */
     uint32_t overlap; /* 0: the destination's lines lie on words, so whole tiles write whole words; else 1 */
 
-    /* Boxes: all dim[] are in a box's number, first the pieces of the dimension that is cut; of the last piece
-     * there is less. */
+    /* ND tiles: all dim[] are in an ND tile's number, first the pieces of the dimension that is cut; of the last
+     * piece there is less. */
     struct leati_task_pass read, write;
-    uint32_t boxes;
-    struct leati_box_dim box[LEATI_TASK_BOX_DIMS];
+    uint32_t nd_tiles;
+    struct leati_nd_tile_dim nd_tile[LEATI_TASK_ND_TILE_DIMS];
 
     struct leati_task_dim dim[LEATI_TASK_DIMS];
 };

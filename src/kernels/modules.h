@@ -3,7 +3,7 @@
  *
  * A driver compiles the PTX of a module as a whole, and whoever needs the first kernel of it waits. So what each
  * program may want is one module, and the kernels of layouts are many: by the size of their units, and in each
- * size those of rows and boxes, of small tiles, and of wide ones. tools/build-kernels.sh reads these lists.
+ * size those of rows and ND tiles, of small tiles, and of wide ones. tools/build-kernels.sh reads these lists.
  */
 #ifndef LEATI_KERNELS_MODULES_H
 #define LEATI_KERNELS_MODULES_H
@@ -45,13 +45,13 @@ enum leati_builtin {
     X(ROWS_4, leat_layout_rows_4)                                                                                 \
     X(ROWS_8, leat_layout_rows_8)                                                                                 \
     X(ROWS_16, leat_layout_rows_16)                                                                               \
-    X(ROWS_1, leat_layout_box_1)                                                                                  \
-    X(ROWS_2, leat_layout_box_2)                                                                                  \
-    X(ROWS_4, leat_layout_box_4)                                                                                  \
-    X(ROWS_8, leat_layout_box_8)                                                                                  \
-    X(ROWS_16, leat_layout_box_16)                                                                                \
-    X(ROWS_1, leat_layout_box_single_1)                                                                           \
-    X(ROWS_2, leat_layout_box_single_2)                                                                           \
+    X(ROWS_1, leat_layout_nd_tile_1)                                                                              \
+    X(ROWS_2, leat_layout_nd_tile_2)                                                                              \
+    X(ROWS_4, leat_layout_nd_tile_4)                                                                              \
+    X(ROWS_8, leat_layout_nd_tile_8)                                                                              \
+    X(ROWS_16, leat_layout_nd_tile_16)                                                                            \
+    X(ROWS_1, leat_layout_nd_tile_single_1)                                                                       \
+    X(ROWS_2, leat_layout_nd_tile_single_2)                                                                       \
     X(TILES_1, leat_layout_transpose_1)                                                                           \
     X(TILES_2, leat_layout_transpose_2)                                                                           \
     X(TILES_4, leat_layout_transpose_4)                                                                           \

@@ -34,7 +34,7 @@
 #define ROW_BYTES 128u     /* rows, of which each goes elsewhere, want to be longer, */
 #define FAR_ROW_BYTES 176u /* and longer still where each comes from far away */
 #define FAR_BYTES (64 << 10)
-#define BYTE_LINE_BYTES 48u /* of single bytes, since boxes of those are slow */
+#define BYTE_LINE_BYTES 48u /* of single bytes, since ND tiles of those are slow */
 
 static struct leati_divisor divisor(uint64_t size)
 {
@@ -492,8 +492,8 @@ static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu
     return lay_tiles(canonical, &axes, &wide_cuts, false, gpu);
 }
 
-/* Whether tiles would have much room for nothing, which costs more than boxes do: much for narrow units, whose
- * boxes are slow; little where lines begin anywhere, or for other units within sectors, which costs besides. */
+/* Whether tiles would have much room for nothing, which costs more than ND tiles do: much for narrow units, whose
+ * ND tiles are slow; little where lines begin anywhere, or for other units within sectors, which costs besides. */
 static bool are_tiles_empty(const struct leati_canonical *canonical)
 {
     unsigned unit = unit_number(canonical->unit_bytes), per_word = WORD_BYTES / canonical->unit_bytes;
@@ -522,35 +522,35 @@ static uint64_t shorter_axis(const struct leati_canonical *canonical)
     return (axes.i.units < axes.j.units ? axes.i.units : axes.j.units) * canonical->unit_bytes;
 }
 
-/* ---- boxes ---- */
+/* ---- n-dimensional (ND) tiles ---- */
 
-#define BOX_ROOM_BYTES 20480u /* as in layout_kernels.c */
-#define BOX_THREADS 256u
-#define BOX_BLOCK_BOXES 16u
-#define BOX_SINGLE_SLOTS 12u
+#define ND_TILE_ROOM_BYTES 20480u /* as in layout_kernels.c */
+#define ND_TILE_THREADS 256u
+#define ND_TILES_PER_BLOCK 16u
+#define ND_TILE_SINGLE_SLOTS 12u
 
-#define BOX_LITTLE_BYTES 2048u /* boxes are cut no smaller to have many, or to fit */
+#define ND_TILE_LITTLE_BYTES 2048u /* ND tiles are cut no smaller to have many, or to fit */
 #define BANKS 32u              /* of shared memory, of 4 bytes */
 
-/* A block takes more boxes than one only where there are more. */
-#define BOX_BLOCKS_ENOUGH 1024u
+/* A block takes more ND tiles than one only where there are more. */
+#define ND_TILE_BLOCKS_ENOUGH 1024u
 
 /* Shorter lines than this are no gain over single elements. */
-#define BOX_LEAST_BYTES 32u
+#define ND_TILE_LEAST_BYTES 32u
 
-/* Boxes with lines of this length are better than tiles that are not full. */
-#define BOX_LONG_BYTES 128u
+/* ND tiles with lines of this length are better than tiles that are not full. */
+#define ND_TILE_LONG_BYTES 128u
 
 /* The kernels by units. Each has slots for so many words of each thread; what has not only words of 4 bytes at
  * least, goes by the kernels for single units. */
-static const struct boxer {
+static const struct nd_kernel {
     const char *name, *single_name;
     unsigned slots;
-} boxers[] = {{"leat_layout_box_1", "leat_layout_box_single_1", 8},
-              {"leat_layout_box_2", "leat_layout_box_single_2", 8},
-              {"leat_layout_box_4", NULL, 8},
-              {"leat_layout_box_8", NULL, 8},
-              {"leat_layout_box_16", NULL, 4}};
+} nd_kernels[] = {{"leat_layout_nd_tile_1", "leat_layout_nd_tile_single_1", 8},
+                  {"leat_layout_nd_tile_2", "leat_layout_nd_tile_single_2", 8},
+                  {"leat_layout_nd_tile_4", NULL, 8},
+                  {"leat_layout_nd_tile_8", NULL, 8},
+                  {"leat_layout_nd_tile_16", NULL, 4}};
 
 /* A thread's access, where there are whole words. */
 static unsigned word_bytes_of(const struct leati_canonical *canonical)
@@ -558,30 +558,30 @@ static unsigned word_bytes_of(const struct leati_canonical *canonical)
     return canonical->unit_bytes < 4 ? 4 : canonical->unit_bytes;
 }
 
-/* The room in boxes, at first: small copies have smaller ones. */
-static uint64_t most_in_box(const struct leati_canonical *canonical)
+/* The room in ND tiles, at first: small copies have smaller ones. */
+static uint64_t most_in_nd_tile(const struct leati_canonical *canonical)
 {
-    uint64_t full =
-        (uint64_t)boxers[unit_number(canonical->unit_bytes)].slots * BOX_THREADS * word_bytes_of(canonical);
+    uint64_t full = (uint64_t)nd_kernels[unit_number(canonical->unit_bytes)].slots * ND_TILE_THREADS *
+                    word_bytes_of(canonical);
     uint64_t most = canonical->payload_bytes / (4 * BLOCKS_ENOUGH);
 
-    return most > full ? full : most < BOX_LITTLE_BYTES ? BOX_LITTLE_BYTES : most;
+    return most > full ? full : most < ND_TILE_LITTLE_BYTES ? ND_TILE_LITTLE_BYTES : most;
 }
 
 /* The room to try after that: half of it, but not less than single units fill if that had been more. */
-static uint64_t less_in_box(const struct leati_canonical *canonical, uint64_t most)
+static uint64_t less_in_nd_tile(const struct leati_canonical *canonical, uint64_t most)
 {
-    uint64_t single = BOX_SINGLE_SLOTS * BOX_THREADS * canonical->unit_bytes;
+    uint64_t single = ND_TILE_SINGLE_SLOTS * ND_TILE_THREADS * canonical->unit_bytes;
 
     return most > single && most / 2 < single ? single : most / 2;
 }
 
-/* As much of each dimension as a box has: 1 where it is not in it. */
-struct box {
+/* As much of each dimension as an ND tile has: 1 where it is not in it. */
+struct nd_tile {
     uint64_t part[LEATI_CANONICAL_MAX_DIMS];
     uint64_t units;
     struct axis dst, src; /* which dimensions continue one another on the two sides, all of them */
-    int cut;              /* the dimension of which a box may have a part that does not divide it, or -1 */
+    int cut;              /* the dimension of which an ND tile may have a part that does not divide it, or -1 */
 };
 
 /* All dimensions that follow one another without gaps from first on, which may be on the other side's too. */
@@ -596,66 +596,68 @@ static void follow(const struct leati_canonical *canonical, unsigned first, cons
     *axis = all.i;
 }
 
-/* The units that lie together on a side of a box. */
-static uint64_t run_of(const struct leati_canonical *canonical, const struct box *box, const struct axis *axis)
+/* The units that lie together on a side of an ND tile. */
+static uint64_t run_of(const struct leati_canonical *canonical, const struct nd_tile *tile,
+                       const struct axis *axis)
 {
     uint64_t run = 1;
 
     for (unsigned n = 0; n < axis->count; n++) {
-        run *= box->part[axis->dim[n]];
-        if (box->part[axis->dim[n]] < canonical->size[axis->dim[n]])
+        run *= tile->part[axis->dim[n]];
+        if (tile->part[axis->dim[n]] < canonical->size[axis->dim[n]])
             break;
     }
     return run;
 }
 
 /* Doubles the first dimension of an axis that is not whole; false when none is left, or there is no room. */
-static bool grow_box(const struct leati_canonical *canonical, struct box *box, const struct axis *axis,
-                     uint64_t most)
+static bool grow_nd_tile(const struct leati_canonical *canonical, struct nd_tile *tile, const struct axis *axis,
+                         uint64_t most)
 {
     for (unsigned n = 0; n < axis->count; n++) {
         unsigned k = axis->dim[n];
-        uint64_t more = box->part[k] * 2 < canonical->size[k] ? box->part[k] * 2 : canonical->size[k];
+        uint64_t more = tile->part[k] * 2 < canonical->size[k] ? tile->part[k] * 2 : canonical->size[k];
 
-        if (box->part[k] == canonical->size[k])
+        if (tile->part[k] == canonical->size[k])
             continue;
-        if (box->units / box->part[k] * more * canonical->unit_bytes > most)
+        if (tile->units / tile->part[k] * more * canonical->unit_bytes > most)
             return false;
-        box->units = box->units / box->part[k] * more;
-        box->part[k] = more;
+        tile->units = tile->units / tile->part[k] * more;
+        tile->part[k] = more;
         return true;
     }
     return false;
 }
 
 /* What one more of the dimension that is cut adds to the lines of a side, in bytes. */
-static uint64_t line_step(const struct leati_canonical *canonical, const struct box *box, const struct axis *axis)
+static uint64_t line_step(const struct leati_canonical *canonical, const struct nd_tile *tile,
+                          const struct axis *axis)
 {
     uint64_t below = canonical->unit_bytes;
 
     for (unsigned n = 0; n < axis->count; n++) {
-        if (axis->dim[n] == (unsigned)box->cut)
+        if (axis->dim[n] == (unsigned)tile->cut)
             return below;
-        below *= box->part[axis->dim[n]];
-        if (box->part[axis->dim[n]] < canonical->size[axis->dim[n]])
+        below *= tile->part[axis->dim[n]];
+        if (tile->part[axis->dim[n]] < canonical->size[axis->dim[n]])
             break;
     }
     return 0;
 }
 
 /* Gives the dimension that is cut as much as there is room for, if possible so that lines end with sectors. */
-static void fill_box(const struct leati_canonical *canonical, struct box *box, uint64_t most)
+static void fill_nd_tile(const struct leati_canonical *canonical, struct nd_tile *tile, uint64_t most)
 {
-    uint64_t others = box->units / box->part[box->cut], room = most / canonical->unit_bytes / others, step = 1;
+    uint64_t others = tile->units / tile->part[tile->cut], room = most / canonical->unit_bytes / others, step = 1;
 
     LEATI_ASSUME(room > 0);
-    while (step < SECTOR_BYTES && (line_step(canonical, box, &box->dst) * step % SECTOR_BYTES ||
-                                   line_step(canonical, box, &box->src) * step % SECTOR_BYTES))
+    while (step < SECTOR_BYTES && (line_step(canonical, tile, &tile->dst) * step % SECTOR_BYTES ||
+                                   line_step(canonical, tile, &tile->src) * step % SECTOR_BYTES))
         step *= 2;
     while (step > room)
         step /= 2;
-    box->part[box->cut] = room < canonical->size[box->cut] ? room / step * step : canonical->size[box->cut];
-    box->units = others * box->part[box->cut];
+    tile->part[tile->cut] = room < canonical->size[tile->cut] ? room / step * step : canonical->size[tile->cut];
+    tile->units = others * tile->part[tile->cut];
 }
 
 /* What lines of a length cost beside their own bytes, in 1024ths of them: sectors that are touched in part, and
@@ -666,34 +668,34 @@ static uint64_t line_waste(uint64_t bytes)
            bytes;
 }
 
-static uint64_t box_waste(const struct leati_canonical *canonical, const struct box *box, uint64_t most)
+static uint64_t nd_tile_waste(const struct leati_canonical *canonical, const struct nd_tile *tile, uint64_t most)
 {
-    return line_waste(run_of(canonical, box, &box->dst) * canonical->unit_bytes) +
-           line_waste(run_of(canonical, box, &box->src) * canonical->unit_bytes) +
-           256 * most / (box->units * canonical->unit_bytes);
+    return line_waste(run_of(canonical, tile, &tile->dst) * canonical->unit_bytes) +
+           line_waste(run_of(canonical, tile, &tile->src) * canonical->unit_bytes) +
+           256 * most / (tile->units * canonical->unit_bytes);
 }
 
 /* Of two dimensions that would be cut, one is in equal parts or whole: which one, and how large the parts are, is
  * tried out. */
-static void settle_cuts(const struct leati_canonical *canonical, struct box *box, uint64_t most)
+static void settle_cuts(const struct leati_canonical *canonical, struct nd_tile *tile, uint64_t most)
 {
-    struct box best = *box;
+    struct nd_tile best = *tile;
     uint64_t least = UINT64_MAX;
     unsigned cut[2], cuts = 0;
 
     for (unsigned k = 0; k < canonical->dims && cuts < 2; k++)
-        if (box->part[k] > 1 && box->part[k] < canonical->size[k])
+        if (tile->part[k] > 1 && tile->part[k] < canonical->size[k])
             cut[cuts++] = k;
     best.cut = cuts ? (int)cut[0] : -1;
     if (cuts == 1)
-        fill_box(canonical, &best, most);
+        fill_nd_tile(canonical, &best, most);
     for (unsigned n = 0; cuts == 2 && n < 2; n++) {
         unsigned even = cut[!n];
-        uint64_t others = box->units / box->part[cut[n]] / box->part[even];
-        uint64_t end = box->part[even] * 4 < canonical->size[even] ? box->part[even] * 4 : canonical->size[even];
+        uint64_t others = tile->units / tile->part[cut[n]] / tile->part[even];
+        uint64_t end = tile->part[even] * 4 < canonical->size[even] ? tile->part[even] * 4 : canonical->size[even];
 
         for (uint64_t part = 1; part <= end && others * part * canonical->unit_bytes <= most; part++) {
-            struct box other = *box;
+            struct nd_tile other = *tile;
 
             if (canonical->size[even] % part)
                 continue;
@@ -701,45 +703,45 @@ static void settle_cuts(const struct leati_canonical *canonical, struct box *box
             other.part[even] = part;
             other.part[cut[n]] = 1;
             other.units = others * part;
-            fill_box(canonical, &other, most);
-            if (box_waste(canonical, &other, most) < least) {
-                least = box_waste(canonical, &other, most);
+            fill_nd_tile(canonical, &other, most);
+            if (nd_tile_waste(canonical, &other, most) < least) {
+                least = nd_tile_waste(canonical, &other, most);
                 best = other;
             }
         }
     }
-    *box = best;
+    *tile = best;
 }
 
-static bool find_box(const struct leati_canonical *canonical, uint64_t most, struct box *box)
+static bool find_nd_tile(const struct leati_canonical *canonical, uint64_t most, struct nd_tile *tile)
 {
     int dense = leati_canonical_dense_src(canonical);
     bool dst_grows = true, src_grows = true;
 
-    *box = (struct box){.units = 1};
+    *tile = (struct nd_tile){.units = 1};
     if (canonical->index_dim >= 0 || !canonical->dims || canonical->dst_stride[0] != canonical->unit_bytes ||
         dense < 0)
         return false;
     for (unsigned k = 0; k < canonical->dims; k++)
-        box->part[k] = 1;
-    follow(canonical, 0, canonical->dst_stride, &box->dst);
-    follow(canonical, (unsigned)dense, canonical->src_stride, &box->src);
+        tile->part[k] = 1;
+    follow(canonical, 0, canonical->dst_stride, &tile->dst);
+    follow(canonical, (unsigned)dense, canonical->src_stride, &tile->src);
     while (dst_grows || src_grows) {
-        uint64_t dst_run = run_of(canonical, box, &box->dst), src_run = run_of(canonical, box, &box->src);
+        uint64_t dst_run = run_of(canonical, tile, &tile->dst), src_run = run_of(canonical, tile, &tile->src);
 
         if (dst_grows && (!src_grows || dst_run <= src_run))
-            dst_grows = grow_box(canonical, box, &box->dst, most);
+            dst_grows = grow_nd_tile(canonical, tile, &tile->dst, most);
         else
-            src_grows = grow_box(canonical, box, &box->src, most);
+            src_grows = grow_nd_tile(canonical, tile, &tile->src, most);
     }
-    settle_cuts(canonical, box, most);
+    settle_cuts(canonical, tile, most);
     return true;
 }
 
-static bool has_lines(const struct leati_canonical *canonical, const struct box *box, uint64_t least_bytes)
+static bool has_lines(const struct leati_canonical *canonical, const struct nd_tile *tile, uint64_t least_bytes)
 {
-    return run_of(canonical, box, &box->dst) * canonical->unit_bytes >= least_bytes &&
-           run_of(canonical, box, &box->src) * canonical->unit_bytes >= least_bytes;
+    return run_of(canonical, tile, &tile->dst) * canonical->unit_bytes >= least_bytes &&
+           run_of(canonical, tile, &tile->src) * canonical->unit_bytes >= least_bytes;
 }
 
 /* Part of a dimension as one pass counts it. */
@@ -747,7 +749,7 @@ struct digit {
     unsigned dim;
     unsigned each; /* of the dimension, from one to the next */
     uint64_t size;
-    uint32_t place; /* bytes in the box from one to the next */
+    uint32_t place; /* bytes in the ND tile from one to the next */
     bool cut;       /* counts along the dimension that is cut */
 };
 
@@ -758,10 +760,11 @@ struct digits {
     struct digit digit[LEATI_CANONICAL_MAX_DIMS];
 };
 
-/* The dimensions of a box in the order of a side: first those that continue one another. Where a word has several
- * units, the first dimension of the destination may be split in two, of which the first counts a word's units. */
-static void list_digits(const struct leati_canonical *canonical, const struct box *box, const struct axis *axis,
-                        bool split, struct digits *digits)
+/* The dimensions of an ND tile in the order of a side: first those that continue one another. Where a word has
+ * several units, the first dimension of the destination may be split in two, of which the first counts a word's
+ * units. */
+static void list_digits(const struct leati_canonical *canonical, const struct nd_tile *tile,
+                        const struct axis *axis, bool split, struct digits *digits)
 {
     unsigned units = word_bytes_of(canonical) / canonical->unit_bytes;
     bool listed[LEATI_CANONICAL_MAX_DIMS] = {false};
@@ -770,14 +773,14 @@ static void list_digits(const struct leati_canonical *canonical, const struct bo
     for (unsigned n = 0; n < axis->count + canonical->dims; n++) {
         unsigned k = n < axis->count ? axis->dim[n] : n - axis->count;
 
-        if (box->part[k] == 1 || listed[k])
+        if (tile->part[k] == 1 || listed[k])
             continue;
         listed[k] = true;
         digits->digit[digits->count++] = (struct digit){
-            .dim = k, .each = 1, .size = split && k == 0 ? units : box->part[k], .cut = (int)k == box->cut};
+            .dim = k, .each = 1, .size = split && k == 0 ? units : tile->part[k], .cut = (int)k == tile->cut};
         if (split && k == 0)
             digits->digit[digits->count++] =
-                (struct digit){.dim = k, .each = units, .size = box->part[k] / units, .cut = (int)k == box->cut};
+                (struct digit){.dim = k, .each = units, .size = tile->part[k] / units, .cut = (int)k == tile->cut};
     }
 }
 
@@ -807,7 +810,7 @@ static unsigned count_turns(const struct leati_canonical *canonical, const struc
 {
     uint32_t word_bytes = word_bytes_of(canonical), at_once = BANKS * 4 / word_bytes, turns = 0;
 
-    for (uint32_t first = 0; first < BOX_THREADS; first += BOX_THREADS / 2) {
+    for (uint32_t first = 0; first < ND_TILE_THREADS; first += ND_TILE_THREADS / 2) {
         uint32_t word[BANKS], asked[BANKS] = {0}, most = 0;
 
         for (uint32_t t = 0; t < at_once; t++) {
@@ -830,8 +833,8 @@ static unsigned count_turns(const struct leati_canonical *canonical, const struc
 }
 
 /* Both ways: words are read at once, and written by units, of which word_units follow one another in a thread. */
-static unsigned box_turns(const struct leati_canonical *canonical, const struct digits *read,
-                          const struct digits *write, unsigned word_units)
+static unsigned nd_tile_turns(const struct leati_canonical *canonical, const struct digits *read,
+                              const struct digits *write, unsigned word_units)
 {
     unsigned units = word_bytes_of(canonical) / canonical->unit_bytes;
 
@@ -840,12 +843,12 @@ static unsigned box_turns(const struct leati_canonical *canonical, const struct 
 
 /* Sets lines apart so that threads that go along the destination meet in few banks, and those that go along the
  * source too. Returns the bytes. */
-static uint32_t place_box(const struct leati_canonical *canonical, unsigned word_units, struct digits *read,
-                          struct digits *write)
+static uint32_t place_nd_tile(const struct leati_canonical *canonical, unsigned word_units, struct digits *read,
+                              struct digits *write)
 {
     uint32_t word_bytes = word_bytes_of(canonical);
     uint32_t apart[LEATI_CANONICAL_MAX_DIMS] = {0}, bytes = set_places(canonical, apart, read, write);
-    unsigned least = box_turns(canonical, read, write, word_units),
+    unsigned least = nd_tile_turns(canonical, read, write, word_units),
              fewest = 2 * (word_bytes / canonical->unit_bytes + 1);
 
     for (unsigned n = 1; n < read->count; n++) {
@@ -856,9 +859,9 @@ static uint32_t place_box(const struct leati_canonical *canonical, unsigned word
         for (apart[n] = 1; apart[n] < BANKS * 4 / word_bytes && least > fewest; apart[n]++) {
             unsigned turns;
 
-            if (set_places(canonical, apart, read, write) > BOX_ROOM_BYTES)
+            if (set_places(canonical, apart, read, write) > ND_TILE_ROOM_BYTES)
                 break;
-            turns = box_turns(canonical, read, write, word_units);
+            turns = nd_tile_turns(canonical, read, write, word_units);
             if (turns < least) {
                 least = turns;
                 best = apart[n];
@@ -872,33 +875,33 @@ static uint32_t place_box(const struct leati_canonical *canonical, unsigned word
 
 /* Lists and places the dimensions. Those who gather the units of words may meet in few banks only if the units are
  * a dimension of their own. Returns the bytes. */
-static uint32_t place_digits(const struct leati_canonical *canonical, const struct box *box, unsigned word_units,
-                             struct digits *read, struct digits *write)
+static uint32_t place_digits(const struct leati_canonical *canonical, const struct nd_tile *tile,
+                             unsigned word_units, struct digits *read, struct digits *write)
 {
     unsigned units = word_bytes_of(canonical) / canonical->unit_bytes;
     uint32_t bytes;
 
-    list_digits(canonical, box, &box->src, false, read);
-    list_digits(canonical, box, &box->dst, false, write);
-    bytes = place_box(canonical, word_units, read, write);
-    if (word_units > 1 && box_turns(canonical, read, write, word_units) > 4 * (units + 1) &&
-        read->digit[0].dim != 0 && box->part[0] > units && box->part[0] % units == 0) {
-        list_digits(canonical, box, &box->src, true, read);
-        list_digits(canonical, box, &box->dst, true, write);
-        bytes = place_box(canonical, word_units, read, write);
+    list_digits(canonical, tile, &tile->src, false, read);
+    list_digits(canonical, tile, &tile->dst, false, write);
+    bytes = place_nd_tile(canonical, word_units, read, write);
+    if (word_units > 1 && nd_tile_turns(canonical, read, write, word_units) > 4 * (units + 1) &&
+        read->digit[0].dim != 0 && tile->part[0] > units && tile->part[0] % units == 0) {
+        list_digits(canonical, tile, &tile->src, true, read);
+        list_digits(canonical, tile, &tile->dst, true, write);
+        bytes = place_nd_tile(canonical, word_units, read, write);
     }
     return bytes;
 }
 
-/* When reading, what lies together on the source and in the box is one dimension, so that words may go across.
+/* When reading, what lies together on the source and in the ND tile is one dimension, so that words may go across.
  * Where one is cut, it is the last of them. */
-static void join_digits(const struct leati_canonical *canonical, const struct box *box, struct digits *read)
+static void join_digits(const struct leati_canonical *canonical, const struct nd_tile *tile, struct digits *read)
 {
     struct digit *first = &read->digit[0];
 
-    while (read->count > 1 && read->joined < box->src.count && !first->cut &&
-           read->digit[1].dim == box->src.dim[read->joined] &&
-           box->part[box->src.dim[read->joined - 1]] == canonical->size[box->src.dim[read->joined - 1]] &&
+    while (read->count > 1 && read->joined < tile->src.count && !first->cut &&
+           read->digit[1].dim == tile->src.dim[read->joined] &&
+           tile->part[tile->src.dim[read->joined - 1]] == canonical->size[tile->src.dim[read->joined - 1]] &&
            read->digit[1].place == first->place * first->size) {
         if (read->digit[1].cut)
             read->scale = first->size;
@@ -912,26 +915,26 @@ static void join_digits(const struct leati_canonical *canonical, const struct bo
 }
 
 /* Whether 4 bytes at a time go on one side: along that run, and from one to the next of everything else. */
-static bool has_words(const struct leati_canonical *canonical, const struct box *box, bool dst,
+static bool has_words(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst,
                       const struct digits *digits)
 {
     const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
-    const struct axis *axis = dst ? &box->dst : &box->src;
-    uint64_t run = dst ? run_of(canonical, box, axis) : digits->digit[0].size;
+    const struct axis *axis = dst ? &tile->dst : &tile->src;
+    uint64_t run = dst ? run_of(canonical, tile, axis) : digits->digit[0].size;
 
     if (canonical->unit_bytes >= 4 || (dst ? canonical->dst_align : canonical->src_align) % 4 ||
         run * canonical->unit_bytes % 4)
         return false;
     for (unsigned k = 0; k < canonical->dims; k++) {
         bool within = false;
-        int64_t step = stride[k] * (int64_t)box->part[k];
+        int64_t step = stride[k] * (int64_t)tile->part[k];
 
         for (unsigned n = 0; n < axis->count; n++) {
-            within |= axis->dim[n] == k && box->part[k] > 1;
-            if (box->part[axis->dim[n]] < canonical->size[axis->dim[n]] || (!dst && n + 1 == digits->joined))
+            within |= axis->dim[n] == k && tile->part[k] > 1;
+            if (tile->part[axis->dim[n]] < canonical->size[axis->dim[n]] || (!dst && n + 1 == digits->joined))
                 break;
         }
-        if (within ? box->part[k] < canonical->size[k] && step % 4 : stride[k] % 4)
+        if (within ? tile->part[k] < canonical->size[k] && step % 4 : stride[k] % 4)
             return false;
     }
     for (unsigned n = 1; !dst && n < digits->count; n++)
@@ -941,23 +944,25 @@ static bool has_words(const struct leati_canonical *canonical, const struct box 
 }
 
 /* Whether a piece of the dimension that is cut never ends within a word of a side: the last may be shorter. */
-static bool ends_on_words(const struct leati_canonical *canonical, const struct box *box, bool dst,
+static bool ends_on_words(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst,
                           const struct digits *digits)
 {
-    const struct axis *axis = dst ? &box->dst : &box->src;
+    const struct axis *axis = dst ? &tile->dst : &tile->src;
     uint64_t below = canonical->unit_bytes;
     unsigned n = 0;
 
-    if (box->cut < 0 || (!dst && !digits->digit[0].cut))
+    if (tile->cut < 0 || (!dst && !digits->digit[0].cut))
         return true;
-    for (; n < axis->count && box->part[axis->dim[n]] == canonical->size[axis->dim[n]]; n++)
+    for (; n < axis->count && tile->part[axis->dim[n]] == canonical->size[axis->dim[n]]; n++)
         below *= canonical->size[axis->dim[n]];
-    return n == axis->count || axis->dim[n] != (unsigned)box->cut || canonical->size[box->cut] * below % 4 == 0;
+    return n == axis->count || axis->dim[n] != (unsigned)tile->cut || canonical->size[tile->cut] * below % 4 == 0;
 }
 
-/* One pass over a box, by words when reading, by units when writing. False where its offsets are too large. */
-static bool put_pass(const struct leati_canonical *canonical, const struct box *box, const struct digits *digits,
-                     bool dst, unsigned word_units, struct leati_layout_task *task, struct leati_task_pass *pass)
+/* One pass over an ND tile, by words when reading, by units when writing. False where its offsets are too large.
+ */
+static bool put_pass(const struct leati_canonical *canonical, const struct nd_tile *tile,
+                     const struct digits *digits, bool dst, unsigned word_units, struct leati_layout_task *task,
+                     struct leati_task_pass *pass)
 {
     const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
     uint32_t end = dst ? task->read.end : 0;
@@ -975,22 +980,24 @@ static bool put_pass(const struct leati_canonical *canonical, const struct box *
         if (far > INT32_MAX)
             return false;
         reach += far * (int64_t)digit->size;
-        task->box[end++] = (struct leati_box_dim){.by = divisor(size),
-                                                  .offset = (int32_t)(offset * from),
-                                                  .place = digit->place * from | (digit->cut ? each << 16 : 0)};
+        task->nd_tile[end++] =
+            (struct leati_nd_tile_dim){.by = divisor(size),
+                                       .offset = (int32_t)(offset * from),
+                                       .place = digit->place * from | (digit->cut ? each << 16 : 0)};
         pass->units *= (uint32_t)size;
     }
     pass->end = end;
-    if (box->cut >= 0)
+    if (tile->cut >= 0)
         pass->last =
-            (uint32_t)((canonical->size[box->cut] - 1) % box->part[box->cut] + 1) * (uint32_t)digits->scale;
+            (uint32_t)((canonical->size[tile->cut] - 1) % tile->part[tile->cut] + 1) * (uint32_t)digits->scale;
     return reach <= INT32_MAX;
 }
 
-/* The box's own part of a task, if there is room for all in it. */
-static bool lay_box(const struct leati_canonical *canonical, const struct box *box, struct leati_gpu_layout *gpu)
+/* The ND tile's own part of a task, if there is room for all in it. */
+static bool lay_nd_tile(const struct leati_canonical *canonical, const struct nd_tile *tile,
+                        struct leati_gpu_layout *gpu)
 {
-    const struct boxer *boxer = &boxers[unit_number(canonical->unit_bytes)];
+    const struct nd_kernel *nd_kernel = &nd_kernels[unit_number(canonical->unit_bytes)];
     struct leati_layout_task *task = &gpu->task;
     unsigned units = word_bytes_of(canonical) / canonical->unit_bytes, write_units = units, read_units, word_units;
     struct digits read, write;
@@ -999,58 +1006,58 @@ static bool lay_box(const struct leati_canonical *canonical, const struct box *b
     /* Places depend on whether there are words, but not the other way round. */
     do {
         word_units = write_units;
-        if (place_digits(canonical, box, word_units, &read, &write) > BOX_ROOM_BYTES)
+        if (place_digits(canonical, tile, word_units, &read, &write) > ND_TILE_ROOM_BYTES)
             return false;
-        join_digits(canonical, box, &read);
+        join_digits(canonical, tile, &read);
         read_units =
-            has_words(canonical, box, false, &read) && ends_on_words(canonical, box, false, &read) ? units : 1;
-        if (!has_words(canonical, box, true, &write) || !ends_on_words(canonical, box, true, &write))
+            has_words(canonical, tile, false, &read) && ends_on_words(canonical, tile, false, &read) ? units : 1;
+        if (!has_words(canonical, tile, true, &write) || !ends_on_words(canonical, tile, true, &write))
             write_units = 1;
     } while (write_units < word_units);
     gpu->module = LEATI_BUILTIN_ROWS_1 + unit_number(canonical->unit_bytes);
-    gpu->kernel = boxer->name;
-    room = (uint64_t)boxer->slots * BOX_THREADS * units;
+    gpu->kernel = nd_kernel->name;
+    room = (uint64_t)nd_kernel->slots * ND_TILE_THREADS * units;
     if (read_units < units || write_units < units) {
-        gpu->kernel = boxer->single_name;
-        room = BOX_SINGLE_SLOTS * BOX_THREADS;
+        gpu->kernel = nd_kernel->single_name;
+        room = ND_TILE_SINGLE_SLOTS * ND_TILE_THREADS;
     }
-    return box->units <= room && put_pass(canonical, box, &read, false, read_units, task, &task->read) &&
-           put_pass(canonical, box, &write, true, write_units, task, &task->write);
+    return tile->units <= room && put_pass(canonical, tile, &read, false, read_units, task, &task->read) &&
+           put_pass(canonical, tile, &write, true, write_units, task, &task->write);
 }
 
-static bool make_box(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
+static bool make_nd_tile(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     struct leati_layout_task *task = &gpu->task;
-    uint64_t most = most_in_box(canonical), boxes = 1, each;
-    struct box box;
+    uint64_t most = most_in_nd_tile(canonical), tiles = 1, each;
+    struct nd_tile tile;
 
     do {
-        if (most < BOX_LITTLE_BYTES / 2 || !find_box(canonical, most, &box) ||
-            !has_lines(canonical, &box, BOX_LEAST_BYTES))
+        if (most < ND_TILE_LITTLE_BYTES / 2 || !find_nd_tile(canonical, most, &tile) ||
+            !has_lines(canonical, &tile, ND_TILE_LEAST_BYTES))
             return false;
-        most = less_in_box(canonical, most);
-    } while (!lay_box(canonical, &box, gpu));
+        most = less_in_nd_tile(canonical, most);
+    } while (!lay_nd_tile(canonical, &tile, gpu));
     for (unsigned pass = 0; pass < 2; pass++)
         for (unsigned k = 0; k < canonical->dims; k++) {
-            uint64_t pieces = (canonical->size[k] + box.part[k] - 1) / box.part[k];
+            uint64_t pieces = (canonical->size[k] + tile.part[k] - 1) / tile.part[k];
 
             /* Those of the dimension that is cut come first. */
-            if ((pass == 0) != ((int)k == box.cut) || pieces == 1)
+            if ((pass == 0) != ((int)k == tile.cut) || pieces == 1)
                 continue;
             if (pass == 0)
                 task->pieces = (uint32_t)pieces;
             put_dim(task, &(struct dim){.size = pieces,
-                                        .dst = canonical->dst_stride[k] * (int64_t)box.part[k],
-                                        .src = canonical->src_stride[k] * (int64_t)box.part[k]});
-            boxes *= pieces;
+                                        .dst = canonical->dst_stride[k] * (int64_t)tile.part[k],
+                                        .src = canonical->src_stride[k] * (int64_t)tile.part[k]});
+            tiles *= pieces;
         }
-    each = boxes / BOX_BLOCKS_ENOUGH;
-    each = each > BOX_BLOCK_BOXES ? BOX_BLOCK_BOXES : each < 1 ? 1 : each;
-    task->boxes = blocks_of(boxes);
-    gpu->tile_i = (unsigned)run_of(canonical, &box, &box.dst);
-    gpu->tile_j = (unsigned)run_of(canonical, &box, &box.src);
-    gpu->grid = leat_dim((uint32_t)((task->boxes + each - 1) / each), 1, 1);
-    gpu->block = leat_dim(BOX_THREADS, 1, 1);
+    each = tiles / ND_TILE_BLOCKS_ENOUGH;
+    each = each > ND_TILES_PER_BLOCK ? ND_TILES_PER_BLOCK : each < 1 ? 1 : each;
+    task->nd_tiles = blocks_of(tiles);
+    gpu->tile_i = (unsigned)run_of(canonical, &tile, &tile.dst);
+    gpu->tile_j = (unsigned)run_of(canonical, &tile, &tile.src);
+    gpu->grid = leat_dim((uint32_t)((task->nd_tiles + each - 1) / each), 1, 1);
+    gpu->block = leat_dim(ND_TILE_THREADS, 1, 1);
     return true;
 }
 
@@ -1065,7 +1072,7 @@ static const struct sort {
              {"transpose-wide", make_wide_tiles},
              {"transpose-odd", make_odd_tiles},
              {"transpose-wide-odd", make_wide_odd_tiles},
-             {"box", make_box},
+             {"nd-tile", make_nd_tile},
              {"elements", make_elements}};
 
 #define SORTS (sizeof sorts / sizeof sorts[0])
@@ -1097,7 +1104,7 @@ static bool are_rows_far(const struct leati_canonical *canonical)
 
 /*
  * Long rows and full tiles of two long sides want nothing else. What is shorter may still have long lines in a
- * box; if not, the former are better than units one by one as long as a line fills sectors of memory.
+ * ND tile; if not, the former are better than units one by one as long as a line fills sectors of memory.
  */
 static const char *choose(const struct leati_canonical *canonical)
 {
@@ -1107,17 +1114,17 @@ static const char *choose(const struct leati_canonical *canonical)
              wanted_bytes = 0;
     uint64_t row_bytes = rows && are_rows_far(canonical) ? FAR_ROW_BYTES : ROW_BYTES;
     uint64_t long_bytes = rows ? row_bytes : canonical->unit_bytes == 1 ? BYTE_LINE_BYTES : LINE_BYTES;
-    struct box box;
+    struct nd_tile tile;
 
-    if (line_bytes < BOX_LEAST_BYTES)
-        wanted_bytes = BOX_LEAST_BYTES;
+    if (line_bytes < ND_TILE_LEAST_BYTES)
+        wanted_bytes = ND_TILE_LEAST_BYTES;
     else if (line_bytes < long_bytes)
         wanted_bytes = 2 * line_bytes;
     else if (!rows && are_tiles_empty(canonical))
-        wanted_bytes = BOX_LONG_BYTES;
+        wanted_bytes = ND_TILE_LONG_BYTES;
     if (wanted_bytes && !(rows && canonical->src_stride[0] == 0) &&
-        find_box(canonical, most_in_box(canonical), &box) && has_lines(canonical, &box, wanted_bytes))
-        return "box";
+        find_nd_tile(canonical, most_in_nd_tile(canonical), &tile) && has_lines(canonical, &tile, wanted_bytes))
+        return "nd-tile";
     if (rows)
         return "rows";
     return line_bytes >= TILE_LEAST_BYTES ? "transpose" : "elements";

@@ -419,7 +419,7 @@ leat_status leat_layout_count(const leat_layout *layout, uint64_t *elements, uin
 const char *leat_layout_class_name(leat_layout_class class_of_plan)
 {
     static const char *const names[] = {"nothing", "copy",   "rows", "transpose",
-                                        "box",     "gather", "fill", "elements"};
+                                        "nd-tile", "gather", "fill", "elements"};
 
     return (unsigned)class_of_plan < sizeof names / sizeof names[0] ? names[class_of_plan] : "unknown";
 }

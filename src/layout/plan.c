@@ -16,7 +16,7 @@
 /*
  * From this size on a run is long. GPUs access memory in sectors of 32 bytes, and DRAM in pairs of them;
  * processors access it in lines of 64 bytes. Runs of that size use all of what they access, so they can be copied
- * one by one in any order. Shorter runs should be copied together with their neighbours on both sides, as boxes
+ * one by one in any order. Shorter runs should be copied together with their neighbours on both sides, as ND tiles
  * are.
  */
 #define LONG_RUN_BYTES 64
@@ -52,7 +52,7 @@ static leat_layout_class classify_run(const struct leati_canonical *canonical)
         return LEAT_LAYOUT_ROWS;
     if (!canonical->src_stride[1])
         return LEAT_LAYOUT_FILL;
-    return src_has_another_order(canonical) ? LEAT_LAYOUT_BOX : LEAT_LAYOUT_ROWS;
+    return src_has_another_order(canonical) ? LEAT_LAYOUT_ND_TILE : LEAT_LAYOUT_ROWS;
 }
 
 leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
@@ -77,7 +77,7 @@ leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
         return LEAT_LAYOUT_ELEMENTS;
     return bytes_of(canonical, 0) >= LONG_SIDE_BYTES && bytes_of(canonical, (unsigned)dense_src) >= LONG_SIDE_BYTES
                ? LEAT_LAYOUT_TRANSPOSE
-               : LEAT_LAYOUT_BOX;
+               : LEAT_LAYOUT_ND_TILE;
 }
 
 /* ---- the table ---- */
@@ -319,8 +319,8 @@ static leat_layout move_to_start(const leat_layout *layout, int64_t start)
 static leat_status check_chosen_kernel(void)
 {
     static const char *const words[] = {
-        "auto", "naive",     "blocked",         "vectors",        "elements",      "rows",
-        "box",  "transpose", "transpose-small", "transpose-wide", "transpose-odd", "transpose-wide-odd"};
+        "auto",    "naive",     "blocked",         "vectors",        "elements",      "rows",
+        "nd-tile", "transpose", "transpose-small", "transpose-wide", "transpose-odd", "transpose-wide-odd"};
     const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
 
     if (!chosen)
@@ -330,7 +330,7 @@ static leat_status check_chosen_kernel(void)
             return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_INVALID,
-        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, box, or "
+        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, nd-tile, or "
         "transpose with nothing, -small, -wide, -odd or -wide-odd behind it",
         chosen);
 }

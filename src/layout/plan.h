@@ -53,8 +53,8 @@ struct leati_layout_plan {
  * - COPY: no dimension, or only a run
  * - ROWS: a run that is long, or whose next dimension is also the next one on src
  * - TRANSPOSE: dimension 0 is dense on dst, another one, leati_canonical_dense_src(), is dense on src; both long
- * - BOX: the same with one of them short; or a short run, and the dimensions above it have another order on src
- *   than on dst
+ * - ND_TILE: the same with one of them short; or a short run, and the dimensions above it have another order on
+ * src than on dst
  * - FILL: dimension 0 is dense on dst and has stride 0 on src; or a short run, and dimension 1 has stride 0 on src
  * - ELEMENTS: anything else
  */

@@ -205,7 +205,7 @@ static void check_class(const struct leati_canonical *canonical, leat_layout_cla
     case LEAT_LAYOUT_TRANSPOSE:
         MUST(canonical->dims >= 2 && canonical->dst_stride[0] == unit && leati_canonical_dense_src(canonical) > 0);
         return;
-    case LEAT_LAYOUT_BOX:
+    case LEAT_LAYOUT_ND_TILE:
         MUST(canonical->dims >= 2 && canonical->dst_stride[0] == unit &&
              leati_canonical_dense_src(canonical) >= 0);
         return;

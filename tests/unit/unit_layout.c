@@ -901,11 +901,11 @@ static void classes_are_what_they_are_called(void **state)
         assert_int_equal(class_of(CANONICAL_OF(element_bytes, SIZES(500, 300), {1, 0})), LEAT_LAYOUT_TRANSPOSE);
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(80, 96, 75, 96), {3, 0, 1, 2})), LEAT_LAYOUT_TRANSPOSE);
     /* Pictures of 3 channels, and back; two columns; pixels of 12 bytes; floats that lie at any byte. */
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_BOX);
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_BOX);
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_BOX);
-    assert_int_equal(class_of(CANONICAL_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_BOX);
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})), LEAT_LAYOUT_ND_TILE);
 
     /* A picture turned by a quarter, one way and the other: tiles, wide ones since the rows are. */
     for (uint32_t dim = 0; dim < 2; dim++) {

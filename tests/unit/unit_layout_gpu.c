@@ -18,11 +18,11 @@
 
 #define ROOM_BYTES ((size_t)768 << 10) /* of each side */
 #define MOST_UNITS ((uint64_t)1 << 15)
-#define BLOCK_BOXES 16 /* as in layout/gpu.c */
+#define ND_TILES_PER_BLOCK 16 /* as in layout/gpu.c */
 
 /* Of each sort, how many forms it took. */
 static const char *const sorts[] = {
-    "elements",           "rows",         "box", "transpose", "transpose-small", "transpose-wide",
+    "elements",           "rows",         "nd-tile", "transpose", "transpose-small", "transpose-wide",
     "transpose-wide-odd", "transpose-odd"};
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
@@ -117,13 +117,13 @@ static void tell(const struct leati_canonical *canonical, const struct leati_gpu
     cases_print(canonical, text);
 }
 
-/* With fewer blocks each copies more boxes; large copies have up to BLOCK_BOXES a block. */
-static void share_boxes(struct leati_gpu_layout *gpu)
+/* With fewer blocks each copies more ND tiles; large copies have up to ND_TILES_PER_BLOCK a block. */
+static void share_nd_tiles(struct leati_gpu_layout *gpu)
 {
-    uint32_t boxes = gpu->task.boxes, fewest = (boxes + BLOCK_BOXES - 1) / BLOCK_BOXES;
+    uint32_t tiles = gpu->task.nd_tiles, fewest = (tiles + ND_TILES_PER_BLOCK - 1) / ND_TILES_PER_BLOCK;
 
-    if (boxes && chance(4))
-        gpu->grid.x = chance(2) ? fewest : fewest + (uint32_t)chance(boxes - fewest + 1);
+    if (tiles && chance(4))
+        gpu->grid.x = chance(2) ? fewest : fewest + (uint32_t)chance(tiles - fewest + 1);
 }
 
 /* The largest power of two up to 16 that divides an address. */
@@ -165,7 +165,7 @@ static void run_canonical(struct leati_canonical *canonical, const struct cases_
         if (!leati_gpu_layout_make_as(canonical, sorts[s], &gpu))
             continue;
         taken[s]++;
-        share_boxes(&gpu);
+        share_nd_tiles(&gpu);
         counted = 7;
         memset(r->dst, 0xa5, ROOM_BYTES);
         run_layout(canonical, &gpu, dst, src, list, number % 4 ? &counted : NULL);
@@ -244,30 +244,31 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(CHOSEN(1, 2, LIST(43408, 12368), LIST(1, 0), &gpu), "leat_layout_transpose_long_1");
     assert_string_equal(CHOSEN(4, 3, LIST(384, 355, 985), LIST(2, 1, 0), &gpu),
                         "leat_layout_transpose_long_odd_4");
-    /* Sides of 48 bytes: tiles that are not full are faster than boxes of single bytes, not than those of words.
+    /* Sides of 48 bytes: tiles that are not full are faster than ND tiles of single bytes, not than those of
+     * words.
      */
     assert_string_equal(CHOSEN(1, 5, LIST(48, 28, 48, 28, 297), LIST(2, 0, 4, 1, 3), &gpu),
                         "leat_layout_transpose_1");
-    assert_string_equal(CHOSEN(4, 3, LIST(16, 16, 65536), LIST(1, 0, 2), &gpu), "leat_layout_box_4");
-    /* Heads of 64: rows. Three channels, either way: boxes. */
+    assert_string_equal(CHOSEN(4, 3, LIST(16, 16, 65536), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_4");
+    /* Heads of 64: rows. Three channels, either way: ND tiles. */
     assert_string_equal(CHOSEN(4, 4, LIST(64, 16, 2048, 8), LIST(0, 2, 1, 3), &gpu), "leat_layout_rows_4");
-    assert_string_equal(CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_box_4");
-    assert_string_equal(CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu), "leat_layout_box_1");
+    assert_string_equal(CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_4");
+    assert_string_equal(CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_1");
     assert_int_equal(gpu.task.read.word_units, 4);
     assert_int_equal(gpu.task.write.word_units, 4);
-    assert_string_equal(CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu), "leat_layout_box_4");
+    assert_string_equal(CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu), "leat_layout_nd_tile_4");
     /* Transposes of 12 bytes, also where no part divides a side. */
-    assert_string_equal(CHOSEN(4, 3, LIST(3, 6655, 6653), LIST(0, 2, 1), &gpu), "leat_layout_box_4");
+    assert_string_equal(CHOSEN(4, 3, LIST(3, 6655, 6653), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_4");
     assert_in_range(gpu.tile_i * 4, 64, 1024);
     assert_in_range(gpu.tile_j * 4, 64, 1024);
-    /* Many dimensions of two: the other way round lines of several, shuffled a box. */
+    /* Many dimensions of two: the other way round lines of several, shuffled an ND tile. */
     for (unsigned k = 0; k < 24; k++)
         order[k] = 23 - k;
     assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_transpose_wide_8");
     for (unsigned k = 0; k < 24; k++)
         order[k] = (k + 3) % 24;
     order[0] = 1, order[22] = 3;
-    assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_box_8");
+    assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_nd_tile_8");
 }
 
 /* ---- more than 31 bits can count ---- */
@@ -406,14 +407,14 @@ static uint32_t place_of(const struct leati_layout_task *task, uint32_t number)
     uint32_t place = 0;
 
     for (uint32_t k = task->write.first; k < task->write.end; k++) {
-        place += number % task->box[k].by.size * (task->box[k].place & 0xffff);
-        number /= task->box[k].by.size;
+        place += number % task->nd_tile[k].by.size * (task->nd_tile[k].place & 0xffff);
+        number /= task->nd_tile[k].by.size;
     }
     return place;
 }
 
-/* The busiest bank when a box is written, over the warps of a block. */
-static unsigned box_asks(const struct leati_gpu_layout *gpu)
+/* The busiest bank when an ND tile is written, over the warps of a block. */
+static unsigned nd_tile_asks(const struct leati_gpu_layout *gpu)
 {
     const struct leati_task_pass *pass = &gpu->task.write;
     unsigned most = 0;
@@ -431,28 +432,28 @@ static unsigned box_asks(const struct leati_gpu_layout *gpu)
     return most;
 }
 
-static void boxes_meet_few_banks_twice(void **unused)
+static void nd_tiles_access_few_banks_twice(void **unused)
 {
     struct leati_gpu_layout gpu;
 
     (void)unused;
     CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu);
-    assert_in_range(box_asks(&gpu), 1, 2);
+    assert_in_range(nd_tile_asks(&gpu), 1, 2);
     CHOSEN(4, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
-    assert_in_range(box_asks(&gpu), 1, 2);
+    assert_in_range(nd_tile_asks(&gpu), 1, 2);
     CHOSEN(1, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu);
-    assert_in_range(box_asks(&gpu), 1, 2);
+    assert_in_range(nd_tile_asks(&gpu), 1, 2);
     CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
-    assert_in_range(box_asks(&gpu), 1, 2);
+    assert_in_range(nd_tile_asks(&gpu), 1, 2);
     CHOSEN(1, 3, LIST(3136, 32, 640), LIST(1, 0, 2), &gpu);
-    assert_string_equal(gpu.kernel, "leat_layout_box_1");
-    assert_in_range(box_asks(&gpu), 1, 2);
+    assert_string_equal(gpu.kernel, "leat_layout_nd_tile_1");
+    assert_in_range(nd_tile_asks(&gpu), 1, 2);
     CHOSEN(1, 3, LIST(3, 4096, 4096), LIST(0, 2, 1), &gpu);
-    assert_in_range(box_asks(&gpu), 1, 2);
+    assert_in_range(nd_tile_asks(&gpu), 1, 2);
     CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu);
-    assert_in_range(box_asks(&gpu), 1, 2);
+    assert_in_range(nd_tile_asks(&gpu), 1, 2);
     CHOSEN(4, 2, LIST(2, 100000000), LIST(1, 0), &gpu);
-    assert_in_range(box_asks(&gpu), 1, 2);
+    assert_in_range(nd_tile_asks(&gpu), 1, 2);
 }
 
 /* ---- the steps to a fast transpose ---- */
@@ -486,9 +487,9 @@ static void steps_transpose(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_layouts_are_copied),  cmocka_unit_test(kernels_are_chosen),
-        cmocka_unit_test(huge_layouts_are_counted),   cmocka_unit_test(tiles_meet_no_bank_twice),
-        cmocka_unit_test(boxes_meet_few_banks_twice), cmocka_unit_test(steps_transpose)};
+        cmocka_unit_test(random_layouts_are_copied),       cmocka_unit_test(kernels_are_chosen),
+        cmocka_unit_test(huge_layouts_are_counted),        cmocka_unit_test(tiles_meet_no_bank_twice),
+        cmocka_unit_test(nd_tiles_access_few_banks_twice), cmocka_unit_test(steps_transpose)};
 
     cases_begin(argc, argv, "unit_layout_gpu", 1000);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
