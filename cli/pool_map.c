@@ -14,7 +14,7 @@ const char cli_pool_map_help[] =
     "Usage: leat pool-map [OPTION]... SNAPSHOT\n\n"
     "Draws the addresses of a pool, row by row: live blocks, memory that is kept for "
     "a stream, memory that waits for\n"
-    "other streams, free memory, memory that is lent to stitched blocks, and addresses "
+    "other streams, free memory, memory that stitched blocks use, and addresses "
     "without memory. Stitched blocks\n"
     "have addresses of their own. SNAPSHOT is the JSON that leat_pool_snapshot() "
     "writes, for example by leat replay\n"

@@ -13,14 +13,14 @@
 
 /* What a piece of addresses is. */
 enum pool_map_state {
-    POOL_MAP_LIVE,    /* a block of the program's */
-    POOL_MAP_CACHED,  /* freed, kept for the stream that freed it */
-    POOL_MAP_PENDING, /* freed, waiting for other streams */
-    POOL_MAP_FREE,    /* memory that nobody has */
-    POOL_MAP_LENT,    /* memory that a stitched block is using, at addresses of its own */
-    POOL_MAP_STALE,   /* addresses that were given up, and a stream may still use them */
-    POOL_MAP_DORMANT, /* addresses of a stitched block that is not in use; its memory is idle where it belongs */
-    POOL_MAP_HOLE,    /* addresses without memory */
+    POOL_MAP_LIVE,      /* a block of the program's */
+    POOL_MAP_CACHED,    /* freed, kept for the stream that freed it */
+    POOL_MAP_PENDING,   /* freed, waiting for other streams */
+    POOL_MAP_FREE,      /* memory that nobody has */
+    POOL_MAP_IN_STITCH, /* memory that a stitched block is using, at addresses of its own */
+    POOL_MAP_STALE,     /* addresses that were given up, and a stream may still use them */
+    POOL_MAP_DORMANT,   /* addresses of a stitched block that is not in use; its memory is idle where it belongs */
+    POOL_MAP_HOLE,      /* addresses without memory */
     POOL_MAP_STATE_COUNT
 };
 

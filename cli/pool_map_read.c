@@ -9,9 +9,10 @@
 #include <string.h>
 
 const char *const pool_map_state_names[POOL_MAP_STATE_COUNT] = {
-    [POOL_MAP_LIVE] = "live",       [POOL_MAP_CACHED] = "cached", [POOL_MAP_PENDING] = "pending",
-    [POOL_MAP_FREE] = "free",       [POOL_MAP_LENT] = "lent",     [POOL_MAP_STALE] = "stale",
-    [POOL_MAP_DORMANT] = "dormant", [POOL_MAP_HOLE] = "hole"};
+    [POOL_MAP_LIVE] = "live",           [POOL_MAP_CACHED] = "cached",
+    [POOL_MAP_PENDING] = "pending",     [POOL_MAP_FREE] = "free",
+    [POOL_MAP_IN_STITCH] = "in_stitch", [POOL_MAP_STALE] = "stale",
+    [POOL_MAP_DORMANT] = "dormant",     [POOL_MAP_HOLE] = "hole"};
 
 enum { WHERE_MAX = 64 };
 
@@ -296,7 +297,7 @@ static void add_to_page(struct pool_map *map, struct page *page, const struct po
 
     if (page->number != number)
         end_page(map, page, number);
-    if (extent->state == POOL_MAP_LIVE || extent->state == POOL_MAP_LENT)
+    if (extent->state == POOL_MAP_LIVE || extent->state == POOL_MAP_IN_STITCH)
         page->used_bytes += (end < page_end ? end : page_end) - begin;
     else if (pool_map_has_memory(extent->state))
         page->idle_bytes += (end < page_end ? end : page_end) - begin;

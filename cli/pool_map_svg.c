@@ -4,7 +4,7 @@
  * Each range of addresses is cut into rows of one length, drawn to scale; lines mark the pages where they are far
  * enough apart. Pieces too narrow to be seen are joined with their neighbours of the same state. Colours: a live
  * block has the hue of its tag, darker the larger it is. A stitched one has lines across it, and so has the memory
- * that it was lent.
+ * that it uses.
  */
 #include "pool_map.h"
 #include "svg.h"
@@ -116,7 +116,8 @@ static void write_styles(FILE *file)
           ".page{stroke:#1f2328;stroke-opacity:0.35;stroke-width:0.5}\n"
           ".cached{fill:#c9d3b6}\n.free{fill:#dfe3e8}\n.hole{fill:#ffffff}\n.pending{fill:url(#pending)}\n"
           ".stale{fill:url(#stale)}\n.stale-line{stroke:#aab2bb;stroke-width:1}\n"
-          ".lent{fill:url(#lent)}\n.lent-paper{fill:#c3dcf1}\n.stitched{fill:url(#stitched);pointer-events:none}\n"
+          ".in_stitch{fill:url(#in_stitch)}\n.in_stitch-paper{fill:#c3dcf1}\n.stitched{fill:url(#stitched);"
+          "pointer-events:none}\n"
           ".stitch-line{stroke:#1f4e79;stroke-width:1}\n"
           ".dormant{fill:url(#dormant)}\n.dormant-dot{fill:#7d93a8}\n"
           ".pending-paper{fill:#f6e3c3}\n.pending-line{stroke:#b35900;stroke-width:1.5}\n",
@@ -126,7 +127,7 @@ static void write_styles(FILE *file)
           "text{fill:#e6edf3}\n.address,.quiet{fill:#9198a1}\n.label{fill:#101418}\n.paper,.hole{fill:#14181d}\n"
           ".block{stroke:#14181d}\n.page{stroke:#e6edf3}\n"
           ".stale-line{stroke:#59636e}\n.cached{fill:#66704f}\n.free{fill:#3a424b}\n.pending-paper{fill:#4d3a1d}\n"
-          ".pending-line{stroke:#e8a23c}\n.lent-paper{fill:#27435c}\n.stitch-line{stroke:#a9cdec}\n"
+          ".pending-line{stroke:#e8a23c}\n.in_stitch-paper{fill:#27435c}\n.stitch-line{stroke:#a9cdec}\n"
           ".dormant-dot{fill:#6d8296}\n"
           "}\n"
           "</style>\n",
@@ -137,8 +138,8 @@ static void write_styles(FILE *file)
           "<pattern id=\"stale\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
           "patternTransform=\"rotate(-45)\"><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"5\" class=\"stale-line\"/>"
           "</pattern>"
-          "<pattern id=\"lent\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
-          "patternTransform=\"rotate(45)\"><rect width=\"8\" height=\"8\" class=\"lent-paper\"/>"
+          "<pattern id=\"in_stitch\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate(45)\"><rect width=\"8\" height=\"8\" class=\"in_stitch-paper\"/>"
           "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"8\" class=\"stitch-line\"/></pattern>"
           "<pattern id=\"stitched\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
           "patternTransform=\"rotate(45)\"><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"8\" "
@@ -196,7 +197,7 @@ static void write_legend(struct picture *picture)
                                                             [POOL_MAP_CACHED] = "kept for a stream",
                                                             [POOL_MAP_PENDING] = "waits for streams",
                                                             [POOL_MAP_FREE] = "free",
-                                                            [POOL_MAP_LENT] = "lent to stitched blocks",
+                                                            [POOL_MAP_IN_STITCH] = "used by stitched blocks",
                                                             [POOL_MAP_STALE] = "given up",
                                                             [POOL_MAP_DORMANT] = "stitched, not in use",
                                                             [POOL_MAP_HOLE] = "no memory"};
@@ -500,7 +501,7 @@ bool pool_map_write_svg(const struct pool_map *map, FILE *file)
     for (i = 0; i < map->range_count && fine; i++) {
         uint64_t least_bytes = map->ranges[i].stitched ? longest_row_bytes : map->page_bytes;
 
-        /* Stitched blocks, which come last, have the scale of the ranges that lend them memory. */
+        /* Stitched blocks, which come last, have the scale of the ranges whose memory they use. */
         fine = pool_map_make_rows(&map->ranges[i], least_bytes, ROWS_MAX, &picture.rows[i]);
         if (fine && picture.rows[i].row_bytes > longest_row_bytes)
             longest_row_bytes = picture.rows[i].row_bytes;

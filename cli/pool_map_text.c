@@ -18,8 +18,8 @@ struct cell {
 static char cell_character(const struct cell *cell)
 {
     static const char characters[POOL_MAP_STATE_COUNT] = {
-        [POOL_MAP_LIVE] = '#', [POOL_MAP_CACHED] = 'c', [POOL_MAP_PENDING] = 'p', [POOL_MAP_FREE] = '.',
-        [POOL_MAP_LENT] = 'l', [POOL_MAP_STALE] = '-',  [POOL_MAP_DORMANT] = 'd', [POOL_MAP_HOLE] = ' '};
+        [POOL_MAP_LIVE] = '#',      [POOL_MAP_CACHED] = 'c', [POOL_MAP_PENDING] = 'p', [POOL_MAP_FREE] = '.',
+        [POOL_MAP_IN_STITCH] = 's', [POOL_MAP_STALE] = '-',  [POOL_MAP_DORMANT] = 'd', [POOL_MAP_HOLE] = ' '};
     uint64_t live_bytes = cell->bytes[POOL_MAP_LIVE], other_bytes = 0;
     int most = POOL_MAP_HOLE, i;
 
@@ -100,7 +100,7 @@ bool pool_map_write_text(const struct pool_map *map, FILE *file)
     fprintf(file, "\nlargest free extent %s; %llu pages partly used, %s idle in them\n",
             text_bytes(a, map->largest_free_bytes), (unsigned long long)map->partly_used_pages,
             text_bytes(b, map->partly_idle_bytes));
-    fputs("# live   + partly live   c cached   p pending   . free   l lent to a stitched block\n"
+    fputs("# live   + partly live   c cached   p pending   . free   s used by a stitched block\n"
           "- given up   d dormant (stitched, not in use)   (blank) no memory\n",
           file);
     for (i = 0; i < map->range_count; i++)

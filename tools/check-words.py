@@ -33,6 +33,7 @@ WORDS = {
     'stores': (('src/', 'include/leat/', 'cli/'), 'store policy'),
     'box boxes': (OWN + ('compat/',), 'region, nd_tile, loop nest'),
     'huge': (('src/base/',), 'hugepage'),
+    'lend lends lent': (CODE, 'help while waiting, in_stitch'),
     'catch': (('src/',), 'fault_handler'),
 }
 # Bench's ladder of transposes is one: each step adds one means.

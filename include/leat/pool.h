@@ -391,7 +391,7 @@ LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events,
  *     cached    freed; kept whole for its stream or by guard mode
  *     free      idle
  *     pending   freed; waits for other streams
- *     lent      a stitched block uses its memory
+ *     in_stitch a stitched block uses its memory
  *     dormant   addresses of a stitched or planned block that is not in use
  *     stale     given up, but earlier work may still use the addresses
  *     hole      addresses without memory

@@ -40,16 +40,16 @@ struct leati_planned;
 enum leati_block_state {
     LEATI_BLOCK_UNUSED = 0, /* no extent: the record is free */
     LEATI_BLOCK_LIVE,
-    LEATI_BLOCK_LEAVING, /* taken by one thread: a second free of the block fails */
-    LEATI_BLOCK_CACHED,  /* freed, kept in a magazine of its stream */
-    LEATI_BLOCK_PENDING, /* freed, waits for stream uses on other streams */
-    LEATI_BLOCK_FREE,    /* an extent of idle memory */
-    LEATI_BLOCK_HOLE,    /* addresses without memory */
-    LEATI_BLOCK_STALE,   /* addresses given up, still mapped because old work may use them */
-    LEATI_BLOCK_LENT,    /* an extent whose memory a stitched block uses at another address */
-    LEATI_BLOCK_DORMANT, /* a stitched or planned block not in use; it keeps its addresses */
-    LEATI_BLOCK_ARENA,   /* the addresses of all planned blocks */
-    LEATI_BLOCK_POISONED /* freed in guard mode, in quarantine */
+    LEATI_BLOCK_LEAVING,   /* taken by one thread: a second free of the block fails */
+    LEATI_BLOCK_CACHED,    /* freed, kept in a magazine of its stream */
+    LEATI_BLOCK_PENDING,   /* freed, waits for stream uses on other streams */
+    LEATI_BLOCK_FREE,      /* an extent of idle memory */
+    LEATI_BLOCK_HOLE,      /* addresses without memory */
+    LEATI_BLOCK_STALE,     /* addresses given up, still mapped because old work may use them */
+    LEATI_BLOCK_IN_STITCH, /* an extent whose memory a stitched block uses at another address */
+    LEATI_BLOCK_DORMANT,   /* a stitched or planned block not in use; it keeps its addresses */
+    LEATI_BLOCK_ARENA,     /* the addresses of all planned blocks */
+    LEATI_BLOCK_POISONED   /* freed in guard mode, in quarantine */
 };
 
 /* One extent of a pool's addresses. The extents of a span form a list in address order without gaps. The fields

@@ -447,8 +447,8 @@ static const char *state_name(uint32_t state)
         return "free";
     case LEATI_BLOCK_STALE:
         return "stale";
-    case LEATI_BLOCK_LENT:
-        return "lent";
+    case LEATI_BLOCK_IN_STITCH:
+        return "in_stitch";
     case LEATI_BLOCK_DORMANT:
         return "dormant";
     default: /* LEATI_BLOCK_ARENA too: write_planned() writes its blocks */

@@ -4,10 +4,10 @@
  * A request may find enough idle memory, but not in one piece. Physical memory can be mapped at several addresses.
  * So a stitched block gets its own addresses in the third range of the pool's reservation, and idle handles from
  * anywhere in the heaps are mapped there one after the other. Their mappings in the heaps remain; the extents
- * there are LENT while the block is in use. No wait is needed: any pending work on the old addresses is ordered
- * before the stream that gets the block, as for all idle memory that it may use.
+ * there are IN_STITCH while the block is in use. No wait is needed: any pending work on the old addresses is
+ * ordered before the stream that gets the block, as for all idle memory that it may use.
  *
- * When the block is freed, the lent extents become idle memory of the heaps again, with the block's cache and seq,
+ * When the block is freed, those extents become idle memory of the heaps again, with the block's cache and seq,
  * and join their neighbours. The stitched mapping stays: the block is DORMANT. The choice of handles depends only
  * on which memory is idle, so a program that repeats chooses the same handles again and finds them already mapped.
  * Then a stitched block costs no driver call.
@@ -30,8 +30,8 @@ struct leati_stitch {
     struct leati_block *block; /* its addresses */
     size_t mapped_bytes;
     uint64_t hash; /* of the handles */
-    size_t count, lent_count;
-    struct leati_block **lent; /* while the block is in use: the heap extents whose memory it uses */
+    size_t count, extent_count;
+    struct leati_block **extents; /* while the block is in use: the heap extents whose memory it uses */
     struct leati_physical
         *handles[]; /* in the order of their heap addresses, which is also the order of mapping */
 };
@@ -282,12 +282,12 @@ static void link_first(struct leat_pool *pool, struct leati_stitch *stitch)
 
 static void free_stitch(struct leati_stitch *stitch)
 {
-    leati_assert(!stitch->lent_count || leati_state(stitch->block) != LEATI_BLOCK_DORMANT);
+    leati_assert(!stitch->extent_count || leati_state(stitch->block) != LEATI_BLOCK_DORMANT);
     for (size_t i = 0; i < stitch->count; i++) {
         leati_assert(stitch->handles[i]->stitches);
         stitch->handles[i]->stitches--;
     }
-    free(stitch->lent);
+    free(stitch->extents);
     free(stitch);
 }
 
@@ -297,7 +297,7 @@ static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch) LEAT
 {
     struct leati_block *block = stitch->block;
 
-    leati_assert(is_dormant(stitch) && block->stitch == stitch && !stitch->lent_count);
+    leati_assert(is_dormant(stitch) && block->stitch == stitch && !stitch->extent_count);
     unlink_stitch(pool, stitch);
     block->stitch = NULL;
     free_stitch(stitch);
@@ -381,14 +381,14 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
 {
     size_t count = idle->handle_count;
     struct leati_stitch *stitch = malloc(sizeof *stitch + count * sizeof(struct leati_physical *));
-    struct leati_block **lent = malloc(count * sizeof(struct leati_block *));
+    struct leati_block **extents = malloc(count * sizeof(struct leati_block *));
     struct leati_block *block;
     leat_status status;
 
     leati_assert(count && bytes % LEATI_PAGE_BYTES == 0);
-    if (!stitch || !lent) {
+    if (!stitch || !extents) {
         free(stitch);
-        free(lent);
+        free(extents);
         return no_memory();
     }
     block = take_addresses(pool, bytes, alignment);
@@ -403,7 +403,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
         if (block)
             leati_extent_hole(pool, block);
         free(stitch);
-        free(lent);
+        free(extents);
         return status;
     }
     leati_assert(leati_bytes(block) == bytes && leati_base(block) % alignment == 0 && !block->stitch);
@@ -411,7 +411,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
                                     .mapped_bytes = bytes,
                                     .hash = hash_of(idle->handles, count),
                                     .count = count,
-                                    .lent = lent};
+                                    .extents = extents};
     for (size_t i = 0; i < count; i++) {
         stitch->handles[i] = idle->handles[i];
         idle->handles[i]->stitches++;
@@ -429,17 +429,17 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
 
 /* ---- using it ---- */
 
-/* Returns the lent extents of a stitched block to the heaps, as idle memory of cache up to seq. */
-static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_stream_cache *cache,
-                           uint64_t seq) LEATI_REQUIRES(pool->lock)
+/* Returns those extents of a stitched block to the heaps, as idle memory of cache up to seq. */
+static void give_back_extents(struct leat_pool *pool, struct leati_stitch *stitch,
+                              struct leati_stream_cache *cache, uint64_t seq) LEATI_REQUIRES(pool->lock)
 {
-    while (stitch->lent_count)
-        leati_extent_free(pool, stitch->lent[--stitch->lent_count], cache, seq);
+    while (stitch->extent_count)
+        leati_extent_free(pool, stitch->extents[--stitch->extent_count], cache, seq);
 }
 
 /* Cuts the handles [first, last) of the stitch, which are adjacent in their heap, out of the idle extent that
- * contains them, and marks that part LENT. Sets *waits if its work is not known to be complete. */
-static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch, size_t first, size_t last,
+ * contains them, and marks that part IN_STITCH. Sets *waits if its work is not known to be complete. */
+static leat_status take_run(struct leat_pool *pool, struct leati_stitch *stitch, size_t first, size_t last,
                             bool *waits) LEATI_REQUIRES(pool->lock)
 {
     uintptr_t base = stitch->handles[first]->base;
@@ -461,9 +461,9 @@ static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch,
     }
     *waits =
         *waits || (extent->cache->timeline && !leati_timeline_is_complete(extent->cache->timeline, extent->seq));
-    leati_set_state(extent, LEATI_BLOCK_LENT);
-    leati_assert(stitch->lent_count < stitch->count);
-    stitch->lent[stitch->lent_count++] = extent;
+    leati_set_state(extent, LEATI_BLOCK_IN_STITCH);
+    leati_assert(stitch->extent_count < stitch->count);
+    stitch->extents[stitch->extent_count++] = extent;
     return LEAT_OK;
 }
 
@@ -475,17 +475,17 @@ static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, str
     leat_status status = LEAT_OK;
     bool waits = false;
 
-    leati_assert(is_dormant(stitch) && !stitch->lent_count && bytes <= stitch->mapped_bytes);
+    leati_assert(is_dormant(stitch) && !stitch->extent_count && bytes <= stitch->mapped_bytes);
     for (size_t first = 0, last; first < stitch->count && status == LEAT_OK; first = last) {
         for (last = first + 1;
              last < stitch->count && stitch->handles[last]->idle_in == stitch->handles[first]->idle_in &&
              stitch->handles[last]->base == stitch->handles[last - 1]->base + stitch->handles[last - 1]->bytes;
              last++)
             ;
-        status = lend_run(pool, stitch, first, last, &waits);
+        status = take_run(pool, stitch, first, last, &waits);
     }
     if (status != LEAT_OK) {
-        give_back_lent(pool, stitch, cache, cache->timeline ? leati_timeline_now(cache->timeline) : 0);
+        give_back_extents(pool, stitch, cache, cache->timeline ? leati_timeline_now(cache->timeline) : 0);
         return status;
     }
     unlink_stitch(pool, stitch);
@@ -506,7 +506,7 @@ void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struc
 
     leati_assert_locked(&pool->lock);
     leati_assert(stitch && stitch->block == block && leati_bytes(block) <= stitch->mapped_bytes);
-    give_back_lent(pool, stitch, cache, seq);
+    give_back_extents(pool, stitch, cache, seq);
     atomic_store_explicit(&block->bytes, stitch->mapped_bytes, memory_order_relaxed);
     leati_set_cache(block, cache);
     block->seq = seq;

@@ -351,17 +351,17 @@ replay --snapshot "$work/peak.json" --repeat 2 vit_checkpoint_cut.csv.gz && draw
     [ "$live" = 3507757272 ] || fail "the blocks of the snapshot have $live bytes instead of 3507757272"
 }
 
-# A pool at its fullest that has stitched blocks in use: what they were lent is no less than they have.
+# A pool at its fullest that has stitched blocks in use: the memory that they use is no less than they have.
 replay --snapshot "$work/tight.json" --packing tight vit_checkpoint_cut.csv.gz && drawn "$work/tight.json" && {
     grep -q '^stitched: .*; memory of the ranges above, mapped once more$' "$work/out" || fail 'no stitched range'
-    grep -q '|.*l.*|$' "$work/out" || fail 'no memory is lent in the picture'
+    grep -q '|.*s.*|$' "$work/out" || fail 'no memory is used by stitched blocks in the picture'
     # sum RANGE STATE
     sum() {
         tr -d '\n' <"$work/tight.json" | sed 's/{"name":/\n&/g' | grep "^{\"name\":\"$1\"" | tr '{' '\n' |
             grep "\"state\":\"$2\"" | sed 's/.*"bytes":\([0-9]*\),"state".*/\1/' |
             awk '{ sum += $1 } END { printf "%.0f", sum }'
     }
-    holds "$(sum stitched live) > 0 && $(sum large lent) + $(sum small lent) >= $(sum stitched live)"
+    holds "$(sum stitched live) > 0 && $(sum large in_stitch) + $(sum small in_stitch) >= $(sum stitched live)"
     live=$(grep -o '"state":"live","requested_bytes":[0-9]*' "$work/tight.json" |
         awk -F: '{ sum += $3 } END { printf "%.0f", sum }')
     [ "$live" = 3507757272 ] || fail "the blocks of the snapshot have $live bytes instead of 3507757272"
@@ -404,25 +404,25 @@ done
 snapshot 2097152 '' && drawn "$work/map.json"
 
 # Stitched blocks: in the list in front of what they use, and drawn behind it. The pages of a block in use reach
-# further than the block; addresses that are not in use are left out. Lent memory is in use, so that the page that
-# it shares with free memory is partly used.
+# further than the block; addresses that are not in use are left out. Memory that a stitched block uses counts as used,
+# so that the page that it shares with free memory is partly used.
 stitched='{"name":"stitched","base":"0x7e0000000000","bytes":1073741824,"extents":[
     {"offset":0,"bytes":134217728,"state":"dormant"},
     {"offset":134217728,"bytes":4194304,"state":"live","requested_bytes":4194000},
     {"offset":140509184,"bytes":2097152,"state":"cached","stream":12},
     {"offset":142606336,"bytes":67108864,"state":"dormant"}]}'
 large='{"name":"large","base":"0x7f0000000000","bytes":2199023255552,"extents":[
-    {"offset":0,"bytes":8000000,"state":"lent"},{"offset":8000000,"bytes":388608,"state":"free"}]}'
+    {"offset":0,"bytes":8000000,"state":"in_stitch"},{"offset":8000000,"bytes":388608,"state":"free"}]}'
 printf '{%s,"page_bytes":2097152,%s,"streams":[],"tags":[],"ranges":[%s,%s]}' "$head" "$figures" "$stitched" \
     "$large" >"$work/map.json"
 drawn "$work/map.json" && {
-    grep -q '1 pages partly used, 379.5 KiB idle in them' "$work/out" || fail 'lent memory does not count as used'
+    grep -q '1 pages partly used, 379.5 KiB idle in them' "$work/out" || fail 'memory that a stitched block uses does not count as used'
     [ "$(grep -n '^large:' "$work/out" | cut -d: -f1)" -lt "$(grep -n '^stitched:' "$work/out" | cut -d: -f1)" ] ||
         fail 'stitched blocks come before the memory that they use'
     grep -q '~ 128 MiB of addresses not in use ~' "$work/out" || fail 'the dormant block is not left out'
     grep -q '|#.*#c*d*|$' "$work/out" || fail 'the stitched blocks are not drawn'
-    for text in 'stitched, live, 6 MiB' 'requested 4194000 bytes' 'class="lent"' 'class="stitched"' \
-        'lent to stitched blocks, 7.6 MiB' 'stitched, not in use, 192 MiB' '128 MiB of addresses not in use'; do
+    for text in 'stitched, live, 6 MiB' 'requested 4194000 bytes' 'class="in_stitch"' 'class="stitched"' \
+        'used by stitched blocks, 7.6 MiB' 'stitched, not in use, 192 MiB' '128 MiB of addresses not in use'; do
         grep -qF "$text" "$work/map.svg" || fail "the picture of stitched blocks lacks: $text"
     done
 }
