@@ -46,7 +46,7 @@ const char cli_bench_help[] =
     "  --full          every kind of memory, direction, size and number of threads: many minutes\n"
     "  --bytes SIZES   only these sizes, separated by commas; K, M, G (powers of 1024) may follow\n"
     "  --memory NAMES  only pinned, pageable, huge, registered, file, file-cold, fresh\n"
-    "  --part NAMES    only sizes, workers, beside, many, links, gaps\n\n"
+    "  --part NAMES    only sizes, workers, beside, batch, rails, gaps\n\n"
     "Of its part gaps, pageable copies with idle gaps between them (each chooses that part):\n"
     "  --gaps LIST     only these gaps in milliseconds, separated by commas, such as 0,0.2,2,20\n"
     "  --forms NAMES   only done, sync, turns, first\n"

@@ -12,7 +12,7 @@
 
 const char *const copy_direction_texts[COPY_DIRECTION_COUNT] = {"host to device", "device to host",
                                                                 "both directions"};
-const char *const copy_part_words[COPY_PART_COUNT] = {"sizes", "workers", "beside", "many", "links", "gaps"};
+const char *const copy_part_words[COPY_PART_COUNT] = {"sizes", "workers", "beside", "batch", "rails", "gaps"};
 
 /* The largest of copy_case_choose_call(): above, what was chosen for smaller sizes stays. */
 static const size_t choose_call_bytes = 64 * MIB;

@@ -1,7 +1,6 @@
 /*
- * bench_copy_batch.c - thousands of small copies from scattered places to
- * scattered places: leat_copy_batch() beside the driver's call for each of them,
- * one leat_copy() each, and the driver's batch call where it has one.
+ * bench_copy_batch.c - thousands of small copies between scattered addresses: leat_copy_batch() beside the
+ * driver's call for each of them, one leat_copy() each, and the driver's batch call where it has one.
  */
 #include "bench_copy.h"
 #include "bench_side.h"
@@ -17,7 +16,7 @@ enum { COUNT = 4096, PIECE = 4 << 10, STRIDE = 2 * PIECE, OTHER_TRIES = 5 };
 static const size_t span = (size_t)COUNT * STRIDE;
 static const char part[] = "4096 copies of 4 KiB, scattered: us for each";
 
-struct many {
+struct batch {
     struct bench *bench;
     enum bench_direction direction;
     char *src, *dst;
@@ -41,69 +40,69 @@ static size_t target_slot(size_t i)
     return (i * 2741 + 1733) % COUNT;
 }
 
-static void make_ops(struct many *m)
+static void make_ops(struct batch *b)
 {
     size_t i;
 
     for (i = 0; i < COUNT; i++) {
-        m->srcs[i] = m->src + source_slot(i) * STRIDE;
-        m->dsts[i] = m->dst + target_slot(i) * STRIDE;
-        m->sizes[i] = PIECE;
-        m->ops[i] = (leat_copy_op){m->dsts[i], m->srcs[i], PIECE};
+        b->srcs[i] = b->src + source_slot(i) * STRIDE;
+        b->dsts[i] = b->dst + target_slot(i) * STRIDE;
+        b->sizes[i] = PIECE;
+        b->ops[i] = (leat_copy_op){b->dsts[i], b->srcs[i], PIECE};
     }
 }
 
 /* A call for each copy. */
-static bool run_each(struct many *m, enum bench_side side)
+static bool run_each(struct batch *b, enum bench_side side)
 {
     size_t i;
 
     for (i = 0; i < COUNT; i++)
-        if (!bench_side_copy(m->bench, side, 0, m->direction, m->dsts[i], m->srcs[i], PIECE))
+        if (!bench_side_copy(b->bench, side, 0, b->direction, b->dsts[i], b->srcs[i], PIECE))
             return false;
-    return bench_side_wait(m->bench, side, 0);
+    return bench_side_wait(b->bench, side, 0);
 }
 
 static bool sample(void *state, enum bench_side side, double *seconds)
 {
-    struct many *m = state;
+    struct batch *b = state;
     double begin = bench_now(), call;
 
     if (side == BENCH_DRIVER) {
-        if (!run_each(m, side))
+        if (!run_each(b, side))
             return false;
     } else {
-        if (!bench_check(m->bench, leat_copy_batch(m->bench->streams[0], m->ops, COUNT)))
+        if (!bench_check(b->bench, leat_copy_batch(b->bench->streams[0], b->ops, COUNT)))
             return false;
         call = bench_now() - begin;
-        if (!bench_side_wait(m->bench, side, 0))
+        if (!bench_side_wait(b->bench, side, 0))
             return false;
-        if (m->call_count < sizeof m->calls / sizeof m->calls[0])
-            m->calls[m->call_count++] = call / (double)COUNT;
+        if (b->call_count < sizeof b->calls / sizeof b->calls[0])
+            b->calls[b->call_count++] = call / (double)COUNT;
     }
     *seconds = (bench_now() - begin) / (double)COUNT;
     return true;
 }
 
-/* ---- the other ways, for comparison ---- */
+/* ---- other methods, for comparison ---- */
 
-static bool run_each_by_leat(struct many *m)
+static bool run_each_by_leat(struct batch *b)
 {
-    return run_each(m, BENCH_LEAT);
+    return run_each(b, BENCH_LEAT);
 }
 
-static bool run_batch(struct many *m)
+static bool run_batch(struct batch *b)
 {
-    struct bench_peer *peer = m->bench->peer;
+    struct bench_peer *peer = b->bench->peer;
 
     return bench_check_peer(
-               m->bench, "batch of copies",
-               peer->copy_batch(peer, m->bench->native_streams[0], m->dsts, m->srcs, m->sizes, COUNT)) &&
-           bench_side_wait(m->bench, BENCH_DRIVER, 0);
+               b->bench, "batch of copies",
+               peer->copy_batch(peer, b->bench->native_streams[0], b->dsts, b->srcs, b->sizes, COUNT)) &&
+           bench_side_wait(b->bench, BENCH_DRIVER, 0);
 }
 
 /* The best of a few runs, in microseconds for each copy; NAN when it failed. */
-static double best_us(struct many *m, bool (*run)(struct many *m))
+static double best_us(struct batch *b, bool (*run)(struct batch *b))
 {
     double best = INFINITY;
     unsigned i;
@@ -111,26 +110,26 @@ static double best_us(struct many *m, bool (*run)(struct many *m))
     for (i = 0; i < OTHER_TRIES; i++) {
         double begin = bench_now();
 
-        if (!run(m))
+        if (!run(b))
             return NAN;
         best = fmin(best, bench_now() - begin);
     }
     return best / (double)COUNT * 1e6;
 }
 
-static double batch_us(struct many *m)
+static double batch_us(struct batch *b)
 {
-    struct bench_peer *peer = m->bench->peer;
+    struct bench_peer *peer = b->bench->peer;
     double us;
 
-    if (!peer || !peer->copy_batch || !bench_side_enter(m->bench, BENCH_DRIVER))
+    if (!peer || !peer->copy_batch || !bench_side_enter(b->bench, BENCH_DRIVER))
         return NAN;
-    us = best_us(m, run_batch);
-    bench_side_leave(m->bench, BENCH_DRIVER);
+    us = best_us(b, run_batch);
+    bench_side_leave(b->bench, BENCH_DRIVER);
     if (isnan(us)) {
         /* It is not what is measured here, so the row can do without it. */
-        bench_note(m->bench, "copy: the driver's batch call: %s", m->bench->error);
-        m->bench->error[0] = '\0';
+        bench_note(b->bench, "copy: the driver's batch call: %s", b->bench->error);
+        b->bench->error[0] = '\0';
     }
     return us;
 }
@@ -155,28 +154,28 @@ static bool holds_pieces(const char *bytes, uint64_t seed)
     return true;
 }
 
-static bool verify(struct many *m, bool *verified)
+static bool verify(struct batch *b, bool *verified)
 {
-    struct bench *bench = m->bench;
+    struct bench *bench = b->bench;
     uint64_t seed = bench_new_seed(bench);
     double seconds;
     char *bytes;
 
-    if (!(m->src_host ? copy_host_fill(m->src_host, span, seed) : bench_fill_device(bench, m->src, span, seed)))
+    if (!(b->src_host ? copy_host_fill(b->src_host, span, seed) : bench_fill_device(bench, b->src, span, seed)))
         return false;
-    if (m->dst_host)
-        bench_poison_host(bench, m->dst, span);
-    else if (!bench_check(bench, leat_fill(bench->streams[0], m->dst, 0xff, span)) ||
+    if (b->dst_host)
+        bench_poison_host(bench, b->dst, span);
+    else if (!bench_check(bench, leat_fill(bench->streams[0], b->dst, 0xff, span)) ||
              !bench_side_wait(bench, BENCH_LEAT, 0))
         return false;
-    if (!sample(m, BENCH_LEAT, &seconds))
+    if (!sample(b, BENCH_LEAT, &seconds))
         return false;
-    if (m->dst_host) {
-        *verified = holds_pieces(m->dst, seed);
+    if (b->dst_host) {
+        *verified = holds_pieces(b->dst, seed);
         return true;
     }
     bytes = malloc(span);
-    if (!bytes || !bench_check(bench, leat_copy(bench->streams[0], bytes, m->dst, span)) ||
+    if (!bytes || !bench_check(bench, leat_copy(bench->streams[0], bytes, b->dst, span)) ||
         !bench_side_wait(bench, BENCH_LEAT, 0)) {
         free(bytes);
         return false;
@@ -196,22 +195,22 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool measure(struct many *m, const char *name, struct bench_rows *rows)
+static bool measure(struct batch *b, const char *name, struct bench_rows *rows)
 {
-    struct bench *bench = m->bench;
+    struct bench *bench = b->bench;
     struct bench_result result;
     struct bench_row *row;
     bool with_driver = bench->peer != NULL, verified = false;
     double each, batch;
 
-    m->call_count = 0;
-    if (!bench_measure_for(bench, sample, m, with_driver, 0.2, &result) || !verify(m, &verified))
+    b->call_count = 0;
+    if (!bench_measure_for(bench, sample, b, with_driver, 0.2, &result) || !verify(b, &verified))
         return false;
-    each = best_us(m, run_each_by_leat);
+    each = best_us(b, run_each_by_leat);
     if (isnan(each))
         return false;
-    batch = batch_us(m);
-    qsort(m->calls, m->call_count, sizeof m->calls[0], compare_times);
+    batch = batch_us(b);
+    qsort(b->calls, b->call_count, sizeof b->calls[0], compare_times);
     row = bench_row_add(rows, "copy", name, PIECE, BENCH_US);
     row->part = part;
     row->result = result;
@@ -220,7 +219,7 @@ static bool measure(struct many *m, const char *name, struct bench_rows *rows)
     bench_row_extra(row, "p99", result.leat.p99 * 1e6);
     if (with_driver)
         bench_row_extra(row, "driver_p99", result.driver.p99 * 1e6);
-    bench_row_extra(row, "call_us", m->calls[m->call_count / 2] * 1e6);
+    bench_row_extra(row, "call_us", b->calls[b->call_count / 2] * 1e6);
     bench_row_extra(row, "each_us", each);
     if (!isnan(batch))
         bench_row_extra(row, "driver_batch_us", batch);
@@ -239,49 +238,48 @@ static const struct batch_row {
     {"4096 copies on the device", BENCH_ON_DEVICE, COPY_PINNED},
 };
 
-static bool measure_row(struct many *m, const struct batch_row *wanted, struct copy_host *host,
+static bool measure_row(struct batch *b, const struct batch_row *wanted, struct copy_host *host,
                         struct bench_rows *rows)
 {
-    struct bench *bench = m->bench;
+    struct bench *bench = b->bench;
 
-    m->direction = wanted->direction;
-    m->src_host = m->dst_host = NULL;
-    m->src = bench_buffer(bench, BENCH_DEVICE_A);
-    m->dst = bench_buffer(bench, BENCH_DEVICE_B);
-    if (!m->src || !m->dst)
+    b->direction = wanted->direction;
+    b->src_host = b->dst_host = NULL;
+    b->src = bench_buffer(bench, BENCH_DEVICE_A);
+    b->dst = bench_buffer(bench, BENCH_DEVICE_B);
+    if (!b->src || !b->dst)
         return false;
     if (wanted->direction != BENCH_ON_DEVICE &&
         copy_host_make(bench, wanted->memory, wanted->direction == BENCH_TO_DEVICE, span, host) != COPY_HOST_READY)
         return false;
     if (wanted->direction == BENCH_TO_DEVICE) {
-        m->src = host->ptr;
-        m->src_host = host;
+        b->src = host->ptr;
+        b->src_host = host;
     }
     if (wanted->direction == BENCH_TO_HOST) {
-        m->dst = host->ptr;
-        m->dst_host = host;
+        b->dst = host->ptr;
+        b->dst_host = host;
     }
-    make_ops(m);
-    return measure(m, wanted->name, rows);
+    make_ops(b);
+    return measure(b, wanted->name, rows);
 }
 
 void bench_copy_batch(struct bench *bench)
 {
-    static struct many many; /* too large for the stack */
+    static struct batch batch; /* too large for the stack */
     struct bench_rows rows = {.count = 0};
     unsigned i;
 
     if (bench->largest < span) {
-        bench_note(bench, "copy: no rows of many copies: there is not enough free "
-                          "memory for the buffers");
+        bench_note(bench, "copy, batch: left out, since there is not enough free memory for the buffers");
         return;
     }
-    many.bench = bench;
+    batch.bench = bench;
     for (i = 0; i < sizeof batch_rows / sizeof batch_rows[0]; i++) {
         struct copy_host host = {.ptr = NULL};
 
         bench_progress(bench, "copy", batch_rows[i].name, PIECE);
-        if (!measure_row(&many, &batch_rows[i], &host, &rows))
+        if (!measure_row(&batch, &batch_rows[i], &host, &rows))
             bench_case_failed(bench, "copy", batch_rows[i].name, PIECE);
         copy_host_free(&host);
     }

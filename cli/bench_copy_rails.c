@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LINKS_MAX = 8 };
+enum { RAILS_MAX = 8 };
 
 static const char part[] = "one device filled over several links";
 
-static size_t links_bytes(const struct bench *bench)
+static size_t rails_bytes(const struct bench *bench)
 {
     if (bench->options->size_count)
         return bench->options->sizes[bench->options->size_count - 1];
@@ -28,7 +28,7 @@ static unsigned open_others(struct bench *bench, leat_device **others)
     leat_device_info info;
     unsigned count = 0, i;
 
-    for (i = 0; leat_device_list(i, &info) == LEAT_OK && count < LINKS_MAX; i++) {
+    for (i = 0; leat_device_list(i, &info) == LEAT_OK && count < RAILS_MAX; i++) {
         if (strcmp(info.driver, bench->info.driver) != 0 || info.ordinal == bench->info.ordinal)
             continue;
         if (!bench_check(bench, leat_device_open(info.name, &others[count])))
@@ -62,7 +62,7 @@ static double measure(struct bench *bench, struct bench_rows *rows, struct copy_
 static void measure_memory(struct bench *bench, enum copy_memory memory, leat_device *const *others,
                            unsigned count, void *dst, size_t bytes)
 {
-    static char names[COPY_MEMORY_COUNT][LINKS_MAX + 1][64]; /* rows keep them until they are committed */
+    static char names[COPY_MEMORY_COUNT][RAILS_MAX + 1][64]; /* rows keep them until they are committed */
     static double one_link;                                  /* of pinned memory, which comes first */
     struct bench_rows rows = {.count = 0};
     struct copy_host in = {.ptr = NULL};
@@ -98,13 +98,13 @@ static void measure_memory(struct bench *bench, enum copy_memory memory, leat_de
 void bench_copy_rails(struct bench *bench)
 {
     static const enum copy_memory memories[] = {COPY_PINNED, COPY_PAGEABLE};
-    leat_device *others[LINKS_MAX];
+    leat_device *others[RAILS_MAX];
     unsigned count = open_others(bench, others), i;
-    size_t bytes = links_bytes(bench);
+    size_t bytes = rails_bytes(bench);
     void *dst = NULL;
 
     if (count == 0) {
-        bench_note(bench, "copy, links: left out, since %s is the only device of its driver", bench->info.name);
+        bench_note(bench, "copy, rails: left out, since %s is the only device of its driver", bench->info.name);
         return;
     }
     if (bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_DEVICE, bytes, &dst)))

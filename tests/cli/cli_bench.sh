@@ -106,7 +106,7 @@ bench --part beside --bytes 1M --json && {
     count 2 '"slowdown": [0-9]' "$work/out"
     count 2 '"verified": true' "$work/out"
 }
-bench --part many --json && {
+bench --part batch --json && {
     count 5 '"each_us": [0-9]' "$work/out"
     count 5 '"verified": true' "$work/out"
     for case in 'in, pinned' 'out, pinned' 'in, pageable' 'out, pageable' 'on the device'; do
