@@ -49,10 +49,10 @@ const char cli_bench_help[] =
     "  --part NAMES    only sizes, workers, beside, batch, rails, gaps\n\n"
     "Of its part gaps, pageable copies with idle gaps between them (each chooses that part):\n"
     "  --gaps LIST     only these gaps in milliseconds, separated by commas, such as 0,0.2,2,20\n"
-    "  --forms NAMES   only done, sync, turns, first\n"
+    "  --timing NAMES  only done, sync, turns, first\n"
     "  --cache NAMES   only warm, cold\n"
     "  --direction NAMES  only in, out\n"
-    "  --seconds N     so long for all of it, without the form first\n"
+    "  --seconds N     so long for all of it, without the timing first\n"
     "  --spin          gaps are spent computing instead of sleeping\n\n"
     "Of the group pool:\n"
     "  --part NAMES    only pairs, threads, streams, loop, growth, or packing, which runs only by name: how much "
@@ -300,8 +300,9 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     case 'G':
         return parse_gaps(optarg, options) ? PARSE_GO_ON : CLI_USAGE;
     case 'O':
-        return parse_names("--forms", optarg, gap_form_words, GAP_FORM_COUNT, &options->gap_forms) ? PARSE_GO_ON
-                                                                                                   : CLI_USAGE;
+        return parse_names("--timing", optarg, gap_timing_words, GAP_TIMING_COUNT, &options->gap_timings)
+                   ? PARSE_GO_ON
+                   : CLI_USAGE;
     case 'C':
         return parse_names("--cache", optarg, gap_cache_words, GAP_CACHE_COUNT, &options->gap_caches) ? PARSE_GO_ON
                                                                                                       : CLI_USAGE;
@@ -338,7 +339,7 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
 /* Is there an option of the part gaps? */
 static bool has_gap_option(const struct bench_options *options)
 {
-    return options->gap_count || options->gap_forms || options->gap_caches || options->gap_directions ||
+    return options->gap_count || options->gap_timings || options->gap_caches || options->gap_directions ||
            options->gap_seconds > 0 || options->spin;
 }
 
@@ -350,9 +351,7 @@ static int check_options(const struct bench_options *options)
                     options->layout_suites || options->ladder;
 
     if (options->summary && (options->from || options->json || options->markdown || options->headline)) {
-        cli_complain(
-            "bench: --summary is a form of its own, so --from, --json, --headline and --markdown do not go "
-            "with it");
+        cli_complain("bench: --summary does not go with --from, --json, --headline or --markdown");
         return CLI_USAGE;
     }
     if (options->from &&
@@ -398,7 +397,7 @@ static int parse(int argc, char **argv, struct bench_options *options)
                                           {"suite", required_argument, NULL, 'S'},
                                           {"ladder", no_argument, NULL, 'L'},
                                           {"gaps", required_argument, NULL, 'G'},
-                                          {"forms", required_argument, NULL, 'O'},
+                                          {"timing", required_argument, NULL, 'O'},
                                           {"cache", required_argument, NULL, 'C'},
                                           {"direction", required_argument, NULL, 'D'},
                                           {"seconds", required_argument, NULL, 'T'},

@@ -53,9 +53,9 @@ struct bench_options {
     size_t sizes[BENCH_SIZES_MAX];
     unsigned size_count;
 
-    /* Of the part "gaps" of the group "copy". Bit i is form, cache state or direction i, 0 for the defaults.
+    /* Of the part "gaps" of the group "copy". Bit i is timing, cache state or direction i, 0 for the defaults.
      * gap_count and gap_seconds are 0 for the defaults too. */
-    unsigned gap_forms, gap_caches, gap_directions;
+    unsigned gap_timings, gap_caches, gap_directions;
     double gaps_ms[BENCH_GAPS_MAX];
     unsigned gap_count;
     double gap_seconds;

@@ -135,13 +135,13 @@ void bench_copy_rails(struct bench *bench);
 
 /* ---- the part "gaps": bench_copy_gaps.c ---- */
 
-/* How copies are timed. The order is that of the words of --forms. */
-enum gap_form {
+/* How copies are timed. The order is that of the words of --timing. */
+enum gap_timing {
     GAP_DONE,  /* until the bytes are at their place */
     GAP_SYNC,  /* the plain call: until the source may change or the host has the bytes */
     GAP_TURNS, /* as GAP_DONE, but leat's and the driver's copies in turns in one loop */
     GAP_FIRST, /* the first copy of a process */
-    GAP_FORM_COUNT
+    GAP_TIMING_COUNT
 };
 
 /* Whether host buffers are in the processor's caches. The order is that of the words of --cache. */
@@ -150,7 +150,7 @@ enum gap_cache { GAP_WARM, GAP_COLD, GAP_CACHE_COUNT };
 /* Words of --direction: COPY_IN and COPY_OUT. */
 enum { GAP_DIRECTION_COUNT = 2 };
 
-extern const char *const gap_form_words[GAP_FORM_COUNT];
+extern const char *const gap_timing_words[GAP_TIMING_COUNT];
 extern const char *const gap_cache_words[GAP_CACHE_COUNT];
 extern const char *const gap_direction_words[GAP_DIRECTION_COUNT];
 

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *const gap_form_words[GAP_FORM_COUNT] = {"done", "sync", "turns", "first"};
+const char *const gap_timing_words[GAP_TIMING_COUNT] = {"done", "sync", "turns", "first"};
 const char *const gap_cache_words[GAP_CACHE_COUNT] = {"warm", "cold"};
 const char *const gap_direction_words[GAP_DIRECTION_COUNT] = {"in", "out"};
 
@@ -67,7 +67,7 @@ struct gaps {
 
 struct gap_case {
     struct gaps *gaps;
-    enum gap_form form;
+    enum gap_timing timing;
     enum gap_cache cache;
     enum copy_direction direction;
     size_t bytes;
@@ -113,10 +113,10 @@ static unsigned positions_of(const struct gaps *gaps, size_t bytes, enum gap_cac
     return count < COLD_POSITIONS_MAX ? (unsigned)count : COLD_POSITIONS_MAX;
 }
 
-static bool wants_size(const struct gaps *gaps, enum gap_form form, enum gap_cache cache, size_t bytes)
+static bool wants_size(const struct gaps *gaps, enum gap_timing timing, enum gap_cache cache, size_t bytes)
 {
     const struct bench_options *options = gaps->bench->options;
-    bool usual = form == GAP_DONE && cache == GAP_WARM;
+    bool usual = timing == GAP_DONE && cache == GAP_WARM;
 
     if ((bytes + 2 * (size_t)PAGE) * 2 * positions_of(gaps, bytes, cache) > gaps->room)
         return false;
@@ -129,23 +129,23 @@ static bool wants_size(const struct gaps *gaps, enum gap_form form, enum gap_cac
     return usual || options->full || is_among(bytes, few_sizes, sizeof few_sizes / sizeof few_sizes[0]);
 }
 
-static bool wants(const struct gaps *gaps, enum gap_form form, enum gap_cache cache, enum copy_direction direction,
-                  size_t bytes, double gap_ms)
+static bool wants(const struct gaps *gaps, enum gap_timing timing, enum gap_cache cache,
+                  enum copy_direction direction, size_t bytes, double gap_ms)
 {
     const struct bench_options *options = gaps->bench->options;
 
-    if (options->gap_forms ? !(options->gap_forms & 1u << form) : options->quick && form != GAP_DONE)
+    if (options->gap_timings ? !(options->gap_timings & 1u << timing) : options->quick && timing != GAP_DONE)
         return false;
     if (options->gap_caches ? !(options->gap_caches & 1u << cache)
-                            : cache == GAP_COLD && ((form != GAP_DONE && !options->full) || options->quick))
+                            : cache == GAP_COLD && ((timing != GAP_DONE && !options->full) || options->quick))
         return false;
     if (options->gap_directions && !(options->gap_directions & 1u << direction))
         return false;
-    if (form == GAP_TURNS && !gaps->bench->peer)
+    if (timing == GAP_TURNS && !gaps->bench->peer)
         return false;
     if (bytes > 64 * MIB && gap_ms > 0 && !options->size_count)
         return false;
-    return wants_size(gaps, form, cache, bytes);
+    return wants_size(gaps, timing, cache, bytes);
 }
 
 /* A case's share of the time. Long gaps get more, but not in proportion to their length. */
@@ -157,13 +157,13 @@ static double weight_of(double gap_ms)
 static void call_for_each(struct gaps *gaps, size_t bytes, enum gap_cache cache, enum copy_direction direction,
                           void (*work)(struct gaps *gaps, struct gap_case *c, void *argument), void *argument)
 {
-    unsigned form, gap;
+    unsigned timing, gap;
 
-    for (form = 0; form < GAP_FIRST; form++)
+    for (timing = 0; timing < GAP_FIRST; timing++)
         for (gap = 0; gap < gaps->gap_count; gap++)
-            if (wants(gaps, (enum gap_form)form, cache, direction, bytes, gaps->gaps_ms[gap])) {
+            if (wants(gaps, (enum gap_timing)timing, cache, direction, bytes, gaps->gaps_ms[gap])) {
                 struct gap_case c = {.gaps = gaps,
-                                     .form = (enum gap_form)form,
+                                     .timing = (enum gap_timing)timing,
                                      .cache = cache,
                                      .direction = direction,
                                      .bytes = bytes,
@@ -214,7 +214,7 @@ static bool copy_by_leat(struct gap_case *c, void *dst, const void *src)
     struct bench *bench = c->gaps->bench;
     leat_stream *stream = bench->streams[0];
 
-    if (c->form == GAP_SYNC)
+    if (c->timing == GAP_SYNC)
         return bench_check(bench, leat_copy_sync(stream, dst, src, c->bytes));
     return bench_check(bench, leat_copy(stream, dst, src, c->bytes)) &&
            bench_check(bench, leat_stream_synchronize(stream));
@@ -226,7 +226,7 @@ static bool copy_by_driver(struct gap_case *c, void *dst, const void *src)
     struct bench_peer *peer = bench->peer;
     enum bench_direction direction = c->direction == COPY_IN ? BENCH_TO_DEVICE : BENCH_TO_HOST;
 
-    if (c->form == GAP_SYNC || direction == BENCH_TO_HOST)
+    if (c->timing == GAP_SYNC || direction == BENCH_TO_HOST)
         return bench_check_peer(bench, "copy", peer->copy_plain(peer, direction, dst, src, c->bytes));
     return bench_side_copy(bench, BENCH_DRIVER, 0, direction, dst, src, c->bytes) &&
            bench_side_wait(bench, BENCH_DRIVER, 0);
@@ -332,7 +332,7 @@ static bool run_round(struct gap_case *c, unsigned round, unsigned copies)
 
     if (c->count[BENCH_LEAT] + copies > samples_wanted(c))
         copies = samples_wanted(c) - c->count[BENCH_LEAT];
-    if (c->form == GAP_TURNS)
+    if (c->timing == GAP_TURNS)
         return run_turns(c, copies);
     return (!(with_driver || side == BENCH_LEAT) || run_block(c, side, copies)) &&
            (!(with_driver || other == BENCH_LEAT) || run_block(c, other, copies));
@@ -353,7 +353,7 @@ static bool run_rounds(struct gap_case *c)
     bool with_driver = c->gaps->bench->peer != NULL;
     unsigned round, copies, i;
 
-    /* The first copy of a size may allocate memory. The form "first" measures that. */
+    /* The first copy of a size may allocate memory. The timing "first" measures that. */
     c->warming = true;
     for (i = 0; i < 2; i++) {
         c->longest = 0;
@@ -464,7 +464,7 @@ static bool describe(struct bench *bench, const struct gap_case *c)
 {
     json_t *row = json_array_get(bench->rows, json_array_size(bench->rows) - 1);
 
-    return json_object_set_new(row, "form", json_string(gap_form_words[c->form])) == 0 &&
+    return json_object_set_new(row, "timing", json_string(gap_timing_words[c->timing])) == 0 &&
            json_object_set_new(row, "cache", json_string(gap_cache_words[c->cache])) == 0 &&
            json_object_set_new(row, "direction", json_string(gap_direction_words[c->direction])) == 0;
 }
@@ -477,7 +477,7 @@ static void add_row(struct gap_case *c, const char *name, bool verified)
     char part[128];
 
     snprintf(part, sizeof part, "pageable, idle gaps: %s, %s, %s", copy_direction_texts[c->direction],
-             gap_form_words[c->form], gap_cache_words[c->cache]);
+             gap_timing_words[c->timing], gap_cache_words[c->cache]);
     row->part = part;
     row->verified = verified;
     row->with_driver = c->count[BENCH_DRIVER] > 0;
@@ -498,14 +498,14 @@ static void add_row(struct gap_case *c, const char *name, bool verified)
 
 static void measure(struct gaps *gaps, struct gap_case *c, void *seed)
 {
-    static const char *const form_endings[GAP_FORM_COUNT] = {"", ", sync", ", in turns", ""};
+    static const char *const timing_endings[GAP_TIMING_COUNT] = {"", ", sync", ", in turns", ""};
     static double times[2][SAMPLES_MAX]; /* too large for the stack */
     struct bench *bench = gaps->bench;
     bool verified = false;
     char name[128];
 
     snprintf(name, sizeof name, "%s, pageable, gap %g ms%s%s", copy_direction_texts[c->direction], c->gap * 1e3,
-             form_endings[c->form], c->cache == GAP_COLD ? ", cold" : "");
+             timing_endings[c->timing], c->cache == GAP_COLD ? ", cold" : "");
     bench_progress(bench, "copy", name, c->bytes);
     c->times[0] = times[0];
     c->times[1] = times[1];
@@ -667,8 +667,8 @@ static void measure_first(struct gaps *gaps)
     const struct bench_options *options = gaps->bench->options;
     unsigned directions = options->gap_directions ? options->gap_directions : (1u << GAP_DIRECTION_COUNT) - 1;
 
-    if (options->gap_forms ? !(options->gap_forms & 1u << GAP_FIRST)
-                           : options->quick || options->gap_count || options->gap_caches)
+    if (options->gap_timings ? !(options->gap_timings & 1u << GAP_FIRST)
+                             : options->quick || options->gap_count || options->gap_caches)
         return;
     bench_copy_first(gaps->bench, directions, options->size_count ? options->sizes : first_sizes,
                      options->size_count ? options->size_count : sizeof first_sizes / sizeof first_sizes[0]);

@@ -9,7 +9,7 @@ import sys
 CODE = ('src/', 'include/leat/', 'cli/', 'compat/', 'tests/')
 OWN = ('src/', 'include/leat/')
 WORDS = {
-    'form forms': (('src/',), 'canonical layout'),
+    'form forms': (('src/', 'cli/bench'), 'canonical layout, timing'),
     'rectangle rectangles': (('src/', 'include/leat/', 'cli/'), '3-D copy, region'),
     'fleet fleets route routes': (CODE, 'rails'),
     'team teams': (CODE, 'workers'),
@@ -23,7 +23,7 @@ WORDS = {
     'order': (('src/core/', 'src/pool/', 'src/staging/'), 'timeline'),
     'pair pairs area areas': (('src/copy/', 'src/core/', 'src/staging/', 'include/leat/'),
                               'op, batch, allocation'),
-    'many': (OWN, 'batch'),
+    'many': (OWN + ('cli/',), 'batch'),
     'sentence sentences': (CODE, 'message'),
     'told': (('src/', 'include/leat/', 'cli/', 'compat/'), 'reported'),
     'say says': (('src/', 'include/leat/', 'cli/'), 'print, write'),
@@ -45,6 +45,8 @@ GONE = re.compile(r'leati_(catch|huge|text|links_(close|count)|fleet|route|form|
                   r'watch|stack|pair|area|order|mark|sentence|target|place|value|kernel_own)(_\w+)?$|'
                   r'leat_(known_names|copy_(many|pair|rectangle|box)(_explain)?|alloc_plain|module_own|own_kernel|'
                   r'copy_share_links)$')
+# Strings that were words of the command, of plans or of snapshots.
+STRINGS = {'many': 'batch', 'links': 'rails', 'forms': 'timing', 'box': 'nd-tile', 'lent': 'in_stitch'}
 # Parts of file names.
 FILES = set('catch available huge text links fleet route form forms meet ladder lane see life users uses stacks '
             'pairs rectangle order known sentence target words team'.split())
@@ -79,7 +81,13 @@ for path in listed:
     if not path.endswith(('.c', '.h')):
         continue
     with open(path, encoding='utf-8', errors='replace') as file:
-        code = TOKEN.sub(lambda m: '\n' * m.group(0).count('\n'), file.read())
+        text = file.read()
+    code = TOKEN.sub(lambda m: '\n' * m.group(0).count('\n'), text)
+    if path.startswith(('src/', 'cli/')):
+        for match in TOKEN.finditer(text):
+            word = match.group(0).strip('"')
+            if match.group(0).startswith('"') and word in STRINGS:
+                complain(path, text.count('\n', 0, match.start()) + 1, '"%s": use "%s"' % (word, STRINGS[word]))
     found = {}
     for match in re.finditer(r'\b[A-Za-z_]\w*\b', code):
         found.setdefault(match.group(0), match.start())

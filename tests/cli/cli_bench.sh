@@ -50,7 +50,7 @@ run 0 bench latency --device "$device" --quick --repeat 2 --json
 # shellcheck disable=SC2086
 kill $spinning
 grep -q 'the machine was busy before the run' "$work/out" || [ "$(nproc)" -gt 16 ] || fail 'a busy machine is not noticed'
-usage '--summary is a form of its own' bench --summary "$work/tables" --json
+usage '--summary does not go with --from' bench --summary "$work/tables" --json
 
 # ---- sizes ----------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ bench --part batch --json && {
 
 # ---- copies with idle gaps --------------------------------------------------------------------------------------
 
-# gap_rows SIZES GAPS: rows of the record in $work/out for each form, direction and state of the caches. Without calls
+# gap_rows SIZES GAPS: rows of the record in $work/out for each timing, direction and state of the caches. Without calls
 # of the driver to compare with there are no turns.
 gap_rows() {
     each=$(($1 * $2 * 2))
@@ -124,9 +124,9 @@ gap_rows() {
     for direction in in out; do
         count $((each * (3 + with) / 2)) "\"direction\": \"$direction\"" "$work/out"
     done
-    count $((each * 2)) '"form": "done"' "$work/out"
-    count $each '"form": "sync"' "$work/out"
-    count $((each * with)) '"form": "turns"' "$work/out"
+    count $((each * 2)) '"timing": "done"' "$work/out"
+    count $each '"timing": "sync"' "$work/out"
+    count $((each * with)) '"timing": "turns"' "$work/out"
     count $each '"cache": "cold"' "$work/out"
     for key in gap_ms mean p99 value; do
         count $((each * (3 + with))) "\"$key\": [0-9]" "$work/out"
@@ -152,11 +152,11 @@ run 0 bench --from "$work/gaps" copy && {
 }
 sed 's/"verified": true/"verified": false/' "$work/gaps" >"$work/wrong"
 run 0 bench --from "$work/wrong" copy && count $((tables * 6)) ' NOT VERIFIED .* NOT VERIFIED$' "$work/out"
-run 0 bench --device "$device" --repeat 3 --gaps 1 --spin --direction in --forms sync --cache warm --bytes 64K --json && {
+run 0 bench --device "$device" --repeat 3 --gaps 1 --spin --direction in --timing sync --cache warm --bytes 64K --json && {
     count 1 '"group": ' "$work/out"
     count 1 '"case": "host to device, pageable, gap 1 ms, sync"' "$work/out"
 }
-run 0 bench copy --device "$device" --forms first --bytes 4K --repeat 2 --json && {
+run 0 bench copy --device "$device" --timing first --bytes 4K --repeat 2 --json && {
     count 1 '"case": "first copy of a process, in"' "$work/out"
     count 1 '"case": "first copy of a process, out"' "$work/out"
     count 2 '"verified": true' "$work/out"
@@ -282,7 +282,7 @@ cpu:*)
         END { exit sizes != 200 || rows != 216 || other }' "$work/packing" ||
         fail 'leat beside itself holds another number of bytes or blocks'
     run 0 bench copy --gaps 0,1 --bytes 4,100K --repeat 4 --device cuda:0 --json && gap_rows 2 2
-    run 0 bench copy --forms first --bytes 100K --repeat 1 --device cuda:0 --json &&
+    run 0 bench copy --timing first --bytes 100K --repeat 1 --device cuda:0 --json &&
         count 2 '"verified": true' "$work/out"
     run 0 bench pool --part pairs --quick --repeat 2 --device cuda:0 --json && {
         rows=$(grep -c '"case": "pair"\|"case": "pair, [0-9,]* live blocks"' "$work/out")
@@ -361,7 +361,7 @@ done
 for seconds in 0 x '' -1 1s 4000; do
     usage '--seconds takes a number' bench copy --seconds "$seconds"
 done
-usage "--forms knows no 'last'" bench copy --forms done,last
+usage "--timing knows no 'last'" bench copy --timing done,last
 usage "--cache knows no 'hot'" bench copy --cache hot
 usage "--direction knows no 'both'" bench copy --direction both
 usage '--first takes in,leat' bench copy --first in --bytes 4K
