@@ -417,7 +417,7 @@ uint64_t leati_layout_plan_writes(const struct leati_layout_plan *plan, const st
 
 static void add_dims(struct leati_strbuf *text, const struct leati_canonical *canonical)
 {
-    leati_strbuf_add(text, "form: units of %u byte%s", canonical->unit_bytes,
+    leati_strbuf_add(text, "canonical layout: units of %u byte%s", canonical->unit_bytes,
                      canonical->unit_bytes == 1 ? "" : "s");
     for (unsigned i = 0; i < canonical->dims; i++) {
         bool listed = (int)i == canonical->index_dim;
