@@ -10,32 +10,34 @@
 #define WORD_BYTES 16u
 #define SECTOR_BYTES 32u
 
-/* Threads of a block, and as many items as layout_kernels.c gives each. */
+/* Threads of a block, and the items that each thread copies, as in layout_kernels.c. */
 #define THREADS_MOST 256u
 #define THREADS_LEAST 64u
 #define ELEMENTS_EACH 4u
 #define ROWS_EACH 4u
 
-/* With fewer blocks some of a GPU's multiprocessors have nothing to do. */
+/* With fewer blocks some of a GPU's multiprocessors are idle. */
 #define BLOCKS_ENOUGH 128u
 
-/* A block's items are taken apart thread by thread, its number once for the block, so no more dimensions than
- * these items need go there. */
+/* Each thread divides its item number by the sizes of the dimensions within a block, but the block number is
+ * divided only once. So no more dimensions go into a block than are needed for this many items. */
 #define ITEMS_ENOUGH (UINT64_C(1) << 16)
 
-/* No row is shorter for the kernel that copies rows. */
+/* The kernel that copies rows takes no shorter ones. */
 #define ROW_LEAST_BYTES 16u
 
-/* Tiles that are no longer than this on one side are mostly empty. */
+/* Tiles with a shorter side than this would be mostly empty. */
 #define TILE_LEAST_BYTES 32u
 
-/* A GPU's memory is as good at lines of this length as at longer ones, or nearly so. */
+/* A GPU's memory moves lines of this length about as fast as longer ones. */
 #define LINE_BYTES 64u
-#define ROW_BYTES 128u     /* rows, of which each goes elsewhere, want to be longer, */
-#define FAR_ROW_BYTES 176u /* and longer still where each comes from far away */
+#define ROW_BYTES 128u     /* the same for rows, which need more because each goes to another place */
+#define FAR_ROW_BYTES 176u /* the same for rows whose sources are more than FAR_BYTES apart */
 #define FAR_BYTES (64 << 10)
-#define BYTE_LINE_BYTES 48u /* of single bytes, since ND tiles of those are slow */
+#define BYTE_LINE_BYTES 48u /* the same for units of 1 byte: less, since their ND tiles are slow */
 
+/* The multiplier and shift by which kernels divide by size (Granlund and Montgomery's division by multiplication).
+ */
 static struct leati_divisor divisor(uint64_t size)
 {
     struct leati_divisor by = {.size = (uint32_t)size};
@@ -47,8 +49,9 @@ static struct leati_divisor divisor(uint64_t size)
     return by;
 }
 
-/* ---- dimensions as a task has them ---- */
+/* ---- the dimensions of a task ---- */
 
+/* As leati_task_dim, before its divisor is computed. */
 struct dim {
     uint64_t size;
     int64_t dst, src;
@@ -90,15 +93,17 @@ static void put_canonical(const struct leati_canonical *canonical, struct leati_
     }
 }
 
-/* No memory has as many units as would need more blocks. */
+/* The number of blocks for a launch, capped at what a task can count. No real memory has enough units to reach the
+ * cap. */
 static uint32_t blocks_of(uint64_t blocks)
 {
     return blocks < LEATI_TASK_NUMBERS ? (uint32_t)blocks : LEATI_TASK_NUMBERS - 1;
 }
 
 /*
- * Shares the items out: the first dimensions become those within blocks, the others go into a block's number. A
- * dimension too large to be counted in 31 bits is cut in pieces, which are a dimension of their own.
+ * Distributes the items over blocks and threads: the first dimensions are counted within a block, the others by
+ * the block number. A dimension too large to be counted in 31 bits is cut into pieces; the pieces are a dimension
+ * of their own. each: items that a thread copies.
  */
 static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, unsigned each)
 {
@@ -116,7 +121,7 @@ static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, uns
             last = items;
             continue;
         }
-        /* Pieces of about the same size; they come first in a block's number. */
+        /* Pieces of about the same size. They are the fastest dimension of the block number. */
         task->pieces = (uint32_t)((dim.size + piece - 1) / piece);
         piece = (dim.size + task->pieces - 1) / task->pieces;
         last = items * (dim.size - (task->pieces - 1) * piece);
@@ -150,7 +155,7 @@ static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, uns
     gpu->grid = leat_dim(blocks_of(task->blocks.size * outer), 1, 1);
 }
 
-/* ---- sort by sort ---- */
+/* ---- single units and rows ---- */
 
 static bool make_elements(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
@@ -166,7 +171,8 @@ static bool make_elements(const struct leati_canonical *canonical, struct leati_
     return true;
 }
 
-/* Whether all addresses on one side, but for those along one dimension, are multiples of 16. */
+/* Returns true if on one side the first address and all strides but that of dimension `but` are multiples of 16.
+ */
 static bool is_wide(const struct leati_canonical *canonical, bool dst, unsigned but)
 {
     unsigned align = dst ? canonical->dst_align : canonical->src_align;
@@ -180,7 +186,7 @@ static bool is_wide(const struct leati_canonical *canonical, bool dst, unsigned 
     return true;
 }
 
-/* 0 to 4 for 1, 2, 4, 8 and 16 bytes. */
+/* Returns 0 to 4 for units of 1, 2, 4, 8 and 16 bytes. */
 static unsigned unit_number(unsigned unit_bytes)
 {
     unsigned k = 0;
@@ -207,7 +213,7 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
     gpu->task.splits = canonical->src_stride[0] == 0;
     gpu->task.row_bytes = bytes;
 
-    /* A row that begins within a word has a chunk more. */
+    /* A row that does not begin at a word of 16 bytes touches one word more. */
     before = is_wide(canonical, true, 0) ? 0 : WORD_BYTES - unit;
     dims.dim[0] = (struct dim){.size = (bytes + before + WORD_BYTES - 1) / WORD_BYTES,
                                .dst = WORD_BYTES,
@@ -222,11 +228,11 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
 
 /* ---- tiles ---- */
 
-/* Kernels that transpose, by units; their tiles are as in layout_kernels.c. */
+/* Kernels that transpose, by unit_number(), with the sizes of their tiles as in layout_kernels.c. */
 struct gpu_cut {
-    enum leati_builtin module; /* that of the shortest units */
+    enum leati_builtin module; /* the module for units of 1 byte; those for larger units follow it */
     const char *names[5];
-    unsigned words_i[5], words_j[5]; /* of 16 bytes */
+    unsigned words_i[5], words_j[5]; /* a tile's sides along destination and source, in words of 16 bytes */
     unsigned threads[5];
 };
 
@@ -235,8 +241,8 @@ struct gpu_cut {
         stem "1", stem "2", stem "4", stem "8", stem "16"                                                         \
     }
 
-/* Small tiles and wide ones, for lines that lie on words, and for any. What shapes are the fastest was measured on
- * an H200. */
+/* Small tiles and wide ones, each for lines that begin at words of 16 bytes and for lines that begin anywhere. The
+ * shapes are those that were the fastest on an H200. */
 struct cuts {
     struct gpu_cut on_words, anywhere;
 };
@@ -263,9 +269,11 @@ static const struct cuts wide_cuts = {{LEATI_BUILTIN_WIDE_1,
                                        {8, 8, 8, 16, 16},
                                        {128, 128, 128, 64, 64}}};
 
-/* Wide ones that write longer pieces of fewer lines: for units of 1 byte where these begin within sectors, so that
- * fewer of them are written in parts, and for units of 4 bytes where several dimensions count lines that begin
- * anywhere, which lie further apart then. */
+/*
+ * Wide tiles that write longer pieces of fewer lines. They are used in two cases: for units of 1 byte if lines
+ * begin inside sectors, so that fewer sectors are written in parts; and for units of 4 bytes if lines begin
+ * anywhere and a side of the tile has several dimensions, because the lines are further apart then.
+ */
 static const struct cuts long_cuts = {{LEATI_BUILTIN_WIDE_1,
                                        {"leat_layout_transpose_long_1", NULL, NULL, NULL, NULL},
                                        {16, 0, 0, 0, 0},
@@ -277,10 +285,10 @@ static const struct cuts long_cuts = {{LEATI_BUILTIN_WIDE_1,
                                        {0, 0, 8, 0, 0},
                                        {0, 0, 128, 0, 0}}};
 
-/* An axis takes no more dimensions when it has so many bytes: tiles that are not full are few then. */
+/* An axis of this length takes no more dimensions: only few of its tiles are partly empty. */
 #define AXIS_ENOUGH_BYTES 4096u
 
-/* Dimensions that one after the other continue a side without gaps. */
+/* A side of tiles: dimensions that continue each other without gaps, so that they count as one. */
 struct axis {
     unsigned count;
     unsigned dim[LEATI_CANONICAL_MAX_DIMS];
@@ -299,7 +307,8 @@ static void put_on_axis(const struct leati_canonical *canonical, struct axes *ax
     axes->used[k] = true;
 }
 
-/* The next dimension that continues an axis; false when there is none, or it would be more than 31 bits count. */
+/* Adds the dimension that continues an axis without a gap. Returns false if there is none, or if the axis would
+ * have more units than 31 bits can count. */
 static bool grow_axis(const struct leati_canonical *canonical, struct axes *axes, struct axis *axis,
                       const int64_t *stride)
 {
@@ -318,7 +327,8 @@ static bool grow_axis(const struct leati_canonical *canonical, struct axes *axes
     return false;
 }
 
-/* The shorter axis takes the next dimension first, since one may continue both. */
+/* Finds the two sides of tiles. The shorter axis takes the next dimension first, since one dimension may continue
+ * both. Returns false if tiles cannot copy this layout. */
 static bool find_axes(const struct leati_canonical *canonical, struct axes *axes)
 {
     int dense = leati_canonical_dense_src(canonical);
@@ -342,8 +352,9 @@ static bool find_axes(const struct leati_canonical *canonical, struct axes *axes
     return true;
 }
 
-/* Whether all lines begin at multiples of so many bytes on one side: all strides but those along the axis itself.
- * What comes from an allocator lies on sectors, so more than words is asked of strides alone. */
+/* Returns true if on one side all lines along the axis begin at multiples of bytes, as far as the strides of the
+ * other dimensions decide it. The first address need only be a multiple of 16: allocators return memory that is
+ * aligned to sectors, but a plan's alignment is known up to 16 only. */
 static bool lies_on(const struct leati_canonical *canonical, const struct axis *axis, bool dst, unsigned bytes)
 {
     const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
@@ -372,9 +383,9 @@ static void put_axis(const struct leati_canonical *canonical, const struct axis 
 }
 
 /*
- * Whether tiles may take the lines of the destination to begin as they do. Where that is on words but within
- * sectors, a sector that is written in parts costs more than tiles that overlap: except small ones, and those of
- * single bytes, which would take too much time for their bytes (measured on an H200).
+ * Returns true if tiles may start where the lines of the destination start, so they need not overlap. If lines
+ * begin at words but inside sectors, writing a sector in parts costs more than letting tiles overlap. Small tiles
+ * and tiles of single bytes are exceptions, because overlap costs them more (measured on an H200).
  */
 static bool takes_lines(const struct leati_canonical *canonical, const struct axes *axes, const struct cuts *cuts)
 {
@@ -382,7 +393,8 @@ static bool takes_lines(const struct leati_canonical *canonical, const struct ax
                    cuts == &small_cuts || canonical->unit_bytes == 1 ? WORD_BYTES : SECTOR_BYTES);
 }
 
-/* odd: one for lines that begin anywhere is asked for; others will do too where lines lie on words. */
+/* Chooses the kernel among small or wide cuts. odd: takes the one for lines that begin anywhere, even if the lines
+ * begin at words. */
 static const struct gpu_cut *find_cut(const struct leati_canonical *canonical, const struct axes *axes,
                                       const struct cuts *cuts, bool odd)
 {
@@ -398,6 +410,7 @@ static const struct gpu_cut *find_cut(const struct leati_canonical *canonical, c
                : &cuts->anywhere;
 }
 
+/* Fills in the task and the launch of a kernel that transposes by tiles. */
 static bool lay_tiles(const struct leati_canonical *canonical, const struct axes *axes, const struct cuts *cuts,
                       bool odd, struct leati_gpu_layout *gpu)
 {
@@ -465,14 +478,14 @@ static bool make_wide_odd_tiles(const struct leati_canonical *canonical, struct 
     return find_axes(canonical, &axes) && lay_tiles(canonical, &axes, &wide_cuts, true, gpu);
 }
 
-/* Units that tiles have room for, over those that there are: 64ths. */
+/* Returns the ratio of the units that the tiles have room for to the units that there are, in 64ths. */
 static uint64_t room_64ths(uint64_t units, unsigned tile)
 {
     return (units + tile - 1) / tile * tile * 64 / units;
 }
 
-/* Wide tiles, unless there were too few of them, or they were much emptier than small ones: up to one and a half
- * times as empty they were faster on an H200, from twice on slower. */
+/* Chooses wide tiles unless they would be too few for the GPU or much emptier than small ones. On an H200 wide
+ * tiles were faster up to 1.5 times the emptiness of small ones, and slower from twice on. */
 static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     unsigned unit = unit_number(canonical->unit_bytes), per_word = WORD_BYTES / canonical->unit_bytes;
@@ -492,8 +505,11 @@ static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu
     return lay_tiles(canonical, &axes, &wide_cuts, false, gpu);
 }
 
-/* Whether tiles would have much room for nothing, which costs more than ND tiles do: much for narrow units, whose
- * ND tiles are slow; little where lines begin anywhere, or for other units within sectors, which costs besides. */
+/*
+ * Returns true if tiles would be so empty that ND tiles are faster. The limits were measured: units of 1 and 2
+ * bytes tolerate tiles that are two thirds empty, because ND tiles of narrow units are slow. Lines that do not
+ * begin at sectors tolerate little, because they have a cost of their own.
+ */
 static bool are_tiles_empty(const struct leati_canonical *canonical)
 {
     unsigned unit = unit_number(canonical->unit_bytes), per_word = WORD_BYTES / canonical->unit_bytes;
@@ -512,7 +528,7 @@ static bool are_tiles_empty(const struct leati_canonical *canonical)
     return room * 8 > 64 * 64 * 10;
 }
 
-/* The shorter of a tile's sides, in bytes; 0 where there are no tiles. */
+/* Returns the length of the shorter axis in bytes, or 0 if tiles cannot copy this layout. */
 static uint64_t shorter_axis(const struct leati_canonical *canonical)
 {
     struct axes axes;
@@ -529,20 +545,20 @@ static uint64_t shorter_axis(const struct leati_canonical *canonical)
 #define ND_TILES_PER_BLOCK 16u
 #define ND_TILE_SINGLE_SLOTS 12u
 
-#define ND_TILE_LITTLE_BYTES 2048u /* ND tiles are cut no smaller to have many, or to fit */
-#define BANKS 32u              /* of shared memory, of 4 bytes */
+#define ND_TILE_LITTLE_BYTES 2048u /* small copies get no smaller ND tiles than this at first */
+#define BANKS 32u                  /* banks of shared memory, of 4 bytes each */
 
-/* A block takes more ND tiles than one only where there are more. */
+/* Each block copies one ND tile as long as that makes no more blocks than this. */
 #define ND_TILE_BLOCKS_ENOUGH 1024u
 
-/* Shorter lines than this are no gain over single elements. */
+/* ND tiles with shorter lines than this are no faster than the kernel for single units. */
 #define ND_TILE_LEAST_BYTES 32u
 
-/* ND tiles with lines of this length are better than tiles that are not full. */
+/* ND tiles with lines of this length are faster than tiles that are partly empty. */
 #define ND_TILE_LONG_BYTES 128u
 
-/* The kernels by units. Each has slots for so many words of each thread; what has not only words of 4 bytes at
- * least, goes by the kernels for single units. */
+/* The kernels by unit_number(). slots: words of at least 4 bytes that each thread copies. If the lines of a side
+ * cannot be moved in such words, single_name is the kernel. */
 static const struct nd_kernel {
     const char *name, *single_name;
     unsigned slots;
@@ -552,13 +568,14 @@ static const struct nd_kernel {
                   {"leat_layout_nd_tile_8", NULL, 8},
                   {"leat_layout_nd_tile_16", NULL, 4}};
 
-/* A thread's access, where there are whole words. */
+/* Returns the bytes of a word: 4, or a unit if that is larger. */
 static unsigned word_bytes_of(const struct leati_canonical *canonical)
 {
     return canonical->unit_bytes < 4 ? 4 : canonical->unit_bytes;
 }
 
-/* The room in ND tiles, at first: small copies have smaller ones. */
+/* Returns the size in bytes to try first for ND tiles. Small copies get smaller tiles, so that there are enough
+ * for all multiprocessors. */
 static uint64_t most_in_nd_tile(const struct leati_canonical *canonical)
 {
     uint64_t full = (uint64_t)nd_kernels[unit_number(canonical->unit_bytes)].slots * ND_TILE_THREADS *
@@ -568,7 +585,8 @@ static uint64_t most_in_nd_tile(const struct leati_canonical *canonical)
     return most > full ? full : most < ND_TILE_LITTLE_BYTES ? ND_TILE_LITTLE_BYTES : most;
 }
 
-/* The room to try after that: half of it, but not less than single units fill if that had been more. */
+/* Returns the size to try if most did not fit: half of it, but first what the kernels for single units can copy.
+ */
 static uint64_t less_in_nd_tile(const struct leati_canonical *canonical, uint64_t most)
 {
     uint64_t single = ND_TILE_SINGLE_SLOTS * ND_TILE_THREADS * canonical->unit_bytes;
@@ -576,15 +594,15 @@ static uint64_t less_in_nd_tile(const struct leati_canonical *canonical, uint64_
     return most > single && most / 2 < single ? single : most / 2;
 }
 
-/* As much of each dimension as an ND tile has: 1 where it is not in it. */
 struct nd_tile {
-    uint64_t part[LEATI_CANONICAL_MAX_DIMS];
-    uint64_t units;
-    struct axis dst, src; /* which dimensions continue one another on the two sides, all of them */
-    int cut;              /* the dimension of which an ND tile may have a part that does not divide it, or -1 */
+    uint64_t part[LEATI_CANONICAL_MAX_DIMS]; /* the tile's size in each dimension; 1: not in the tile */
+    uint64_t units;                          /* the product of these */
+    struct axis dst, src;                    /* on each side, all dimensions that continue each other */
+    int cut; /* the one dimension whose part need not divide its size, so the last tile is shorter; -1: none */
 };
 
-/* All dimensions that follow one another without gaps from first on, which may be on the other side's too. */
+/* Finds all dimensions of a side that continue each other without gaps, from dimension first on. A dimension may
+ * be on the axes of both sides. */
 static void follow(const struct leati_canonical *canonical, unsigned first, const int64_t *stride,
                    struct axis *axis)
 {
@@ -596,7 +614,7 @@ static void follow(const struct leati_canonical *canonical, unsigned first, cons
     *axis = all.i;
 }
 
-/* The units that lie together on a side of an ND tile. */
+/* Returns the length of the lines of an ND tile on a side: how many units lie together there. */
 static uint64_t run_of(const struct leati_canonical *canonical, const struct nd_tile *tile,
                        const struct axis *axis)
 {
@@ -610,7 +628,8 @@ static uint64_t run_of(const struct leati_canonical *canonical, const struct nd_
     return run;
 }
 
-/* Doubles the first dimension of an axis that is not whole; false when none is left, or there is no room. */
+/* Doubles the tile's part of the first dimension of an axis that is not whole yet. Returns false if all are whole
+ * or if the tile would have more than most bytes. */
 static bool grow_nd_tile(const struct leati_canonical *canonical, struct nd_tile *tile, const struct axis *axis,
                          uint64_t most)
 {
@@ -629,7 +648,8 @@ static bool grow_nd_tile(const struct leati_canonical *canonical, struct nd_tile
     return false;
 }
 
-/* What one more of the dimension that is cut adds to the lines of a side, in bytes. */
+/* Returns by how many bytes the lines of a side get longer if the part of the cut dimension grows by 1. Returns 0
+ * if that dimension does not continue the lines. */
 static uint64_t line_step(const struct leati_canonical *canonical, const struct nd_tile *tile,
                           const struct axis *axis)
 {
@@ -645,7 +665,8 @@ static uint64_t line_step(const struct leati_canonical *canonical, const struct 
     return 0;
 }
 
-/* Gives the dimension that is cut as much as there is room for, if possible so that lines end with sectors. */
+/* Makes the part of the cut dimension as large as fits in most bytes, if possible such that lines end at sectors.
+ */
 static void fill_nd_tile(const struct leati_canonical *canonical, struct nd_tile *tile, uint64_t most)
 {
     uint64_t others = tile->units / tile->part[tile->cut], room = most / canonical->unit_bytes / others, step = 1;
@@ -660,14 +681,16 @@ static void fill_nd_tile(const struct leati_canonical *canonical, struct nd_tile
     tile->units = others * tile->part[tile->cut];
 }
 
-/* What lines of a length cost beside their own bytes, in 1024ths of them: sectors that are touched in part, and
- * words that are not whole. */
+/* Returns the estimated overhead of lines of this length, in 1024ths of their bytes: sectors that are touched in
+ * part, and words that are not whole. */
 static uint64_t line_waste(uint64_t bytes)
 {
     return (SECTOR_BYTES + (bytes % SECTOR_BYTES ? SECTOR_BYTES : 0) + (bytes % 4 ? 2 * SECTOR_BYTES : 0)) * 1024 /
            bytes;
 }
 
+/* Returns a figure by which to compare tiles: the overhead of the lines on both sides, and of a tile that is
+ * smaller than most. */
 static uint64_t nd_tile_waste(const struct leati_canonical *canonical, const struct nd_tile *tile, uint64_t most)
 {
     return line_waste(run_of(canonical, tile, &tile->dst) * canonical->unit_bytes) +
@@ -675,8 +698,8 @@ static uint64_t nd_tile_waste(const struct leati_canonical *canonical, const str
            256 * most / (tile->units * canonical->unit_bytes);
 }
 
-/* Of two dimensions that would be cut, one is in equal parts or whole: which one, and how large the parts are, is
- * tried out. */
+/* Decides which dimension is cut. If growing both sides has left two dimensions in part, one of them gets a part
+ * that divides its size. This tries all such parts of both dimensions and keeps the tile with the least waste. */
 static void settle_cuts(const struct leati_canonical *canonical, struct nd_tile *tile, uint64_t most)
 {
     struct nd_tile best = *tile;
@@ -713,6 +736,8 @@ static void settle_cuts(const struct leati_canonical *canonical, struct nd_tile 
     *tile = best;
 }
 
+/* Finds the shape of an ND tile of at most so many bytes: makes the lines of both sides equally long as far as
+ * possible. Returns false if ND tiles cannot copy this layout. */
 static bool find_nd_tile(const struct leati_canonical *canonical, uint64_t most, struct nd_tile *tile)
 {
     int dense = leati_canonical_dense_src(canonical);
@@ -744,25 +769,28 @@ static bool has_lines(const struct leati_canonical *canonical, const struct nd_t
            run_of(canonical, tile, &tile->src) * canonical->unit_bytes >= least_bytes;
 }
 
-/* Part of a dimension as one pass counts it. */
+/*
+ * A thread finds the position of its word in the tile by dividing the word's number by sizes, as one splits a
+ * number into digits. A digit is a dimension of the tile, or a part of one, as one pass (reading or writing)
+ * counts it.
+ */
 struct digit {
     unsigned dim;
-    unsigned each; /* of the dimension, from one to the next */
+    unsigned each; /* steps of the dimension for one step of the digit */
     uint64_t size;
-    uint32_t place; /* bytes in the ND tile from one to the next */
-    bool cut;       /* counts along the dimension that is cut */
+    uint32_t place; /* bytes in shared memory for one step of the digit */
+    bool cut;       /* belongs to the dimension that is cut */
 };
 
 struct digits {
     unsigned count;
-    unsigned joined; /* dimensions that are one, the first, since they lie without gaps on both ends */
-    uint64_t scale;  /* that one counts so many for one of the dimension that is cut */
+    unsigned joined; /* how many dimensions the first digit combines, because they continue each other */
+    uint64_t scale;  /* steps of the first digit for one step of the cut dimension, if that is joined too */
     struct digit digit[LEATI_CANONICAL_MAX_DIMS];
 };
 
-/* The dimensions of an ND tile in the order of a side: first those that continue one another. Where a word has
- * several units, the first dimension of the destination may be split in two, of which the first counts a word's
- * units. */
+/* Lists the dimensions of an ND tile in the order of a side: first those that continue each other. split: the
+ * first dimension of the destination becomes two digits, of which the first counts the units of a word. */
 static void list_digits(const struct leati_canonical *canonical, const struct nd_tile *tile,
                         const struct axis *axis, bool split, struct digits *digits)
 {
@@ -784,8 +812,8 @@ static void list_digits(const struct leati_canonical *canonical, const struct nd
     }
 }
 
-/* Where units are in shared memory: as they lie on the source, with apart[n] words before each of digit n but the
- * first. Returns the bytes. */
+/* Lays the tile out in shared memory: in the order of the source, with apart[n] words of padding between
+ * neighbours in digit n. Returns the bytes of shared memory. */
 static uint32_t set_places(const struct leati_canonical *canonical, const uint32_t *apart, struct digits *read,
                            struct digits *write)
 {
@@ -804,7 +832,8 @@ static uint32_t set_places(const struct leati_canonical *canonical, const uint32
     return step;
 }
 
-/* How many turns the busiest banks take for some threads that go along a side by words of so many units. */
+/* Returns how many bank conflicts a pass has: the accesses that the busiest bank serves one after the other, for
+ * two samples of threads. Threads move words of so many units along a side. */
 static unsigned count_turns(const struct leati_canonical *canonical, const struct digits *digits,
                             unsigned word_units)
 {
@@ -832,7 +861,8 @@ static unsigned count_turns(const struct leati_canonical *canonical, const struc
     return turns;
 }
 
-/* Both ways: words are read at once, and written by units, of which word_units follow one another in a thread. */
+/* The same for both passes. The tile is stored in whole words when reading from memory; when writing to memory
+ * each thread gathers the word_units units of a word one by one. */
 static unsigned nd_tile_turns(const struct leati_canonical *canonical, const struct digits *read,
                               const struct digits *write, unsigned word_units)
 {
@@ -841,8 +871,8 @@ static unsigned nd_tile_turns(const struct leati_canonical *canonical, const str
     return count_turns(canonical, write, word_units) * units + count_turns(canonical, read, units);
 }
 
-/* Sets lines apart so that threads that go along the destination meet in few banks, and those that go along the
- * source too. Returns the bytes. */
+/* Finds the padding between lines that gives the fewest bank conflicts in both passes: tries for each digit in
+ * turn up to a whole set of banks. Returns the bytes of shared memory. */
 static uint32_t place_nd_tile(const struct leati_canonical *canonical, unsigned word_units, struct digits *read,
                               struct digits *write)
 {
@@ -873,8 +903,9 @@ static uint32_t place_nd_tile(const struct leati_canonical *canonical, unsigned 
     return bytes;
 }
 
-/* Lists and places the dimensions. Those who gather the units of words may meet in few banks only if the units are
- * a dimension of their own. Returns the bytes. */
+/* Lists the digits of both passes and lays the tile out. If too many bank conflicts remain where threads gather
+ * the units of words, it tries again with the units of a word as a digit of their own. Returns the bytes of shared
+ * memory. */
 static uint32_t place_digits(const struct leati_canonical *canonical, const struct nd_tile *tile,
                              unsigned word_units, struct digits *read, struct digits *write)
 {
@@ -893,8 +924,8 @@ static uint32_t place_digits(const struct leati_canonical *canonical, const stru
     return bytes;
 }
 
-/* When reading, what lies together on the source and in the ND tile is one dimension, so that words may go across.
- * Where one is cut, it is the last of them. */
+/* Joins the first digits of the reading pass as far as they are contiguous on the source and in shared memory, so
+ * that a word may cross from one dimension to the next. The cut dimension can only be the last one joined. */
 static void join_digits(const struct leati_canonical *canonical, const struct nd_tile *tile, struct digits *read)
 {
     struct digit *first = &read->digit[0];
@@ -914,7 +945,8 @@ static void join_digits(const struct leati_canonical *canonical, const struct nd
     }
 }
 
-/* Whether 4 bytes at a time go on one side: along that run, and from one to the next of everything else. */
+/* Returns true if a side can be moved 4 bytes at a time: lines have whole words, and all other steps are multiples
+ * of 4 bytes. */
 static bool has_words(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst,
                       const struct digits *digits)
 {
@@ -943,7 +975,7 @@ static bool has_words(const struct leati_canonical *canonical, const struct nd_t
     return true;
 }
 
-/* Whether a piece of the dimension that is cut never ends within a word of a side: the last may be shorter. */
+/* Returns true if no tile's lines end inside a word on this side, also in the last, shorter tile. */
 static bool ends_on_words(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst,
                           const struct digits *digits)
 {
@@ -958,8 +990,8 @@ static bool ends_on_words(const struct leati_canonical *canonical, const struct 
     return n == axis->count || axis->dim[n] != (unsigned)tile->cut || canonical->size[tile->cut] * below % 4 == 0;
 }
 
-/* One pass over an ND tile, by words when reading, by units when writing. False where its offsets are too large.
- */
+/* Fills in one pass over an ND tile; reading counts words, writing counts units. Returns false if an offset needs
+ * more than 32 bits. */
 static bool put_pass(const struct leati_canonical *canonical, const struct nd_tile *tile,
                      const struct digits *digits, bool dst, unsigned word_units, struct leati_layout_task *task,
                      struct leati_task_pass *pass)
@@ -993,7 +1025,8 @@ static bool put_pass(const struct leati_canonical *canonical, const struct nd_ti
     return reach <= INT32_MAX;
 }
 
-/* The ND tile's own part of a task, if there is room for all in it. */
+/* Fills in what a task has for ND tiles. Returns false if this tile needs more shared memory, more slots or larger
+ * offsets than the kernel has. */
 static bool lay_nd_tile(const struct leati_canonical *canonical, const struct nd_tile *tile,
                         struct leati_gpu_layout *gpu)
 {
@@ -1003,7 +1036,8 @@ static bool lay_nd_tile(const struct leati_canonical *canonical, const struct nd
     struct digits read, write;
     uint64_t room;
 
-    /* Places depend on whether there are words, but not the other way round. */
+    /* The layout in shared memory depends on the size of words. If words turn out to be impossible, lay it out
+     * again for single units; that does not change the answer. */
     do {
         word_units = write_units;
         if (place_digits(canonical, tile, word_units, &read, &write) > ND_TILE_ROOM_BYTES)
@@ -1041,7 +1075,7 @@ static bool make_nd_tile(const struct leati_canonical *canonical, struct leati_g
         for (unsigned k = 0; k < canonical->dims; k++) {
             uint64_t pieces = (canonical->size[k] + tile.part[k] - 1) / tile.part[k];
 
-            /* Those of the dimension that is cut come first. */
+            /* The pieces of the cut dimension come first. */
             if ((pass == 0) != ((int)k == tile.cut) || pieces == 1)
                 continue;
             if (pass == 0)
@@ -1095,16 +1129,17 @@ bool leati_gpu_layout_make_as(const struct leati_canonical *canonical, const cha
     return false;
 }
 
-/* Whether rows that are neighbours on the destination are so far apart on the source that each is in another page
- * of DRAM, and most in another page of the device's addresses. */
+/* Returns true if rows that are neighbours on the destination are so far apart on the source that each is in
+ * another page of DRAM, and most are in another page of the device's address translation. */
 static bool are_rows_far(const struct leati_canonical *canonical)
 {
     return canonical->dims > 1 && (canonical->src_stride[1] > FAR_BYTES || canonical->src_stride[1] < -FAR_BYTES);
 }
 
 /*
- * Long rows and full tiles of two long sides want nothing else. What is shorter may still have long lines in a
- * ND tile; if not, the former are better than units one by one as long as a line fills sectors of memory.
+ * Chooses a kernel by the length of the lines that it would read and write. Long rows, and full tiles with two
+ * long sides, are copied as such. For shorter lines an ND tile is chosen if its lines are longer. Otherwise rows
+ * or tiles are better than single units as long as a line fills a sector.
  */
 static const char *choose(const struct leati_canonical *canonical)
 {
