@@ -1,5 +1,5 @@
 /*
- * host.c - layouts by processors: which kernel, which parts, and what runs one.
+ * host.c - layouts on processors: chooses the kernel, splits the copy into parts, and runs a part.
  */
 #include "layout/host.h"
 
@@ -16,19 +16,19 @@
 
 #include <pthread.h>
 
-#define PART_BYTES ((uint64_t)1 << 20)      /* of payload, */
-#define SMALL_BYTES ((uint64_t)128 << 10)   /* or this, when the whole */
-#define PARTS 16                            /* makes fewer parts than this */
-#define STREAMING_BYTES ((uint64_t)4 << 20) /* of payload, from which on caches do not help */
-#define SHORT_BYTES 32                      /* runs that are shorter make tiles only if they make no shuffle, */
-#define SHORTEST_BYTES 4                    /* and those never */
-#define SOURCE_BYTES 256                    /* of a source's rows before anything else is taken */
-#define COUNTED_BYTES 256                /* of a shuffle's groups, or of a part of each, that follow one another */
-#define RAGGED_BYTES ((uint64_t)1 << 10) /* runs that are shorter better end with a line */
-#define ELEMENTS_ROW 64                  /* units */
-#define LISTED_ROW 512                   /* units, where each has an index */
-#define SHUFFLE_BYTES 1024               /* of payload; what is less is not worth working out a shuffle */
-#define LONG_BYTES ((uint64_t)4 << 10)   /* runs need not be longer */
+#define PART_BYTES ((uint64_t)1 << 20)    /* payload of a part; less if that would make fewer than PARTS parts, */
+#define SMALL_BYTES ((uint64_t)128 << 10) /* but not less than this */
+#define PARTS 16
+#define STREAMING_BYTES ((uint64_t)4 << 20) /* from this payload on, stores bypass the caches */
+#define SHORT_BYTES 32                      /* a shuffle is preferred to tiles with shorter runs than this; */
+#define SHORTEST_BYTES 4                    /* tiles never have shorter runs than this */
+#define SOURCE_BYTES 256                 /* the innermost loops read at least this much of the source in a row */
+#define COUNTED_BYTES 256                /* length of the dimension that counts a shuffle's groups, at least */
+#define RAGGED_BYTES ((uint64_t)1 << 10) /* shorter runs of the destination should be whole cache lines */
+#define ELEMENTS_ROW 64                  /* units of the destination's row in a part of the elements kernel, */
+#define LISTED_ROW 512                   /* and if each unit has an index */
+#define SHUFFLE_BYTES 1024               /* smaller payloads are not worth the setup of a shuffle */
+#define LONG_BYTES ((uint64_t)4 << 10)   /* a run of the source of this length takes no more dimensions */
 
 /* ---- choosing: instructions ---- */
 
@@ -55,12 +55,14 @@ enum leati_host_level leati_host_level(void)
 
 /* ---- choosing: the kernel, and the order of the loops ---- */
 
-/* The dimensions of a dense run, the fastest first, of those that are not taken. */
+/* A dense run on one side: its dimensions, the fastest first. */
 struct host_run {
     unsigned dims, dim[LEATI_CANONICAL_MAX_DIMS];
     uint64_t units;
 };
 
+/* Adds to a run the dimension that continues it on the side of stride, unless that is taken already. most: units
+ * that the kernel can handle in a run. */
 static void extend(const struct leati_canonical *canonical, const int64_t *stride, uint64_t most, bool *taken,
                    struct host_run *run)
 {
@@ -71,7 +73,8 @@ static void extend(const struct leati_canonical *canonical, const int64_t *strid
     for (unsigned i = 0; i < canonical->dims; i++) {
         if (taken[i] || (int)i == canonical->index_dim || stride[i] != next)
             continue;
-        /* The last one may be cut, but not to less than 2. */
+        /* Parts cut the last dimension if the run gets too long. It is worth adding only if 2 or more remain of
+         * it. */
         if (run->dims && most / run->units < 2)
             return;
         taken[i] = true;
@@ -81,13 +84,15 @@ static void extend(const struct leati_canonical *canonical, const int64_t *strid
     }
 }
 
-/* For a run of the destination: a part of a line at either end costs more than a line. */
+/* Returns true if a run of the destination needs no more dimensions. Runs that are not whole cache lines must be
+ * longer, because writing a line in part costs more than writing a line. */
 static bool long_enough(uint64_t bytes)
 {
     return bytes >= (bytes % LEATI_LINE_BYTES ? RAGGED_BYTES : 2 * LEATI_LINE_BYTES);
 }
 
-/* Two runs of different dimensions, one on each side, that are long enough for tiles. */
+/* Finds two runs of different dimensions, one on each side. Returns true if both have at least short_bytes, so
+ * tiles can be used. */
 static bool find_runs(const struct leati_canonical *canonical, uint64_t short_bytes, struct host_run *dst,
                       struct host_run *src)
 {
@@ -109,7 +114,8 @@ static bool find_runs(const struct leati_canonical *canonical, uint64_t short_by
     return dst->units * canonical->unit_bytes >= short_bytes && src->units * canonical->unit_bytes >= short_bytes;
 }
 
-/* A group that is dense on both sides, in another order on each, and is followed by the next one. */
+/* Finds a group of units that is dense on both sides, with another order of its units on each, such that the next
+ * group follows without a gap on both sides. Returns false if there is none. */
 static bool find_group(const struct leati_canonical *canonical, struct host_run *group)
 {
     int64_t span = canonical->unit_bytes, step = canonical->unit_bytes;
@@ -128,7 +134,7 @@ static bool find_group(const struct leati_canonical *canonical, struct host_run 
         if (span != step || i + 1 == canonical->dims || (int)i + 1 == canonical->index_dim ||
             canonical->dst_stride[i + 1] != step || canonical->src_stride[i + 1] != step)
             continue;
-        /* The span is right; is every place of it used? */
+        /* The group's length on the source is right. Check that its units fill it without overlap. */
         for (uint64_t u = 0; u < group->units; u++) {
             uint64_t rest = u;
             int64_t place = 0;
@@ -148,7 +154,7 @@ static bool find_group(const struct leati_canonical *canonical, struct host_run 
     return false;
 }
 
-/* Long enough on the destination, and a few units from one to the next on the source. */
+/* Returns true if dimension 0 is a long run on the destination and has a stride of a few units on the source. */
 static bool has_small_step(const struct leati_canonical *canonical)
 {
     int64_t most = LEATI_SHUFFLE_MOST * (int64_t)canonical->unit_bytes;
@@ -159,12 +165,15 @@ static bool has_small_step(const struct leati_canonical *canonical)
            llabs(canonical->src_stride[0]) <= most;
 }
 
+/* Returns true if a dimension is long enough to count the groups of a shuffle. */
 static bool counts(const struct leati_canonical *canonical, unsigned dim)
 {
     return canonical->size[dim] * canonical->unit_bytes >= COUNTED_BYTES;
 }
 
-/* A run that is too short for tiles, and what counts its groups; see leati_nest_shuffle(). */
+/* Finds the group of a shuffle (*dst) and the dimension that counts groups (*src); leati_nest_shuffle() describes
+ * them. *dst and *src: in, the runs that are too short for tiles. Returns false if no shuffle can copy the layout.
+ */
 static bool find_shuffle(const struct leati_canonical *canonical, struct host_run *dst, struct host_run *src)
 {
     struct host_run both = *dst, group;
@@ -191,7 +200,7 @@ static bool find_shuffle(const struct leati_canonical *canonical, struct host_ru
     return has_small_step(canonical);
 }
 
-/* Of the dimensions that are not taken, the one with the smallest step through the source; -1 if there is none. */
+/* Returns the dimension with the smallest stride on the source among those not taken, or -1 if there is none. */
 static int source_goes_on(const struct leati_canonical *canonical, const bool *taken)
 {
     int found = -1;
@@ -203,12 +212,13 @@ static int source_goes_on(const struct leati_canonical *canonical, const bool *t
     return found;
 }
 
-/* Those of runs first; then those by which the source goes on, until its lines are used whole; the rest as the
- * form has them. */
+/* Decides the order of the loops, the innermost first: the dimensions of the runs; then those with the smallest
+ * source strides, until whole lines of the source are used; then the rest, in the order of the canonical layout.
+ */
 static void put_in_order(const struct leati_canonical *canonical, const struct host_run *dst,
                          const struct host_run *src, struct leati_host_layout *host)
 {
-    uint64_t bytes = canonical->unit_bytes; /* of the source, one after the other */
+    uint64_t bytes = canonical->unit_bytes; /* bytes of the source that the loops so far read in a row */
     bool taken[LEATI_CANONICAL_MAX_DIMS] = {false};
     unsigned count = 0;
 
@@ -243,7 +253,7 @@ static uint64_t part_bytes(const struct leati_canonical *canonical)
     return bytes < SMALL_BYTES ? SMALL_BYTES : bytes > PART_BYTES ? PART_BYTES : bytes;
 }
 
-/* Cuts size into pieces of most at most, all about the same, of whole steps. */
+/* Returns the size of pieces into which to cut size: at most `most`, a multiple of step, and all about equal. */
 static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
 {
     uint64_t pieces, piece;
@@ -257,15 +267,17 @@ static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
     return (piece + step - 1) / step * step;
 }
 
-/* Of equal indices of a destination the element of one must end up there as a whole. Threads that write both at
- * once see to that where each store has whole elements; else one thread writes all rows. */
+/* Returns true if one thread must copy the whole list. If a scatter has two equal indices, one of their two
+ * elements must arrive unmixed. With several threads that holds only if each store writes whole elements. */
 static bool has_list_for_one_thread(const struct leati_canonical *canonical)
 {
     return canonical->index_on_dst && canonical->dims > 1 &&
            (canonical->unit_bytes % canonical->element_bytes != 0 || canonical->element_bytes > 8);
 }
 
-/* How many units the dimensions at first to before end have in a part, the fastest as many as most allows. */
+/* Sets the part sizes of the loops first to end - 1 such that a part has at most `most` units in them; inner loops
+ * get as much as possible. The innermost part size is a multiple of step. Returns the units of a part in these
+ * loops. */
 static uint64_t cut(const struct leati_canonical *canonical, struct leati_host_layout *host, unsigned first,
                     unsigned end, uint64_t most, uint64_t step)
 {
@@ -284,6 +296,8 @@ static uint64_t cut(const struct leati_canonical *canonical, struct leati_host_l
     return units;
 }
 
+/* The order of the loops of leati_nest_runs(): the run; the next dimension on the destination; the next one on the
+ * source; the rest. */
 static void order_runs(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     const bool taken[LEATI_CANONICAL_MAX_DIMS] = {true};
@@ -321,8 +335,8 @@ static void cut_runs(const struct leati_canonical *canonical, struct leati_host_
     cut(canonical, host, after, canonical->dims, room ? room : 1, 1);
 }
 
-/* How many units of the source's rows: twice as many where tiles go straight to the destination. Through the
- * buffer that many are slower. */
+/* Returns how many units of a source row a part has. Tiles that go directly to the destination take twice as many
+ * as tiles that go through the buffer, for which that was slower. */
 static uint64_t most_src_units(const struct leati_canonical *canonical, const struct leati_host_layout *host)
 {
     bool direct = canonical->unit_bytes >= 4 && !leati_wide_tile(canonical->unit_bytes);
@@ -345,7 +359,8 @@ static void cut_tiles(const struct leati_canonical *canonical, struct leati_host
     cut(canonical, host, both, canonical->dims, room / (dst_units * src_units), 1);
 }
 
-/* Dimension 0, a short run on both sides, as the unit of tiles. */
+/* Uses tiles whose units are all of dimension 0, if that is a short run on both sides. Returns false if that is
+ * not possible. */
 static bool use_wide_tiles(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     struct leati_canonical wide = *canonical;
@@ -374,7 +389,8 @@ static bool use_wide_tiles(const struct leati_canonical *canonical, struct leati
     return true;
 }
 
-/* Behind dimension 0 the one in which source elements lie closest to one another. */
+/* The order of the loops for single elements: dimension 0, then the dimension with the smallest stride on the
+ * source. */
 static void order_elements(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     const bool taken[LEATI_CANONICAL_MAX_DIMS] = {true};
@@ -387,8 +403,8 @@ static void order_elements(const struct leati_canonical *canonical, struct leati
     put_in_order(canonical, &first, &second, host);
 }
 
-/* Where both sides go on in different dimensions, little of each, so that lines stay in the caches until all of
- * them is used. */
+/* If the two sides are contiguous in different dimensions, parts are small in both, so that cache lines stay
+ * cached until all their bytes have been used. */
 static void cut_elements(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     uint64_t room = part_bytes(canonical) / canonical->unit_bytes, units;
@@ -401,7 +417,7 @@ static void cut_elements(const struct leati_canonical *canonical, struct leati_h
     cut(canonical, host, host->dst_dims, canonical->dims, room / units, 1);
 }
 
-/* Groups stay whole. */
+/* Parts of a shuffle have whole groups. */
 static void cut_shuffle(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     uint64_t room = part_bytes(canonical) / canonical->unit_bytes,
@@ -410,8 +426,8 @@ static void cut_shuffle(const struct leati_canonical *canonical, struct leati_ho
     cut(canonical, host, host->dst_dims, canonical->dims, room / group, LEATI_LINE_BYTES);
 }
 
-/* LEAT_LAYOUT_KERNEL asks for less than there is, so that what each step is worth can be seen: false is one
- * element after the other. */
+/* Applies LEAT_LAYOUT_KERNEL, which switches optimizations off to measure what each is worth. Returns false if it
+ * asks for single elements (naive). */
 static bool use_blocks(struct leati_host_layout *host)
 {
     const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
@@ -481,7 +497,7 @@ void leati_host_layout_make(const struct leati_canonical *canonical, leat_layout
 
 /* ---- running ---- */
 
-/* One part. A list's dimension is not in the box. */
+/* One part. Its loop nest does not contain the dimension with the list. */
 struct host_piece {
     const struct leati_canonical *canonical;
     struct leati_loop_nest nest;
@@ -489,7 +505,7 @@ struct host_piece {
     const char *src;
 
     uint64_t first_index, indices;
-    bool counts; /* of all parts that see these indices, this one counts the wrong ones */
+    bool counts; /* several parts may read the same indices; only this one counts the wrong ones */
 };
 
 static void find_piece(const struct leati_canonical *canonical, const struct leati_host_layout *host,
@@ -514,7 +530,7 @@ static void find_piece(const struct leati_canonical *canonical, const struct lea
         if ((int)i == canonical->index_dim) {
             piece->first_index = start;
             piece->indices = size;
-            /* The other side has no list. */
+            /* On the side with the list the index gives the position; the other side starts here. */
             if (canonical->index_on_dst)
                 piece->src += (int64_t)start * canonical->src_stride[i];
             else
@@ -558,7 +574,7 @@ static void run_listed(const struct host_piece *piece, leati_nest_kernel kernel,
                                         .src_stride = canonical->src_stride[canonical->index_dim]};
     uint64_t wrong = leati_nest_listed(&piece->nest, &listed, kernel, piece->dst, piece->src);
 
-    /* Relaxed: a counter, which is read after the stream has been waited for. */
+    /* Relaxed suffices: the program reads the counter after waiting for the stream. */
     if (wrong && piece->counts && indices->wrong)
         atomic_fetch_add_explicit(indices->wrong, wrong, memory_order_relaxed);
 }
@@ -589,7 +605,7 @@ void leati_host_layout_run(const struct leati_canonical *canonical, const struct
     leati_stream_fence();
 }
 
-/* ---- telling ---- */
+/* ---- the text of plans ---- */
 
 void leati_host_layout_text(const struct leati_host_layout *host, char *text, size_t text_bytes)
 {

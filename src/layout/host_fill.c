@@ -1,6 +1,6 @@
 /*
- * host_fill.c - boxes that write one unit again and again: dimension 0 is dense on the destination and stands
- * still on the source.
+ * host_fill.c - loop nests that repeat one unit: dimension 0 is dense on the destination and has stride 0 on the
+ * source.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
@@ -14,7 +14,7 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* tiles: NULL for stores through the caches. */
+/* Writes bytes of the destination with copies of one unit. tiles: NULL for cached stores. */
 static void fill_row(const struct leati_tiles *tiles, unsigned unit, char *dst, const char *src, size_t bytes)
 {
     size_t room = smaller(bytes, PATTERN_BYTES);
@@ -24,7 +24,8 @@ static void fill_row(const struct leati_tiles *tiles, unsigned unit, char *dst, 
     memcpy(pattern, src, unit);
     for (size_t made = unit; made < room; made *= 2)
         memcpy(pattern + made, pattern, smaller(made, room - made));
-    if (tiles && bytes > room) { /* so that the rest begins with a line; the pattern is the same at each unit */
+    if (tiles &&
+        bytes > room) { /* align the rest to cache lines; the pattern repeats, so it need not be shifted */
         size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES;
 
         memcpy(dst, pattern, head);

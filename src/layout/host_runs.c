@@ -1,28 +1,29 @@
 /*
- * host_runs.c - boxes whose sides have the same dense dimension: runs of bytes.
+ * host_runs.c - loop nests with the same dense dimension on both sides: runs of bytes.
  *
- * Behind the run come two dimensions: the one that goes on on the destination, and the one that goes on on the
- * source. A few steps along the source's, then one along the destination's: so that short runs, too, are read
- * several lines side by side, and the lines that are written follow one another soon.
+ * The two dimensions after the run are the one that continues it on the destination and the one that continues it
+ * on the source. The loops take a few steps along the source's dimension, then one along the destination's. So
+ * several neighbouring lines of the source are read together even if runs are short, and neighbouring lines of the
+ * destination are written soon after each other.
  *
- * Runs that lie one after the other on the destination but do not end with a line are put together in a buffer,
- * from which whole lines go past the caches.
+ * If runs are contiguous on the destination but are not whole cache lines, they are gathered in a buffer, from
+ * which whole lines are written with streaming stores.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
 
 #include <string.h>
 
-#define TOGETHER_BYTES ((uint64_t)1 << 10) /* of the source, before a step along the destination */
-#define STAGE_BYTES ((size_t)4 << 10)
-#define STAGED_BYTES ((size_t)256) /* and longer runs are not put together */
+#define TOGETHER_BYTES ((uint64_t)1 << 10) /* read along the source before a step along the destination */
+#define STAGE_BYTES ((size_t)4 << 10)      /* size of the buffer */
+#define STAGED_BYTES ((size_t)256)         /* runs of this length and longer do not use the buffer */
 
 struct runs_job {
     const struct leati_loop_nest *nest;
     const struct leati_tiles *tiles;
     size_t bytes; /* of a run */
     uint64_t dst_count, src_count;
-    int64_t dst_step[2], src_step[2]; /* along the destination's dimension, and along the source's */
+    int64_t dst_step[2], src_step[2]; /* [0]: along the destination's dimension, [1]: along the source's */
 };
 
 /* ---- single runs ---- */
@@ -44,9 +45,9 @@ void leati_nest_run(const struct leati_tiles *tiles, char *dst, const char *src,
         copy_cached(dst, src, bytes);
 }
 
-/* ---- runs together ---- */
+/* ---- several runs ---- */
 
-/* For one step along the destination's dimension: the runs from first on along the source's. */
+/* Copies count runs along the source's dimension, from number first on. */
 static void some(const struct runs_job *job, char *dst, const char *src, uint64_t first, uint64_t count)
 {
     dst += (int64_t)first * job->dst_step[1];
@@ -58,11 +59,11 @@ static void some(const struct runs_job *job, char *dst, const char *src, uint64_
     }
 }
 
-/* All steps along the destination's dimension, which make one piece of it. */
+/* Copies all runs along the destination's dimension, where they are contiguous, through the buffer. */
 static void one_piece(const struct runs_job *job, char *dst, const char *src)
 {
     _Alignas(LEATI_LINE_BYTES) char stage[STAGE_BYTES + STAGED_BYTES];
-    /* Places in the buffer have the destination's places within a line. */
+    /* The buffer has the alignment of the destination, so whole lines of one are whole lines of the other. */
     size_t held = (uintptr_t)dst % LEATI_LINE_BYTES, empty = held, whole;
 
     dst -= held;

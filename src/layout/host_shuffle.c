@@ -1,15 +1,15 @@
 /*
- * host_shuffle.c - boxes with a few units at the fast end: interleaving, deinterleaving, and reordering in place
- * of a small dense group of units, many times over.
+ * host_shuffle.c - loop nests with a small innermost dimension: interleaving, deinterleaving, and reordering the
+ * units of a small dense group, repeated for many groups.
  *
- * All three are one thing: a few whole registers of the source hold what a few whole registers of the destination
- * need. Which byte goes where is worked out once for each box; after that each register of the destination is put
- * together from those of the source by byte permutes. What does not fill registers goes unit by unit.
+ * All three work alike: a few whole registers of the source contain all bytes of a few whole registers of the
+ * destination. Which byte goes where is computed once for each loop nest. After that, byte permutes assemble each
+ * register of the destination from those of the source. Units that do not fill registers are copied one by one.
  *
- * The first dst_dims dimensions of the box are the group; the one after them counts the groups. Where the group is
- * dense on the destination only, each of its units comes from a stream of its own; where it is dense on the source
- * only, each goes to a stream of its own. Without a group, single units follow one another on the destination, and
- * on the source with a step of a few, forwards or backwards.
+ * The first dst_dims dimensions of the nest are the group; the dimension after them counts the groups. If the
+ * group is dense only on the destination, each of its units is read from a sequence of its own; if it is dense
+ * only on the source, each is written to a sequence of its own. If there is no group, single units are contiguous
+ * on the destination and have a stride of a few units, forwards or backwards, on the source.
  */
 #include "layout/host_kernels.h"
 
@@ -23,17 +23,18 @@ struct shuffle_job {
     unsigned units; /* in a group */
     size_t width;   /* of a register */
     unsigned count; /* registers of the destination */
-    bool gaps;      /* what registers hold of the source goes beyond the units that are used */
+    bool gaps;      /* source registers also read units that are not used, maybe beyond the last used one */
     struct leati_shuffle shuffle;
-    uint64_t groups_at_once; /* that these registers hold */
+    uint64_t groups_at_once; /* groups that one iteration copies */
 
-    /* How the destination's lines are reached: groups until one begins, or streaming is not possible. */
-    size_t dst_group_bytes;
-    bool streams_alike;
+    /* For streaming stores, registers must begin at cache lines. */
+    size_t dst_group_bytes; /* bytes from one group to the next on the destination */
+    bool streams_alike;     /* all destination registers have the same position within a line */
 };
 
 /* ---- which byte comes from where ---- */
 
+/* The offset of each unit of the group on one side, in the order of the destination. */
 static void offsets_of_group(const struct leati_loop_nest *nest, const int64_t *stride, int64_t *offset)
 {
     unsigned count = 1;
@@ -53,7 +54,7 @@ static void put(struct leati_shuffle *shuffle, unsigned to, size_t to_byte, unsi
     shuffle->from[to][to_byte] = (unsigned char)from;
 }
 
-/* Each unit of the group has a stream on the source. */
+/* The group is dense on the destination; each of its units has a sequence of its own on the source. */
 static void interleave(struct shuffle_job *job, const int64_t *src_offset)
 {
     size_t unit = job->nest->unit_bytes;
@@ -75,6 +76,7 @@ static void interleave(struct shuffle_job *job, const int64_t *src_offset)
     job->streams_alike = true;
 }
 
+/* The group is dense on the source; each of its units has a sequence of its own on the destination. */
 static void deinterleave(struct shuffle_job *job, const int64_t *dst_offset)
 {
     size_t unit = job->nest->unit_bytes;
@@ -121,7 +123,8 @@ static void pick(struct shuffle_job *job)
     job->streams_alike = true;
 }
 
-/* Groups stay where they are. lowest: of the source's offsets. False: it takes too many registers. */
+/* Both sides have the same groups; the units within a group change places. lowest: the smallest source offset in a
+ * group. Returns false if that takes more than MOST registers. */
 static bool reorder(struct shuffle_job *job, const int64_t *src_offset, int64_t lowest)
 {
     size_t unit = job->nest->unit_bytes, group = unit * job->units, both = group;
@@ -148,6 +151,7 @@ static bool reorder(struct shuffle_job *job, const int64_t *src_offset, int64_t 
     return true;
 }
 
+/* Chooses one of these methods. Returns false if none fits into MOST registers. */
 static bool prepare(struct shuffle_job *job)
 {
     const struct leati_loop_nest *nest = job->nest;
@@ -203,8 +207,8 @@ static void unit_by_unit(const struct shuffle_job *job, char *dst, const char *s
                         src + (int64_t)first * nest.src_stride[next]);
 }
 
-/* How many groups to copy singly until lines begin at a group; more than there are in a line when they never do.
- */
+/* Returns how many groups come before the first one that begins at a cache line of the destination. Returns more
+ * than LEATI_LINE_BYTES if none does. */
 static uint64_t groups_before_line(const struct shuffle_job *job, const char *dst)
 {
     uint64_t groups = 0;

@@ -1,13 +1,14 @@
 /*
- * host_shuffle_x86.c - registers put together from others byte by byte: 16 bytes wide with AVX2, 64 with AVX-512
- * VBMI.
+ * host_shuffle_x86.c - the byte permutes of host_shuffle.c: registers of 16 bytes with AVX2, of 64 bytes with
+ * AVX-512 VBMI.
  */
 #include "layout/host_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* How one register of the destination is made: from which of the source, and which of its bytes. */
+/* For one register of the destination: the source registers that it needs, and for each the pshufb control that
+ * moves its bytes into place. */
 struct narrow {
     unsigned count;
     unsigned char from[LEATI_SHUFFLE_MOST];
@@ -95,7 +96,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void leati_shuffle_vbmi(c
 
 #else
 
-/* Nothing calls these: the level is plain C. */
+/* Never called here: without x86 the level is plain C. */
 void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
                         const char *src, uint64_t times)
 {

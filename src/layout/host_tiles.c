@@ -1,40 +1,40 @@
 /*
- * host_tiles.c - boxes whose dense dimensions differ: transposed tile by tile.
+ * host_tiles.c - loop nests whose dense dimensions differ: transposed tile by tile.
  *
- * A tile takes whole lines from the source and makes whole lines of the destination, so it does not matter how
- * many rows fall into the same place of a cache: each line is read once and written once. Rows of either side are
- * found through a table of offsets, so that several short dimensions together may be the rows. The source is read
- * along its rows, which processors notice and run ahead; the destination gets two neighbouring lines at a time.
+ * A tile reads whole cache lines of the source and writes whole lines of the destination. So each line is read
+ * once and written once, even if many rows map to the same cache set. A table of offsets gives the address of each
+ * row, so several short dimensions together can be the rows. The source is read along its rows, which the hardware
+ * prefetcher recognises; the destination gets two neighbouring lines at a time.
  *
- * Where the rows of the destination begin anywhere within a line, and for units so small that a tile pair takes
- * more rows than a processor runs ahead of, tiles go through a buffer in the second cache: of all columns and a
- * few rows at a time. From it each row is written in whole lines; the piece of a line at its end waits for the
- * next rows.
+ * In two cases tiles go through a buffer in the L2 cache: if rows of the destination do not begin at lines, and if
+ * units are so small that a pair of tiles has more rows than the prefetcher follows. The buffer holds a few bytes
+ * of many destination rows. Each row is written from it in whole lines; the incomplete line at its end stays in
+ * the buffer until more units of the row arrive.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
 
 #include <string.h>
 
-#define PAIR_SIDE 16        /* units in a line, for pairs without the buffer */
-#define STAGE_ROW_BYTES 256 /* of each row of the destination at a time, or one tile's */
-#define ONE_RUN_BYTES 512   /* of a row, where rows follow one another */
+#define PAIR_SIDE 16        /* tiles with more rows than this use the buffer */
+#define STAGE_ROW_BYTES 256 /* bytes of each destination row in the buffer, or one tile if that is more */
+#define ONE_RUN_BYTES 512   /* contiguous rows up to this length are written from the buffer as one run */
 #define STAGE_BYTES ((size_t)192 << 10)
-#define FETCH_ROWS 32 /* tiles of more rows fetch lines themselves, */
-#define FETCH_TILES 2 /* so far ahead */
+#define FETCH_ROWS 32 /* tiles with more rows than this prefetch their lines explicitly, */
+#define FETCH_TILES 2 /* this many tiles ahead */
 
 struct tiles_job {
     const struct leati_tiles *tiles;
     unsigned unit; /* bytes */
     unsigned side; /* rows of a tile */
-    unsigned log;  /* the unit's binary logarithm, where it has one */
-    bool wide;     /* it has none; there are only parts of tiles then */
+    unsigned log;  /* binary logarithm of unit, if that is a power of 2 */
+    bool wide;     /* it is not; then only leati_part_tile functions exist */
     leati_part_tile part;
     bool streaming;
-    bool alike; /* all rows of the destination begin at the same place within a line */
+    bool alike; /* all rows of the destination have the same position within a cache line */
     unsigned dst_units, src_units;
     bool behind;                                               /* as in struct leati_loop_nest */
-    unsigned ahead;                                            /* but less than a line */
+    unsigned ahead; /* the same, but at most one less than a tile's side */
     int64_t src_rows[LEATI_TILES_DST_MOST + LEATI_LINE_BYTES]; /* where the source row for each unit of a
                                                                 * destination row begins */
     int64_t dst_rows[LEATI_TILES_SRC_MOST];
@@ -66,7 +66,7 @@ unsigned leati_tile_side(unsigned unit_bytes)
     return side;
 }
 
-/* The offsets of all places of some dimensions, the first one fastest. Returns how many. */
+/* Computes the offsets of all positions in some dimensions, the first one fastest. Returns their number. */
 static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned dims, int64_t *rows)
 {
     unsigned count = 1;
@@ -81,7 +81,7 @@ static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned di
     return count;
 }
 
-/* Tiles for count units of each destination row, from unit at on; at most a line of them. */
+/* Copies units at to at + count - 1 of each destination row; count is at most a tile's side. */
 static void part_panel(const struct tiles_job *job, char *dst, const char *src, unsigned at, unsigned count)
 {
     for (unsigned j = 0; j < job->src_units; j += job->side)
@@ -89,7 +89,8 @@ static void part_panel(const struct tiles_job *job, char *dst, const char *src, 
                   src + (size_t)j * job->unit, job->src_rows + at, count);
 }
 
-/* Whole tiles, and what is left of the source's rows. rows: how many source rows the tiles take. */
+/* Copies whole tiles from unit at of each destination row on, and what is left of the source rows at their end.
+ * rows: source rows that a tile has. */
 static void panel(const struct tiles_job *job, leati_tile tile, char *dst, const char *src, unsigned at,
                   unsigned rows)
 {
@@ -105,6 +106,7 @@ static void panel(const struct tiles_job *job, leati_tile tile, char *dst, const
                   job->src_rows + at + i, job->side);
 }
 
+/* Copies without the buffer. */
 static void direct(const struct tiles_job *job, char *dst, const char *src)
 {
     unsigned at = 0, side = job->side, end = job->dst_units;
@@ -125,8 +127,8 @@ static void direct(const struct tiles_job *job, char *dst, const char *src)
 
 /* ---- through the buffer ---- */
 
-/* Rows of the destination, or the pieces of them that are being made. The first line of each row is what the piece
- * before left over. */
+/* Rows of the destination, or the part of each that is being copied. The first line of each row in the buffer
+ * holds the incomplete line that the previous part left. */
 struct stage {
     size_t pitch;
     _Alignas(LEATI_LINE_BYTES) char bytes[STAGE_BYTES];
@@ -138,7 +140,8 @@ static void fetch(const struct tiles_job *job, const char *src, const int64_t *r
         __builtin_prefetch(src + rows[i] + (size_t)FETCH_TILES * LEATI_LINE_BYTES);
 }
 
-/* count units from at on of the destination's rows from first to before end, to behind bytes of the buffer's. */
+/* Copies units at to at + count - 1 of the destination rows first to end - 1 into the buffer, `behind` bytes after
+ * the beginning of the buffer's rows. */
 static void fill_stage(const struct tiles_job *job, struct stage *stage, size_t behind, const char *src,
                        unsigned at, unsigned count, unsigned first, unsigned end)
 {
@@ -166,7 +169,8 @@ static void fill_stage(const struct tiles_job *job, struct stage *stage, size_t 
     }
 }
 
-/* All rows of the destination are one run, which is short enough for the buffer row by row. */
+/* Copies through the buffer if the rows of the destination are contiguous and short: as many whole rows at a time
+ * as the buffer holds, written as one run. */
 static void staged_run(const struct tiles_job *job, struct stage *stage, char *dst, const char *src)
 {
     unsigned step;
@@ -182,12 +186,13 @@ static void staged_run(const struct tiles_job *job, struct stage *stage, char *d
     }
 }
 
-/* Writes a piece of a row: all lines that end in bytes from at to before made, and at the row's end what is left.
- * staged: where byte at lies in the buffer. */
+/* Writes from the buffer all lines of a row that end in its bytes at to made - 1, and at the end of the row also
+ * the rest. staged: address of byte at in the buffer. */
 static void write_piece(const struct tiles_job *job, char *row, const char *staged, size_t at, size_t made)
 {
     size_t bytes = (size_t)job->dst_units * job->unit, all = bytes + (size_t)job->ahead * job->unit;
-    /* To the first line that begins in the row, and what each piece has of a line that ends in the next one. */
+    /* before: bytes of the row before its first line begins. left: bytes of an incomplete line at the end of a
+     * part. */
     size_t before = -(uintptr_t)row % LEATI_LINE_BYTES, left = (uintptr_t)row % LEATI_LINE_BYTES;
     size_t from = at ? at - left : job->behind ? before : 0, to = made - left;
 
@@ -199,7 +204,7 @@ static void write_piece(const struct tiles_job *job, char *row, const char *stag
         job->tiles->stream(row + from, staged - at + from, to - from);
 }
 
-/* Rows are made piece by piece. */
+/* Copies through the buffer, a part of each row at a time. */
 static void staged_rows(const struct tiles_job *job, struct stage *stage, char *dst, const char *src)
 {
     unsigned all = job->dst_units + job->ahead, tile_bytes = job->side * job->unit;

@@ -1,8 +1,8 @@
 /*
- * host_walk.c - boxes that are copied by plain loops: runs of bytes, and single units.
+ * host_walk.c - the loops around all kernels, and the kernel for single units.
  *
- * The innermost loops know the unit when they are compiled. Around them an odometer steps from one place to the
- * next by adding strides; nothing is divided.
+ * The innermost loops are compiled once for each unit size. The outer loops work like an odometer: they add
+ * strides to get from one position to the next, so they need no division.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
