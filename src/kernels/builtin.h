@@ -31,15 +31,15 @@
     X(leat_chain_u64)                                                                                             \
     X(leat_copy_pieces)
 
-/* Those that only the CPU device has. */
+/* The kernels that only the CPU device has. */
 #define LEATI_HOST_KERNEL_LIST(X) X(leat_run_parts)
 
-/* A module for one driver. */
+/* The image of a module. */
 struct leati_image {
     const char *begin, *end;
 };
 
-/* PTX for sm_75 and everything newer, each ended by a NUL, which is before its end. */
+/* PTX for sm_75 and newer, by module. Each image ends with a NUL, which is included in it. */
 extern const struct leati_image leati_ptx[LEATI_BUILTIN_COUNT];
 
 /* The AMD architectures that the kernels are built for; tools/build-kernels.sh has the same list. */

@@ -1,15 +1,14 @@
 /*
- * builtin_kernels.c - the kernels that come with leat: fill, add, square, vector addition, pattern, verify,
- * checksum, what memory costs, many copies at once, and boxes of rows.
+ * builtin_kernels.c - leat's built-in kernels: fill, add, square, vector addition, pattern, verify, checksum,
+ * memory latency and bandwidth, and batches of copies.
  *
- * One source for all devices. The host compiler makes the CPU device's kernels of it, clang-19 the PTX and the AMD
- * code objects in built/ (tools/build-kernels.sh). What each kernel does is said in leat/kernel.h, but for
- * the last seven, which are for leat's own use.
+ * This is one source for all devices: the host compiler makes the CPU device's kernels from it, and clang-19 the
+ * PTX and the AMD code objects in built/ (tools/build-kernels.sh). leat/kernel.h describes the kernels, except for
+ * the last seven, which only leat uses.
  *
- * One idea is shared by all: arrays are read and written in words of 16 bytes, the widest access that a GPU thread
- * has, and a GPU thread reads several of them before it writes the first, because only many reads under way at
- * once reach the speed of a GPU's memory. Elements in front of the first whole word and behind the last are done
- * singly.
+ * Arrays are read and written in words of 16 bytes, the widest access of a GPU thread. Each GPU thread starts
+ * several loads before its first store, because only many outstanding loads reach the bandwidth of a GPU's memory.
+ * Elements before the first aligned word and after the last one are handled one by one.
  */
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("hidden")))
@@ -27,15 +26,16 @@ typedef uint32_t word_u32 __attribute__((vector_size(WORD_BYTES), may_alias));
 typedef uint64_t word_u64 __attribute__((vector_size(WORD_BYTES), may_alias));
 typedef float word_f32 __attribute__((vector_size(WORD_BYTES), may_alias));
 
-/* An array cut in three: head single elements, then words whole words, then single elements from tail on. */
+/* The three parts of an array: head single elements, then `words` aligned words, then single elements from number
+ * tail on. */
 struct cut {
     uint64_t head;
     uint64_t words;
     uint64_t tail;
 };
 
-/* alike: 0 when the arrays of a kernel lie differently across words, so that a whole word of one is none of
- * another; then every element is a single one. */
+/* Divides an array into these parts. alike: 0 if the arrays of a kernel differ in their alignment to words; then
+ * all elements are handled one by one. */
 static inline struct cut cut_words(const void *ptr, uint64_t count, uint64_t element_bytes, int alike)
 {
     uint64_t bytes = (WORD_BYTES - (uintptr_t)ptr % WORD_BYTES) % WORD_BYTES;
@@ -56,8 +56,9 @@ static inline int lie_alike(const void *a, const void *b)
 }
 
 /*
- * MAP stores an expression of i at out[i] for every i from start to end - 1, SUM adds one up into total. Both
- * share the range out over the grid. MAP_FEW and SUM_FEW do the same in the shortest code, for a few elements.
+ * MAP stores an expression of i at out[i] for every i from start to end - 1; SUM adds the expression to total.
+ * Both distribute the range over the threads of the grid. MAP_FEW and SUM_FEW do the same with less code, for few
+ * elements.
  */
 #define MAP_FEW(out, i, start, end, value)                                                                        \
     do {                                                                                                          \
@@ -79,7 +80,7 @@ static inline int lie_alike(const void *a, const void *b)
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 
-/* Reads under way in each thread. */
+/* Loads that each thread starts before it uses the first. */
 #define GROUP 4
 #define EACH_OF_GROUP(k) _Pragma("unroll") for (uint32_t k = 0; k < GROUP; k++)
 
@@ -122,7 +123,7 @@ static inline int lie_alike(const void *a, const void *b)
         }                                                                                                         \
     } while (0)
 
-#else /* the CPU fetches ahead by itself, and its compiler unrolls and vectorises plain loops best */
+#else /* CPUs prefetch in hardware, and their compiler unrolls and vectorises plain loops best */
 
 #define MAP(type, out, i, start, end, value) MAP_FEW(out, i, start, end, value)
 #define SUM(total, i, start, end, value) SUM_FEW(total, i, start, end, value)
@@ -130,9 +131,10 @@ static inline int lie_alike(const void *a, const void *b)
 #endif
 
 /*
- * Adds what each thread found to *total. Every thread of the block calls it. On NVIDIA GPUs the threads of a warp
- * first add among themselves: hundreds of thousands of atomic additions to one address would take longer than
- * reading the data. clang does the same by itself for AMD GPUs; a CPU block has one thread with anything to add.
+ * Adds each thread's value to *total. All threads of the block must call it. On NVIDIA GPUs the threads of a warp
+ * first add up their values, because hundreds of thousands of atomic additions to one address would take longer
+ * than reading the data. For AMD GPUs clang does that automatically. On the CPU device only one thread of a block
+ * has a value.
  */
 #if defined(__NVPTX__)
 static inline void add_to_total(uint64_t *total, uint64_t value, uint32_t thread, uint32_t block_threads)
@@ -292,9 +294,9 @@ LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64
     add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
 }
 
-/* ---- what memory costs, for "leat bench memory" ------------------------------------------------ */
+/* ---- memory bandwidth and latency, for "leat bench memory" ------------------------------------- */
 
-/* Adds words up, which costs next to nothing beside reading them. */
+/* Reads all words; adding them up costs next to nothing compared with that. */
 LEAT_KERNEL(leat_sum_u64, 3, const uint64_t *, src, uint64_t, count, uint64_t *, sum)
 {
     struct cut cut = cut_words(src, count, sizeof *src, 1);
@@ -330,7 +332,7 @@ LEAT_KERNEL(leat_chase_u64, 3, const uint64_t *, chain, uint64_t, steps, uint64_
     *end = at;
 }
 
-/* The same through an array of the thread's own, which no register can be: local memory, AMD's scratch. */
+/* The same in local memory (AMD: scratch memory): a private array that is too large for registers. */
 #define LOCAL_WORDS 256
 
 LEAT_KERNEL(leat_chase_local_u64, 2, uint64_t, steps, uint64_t *, end)
@@ -347,7 +349,7 @@ LEAT_KERNEL(leat_chase_local_u64, 2, uint64_t, steps, uint64_t *, end)
     *end = at;
 }
 
-/* Steps that each need the one before, and nothing but registers: a multiplication and an addition. */
+/* A chain of dependent steps that uses only registers; each is a multiplication and an addition. */
 LEAT_KERNEL(leat_chain_u64, 3, uint64_t, steps, uint64_t, factor, uint64_t *, end)
 {
     uint64_t value = 1;
@@ -359,9 +361,9 @@ LEAT_KERNEL(leat_chain_u64, 3, uint64_t, steps, uint64_t, factor, uint64_t *, en
     *end = value;
 }
 
-/* ---- many copies ----------------------------------------------------------------------------- */
+/* ---- batches of copies ----------------------------------------------------------------------- */
 
-/* These two are as in copy/batch.c. */
+/* These two structs must match struct batch_piece and struct batch_copier of copy/batch.c. */
 struct piece {
     char *dst;
     const char *src;
@@ -369,16 +371,16 @@ struct piece {
     uint32_t number; /* for the copier's use */
 };
 
-/* Copies in the place of the CPU device's kernel, where memory may go away meanwhile; NULL elsewhere. */
+/* On the CPU device: makes the copies if the program could unmap the memory meanwhile. NULL otherwise. */
 struct copier {
     void (*copy)(struct copier *copier, const struct piece *piece);
 };
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 
-/* As many threads copy a piece together: on NVIDIA GPUs a warp, on AMD a half or a whole of what runs together. */
+/* Threads that copy a piece together: on NVIDIA GPUs a warp, on AMD GPUs a half or a whole wavefront. */
 #define LANES 32
-#define UNITS 8 /* reads under way in each thread: 4 KiB of a warp's */
+#define UNITS 8 /* loads that each thread starts before its first store; 4 KiB for a warp */
 
 typedef uint16_t unit_u16 __attribute__((may_alias));
 typedef uint32_t unit_u32 __attribute__((may_alias));
@@ -398,8 +400,8 @@ typedef uint64_t unit_u64 __attribute__((may_alias));
             out_[at_] = in_[at_];                                                                                 \
     } while (0)
 
-/* In units of unit_bytes, by which the two ends lie alike; single bytes in front of the first and behind the last.
- */
+/* Copies a piece in the largest units for which both sides have the same alignment, and the bytes before the first
+ * unit and after the last one singly. */
 static inline void copy_piece(const struct piece *piece, uint32_t lane)
 {
     char *dst = piece->dst;
@@ -453,11 +455,11 @@ LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, 
 
 #endif
 
-/* ---- the CPU device alone: a function in parts, on all of its threads ---------------------------- */
+/* ---- only on the CPU device: runs a function's parts on all threads ------------------------------ */
 
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 
-/* As struct leati_parts of copy/layout_run.c begins. */
+/* Must match the beginning of struct leati_parts in copy/layout_run.c. */
 struct parts {
     void (*run)(struct parts *parts, uint64_t part);
 };

@@ -1,11 +1,11 @@
 /*
- * embed.c - puts the built-in kernels into the library: the kept PTX text, the AMD code objects, and the table of
- * the host's own.
+ * embed.c - puts the built-in kernels into the library: the PTX text and the AMD code objects of kernels/built/,
+ * and the tables of the kernels compiled for the host.
  */
 #include "kernels/builtin.h"
 
-/* The assembler finds the files through the compiler's -Isrc, so the place of the build folder does not matter.
- * what_follows belongs to the image. */
+/* The assembler finds the files through the compiler's -Isrc, so the build folder can be anywhere. what_follows:
+ * more data at the end of the image. */
 #define EMBED(name, file, alignment, what_follows)                                                                \
     extern __attribute__((visibility("hidden"))) const char name[], name##_end[];                                 \
     __asm__(".pushsection .rodata\n"                                                                              \
@@ -26,7 +26,7 @@ LEATI_BUILTIN_LIST(EMBED_PTX, )
 const struct leati_image leati_ptx[LEATI_BUILTIN_COUNT] = {LEATI_BUILTIN_LIST(ENTRY, )};
 #undef ENTRY
 
-/* Code objects begin with a page, as clang puts those of a program. */
+/* Code objects are aligned to pages, as clang aligns them in a program. */
 #define EMBED_OBJECT(gpu, name, file) EMBED(leati_##gpu##_##file, #file "." #gpu ".co", "4096", "")
 #define EMBED_OBJECTS(gpu) LEATI_BUILTIN_LIST(EMBED_OBJECT, gpu)
 LEATI_CODE_OBJECT_LIST(EMBED_OBJECTS)

@@ -1,12 +1,13 @@
 /*
- * layout_kernels.c - the kernels of leat_copy_layout(), and the slower ones that show why they are as they are.
+ * layout_kernels.c - the kernels of leat_copy_layout(), and slower ones that show what each optimization gains.
  *
- * As builtin_kernels.c one source for all devices: PTX, AMD code objects, and functions for the CPU device, which
- * launches them for tests only (LEAT_LAYOUT_AS_GPU). layout/gpu.c chooses the kernel and fills in the task.
+ * Like builtin_kernels.c, this is one source for all devices: it becomes PTX, AMD code objects, and functions for
+ * the CPU device, which launches them only for tests (LEAT_LAYOUT_AS_GPU). layout/gpu.c chooses the kernel and
+ * fills in the task.
  *
- * What all of them have in common: a GPU's memory is fast only for neighbouring threads that touch neighbouring
- * bytes, best 16 of them each, with several reads under way before the first write; and indices are taken apart by
- * 32-bit multiplications, 64 bits being for the sums of bytes alone.
+ * All kernels have this in common. Neighbouring threads access neighbouring bytes, if possible 16 each, and each
+ * thread starts several loads before its first store: only then is a GPU's memory fast. Indices are divided by
+ * 32-bit multiplications; 64-bit arithmetic is used only for byte offsets.
  */
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("hidden")))
@@ -16,7 +17,8 @@
 
 typedef struct leati_layout_task layout_task;
 
-/* Always: numbers that callers know shall be known within, so that arrays become registers. */
+/* Always inline: constants of the caller must be compile-time constants in the callee, so that small arrays become
+ * registers. */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef uint8_t unit_1 __attribute__((may_alias));
@@ -26,7 +28,7 @@ typedef uint64_t unit_8 __attribute__((may_alias));
 typedef uint32_t unit_16 __attribute__((vector_size(16), may_alias));
 
 #define WORD_BYTES 16
-#define SECTOR_BYTES 32 /* what a GPU's memory is written in */
+#define SECTOR_BYTES 32 /* a GPU writes its memory in sectors of this size */
 
 INLINE uint32_t divide(uint32_t number, const struct leati_divisor *by)
 {
@@ -36,12 +38,12 @@ INLINE uint32_t divide(uint32_t number, const struct leati_divisor *by)
 /* ---- where an item is ---- */
 
 struct spot {
-    int64_t dst, src;   /* bytes from the task's */
-    int64_t entry;      /* of the list */
-    uint32_t elsewhere; /* 0 where only the list's dimension is not at its beginning */
+    int64_t dst, src;   /* byte offsets from the task's addresses */
+    int64_t entry;      /* number of the list's entry */
+    uint32_t elsewhere; /* 0 if all indices but that of the list's dimension are 0 */
 };
 
-/* Adds what number is worth in dimensions first to end - 1, of which the first runs fastest. */
+/* Splits number into indices of the dimensions first to end - 1, the first one fastest, and adds their offsets. */
 INLINE void walk(const layout_task *task, uint32_t first, uint32_t end, uint32_t number, struct spot *spot)
 {
     KEEP_LOOP
@@ -59,7 +61,8 @@ INLINE void walk(const layout_task *task, uint32_t first, uint32_t end, uint32_t
     }
 }
 
-/* Looks the spot's entry up. 0: it is out of bounds, which is counted once, and nothing may be copied. */
+/* Looks up the spot's list entry and adds its offset. Returns 0 if the index is out of bounds: then nothing may be
+ * copied, and one item of each entry counts the wrong index. */
 INLINE int look_up(const layout_task *task, struct spot *spot)
 {
     int64_t index;
@@ -80,9 +83,9 @@ INLINE int look_up(const layout_task *task, struct spot *spot)
 
 /* A block's share of the items, for elements and rows. */
 struct share {
-    struct spot spot; /* of the block */
+    struct spot spot; /* position in the dimensions that the block number counts */
     uint64_t piece;
-    uint32_t first, end; /* items */
+    uint32_t first, end; /* the block's items are first to end - 1 */
 };
 
 INLINE struct share find_share(const layout_task *task, uint32_t block, uint32_t items)
@@ -109,9 +112,9 @@ INLINE const GLOBAL char *src_at(const layout_task *task, int64_t offset)
     return (const GLOBAL char *)(uintptr_t)(task->src + (uint64_t)offset);
 }
 
-/* ---- single units: what every form can be copied by ---- */
+/* ---- single units: can copy every layout ---- */
 
-#define ELEMENTS_EACH 4 /* under way in each thread; as in layout/gpu.c */
+#define ELEMENTS_EACH 4 /* units that each thread copies; as in layout/gpu.c */
 
 #define COPY_ELEMENTS(type)                                                                                       \
     do {                                                                                                          \
@@ -180,7 +183,7 @@ INLINE void store_word(GLOBAL char *to, struct word word)
     *(GLOBAL unit_16 *)to = stored;
 }
 
-/* Puts a unit into place number k of a word that is 0 there. Both numbers are known to the compiler. */
+/* Loads a unit into position k of a word, which must be 0 there. unit and k are compile-time constants. */
 INLINE void load_into(struct word *word, uint32_t unit, uint32_t k, const GLOBAL char *from)
 {
     uint32_t at = k * unit;
@@ -199,8 +202,8 @@ INLINE void load_into(struct word *word, uint32_t unit, uint32_t k, const GLOBAL
     }
 }
 
-/* The bytes from number bytes on of two words, one behind the other. The units tell what bytes is a multiple of.
- */
+/* Returns the 16 bytes at offset bytes of two consecutive words. bytes is a multiple of unit, which lets the
+ * compiler omit steps. */
 INLINE struct word shift_words(struct word low, struct word high, uint32_t bytes, uint32_t unit)
 {
     uint32_t bits = bytes % 4 * 8;
@@ -225,8 +228,8 @@ INLINE struct word shift_words(struct word low, struct word high, uint32_t bytes
     return out;
 }
 
-/* Whether a word that begins at an address, and lies across two words of memory or on one, can be read without
- * leaving what the source has: beyond that may be the end of all memory. */
+/* Returns true if load_any_word() may read at this address: it reads aligned words, and those must not extend
+ * beyond the source's bytes, because the memory behind them may not exist. */
 INLINE int is_readable(const layout_task *task, const GLOBAL char *from)
 {
     uint64_t at = (uint64_t)(uintptr_t)from, across = at % WORD_BYTES;
@@ -234,8 +237,8 @@ INLINE int is_readable(const layout_task *task, const GLOBAL char *from)
     return at - across >= task->src_first && at + (across ? 2 * WORD_BYTES - across : WORD_BYTES) <= task->src_end;
 }
 
-/* The 16 bytes at an address that need not lie on words. Both of its reads always happen, so that several words
- * can be under way. */
+/* Loads 16 bytes from an address that need not be aligned to 16. It always makes both aligned loads, without a
+ * branch, so that the loads of several words can overlap. */
 INLINE struct word load_any_word(const GLOBAL char *from, uint32_t unit)
 {
     uint32_t across = unit == WORD_BYTES ? 0 : (uint32_t)(uintptr_t)from % WORD_BYTES;
@@ -258,8 +261,8 @@ INLINE void store_piece(GLOBAL char *to, uint64_t bits, uint32_t bytes)
         *(GLOBAL unit_8 *)to = bits;
 }
 
-/* Stores the first bytes of a word, fewer than 16, in few pieces that each lie as their size wants it: ever larger
- * ones up to the next whole place for the largest that fits, then ever smaller ones. */
+/* Stores the first bytes of a word, fewer than 16, in as few aligned stores as possible: first ever larger ones
+ * until the address is aligned, then ever smaller ones. */
 INLINE void store_part(GLOBAL char *to, struct word word, uint32_t bytes, uint32_t unit)
 {
     uint64_t low = word.part[0] | (uint64_t)word.part[1] << 32, high = word.part[2] | (uint64_t)word.part[3] << 32;
@@ -298,18 +301,18 @@ INLINE struct word repeat_unit(const GLOBAL char *from, uint32_t unit)
 /* ---- rows: runs of bytes, the same on both sides, or repeated ---- */
 
 /*
- * Items are chunks of 16 bytes that lie on words of the destination; dim[0] are the chunks of a row. A row that
- * begins within a word has a first and a last chunk of which only a part is its own: that goes unit by unit. Where
- * the source lies otherwise across its words than the destination, a chunk is cut out of two words of it.
- * task->splits is 1 where a row repeats one unit of the source.
+ * Items are chunks of 16 bytes that are aligned on the destination; dim[0] counts the chunks of a row. If a row is
+ * not aligned, only parts of its first and its last chunk belong to it; those are written in smaller stores. If
+ * the source has another alignment than the destination, a chunk is shifted out of two aligned words of the
+ * source. task->splits is 1 if each row repeats one unit of the source.
  */
 
 struct chunk {
-    int64_t dst, src;   /* bytes from the task's to the chunk's begin, which may be before the row's */
-    uint32_t low, high; /* bytes of the chunk that are the row's */
+    int64_t dst, src;   /* byte offsets of the chunk; the first chunk may begin before its row */
+    uint32_t low, high; /* bytes low to high - 1 of the chunk belong to the row */
 };
 
-/* Cuts a chunk at the ends of its row; place: its first byte's in the row, if the row began with a word. */
+/* Finds a chunk and which of its bytes belong to its row. place: 16 times the chunk's number in the row. */
 INLINE struct chunk cut_chunk(const layout_task *task, const struct spot *spot, uint64_t place, uint32_t unit)
 {
     uint32_t apart = unit == 16 ? 0 : (uint32_t)(task->dst + (uint64_t)spot->dst) % WORD_BYTES;
@@ -334,7 +337,7 @@ INLINE struct word load_units(const layout_task *task, const struct chunk *chunk
     return word;
 }
 
-/* A chunk's bytes; of those that are not its row's, any. */
+/* Loads a chunk. Bytes that do not belong to the row have any value. */
 INLINE struct word get_chunk(const layout_task *task, const struct chunk *chunk, uint32_t unit)
 {
     const GLOBAL char *from = src_at(task, chunk->src);
@@ -357,7 +360,7 @@ INLINE void store_chunk(const layout_task *task, const struct chunk *chunk, uint
                    chunk->high - chunk->low, unit);
 }
 
-/* Chunks under way in each thread; as in layout/gpu.c. */
+/* Chunks that each thread copies; as in layout/gpu.c. */
 #define ROWS_EACH 4u
 
 INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, uint32_t thread, uint32_t threads)
@@ -374,7 +377,7 @@ INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, ui
 
         chunks[k].high = 0;
         if (item < share.end) {
-            /* The chunk in its row, and the row. */
+            /* row: the row's number; in_row: the chunk's number in the row. */
             row = divide(item, &task->dim[0].by);
             in_row = task->inner > 1 ? item - row * task->dim[0].by.size : item;
             place = share.piece * task->piece_bytes + (uint64_t)in_row * WORD_BYTES;
@@ -408,24 +411,24 @@ ROWS(4)
 ROWS(8)
 ROWS(16)
 
-/* ---- tiles: the bytes that are neighbours on one side are far apart on the other ---- */
+/* ---- tiles: bytes that are neighbours on one side are far apart on the other ---- */
 
 /*
- * A tile is lines of the source on one side, and of the destination on the other: unit (i, j) of it is the i-th of
- * the destination's line j and the j-th of the source's line i. Dimensions that follow each other without gaps on
- * the destination together count i, those of the source j, so that lines are long even where dimensions are short;
- * then a table says where each line is.
+ * Unit (i, j) of a tile is unit i of line j on the destination, and unit j of line i on the source. All dimensions
+ * that continue each other on the destination together count i, and those on the source count j, so that lines are
+ * long even if each dimension is short. If i or j counts several dimensions, a table in shared memory has the
+ * offset of each line.
  *
- * Both sides see whole words of 16 bytes in a row. A thread reads a square of as many lines as a word has units,
- * transposes it in its registers, and writes words of the other direction into shared memory, where line j has the
- * word b of its units in place b ^ (j / units & 7): eight neighbouring threads that go along i, and those that go
- * along j, then use all 32 banks once.
+ * Both sides are accessed in whole words of 16 bytes. A thread reads a square: one word from each of as many lines
+ * as a word has units. It transposes the square in its registers and writes the resulting words into shared
+ * memory. There word b of line j is at position b ^ (j / units & 7) of its line. With this swizzle eight
+ * neighbouring threads use each of the 32 banks once, both when they write along j and when they read along i.
  */
 
 #define UNITS(unit) (WORD_BYTES / (unit))
-#define WORDS_MOST 16 /* in a thread's registers */
+#define WORDS_MOST 16 /* words that a thread holds in registers */
 
-/* The bytes of a and b, 0 to 3 and 4 to 7, that the four bytes of chosen name, lowest first. */
+/* Byte permute: each byte of chosen selects one of the bytes of a (0 to 3) and b (4 to 7). */
 INLINE uint32_t pick(uint32_t a, uint32_t b, uint32_t chosen)
 {
 #if defined(__NVPTX__)
@@ -463,7 +466,7 @@ INLINE void transpose_2(struct word *words)
         words[c] = out[c];
 }
 
-/* Four by four at a time: pairs of bytes, then pairs of pairs. */
+/* Transposes 4 x 4 bytes at a time: first merges pairs of bytes, then pairs of pairs. */
 INLINE void transpose_1(struct word *words)
 {
     struct word out[16];
@@ -512,26 +515,26 @@ INLINE void transpose_words(struct word *words, uint32_t unit)
     }
 }
 
-/* How a kernel cuts tiles; all of it is known to the compiler. */
+/* The shape of a kernel's tiles; all members are compile-time constants. */
 struct cut {
-    uint32_t unit;
+    uint32_t unit;             /* bytes */
     uint32_t words_i, words_j; /* a tile's sides: multiples of 8 words, powers of two */
     uint32_t threads;
-    int odd;         /* lines need not lie on words */
-    uint32_t passes; /* in which a tile goes through shared memory */
+    int odd;         /* lines need not begin at words */
+    uint32_t passes; /* 1, or 2: a tile goes through shared memory in two halves */
 };
 
 #define TILE_I(cut) ((cut).words_i * UNITS((cut).unit))
 #define TILE_J(cut) ((cut).words_j * UNITS((cut).unit))
 
-/* Lines of the destination that a pass has: of each square, and of the tile. */
+/* The destination lines of one pass: in each square, and in the whole tile. */
 #define PASS_UNITS(cut) (UNITS((cut).unit) / (cut).passes)
 #define PASS_J(cut) ((cut).words_j * PASS_UNITS(cut))
 
 struct tile {
-    int64_t dst, src;          /* of its first unit; with tables without what those add */
-    uint64_t i, j;             /* that unit's numbers */
-    uint32_t count_i, count_j; /* units that are there */
+    int64_t dst, src;          /* byte offsets of its first unit; with tables, their part is not included */
+    uint64_t i, j;             /* numbers of its first unit */
+    uint32_t count_i, count_j; /* its size; less than the full size at the end of a side */
 };
 
 INLINE struct tile find_tile(const layout_task *task, struct cut cut, uint32_t block)
@@ -555,7 +558,9 @@ INLINE struct tile find_tile(const layout_task *task, struct cut cut, uint32_t b
     return tile;
 }
 
-/* Where lines begin that several dimensions count: i on the source, then j on the destination. */
+/* Fills the tables of line offsets for sides that count several dimensions: source lines i, then destination lines
+ * j.
+ */
 INLINE void fill_tables(const layout_task *task, struct cut cut, const struct tile *tile, uint32_t thread,
                         SHARED int64_t *lines)
 {
@@ -588,7 +593,7 @@ INLINE GLOBAL char *dst_line(const layout_task *task, struct cut cut, const stru
                                                                     : j * task->dim[task->inner].dst));
 }
 
-/* A pass's line n is line j of the tile. */
+/* Returns which line j of the tile is line n of a pass. */
 INLINE uint32_t line_of(struct cut cut, uint32_t pass, uint32_t n)
 {
     return n / PASS_UNITS(cut) * UNITS(cut.unit) + pass * PASS_UNITS(cut) + n % PASS_UNITS(cut);
@@ -618,7 +623,8 @@ INLINE SHARED char *unit_place(struct cut cut, SHARED unit_16 *words, uint32_t i
             *(to_space unit_16 *)(to) = *(const from_space unit_16 *)(from);                                      \
     } while (0)
 
-/* What a pass has of the units of a thread's squares, one by one: where words would reach beyond the source. */
+/* Copies a thread's part of a pass into shared memory unit by unit. Used if whole words would extend beyond the
+ * source. */
 INLINE void put_units(const layout_task *task, struct cut cut, const struct tile *tile,
                       const SHARED int64_t *lines, uint32_t pass, uint32_t thread, SHARED unit_16 *words)
 {
@@ -638,8 +644,9 @@ INLINE void put_units(const layout_task *task, struct cut cut, const struct tile
 }
 
 /*
- * Where the squares of a thread are. full: the tile is, and needs no questions. Otherwise what is not there of it
- * is read elsewhere, where there is something, and nobody looks at it. 0: words would reach beyond the source.
+ * Computes the addresses of a thread's squares. full: the tile has its full size, so no checks are needed.
+ * Otherwise words that are not in the tile get the address of one that is; their values are never used. Returns 0
+ * if a word would extend beyond the source.
  */
 INLINE int find_squares(const layout_task *task, struct cut cut, const struct tile *tile,
                         const SHARED int64_t *lines, int full, uint32_t thread, const GLOBAL char **from)
@@ -668,7 +675,7 @@ INLINE int find_squares(const layout_task *task, struct cut cut, const struct ti
     return readable;
 }
 
-/* Puts what a pass has of a thread's squares into the tile; the first pass turns them. */
+/* Writes a thread's words of a pass into shared memory. The first pass also transposes the squares. */
 INLINE void put_squares(struct cut cut, uint32_t pass, uint32_t thread, struct word *held, SHARED unit_16 *words)
 {
     const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
@@ -689,7 +696,7 @@ INLINE void put_squares(struct cut cut, uint32_t pass, uint32_t thread, struct w
     }
 }
 
-/* Reads the squares of a thread; 0: they cannot be read by words. */
+/* Loads the squares of a thread into registers. Returns 0 if whole words would extend beyond the source. */
 INLINE int read_squares(const layout_task *task, struct cut cut, const struct tile *tile,
                         const SHARED int64_t *lines, int full, uint32_t thread, struct word *held)
 {
@@ -705,7 +712,7 @@ INLINE int read_squares(const layout_task *task, struct cut cut, const struct ti
     return 1;
 }
 
-/* The same, and puts them into a tile that goes through shared memory in one pass. */
+/* Reads the squares of a thread and writes them into shared memory, for tiles with a single pass. */
 INLINE void read_tile(const layout_task *task, struct cut cut, const struct tile *tile,
                       const SHARED int64_t *lines, int full, uint32_t thread, SHARED unit_16 *words)
 {
@@ -726,7 +733,7 @@ INLINE struct word tile_word(struct cut cut, const SHARED unit_16 *words, uint32
     return word;
 }
 
-/* The 16 bytes of a pass's line that begin at a byte; what lies beyond the tile may be anything. */
+/* Returns the 16 bytes at offset byte of a pass's line. Bytes beyond the tile have any value. */
 INLINE struct word tile_bytes(struct cut cut, const SHARED unit_16 *words, uint32_t n, uint32_t byte)
 {
     uint32_t b = byte / WORD_BYTES, next = byte % WORD_BYTES && b + 1 < cut.words_i ? b + 1 : b;
@@ -734,15 +741,17 @@ INLINE struct word tile_bytes(struct cut cut, const SHARED unit_16 *words, uint3
     return shift_words(tile_word(cut, words, n, b), tile_word(cut, words, n, next), byte % WORD_BYTES, cut.unit);
 }
 
-/* What a tile writes of a line: bytes from the line's first in the tile, and where whole words of memory begin. */
+/* The part of a line that a tile writes, as offsets from the line's first byte in the tile: from `from` to end;
+ * from body on, aligned words. */
 struct span {
     uint32_t from, body, end;
 };
 
 /*
- * Memory takes a sector that is written in parts at the cost of reading it first. So where lines do not begin with
- * sectors, tiles overlap by one: each writes a line from the first sector that begins in it to the first that
- * begins in the next tile, and only the ends of whole lines are parts.
+ * Writing a part of a sector is slow, because the GPU must read the sector first. So if lines do not begin at
+ * sectors, neighbouring tiles overlap by a sector. Each tile writes a line from the first sector that begins in it
+ * to the first sector that begins in the next tile. So only the two ends of a whole line are written as parts of
+ * sectors.
  */
 INLINE struct span find_span(const layout_task *task, struct cut cut, const struct tile *tile,
                              const GLOBAL char *line)
@@ -762,8 +771,9 @@ INLINE struct span find_span(const layout_task *task, struct cut cut, const stru
     return span;
 }
 
-/* Whether a full tile has the source's lines go on at both ends by a word, and writes only whole words: its lines
- * on the destination lie on words, or it overlaps both neighbours there. Then nothing is asked of single words. */
+/* Returns true if a full tile needs no checks of single words: its source lines continue by at least a word at
+ * both ends, and it writes only whole words, because its destination lines are aligned or it overlaps both
+ * neighbours. */
 INLINE int is_inner(const layout_task *task, struct cut cut, const struct tile *tile)
 {
     int whole_words =
@@ -772,16 +782,17 @@ INLINE int is_inner(const layout_task *task, struct cut cut, const struct tile *
     return whole_words && tile->j >= UNITS(cut.unit) && tile->j + TILE_J(cut) + UNITS(cut.unit) <= task->size_j;
 }
 
-/* Whole words of memory: each of a line that begins elsewhere is cut out of two of the tile's. */
+/* Writes the aligned words of each line. If a line is not aligned, each word is shifted out of two words of the
+ * tile.
+ */
 INLINE void write_words(const layout_task *task, struct cut cut, const struct tile *tile,
                         const SHARED int64_t *lines, int full, uint32_t pass, uint32_t thread,
                         const SHARED unit_16 *words)
 {
-    /* A thread's words have the same number in all their lines. */
+    /* b: a thread writes the same word of each of its lines. */
     const uint32_t each = cut.words_i * PASS_J(cut) / cut.threads, b = thread % cut.words_i;
 
-    /* A full tile's sector that the next one writes too; asked here so that the words need not be waited for one
-     * by one. */
+    /* The next tile writes this sector. The check is outside the loop, so that the loop's loads can overlap. */
     if (full && cut.odd && b * WORD_BYTES >= task->step_i * cut.unit)
         return;
     UNROLL
@@ -804,7 +815,7 @@ INLINE void write_words(const layout_task *task, struct cut cut, const struct ti
     }
 }
 
-/* What is before the first whole word of each line, and behind the last one. */
+/* Writes the bytes of each line before its first aligned word and after its last one. */
 INLINE void write_ends(const layout_task *task, struct cut cut, const struct tile *tile,
                        const SHARED int64_t *lines, uint32_t pass, uint32_t thread, const SHARED unit_16 *words)
 {
@@ -872,8 +883,9 @@ INLINE void write_ends(const layout_task *task, struct cut cut, const struct til
     }
 
 /*
- * The same in two passes, each with half of every square's lines: a tile needs half as much shared memory. What a
- * multiprocessor does not need for that is its first cache, through which all reads under way have to go.
+ * The same in two passes, each with half of every square's lines, so that a tile needs half as much shared memory.
+ * The memory that a multiprocessor does not use as shared memory is its L1 cache, which all outstanding loads
+ * need.
  */
 struct squares {
     struct word held[WORDS_MOST];
@@ -912,8 +924,8 @@ struct squares {
             HALVES(0);                                                                                            \
     }
 
-/* As in layout/gpu.c: small tiles and wide ones, for lines that lie on words, and for any. What goes by halves was
- * measured on an H200. */
+/* As in layout/gpu.c: small tiles and wide ones, for aligned lines and for any. Two passes are used where they
+ * were faster on an H200. */
 TRANSPOSE_BY_HALVES(leat_layout_transpose_1, 1, 8, 8, 64, 0)
 TRANSPOSE(leat_layout_transpose_2, 2, 8, 8, 64, 0)
 TRANSPOSE(leat_layout_transpose_4, 4, 8, 8, 64, 0)
@@ -937,50 +949,49 @@ TRANSPOSE(leat_layout_transpose_wide_odd_16, 16, 16, 16, 64, 1)
 TRANSPOSE(leat_layout_transpose_long_1, 1, 16, 8, 128, 0)
 TRANSPOSE_BY_HALVES(leat_layout_transpose_long_odd_4, 4, 32, 8, 128, 1)
 
-/* ---- n-dimensional (ND) tiles: several dimensions that are short, the same ones on both sides, make a line ----
- */
+/* ---- n-dimensional (ND) tiles: lines consist of several short dimensions, which may be on both sides ---- */
 
 /*
- * An ND tile is some dimensions whole, and a piece of one that is cut. It goes through shared memory as it lies on
- * the source, and is read from there in the order of the destination, so that both sides see long lines. Words
- * have 4 bytes where units have less, if both ends of the lines allow it: then as many units are gathered for
- * each.
+ * An ND tile consists of some whole dimensions and a part of one more, which is cut. It goes through shared memory
+ * in the order of the source and is read from there in the order of the destination, so that both sides are
+ * accessed in long lines. If units have less than 4 bytes and the lines allow it, threads move words of 4 bytes,
+ * and gather the units of each word from shared memory.
  *
- * All ND tiles have one shape. So a block takes several, and a thread finds once, before the first, where its
- * words lie from any ND tile's corner: words number thread, thread + ND_TILE_THREADS and so on, a slot for each.
- * What it knows of them stays in registers, therefore slots are few and their number is known to the compiler. The
- * next ND tile is on its way into registers while this one is written.
+ * All ND tiles of a copy have the same shape. So each block copies several, and each thread computes only once
+ * where its words are, relative to a tile's corner. A thread's words are number thread, thread + ND_TILE_THREADS
+ * and so on; each has a slot. The offsets of all slots stay in registers, so the number of slots is small and a
+ * compile-time constant. While a thread writes one tile, its loads of the next tile are in progress.
  */
 
 #define ND_TILE_THREADS 256
-#define ND_TILE_ROOM_BYTES 20480 /* the largest ND tiles, and lines that are set apart for the banks */
+#define ND_TILE_ROOM_BYTES 20480 /* the largest tile, with the padding of its lines */
 #define ND_TILES_PER_BLOCK 16
-#define ND_TILE_GROUP 4         /* slots that are found together */
-#define ND_TILE_SINGLE_SLOTS 12 /* of single units; no pass has more slots */
-#define ND_TILE_HELD 16         /* registers of words on their way */
-#define ND_TILE_PLACES 40       /* in a kernel: one for each word that is read, and each unit that is written */
+#define ND_TILE_GROUP 4         /* slots whose offsets are computed together */
+#define ND_TILE_SINGLE_SLOTS 12 /* slots for single units; no pass has more */
+#define ND_TILE_HELD 16         /* registers for words that are being loaded */
+#define ND_TILE_PLACES 40       /* offsets in shared memory: one for each word read and each unit written */
 
-/* How a kernel cuts ND tiles; all of it is known to the compiler. */
+/* The slots of a kernel; all members are compile-time constants. */
 struct slots {
-    uint32_t unit;
-    uint32_t read_units, write_units; /* of a word */
-    uint32_t read, write;             /* slots: multiples of ND_TILE_GROUP */
+    uint32_t unit;                    /* bytes */
+    uint32_t read_units, write_units; /* units of a word */
+    uint32_t read, write;             /* number of slots: multiples of ND_TILE_GROUP */
 };
 
 struct mine {
-    int32_t src[ND_TILE_SINGLE_SLOTS], dst[ND_TILE_SINGLE_SLOTS]; /* units from an ND tile's corner to the word */
-    uint32_t place[ND_TILE_PLACES / 2]; /* bytes in the ND tile, two numbers of 16 bits each */
-    uint32_t read, write;               /* bit k: slot k has a word; bit 16 + k: in the shorter ND tiles too */
-    uint32_t held[ND_TILE_HELD];        /* words on their way, of 4 bytes or more */
+    int32_t src[ND_TILE_SINGLE_SLOTS], dst[ND_TILE_SINGLE_SLOTS]; /* units from a tile's corner to the word */
+    uint32_t place[ND_TILE_PLACES / 2]; /* offsets in shared memory, two of 16 bits each */
+    uint32_t read, write;               /* bit k: slot k has a word; bit 16 + k: also in shorter tiles */
+    uint32_t held[ND_TILE_HELD];        /* the words that are being loaded */
 };
 
 /* Where an ND tile is. */
 struct corner {
-    int64_t dst, src; /* bytes from the task's */
-    uint32_t shift;   /* of the bits of slots */
+    int64_t dst, src; /* byte offsets from the task's addresses */
+    uint32_t shift;   /* how far to shift struct mine's read and write: 16 for a shorter tile, else 0 */
 };
 
-/* Keeps the compiler from working out ahead of a loop, and into more registers, what is made of a number in it. */
+/* Keeps the compiler from moving computations with this number out of a loop, which would need more registers. */
 #if defined(__NVPTX__)
 #define IN_LOOP(number) __asm__ volatile("" : "+r"(number))
 #elif defined(__AMDGCN__)
@@ -1007,8 +1018,9 @@ INLINE uint32_t place_at(const struct mine *mine, uint32_t n)
     return mine->place[n / 2] >> n % 2 * 16 & 0xffff;
 }
 
-/* Finds the unit-th unit of a thread's words, from word number thread * units + unit on. Places are put at number
- * first and following. Returns bits as they are kept for slots. */
+/* For each slot, finds the unit-th unit of the thread's word, which has `units` units: its offset from the tile's
+ * corner, and its offset in shared memory, which goes into place[] from number first on. Returns the bits for read
+ * or write of struct mine. */
 INLINE uint32_t find_words(const layout_task *task, const struct leati_task_pass *pass, uint32_t unit,
                            uint32_t units, uint32_t slots, uint32_t first, uint32_t thread, int32_t *offset,
                            uint32_t *place)
@@ -1070,7 +1082,7 @@ INLINE void find_slots(const layout_task *task, struct slots slots, uint32_t thr
     }
 }
 
-/* A word in registers; bytes is known to the compiler. */
+/* Load a word into registers, and store it; bytes is a compile-time constant. */
 #define HOLD(part, bytes, from, space)                                                                            \
     do {                                                                                                          \
         if ((bytes) == 1) {                                                                                       \
@@ -1105,10 +1117,10 @@ INLINE void find_slots(const layout_task *task, struct slots slots, uint32_t thr
             *(space unit_16 *)(to) = (unit_16){(part)[0], (part)[1], (part)[2], (part)[3]};                       \
     } while (0)
 
-/* Registers of a word. */
+/* Number of registers of a word. */
 #define PARTS(bytes) ((bytes) > 4 ? (bytes) / 4 : 1)
 
-/* From memory into registers. */
+/* Loads a thread's words of a tile from memory into registers. */
 INLINE void fetch_nd_tile(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
                           struct mine *mine)
 {
@@ -1124,7 +1136,7 @@ INLINE void fetch_nd_tile(const layout_task *task, struct slots slots, const SHA
     }
 }
 
-/* From registers into shared memory. */
+/* Stores a thread's words from registers into shared memory. */
 INLINE void lay_nd_tile(struct slots slots, uint32_t shift, struct mine *mine, SHARED char *room)
 {
     const uint32_t bytes = slots.unit * slots.read_units;
@@ -1139,7 +1151,7 @@ INLINE void lay_nd_tile(struct slots slots, uint32_t shift, struct mine *mine, S
     }
 }
 
-/* From shared memory to memory; a few words are gathered before the first is written. */
+/* Copies a thread's words from shared memory to memory. Gathers a group of words before it stores the first. */
 INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
                           struct mine *mine, const SHARED char *room)
 {
@@ -1161,7 +1173,7 @@ INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHA
             const SHARED char *from = room + place_at(mine, slots.read + u * slots.write + k + g);
             uint32_t one[4];
 
-            /* What a slot without a word finds here is not written. */
+            /* A slot without a word loads something here too; it is not stored. */
             HOLD(slots.write_units > 1 ? one : word + g * parts, slots.unit, from, SHARED);
             if (slots.write_units > 1)
                 word[g] |= one[0] << u * slots.unit * 8;
@@ -1175,7 +1187,7 @@ INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHA
     }
 }
 
-/* Copies a block's ND tiles: numbers block, block + blocks and so on. */
+/* Copies the ND tiles of a block: numbers block, block + grid and so on. */
 #define COPY_ND_TILES(slots_)                                                                                     \
     do {                                                                                                          \
         PHASE(t)                                                                                                  \
@@ -1223,11 +1235,11 @@ INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHA
         COPY_ND_TILES(all_words);                                                                                 \
     }
 
-/* Slots for the same ND tile, by words of so many units. */
+/* Slots that a tile needs if its words have so many units. */
 #define ND_TILE_WORD_SLOTS(units)                                                                                 \
     ((ND_TILE_SINGLE_SLOTS / (units) + ND_TILE_GROUP - 1) / ND_TILE_GROUP * ND_TILE_GROUP)
 
-/* For units below 4 bytes where at least one side has no words of 4. */
+/* For units below 4 bytes if at least one side cannot use words of 4 bytes. */
 #define ND_TILE_SINGLE(one, units)                                                                                \
     LEAT_KERNEL(leat_layout_nd_tile_single_##one, 1, layout_task, task)                                           \
     {                                                                                                             \
@@ -1255,8 +1267,8 @@ ND_TILE_SINGLE(2, 2)
 
 /* ---- the steps to a fast transpose ---- */
 
-/* Neighbouring threads read neighbours, and each writes to a row of its own: of every 32 bytes that the memory is
- * given 4 are new. */
+/* Neighbouring threads read neighbouring elements, but each writes to another row: of each sector of 32 bytes that
+ * the memory writes, only 4 bytes are new. */
 LEAT_KERNEL(leat_transpose_naive_u32, 4, uint32_t *, dst, const uint32_t *, src, uint64_t, rows, uint64_t, columns)
 {
     uint64_t item = leat_global_index();
@@ -1269,10 +1281,11 @@ LEAT_KERNEL(leat_transpose_naive_u32, 4, uint32_t *, dst, const uint32_t *, src,
 }
 
 #define LADDER_TILE 32
-#define LADDER_ROWS 8 /* that 256 threads read at once */
+#define LADDER_ROWS 8 /* rows that 256 threads read at once */
 
-/* A tile passes through shared memory, so that both sides see neighbours; pitch says how far apart its rows are
- * there. With 32 words a column of the tile is in a single bank, which gives one word at a time. */
+/* A tile goes through shared memory, so that both sides are accessed in neighbouring elements. pitch: words from
+ * one row to the next in shared memory. With 32 all words of a column are in one bank, which serves one at a time.
+ */
 #define LADDER(name, pitch)                                                                                       \
     LEAT_KERNEL(name, 4, uint32_t *, dst, const uint32_t *, src, uint64_t, rows, uint64_t, columns)               \
     {                                                                                                             \

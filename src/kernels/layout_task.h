@@ -1,22 +1,23 @@
 /*
- * layout_task.h - what a layout kernel is told: its one argument, a struct by value. layout/gpu.c fills it in,
+ * layout_task.h - the argument of a layout kernel: one struct, passed by value. layout/gpu.c fills it in,
  * layout_kernels.c reads it.
  *
- * A block's number is taken apart by divisions with a remainder, one for each dimension; what is in a block the
- * same way, item by item. An item is a unit, a chunk of 16 bytes or a row of a tile, as the kernel has it.
+ * Kernels split the block number into one index for each outer dimension, by division with remainder, and the
+ * number of an item within the block into indices of the inner dimensions. An item is a unit in the elements
+ * kernel, and a chunk of 16 bytes in the rows kernels.
  */
 #ifndef LEATI_KERNELS_LAYOUT_TASK_H
 #define LEATI_KERNELS_LAYOUT_TASK_H
 
 #include <stdint.h>
 
-/* Those of a form, and those by which dimensions are cut. */
+/* The dimensions of a canonical layout, and one more for the pieces of a dimension that is cut. */
 #define LEATI_TASK_DIMS 34
 
-/* An ND tile has at most 2^13 units, so no more than 13 dimensions, and each of them in both passes. */
+/* An ND tile has at most 2^13 units, so at most 13 dimensions; both passes have an entry for each. */
 #define LEATI_TASK_ND_TILE_DIMS 26
 
-/* Numbers that are divided are below this. */
+/* Numbers that kernels divide are below this. */
 #define LEATI_TASK_NUMBERS (UINT32_C(1) << 31)
 
 /* Divides numbers below 2^31 by size: (high 32 bits of n * multiplier, plus n) >> shift. */
@@ -26,58 +27,59 @@ struct leati_divisor {
 };
 
 struct leati_task_dim {
-    int64_t dst, src; /* bytes from one to the next; 0 on the side that has the list */
+    int64_t dst, src; /* strides in bytes; 0 on the side that has the list */
     struct leati_divisor by;
-    uint32_t entries; /* of the list, from one to the next; 0: another dimension has the list */
+    uint32_t entries; /* stride in the list's entries; 0: another dimension has the list */
 };
 
-/* A dimension of an ND tile, as one pass counts it. */
+/* A dimension of an ND tile, or a part of one, as one pass counts it. */
 struct leati_nd_tile_dim {
     struct leati_divisor by;
-    int32_t offset; /* units in memory from one to the next */
-    uint32_t place; /* bytes in the ND tile, and from bit 16 on units of the dimension that is cut */
+    int32_t offset; /* stride in memory, in units */
+    uint32_t place; /* low 16 bits: stride in shared memory, in bytes; above: stride in the cut dimension */
 };
 
-/* How an ND tile is read, or written: word by word, by nd_tile[first] to nd_tile[end - 1]. */
+/* One pass over an ND tile: reading it from memory, or writing it. Its dimensions are nd_tile[first] to
+ * nd_tile[end - 1]. */
 struct leati_task_pass {
     uint32_t first, end;
-    uint32_t units;      /* that are counted: words when reading, units when writing */
-    uint32_t word_units; /* of a word: 1, or as many as 4 bytes have */
-    uint32_t last;       /* in the shorter ND tiles are those below, counted along the dimension that is cut */
+    uint32_t units;      /* what the pass counts: words when reading, units when writing */
+    uint32_t word_units; /* units in a word: 1, or as many as fit in 4 bytes */
+    uint32_t last;       /* size of the last, shorter tile in the cut dimension */
 };
 
 struct leati_layout_task {
     uint64_t dst, src;           /* addresses of the first unit */
-    uint64_t src_first, src_end; /* of all bytes that may be read */
+    uint64_t src_first, src_end; /* the addresses that may be read */
 
     uint64_t list, wrong;       /* addresses, or 0 */
-    int64_t list_dst, list_src; /* bytes from one index to the next; 0 on the side without the list */
+    int64_t list_dst, list_src; /* bytes for one step of an index; 0 on the side without the list */
     int64_t list_bound;
     uint32_t list_entry_bytes; /* 4 or 8 */
 
     uint32_t unit_bytes;
 
-    uint32_t splits; /* kernels' own: see there */
+    uint32_t splits; /* for the rows kernels: 1 if each row repeats one unit of the source */
     uint64_t row_bytes;
 
-    /* Elements and rows. dim[0] to dim[inner - 1] are in a block's items, the rest in its number. The last of the
-     * inner may be cut in pieces: dim[inner] are those then. Of a piece there are items, of the last last_items.
-     */
+    /* Elements and rows. dim[0] to dim[inner - 1] count a block's items, the rest counts blocks. The last inner
+     * dimension may be cut into pieces; then dim[inner] counts the pieces. A piece has items items, and the last
+     * piece last_items. */
     uint32_t inner, dims, pieces;
     uint32_t items, last_items;
-    uint64_t piece_bytes; /* from one piece of a row to the next; 0: rows are whole */
+    uint64_t piece_bytes; /* from one piece of a row to the next; 0: rows are not cut */
     struct leati_divisor blocks;
 
-    /* Tiles: dim[0] to dim[inner - 1] are the lines of a tile on the source, which lie side by side on the
-     * destination; to dim[middle - 1] the other way round; the rest are in the block's number. */
+    /* Tiles: dim[0] to dim[inner - 1] are side i, contiguous on the destination; dim[inner] to dim[middle - 1] are
+     * side j, contiguous on the source; the rest counts blocks. */
     uint32_t middle;
-    uint64_t size_i, size_j; /* units in all, of these two */
+    uint64_t size_i, size_j; /* units of the two sides */
     struct leati_divisor tiles_i, tiles_j;
-    uint32_t step_i;  /* units from one tile to the next: fewer than a tile has where tiles overlap */
-    uint32_t overlap; /* 0: the destination's lines lie on words, so whole tiles write whole words; else 1 */
+    uint32_t step_i;  /* units from one tile to the next along i: fewer than a tile has if tiles overlap */
+    uint32_t overlap; /* 0: the destination's lines begin at words, so whole tiles write whole words; else 1 */
 
-    /* ND tiles: all dim[] are in an ND tile's number, first the pieces of the dimension that is cut; of the last
-     * piece there is less. */
+    /* ND tiles: dim[] counts the tiles, first the pieces of the cut dimension, of which the last one is shorter.
+     */
     struct leati_task_pass read, write;
     uint32_t nd_tiles;
     struct leati_nd_tile_dim nd_tile[LEATI_TASK_ND_TILE_DIMS];
@@ -85,8 +87,8 @@ struct leati_layout_task {
     struct leati_task_dim dim[LEATI_TASK_DIMS];
 };
 
-/* The place of word b of line j in a tile whose lines have words_i words, of which each has so many units. Here,
- * since the tests count the banks that it meets. */
+/* Returns the position in shared memory of word b of line j of a tile, whose lines have words_i words of so many
+ * units. It is in this header because a test counts bank conflicts with it. */
 static inline uint32_t leati_tile_place(uint32_t words_i, uint32_t units, uint32_t j, uint32_t b)
 {
     return j * words_i + (b ^ (j / units & 7));

@@ -1,15 +1,16 @@
 /*
  * modules.h - which modules leat's built-in kernels are in.
  *
- * A driver compiles the PTX of a module as a whole, and whoever needs the first kernel of it waits. So what each
- * program may want is one module, and the kernels of layouts are many: by the size of their units, and in each
- * size those of rows and ND tiles, of small tiles, and of wide ones. tools/build-kernels.sh reads these lists.
+ * A driver compiles the PTX of a module as a whole, and the call that needs the module's first kernel waits for
+ * that. So the kernels that many programs need are one module, and the layout kernels are split into many: for
+ * each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles. tools/build-kernels.sh
+ * reads these lists.
  */
 #ifndef LEATI_KERNELS_MODULES_H
 #define LEATI_KERNELS_MODULES_H
 
-/* X(more, NAME, file): all modules; their files are in kernels/built/. Those of one sort follow each other by the
- * sizes of their units. */
+/* X(more, NAME, file): all modules; their files are in kernels/built/. The modules of one sort must follow each
+ * other, sorted by unit size, because code adds the number of the unit size to the first one. */
 #define LEATI_BUILTIN_LIST(X, more)                                                                               \
     X(more, BASIC, builtin_kernels)                                                                               \
     X(more, ELEMENTS, layout_elements)                                                                            \
@@ -79,9 +80,9 @@ enum leati_builtin {
     X(STEPS, leat_transpose_padded_u32)
 
 /*
- * X(kernel, number): NVIDIA's assembler gives a kernel so many registers at most, which C has no word for. More
- * blocks fit into a multiprocessor then: of 128 threads five instead of four, which an H200 made 8 to 12 % faster,
- * of 64 threads twelve instead of ten. With these numbers whole tiles put next to nothing into other memory.
+ * X(kernel, number): the maximum number of registers of a thread (PTX .maxnreg), which C cannot express. With it
+ * more blocks fit into a multiprocessor: five instead of four of 128 threads, which made an H200 8 to 12 % faster,
+ * and twelve instead of ten of 64 threads. With these numbers whole tiles spill almost nothing.
  */
 #define LEATI_REGISTERS_LIST(X)                                                                                   \
     X(leat_layout_transpose_1, 80)                                                                                \

@@ -1,5 +1,6 @@
 /*
- * phases.h - kernels whose threads wait for each other, also where the threads of a block run one after the other.
+ * phases.h - kernels with barriers that also work on the CPU device, where the threads of a block run one after
+ * the other.
  *
  *     SHARED_ARRAY(uint32_t, tile, 1024);
  *     PHASE (t)
@@ -8,16 +9,17 @@
  *     PHASE (t)
  *         ... = tile[1023 - t];
  *
- * t is the thread's number. On a GPU a phase is run by its thread, on the CPU device all of a block's phases by
- * its first thread, the first one for every t, then the second. So nothing but shared arrays goes from one phase
- * to the next, and what is outside of phases is the same for all threads of a block. Blocks have one dimension.
- * What a thread itself keeps has a place of its own for each t:
+ * t is the thread's number. On a GPU each thread runs the phases for its own t. On the CPU device the first thread
+ * of a block runs all phases: the first phase for every t, then the second for every t, and so on. So only shared
+ * arrays carry values from one phase to the next, and code outside of phases must compute the same for all threads
+ * of a block. Blocks have one dimension. A value that a thread keeps from one phase to the next needs an element
+ * for each t:
  *
  *     OWN_ARRAY(uint32_t, kept, 256);
  *     PHASE (t)
  *         OWN(kept, t) = ...;
  *
- * PHASE is no loop to break out of.
+ * Do not use break or continue to leave a PHASE.
  */
 #ifndef LEATI_KERNELS_PHASES_H
 #define LEATI_KERNELS_PHASES_H
