@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In the order that LEAT_DRIVERS has when it is not set. */
+/* All drivers, in the default order of LEAT_DRIVERS. */
 static struct leati_driver *(*const known[])(void) = {leati_cuda_driver, leati_hip_driver, leati_cpu_driver};
 
 #define KNOWN_COUNT (sizeof known / sizeof known[0])
@@ -23,7 +23,7 @@ struct registry_entry {
 /* Written once, under once; read-only afterwards. */
 static struct registry_entry entries[KNOWN_COUNT];
 static unsigned entry_count;
-static char no_driver[32]; /* the first name of LEAT_DRIVERS that is none, as much of it as fits */
+static char no_driver[32]; /* the first name in LEAT_DRIVERS that no driver has, maybe cut off; "": none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool listed_already(const struct leati_driver *driver)
@@ -36,7 +36,7 @@ static bool listed_already(const struct leati_driver *driver)
 
 static void add_named(const char *name, size_t length)
 {
-    bool is_driver = length == 0; /* two commas in a row name nothing */
+    bool is_driver = length == 0; /* an empty name, as between two commas, is ignored */
 
     for (unsigned i = 0; i < KNOWN_COUNT; i++) {
         struct leati_driver *driver = known[i]();
@@ -52,8 +52,8 @@ static void add_named(const char *name, size_t length)
                  name);
 }
 
-/* What LEAT_FAULT says for a driver: all of it, or what follows its name, as in "cuda:fail=copy:3"; NULL when it
- * is for another one. */
+/* Returns the part of LEAT_FAULT for a driver: what follows the driver's name, as in "cuda:fail=copy:3", or all of
+ * it if it names no driver. Returns NULL if it names another driver or is not set. */
 static const char *faults_for(const struct leati_driver *driver)
 {
     const char *faults = leati_option(LEATI_OPTION_FAULT);
@@ -68,7 +68,7 @@ static const char *faults_for(const struct leati_driver *driver)
     return faults;
 }
 
-/* Puts the fault driver around a driver when LEAT_FAULT asks for it. */
+/* Wraps a driver in the fault driver if LEAT_FAULT says so. */
 static leat_status add_faults(struct registry_entry *entry)
 {
     const char *faults = faults_for(entry->driver);
@@ -88,7 +88,8 @@ static void load_all(void)
     const char *order = leati_option(LEATI_OPTION_DRIVERS);
     struct leati_hearing hearing;
 
-    /* A missing driver is no failure of the call that came first: its thread keeps the message it had. */
+    /* A missing driver is not an error of the call that loads the drivers, so the thread's last message must stay.
+     */
     leati_error_hear_begin(&hearing);
     if (!order)
         order = "cuda,hip,cpu";

@@ -1,5 +1,6 @@
 /*
- * cpu_copy_3d.c - moving regions of rows on the CPU device: rows are shared out among the workers, long rows cut.
+ * cpu_copy_3d.c - copies of pitched regions on the CPU device: rows are distributed to the workers, long rows are
+ * cut.
  */
 #include "driver/cpu/cpu.h"
 
@@ -8,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART_BYTES ((size_t)1 << 20)          /* what one thread takes at a time */
-#define HERE_BYTES ((size_t)256 << 10)        /* up to here on the caller's thread, where memory is pageable */
-#define PARALLEL_BYTES ((size_t)1 << 20)      /* from here on more than one thread */
-#define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on, for rows of a few lines or more */
+#define PART_BYTES ((size_t)1 << 20)          /* a part, which one thread copies at a time */
+#define HERE_BYTES ((size_t)256 << 10)        /* pageable copies up to this size: on the caller's thread */
+#define PARALLEL_BYTES ((size_t)1 << 20)      /* from this size on: several threads */
+#define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from this size on, if rows have at least the following size */
 #define NON_TEMPORAL_ROW_BYTES ((size_t)4096)
 
 struct region_job {
@@ -19,20 +20,20 @@ struct region_job {
     const char *src;
     leat_copy_region region;
     size_t rows;                   /* of all slices */
-    size_t part_rows, pieces;      /* rows of a part; or parts of a row, where it is long */
-    bool streaming;                /* past the caches */
-    bool guarded;                  /* one of the two may go away meanwhile */
-    _Atomic uintptr_t unreachable; /* the first address that did; UINTPTR_MAX: none */
+    size_t part_rows, pieces;      /* rows in a part; or parts in a row, if rows are long */
+    bool streaming;                /* use non-temporal stores */
+    bool guarded;                  /* a side is pageable: the program may unmap it during the copy */
+    _Atomic uintptr_t unreachable; /* the lowest address whose access faulted; UINTPTR_MAX: none */
 };
 
-/* Some of the rows, or a piece of one of them. */
+/* Some of the rows, or a piece of one row. */
 struct region_part {
     const struct region_job *job;
-    size_t first, end;    /* rows */
-    size_t start, length; /* in each */
+    size_t first, end;    /* rows first to end - 1 */
+    size_t start, length; /* the bytes to copy of each */
 };
 
-/* Where a row begins on either side. */
+/* The offset of a row on either side. */
 static size_t dst_row(const struct region_job *job, size_t row)
 {
     const leat_copy_region *region = &job->region;
@@ -154,7 +155,7 @@ leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_
     else
         job->part_rows = PART_BYTES / region->width_bytes;
     atomic_init(&job->unreachable, UINTPTR_MAX);
-    /* Short copies of pageable memory are over before another thread could begin. */
+    /* A short pageable copy takes less time than waking the stream's thread. */
     if (pageable && bytes <= HERE_BYTES && cpu_stream_run_here(stream, &work->work))
         return LEAT_OK;
     cpu_stream_push(stream, &work->work);

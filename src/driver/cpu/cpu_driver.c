@@ -11,7 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Never freed, so that an address can be looked up while a device is being closed. */
+/* Static, so that another thread can look up an address while a device is being closed. */
 static struct cpu_device devices[CPU_DEVICES_MAX];
 
 struct cpu_device *cpu_device_number(int ordinal)
@@ -26,8 +26,8 @@ static uint64_t machine_bytes(void)
     return pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)1 << 30;
 }
 
-/* Of the addresses that a limit leaves, a device with this share as memory reserves a quarter, so that two of
- * them, host memory and the program fit in. */
+/* Under a limit on addresses (ulimit -v) a device has 1/16 of them as memory, and reserves four times as many
+ * addresses, a quarter of all. So two devices, host memory and the program fit in. */
 #define MEMORY_PARTS 16
 
 static char memory_reason[400];
@@ -37,8 +37,8 @@ const char *cpu_memory_reason(void)
     return memory_reason;
 }
 
-/* What a device has unless LEAT_CPU_MEMORY says otherwise: no more than this process can fill. What a control
- * group has left is not all for device memory: page tables and the program count too. */
+/* Returns the memory of a device if LEAT_CPU_MEMORY is not set: at most what this process can fill. A sixteenth of
+ * a control group's limit is left out, because page tables and the program count against the limit too. */
 static uint64_t usual_memory_bytes(void)
 {
     uint64_t bytes = machine_bytes(), addresses = leati_addresses_left();
@@ -135,7 +135,7 @@ static leat_status device_open(struct leati_driver *driver, int ordinal, void *n
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "the CPU device has no contexts to wrap");
     LEATI_TRY(cpu_strict_open());
     LEATI_TRY(cpu_host_space_open());
-    /* Pools want several times the memory in addresses, so that blocks and pages can move. */
+    /* Pools need several times as many addresses as memory, so that they can map pages at new addresses. */
     if (leati_addresses_left() != UINT64_MAX && device->memory_bytes < CPU_SPACE_BYTES / 8)
         wanted_bytes = (size_t)device->memory_bytes * 4;
     leati_lock(&device->space.lock);
@@ -164,7 +164,7 @@ static leat_status device_close(struct leati_driver *driver, void *handle)
     if (device->virtual_fd >= 0)
         close(device->virtual_fd);
     device->virtual_fd = -1;
-    /* Devices are opened and closed one at a time, so no other one can need workers now. */
+    /* The core opens and closes one device at a time, so no other device can start to use the workers now. */
     if (cpu_host_space_close()) {
         cpu_workers_stop();
         cpu_gang_stop();
@@ -255,7 +255,8 @@ static const struct leati_driver_ops ops = {
     .launch = cpu_launch,
 };
 
-/* A copy of the CPU device's own costs one queued work, and from 1 MiB on it is spread over the workers. */
+/* batch: a single copy of the CPU device costs one queued item of work, and from 1 MiB on it uses all workers, so
+ * only smaller copies gain from being batched. */
 static const struct leati_capabilities capabilities = {
     .reaches_pageable = true,
     .host_reaches_device = true,

@@ -30,17 +30,16 @@ struct image {
     uint64_t bytes;
     Elf64_Phdr segments[SEGMENTS_MOST];
     unsigned segment_count;
-    uint64_t value[TAGS]; /* of the dynamic section, by tag; those of GNU follow in fields of their own */
+    uint64_t value[TAGS]; /* values of the dynamic section, by tag; the GNU tags have the members below */
     bool has[TAGS];
     uint64_t gnu_hash, versym, verneed, verdef, rela_count;
     uint64_t symbol_count;
-    unsigned versions_most; /* the highest number of a version */
+    unsigned versions_most; /* the highest version number of a symbol */
 };
 
-/* ---- where things are ---- */
+/* ---- finding data by its address ---- */
 
-/* The segment that is mapped at [address, address + bytes), with at least these rights; NULL when there is none.
- */
+/* Returns the segment that is mapped at [address, address + bytes) with at least these rights, or NULL. */
 static const Elf64_Phdr *segment_at(const struct image *image, uint64_t address, uint64_t bytes, uint32_t rights)
 {
     for (unsigned i = 0; i < image->segment_count; i++) {
@@ -54,7 +53,8 @@ static const Elf64_Phdr *segment_at(const struct image *image, uint64_t address,
     return NULL;
 }
 
-/* What the file has for [address, address + bytes); NULL when that is not in it. */
+/* Returns the bytes of the file that are mapped at [address, address + bytes), or NULL if the file does not have
+ * them all. */
 static const unsigned char *content(const struct image *image, uint64_t address, uint64_t bytes)
 {
     const Elf64_Phdr *segment = segment_at(image, address, bytes, PF_R);
@@ -73,7 +73,7 @@ static uint32_t word_at(const unsigned char *table, uint64_t i)
     return word;
 }
 
-/* Is this the address of an instruction, as far as one can tell? */
+/* Returns true if the address is in an executable segment. */
 static bool is_code(const struct image *image, uint64_t address)
 {
     return segment_at(image, address, 1, PF_X) != NULL;
@@ -104,7 +104,7 @@ static const char *read_headers(struct image *image)
     return NULL;
 }
 
-/* The loader walks over the notes of the file's properties. */
+/* Checks the notes of a segment, because the loader walks over them. */
 static const char *check_notes(const struct image *image, const Elf64_Phdr *segment)
 {
     uint64_t align = segment->p_align == 8 ? 8 : 4, at = 0;
@@ -123,7 +123,8 @@ static const char *check_notes(const struct image *image, const Elf64_Phdr *segm
     return NULL;
 }
 
-/* Whole pages become read-only, so some linkers round the end up. */
+/* Returns true if the range that becomes read-only after relocation lies in one writable segment. It may reach to
+ * the end of the segment's last page: the loader protects whole pages, and some linkers round the range up. */
 static bool has_relro(const struct image *image, const Elf64_Phdr *relro)
 {
     const Elf64_Phdr *segment = segment_at(image, relro->p_vaddr, 0, PF_R | PF_W);
@@ -152,7 +153,7 @@ static const char *check_segments(const struct image *image)
             return "a segment is not aligned to pages";
         if (segment->p_vaddr < end || segment->p_vaddr > SPAN_MOST || segment->p_memsz > SPAN_MOST)
             return "its segments overlap, or are too large";
-        /* The loader clears the rest of a page itself. */
+        /* The loader zeroes the memory after the segment's bytes, so that must be writable. */
         if (segment->p_memsz > segment->p_filesz && !(segment->p_flags & PF_W))
             return "a segment with memory to be cleared cannot be written";
         end = (segment->p_vaddr + segment->p_memsz + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
@@ -222,7 +223,7 @@ static const char *read_dynamic(struct image *image)
     if (!found || found == &image->segments[SEGMENTS_MOST - 1])
         return "it does not have one dynamic section";
     entries = content(image, found->p_vaddr, found->p_filesz);
-    /* The loader makes addresses of its offsets, in place. */
+    /* The loader relocates the dynamic section in place, so it must be writable. */
     if (!entries || found->p_vaddr % 8 || !segment_at(image, found->p_vaddr, found->p_filesz, PF_R | PF_W) ||
         entries != image->start + found->p_offset)
         return "its dynamic section is not in what is loaded";
@@ -232,7 +233,7 @@ static const char *read_dynamic(struct image *image)
         memcpy(&entry, entries + at, sizeof entry);
         if (entry.d_tag == DT_NULL)
             return NULL;
-        /* Names of other objects and of places to search. */
+        /* These are offsets of names: check only the largest one. */
         if (entry.d_tag == DT_NEEDED || entry.d_tag == DT_SONAME || entry.d_tag == DT_RPATH ||
             entry.d_tag == DT_RUNPATH) {
             image->value[DT_NEEDED] =
@@ -245,8 +246,8 @@ static const char *read_dynamic(struct image *image)
     return "its dynamic section has no end";
 }
 
-/* A table of the dynamic section: its address and its size by tag, whole entries of so many bytes. *entries: NULL
- * when it has none. */
+/* Finds a table whose address and size have these tags in the dynamic section; its size must be a multiple of
+ * entry_bytes. *entries is NULL if the image has no such table. */
 static const char *find_table(const struct image *image, unsigned address_tag, unsigned size_tag,
                               uint64_t entry_bytes, const unsigned char **entries, uint64_t *count)
 {
@@ -285,7 +286,7 @@ static const char *check_strings(const struct image *image)
                : NULL;
 }
 
-/* Goes along the chain of a bucket and says how many symbols there are at least. */
+/* Follows the chain of a hash bucket to its end, and raises *symbols to the number of symbols that must exist. */
 static const char *check_gnu_chain(const struct image *image, uint64_t chains, uint32_t first_hashed,
                                    uint32_t symbol, uint64_t *symbols)
 {
@@ -342,14 +343,15 @@ static const char *read_old_hash(struct image *image)
         return "its hash table is not in what is loaded";
     for (uint64_t i = 0; i < bucket_count; i++)
         for (uint64_t symbol = word_at(buckets, i); symbol; symbol = word_at(buckets + bucket_count * 4, symbol))
-            /* Each symbol is in one chain. */
+            /* Each symbol is in one chain only, so more steps than symbols mean a cycle. */
             if (symbol >= chain_count || ++steps > chain_count)
                 return "a chain of its hash table is wrong";
     image->symbol_count = image->symbol_count > chain_count ? image->symbol_count : chain_count;
     return NULL;
 }
 
-/* Hash tables know only what others may look up; relocations name the rest. */
+/* Raises the number of symbols if a table of relocations uses more than the hash table counts: that one has only
+ * the symbols that can be looked up. */
 static const char *count_symbols(struct image *image, unsigned address_tag, unsigned size_tag)
 {
     const unsigned char *entries;
@@ -381,7 +383,7 @@ static const char *check_symbols(const struct image *image)
         type = ELF64_ST_TYPE(symbol.st_info);
         if (!is_name(image, symbol.st_name))
             return "the name of a symbol is not in it";
-        /* The loader looks for no local symbol, but takes its value. */
+        /* The loader uses the value of a local symbol without looking it up, so it must be defined. */
         if (i && symbol.st_shndx == SHN_UNDEF && ELF64_ST_BIND(symbol.st_info) == STB_LOCAL)
             return "a local symbol is nowhere";
         if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS || type == STT_TLS)
@@ -485,7 +487,8 @@ static const char *check_versions(struct image *image)
 
 /* ---- relocations ---- */
 
-/* Is the word at address one of a list of functions that are called, and so must become the address of code? */
+/* Returns true if the word at address is an entry of a table of functions that the loader calls (init, fini), so
+ * it must become the address of code. */
 static bool is_called(const struct image *image, uint64_t address)
 {
     return (image->has[DT_INIT_ARRAY] && address - image->value[DT_INIT_ARRAY] < image->value[DT_INIT_ARRAYSZ]) ||
@@ -544,7 +547,7 @@ static const char *check_relocations(const struct image *image, unsigned address
     return NULL;
 }
 
-/* The packed ones: an address, then words of bits for the 63 words behind it. */
+/* Checks packed relocations (DT_RELR): an address, then bitmaps, each for the 63 words that follow. */
 static const char *check_packed_relocations(const struct image *image)
 {
     const unsigned char *entries;
@@ -576,7 +579,7 @@ static const char *check_packed_relocations(const struct image *image)
 
 static const char *check_all_relocations(const struct image *image)
 {
-    /* The loader takes these for granted, and ends the process otherwise. */
+    /* If one of these is missing, the loader aborts the process. */
     if ((image->has[DT_RELA] && (!image->has[DT_RELAENT] || image->value[DT_RELAENT] != sizeof(Elf64_Rela))) ||
         (image->has[DT_JMPREL] && (!image->has[DT_PLTREL] || image->value[DT_PLTREL] != DT_RELA)) ||
         (image->has[DT_PLTREL] && image->value[DT_PLTREL] != DT_RELA) ||
@@ -590,7 +593,7 @@ static const char *check_all_relocations(const struct image *image)
     return check_packed_relocations(image);
 }
 
-/* ---- what is called ---- */
+/* ---- functions that the loader calls ---- */
 
 static bool has_relocation(const struct image *image, uint64_t address)
 {
