@@ -13,7 +13,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* The system has no such pages left: then it is not asked again. */
+/* Set once the kernel reports that no huge pages are left; then it is not asked again. */
 static atomic_bool refused;
 
 static uintptr_t piece_of(const void *ptr, uint64_t i)
@@ -21,7 +21,7 @@ static uintptr_t piece_of(const void *ptr, uint64_t i)
     return (uintptr_t)ptr / PIECE_BYTES * PIECE_BYTES + i * PIECE_BYTES;
 }
 
-/* The first byte of the range in a piece. */
+/* The first byte of the range that lies in piece number i. */
 static const volatile char *byte_of(const void *ptr, uint64_t i)
 {
     return i ? (const volatile char *)piece_of(ptr, i) : ptr;
@@ -55,10 +55,10 @@ void leati_hugepage_collapse(const void *ptr, uint64_t i)
 {
     if (is_there(byte_of(ptr, i)))
         return;
-    /* Linux wants one page to be there. */
+    /* MADV_COLLAPSE needs a page that is present, so touch one. */
     (void)*byte_of(ptr, i);
-    /* Speed only: where it fails, the write brings small pages. EINVAL: not a piece of a memory file as a whole,
-     * or an older system. */
+    /* Ignore other errors: without a huge page, writes fault in small pages, which is only slower. EINVAL means
+     * that a memory file does not cover the whole piece, or that the kernel is older than 6.1. */
     if (madvise((void *)piece_of(ptr, i), PIECE_BYTES, MADV_COLLAPSE) && errno == ENOMEM)
         atomic_store_explicit(&refused, true, memory_order_relaxed);
 }

@@ -1,4 +1,4 @@
-/* explain.c - how a copy would be made, in words: one text for all shapes. */
+/* explain.c - describes the plan of a copy as text, for all shapes of copies. */
 #include "copy/eager.h"
 #include "copy/plan.h"
 
@@ -103,7 +103,7 @@ static void add_time(struct leati_strbuf *text, uint64_t ns)
         leati_strbuf_add(text, "%.3g ms", (double)ns * 1e-6);
 }
 
-/* Returns true if a protocol before this one has the same reason, with which this one was named. */
+/* Returns true if this protocol was already listed, together with an earlier one that has the same reason. */
 static bool is_named(const struct leati_plan *plan, enum leati_protocol_id id)
 {
     const struct leati_candidate *candidates = plan->candidates;
@@ -115,7 +115,7 @@ static bool is_named(const struct leati_plan *plan, enum leati_protocol_id id)
     return false;
 }
 
-/* The protocols that cannot make the copy for the same reason as this one. */
+/* Lists this protocol and all later ones that cannot make the copy for the same reason. */
 static void add_unsupported(struct leati_strbuf *text, const struct leati_plan *plan, enum leati_protocol_id id)
 {
     const char *why_not = plan->candidates[id].why_not;
@@ -222,7 +222,8 @@ void leati_explain_plan(struct leati_strbuf *text, const struct leati_plan *plan
 
 /* ---- the public call ---- */
 
-/* What is explained is how copies go once a process's first ones are done. */
+/* Creates the device's stager now, so that the text describes how copies are made after the first ones of a
+ * process, which may still do without staging. */
 static void get_ready(leat_device *device)
 {
     struct leati_stager *stager;
@@ -247,7 +248,7 @@ static leat_status explain(leat_stream *stream, void *dst, const void *src, size
 {
     struct leati_plan plan;
 
-    /* Quick: what is explained is what would be done. */
+    /* quick, as leat_copy() does, so that the text describes the copy that it would make. */
     LEATI_TRY(leati_plan_copy(&plan, stream, dst, src, bytes, false, true));
     LEATI_TRY(leati_plan_choose(&plan));
     LEATI_TRY(leati_transfer_check_mapped(&plan.transfer));

@@ -1,8 +1,8 @@
 /*
  * host_tiles_avx2.c - tiles for processors with AVX2: a line is two registers.
  *
- * As in host_tiles_avx512.c everything is built on one transpose, here of 8 x 8 numbers of 4 bytes; rows of
- * smaller units are taken in sets, and the numbers of the sets merged.
+ * As in host_tiles_avx512.c, all tiles use one transpose, here of 8 x 8 numbers of 4 bytes. For smaller units the
+ * rows are divided into sets; each set is transposed, and the results are merged.
  */
 #include "layout/host_kernels.h"
 
@@ -14,7 +14,8 @@
 
 #define HALF 32 /* bytes of a line that one register holds */
 
-/* Half a line of 8 rows, first, first + step, ...: number j of row i becomes number i of row j. */
+/* Transposes half a line of each of the 8 rows first, first + step, ...: number j of row i becomes number i of row
+ * j. */
 INLINE_AVX2 void transpose8(const char *src, const int64_t *rows, unsigned first, unsigned step, __m256i out[8])
 {
     __m256i a[8], b[8];
@@ -42,7 +43,7 @@ INLINE_AVX2 void store(char *dst, const int64_t *rows, unsigned row, unsigned ha
     _mm256_storeu_si256((void *)(dst + rows[row] + half * HALF), value);
 }
 
-/* For each half of the destination's lines, and each half of the source's. */
+/* A loop over the halves of the destination's lines and the halves of the source's. */
 #define HALVES(to, from)                                                                                          \
     for (unsigned to = 0; to < 2; to++)                                                                           \
         for (unsigned from = 0; from < 2; from++)
@@ -157,7 +158,7 @@ AVX2 static void stream(char *dst, const char *src, size_t bytes)
     leati_copy_short(dst, src, bytes);
 }
 
-/* Tiles side by side in a buffer, whose rows then go past the caches. */
+/* Transposes neighbouring tiles into a buffer, then writes its rows with streaming stores. */
 #define STREAM(bytes, tiles)                                                                                      \
     _Alignas(64) char stage[64 / (bytes)*64 * (tiles)];                                                           \
     int64_t rows[64 / (bytes)];                                                                                   \

@@ -1,8 +1,9 @@
 /*
  * host_tiles_avx512.c - tiles for processors with AVX-512: a line of the source is one register.
  *
- * Everything is built on one transpose, of 16 x 16 numbers of 4 bytes. For smaller units the rows are taken in
- * 2 or 4 sets, every second or fourth row each, and the numbers of the sets are then merged place by place.
+ * All tiles use one transpose, of 16 x 16 numbers of 4 bytes. For smaller units the rows are divided into 2 or 4
+ * sets, each with every second or fourth row; each set is transposed, and then the results are merged unit by
+ * unit.
  */
 #include "layout/host_kernels.h"
 
@@ -12,7 +13,7 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define INLINE_AVX512 static inline __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline))
 
-/* Where a tile comes from and goes to. Rows and bytes that are not there read as 0 and are not written. */
+/* The two sides of a tile. With MASKED, rows and bytes outside of it read as 0 and are not written. */
 struct avx512_tile {
     char *dst;
     const int64_t *dst_rows;
@@ -20,7 +21,7 @@ struct avx512_tile {
     const int64_t *src_rows;
     unsigned src_row_count, dst_row_count;
     __mmask64 src_bytes, dst_bytes;
-    const char *before; /* for PAIRED: the tile whose lines go before these */
+    const char *before; /* for PAIRED: the finished tile whose lines are written in front of this one's */
 };
 
 enum store_policy { PLAIN, STREAMING, PAIRED, MASKED };
@@ -51,7 +52,7 @@ INLINE_AVX512 void store(const struct avx512_tile *t, unsigned row, __m512i line
     }
 }
 
-/* Rows first, first + step, ...: number j of row i becomes number i of row j. */
+/* Transposes the 16 rows first, first + step, ...: number j of row i becomes number i of row j. */
 INLINE_AVX512 void transpose16(const struct avx512_tile *t, unsigned first, unsigned step,
                                enum store_policy policy, __m512i out[16])
 {
@@ -175,7 +176,7 @@ INLINE_AVX512 void tile_16(const struct avx512_tile *t, enum store_policy policy
 #define FOUR(i) (i) * 64, (i)*64 + 64, (i)*64 + 128, (i)*64 + 192
 #define SIXTEEN(i) FOUR(i), FOUR((i) + 4), FOUR((i) + 8), FOUR((i) + 12)
 
-/* Where the lines of a tile are that lie one after the other. */
+/* Offsets of the lines of a tile that is contiguous, such as one in a buffer. */
 static const int64_t in_a_row[64] = {SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48)};
 
 AVX512 static void stream(char *dst, const char *src, size_t bytes)

@@ -1,4 +1,4 @@
-/* layout.c - the calls that make layouts and change them: arithmetic, which moves nothing. */
+/* layout.c - the calls that make and change layouts. They only compute sizes and strides; no data moves. */
 #include "base/assume.h"
 #include "base/error.h"
 #include "layout/canonical.h"
@@ -22,7 +22,7 @@ static leat_status check_dim(const leat_layout *layout, const char *name, uint32
     return LEAT_OK;
 }
 
-/* For calls that cannot change a dimension with a list. */
+/* Checks a dimension for calls that cannot change one with an index list. */
 static leat_status check_plain_dim(const leat_layout *layout, uint32_t dim)
 {
     LEATI_TRY(check_dim(layout, "dim", dim));
@@ -39,7 +39,7 @@ static bool has_nothing(uint32_t dims, const int64_t *size)
     return false;
 }
 
-/* The product of all sizes. */
+/* Computes the product of all sizes. */
 static leat_status count_elements(uint32_t dims, const int64_t *size, uint64_t *elements)
 {
     *elements = !has_nothing(dims, size);
@@ -49,7 +49,7 @@ static leat_status count_elements(uint32_t dims, const int64_t *size, uint64_t *
     return LEAT_OK;
 }
 
-/* Sizes that a user gives beside a layout. */
+/* Checks sizes that the user passes. */
 static leat_status check_sizes(uint32_t dims, const int64_t *size)
 {
     if (dims > LEAT_LAYOUT_MAX_DIMS)
@@ -65,7 +65,7 @@ static leat_status check_sizes(uint32_t dims, const int64_t *size)
 
 /* ---- dense ---- */
 
-/* With a size of 0 no stride is ever used; they are then what they would be with sizes of 1 for those of 0. */
+/* If a size is 0, no stride is ever used; the strides are computed as if that size were 1. */
 static leat_status make_dense(leat_layout *layout, uint32_t dims, const int64_t *size, uint32_t element_bytes)
 {
     leat_layout made = {.dims = dims, .element_bytes = element_bytes};
@@ -161,7 +161,7 @@ static leat_status check_slice(int64_t size, int64_t start, int64_t stop, int64_
     return LEAT_OK;
 }
 
-/* Moves the first element of a dimension, and steps through it otherwise. */
+/* Makes a dimension begin at its element start and take every step-th element, count of them. */
 static leat_status step_through(leat_layout *layout, uint32_t dim, int64_t start, int64_t step, int64_t count)
 {
     int64_t stride = layout->stride_bytes[dim], offset = layout->offset_bytes, distance = 0, next = stride;
@@ -234,8 +234,8 @@ struct stride_span {
     int64_t stride[LEAT_LAYOUT_MAX_DIMS];
 };
 
-/* Dimensions first to before end of a layout; those that continue one another are one, those of size 1 are none.
- */
+/* Fills span with the dimensions first to end - 1 of a layout: merges those that continue each other, and leaves
+ * out those of size 1. */
 static void join_dims(const leat_layout *layout, uint32_t first, uint32_t end, struct stride_span *span)
 {
     span->dims = 0;
@@ -256,7 +256,7 @@ static void join_dims(const leat_layout *layout, uint32_t first, uint32_t end, s
     }
 }
 
-/* Strides for dimensions of other sizes, of the same product, which is not 0. */
+/* Computes strides that give the elements of old other sizes. The products of the sizes are equal, and not 0. */
 static leat_status restride(const struct stride_span *old, uint32_t dims, const int64_t *size,
                             uint32_t element_bytes, int64_t *stride)
 {
@@ -269,21 +269,23 @@ static leat_status restride(const struct stride_span *old, uint32_t dims, const 
             left = old->size[--block];
             step = old->stride[block];
         }
-        /* What does not continue cannot be stepped through as one dimension. */
+        /* The new dimension would cross the end of an old one, so no single stride steps through it. */
         if (left % size[i])
             return leati_fail(LEAT_ERROR_UNSUPPORTED,
                               "no stride steps through a size[%u] of %lld here; copy the elements into a dense "
                               "layout first, and reshape that",
                               i, (long long)size[i]);
         stride[i] = step;
-        /* It overflows for a stride that nothing steps by at the most. */
+        /* An overflow is harmless: it can only happen to a stride that no dimension uses. */
         step = (int64_t)((uint64_t)step * (uint64_t)size[i]);
         left /= size[i];
     }
     return LEAT_OK;
 }
 
-/* The product of size[first] to size[end - 1], of which is known that the whole fits. */
+/* Returns the product of size[first] to size[end - 1]. It cannot overflow, because the product of all sizes was
+ * checked.
+ */
 static uint64_t product(const int64_t *size, uint32_t first, uint32_t end)
 {
     uint64_t all = 1;
@@ -293,7 +295,7 @@ static uint64_t product(const int64_t *size, uint32_t first, uint32_t end)
     return all;
 }
 
-/* The dimension among the new ones that can keep the list; dims when there is none. */
+/* Returns the new dimension that can keep the index list, or dims if there is none. */
 static uint32_t find_indexed(const leat_layout *layout, uint32_t dims, const int64_t *size)
 {
     uint64_t before = product(layout->size, 0, layout->index_dim);
@@ -341,7 +343,7 @@ static leat_status reshape(leat_layout *layout, uint32_t dims, const int64_t *si
     if (dims)
         memcpy(made.size, size, dims * sizeof *size);
     if (!elements) {
-        /* Nothing is there, by whatever strides; an empty list is as good as none. */
+        /* Without elements, strides and an index list have no effect. */
         made.index = NULL;
         made.index_dim = made.index_bytes = 0;
         made.index_bound = 0;
