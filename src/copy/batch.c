@@ -500,11 +500,10 @@ static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t
 
 static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t bytes)
 {
-    snprintf(
-        text, bytes,
-        "op %u: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep "
-        "it until the stream has got past the copies",
-        number, (void *)fault);
+    snprintf(text, bytes,
+             "op %u: the pageable memory at %p could not be reached "
+             "(unmapped, protected, or its file shrank); keep it until the stream has completed the copies",
+             number, (void *)fault);
 }
 
 static void fail_timeline(struct leati_timeline *timeline, uint32_t number, uintptr_t fault)

@@ -290,8 +290,7 @@ static leat_status check_written_once(const struct leati_canonical *canonical)
         if (!canonical->dst_stride[i])
             return leati_fail(
                 LEAT_ERROR_INVALID,
-                "a dimension of size %llu has stride 0 on dst, so its elements would be written over one "
-                "another; only sources can be broadcast",
+                "a dimension of size %llu has stride 0 on dst; only a source may have stride 0 (broadcast)",
                 (unsigned long long)canonical->size[i]);
         terms[count].stride = (int64_t)step_of(canonical->dst_stride[i]);
         terms[count].low = 1;
@@ -300,16 +299,14 @@ static leat_status check_written_once(const struct leati_canonical *canonical)
         if (overlap == LEATI_OVERLAP_YES)
             return leati_fail(
                 LEAT_ERROR_INVALID,
-                "the strides of dst write a byte twice: a dimension of size %lld and stride %lld runs "
-                "into the elements of those with smaller strides",
+                "the strides of dst write a byte twice: size %lld with stride %lld overlaps smaller strides",
                 (long long)most + 1, (long long)canonical->dst_stride[i]);
         if (overlap == LEATI_OVERLAP_UNKNOWN)
-            return leati_fail(
-                LEAT_ERROR_INVALID,
-                "the strides of dst are so interleaved that leat cannot tell whether an element is "
-                "written twice (a dimension of size %lld and stride %lld lies among smaller ones); copy "
-                "in several parts",
-                (long long)most + 1, (long long)canonical->dst_stride[i]);
+            return leati_fail(LEAT_ERROR_INVALID,
+                              "leat cannot tell whether the strides of dst write a byte twice: a dimension of "
+                              "size %lld and stride "
+                              "%lld interleaves with smaller strides; copy in several parts",
+                              (long long)most + 1, (long long)canonical->dst_stride[i]);
         terms[count].low = -most;
         count++;
     }

@@ -272,8 +272,7 @@ static leat_status restride(const struct stride_span *old, uint32_t dims, const 
         /* The new dimension would cross the end of an old one, so no single stride steps through it. */
         if (left % size[i])
             return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                              "no stride steps through a size[%u] of %lld here; copy the elements into a dense "
-                              "layout first, and reshape that",
+                              "no stride gives size[%u] = %lld; copy into a dense layout first and reshape that",
                               i, (long long)size[i]);
         stride[i] = step;
         /* An overflow is harmless: it can only happen to a stride that no dimension uses. */

@@ -703,8 +703,7 @@ leat_status cpu_managed_record(struct leati_driver *driver, void *device, bool o
         if (!leati_fault_handler_is_installed())
             return leati_fail(
                 LEAT_ERROR_UNSUPPORTED,
-                "another handler of SIGSEGV than leat's is in place, which would take the faults that "
-                "show what is touched; start the record before it is installed");
+                "another handler of SIGSEGV was installed after leat's; start the record before installing it");
     }
     leati_lock(&lock);
     if (on)

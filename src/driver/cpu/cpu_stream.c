@@ -154,11 +154,10 @@ void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src
     leati_assert(dst && src && bytes);
     leati_lock(&stream->lock);
     if (!stream->lost[0])
-        snprintf(
-            stream->lost, sizeof stream->lost,
-            "a copy of %zu bytes from %p to %p did not get to its end: the pageable memory at %p could not be "
-            "reached (unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
-            bytes, src, dst, (void *)fault);
+        snprintf(stream->lost, sizeof stream->lost,
+                 "a copy of %zu bytes from %p to %p stopped: the pageable memory at %p could not be reached "
+                 "(unmapped, protected, or its file shrank); keep it until the stream has completed the copy",
+                 bytes, src, dst, (void *)fault);
     leati_unlock(&stream->lock);
 }
 

@@ -175,8 +175,7 @@ leat_status cpu_strict_open(void)
     if (!key_errno)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                      "LEAT_STRICT=1 needs memory protection keys (pkeys(7)), which this machine does not offer: "
-                      "pkey_alloc: %s; unset LEAT_STRICT",
+                      "LEAT_STRICT=1 needs memory protection keys (pkeys(7)); pkey_alloc: %s; unset LEAT_STRICT",
                       strerror(key_errno));
 }
 

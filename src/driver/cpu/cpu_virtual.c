@@ -75,8 +75,7 @@ static leat_status size_file(int fd, uint64_t bytes)
     if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
         return leati_fail(
             LEAT_ERROR_DEVICE_MEMORY,
-            "the CPU device's memory is a file of %llu bytes then, and this process may have none of more "
-            "than %llu: raise 'ulimit -f'",
+            "the CPU device needs a memory file of %llu bytes; the limit on files is %llu: raise 'ulimit -f'",
             (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
     if (ftruncate(fd, (off_t)bytes))
         return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "ftruncate of a memory file to %llu bytes: %s",
@@ -303,10 +302,11 @@ static leat_status check_import(int fd, size_t bytes)
         return leati_fail(LEAT_ERROR_INVALID, "file descriptor %d is not exported memory: it is not open", fd);
     if (seals < 0 || (seals & EXPORT_SEALS) != EXPORT_SEALS || (seals & WRITE_SEALS) ||
         (flags & O_ACCMODE) != O_RDWR || fstatfs(fd, &system) || system.f_type != TMPFS_MAGIC)
-        return leati_fail(LEAT_ERROR_INVALID,
-                          "file descriptor %d is not exported memory: it must be one that leat_pool_export() or "
-                          "leat_physical_export() gave, and not any other file",
-                          fd);
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "file descriptor %d is not exported memory: leat_pool_export() or leat_physical_export() "
+            "must have returned it",
+            fd);
     if (fstat(fd, &file) || (uint64_t)file.st_size != bytes)
         return leati_fail(
             LEAT_ERROR_INVALID,
