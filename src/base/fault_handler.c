@@ -143,7 +143,7 @@ static void install(int signal_number, void (*handler)(int, siginfo_t *, void *)
     sigaction(signal_number, &action, NULL);
 }
 
-/* The handler of leat's that was installed over on_fault, or NULL. */
+/* leat's second handler, which was installed over on_fault (leati_fault_handler_install_over()), or NULL. */
 static void (*_Atomic other)(int signal_number, siginfo_t *info, void *ucontext);
 
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),

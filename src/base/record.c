@@ -85,7 +85,8 @@ static void give_up(int error) LEATI_REQUIRES(lock)
     atomic_store_explicit(&file, -1, memory_order_relaxed);
 }
 
-/* Counts what was written: the whole lines of the first bytes of the buffer. */
+/* Adds the whole lines among the first bytes of the buffer, which were written, to written_bytes and
+ * written_lines. */
 static void count_written(size_t bytes) LEATI_REQUIRES(lock)
 {
     leati_assert(bytes <= used_bytes);
@@ -121,7 +122,7 @@ static void flush(void) LEATI_REQUIRES(lock)
     if (descriptor() >= 0 && done < used_bytes) {
         int error = count ? errno : ENOSPC;
 
-        /* A terminal keeps half a line; a file does not. */
+        /* Cut off an incomplete last line. Fails on anything but a file, such as a terminal, which keeps it. */
         (void)!ftruncate(descriptor(), written_bytes);
         give_up(error);
     }

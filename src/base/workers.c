@@ -75,7 +75,7 @@ static void unlock(struct leati_workers *workers)
     atomic_store_explicit(&workers->locked, false, memory_order_release);
 }
 
-/* Under the lock, as is the next. */
+/* Call this and unlist() with the pool's spin lock held. */
 static void list(struct leati_workers *workers, struct leati_task *task)
 {
     leati_assert(atomic_load_explicit(&workers->locked, memory_order_relaxed) && !*workers->end);

@@ -29,7 +29,8 @@ static leat_status meet_pageable(struct leati_ops *ops)
         .stream = ops->stream, .shape = LEATI_SHAPE_BATCH, .direction = LEATI_DIRECTION_IN};
     LEATI_TRY(leati_plan_look(look));
     ops->unread = look->stager && look->early && leati_fault_handler_is_installed();
-    /* On an idle stream it does not matter whether the program pinned the memory without leat. */
+    /* On an idle stream packing is correct for pageable memory and for memory that the program pinned outside
+     * leat, so the drivers need not be asked which of the two it is. */
     ops->asking = ops->asking || !look->idle || !ops->unread;
     return LEAT_OK;
 }

@@ -18,7 +18,7 @@
 
 struct leat_layout_plan {
     struct leati_handle handle;
-    bool as_gpu; /* copied by a GPU's kernels, or as if */
+    bool as_gpu; /* the GPU kernels copy it: on a GPU, or on the CPU device with LEAT_LAYOUT_AS_GPU=1 */
     struct leati_layout_plan *plan;
     struct leati_layout_start start;
     leat_layout dst_layout, src_layout;

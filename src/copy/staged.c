@@ -17,7 +17,7 @@
 struct staged_device {
     struct leati_stager stager;
     leat_device *device;
-    leat_pool *pools[2]; /* one per store policy: cached lines left by one would slow the other */
+    leat_pool *pools[2]; /* one per store policy: cached stores leave lines in caches, which slow streaming stores */
     struct leati_eager_ring rings[LEATI_EAGER_RINGS];
 };
 

@@ -259,7 +259,7 @@ struct leati_endpoint {
     struct leati_driver *driver; /* NULL for PAGEABLE */
     uintptr_t base;              /* start of the allocation; 0 for PAGEABLE */
     size_t bytes;
-    void *device_pointer;      /* set only for memory that leat does not know itself */
+    void *device_pointer;      /* address for kernels, reported by a driver (memory from outside leat); or NULL */
     struct leati_block *block; /* the pool's block, or NULL */
     bool owned;
     bool read_only; /* devices have no write access (leat_virtual_set_access) */

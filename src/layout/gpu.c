@@ -665,8 +665,8 @@ static uint64_t line_step(const struct leati_canonical *canonical, const struct 
     return 0;
 }
 
-/* Makes the part of the cut dimension as large as fits in most bytes, if possible such that lines end at sectors.
- */
+/* Makes the part of the cut dimension as large as a tile of `most` bytes allows, if possible such that lines end
+ * at sectors. */
 static void fill_nd_tile(const struct leati_canonical *canonical, struct nd_tile *tile, uint64_t most)
 {
     uint64_t others = tile->units / tile->part[tile->cut], room = most / canonical->unit_bytes / others, step = 1;
