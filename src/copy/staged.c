@@ -17,7 +17,7 @@
 struct staged_device {
     struct leati_stager stager;
     leat_device *device;
-    leat_pool *pools[2]; /* one per store policy: cached stores leave lines in caches, which slow streaming stores */
+    leat_pool *pools[2]; /* one per store policy: lines left in caches slow streaming stores down */
     struct leati_eager_ring rings[LEATI_EAGER_RINGS];
 };
 

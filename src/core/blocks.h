@@ -60,7 +60,7 @@ struct leati_block {
     _Atomic size_t requested_bytes; /* the size that the user requested; valid for LIVE blocks */
     _Atomic uint32_t state;         /* enum leati_block_state */
     uint16_t tag;
-    uint16_t born;            /* large blocks: large_count of the magazine at allocation, to tell the block's age */
+    uint16_t born;            /* large_count of the magazine when a large block was allocated: its age */
     struct leati_block *link; /* in a magazine, a bin or a list */
     _Atomic(struct leati_magazine *) magazine; /* magazine whose lock serializes frees of a LIVE block; NULL: none,
                                                   the state is changed by compare-and-swap */

@@ -44,8 +44,8 @@ struct leati_host_layout {
     /* In the order of the loops, the innermost first. */
     unsigned dims;
     unsigned order[LEATI_CANONICAL_MAX_DIMS];      /* dimension of the canonical layout */
-    uint64_t part_size[LEATI_CANONICAL_MAX_DIMS];  /* units of a part along it; the last part may have fewer */
-    uint64_t part_count[LEATI_CANONICAL_MAX_DIMS]; /* number of parts along it */
+    uint64_t part_size[LEATI_CANONICAL_MAX_DIMS];  /* units of a part in the dimension; the last may have less */
+    uint64_t part_count[LEATI_CANONICAL_MAX_DIMS]; /* number of parts in the dimension */
 };
 
 /* Chooses the best kernel and parts for this canonical layout. class_of_plan: from leati_layout_classify(). Never
