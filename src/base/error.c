@@ -33,7 +33,7 @@ static void make_key(void)
     have_key = pthread_key_create(&key, end_thread) == 0;
 }
 
-/* This thread's message; NULL: no memory for it. */
+/* Returns this thread's buffer for messages, and allocates it at the first use; NULL if there is no memory. */
 static char *own_message(void)
 {
     if (message)

@@ -84,9 +84,9 @@ void leati_error_keep(struct leati_message *message);
 leat_status leati_error_restore(leat_status status, const struct leati_message *message);
 
 /*
- * For calls whose failure the API call does not report, but whose message leat keeps for later, e.g. why staging
- * is not available. Between begin and end, leat_last_error() returns that message, even in a quiet region; end
- * restores the message and the quiet region from before.
+ * Brackets a call whose failure is not reported to the user, but whose message leat stores for later, e.g. the
+ * reason why staging is not available. Messages are written in between even inside a quiet region, and leat can
+ * read them with leat_last_error(). end restores this thread's earlier message and the quiet region.
  */
 struct leati_hearing {
     struct leati_message before;

@@ -20,10 +20,10 @@
 
 enum leati_store_policy { LEATI_STORE_POLICY_CACHED, LEATI_STORE_POLICY_STREAMING };
 
-/* "cached", "streaming". */
+/* Returns "cached" or "streaming". */
 const char *leati_store_policy_name(enum leati_store_policy policy);
 
-/* The instruction set of streaming stores on this processor: "AVX-512", "AVX2"; "memcpy" if it has none. */
+/* Returns the instruction set of streaming stores on this processor: "AVX-512", "AVX2", or "memcpy" for none. */
 const char *leati_staging_streaming_by(void);
 
 /* Copies; any size and alignment, no overlap. Includes the fence that streaming stores need: other threads see all

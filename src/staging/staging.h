@@ -107,7 +107,7 @@ struct leati_list {
 
 struct leati_staging_request {
     enum leati_direction direction;
-    bool early; /* may be staged before the stream reaches the copy; IN, and lists */
+    bool early; /* may be staged before the stream reaches the copy; only for IN, and for lists */
     /* The caller's thread copies from the start, and workers come to help. Only for IN with early, or for OUT on
      * an idle stream. IN: the call returns when the source has been read. OUT: the call waits for the stream, and
      * returns when the destination is complete. POINTER: pageable memory could not be accessed. */
