@@ -16,50 +16,50 @@
 
 /* X(id, default in words, debug only, text). The variable is called LEAT_<id>. */
 // clang-format off
-#define LEATI_OPTION_LIST(X)                                                                                    \
-    X(DEVICE, "the first device of LEAT_DRIVERS", 0,                                                            \
-      "The device that leat_device_open(NULL) takes, such as cuda:1.")                                          \
-    X(DRIVERS, "cuda,hip,cpu", 0, "The drivers to use, in order of preference.")                                    \
-    X(CUDA_LIBRARY, "libcuda.so.1", 0, "The CUDA driver library to load, a name or a path.")                    \
-    X(HIP_LIBRARY, "libamdhip64.so.7, .6, .5 or libamdhip64.so, whichever is there", 0,                         \
-      "The HIP library to load, a name or a path.")                                                             \
-    X(CPU_DEVICES, "2", 0, "How many CPU devices there are, 1 to 16.")                                          \
-    X(CPU_MEMORY, "the machine's memory; less where a control group or 'ulimit -v' allows less", 0,                       \
-      "The memory of each CPU device in bytes; K, M, G and T (powers of 1024) may follow.")                     \
-    X(CPU_THREADS, "the processors this process may use", 0,                                                    \
-      "Threads that run kernels and large copies, 1 to 1024.")                                                  \
-    X(CPU_KERNELS, "", 0,                                                                                       \
-      "Shared objects with kernels for the CPU device, between colons, in which libleat-cuda looks for those of "  \
-      "a module of PTX, which that device cannot run.")                                                         \
-    X(STRICT, "0", 0,                                                                                           \
-      "1: device memory of the CPU device is unreachable for host threads; touching it ends the program with a " \
-      "message on standard error that names the pointer, the access and the allocation.")                        \
-    X(LOG, "none", 0,                                                                                           \
+#define LEATI_OPTION_LIST(X)                                                                                      \
+    X(DEVICE, "the first device of LEAT_DRIVERS", 0,                                                              \
+      "The device that leat_device_open(NULL) takes, such as cuda:1.")                                            \
+    X(DRIVERS, "cuda,hip,cpu", 0, "The drivers to use, in order of preference.")                                  \
+    X(CUDA_LIBRARY, "libcuda.so.1", 0, "The CUDA driver library to load, a name or a path.")                      \
+    X(HIP_LIBRARY, "libamdhip64.so.7, .6, .5 or libamdhip64.so, whichever is there", 0,                           \
+      "The HIP library to load, a name or a path.")                                                               \
+    X(CPU_DEVICES, "2", 0, "How many CPU devices there are, 1 to 16.")                                            \
+    X(CPU_MEMORY, "the machine's memory; less where a control group or 'ulimit -v' allows less", 0,               \
+      "The memory of each CPU device in bytes; K, M, G and T (powers of 1024) may follow.")                       \
+    X(CPU_THREADS, "the processors this process may use", 0,                                                      \
+      "Threads that run kernels and large copies, 1 to 1024.")                                                    \
+    X(CPU_KERNELS, "", 0,                                                                                         \
+      "Shared objects with kernels for the CPU device, between colons, in which libleat-cuda looks for those of " \
+      "a module of PTX, which that device cannot run.")                                                           \
+    X(STRICT, "0", 0,                                                                                             \
+      "1: device memory of the CPU device is unreachable for host threads; touching it ends the program with a "  \
+      "message on standard error that names the pointer, the access and the allocation.")                         \
+    X(LOG, "none", 0,                                                                                             \
       "error: the libraries with names of CUDA and HIP print leat's message for each call of leat's that failed " \
-      "to standard error, since CUDA's error codes carry none.")                                                 \
-    X(POOL_HISTORY, "0", 0, "How many events each pool remembers for leat_pool_history().")                         \
-    X(POOL_PACKING, "auto", 0,                                                                                  \
+      "to standard error, since CUDA's error codes carry none.")                                                  \
+    X(POOL_HISTORY, "0", 0, "How many events each pool remembers for leat_pool_history().")                       \
+    X(POOL_PACKING, "auto", 0,                                                                                    \
       "What device pools do whose options leave it open when no idle memory fits in one piece: auto, still (new " \
-      "memory only) or tight (blocks stitched together from idle pages first). See leat/pool.h.")               \
-    X(POOL_PLAN, "", 0,                                                                                         \
-      "A plan that 'leat plan' made of a recorded run: where the default device pools put large blocks.")       \
-    X(SCRUB, "0", 0, "1: pools clear memory before it is handed out, so that nobody sees what others left.")        \
-    X(COPY_STORE_POLICY, "probe", 0,                                                                                \
-      "How the threads that stage copies of pageable memory write: cached, streaming (past the caches), or "    \
-      "probe to measure which is faster.")                                                                      \
-    X(RECORD_ALLOCATIONS, "", 0,                                                                                   \
+      "memory only) or tight (blocks stitched together from idle pages first). See leat/pool.h.")                 \
+    X(POOL_PLAN, "", 0,                                                                                           \
+      "A plan that 'leat plan' made of a recorded run: where the default device pools put large blocks.")         \
+    X(SCRUB, "0", 0, "1: pools clear memory before it is handed out, so that nobody sees what others left.")      \
+    X(COPY_STORE_POLICY, "probe", 0,                                                                              \
+      "How the threads that stage copies of pageable memory write: cached, streaming (past the caches), or "      \
+      "probe to measure which is faster.")                                                                        \
+    X(RECORD_ALLOCATIONS, "", 0,                                                                                  \
       "A file to which this program's allocations are written, with what orders them, as a trace for "            \
       "'leat replay'; %p in its name becomes the number of the process.")                                         \
-    X(LEAKS, "0", 1,                                                                                            \
-      "1: what is still allocated when a device is closed is listed on standard error, by tag, and by call "    \
-      "stack with LEAT_POOL_BACKTRACES=1.")                                                                     \
-    X(POOL_BACKTRACES, "0", 1, "1: pools remember the call stack of each allocation, for reports and snapshots.")\
-    X(POOL_GUARD, "0", 1,                                                                                       \
-      "1: pools put guards around blocks, poison what is freed and keep it for a while, and refuse use by "     \
+    X(LEAKS, "0", 1,                                                                                              \
+      "1: what is still allocated when a device is closed is listed on standard error, by tag, and by call "      \
+      "stack with LEAT_POOL_BACKTRACES=1.")                                                                       \
+    X(POOL_BACKTRACES, "0", 1, "1: pools remember the call stack of each allocation, for reports and snapshots.") \
+    X(POOL_GUARD, "0", 1,                                                                                         \
+      "1: pools put guards around blocks, poison what is freed and keep it for a while, and refuse use by "       \
       "streams that are not ordered after the allocation; damage is reported with call stacks. See leat/pool.h.") \
-    X(COPY_WORKERS, "three quarters of the processors, at most 12 a device", 0,                                            \
+    X(COPY_WORKERS, "three quarters of the processors, at most 12 a device", 0,                                   \
       "Threads that move pageable memory, 1 to 64, on each NUMA node that has a device.")                         \
-    X(COPY_RING, "32M", 0, "Pinned memory that one copy of pageable memory goes through, at most.")                 \
+    X(COPY_RING, "32M", 0, "Pinned memory that one copy of pageable memory goes through, at most.")               \
     X(COPY_MEMORY, "1G, at most an eighth of the machine's", 0,                                                   \
       "Pinned memory that all such copies under way on a device may have together.")                              \
     X(COPY_STAGE, "0", 1,                                                                                         \
@@ -68,20 +68,20 @@
       "The protocol that copies take wherever it supports them: driver, eager, staged, kernel, rails, host, or "  \
       "auto, the one that is expected to be the fastest. For measuring; see docs/copies.md.")                     \
     X(LAYOUT_AS_GPU, "0", 1,                                                                                      \
-      "1: leat_copy_layout() on the CPU device launches the kernels of GPUs, compiled for the processor, and uses " \
-      "the paths that a GPU needs, for tests.")                                                                   \
+      "1: leat_copy_layout() on the CPU device launches the kernels of GPUs, compiled for the processor, and "    \
+      "uses the paths that a GPU needs, for tests.")                                                              \
     X(LAYOUT_KERNEL, "auto", 1,                                                                                   \
-      "The kernel of leat_copy_layout(): on processors naive, blocked (plain C) or vectors (no streaming stores); " \
-      "on GPUs elements, rows, nd-tile or transpose, which -small, -wide, -odd or -wide-odd may follow; or auto, "\
-      "the best of them. For measuring.")                                                                         \
+      "The kernel of leat_copy_layout(): on processors naive, blocked (plain C) or vectors (no streaming "        \
+      "stores); on GPUs elements, rows, nd-tile or transpose, which -small, -wide, -odd or -wide-odd may "        \
+      "follow; or auto, the best of them. For measuring.")                                                        \
     X(PREFETCH_STREAMS_IN, "0", 1,                                                                                \
-      "Streams of leat's over which leat_managed_prefetch() to a device goes in chunks, 1 to 16; 0: the driver's "\
-      "one call. For measuring.")                                                                                 \
+      "Streams of leat's over which leat_managed_prefetch() to a device goes in chunks, 1 to 16; 0: the "         \
+      "driver's one call. For measuring.")                                                                        \
     X(PREFETCH_STREAMS_OUT, "0", 1, "The same for prefetches to the host.")                                       \
-    X(PREFETCH_CHUNK, "16M", 1, "Bytes of such a chunk, 64K or more.")                                             \
-    X(FAULT, "none", 1,                                                                                         \
+    X(PREFETCH_CHUNK, "16M", 1, "Bytes of such a chunk, 64K or more.")                                            \
+    X(FAULT, "none", 1,                                                                                           \
       "Faults to inject into every driver, or into one (cuda:fail=N): fail=N, fail=ENTRY:N, delay=N, corrupt=N, " \
-      "copy-short, fill-off, "                                                                                \
+      "copy-short, fill-off, "                                                                                    \
       "query-ready, wait-nothing, order-loose.")
 // clang-format on
 

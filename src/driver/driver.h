@@ -196,8 +196,9 @@ struct leati_driver_ops {
     /* Gives read and write access to the device that owns the memory, and to the peers that may reach it. */
     leat_status (*vm_set_access)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 
-    /* Sets the rights of each listed device to one whole mapping. Devices that are not listed never had a right.
-     * Optional even if the other vm_ entries exist: then any rights but those of vm_set_access are UNSUPPORTED. */
+    /* Sets the rights of each listed device to one whole mapping. The list has every device that ever got a right
+     * to it. Optional even if the other vm_ entries exist: then any rights but those of vm_set_access are
+     * UNSUPPORTED. */
     leat_status (*vm_set_rights)(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
                                  const struct leati_right *rights, unsigned count);
     leat_status (*vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
