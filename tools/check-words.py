@@ -8,13 +8,16 @@ import sys
 # word in an identifier: (where it is looked for, the word to use). Places are prefixes of paths.
 CODE = ('src/', 'include/leat/', 'cli/', 'compat/', 'tests/')
 OWN = ('src/', 'include/leat/')
+# In kernels a lane is one of a warp, and the ladder is that of transposes (leat bench layout --ladder).
+HOST = ('src/base/', 'src/copy/', 'src/core/', 'src/driver/', 'src/layout/', 'src/pool/', 'src/staging/',
+        'include/leat/')
 WORDS = {
     'form forms': (('src/', 'cli/bench'), 'canonical layout, timing'),
     'rectangle rectangles': (('src/', 'include/leat/', 'cli/'), '3-D copy, region'),
     'fleet fleets route routes': (CODE, 'rails'),
     'team teams': (CODE, 'workers'),
-    'ladder climb climbs': (OWN, 'slow path, fallback'),
-    'lane lanes': (OWN, 'magazine'),
+    'ladder climb climbs': (HOST, 'slow path, fallback'),
+    'lane lanes': (HOST, 'magazine'),
     'owner owners': (('src/pool/', 'src/core/blocks'), 'stream cache'),
     'zones': (('src/',), 'red zones'),
     'watched': (OWN, 'checked'),
@@ -36,7 +39,6 @@ WORDS = {
     'lend lends lent': (CODE, 'help while waiting, in_stitch'),
     'catch': (('src/',), 'fault_handler'),
 }
-# Bench's ladder of transposes is one: each step adds one means.
 ALLOWED = re.compile(r'memory_order_\w+|in_order|put_in_order|'
                      r'(CU|CUDA|HIP|LEAT|LEATC|LEATI_CUDA)_\w*(ORDER|MANY|WORD)\w*|'
                      r'LEATI_FAULT_ORDER_\w+|\w+_red_zones|__\w+')
@@ -54,8 +56,7 @@ FILES_ALLOWED = {'text.c', 'text.h', 'text_json.c', 'text_json.h', 'replay_targe
                  'bench_pool_order.c', 'order_model.c', 'test_pool_order.c',
                  'test_cudart_order.c', 'ordering_forms.h', 'pool_map_text.c',
                  'bench_layout_ladder.c', 'stream_uses.c'}
-DEVICE_CODE = re.compile(r'src/kernels/(layout_kernels|builtin_kernels)\.c$|src/kernels/(layout_task|modules)\.h$|'
-                         r'src/kernels/built/')
+BUILT = re.compile(r'src/kernels/built/')
 TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#[ \t]*include[^\n]*',
                    re.S | re.M)
 
@@ -73,7 +74,7 @@ def complain(path, line, text):
 
 
 for path in listed:
-    if not os.path.isfile(path) or DEVICE_CODE.search(path):
+    if not os.path.isfile(path) or BUILT.search(path):
         continue
     for part in re.split(r'[._/-]', os.path.splitext(os.path.basename(path))[0]):
         if part in FILES and os.path.basename(path) not in FILES_ALLOWED:

@@ -28,7 +28,7 @@ typedef float word_f32 __attribute__((vector_size(WORD_BYTES), may_alias));
 
 /* The three parts of an array: head single elements, then `words` aligned words, then single elements from number
  * tail on. */
-struct cut {
+struct word_cut {
     uint64_t head;
     uint64_t words;
     uint64_t tail;
@@ -36,11 +36,11 @@ struct cut {
 
 /* Divides an array into these parts. alike: 0 if the arrays of a kernel differ in their alignment to words; then
  * all elements are handled one by one. */
-static inline struct cut cut_words(const void *ptr, uint64_t count, uint64_t element_bytes, int alike)
+static inline struct word_cut cut_words(const void *ptr, uint64_t count, uint64_t element_bytes, int alike)
 {
     uint64_t bytes = (WORD_BYTES - (uintptr_t)ptr % WORD_BYTES) % WORD_BYTES;
     uint64_t elements = WORD_BYTES / element_bytes;
-    struct cut cut = {count, 0, count};
+    struct word_cut cut = {count, 0, count};
 
     if (alike && bytes % element_bytes == 0 && bytes / element_bytes < count) {
         cut.head = bytes / element_bytes;
@@ -180,7 +180,7 @@ static inline uint64_t pattern_value(uint64_t index, uint64_t seed)
 #define FILL(name, type, ones)                                                                                    \
     LEAT_KERNEL(name, 3, type *, dst, uint64_t, count, type, value)                                               \
     {                                                                                                             \
-        struct cut cut = cut_words(dst, count, sizeof(type), 1);                                                  \
+        struct word_cut cut = cut_words(dst, count, sizeof(type), 1);                                             \
         word_u64 *words = (word_u64 *)(dst + cut.head);                                                           \
         word_u64 word = {value * (ones), value * (ones)};                                                         \
                                                                                                                   \
@@ -197,7 +197,7 @@ FILL(leat_fill_u64, uint64_t, UINT64_C(1))
 /* dst is aligned to 16 bytes, or at least to 8. */
 LEAT_KERNEL(leat_fill_u128, 4, void *, dst, uint64_t, count, uint64_t, low, uint64_t, high)
 {
-    struct cut cut = cut_words(dst, count, WORD_BYTES, 1);
+    struct word_cut cut = cut_words(dst, count, WORD_BYTES, 1);
     word_u64 *words = (word_u64 *)dst;
     uint64_t *halves = (uint64_t *)dst;
     word_u64 word = {low, high};
@@ -211,7 +211,7 @@ LEAT_KERNEL(leat_fill_u128, 4, void *, dst, uint64_t, count, uint64_t, low, uint
 #define ADD(name, type, word_type)                                                                                \
     LEAT_KERNEL(name, 3, type *, data, uint64_t, count, type, value)                                              \
     {                                                                                                             \
-        struct cut cut = cut_words(data, count, sizeof(type), 1);                                                 \
+        struct word_cut cut = cut_words(data, count, sizeof(type), 1);                                            \
         word_type *words = (word_type *)(data + cut.head);                                                        \
         word_type word = {value, value, value, value};                                                            \
                                                                                                                   \
@@ -226,7 +226,7 @@ ADD(leat_add_u32, uint32_t, word_u32)
 #define VECTOR_ADD(name, type, word_type)                                                                         \
     LEAT_KERNEL(name, 4, type *, sum, const type *, a, const type *, b, uint64_t, count)                          \
     {                                                                                                             \
-        struct cut cut = cut_words(sum, count, sizeof(type), lie_alike(sum, a) && lie_alike(sum, b));             \
+        struct word_cut cut = cut_words(sum, count, sizeof(type), lie_alike(sum, a) && lie_alike(sum, b));        \
         word_type *sum_words = (word_type *)(sum + cut.head);                                                     \
         const word_type *a_words = (const word_type *)(a + cut.head);                                             \
         const word_type *b_words = (const word_type *)(b + cut.head);                                             \
@@ -241,7 +241,7 @@ VECTOR_ADD(leat_vector_add_u32, uint32_t, word_u32)
 
 LEAT_KERNEL(leat_square_u32, 2, uint32_t *, data, uint64_t, count)
 {
-    struct cut cut = cut_words(data, count, sizeof *data, 1);
+    struct word_cut cut = cut_words(data, count, sizeof *data, 1);
     word_u32 *words = (word_u32 *)(data + cut.head);
 
     MAP_FEW(data, i, 0, cut.head, data[i] * data[i]);
@@ -253,7 +253,7 @@ LEAT_KERNEL(leat_square_u32, 2, uint32_t *, data, uint64_t, count)
 
 LEAT_KERNEL(leat_pattern_u64, 3, uint64_t *, dst, uint64_t, count, uint64_t, seed)
 {
-    struct cut cut = cut_words(dst, count, sizeof *dst, 1);
+    struct word_cut cut = cut_words(dst, count, sizeof *dst, 1);
     word_u64 *words = (word_u64 *)(dst + cut.head);
 
     MAP_FEW(dst, i, 0, cut.head, pattern_value(i, seed));
@@ -269,7 +269,7 @@ static inline uint64_t is_wrong(uint64_t index, uint64_t seed, uint64_t found)
 
 LEAT_KERNEL(leat_verify_u64, 4, const uint64_t *, src, uint64_t, count, uint64_t, seed, uint64_t *, wrong)
 {
-    struct cut cut = cut_words(src, count, sizeof *src, 1);
+    struct word_cut cut = cut_words(src, count, sizeof *src, 1);
     const word_u64 *words = (const word_u64 *)(src + cut.head);
     uint64_t found = 0;
 
@@ -283,7 +283,7 @@ LEAT_KERNEL(leat_verify_u64, 4, const uint64_t *, src, uint64_t, count, uint64_t
 /* A word's share of the checksum is the pattern value of its place with the word itself as the seed. */
 LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64_t *, sum)
 {
-    struct cut cut = cut_words(src, count, sizeof *src, 1);
+    struct word_cut cut = cut_words(src, count, sizeof *src, 1);
     const word_u64 *words = (const word_u64 *)(src + cut.head);
     uint64_t found = 0;
 
@@ -299,7 +299,7 @@ LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64
 /* Reads all words; adding them up costs next to nothing compared with that. */
 LEAT_KERNEL(leat_sum_u64, 3, const uint64_t *, src, uint64_t, count, uint64_t *, sum)
 {
-    struct cut cut = cut_words(src, count, sizeof *src, 1);
+    struct word_cut cut = cut_words(src, count, sizeof *src, 1);
     const word_u64 *words = (const word_u64 *)(src + cut.head);
     uint64_t found = 0;
 
