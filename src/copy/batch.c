@@ -580,8 +580,8 @@ static leat_status issue(struct batch *batch, struct block *block)
             LEATI_TRY(launch_pieces(batch, block));
         return block->out.count ? launch_parts(batch, &block->out) : LEAT_OK;
     }
-    /* One pass: the kernel accesses pageable memory directly. A host function without parts follows it, whose only
-     * purpose is to hold the timeline, which gets a failure, until then. */
+    /* One pass: the kernel accesses pageable memory directly, and reports a failure to the timeline. The host
+     * function that follows, even one without parts, keeps the timeline alive until then. */
     leati_timeline_hold(timeline);
     block->copier = (struct batch_copier){.copy = copy_piece, .timeline = timeline};
     status = block->piece_count ? launch_pieces(batch, block) : LEAT_OK;

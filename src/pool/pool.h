@@ -648,8 +648,8 @@ const char *leati_stats_tag_name(uint32_t tag);
 
 /* ---- guard.c: checked pools (guard, scrub, stacks, history) ---- */
 
-/* Size of the red zone on each side of a block in guard mode. That in front may be larger, for the alignment;
- * that behind too, by rounding. */
+/* Size of the red zone on each side of a block in guard mode. The front one may be larger because of the
+ * alignment, the rear one because the size is rounded up. */
 enum { LEATI_GUARD_BYTES = 512 };
 
 /* Returns true if the pool uses red zones and quarantine. Exportable pools do not, because another process may

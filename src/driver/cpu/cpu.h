@@ -69,7 +69,8 @@ struct cpu_device {
 /* The size of a space if address space is not limited. */
 #define CPU_SPACE_BYTES ((size_t)1 << 43)
 
-/* Both with the space's lock held. If address space is limited, a space gets at most 1/parts of what is left. */
+/* Call both with the space's lock held. If address space is limited, a space gets at most 1/parts of what is left.
+ */
 leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts)
     LEATI_REQUIRES(space->lock);
 void cpu_space_release(struct cpu_space *space) LEATI_REQUIRES(space->lock);

@@ -25,7 +25,7 @@ struct cpu_kernel {
 
 struct cpu_module {
     void *library; /* NULL for built-in kernels, and for kernels that are compiled into the program */
-    leat_embedded_kernel *own; /* the latter */
+    leat_embedded_kernel *own; /* kernels that are compiled into the program; NULL for others */
     size_t own_count;
     enum leati_builtin which; /* which built-in module, if library and own are NULL */
     int fd; /* the image; stays open, because the loader identifies the library by a path with this number */
