@@ -342,7 +342,7 @@ static void *run_worker(void *argument)
     }
 }
 
-/* ---- tasks come and go ---- */
+/* ---- adding and removing tasks ---- */
 
 void leati_workers_add(struct leati_workers *workers, struct leati_task *task, unsigned wakes)
 {

@@ -549,7 +549,7 @@ static leat_status launch_parts(struct batch *batch, struct host_parts *parts)
     return status;
 }
 
-/* ---- giving it to the stream ---- */
+/* ---- submitting to the stream ---- */
 
 static leat_status launch_pieces(struct batch *batch, struct block *block)
 {
@@ -736,7 +736,7 @@ leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t
                : leati_fail_in(status, "leat_copy_batch of %zu ops on %s", count, stream->device->name);
 }
 
-/* ---- in words ---- */
+/* ---- the text of plans ---- */
 
 static const char *plural(size_t count)
 {

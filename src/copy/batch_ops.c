@@ -173,7 +173,7 @@ static leat_status find_allocations(struct leati_ops *ops, const leat_copy_op *g
     return LEAT_OK;
 }
 
-/* ---- order ---- */
+/* ---- sorting ---- */
 
 struct key {
     uint64_t at;     /* offset from the lowest address */
@@ -264,7 +264,7 @@ static leat_status put_in_order(struct leati_ops *ops)
     return LEAT_OK;
 }
 
-/* ---- overlaps and neighbours; the list is in order ---- */
+/* ---- overlaps and neighbours, in the sorted list ---- */
 
 static leat_status fail_overlap(const struct leati_op *written, const struct leati_op *other, bool read)
 {
@@ -334,7 +334,7 @@ static void merge(struct leati_ops *ops)
     ops->count = ops->count ? last + 1 : 0;
 }
 
-/* ---- all of it ---- */
+/* ---- reading a batch ---- */
 
 leat_status leati_ops_read(struct leati_ops *ops, leat_stream *stream, const leat_copy_op *given, size_t count,
                            bool asking)

@@ -42,7 +42,7 @@ void leati_explain_threads(const struct leati_plan *plan, struct leati_strbuf *t
         leati_strbuf_add(text, " (%s)", leati_staging_streaming_by());
 }
 
-/* ---- why ---- */
+/* ---- why a protocol was chosen ---- */
 
 static const char *why_in(const struct leati_plan *plan)
 {
@@ -93,7 +93,7 @@ static void add_why(struct leati_strbuf *text, const struct leati_plan *plan, co
         leati_strbuf_add(text, "; this protocol should take the least time");
 }
 
-/* ---- the others ---- */
+/* ---- the other protocols ---- */
 
 static void add_time(struct leati_strbuf *text, uint64_t ns)
 {

@@ -308,7 +308,7 @@ leat_status leat_file_write_start(leat_stream *stream, leat_file *file, uint64_t
                  options, ticket);
 }
 
-/* ---- in words ---- */
+/* ---- the text of plans ---- */
 
 static leat_status explain(leat_stream *stream, const struct request *request, char *text, size_t text_bytes)
 {

@@ -449,7 +449,7 @@ leat_status leat_layout_plan_free(leat_layout_plan *plan)
     return LEAT_OK;
 }
 
-/* ---- in words ---- */
+/* ---- the text of plans ---- */
 
 static const char *staged_text(const struct leati_layout_copy *copy)
 {

@@ -43,7 +43,7 @@ static struct leati_lock sets_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_helper_set *list LEATI_GUARDED_BY(sets_lock);
 static atomic_uint set_count; /* length of the list; if it is 0, copies do not take the lock */
 
-/* ---- making and ending ---- */
+/* ---- creating and destroying rails ---- */
 
 static void end_rail(struct leati_rail *rail)
 {

@@ -219,7 +219,7 @@ leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
     return status;
 }
 
-/* ---- made in the background of the first copies ---- */
+/* ---- creating a stager in the background ---- */
 
 /* A thread that makes the stager of a device. It is joined when the device closes. The second copy starts it,
  * because many processes make only one copy. */
@@ -312,7 +312,7 @@ static void join_maker(const leat_device *device)
     free(maker);
 }
 
-/* ---- what the core calls ---- */
+/* ---- hooks that the core calls ---- */
 
 static leat_status device_closes(struct leat_device *device)
 {

@@ -67,7 +67,7 @@ struct leati_block {
     struct leati_stream_cache *cache;          /* cache of the stream that it was allocated or freed on */
     uint64_t seq; /* work of that stream up to this sequence number may still use the memory; 0: no pending work */
 
-    /* ---- from here on seldom changed ---- */
+    /* ---- members below change seldom ---- */
     _Alignas(64) _Atomic(struct leat_pool *) pool;
     struct leat_device *device;
     leat_kind kind;

@@ -268,7 +268,7 @@ static void sort_dims(struct leati_canonical *canonical)
     }
 }
 
-/* ---- no byte is written twice ---- */
+/* ---- checking that no byte is written twice ---- */
 
 /*
  * Two elements overlap if the differences of their indices, times the strides, add up to 0. The loop tries each

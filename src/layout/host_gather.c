@@ -122,7 +122,7 @@ static bool is_inner(const struct leati_loop_nest *nest, const struct leati_list
                           : listed->dst_stride < nest->dst_stride[0];
 }
 
-/* ---- all of them ---- */
+/* ---- the kernel ---- */
 
 uint64_t leati_nest_listed(const struct leati_loop_nest *nest, const struct leati_listed *listed,
                            leati_nest_kernel kernel, char *dst, const char *src)

@@ -225,7 +225,7 @@ leat_status leat_layout_broadcast(leat_layout *layout, uint32_t dim, int64_t siz
     return of_call("leat_layout_broadcast", broadcast(layout, dim, size));
 }
 
-/* ---- other sizes ---- */
+/* ---- reshaping ---- */
 
 /* Some dimensions of a layout, the last of them the fastest. */
 struct stride_span {

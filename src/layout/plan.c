@@ -287,7 +287,7 @@ static struct leati_layout_plan *keep(struct leati_layout_plan *plan)
     return plan;
 }
 
-/* ---- making ---- */
+/* ---- making plans ---- */
 
 static struct leati_layout_plan *take_memory(void)
 {
@@ -413,7 +413,7 @@ uint64_t leati_layout_plan_writes(const struct leati_layout_plan *plan, const st
     return leati_sectors(&plan->canonical, true, start->dst);
 }
 
-/* ---- in words ---- */
+/* ---- the text of plans ---- */
 
 static void add_dims(struct leati_strbuf *text, const struct leati_canonical *canonical)
 {

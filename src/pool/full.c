@@ -111,7 +111,7 @@ static void find_facts(struct facts *facts, const struct leati_stream_cache *cac
         facts->outside_bytes = facts->total_bytes - held_bytes;
 }
 
-/* ---- the facts, in words ---- */
+/* ---- writing the facts ---- */
 
 static void print_idle(const struct facts *facts, struct leati_strbuf *text)
 {

@@ -631,7 +631,7 @@ bool leati_guard_describe(struct leat_pool *pool, const void *ptr, char *text, s
     return note != NULL;
 }
 
-/* ---- the pool's life ---- */
+/* ---- creating and destroying the checker ---- */
 
 static const struct leati_guard_hooks hooks = {
     .describe = leati_guard_describe, .may_use = leati_race_check, .was_used = leati_race_check_record};

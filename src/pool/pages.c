@@ -298,7 +298,7 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
     return LEAT_OK;
 }
 
-/* ---- giving addresses up ---- */
+/* ---- giving up addresses ---- */
 
 /* Unmaps the addresses of an extent that is in no bin, and makes it a hole. Errors are ignored: the addresses
  * are unmapped even if the driver fails (driver.h), and such a failure is an earlier one that a later
@@ -1276,7 +1276,7 @@ leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64
     return status;
 }
 
-/* ---- the end ---- */
+/* ---- releasing everything ---- */
 
 static leat_status first_of(leat_status first, leat_status second)
 {

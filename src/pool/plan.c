@@ -472,7 +472,7 @@ static struct leati_planned *next_place(struct leati_pool_plan *plan, struct lis
     return &plan->places[list->places[entry]];
 }
 
-/* ---- order ---- */
+/* ---- stream order ---- */
 
 /* Returns true if this LEAT_POOL_REUSE_* flag is set. */
 static bool allows(const struct leat_pool *pool, uint32_t reuse_flag)

@@ -178,7 +178,7 @@ void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *othe
     leati_unlock(&list_lock);
 }
 
-/* ---- making ---- */
+/* ---- creating pools ---- */
 
 static void hook_stream_ends(struct leat_stream *stream);
 static leat_status hook_device_closes(struct leat_device *device);
@@ -461,7 +461,7 @@ leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **p
     return leati_pool_get_default("leat_pool_default", device, kind, pool);
 }
 
-/* ---- ending ---- */
+/* ---- destroying pools ---- */
 
 static void delist(struct leat_pool *pool)
 {
@@ -758,7 +758,7 @@ leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_bytes, uint64
     return LEAT_OK;
 }
 
-/* ---- sharing ---- */
+/* ---- exporting and importing blocks ---- */
 
 leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes)
 {

@@ -346,7 +346,7 @@ void leati_stitch_settle(struct leat_pool *pool)
     }
 }
 
-/* ---- making one ---- */
+/* ---- creating a stitched block ---- */
 
 /* Finds addresses for a new stitched block: returns an extent in no bin, or NULL if there is no room. */
 static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, size_t alignment)
@@ -427,7 +427,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
     return LEAT_OK;
 }
 
-/* ---- using it ---- */
+/* ---- using a stitched block ---- */
 
 /* Returns those extents of a stitched block to the heaps, as idle memory of cache up to seq. */
 static void give_back_extents(struct leat_pool *pool, struct leati_stitch *stitch,

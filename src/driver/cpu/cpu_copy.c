@@ -18,7 +18,7 @@
 #define PARALLEL_BYTES ((size_t)1 << 20)      /* from this size on: several threads */
 #define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from this size on; smaller copies profit from the caches */
 
-/* ---- all threads together ---- */
+/* ---- copies by several threads ---- */
 
 static void collapse_hugepages(void *context, uint64_t i)
 {

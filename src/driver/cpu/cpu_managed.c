@@ -569,7 +569,7 @@ leat_status cpu_managed_advise(struct leati_driver *driver, void *device, void *
     return status;
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 static void add_places(const struct managed_page *page, leat_managed_info *info)
 {

@@ -34,7 +34,7 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) & ~(unit - 1);
 }
 
-/* ---- a space ---- */
+/* ---- address spaces ---- */
 
 leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts)
 {
@@ -453,7 +453,7 @@ leat_status cpu_managed_alloc(struct leati_driver *driver, void *handle, size_t 
     return LEAT_OK;
 }
 
-/* ---- what is this address? ---- */
+/* ---- looking up an address ---- */
 
 static leat_status refuse_address(const void *ptr, const char *whose)
 {

@@ -177,7 +177,7 @@ static void drain(struct cpu_stream *stream)
     leati_unlock(&stream->lock);
 }
 
-/* ---- life of a stream ---- */
+/* ---- creating and destroying streams ---- */
 
 static leat_status start(struct cpu_device *device, struct cpu_stream **started)
 {

@@ -36,7 +36,7 @@ static bool strict(void)
     return key >= 0;
 }
 
-/* ---- the words ---- */
+/* ---- the message about a fault ---- */
 
 struct owner {
     char text[160];
@@ -145,7 +145,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     sigaction(signal_number, &earlier, NULL);
 }
 
-/* ---- the key ---- */
+/* ---- the protection key ---- */
 
 static void install_handler(void)
 {

@@ -236,7 +236,7 @@ static leat_status wrap_vm_unmap(struct leati_driver *driver, void *device, void
     return failing ? fail(ENTRY_vm_unmap, failing) : status;
 }
 
-/* ---- the plain wrappers ---------------------------------------------------------------------- */
+/* ---- wrappers that only fail or delay -------------------------------------------------------- */
 
 /* WRAP(name, effect, the parameters, the arguments for the wrapped driver). */
 #define WRAP(name, effect, parameters, arguments)                                                                 \
@@ -392,7 +392,7 @@ static void *wrap_event_native(struct leati_driver *driver, void *event)
     return fault->inner->ops->event_native(fault->inner, event);
 }
 
-/* ---- the stream whose order is loosened ------------------------------------------------------ */
+/* ---- the stream whose work is reordered ------------------------------------------------------ */
 
 /* Chooses the stream for a piece of work: every second piece of the loose stream goes to the hidden one. If it
  * returns true, it has taken the lock; the caller submits the work, then calls end_work(). */
@@ -513,7 +513,7 @@ static leat_status wrap_mem_free_async(struct leati_driver *driver, void *stream
     return status;
 }
 
-/* ---- the wrappers that change what is done ---------------------------------------------------- */
+/* ---- wrappers that change the operation ------------------------------------------------------- */
 
 static leat_status wrap_stream_query(struct leati_driver *driver, void *stream)
 {
