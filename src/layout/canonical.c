@@ -478,7 +478,8 @@ bool leati_canonical_may_overlap(const struct leati_canonical *canonical, const 
     if (read - written >= (uint64_t)(canonical->dst_high - canonical->dst_low) &&
         written - read >= (uint64_t)(canonical->src_high - canonical->src_low))
         return false;
-    /* A byte of dst is also one of src if the difference of their addresses is 0. */
+    /* Each index, and the byte within a unit, is a term of the difference between an address of dst and one of
+     * src. The sides overlap if the terms can add up to the distance between their first units. */
     add_term(terms, &count, 1, canonical->unit_bytes);
     add_term(terms, &count, -1, canonical->unit_bytes);
     for (unsigned i = 0; i < canonical->dims; i++) {

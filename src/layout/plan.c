@@ -314,8 +314,8 @@ static leat_layout move_to_start(const leat_layout *layout, int64_t start)
     return moved;
 }
 
-/* Checks LEAT_LAYOUT_KERNEL. Processors know some of the words and GPUs others; for the rest they choose freely.
- */
+/* Checks LEAT_LAYOUT_KERNEL. Some words choose among the kernels for processors, the others among those for GPUs;
+ * a device for which the word is not meant chooses as with "auto". */
 static leat_status check_chosen_kernel(void)
 {
     static const char *const words[] = {

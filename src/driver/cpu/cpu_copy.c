@@ -151,7 +151,8 @@ struct fill_job {
     unsigned pattern_bytes;
 };
 
-/* dst need not be aligned to four: the pattern repeats from any multiple of its own size. */
+/* Fills with a pattern of 4 bytes; the last one may be cut off. dst need only be aligned to the caller's pattern,
+ * which repeats within the 4 bytes if it is shorter. */
 static void fill_bytes(char *dst, size_t bytes, uint32_t pattern)
 {
     size_t i;
