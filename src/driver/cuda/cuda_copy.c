@@ -6,10 +6,10 @@
 #include "base/quick.h"
 #include "driver/gpu/gpu_copy.h"
 
-/* Within one device, or between it and the host: by the call that is told which, as the benchmarks' own copies
- * are. An H200's driver takes as long for cuMemcpyAsync, which finds out by itself; managed memory needs that one.
- * The core has checked all but whether pageable memory is there, so that is what is wrong when the driver finds a
- * value invalid. */
+/* Copies within one device, or between it and the host. If neither end is managed, uses the call for that
+ * direction, as a direct user of CUDA would; cuMemcpyAsync, which finds out the direction, is as fast on an H200
+ * and is used for managed memory. The core has checked the arguments, but not whether pageable memory is mapped.
+ * So INVALID_VALUE from the driver means that part of the pageable range is not mapped. */
 static leat_status copy_within(struct gpu_device *owner, struct leati_location dst, struct leati_location src,
                                size_t bytes, cu_stream stream)
 {
@@ -79,7 +79,7 @@ static leat_status submit_region(struct gpu_stream *on, const struct leati_locat
 {
     struct gpu_device *to = dst->kind == LEAT_KIND_DEVICE ? dst->device : NULL;
     struct gpu_device *from = src->kind == LEAT_KIND_DEVICE ? src->device : NULL;
-    struct gpu_device *owner = to ? to : from ? from : on->device; /* as leati_cuda_copy() */
+    struct gpu_device *owner = to ? to : from ? from : on->device; /* the same rule as in leati_cuda_copy() */
     cu_region_copy copy = {.src_type = memory_type(src),
                            .dst_type = memory_type(dst),
                            .src_pitch = region->src_pitch_bytes,

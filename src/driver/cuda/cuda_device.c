@@ -9,7 +9,8 @@
  * Pushing the context without a check is always correct, so such a thread checks only every 16th time whether the
  * push is still needed. */
 #define UNASKED_CALLS 15
-static _Thread_local __attribute__((tls_model("initial-exec"))) unsigned unasked; /* calls left without a check */
+static _Thread_local __attribute__((tls_model("initial-exec"))) unsigned unasked; /* calls that may still push
+                                                                                   * without a check */
 
 leat_status leati_cuda_enter(const struct gpu_device *device, gpu_before *pushed)
 {
@@ -39,8 +40,8 @@ void leati_cuda_leave(const struct gpu_device *device, gpu_before pushed)
 {
     cu_context popped;
 
-    /* Ignore the result: it can only be an earlier failure of the context, which the call in between has returned
-     * too. */
+    /* The result is ignored: it can only be an earlier failure of the context, which the vendor call between enter
+     * and leave has returned too. */
     if (pushed)
         device->api->context_pop(&popped);
 }
@@ -110,16 +111,16 @@ leat_status leati_cuda_peer_enable(struct leati_driver *driver, void *device, vo
     if (code != LEATI_CUDA_SUCCESS)
         return leati_cuda_fail(self->api, leati_cuda_names.device_can_access_peer, code);
 
-    /* A device is no peer of itself, not even between two contexts. */
+    /* A device has no peer access to itself, not even between two of its contexts. */
     if (!reachable || self->number == other->number)
         return LEAT_OK;
     GPU_CALL(self, code, context_enable_peer, other->context, 0);
     switch (code) {
     case LEATI_CUDA_SUCCESS:
-    case LEATI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: /* by the user's own code */
+    case LEATI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: /* the user's own code enabled it */
         return other->virtual_memory ? leati_cuda_vm_add_peer(other, self) : LEAT_OK;
     case LEATI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
-    case LEATI_CUDA_ERROR_TOO_MANY_PEERS: /* copies then go through host memory */
+    case LEATI_CUDA_ERROR_TOO_MANY_PEERS: /* copies to these peers go through host memory */
         return LEAT_OK;
     default:
         return leati_cuda_fail(self->api, leati_cuda_names.context_enable_peer, code);

@@ -32,8 +32,8 @@ typedef cu_mem_handle gpu_mem_handle;
 typedef cu_mem_properties gpu_mem_properties;
 typedef cu_mem_access gpu_mem_access;
 typedef cu_range_attribute gpu_range_attribute;
-typedef unsigned int gpu_pattern; /* of a fill of 4 bytes */
-typedef bool gpu_before;          /* the context was pushed */
+typedef unsigned int gpu_pattern; /* of a 4-byte fill */
+typedef bool gpu_before;          /* true if GPU(enter) pushed the context */
 
 enum {
     GPU_SUCCESS = LEATI_CUDA_SUCCESS,
@@ -60,7 +60,7 @@ enum {
     GPU_STREAM_NON_BLOCKING = LEATI_CU_STREAM_NON_BLOCKING,
     GPU_EVENT_DEFAULT = LEATI_CU_EVENT_DEFAULT,
 
-    GPU_NUMBER_OF_HOST = LEATI_CU_DEVICE_CPU, /* in the place of a device's number */
+    GPU_NUMBER_OF_HOST = LEATI_CU_DEVICE_CPU, /* stands for the host where a device number is expected */
     GPU_NUMBER_OF_NONE = LEATI_CU_DEVICE_INVALID,
     GPU_MEM_ATTACH_GLOBAL = LEATI_CU_MEM_ATTACH_GLOBAL,
     GPU_RANGE_READ_MOSTLY = LEATI_CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,
@@ -75,7 +75,7 @@ enum {
     GPU_MEM_GRANULARITY_MINIMUM = LEATI_CU_MEM_ALLOC_GRANULARITY_MINIMUM,
 };
 
-/* Words for messages. */
+/* Words for the messages of the shared code. */
 #define GPU_DRIVER_NAME "cuda"
 #define GPU_VENDOR "CUDA"
 #define GPU_LIBRARY "CUDA driver library"
@@ -86,7 +86,7 @@ enum {
 #define GPU_INSTALL_AGAIN "reinstall the NVIDIA driver"
 #define GPU_LIBRARY_DAMAGED "is damaged or for another machine"
 #define GPU_EVENT_TYPE "CUevent"
-#define GPU_OTHER_PLACE "context" /* that an event can be of */
+#define GPU_OTHER_PLACE "context" /* what an event belongs to, in CUDA */
 #define GPU_NOT_CONCURRENT "concurrentManagedAccess is 0"
 
 #include "driver/gpu/gpu_driver.h"

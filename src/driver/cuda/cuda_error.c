@@ -1,5 +1,6 @@
 /*
- * cuda_error.c - what the results of CUDA's calls mean, and their texts; gpu/gpu_error.h makes a status of them.
+ * cuda_error.c - maps CUDA's result codes to leat's statuses, and formats their texts; gpu/gpu_error.h has the
+ * shared part.
  */
 #include "driver/cuda/cuda_driver.h"
 
@@ -40,7 +41,8 @@ static const struct gpu_meaning meanings[] = {
     {LEATI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, LEAT_ERROR_UNSUPPORTED, NULL},
     {LEATI_CUDA_ERROR_TOO_MANY_PEERS, LEAT_ERROR_UNSUPPORTED, NULL},
 
-    /* After these the context answers every call with the same error: it is of no more use in this process. */
+    /* After one of these errors every call in the context returns the same error, so the context is lost for this
+     * process. */
     {LEATI_CUDA_ERROR_ECC_UNCORRECTABLE, LEAT_ERROR_DEVICE_LOST, NULL},
     {LEATI_CUDA_ERROR_NVLINK_UNCORRECTABLE, LEAT_ERROR_DEVICE_LOST, NULL},
     {LEATI_CUDA_ERROR_ILLEGAL_ADDRESS, LEAT_ERROR_DEVICE_LOST, LOST_ADVICE},
@@ -64,7 +66,7 @@ leat_status leati_cuda_fail_as(const struct gpu_api *api, leat_status status, co
     const char *name = NULL;
     const char *text = NULL;
 
-    /* Both leave the pointer as it was, or set it to NULL, for a number that they do not know. */
+    /* For an unknown code, both calls either leave the pointer unchanged or set it to NULL. */
     if (api->error_name(code, &name) != LEATI_CUDA_SUCCESS || !name)
         return leati_fail(status, "%s: CUDA error %u%s", call, code, advice(code));
     if (api->error_string(code, &text) != LEATI_CUDA_SUCCESS || !text)

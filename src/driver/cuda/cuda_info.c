@@ -1,5 +1,5 @@
 /*
- * cuda_info.c - what CUDA tells of a device in its own way; gpu/gpu_info.h has the rest.
+ * cuda_info.c - the facts about a device for which CUDA has its own calls; gpu/gpu_info.h has the rest.
  */
 #include "driver/cuda/cuda_driver.h"
 

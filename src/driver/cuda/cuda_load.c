@@ -1,11 +1,11 @@
 /*
- * cuda_load.c - which libcuda.so.1 leat takes, and why one does not start; gpu/gpu_load.h has the rest.
+ * cuda_load.c - names and checks libcuda.so.1, and explains why it does not start; gpu/gpu_load.h has the rest.
  */
 #include "driver/cuda/cuda_driver.h"
 
 #include <stdio.h>
 
-/* The oldest driver that has all that we call: CUDA 11.4. */
+/* The oldest driver that has all required functions: CUDA 11.4. */
 #define VERSION_FLOOR 11040
 
 #define GPU_PATH_OPTION LEATI_OPTION_CUDA_LIBRARY

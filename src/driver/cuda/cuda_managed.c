@@ -1,8 +1,8 @@
 /*
  * cuda_managed.c - prefetch and advice; gpu/gpu_managed.h has the rest of managed memory.
  *
- * CUDA 12.2 has second versions of both, which take a struct in place of a device's number; drivers before that
- * have the first ones only.
+ * CUDA 12.2 added second versions of both calls, which take a struct instead of a device number. Older drivers
+ * have only the first versions.
  */
 #include "driver/cuda/cuda_driver.h"
 
@@ -46,7 +46,7 @@ leat_status leati_cuda_managed_advise(struct leati_driver *driver, void *device,
     (void)driver;
     if (place)
         LEATI_TRY(check_concurrent(place, "advice"));
-    /* The numbers of leat_advice are the vendor's. */
+    /* leat_advice has the same values as CUDA's enumeration. */
     if (self->api->advise) {
         GPU_TRY(self, advise, address, bytes, (cu_mem_advice)advice, location_of(place));
         return LEAT_OK;

@@ -6,8 +6,9 @@
 
 #include "driver/gpu/gpu_memory.h"
 
-/* The open device that owns an address: the one with the address's context; else the first one with its ordinal,
- * because memory of pools and virtual memory have no context. */
+/* Returns the open device that owns an address. With a context, that is the device with this context. Memory of
+ * pools and virtual memory have no context; then it is an open device with this ordinal, preferably one that uses
+ * the primary context. */
 static void *find_device(struct gpu_driver *cuda, cu_context context, int ordinal)
 {
     struct gpu_device *found = NULL;
@@ -44,8 +45,8 @@ leat_status leati_cuda_pointer_query(struct leati_driver *driver, const void *pt
     void *values[] = {&context, &type, &managed, &ordinal, &device_pointer, &base, &bytes};
     cu_result code;
 
-    /* Most addresses that are asked for are the driver's least: its type alone tells, in a fraction of the time.
-     */
+    /* Ask for the memory type alone first. Most addresses asked for do not belong to CUDA, have no type, and this
+     * short query takes a fraction of the time of the full one. */
     code = cuda->api.pointer_attributes(1, &wanted[1], &values[1], gpu_address_of(ptr));
     if (code == LEATI_CUDA_SUCCESS && type)
         code = cuda->api.pointer_attributes(sizeof wanted / sizeof wanted[0], wanted, values, gpu_address_of(ptr));
@@ -53,7 +54,7 @@ leat_status leati_cuda_pointer_query(struct leati_driver *driver, const void *pt
         code != LEATI_CUDA_ERROR_INVALID_CONTEXT)
         return leati_cuda_fail(&cuda->api, leati_cuda_names.pointer_attributes, code);
 
-    /* An address that the driver does not know has no type. */
+    /* CUDA returns no type for an address that it does not know. */
     *info = (struct leati_pointer_info){.kind = LEAT_KIND_PAGEABLE};
     if (code != LEATI_CUDA_SUCCESS || (type != LEATI_CU_MEMORYTYPE_HOST && type != LEATI_CU_MEMORYTYPE_DEVICE))
         return LEAT_OK;

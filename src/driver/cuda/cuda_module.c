@@ -13,18 +13,18 @@
 #define LOG_BYTES 4096
 #define LOG_SHOWN 1000
 
-/* The start of a fatbin. */
+/* The header of a fatbin. */
 struct fatbin_header {
     uint32_t magic;
     uint16_t version;
     uint16_t header_bytes;
-    uint64_t content_bytes; /* after the header */
+    uint64_t content_bytes; /* without this header */
 };
 
-/* The end of a table within an ELF file, or UINT64_MAX when it overflows. */
+/* Returns the offset of the end of a table within an ELF file, or UINT64_MAX on overflow. */
 static uint64_t table_end(uint64_t offset, uint64_t entry_bytes, uint64_t count)
 {
-    uint64_t bytes = entry_bytes * count; /* both have 16 bits */
+    uint64_t bytes = entry_bytes * count; /* cannot overflow: both factors have 16 bits */
 
     return offset > UINT64_MAX - bytes ? UINT64_MAX : offset + bytes;
 }
@@ -76,7 +76,8 @@ static leat_status check_image(const void *image, size_t bytes)
     return LEAT_OK;
 }
 
-/* Makes one line of the compiler's log. */
+/* Cuts the compiler's log to LOG_SHOWN characters and replaces its line breaks, so that it fits into one message
+ * line. */
 static void flatten(char *log)
 {
     size_t length;
@@ -133,7 +134,8 @@ leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, 
     return LEAT_OK;
 }
 
-/* CUDA has only a query for a single parameter; the first index that it refuses is the number of parameters. */
+/* Returns the number of parameters of a kernel, or -1 if it is unknown. CUDA can only be asked about one parameter
+ * at a time; the first index that it refuses is the number of parameters. */
 static leat_status count_parameters(const struct gpu_device *device, cu_function function, int *count)
 {
     size_t offset, bytes;
@@ -164,8 +166,9 @@ leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, voi
     (void)driver;
     GPU_TRY(self, module_function, &function, module, name);
 
-    /* Now rather than at the first launch, which would wait for all work of the context ("Lazy Loading" in the
-     * CUDA C++ programming guide). Drivers before 12.4 cannot be asked. */
+    /* Load the kernel now. With lazy loading, CUDA would load it at the first launch, which then waits for all
+     * work of the context ("Lazy Loading" in the CUDA C++ programming guide). Drivers before 12.4 lack this
+     * call. */
     if (self->api->function_load)
         GPU_TRY(self, function_load, function);
     GPU_TRY(self, function_attribute, &threads, LEATI_CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);

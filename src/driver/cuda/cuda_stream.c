@@ -1,5 +1,6 @@
 /*
- * cuda_stream.c - whose stream one is, stream memory operations, host functions; gpu/gpu_stream.h has the rest.
+ * cuda_stream.c - checks to which context a stream belongs, stream memory operations, host functions;
+ * gpu/gpu_stream.h has the rest.
  */
 #include "driver/cuda/cuda_driver.h"
 
@@ -23,7 +24,7 @@ static leat_status check_native(const struct gpu_device *device, cu_stream *nati
                           "the stream belongs to another context than the device's; wrap it for the "
                           "device of its own context (leat_device_wrap)");
     case LEATI_CUDA_ERROR_NOT_SUPPORTED:
-        /* A stream of a green context, whose context CUDA does not tell. */
+        /* The stream belongs to a green context: CUDA does not report that context, so it cannot be checked. */
         return LEAT_OK;
     case LEATI_CUDA_ERROR_INVALID_VALUE:
     case LEATI_CUDA_ERROR_INVALID_HANDLE:

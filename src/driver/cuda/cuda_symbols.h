@@ -1,5 +1,5 @@
 /*
- * cuda_symbols.h - every function that leat takes from libcuda.so.1, in one list.
+ * cuda_symbols.h - the list of all functions that leat loads from libcuda.so.1.
  *
  * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return cu_result. The names are exactly those
  * that the library exports: cuda.h hides versions behind macros ("cuMemAlloc" is cuMemAlloc_v2), and the name

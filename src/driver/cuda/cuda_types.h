@@ -2,7 +2,7 @@
  * cuda_types.h - leat's own declarations of the part of the CUDA driver's binary interface that it uses.
  *
  * leat builds without NVIDIA's cuda.h. tests/unit/test_cuda_abi.c compares all of this with the real header if
- * there is one. The struct tags are the vendor's, so that both may be seen by one file.
+ * there is one. Struct tags of opaque types are the vendor's, so that one source file may include both headers.
  */
 #ifndef LEATI_CUDA_TYPES_H
 #define LEATI_CUDA_TYPES_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The vendor's enumerations are passed as unsigned int, which has their size and their place in a call. */
+/* The vendor's enumerations are passed as unsigned int: it has the same size and is passed in the same way. */
 typedef unsigned int cu_result;
 typedef unsigned int cu_device_attribute;
 typedef unsigned int cu_pointer_attribute;
@@ -54,18 +54,20 @@ typedef struct cu_mem_access {
     unsigned int flags;
 } cu_mem_access;
 
-/* One operation of cuStreamBatchMemOp: the members of the vendor's union that wait for a word or write one. */
+/* One operation of cuStreamBatchMemOp. These are the members of the vendor's union for waiting until a word
+ * reaches a value, and for writing a word. */
 typedef struct cu_value_operation {
     unsigned int operation;
     cu_deviceptr address;
-    uint64_t value; /* the low half of a 32-bit one */
+    uint64_t value; /* a 32-bit value is in the low half */
     unsigned int flags;
     cu_deviceptr alias; /* unused */
     uint64_t reserved;
 } cu_value_operation;
 
-/* A region of bytes: the vendor's struct for copies within one context, and that for copies between two, which
- * differ only in the contexts (NULL in the first). leat does not use the members for the vendor's arrays. */
+/* A 3-D region of bytes. It stands for two of the vendor's structs: the one for copies within a context, and the
+ * one for copies between two contexts. They differ only in the contexts, which are NULL in the first. leat does
+ * not use the members for the vendor's arrays. */
 typedef struct cu_region_copy {
     size_t src_x, src_y, src_z, src_level;
     unsigned int src_type;
@@ -85,7 +87,7 @@ typedef struct cu_region_copy {
 } cu_region_copy;
 typedef cu_region_copy cu_region_copy_peer;
 
-/* Streams that every context has, as the vendor writes them. */
+/* The vendor's handles of the default streams, which every context has. */
 #define LEATI_CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)
 #define LEATI_CU_STREAM_PER_THREAD ((cu_stream)(uintptr_t)2)
 
@@ -93,7 +95,7 @@ typedef cu_region_copy cu_region_copy_peer;
 #define LEATI_CU_DEVICE_CPU (-1)
 #define LEATI_CU_DEVICE_INVALID (-2)
 
-/* X(the vendor's name, value). Here each is called LEATI_<the vendor's name>. */
+/* X(the vendor's name, value). leat's constant has the same name with the prefix LEATI_. */
 #define LEATI_CUDA_CONSTANT_LIST(X)                                                                               \
     X(CUDA_SUCCESS, 0)                                                                                            \
     X(CUDA_ERROR_INVALID_VALUE, 1)                                                                                \

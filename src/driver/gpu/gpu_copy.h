@@ -1,11 +1,11 @@
 /*
- * gpu_copy.h - copies between two host ends, rectangles in slices and rows, fills. See gpu_driver.h.
+ * gpu_copy.h - copies between two host ends, 3-D copies, fills. See gpu_driver.h.
  *
  * Whether a vendor's Async function is asynchronous depends on the memory. CUDA's driver API manual ("API
  * synchronization behavior") says that between device and pageable memory they "might be synchronous with respect
  * to host", and from host to host they are always synchronous. HIP's runtime, too, may copy pageable memory at
- * once or later. So a copy between two host ends is submitted as a host function of the stream, which runs in
- * stream order, also relative to the work of other threads.
+ * once or later. To keep such copies asynchronous and in stream order, leat submits a copy between two host ends
+ * as a host function of the stream.
  *
  * The vendor's file has GPU(copy) and submit_region().
  */
@@ -14,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest pitch that every GPU takes (CU_DEVICE_ATTRIBUTE_MAX_PITCH, hipDeviceAttributeMaxPitch). */
+/* The longest pitch that every GPU supports (CU_DEVICE_ATTRIBUTE_MAX_PITCH, hipDeviceAttributeMaxPitch). */
 #define PITCH_MOST ((size_t)INT32_MAX)
 
-/* Submits one region by the vendor's call. At most one end is on the host, and slices are whole rows. */
+/* Submits one region by one vendor call. At most one end is on the host, and each slice size is a multiple of its
+ * pitch. */
 static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
                                  const struct leati_location *src, const leat_copy_region *region);
 
@@ -26,8 +27,8 @@ static bool on_host(const struct leati_location *end)
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
-/* The driver may read a pageable source during the call, before the stream has completed earlier work. That work
- * may write the source, so wait for it. */
+/* The driver may read a pageable source during the call, before earlier work of the stream completes. Earlier work
+ * may still write the source, so wait for the stream. */
 static leat_status wait_for_source(struct gpu_stream *on, const struct leati_location *src)
 {
     if (src->kind == LEAT_KIND_PAGEABLE)
@@ -51,7 +52,7 @@ static void run_host_copy(void *argument)
     free(copy);
 }
 
-/* If the device fails, the vendor drops queued host functions: then the description leaks. */
+/* If the device fails, the vendor drops queued host functions, and the description of the copy leaks. */
 static leat_status copy_on_host(struct leati_driver *driver, void *stream, void *dst, const void *src,
                                 size_t bytes)
 {
@@ -104,8 +105,8 @@ static leat_status copy_region_on_host(struct leati_driver *driver, void *stream
 
 /* ---- regions ---- */
 
-/* The vendor's call takes the slice size as a number of rows; regions with other slices are copied slice by slice.
- */
+/* Returns true if the region can be copied by one vendor call, which takes a slice's size as a number of rows.
+ * Other regions are copied slice by slice. */
 static bool slices_are_rows(const leat_copy_region *region)
 {
     return region->src_slice_bytes % region->src_pitch_bytes == 0 &&

@@ -43,7 +43,7 @@ leat_status GPU(device_open)(struct leati_driver *driver, int ordinal, void *nat
         goto free_device;
     }
 
-    /* The context is taken last: nothing after it can fail, so no error path has to release it. */
+    /* Take the context last: no step after it can fail, so no error path needs to release it. */
     status = read_attributes(opened);
     if (status == LEAT_OK)
         status = take_context(opened, native_context);

@@ -7,15 +7,15 @@
  * vendor's file, next to the #include.
  *
  * Before it includes this file, the vendor's header defines:
- * - GPU(name): the vendor's function of that name. GPU(stream_create) is leati_cuda_stream_create or
- *   leati_hip_stream_create, which is also what debuggers show;
+ * - GPU(name): adds the vendor's prefix to a name. GPU(stream_create) is leati_cuda_stream_create or
+ *   leati_hip_stream_create; debuggers show these names;
  * - GPU_SYMBOL_LIST(X) and GPU_TEXT_LIST(X): the functions to load from the vendor's library, as cuda_symbols.h
- *   and hip_symbols.h list them; those of the second list return texts, and it may be empty;
+ *   and hip_symbols.h list them; the functions of the second list return strings, and that list may be empty;
  * - gpu_result and the other gpu_ types, the GPU_ constants, and the words for messages, all as in cuda_driver.h.
  *
- * Calls. GPU_TRY(device, stream_query, handle) calls the vendor's function in the field stream_query; if it fails,
- * the message has the vendor's name of the function. GPU(enter) and GPU(leave) select the device for the call, and
- * restore the thread's previous device.
+ * Calls. GPU_TRY(device, stream_query, handle) calls the function in the field stream_query of struct gpu_api; if
+ * it fails, the message has the vendor's name of the function. GPU(enter) and GPU(leave) select the device for the
+ * call, and restore the thread's previous device.
  */
 #ifndef LEATI_GPU_DRIVER_H
 #define LEATI_GPU_DRIVER_H
@@ -56,15 +56,16 @@ struct gpu_device {
     bool primary;    /* the context is the primary one, which we retained */
     bool pools;      /* supports mem_alloc_async */
     bool managed;    /* supports managed memory */
-    bool concurrent; /* device and host may use managed memory at the same time */
+    bool concurrent; /* device and host may access managed memory at the same time */
     bool virtual_memory, exportable;
     bool mem_ops;            /* supports stream_mem_ops */
     int max_shared_bytes;    /* of one block, static and dynamic together */
     char architecture[64];   /* HIP: "gfx90a", without features; CUDA: "" */
-    struct gpu_device *next; /* under open_lock of struct gpu_driver */
+    struct gpu_device *next; /* next open device; open_lock of struct gpu_driver guards it */
 
-    /* Only the devices that a mapping names can access its memory, so mappings are listed (gpu_virtual.h). */
-    struct leati_lock maps_lock; /* guards the rest; held while mappings change */
+    /* A mapping is accessible only to the devices that were named for it. The list of mappings lets leat give a
+     * new peer access to existing mappings (gpu_virtual.h). */
+    struct leati_lock maps_lock; /* guards the fields below; held while mappings change */
     struct leati_ranges maps;    /* the mappings that were made accessible */
     gpu_number peers[GPU_PEERS_MAX];
     unsigned peer_count;
@@ -80,7 +81,7 @@ struct gpu_driver {
     struct gpu_device *open;
 };
 
-/* The vendor does not report the device of a default stream, so streams and events store theirs. */
+/* The vendor does not report the device of a default stream, so streams and events store their device. */
 struct gpu_stream {
     gpu_stream_handle handle;
     struct gpu_device *device;
@@ -111,7 +112,7 @@ static inline void *gpu_pointer_of(gpu_address address)
 
 /* ---- errors (gpu_error.h) ---- */
 
-/* The status for a vendor's result. Results that are in no table become LEAT_ERROR_DRIVER. */
+/* Maps one vendor result to a status. Results that are in no table become LEAT_ERROR_DRIVER. */
 struct gpu_meaning {
     gpu_result code;
     leat_status status;
@@ -125,18 +126,19 @@ leat_status GPU(status)(gpu_result code);
  * GPU(status)(code). NOT_READY gets no message. */
 leat_status GPU(fail)(const struct gpu_api *api, const char *call, gpu_result code);
 
-/* The same with a status that the caller chooses, if the call makes it more precise than the code alone. */
+/* Like GPU(fail), but with a status that the caller chooses because it knows more than the code says. */
 leat_status GPU(fail_as)(const struct gpu_api *api, leat_status status, const char *call, gpu_result code);
 
 /* ---- the thread's device (the vendor's file) ---- */
 
-/* enter: makes the device this thread's current one; *before records what GPU(leave) must restore. Fails only if
- * the driver or the context no longer exists. Then all objects in it are gone too, so they need no cleanup. */
+/* enter: makes the device the thread's current one, and stores in *before what GPU(leave) must restore. Fails only
+ * if the driver or the context no longer exists; then the objects in it no longer exist either, so the caller need
+ * not release them. */
 leat_status GPU(enter)(const struct gpu_device *device, gpu_before *before);
 void GPU(leave)(const struct gpu_device *device, gpu_before before);
 
-/* Calls one vendor function with device current, and assigns its result to code. Returns from the enclosing
- * function if the device cannot be entered. */
+/* Calls one vendor function while device is the thread's current one, and assigns its result to code. Returns from
+ * the enclosing function if GPU(enter) fails. */
 #define GPU_CALL(device, code, field, ...)                                                                        \
     do {                                                                                                          \
         gpu_before gpu_before_ = {0};                                                                             \
@@ -146,7 +148,7 @@ void GPU(leave)(const struct gpu_device *device, gpu_before before);
         GPU(leave)(device, gpu_before_);                                                                          \
     } while (0)
 
-/* The same, and forwards a failure to the caller. */
+/* The same, and returns from the enclosing function with a message if the call fails. */
 #define GPU_TRY(device, field, ...)                                                                               \
     do {                                                                                                          \
         gpu_result gpu_code_;                                                                                     \

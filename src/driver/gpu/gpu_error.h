@@ -22,7 +22,7 @@ leat_status GPU(status)(gpu_result code)
     return meaning ? meaning->status : LEAT_ERROR_DRIVER;
 }
 
-/* What the user can do about a result; "" if the vendor's text is enough. */
+/* Returns what the user can do about a result, or "" if the vendor's text is enough. */
 static const char *advice(gpu_result code)
 {
     const struct gpu_meaning *meaning = find_meaning(code);

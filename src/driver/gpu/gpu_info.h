@@ -17,7 +17,7 @@ static uint64_t find_peers(const struct gpu_driver *gpu, gpu_number device);
 static void put_architecture(const struct gpu_api *api, gpu_number device, char *text, size_t text_bytes);
 static bool is_unified(const struct gpu_api *api, gpu_number device);
 
-/* One attribute; 0 if the vendor does not know it, since it is for information only. */
+/* Returns an attribute, or 0 if the vendor does not know it: the attributes are for information only. */
 static uint32_t attribute(const struct gpu_api *api, gpu_number device, gpu_attribute which)
 {
     int value;

@@ -22,7 +22,7 @@ enum need { OPTIONAL, REQUIRED };
 
 static const struct {
     const char *name;
-    size_t offset; /* of its field in struct gpu_api */
+    size_t offset; /* of the function's field in struct gpu_api */
     enum need need;
 } symbols[] = {
 #define SYMBOL(field, name, need, parameters) {#name, offsetof(struct gpu_api, field), need},
@@ -84,16 +84,16 @@ static leat_status open_usual(struct gpu_driver *gpu, const char **path)
     return status;
 }
 
-/* Stores an address that dlsym returned. memcpy, because ISO C has no cast from void * to a function pointer;
- * POSIX guarantees that both have the same representation. */
+/* Stores an address that dlsym returned. It uses memcpy because ISO C has no cast from void * to a function
+ * pointer; POSIX guarantees that both have the same representation. */
 static void put_function(struct gpu_api *api, size_t offset, void *function)
 {
     memcpy((char *)api + offset, &function, sizeof function);
 }
 
 /* leat's own compatibility libraries export the vendor's names, and may be loaded here instead of the vendor's
- * library, mostly for tests. Such a library must use another copy of leat than this one: otherwise this copy would
- * be its own driver, and wait for itself. */
+ * library, mostly in tests. Such a library must use another copy of leat than this one: otherwise this copy would
+ * be its own driver and deadlock. */
 static leat_status check_names(const struct gpu_driver *gpu, const char *path)
 {
     const void *(*compat_names)(void);
@@ -127,7 +127,7 @@ static leat_status check_version(struct gpu_driver *gpu, const char *path)
     put_function(&gpu->api, offsetof(struct gpu_api, version), function);
     code = gpu->api.version(&version);
     if (is_reported_by_start(code))
-        return LEAT_OK; /* init fails in the same way, and start() has the message for it */
+        return LEAT_OK; /* init fails in the same way, and start() sets the message */
     if (code != GPU_SUCCESS)
         return leati_fail(LEAT_ERROR_NO_DRIVER, "%s: %s: " GPU_VENDOR " error %u; " GPU_INSTALL_AGAIN, path,
                           GPU(names).version, code);
@@ -159,8 +159,8 @@ static leat_status take_functions(struct gpu_driver *gpu, const char *path)
                       path, count, missing, count > 3 ? ", ..." : "");
 }
 
-/* Finds the file that was loaded, and follows links, because its real name has the exact version:
- * libcuda.so.580.65.06. */
+/* Finds the file that was loaded and resolves symbolic links, because the file's real name has the exact version,
+ * such as libcuda.so.580.65.06. */
 static void find_path(struct gpu_driver *gpu, const char *path)
 {
     char *real = NULL;

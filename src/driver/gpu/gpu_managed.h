@@ -10,7 +10,7 @@ static gpu_number number_of(const struct gpu_device *place)
     return place ? place->number : GPU_NUMBER_OF_HOST;
 }
 
-/* Prefetch and advice need a device that can use managed memory at the same time as the host. */
+/* Prefetch and advice need a device that can access managed memory at the same time as the host. */
 static leat_status check_concurrent(const struct gpu_device *device, const char *what)
 {
     if (device->concurrent)
@@ -74,7 +74,7 @@ leat_status GPU(managed_attach)(struct leati_driver *driver, void *stream, void 
     (void)driver, (void)bytes;
     if (!on->device->api->stream_attach)
         return fail_without(GPU(names).stream_attach);
-    /* A length of 0 stands for the whole allocation, and the numbers of leat_attach are the vendor's. */
+    /* A length of 0 means the whole allocation. leat_attach has the same values as the vendor's enumeration. */
     GPU_TRY(on->device, stream_attach, on->handle, gpu_address_of(ptr), 0, (unsigned int)attach);
     return LEAT_OK;
 }

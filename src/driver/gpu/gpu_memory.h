@@ -96,7 +96,7 @@ leat_status GPU(host_register)(struct leati_driver *driver, void *device, void *
     case GPU_ERROR_OUT_OF_MEMORY:
         return GPU(fail_as)(self->api, LEAT_ERROR_HOST_MEMORY, GPU(names).host_register, code);
     case GPU_ERROR_INVALID_VALUE:
-        /* The flags are valid, so the range must be wrong. */
+        /* The flags are valid, so INVALID_VALUE must be about the range. */
         status = GPU(fail_as)(self->api, LEAT_ERROR_POINTER, GPU(names).host_register, code);
         return leati_fail_in(status, "the range is not plain, writable, wholly mapped host memory");
     default:

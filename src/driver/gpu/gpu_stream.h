@@ -14,7 +14,7 @@
  * or context is current. May replace *native by another handle of the same stream. */
 static leat_status check_native(const struct gpu_device *device, gpu_stream_handle *native);
 
-/* NULL, with a message, when out of memory. */
+/* Returns NULL, with a message, if out of memory. */
 static struct gpu_stream *describe_stream(struct gpu_device *device, gpu_stream_handle handle, bool owned)
 {
     struct gpu_stream *made = malloc(sizeof *made);
@@ -121,7 +121,7 @@ leat_status GPU(stream_wait)(struct leati_driver *driver, void *stream, void *ev
     return LEAT_OK;
 }
 
-/* NULL, with a message, when out of memory. */
+/* Returns NULL, with a message, if out of memory. */
 static struct gpu_event *describe_event(struct gpu_device *device, gpu_event_handle handle, bool owned)
 {
     struct gpu_event *made = malloc(sizeof *made);

@@ -119,7 +119,8 @@ static gpu_mem_access access_of(gpu_number number)
     return access;
 }
 
-/* With maps_lock held. */
+/* Gives the device and its peers access to the range, and adds it to the list of mappings. The caller holds
+ * maps_lock. */
 static leat_status set_access(struct gpu_device *self, void *ptr, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
     gpu_mem_access access[1 + GPU_PEERS_MAX];
@@ -148,7 +149,8 @@ leat_status GPU(vm_set_access)(struct leati_driver *driver, void *device, void *
     return status;
 }
 
-/* With maps_lock held. */
+/* Gives a peer access to all listed mappings, and adds it to the peers that get access to later ones. The caller
+ * holds maps_lock. */
 static leat_status add_peer(struct gpu_device *self, gpu_number peer) LEATI_REQUIRES(self->maps_lock)
 {
     gpu_mem_access access = access_of(peer);
@@ -176,8 +178,8 @@ leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *p
     return status;
 }
 
-/* Removes a range from the list of mappings; the rest of a larger mapping stays in the list. With maps_lock held.
- */
+/* Removes a range from the list of mappings; the rest of a larger mapping stays in the list. The caller holds
+ * maps_lock. */
 static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
     const struct leati_range *range;
@@ -187,8 +189,8 @@ static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) L
     while ((range = leati_ranges_overlap(&self->maps, base, bytes))) {
         uintptr_t start = range->base, end = start + range->bytes;
 
-        /* The removal leaves room for one insert. If there is no memory for the second one, peers that are added
-         * later get no direct access to that piece. */
+        /* leati_ranges_remove() leaves room for one insert. If the second insert fails for lack of memory, peers
+         * that are added later get no direct access to that piece. */
         leati_ranges_remove(&self->maps, start);
         if (start < base)
             (void)leati_ranges_insert(&self->maps, start, base - start, self);
@@ -197,7 +199,7 @@ static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) L
     }
 }
 
-/* With maps_lock held. */
+/* The caller holds maps_lock. */
 static leat_status unmap(struct gpu_device *self, void *ptr, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
     leati_assert_locked(&self->maps_lock);
@@ -237,7 +239,7 @@ leat_status GPU(vm_import)(struct leati_driver *driver, void *device, int fd, si
     gpu_result code;
 
     (void)driver;
-    (void)bytes; /* the vendor's handle knows its size */
+    (void)bytes; /* the vendor's handle includes its size */
     LEATI_TRY(check_virtual(self));
 
     GPU_CALL(self, code, vm_import, &imported, import_argument(self, &fd), GPU_MEM_HANDLE_DESCRIPTOR);

@@ -1,10 +1,10 @@
 /*
  * hip_code.c - see hip_code.h.
  *
- * A code object is an ELF file whose note of the name "AMDGPU" holds MessagePack: a map with a list
- * "amdhsa.kernels", each a map with the kernel's name and a list of its arguments. The compiler adds arguments of
- * its own behind those of the source, whose kinds begin with "hidden_". (Code object format V3 to V6, "User Guide
- * for AMDGPU Backend" of LLVM.)
+ * A code object is an ELF file. Its note with the name "AMDGPU" contains MessagePack: a map with the list
+ * "amdhsa.kernels", in which each kernel is a map with its name and the list of its arguments. After the arguments
+ * of the source, the compiler adds its own, whose kinds begin with "hidden_". (Code object format V3 to V6, "User
+ * Guide for AMDGPU Backend" of LLVM.)
  */
 #include "driver/hip/hip_code.h"
 
@@ -29,10 +29,10 @@ static leat_status fail_short(const char *what, uint64_t needed, size_t bytes)
                       what, (unsigned long long)needed, bytes);
 }
 
-/* offset + count * entry_bytes, or UINT64_MAX when it overflows. */
+/* Returns offset + count * entry_bytes, or UINT64_MAX on overflow. */
 static uint64_t table_end(uint64_t offset, uint64_t entry_bytes, uint64_t count)
 {
-    uint64_t bytes = entry_bytes * count; /* both have 16 bits, or one is 1 */
+    uint64_t bytes = entry_bytes * count; /* cannot overflow: both factors have 16 bits, or one is 1 */
 
     return offset > UINT64_MAX - bytes ? UINT64_MAX : offset + bytes;
 }
@@ -70,7 +70,7 @@ static bool take_number(const unsigned char *image, size_t bytes, uint64_t *at, 
     return true;
 }
 
-/* A count, and for each entry: offset, size, length of its name, name. */
+/* A bundle has a count and one entry for each code object: offset, size, length of its name, name. */
 static leat_status check_bundle(const unsigned char *image, size_t bytes)
 {
     uint64_t at = sizeof BUNDLE_MAGIC - 1, count, offset, size, name_bytes;
@@ -88,8 +88,8 @@ static leat_status check_bundle(const unsigned char *image, size_t bytes)
     return LEAT_OK;
 }
 
-/* The vendor takes no size and believes the sizes in the image, so a file that was cut off would make it read past
- * the end. Whether the code is for this GPU is the vendor's to say. */
+/* HIP's call has no size argument and trusts the sizes in the image, so it would read beyond the end of a
+ * truncated image. HIP itself reports whether the code fits this GPU. */
 leat_status leati_hip_code_check(const void *image, size_t bytes)
 {
     if (bytes >= SELFMAG && !memcmp(image, ELFMAG, SELFMAG))
@@ -115,7 +115,7 @@ struct code_reader {
 
 enum token { TOKEN_OTHER, TOKEN_TEXT, TOKEN_LIST, TOKEN_MAP };
 
-/* One token: count is the number of members, or the bytes that follow, which text gets. */
+/* One MessagePack token. count is the number of members of a list or map, or the number of bytes of a text. */
 struct item {
     enum token token;
     uint64_t count;
@@ -134,7 +134,7 @@ static const unsigned char *take(struct code_reader *r, uint64_t bytes)
     return taken;
 }
 
-/* A number of 1, 2, 4 or 8 bytes, the highest first. */
+/* Reads a big-endian number of 1, 2, 4 or 8 bytes. */
 static uint64_t take_big_endian(struct code_reader *r, unsigned bytes)
 {
     const unsigned char *p = take(r, bytes);
@@ -160,7 +160,7 @@ static struct item next_long(struct code_reader *r, unsigned char first)
     case 0xc2:
     case 0xc3:
         return (struct item){.token = TOKEN_OTHER};
-    case 0xc4: /* bytes */
+    case 0xc4: /* byte strings */
     case 0xc5:
     case 0xc6:
         return text_item(r, TOKEN_OTHER, take_big_endian(r, 1u << (first - 0xc4)));
@@ -188,7 +188,7 @@ static struct item next_long(struct code_reader *r, unsigned char first)
     case 0xde:
     case 0xdf:
         return (struct item){.token = TOKEN_MAP, .count = take_big_endian(r, 2u << (first - 0xde))};
-    default: /* extensions are not used here */
+    default: /* metadata has no extension types */
         r->bad = true;
         return (struct item){.token = TOKEN_OTHER};
     }
@@ -335,7 +335,7 @@ static leat_status read_notes(struct code_reader r, struct hip_code_kernels *ker
         content = take(&r, note.n_descsz);
         if (!content)
             break;
-        (void)take(&r, padded(note.n_descsz) - note.n_descsz); /* the last one may lack its padding */
+        (void)take(&r, padded(note.n_descsz) - note.n_descsz); /* padding may be missing after the last note */
         if (note.n_type == NOTE_METADATA && note.n_namesz == sizeof "AMDGPU" &&
             !memcmp(name, "AMDGPU", note.n_namesz))
             return read_metadata((struct code_reader){.at = content, .end = content + note.n_descsz}, kernels);

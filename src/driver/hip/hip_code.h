@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* Returns IMAGE, with a message, if the image is truncated or is not device code. */
+/* Returns LEAT_ERROR_IMAGE, with a message, if the image is truncated or is not device code. */
 leat_status leati_hip_code_check(const void *image, size_t bytes);
 
 struct hip_code_kernel {
@@ -17,18 +17,18 @@ struct hip_code_kernel {
     int parameter_count;
 };
 
-/* The kernels of a code object, from its metadata. Empty if there is no metadata that leat can read (a bundle of
- * several code objects, another format). */
+/* The kernels of a code object, from its metadata. The list is empty if leat cannot read the metadata, as in a
+ * bundle of several code objects or in another format. */
 struct hip_code_kernels {
     struct hip_code_kernel *list;
     size_t count;
 };
 
-/* Fails with HOST_MEMORY only. The image must have passed leati_hip_code_check(). */
+/* Fails only with LEAT_ERROR_HOST_MEMORY. The image must have passed leati_hip_code_check(). */
 leat_status leati_hip_code_read(const void *image, size_t bytes, struct hip_code_kernels *kernels);
 void leati_hip_code_free(struct hip_code_kernels *kernels);
 
-/* Returns the number of parameters; -1 if the kernel is not in the list. */
+/* Returns the number of parameters, or -1 if the kernel is not in the list. */
 int leati_hip_code_parameters(const struct hip_code_kernels *kernels, const char *name);
 
 #endif

@@ -1,14 +1,15 @@
 /*
- * hip_copy.c - which of HIP's calls makes a copy; gpu/gpu_copy.h has the rest.
+ * hip_copy.c - chooses the HIP call for a copy; gpu/gpu_copy.h has the rest.
  *
- * Unlike in CUDA, a stream can access the memory of all devices, whichever device is current. The stream's device
- * is made current because of the default streams, which belong to the current device.
+ * Unlike in CUDA, a stream can access the memory of all devices, whichever device is current. leat still makes the
+ * stream's device current for the call, because the handles of default streams mean those of the current device.
  */
 #include "driver/hip/hip_driver.h"
 
 #include "driver/gpu/gpu_copy.h"
 
-/* For managed memory the runtime must find out the location itself (hipMemcpyDefault). */
+/* Returns the direction of a copy. For managed memory only the runtime knows the location, so it must find out the
+ * direction (hipMemcpyDefault). */
 static hi_copy_kind kind_of(const struct leati_location *dst, const struct leati_location *src)
 {
     if (dst->kind == LEAT_KIND_MANAGED || src->kind == LEAT_KIND_MANAGED)

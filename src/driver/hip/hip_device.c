@@ -1,5 +1,5 @@
 /*
- * hip_device.c - the thread's current device, what a device can do, peers; gpu/gpu_device.h opens and closes
+ * hip_device.c - the thread's current device, capabilities of devices, peers; gpu/gpu_device.h opens and closes
  * devices.
  */
 #include "driver/hip/hip_driver.h"
@@ -24,12 +24,13 @@ leat_status leati_hip_enter(const struct gpu_device *device, gpu_before *before)
 
 void leati_hip_leave(const struct gpu_device *device, gpu_before before)
 {
-    /* What this returns can only be an earlier failure, which the call in between returned as well. */
+    /* The result is ignored: it can only be an earlier failure, which the HIP call between enter and leave has
+     * returned too. */
     if (before != device->number)
         device->api->device_set(before);
 }
 
-/* A number that an older library may not know, which is then 0. */
+/* Returns the attribute's value, or 0 if the library is too old to know it. */
 static int optional_attribute(const struct gpu_device *device, hi_device_attribute which)
 {
     int value;
@@ -61,7 +62,7 @@ static leat_status read_attributes(struct gpu_device *device)
     return LEAT_OK;
 }
 
-/* HIP's contexts are what is left of an older form of it: each device has one, whoever asks for it. */
+/* HIP keeps contexts for compatibility only: each device has exactly one, which all callers share. */
 static leat_status take_context(struct gpu_device *device, void *native_context)
 {
     LEATI_TRY(retain_context(device));
@@ -93,9 +94,9 @@ leat_status leati_hip_peer_enable(struct leati_driver *driver, void *device, voi
     GPU_CALL(self, code, device_enable_peer, other->number, 0);
     switch (code) {
     case LEATI_hipSuccess:
-    case LEATI_hipErrorPeerAccessAlreadyEnabled: /* by the user's own code */
+    case LEATI_hipErrorPeerAccessAlreadyEnabled: /* the user's own code enabled it */
         return other->virtual_memory ? leati_hip_vm_add_peer(other, self) : LEAT_OK;
-    case LEATI_hipErrorPeerAccessUnsupported: /* copies then go through host memory */
+    case LEATI_hipErrorPeerAccessUnsupported: /* copies to this peer go through host memory */
         return LEAT_OK;
     default:
         return leati_hip_fail(self->api, leati_hip_names.device_enable_peer, code);

@@ -1,5 +1,5 @@
 /*
- * hip_driver.c - the HIP driver: its table and what it can do.
+ * hip_driver.c - the HIP driver: its table and its capabilities.
  */
 #include "base/lock.h"
 #include "driver/hip/hip_driver.h"
@@ -8,7 +8,7 @@
 
 #include "driver/gpu/gpu_table.h"
 
-/* The limits of batch were measured on NVIDIA GPUs (cuda_driver.c). */
+/* The limits of batch were measured on NVIDIA GPUs (see cuda_driver.c), not on AMD's. */
 static const struct leati_capabilities capabilities = {
     .dma_engines = true,
     .per_thread_stream = LEATI_HIP_STREAM_PER_THREAD,

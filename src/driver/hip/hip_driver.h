@@ -9,7 +9,8 @@
  * always restores the thread's device: GPU_TRY checks which device is current, and if it is not the wanted one,
  * sets that for one call. A thread that uses only one device pays only for the check.
  *
- * Errors. A failing call of leat's also sets the thread's error for hipGetLastError, as calls of other code do.
+ * Errors. If a HIP call that leat makes fails, the thread's hipGetLastError() returns its error, as after a call
+ * of the program itself.
  */
 #ifndef LEATI_HIP_DRIVER_H
 #define LEATI_HIP_DRIVER_H
@@ -26,7 +27,7 @@ typedef hi_result gpu_result;
 typedef hi_device gpu_number; /* the ordinal */
 typedef hi_device_attribute gpu_attribute;
 typedef hi_deviceptr gpu_address;
-typedef hi_context gpu_context; /* the device's only one; calls do not need it */
+typedef hi_context gpu_context; /* the device's only context; HIP calls do not need it */
 typedef hi_stream gpu_stream_handle;
 typedef hi_event gpu_event_handle;
 typedef hi_function gpu_function;
@@ -34,7 +35,7 @@ typedef hi_mem_handle gpu_mem_handle;
 typedef hi_mem_properties gpu_mem_properties;
 typedef hi_mem_access gpu_mem_access;
 typedef hi_range_attribute gpu_range_attribute;
-typedef int gpu_pattern; /* of a fill of 4 bytes */
+typedef int gpu_pattern; /* of a 4-byte fill */
 typedef int gpu_before;  /* the device to restore */
 
 enum {
@@ -62,7 +63,7 @@ enum {
     GPU_STREAM_NON_BLOCKING = LEATI_hipStreamNonBlocking,
     GPU_EVENT_DEFAULT = LEATI_hipEventDefault,
 
-    GPU_NUMBER_OF_HOST = LEATI_hipCpuDeviceId, /* in the place of a device's number */
+    GPU_NUMBER_OF_HOST = LEATI_hipCpuDeviceId, /* stands for the host where a device number is expected */
     GPU_NUMBER_OF_NONE = LEATI_hipInvalidDeviceId,
     GPU_MEM_ATTACH_GLOBAL = LEATI_hipMemAttachGlobal,
     GPU_RANGE_READ_MOSTLY = LEATI_hipMemRangeAttributeReadMostly,
@@ -77,7 +78,7 @@ enum {
     GPU_MEM_GRANULARITY_MINIMUM = LEATI_hipMemAllocationGranularityMinimum,
 };
 
-/* Words for messages. */
+/* Words for the messages of the shared code. */
 #define GPU_DRIVER_NAME "hip"
 #define GPU_VENDOR "HIP"
 #define GPU_LIBRARY "HIP library"
@@ -88,13 +89,13 @@ enum {
 #define GPU_INSTALL_AGAIN "install ROCm's HIP runtime again"
 #define GPU_LIBRARY_DAMAGED "is damaged, for another machine, or lacks a library of ROCm"
 #define GPU_EVENT_TYPE "hipEvent_t"
-#define GPU_OTHER_PLACE "device" /* that an event can be of */
+#define GPU_OTHER_PLACE "device" /* what an event belongs to, in HIP */
 #define GPU_NOT_CONCURRENT "concurrentManagedAccess is 0, as it is without HSA_XNACK=1 on most GPUs"
 
 #include "driver/gpu/gpu_driver.h"
 
-/* A device's architecture, such as "gfx90a", without features such as ":sramecc+"; "" if the library does not
- * report it (hip_info.c). */
+/* Writes a device's architecture, such as "gfx90a", without features such as ":sramecc+"; "" if the library does
+ * not report it (hip_info.c). */
 void leati_hip_architecture(const struct gpu_api *api, int ordinal, char *text, size_t text_bytes);
 
 #endif

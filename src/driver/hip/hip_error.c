@@ -1,5 +1,6 @@
 /*
- * hip_error.c - what the results of HIP's calls mean, and their texts; gpu/gpu_error.h makes a status of them.
+ * hip_error.c - maps HIP's result codes to leat's statuses, and formats their texts; gpu/gpu_error.h has the
+ * shared part.
  */
 #include "driver/hip/hip_driver.h"
 
@@ -22,7 +23,7 @@ static const struct gpu_meaning meanings[] = {
     {LEATI_hipErrorInvalidDevice, LEAT_ERROR_NO_DEVICE, NULL},
     {LEATI_hipErrorInvalidContext, LEAT_ERROR_HANDLE, NULL},
     {LEATI_hipErrorInvalidHandle, LEAT_ERROR_HANDLE, NULL},
-    /* What HIP calls a stream or an event that was destroyed. */
+    /* HIP returns this for a stream or an event that was destroyed. */
     {LEATI_hipErrorContextIsDestroyed, LEAT_ERROR_HANDLE, NULL},
     {LEATI_hipErrorInvalidImage, LEAT_ERROR_IMAGE, NULL},
     {LEATI_hipErrorNoBinaryForGpu, LEAT_ERROR_IMAGE, NULL},
@@ -38,7 +39,7 @@ static const struct gpu_meaning meanings[] = {
     {LEATI_hipErrorNotSupported, LEAT_ERROR_UNSUPPORTED, NULL},
     {LEATI_hipErrorPeerAccessUnsupported, LEAT_ERROR_UNSUPPORTED, NULL},
 
-    /* After these the device's queues are stopped: it is of no more use in this process. */
+    /* After one of these errors the runtime stops the device's queues, so the device is lost for this process. */
     {LEATI_hipErrorECCNotCorrectable, LEAT_ERROR_DEVICE_LOST, NULL},
     {LEATI_hipErrorIllegalAddress, LEAT_ERROR_DEVICE_LOST, LOST_ADVICE},
     {LEATI_hipErrorLaunchTimeOut, LEAT_ERROR_DEVICE_LOST, NULL},

@@ -1,5 +1,5 @@
 /*
- * hip_info.c - what HIP tells of a device in its own way; gpu/gpu_info.h has the rest.
+ * hip_info.c - the facts about a device for which HIP has its own calls; gpu/gpu_info.h has the rest.
  */
 #include "driver/hip/hip_driver.h"
 
@@ -18,7 +18,7 @@ static uint64_t find_peers(const struct gpu_driver *hip, hi_device device)
     return peers;
 }
 
-/* The architecture is in no attribute, only in the properties, of which HIP 6 has another struct. */
+/* HIP has no attribute for the architecture. It is in the device properties, whose struct changed with HIP 6. */
 void leati_hip_architecture(const struct gpu_api *api, int ordinal, char *text, size_t text_bytes)
 {
     hi_properties_5 five;
@@ -39,7 +39,7 @@ static void put_architecture(const struct gpu_api *api, hi_device device, char *
     leati_hip_architecture(api, device, text, text_bytes);
 }
 
-/* Every GPU that ROCm drives is. */
+/* All GPUs that ROCm supports have unified addressing. */
 static bool is_unified(const struct gpu_api *api, hi_device device)
 {
     (void)api, (void)device;

@@ -1,17 +1,17 @@
 /*
- * hip_load.c - which libamdhip64.so leat takes, and why one does not start; gpu/gpu_load.h has the rest.
+ * hip_load.c - names and checks libamdhip64.so, and explains why it does not start; gpu/gpu_load.h has the rest.
  */
 #include "driver/hip/hip_driver.h"
 
 #include <stdio.h>
 
-/* The oldest library that has all that we call. */
+/* The oldest library that has all required functions. */
 #define VERSION_FLOOR LEATI_HIP_VERSION(5, 2)
 
 #define GPU_PATH_OPTION LEATI_OPTION_HIP_LIBRARY
 
-/* Every major version of ROCm has a name of its own; the last is there where somebody installed for development.
- */
+/* Each major version of ROCm has its own soname. The last name, without a version, exists only in installations
+ * for development. */
 static const char *const library_names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                             "libamdhip64.so"};
 

@@ -32,7 +32,7 @@ leat_status leati_hip_managed_advise(struct leati_driver *driver, void *device, 
         return fail_without(leati_hip_names.advise);
     if (place)
         LEATI_TRY(check_concurrent(place, "advice"));
-    /* The numbers of leat_advice are the vendor's. */
+    /* leat_advice has the same values as HIP's enumeration. */
     GPU_TRY(self, advise, ptr, bytes, (hi_mem_advice)advice, number_of(place));
     return LEAT_OK;
 }

@@ -1,12 +1,12 @@
 /*
- * hip_memory.c - what the runtime knows of an address; gpu/gpu_memory.h gives memory out.
+ * hip_memory.c - pointer queries; gpu/gpu_memory.h allocates memory.
  */
 #include "base/lock.h"
 #include "driver/hip/hip_driver.h"
 
 #include "driver/gpu/gpu_memory.h"
 
-/* The first open device of that number. */
+/* Returns the first open device with this ordinal. */
 static void *find_device(struct gpu_driver *hip, int ordinal)
 {
     struct gpu_device *found;
@@ -19,7 +19,8 @@ static void *find_device(struct gpu_driver *hip, int ordinal)
     return found;
 }
 
-/* HIP 6 gave the types other numbers, and one to memory that it does not know; HIP 5 refuses such an address. */
+/* HIP 6 renumbered the memory types and added one for addresses that it does not know. HIP 5 fails for such an
+ * address. */
 static leat_kind kind_of(const struct gpu_api *api, const hi_pointer_attributes *found)
 {
     bool six = api->number >= LEATI_HIP_VERSION(6, 0);

@@ -56,7 +56,8 @@ free_made:
     return status;
 }
 
-/* The code object for exactly this GPU; the first where there is none, which the vendor then judges. */
+/* Loads the built-in code object for this GPU's architecture. If leat has none, it tries the first one, so that
+ * the message has HIP's own error. */
 leat_status leati_hip_module_builtin(struct leati_driver *driver, void *device, enum leati_builtin which,
                                      void **module)
 {
@@ -106,8 +107,8 @@ leat_status leati_hip_kernel_get(struct leati_driver *driver, void *device, void
     return LEAT_OK;
 }
 
-/* A block may have all of its compute unit's LDS without being asked, and the vendor's answer to more is a failed
- * launch, which it may report late. */
+/* HIP lets every block use all LDS of its compute unit without a call that raises a limit. Check the size here,
+ * because HIP would report a larger one as a failed launch, perhaps only at a later call. */
 static leat_status allow_shared(const struct gpu_device *device, hi_function function, size_t shared_bytes)
 {
     int fixed, limit;

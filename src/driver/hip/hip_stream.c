@@ -1,5 +1,6 @@
 /*
- * hip_stream.c - whose stream one is, stream memory operations, host functions; gpu/gpu_stream.h has the rest.
+ * hip_stream.c - checks to which device a stream belongs, stream memory operations, host functions;
+ * gpu/gpu_stream.h has the rest.
  */
 #include "driver/hip/hip_driver.h"
 
@@ -7,14 +8,14 @@
 
 #include <stdlib.h>
 
-/* Libraries before HIP 5.6 cannot be asked. */
+/* HIP libraries before 5.6 cannot report a stream's device; then the stream is not checked. */
 static leat_status check_native(const struct gpu_device *device, hi_stream *native)
 {
     leat_status status;
     hi_result code;
     hi_device of;
 
-    /* The number of the legacy default stream came with HIP 6; NULL is the same one. */
+    /* HIP 6 introduced this handle for the legacy default stream. NULL means the same stream in all versions. */
     if (*native == LEATI_HIP_STREAM_LEGACY)
         *native = NULL;
     if (!*native || *native == LEATI_HIP_STREAM_PER_THREAD || !device->api->stream_device)
@@ -68,7 +69,8 @@ static void run_callback(hi_stream stream, hi_result code, void *argument)
     free(callback);
 }
 
-/* HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call does the same here. */
+/* hip_runtime_api.h of HIP 5.2 declares hipLaunchHostFunc, but the library does not export it. Without it,
+ * hipStreamAddCallback runs the function in stream order. */
 static leat_status launch_callback(struct gpu_stream *self, void (*function)(void *), void *argument)
 {
     struct callback *callback = malloc(sizeof *callback);

@@ -1,10 +1,10 @@
 /*
- * hip_symbols.h - every function that leat takes from libamdhip64.so, in one list.
+ * hip_symbols.h - the list of all functions that leat loads from libamdhip64.so.
  *
  * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return hi_result, except the two that return
  * error texts, which have their own list. Every library from ROCm 5.2 to 7 has the required ones. Names with an R
- * and a number are newer versions; hip_runtime_api.h hides them behind a macro with the plain name. Functions that
- * do the same as one of CUDA's have the same field name.
+ * and a number are newer versions; hip_runtime_api.h hides them behind a macro with the plain name. A function
+ * that does the same as one of CUDA's has the same field name as there (cuda_symbols.h).
  */
 #ifndef LEATI_HIP_SYMBOLS_H
 #define LEATI_HIP_SYMBOLS_H

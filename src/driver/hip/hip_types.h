@@ -2,9 +2,9 @@
  * hip_types.h - leat's own declarations of the part of HIP's binary interface that it uses.
  *
  * leat builds without AMD's headers. tests/unit/test_hip_abi.c compares all of this with hip/hip_runtime_api.h if
- * that is installed; what such a header does not have yet is from AMD's public sources. Where HIP 5 and HIP 6
- * differ, both versions are here, and leat chooses by the version that the library reports. The struct tags are
- * the vendor's, so that one file may include both headers.
+ * that is installed. Declarations that an older header lacks follow AMD's public sources. Where HIP 5 and HIP 6
+ * differ, both versions are here, and leat chooses by the version that the library reports. Struct tags of opaque
+ * types are the vendor's, so that one source file may include both headers.
  */
 #ifndef LEATI_HIP_TYPES_H
 #define LEATI_HIP_TYPES_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The vendor's enumerations are passed as unsigned int, which has their size and their place in a call. */
+/* The vendor's enumerations are passed as unsigned int: it has the same size and is passed in the same way. */
 typedef unsigned int hi_result;
 typedef unsigned int hi_device_attribute;
 typedef unsigned int hi_function_attribute;
@@ -67,7 +67,7 @@ typedef struct hi_pointer_attributes {
     unsigned int flags;
 } hi_pointer_attributes;
 
-/* A region of bytes: hipMemcpy3DParms. leat does not use the members for the vendor's arrays. */
+/* A 3-D region of bytes: hipMemcpy3DParms. leat does not use the members for the vendor's arrays. */
 typedef struct hi_pitched {
     void *ptr;
     size_t pitch, width, height;
@@ -84,8 +84,8 @@ typedef struct hi_region_copy {
     hi_copy_kind kind;
 } hi_region_copy;
 
-/* hipDeviceProp_t, of which leat needs only the architecture: that of HIP 5, and that of
- * hipGetDevicePropertiesR0600. Both have spare room at the end for members that a newer library may add. */
+/* hipDeviceProp_t, of which leat needs only the architecture. The first struct is that of HIP 5, the second that
+ * of hipGetDevicePropertiesR0600. Each has spare room at the end, in case a newer library writes more members. */
 typedef struct hi_properties_5 {
     _Alignas(8) char before[396];
     char architecture[256];
@@ -98,11 +98,12 @@ typedef struct hi_properties_6 {
     char after[56];
 } hi_properties_6;
 
-/* The vendor's handles of the default streams: the legacy one (NULL, or 1 since HIP 6), and the per-thread one. */
+/* The vendor's handles of the default streams: the legacy one (NULL; since HIP 6 also 1), and the per-thread
+ * one. */
 #define LEATI_HIP_STREAM_LEGACY ((hi_stream)(uintptr_t)1)
 #define LEATI_HIP_STREAM_PER_THREAD ((hi_stream)(uintptr_t)2)
 
-/* X(the vendor's name, value). Here each is called LEATI_<the vendor's name>. */
+/* X(the vendor's name, value). leat's constant has the same name with the prefix LEATI_. */
 #define LEATI_HIP_CONSTANT_LIST(X)                                                                                \
     X(hipSuccess, 0)                                                                                              \
     X(hipErrorInvalidValue, 1)                                                                                    \
@@ -180,7 +181,7 @@ typedef struct hi_properties_6 {
     X(hipMemAccessFlagsProtReadWrite, 3)                                                                          \
     X(hipMemAllocationGranularityMinimum, 0)
 
-/* Constants with different values in HIP 5, and in HIP 6 and later. */
+/* Constants whose values changed with HIP 6. */
 #define LEATI_HIP_5_CONSTANT_LIST(X)                                                                              \
     X(hipMemoryTypeHost, 0)                                                                                       \
     X(hipMemoryTypeDevice, 1)
@@ -191,7 +192,7 @@ typedef struct hi_properties_6 {
     X(hipMemoryTypeDevice, 2)                                                                                     \
     X(hipMemoryTypeManaged, 3)
 
-/* Since HIP 5.3; earlier libraries do not know the number, and have no virtual memory. */
+/* Added in HIP 5.3. Earlier libraries reject the number and have no virtual memory. */
 #define LEATI_HIP_53_CONSTANT_LIST(X) X(hipDeviceAttributeVirtualMemoryManagementSupported, 89)
 
 enum {
