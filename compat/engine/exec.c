@@ -10,8 +10,8 @@
  * The first lane starts the others and waits for them at the end. An event behind all of it holds up the next
  * launch.
  */
+#include "engine/exec.h"
 #include "base/lock.h"
-#include "engine/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,26 +33,6 @@ struct lane {
     int ordinal;
     size_t tail;   /* the latest step */
     bool followed; /* a step of another lane comes after that */
-};
-
-struct leatc_exec {
-    struct leati_handle handle;
-    unsigned references;  /* under the lock of graphs */
-    struct leati_lock lock; /* held while it is launched or changed: guards what follows */
-    unsigned long long id, flags;
-    struct leatc_graph *graph;
-    struct leatc_graph *source; /* of which it is the only instance; under the lock of graphs */
-    struct step *steps;
-    size_t step_count;
-    size_t *before;
-    struct leatc_task **memory; /* the tasks that allocate and free, in the order of the steps */
-    size_t memory_count;
-    struct lane *lanes; /* the first is that of the launch */
-    size_t lane_count;
-    int lanes_for;  /* the device of the launch that they were chosen for; -1: to be chosen */
-    size_t *waited; /* [lane * lane_count + other]: one more than the latest step of other that lane comes after */
-    leat_event *done; /* behind the latest launch; NULL before the first */
-    leat_device *done_device;
 };
 
 static struct leati_handles executables = LEATI_HANDLES(struct leatc_exec);
@@ -94,15 +74,10 @@ static struct leatc_node *of_circle(const struct leatc_graph *graph)
     return node;
 }
 
-static struct leatc_node **new_list(const struct leatc_graph *graph)
-{
-    return malloc(graph->count * sizeof(struct leatc_node *) + 1);
-}
-
 /* Under the lock of graphs: INVALID_VALUE and *wrong where edges go round in a circle. */
 static int check_order(const struct leatc_graph *graph, struct leatc_node **wrong) LEATI_REQUIRES(leatc_graph_lock)
 {
-    struct leatc_node **list = new_list(graph);
+    struct leatc_node **list = leatc_node_list(graph);
     bool sorted = list && sort(graph, list);
 
     leati_assert_locked(&leatc_graph_lock);
@@ -165,7 +140,7 @@ static void come_after(struct leatc_exec *exec, size_t other)
  * of memory. */
 static bool add_steps(struct leatc_exec *exec, const struct leatc_graph *graph, size_t begin)
 {
-    struct leatc_node **list = new_list(graph);
+    struct leatc_node **list = leatc_node_list(graph);
     bool added = list && sort(graph, list);
 
     for (size_t i = 0; added && i < graph->count; i++) {
@@ -236,8 +211,7 @@ static leat_status release_behind(leat_device *device, leat_event *event, struct
     return status;
 }
 
-/* Releases references when the launches so far are over. */
-static void release_later(const struct leatc_exec *exec, struct leatc_holding *holdings)
+void leatc_exec_release_later(const struct leatc_exec *exec, struct leatc_holding *holdings)
 {
     if (!holdings)
         return;
@@ -464,8 +438,7 @@ static int launch(struct leatc_exec *exec, struct leatc_work *work)
 
 /* ---- handles ---- */
 
-/* Keeps the executable from ending until release(). */
-static bool acquire(struct leatc_exec *exec)
+bool leatc_exec_acquire(struct leatc_exec *exec)
 {
     bool live;
 
@@ -487,7 +460,7 @@ static void end_exec(struct leatc_exec *exec)
         exec->source->instance = NULL;
     leatc_graph_end(exec->graph, &holdings);
     leatc_graphs_unlock();
-    release_later(exec, holdings);
+    leatc_exec_release_later(exec, holdings);
     (void)leat_event_destroy(exec->done);
     free(exec->steps);
     free(exec->before);
@@ -496,7 +469,7 @@ static void end_exec(struct leatc_exec *exec)
     leati_handle_free(&executables, exec);
 }
 
-static void release(struct leatc_exec *exec)
+void leatc_exec_release(struct leatc_exec *exec)
 {
     bool last;
 
@@ -607,10 +580,10 @@ int leatc_exec_check(struct leatc_exec *exec)
 
 int leatc_exec_flags(struct leatc_exec *exec, unsigned long long *flags)
 {
-    if (!flags || !acquire(exec))
+    if (!flags || !leatc_exec_acquire(exec))
         return LEATC_INVALID_VALUE;
     *flags = exec->flags;
-    release(exec);
+    leatc_exec_release(exec);
     return LEATC_OK;
 }
 
@@ -623,7 +596,7 @@ int leatc_exec_destroy(struct leatc_exec *exec)
     leatc_graphs_unlock();
     if (!live)
         return LEATC_INVALID_VALUE;
-    release(exec);
+    leatc_exec_release(exec);
     return LEATC_OK;
 }
 
@@ -646,10 +619,10 @@ int leatc_exec_launch(struct leatc_exec *exec, struct leatc_stream *stream)
 {
     int result;
 
-    if (!acquire(exec))
+    if (!leatc_exec_acquire(exec))
         return LEATC_INVALID_VALUE;
     result = launch_in(exec, stream);
-    release(exec);
+    leatc_exec_release(exec);
     return result;
 }
 
@@ -657,361 +630,11 @@ int leatc_exec_upload(struct leatc_exec *exec, struct leatc_stream *stream)
 {
     int result;
 
-    if (!acquire(exec))
+    if (!leatc_exec_acquire(exec))
         return LEATC_INVALID_VALUE;
     result = leatc_stream_check(stream);
     if (result == LEATC_OK)
         result = leatc_graph_memory_map(exec->memory, exec->memory_count);
-    release(exec);
-    return result;
-}
-
-/* ---- changes: may one task take the place of another? ---- */
-
-static bool is_row(const leat_copy_region *region)
-{
-    return region->height == 1 && region->depth == 1;
-}
-
-static bool same_copy(const struct leatc_task *old, const struct leatc_task *next)
-{
-    const struct leatc_copy_places *a = (const void *)old->payload, *b = (const void *)next->payload;
-
-    return a->dst == b->dst && a->src == b->src;
-}
-
-static bool same_fill(const struct leatc_task *old, const struct leatc_task *next)
-{
-    const struct leatc_fill_place *a = (const void *)old->payload, *b = (const void *)next->payload;
-    const struct leatc_fill_task *x = &a->fill, *y = &b->fill;
-
-    if (a->dst != b->dst)
-        return false;
-    if (x->height == 1 && y->height == 1)
-        return true;
-    return x->pitch_bytes == y->pitch_bytes && x->unit_bytes == y->unit_bytes && x->width == y->width &&
-           x->height == y->height;
-}
-
-/* LEATC_UPDATE_OK, or why not. */
-static int check_change(const struct leatc_task *old, const struct leatc_task *next)
-{
-    if (old->type != next->type)
-        return LEATC_UPDATE_TYPE;
-    switch (old->type) {
-    case LEATC_NODE_KERNEL:
-        return old->ordinal == next->ordinal ? LEATC_UPDATE_OK : LEATC_UPDATE_OTHER_FUNCTION;
-    case LEATC_NODE_COPY:
-        return same_copy(old, next) ? LEATC_UPDATE_OK : LEATC_UPDATE_PARAMETERS;
-    case LEATC_NODE_FILL:
-        return same_fill(old, next) ? LEATC_UPDATE_OK : LEATC_UPDATE_PARAMETERS;
-    case LEATC_NODE_ALLOC:
-    case LEATC_NODE_FREE:
-        return old == next ? LEATC_UPDATE_OK : LEATC_UPDATE_NOT_SUPPORTED;
-    default:
-        return LEATC_UPDATE_OK;
-    }
-}
-
-/* A single node may not be given a copy of rows, nor one that had rows any other. */
-static bool may_set(const struct leatc_task *old, const struct leatc_task *next)
-{
-    if (next->type == LEATC_NODE_COPY && old->type == LEATC_NODE_COPY) {
-        const struct leatc_copy_places *a = (const void *)old->payload, *b = (const void *)next->payload;
-
-        if (!is_row(&a->copy.region) || !is_row(&b->copy.region))
-            return false;
-    }
-    return next->type != LEATC_NODE_ALLOC && next->type != LEATC_NODE_FREE &&
-           check_change(old, next) == LEATC_UPDATE_OK;
-}
-
-/* The node of an executable's copy that was made from node; NULL when there is none. Under the lock of graphs. */
-static struct leatc_node *made_from(const struct leatc_exec *exec, const struct leatc_node *node)
-    LEATI_REQUIRES(leatc_graph_lock)
-{
-    const struct leatc_graph *graph = exec->graph;
-
-    leati_assert_locked(&leatc_graph_lock);
-    if (node->graph->parent) {
-        const struct leatc_node *parent = made_from(exec, node->graph->parent);
-
-        if (!parent || !parent->child)
-            return NULL;
-        graph = parent->child;
-    }
-    if (node->index < graph->count && graph->nodes[node->index]->origin == node->id)
-        return graph->nodes[node->index];
-    for (size_t i = 0; i < graph->count; i++)
-        if (graph->nodes[i]->origin == node->id)
-            return graph->nodes[i];
-    return NULL;
-}
-
-/* Takes both locks for a change of the executable's node. NULL: INVALID_VALUE, and nothing is locked. */
-static struct leatc_node *begin_change(struct leatc_exec *exec, struct leatc_node *node)
-    LEATI_TRY_ACQUIRE(true, exec->lock, leatc_graph_lock) LEATI_NO_THREAD_SAFETY
-{
-    struct leatc_node *own;
-
-    if (!acquire(exec))
-        return NULL;
-    leati_lock(&exec->lock);
-    leatc_graphs_lock();
-    own = leatc_node_live(node) ? made_from(exec, node) : NULL;
-    if (own)
-        return own;
-    leatc_graphs_unlock();
-    leati_unlock(&exec->lock);
-    release(exec);
-    return NULL;
-}
-
-static int end_change(struct leatc_exec *exec, int result) LEATI_RELEASE(exec->lock, leatc_graph_lock)
-{
-    leatc_graphs_unlock();
-    leati_unlock(&exec->lock);
-    release(exec);
-    return result;
-}
-
-static bool can_be_off(const struct leatc_node *node)
-{
-    return node->task->type == LEATC_NODE_KERNEL || node->task->type == LEATC_NODE_COPY ||
-           node->task->type == LEATC_NODE_FILL;
-}
-
-int leatc_exec_enable(struct leatc_exec *exec, struct leatc_node *node, bool on)
-{
-    struct leatc_node *own = begin_change(exec, node);
-
-    if (!own)
-        return LEATC_INVALID_VALUE;
-    if (!can_be_off(own))
-        return end_change(exec, LEATC_INVALID_VALUE);
-    own->off = !on;
-    return end_change(exec, LEATC_OK);
-}
-
-int leatc_exec_enabled(struct leatc_exec *exec, struct leatc_node *node, bool *on)
-{
-    struct leatc_node *own = begin_change(exec, node);
-
-    if (!own)
-        return LEATC_INVALID_VALUE;
-    if (!can_be_off(own))
-        return end_change(exec, LEATC_INVALID_VALUE);
-    *on = !own->off;
-    return end_change(exec, LEATC_OK);
-}
-
-int leatc_exec_set(struct leatc_exec *exec, struct leatc_node *node, struct leatc_task *task)
-{
-    struct leatc_node *own = begin_change(exec, node);
-    struct leatc_task *other = task;
-    int result = LEATC_INVALID_VALUE;
-
-    if (own) {
-        if (may_set(own->task, task)) {
-            other = own->task;
-            own->task = task;
-            exec->lanes_for = -1; /* it may want another device */
-            result = LEATC_OK;
-        }
-        (void)end_change(exec, result);
-    }
-    leatc_task_drop(other);
-    return result;
-}
-
-/* ---- updates ---- */
-
-/* Makes two nodes of the same place in two graphs each other's peers. */
-static int pair(struct leatc_node *own, struct leatc_node *given, struct leatc_update *update)
-{
-    update->node = given;
-    if (own->task->type != given->task->type)
-        return LEATC_UPDATE_TYPE;
-    if (own->before.count != given->before.count)
-        return LEATC_UPDATE_TOPOLOGY;
-    own->peer = given;
-    given->peer = own;
-    return LEATC_UPDATE_OK;
-}
-
-/* Pairs what the two nodes of a pair come after, one by one; new pairs are put on the list. */
-static int pair_before(struct leatc_node *own, struct leatc_node **list, size_t *count,
-                       struct leatc_update *update)
-{
-    struct leatc_node *given = own->peer;
-
-    for (size_t i = 0; i < own->before.count; i++) {
-        struct leatc_node *mine = own->before.nodes[i], *theirs = given->before.nodes[i];
-        int why;
-
-        if (mine->peer == theirs && theirs->peer == mine)
-            continue;
-        if (mine->peer || theirs->peer) {
-            update->node = given;
-            update->from = theirs;
-            return LEATC_UPDATE_TOPOLOGY;
-        }
-        why = pair(mine, theirs, update);
-        if (why != LEATC_UPDATE_OK)
-            return why;
-        list[(*count)++] = mine;
-    }
-    return LEATC_UPDATE_OK;
-}
-
-/* The next node that nothing comes after, from *at on; NULL: there is no more. */
-static struct leatc_node *next_end(const struct leatc_graph *graph, size_t *at)
-{
-    while (*at < graph->count)
-        if (!graph->nodes[(*at)++]->after.count)
-            return graph->nodes[*at - 1];
-    return NULL;
-}
-
-/* Pairs the nodes of two graphs, from their ends backwards along the edges. The list has room for all nodes. */
-static int pair_nodes(const struct leatc_graph *own, const struct leatc_graph *given, struct leatc_node **list,
-                      struct leatc_update *update)
-{
-    size_t count = 0, paired = 0, at = 0, given_at = 0;
-    struct leatc_node *end, *given_end;
-    int why = LEATC_UPDATE_OK;
-
-    do {
-        end = next_end(own, &at);
-        given_end = next_end(given, &given_at);
-        if (!end != !given_end) {
-            update->node = given_end;
-            return LEATC_UPDATE_TOPOLOGY;
-        }
-        if (end)
-            why = pair(end, given_end, update);
-        if (end && why == LEATC_UPDATE_OK)
-            list[count++] = end;
-    } while (end && why == LEATC_UPDATE_OK);
-    for (; paired < count && why == LEATC_UPDATE_OK; paired++)
-        why = pair_before(list[paired], list, &count, update);
-    if (why == LEATC_UPDATE_OK && paired < own->count) {
-        update->node = NULL;
-        why = LEATC_UPDATE_TOPOLOGY;
-    }
-    return why;
-}
-
-static int priority_of(const struct leatc_node *node)
-{
-    int priority = 0;
-
-    for (unsigned i = 0; i < node->attribute_count; i++)
-        if (node->attributes[i].number == LEATC_ATTRIBUTE_PRIORITY)
-            memcpy(&priority, node->attributes[i].value, sizeof priority);
-    return priority;
-}
-
-static int check_update(const struct leatc_exec *exec, const struct leatc_graph *own,
-                        const struct leatc_graph *given, struct leatc_update *update)
-{
-    struct leatc_node **list = new_list(own);
-    int why = LEATC_UPDATE_TOPOLOGY;
-
-    if (!list)
-        return LEATC_UPDATE_ERROR;
-    for (size_t i = 0; i < own->count; i++)
-        own->nodes[i]->peer = NULL;
-    for (size_t i = 0; i < given->count; i++)
-        given->nodes[i]->peer = NULL;
-    if (own->count == given->count)
-        why = pair_nodes(own, given, list, update);
-    free(list);
-    for (size_t i = 0; i < own->count && why == LEATC_UPDATE_OK; i++) {
-        const struct leatc_node *node = own->nodes[i];
-
-        update->node = node->peer;
-        why = check_change(node->task, node->peer->task);
-        if (why == LEATC_UPDATE_OK && exec->flags & LEATC_GRAPH_PRIORITY &&
-            priority_of(node) != priority_of(node->peer))
-            why = LEATC_UPDATE_ATTRIBUTES;
-        if (why == LEATC_UPDATE_OK && node->child)
-            why = check_update(exec, node->child, node->peer->child, update);
-    }
-    return why;
-}
-
-/* After check_update(). Replaced user objects are added to *holdings. */
-static void apply_update(struct leatc_graph *own, const struct leatc_graph *given, struct leatc_holding **holdings)
-    LEATI_REQUIRES(leatc_graph_lock)
-{
-    struct leatc_holding *replaced = own->holdings;
-
-    leati_assert_locked(&leatc_graph_lock);
-    own->holdings = NULL;
-    if (leatc_holdings_copy(&own->holdings, given->holdings))
-        leatc_holdings_move(holdings, &replaced);
-    else
-        leatc_holdings_move(&own->holdings, &replaced); /* out of memory: what cannot be replaced stays */
-    for (size_t i = 0; i < own->count; i++) {
-        struct leatc_node *node = own->nodes[i];
-        struct leatc_task *old = node->task;
-
-        node->task = leatc_task_share(node->peer->task);
-        leatc_task_drop(old);
-        if (node->child)
-            apply_update(node->child, node->peer->child, holdings);
-    }
-}
-
-static int update_graph(struct leatc_exec *exec, struct leatc_graph *own, const struct leatc_graph *given,
-                        struct leatc_update *update, struct leatc_holding **holdings)
-    LEATI_REQUIRES(leatc_graph_lock)
-{
-    *update = (struct leatc_update){.why = LEATC_UPDATE_OK};
-    update->why = check_update(exec, own, given, update);
-    if (update->why != LEATC_UPDATE_OK)
-        return LEATC_GRAPH_UPDATE;
-    update->node = update->from = NULL;
-    apply_update(own, given, holdings);
-    exec->lanes_for = -1;
-    return LEATC_OK;
-}
-
-int leatc_exec_update(struct leatc_exec *exec, struct leatc_graph *graph, struct leatc_update *update)
-{
-    struct leatc_holding *holdings = NULL;
-    int result = LEATC_INVALID_VALUE;
-
-    *update = (struct leatc_update){.why = LEATC_UPDATE_ERROR};
-    if (!acquire(exec))
-        return LEATC_INVALID_VALUE;
-    leati_lock(&exec->lock);
-    leatc_graphs_lock();
-    if (leatc_graph_live(graph))
-        result = update_graph(exec, exec->graph, graph, update, &holdings);
-    leatc_graphs_unlock();
-    release_later(exec, holdings);
-    leati_unlock(&exec->lock);
-    release(exec);
-    return result;
-}
-
-int leatc_exec_set_child(struct leatc_exec *exec, struct leatc_node *node, struct leatc_graph *child)
-{
-    struct leatc_holding *holdings = NULL;
-    struct leatc_update update;
-    struct leatc_node *own = begin_change(exec, node);
-    int result = LEATC_INVALID_VALUE;
-
-    if (!own)
-        return LEATC_INVALID_VALUE;
-    if (own->child && leatc_graph_live(child) &&
-        update_graph(exec, own->child, child, &update, &holdings) == LEATC_OK)
-        result = LEATC_OK;
-    leatc_graphs_unlock();
-    release_later(exec, holdings);
-    leati_unlock(&exec->lock);
-    release(exec);
+    leatc_exec_release(exec);
     return result;
 }

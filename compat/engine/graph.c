@@ -1,5 +1,5 @@
 /*
- * graph.c - graphs: tasks, nodes and edges.
+ * graph.c - graphs: nodes and edges.
  *
  * One lock guards all graphs. It is held for pointer work and allocations only, never while work is given to a
  * stream or something of the program's is called.
@@ -25,89 +25,10 @@ void leatc_graphs_unlock(void)
     leati_unlock(&leatc_graph_lock);
 }
 
-static int unlock_with(int result) LEATI_RELEASE(leatc_graph_lock)
+int leatc_graphs_unlock_with(int result)
 {
     leati_unlock(&leatc_graph_lock);
     return result;
-}
-
-/* ---- tasks ---- */
-
-struct leatc_task *leatc_task_new(int type, leatc_task_run run, void (*end)(void *payload), size_t bytes)
-{
-    struct leatc_task *task = calloc(1, sizeof *task + bytes);
-
-    if (!task)
-        return NULL;
-    atomic_init(&task->references, 1);
-    task->type = type;
-    task->run = run;
-    task->end = end;
-    (void)leatc_device_get(&task->ordinal);
-    return task;
-}
-
-struct leatc_task *leatc_task_share(struct leatc_task *task)
-{
-    leati_assert(atomic_load(&task->references));
-    atomic_fetch_add(&task->references, 1);
-    return task;
-}
-
-void leatc_task_drop(struct leatc_task *task)
-{
-    leati_assert(!task || atomic_load(&task->references));
-    if (!task || atomic_fetch_sub(&task->references, 1) > 1)
-        return;
-    if (task->end)
-        task->end(task->payload);
-    free(task->kept);
-    free(task);
-}
-
-int leatc_task_create(int type, leatc_task_run run, void (*end)(void *payload), const void *payload, size_t bytes,
-                      struct leatc_task **task)
-{
-    *task = leatc_task_new(type, run, end, bytes);
-    if (!*task)
-        return LEATC_OUT_OF_MEMORY;
-    if (bytes)
-        memcpy((*task)->payload, payload, bytes);
-    return LEATC_OK;
-}
-
-void leatc_task_set_device(struct leatc_task *task, int ordinal)
-{
-    leati_assert(ordinal >= 0 && ordinal < LEATC_DEVICES_MAX);
-    task->ordinal = ordinal;
-}
-
-const void *leatc_task_payload(const struct leatc_task *task)
-{
-    return task->payload;
-}
-
-int leatc_task_keep(struct leatc_task *task, const void *tag, const void *kept, size_t bytes)
-{
-    void *copy = malloc(bytes);
-
-    if (!copy)
-        return LEATC_OUT_OF_MEMORY;
-    memcpy(copy, kept, bytes);
-    free(task->kept);
-    task->kept = copy;
-    task->tag = tag;
-    return LEATC_OK;
-}
-
-const void *leatc_task_kept(const struct leatc_task *task, const void *tag)
-{
-    return task->tag == tag ? task->kept : NULL;
-}
-
-int leatc_empty_make(struct leatc_task **task)
-{
-    return leatc_task_create(LEATC_NODE_EMPTY, NULL, NULL, NULL, 0, task);
 }
 
 /* ---- ends ---- */
@@ -322,21 +243,6 @@ bool leatc_graph_has_memory(const struct leatc_graph *graph)
     return false;
 }
 
-static bool copy_attributes(struct leatc_node *to, const struct leatc_node *from)
-{
-    size_t bytes = from->attribute_count * sizeof *from->attributes;
-    struct leatc_attribute *copy = bytes ? malloc(bytes) : NULL;
-
-    if (bytes && !copy)
-        return false;
-    if (bytes)
-        memcpy(copy, from->attributes, bytes);
-    free(to->attributes);
-    to->attributes = copy;
-    to->attribute_count = from->attribute_count;
-    return true;
-}
-
 static bool copy_node(struct leatc_graph *to, const struct leatc_node *from) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node *node = new_node(to);
@@ -346,7 +252,7 @@ static bool copy_node(struct leatc_graph *to, const struct leatc_node *from) LEA
     node->origin = from->id;
     node->task = leatc_task_share(from->task);
     node->off = from->off;
-    if (!copy_attributes(node, from))
+    if (!leatc_attributes_copy(node, from))
         return false;
     if (from->child) {
         node->child = leatc_graph_copy(from->child, to->hidden);
@@ -508,7 +414,7 @@ int leatc_graph_destroy(struct leatc_graph *graph)
 
     leatc_graphs_lock();
     if (!leatc_graph_live(graph) || graph->parent || graph->capturing)
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     leatc_graph_end(graph, &holdings);
     leatc_holdings_release(holdings, &ended);
     leatc_graphs_unlock();
@@ -522,9 +428,9 @@ int leatc_graph_clone(struct leatc_graph *graph, struct leatc_graph **clone)
 
     leatc_graphs_lock();
     if (!clone || !leatc_graph_live(graph))
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     if (leatc_graph_has_memory(graph))
-        return unlock_with(LEATC_NOT_SUPPORTED);
+        return leatc_graphs_unlock_with(LEATC_NOT_SUPPORTED);
     made = leatc_graph_copy(graph, false);
     leatc_graphs_unlock();
     if (!made)
@@ -614,9 +520,9 @@ int leatc_node_destroy(struct leatc_node *node)
 
     leatc_graphs_lock();
     if (!leatc_node_live(node))
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     if (node->graph->capturing || leatc_graph_has_memory(node->graph))
-        return unlock_with(LEATC_NOT_SUPPORTED);
+        return leatc_graphs_unlock_with(LEATC_NOT_SUPPORTED);
     if (node->child)
         leatc_graph_end(node->child, &holdings);
     remove_node(node);
@@ -630,27 +536,27 @@ int leatc_node_type(struct leatc_node *node, int *type)
 {
     leatc_graphs_lock();
     if (!type || !leatc_node_live(node))
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     *type = node->task->type;
-    return unlock_with(LEATC_OK);
+    return leatc_graphs_unlock_with(LEATC_OK);
 }
 
 int leatc_node_child(struct leatc_node *node, struct leatc_graph **child)
 {
     leatc_graphs_lock();
     if (!child || !leatc_node_live(node) || !node->child)
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     *child = node->child;
-    return unlock_with(LEATC_OK);
+    return leatc_graphs_unlock_with(LEATC_OK);
 }
 
 int leatc_node_task(struct leatc_node *node, int type, const struct leatc_task **task)
 {
     leatc_graphs_lock();
     if (!leatc_node_live(node) || node->task->type != type)
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     *task = node->task;
-    return unlock_with(LEATC_OK);
+    return leatc_graphs_unlock_with(LEATC_OK);
 }
 
 int leatc_node_set(struct leatc_node *node, struct leatc_task *task)
@@ -668,129 +574,6 @@ int leatc_node_set(struct leatc_node *node, struct leatc_task *task)
     leatc_graphs_unlock();
     leatc_task_drop(other);
     return result;
-}
-
-/* ---- attributes ---- */
-
-/* Under the lock. */
-static bool is_kernel(const struct leatc_node *node) LEATI_REQUIRES(leatc_graph_lock)
-{
-    return leatc_node_live(node) && node->task->type == LEATC_NODE_KERNEL;
-}
-
-static struct leatc_attribute *find_attribute(const struct leatc_node *node, int number)
-{
-    for (unsigned i = 0; i < node->attribute_count; i++)
-        if (node->attributes[i].number == number)
-            return &node->attributes[i];
-    return NULL;
-}
-
-static struct leatc_attribute *new_attribute(struct leatc_node *node, int number)
-{
-    struct leatc_attribute *larger =
-        realloc(node->attributes, (node->attribute_count + 1) * sizeof *node->attributes);
-
-    if (!larger)
-        return NULL;
-    node->attributes = larger;
-    larger += node->attribute_count++;
-    larger->number = number;
-    return larger;
-}
-
-/* The vendors' numbers. */
-enum {
-    ATTRIBUTE_COOPERATIVE = 2,
-    ATTRIBUTE_CLUSTER = 4,
-    ATTRIBUTE_CLUSTER_POLICY = 5,
-    ATTRIBUTE_SYNC_MAP = 9,
-    ATTRIBUTE_SYNC = 10,
-    ATTRIBUTE_CARVEOUT = 14
-};
-
-static int check_number(int number)
-{
-    switch (number) {
-    case LEATC_ATTRIBUTE_WINDOW:
-    case ATTRIBUTE_COOPERATIVE:
-    case ATTRIBUTE_CLUSTER:
-    case ATTRIBUTE_CLUSTER_POLICY:
-    case LEATC_ATTRIBUTE_PRIORITY:
-    case ATTRIBUTE_SYNC_MAP:
-    case ATTRIBUTE_SYNC:
-    case ATTRIBUTE_CARVEOUT:
-        return LEATC_OK;
-    default:
-        return LEATC_INVALID_VALUE;
-    }
-}
-
-/* Where the caches should keep what: nothing keeps it here, so all that can be wrong is the form. */
-int leatc_window_check(float ratio, int hit, int miss)
-{
-    return ratio >= 0 && ratio <= 1 && hit >= 0 && hit <= 2 && miss >= 0 && miss <= 1 ? LEATC_OK
-                                                                                      : LEATC_INVALID_VALUE;
-}
-
-static int check_attribute(int number, const void *value)
-{
-    uint32_t numbers[3];
-
-    LEATC_TRY(check_number(number));
-    memcpy(numbers, value, sizeof numbers);
-    switch (number) {
-    case ATTRIBUTE_COOPERATIVE:
-        return numbers[0] ? LEATC_NOT_SUPPORTED : LEATC_OK;
-    case ATTRIBUTE_CLUSTER:
-        return numbers[0] > 1 || numbers[1] > 1 || numbers[2] > 1 ? LEATC_NOT_SUPPORTED : LEATC_OK;
-    default:
-        return LEATC_OK;
-    }
-}
-
-int leatc_node_set_attribute(struct leatc_node *node, int number, const void *value)
-{
-    struct leatc_attribute *attribute;
-
-    if (!value)
-        return LEATC_INVALID_VALUE;
-    LEATC_TRY(check_attribute(number, value));
-    leatc_graphs_lock();
-    if (!is_kernel(node))
-        return unlock_with(LEATC_INVALID_VALUE);
-    attribute = find_attribute(node, number);
-    if (!attribute)
-        attribute = new_attribute(node, number);
-    if (!attribute)
-        return unlock_with(LEATC_OUT_OF_MEMORY);
-    memcpy(attribute->value, value, LEATC_ATTRIBUTE_BYTES);
-    return unlock_with(LEATC_OK);
-}
-
-int leatc_node_attribute(struct leatc_node *node, int number, void *value)
-{
-    const struct leatc_attribute *attribute;
-
-    if (!value)
-        return LEATC_INVALID_VALUE;
-    LEATC_TRY(check_number(number));
-    leatc_graphs_lock();
-    if (!is_kernel(node))
-        return unlock_with(LEATC_INVALID_VALUE);
-    attribute = find_attribute(node, number);
-    memset(value, 0, LEATC_ATTRIBUTE_BYTES);
-    if (attribute)
-        memcpy(value, attribute->value, LEATC_ATTRIBUTE_BYTES);
-    return unlock_with(LEATC_OK);
-}
-
-int leatc_node_copy_attributes(struct leatc_node *dst, struct leatc_node *src)
-{
-    leatc_graphs_lock();
-    if (!is_kernel(dst) || !is_kernel(src))
-        return unlock_with(LEATC_INVALID_VALUE);
-    return unlock_with(dst == src || copy_attributes(dst, src) ? LEATC_OK : LEATC_OUT_OF_MEMORY);
 }
 
 /* ---- calls for edges ---- */
@@ -840,13 +623,13 @@ int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from, s
     LEATC_TRY(leatc_edge_data_check(data, count));
     leatc_graphs_lock();
     if (!leatc_graph_live(graph) || (count && (!from || !to)))
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     for (; done < count && result == LEATC_OK; done++)
         result = add_edge(graph, from[done], to[done]);
     if (result != LEATC_OK)
         for (size_t i = 0; i + 1 < done; i++)
             part(from[i], to[i]);
-    return unlock_with(result);
+    return leatc_graphs_unlock_with(result);
 }
 
 /* Takes an edge away. A node of a capture that the program parted from the rest need not be joined. */
@@ -869,9 +652,9 @@ int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from
         return LEATC_INVALID_VALUE;
     leatc_graphs_lock();
     if (!leatc_graph_live(graph) || (count && (!from || !to)))
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     if (count && leatc_graph_has_memory(graph))
-        return unlock_with(LEATC_NOT_SUPPORTED);
+        return leatc_graphs_unlock_with(LEATC_NOT_SUPPORTED);
     for (; done < count && result == LEATC_OK; done++)
         result = remove_edge(graph, from[done], to[done]);
     for (size_t i = 0; i < done && result == LEATC_OK; i++)
@@ -879,7 +662,7 @@ int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from
     if (result != LEATC_OK)
         for (size_t i = done - 1; i-- > 0;)
             (void)join(from[i], to[i]); /* there was room for it before */
-    return unlock_with(result);
+    return leatc_graphs_unlock_with(result);
 }
 
 /* ---- lists ---- */
@@ -900,7 +683,7 @@ int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node *
 
     leatc_graphs_lock();
     if (!count || !leatc_graph_live(graph))
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     for (size_t i = 0; i < graph->count; i++) {
         if (roots && graph->nodes[i]->before.count)
             continue;
@@ -909,7 +692,7 @@ int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node *
         found++;
     }
     finish_list(list, found, count);
-    return unlock_with(LEATC_OK);
+    return leatc_graphs_unlock_with(LEATC_OK);
 }
 
 int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struct leatc_node **to, void *data,
@@ -919,7 +702,7 @@ int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struc
 
     leatc_graphs_lock();
     if (!count || !leatc_graph_live(graph) || !from != !to || (data && !from))
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     room = *count;
     if (data)
         memset(data, 0, room * EDGE_DATA_BYTES);
@@ -931,7 +714,7 @@ int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struc
             }
     finish_list(from, found, count);
     finish_list(to, found, &room);
-    return unlock_with(LEATC_OK);
+    return leatc_graphs_unlock_with(LEATC_OK);
 }
 
 int leatc_node_neighbours(struct leatc_node *node, bool after, struct leatc_node **list, void *data, size_t *count)
@@ -940,14 +723,14 @@ int leatc_node_neighbours(struct leatc_node *node, bool after, struct leatc_node
 
     leatc_graphs_lock();
     if (!count || !leatc_node_live(node) || (data && !list))
-        return unlock_with(LEATC_INVALID_VALUE);
+        return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     if (data)
         memset(data, 0, *count * EDGE_DATA_BYTES);
     ends = after ? &node->after : &node->before;
     for (size_t i = 0; list && i < ends->count && i < *count; i++)
         list[i] = ends->nodes[i];
     finish_list(list, ends->count, count);
-    return unlock_with(LEATC_OK);
+    return leatc_graphs_unlock_with(LEATC_OK);
 }
 
 int leatc_node_in_clone(struct leatc_node *node, struct leatc_graph *clone, struct leatc_node **found)
@@ -957,7 +740,7 @@ int leatc_node_in_clone(struct leatc_node *node, struct leatc_graph *clone, stru
         for (size_t i = 0; i < clone->count; i++)
             if (clone->nodes[i]->origin == node->id) {
                 *found = clone->nodes[i];
-                return unlock_with(LEATC_OK);
+                return leatc_graphs_unlock_with(LEATC_OK);
             }
-    return unlock_with(LEATC_INVALID_VALUE);
+    return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
 }

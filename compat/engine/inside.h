@@ -89,6 +89,7 @@ struct leatc_graph {
 extern struct leati_lock leatc_graph_lock;
 void leatc_graphs_lock(void) LEATI_ACQUIRE(leatc_graph_lock);
 void leatc_graphs_unlock(void) LEATI_RELEASE(leatc_graph_lock);
+int leatc_graphs_unlock_with(int result) LEATI_RELEASE(leatc_graph_lock); /* unlocks, and returns result */
 
 /* graph.c, under the lock. */
 bool leatc_graph_live(const struct leatc_graph *graph) LEATI_REQUIRES(leatc_graph_lock);
@@ -111,6 +112,10 @@ bool leatc_graph_is_joined(const struct leatc_graph *graph, const struct leatc_e
 /* Are all of these, without one that is there twice, nodes of the graph? */
 bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *const *nodes, size_t count)
     LEATI_REQUIRES(leatc_graph_lock);
+
+/* node_attribute.c, under the lock: replaces the attributes of a node by those of another. Returns false, and
+ * changes nothing, if out of memory. */
+bool leatc_attributes_copy(struct leatc_node *to, const struct leatc_node *from) LEATI_REQUIRES(leatc_graph_lock);
 
 /* false: out of memory. */
 bool leatc_ends_join(struct leatc_ends *ends, struct leatc_node *const *nodes, size_t count);
