@@ -1,14 +1,12 @@
 /*
- * exec.c - executable graphs: made from graphs, updated, launched.
- *
- * An executable has a copy of its graph that nobody else sees, and a list of steps: the nodes of that copy and of
- * its child graphs in an order that keeps all edges. A launch gives them to lanes: the stream of the launch, and a
- * few streams of the executable's own for what may run beside it. A step goes to the lane of a step that it comes
- * after, if nothing was put behind that yet, and waits for the lanes of the others. So a chain of nodes stays in
- * one stream.
- *
- * The first lane starts the others and waits for them at the end. An event behind all of it holds up the next
- * launch.
+ * exec.c - executable graphs: instantiated from graphs, launched.
+ * An executable graph owns a private copy of its graph and a list of steps: the nodes of that copy and of its
+ * child graphs in a topological order. A launch submits the steps to lanes. The first lane is the stream of the
+ * launch; the others are a few streams of the executable, for steps that may run concurrently. A step continues
+ * the lane of a step that it depends on, if no later step was put into that lane yet, and waits for the lanes of
+ * its other dependencies. So a chain of nodes stays in one stream.
+ * At the beginning of a launch the other lanes wait for the first one, and at its end the first one waits for
+ * them. An event recorded at the end makes the next launch wait for this one.
  */
 #include "engine/exec.h"
 #include "base/lock.h"
@@ -16,23 +14,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many lanes on each device; more steps beside each other than that wait for one another. */
+/* Maximum number of lanes on each device. If more steps could run concurrently, some of them share a lane and run
+ * one after the other. */
 #define LANES_MOST 4
 
 #define NONE SIZE_MAX
 
 struct step {
-    struct leatc_node *node; /* NULL: where a child graph begins or ends */
-    size_t first, count;     /* of leatc_exec.before: the steps that it comes after */
+    struct leatc_node *node; /* NULL: the beginning or the end of a child graph */
+    size_t first, count;     /* the range of leatc_exec.before that lists the steps it depends on */
     size_t lane;
 };
 
 struct lane {
-    struct leatc_stream *stream; /* NULL: none yet */
-    uint64_t generation;         /* of its device */
+    struct leatc_stream *stream; /* NULL: not opened yet */
+    uint64_t generation;         /* of the device when the stream was opened */
     int ordinal;
-    size_t tail;   /* the latest step */
-    bool followed; /* a step of another lane comes after that */
+    size_t tail;   /* the last step in this lane */
+    bool followed; /* true if a step of another lane depends on the tail */
 };
 
 static struct leati_handles executables = LEATI_HANDLES(struct leatc_exec);
@@ -40,7 +39,7 @@ static unsigned long long latest_id;
 
 /* ---- steps ---- */
 
-/* The nodes of a graph in an order that keeps its edges, in list; false: they go round in a circle. */
+/* Writes the nodes of a graph to list in a topological order. Returns false if the edges form a cycle. */
 static bool sort(const struct leatc_graph *graph, struct leatc_node **list)
 {
     size_t count = 0;
@@ -57,7 +56,8 @@ static bool sort(const struct leatc_graph *graph, struct leatc_node **list)
     return count == graph->count;
 }
 
-/* After a sort() that failed: a node of a circle. Whoever is left comes after somebody who is left. */
+/* Returns a node of a cycle, after sort() has failed. Each node with a place other than 0 depends on another such
+ * node, so walking backwards from one of them ends in a cycle. */
 static struct leatc_node *of_circle(const struct leatc_graph *graph)
 {
     struct leatc_node *node = NULL;
@@ -74,7 +74,8 @@ static struct leatc_node *of_circle(const struct leatc_graph *graph)
     return node;
 }
 
-/* Under the lock of graphs: INVALID_VALUE and *wrong where edges go round in a circle. */
+/* Returns INVALID_VALUE, and a node of a cycle in *wrong, if the edges of the graph or of a child graph form one.
+ * The caller holds the lock of graphs. */
 static int check_order(const struct leatc_graph *graph, struct leatc_node **wrong) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node **list = leatc_node_list(graph);
@@ -94,7 +95,7 @@ static int check_order(const struct leatc_graph *graph, struct leatc_node **wron
     return LEATC_OK;
 }
 
-/* How many steps a graph has, how often one comes after another, and how many nodes allocate or free. */
+/* The number of steps of a graph, of dependencies between them, and of nodes that allocate or free. */
 struct sizes {
     size_t steps, before, memory;
 };
@@ -128,7 +129,7 @@ static size_t begin_step(struct leatc_exec *exec, struct leatc_node *node)
     return exec->step_count++;
 }
 
-/* The step that was begun last comes after another one. */
+/* Makes the step that was begun last depend on another one. */
 static void come_after(struct leatc_exec *exec, size_t other)
 {
     struct step *step = &exec->steps[exec->step_count - 1];
@@ -136,8 +137,8 @@ static void come_after(struct leatc_exec *exec, size_t other)
     exec->before[step->first + step->count++] = other;
 }
 
-/* Adds the steps of a graph, all after begin unless that is NONE. A node's place becomes its last step. false: out
- * of memory. */
+/* Adds the steps of a graph. Those without dependencies depend on step begin, unless it is NONE. The place of each
+ * node becomes the number of its last step. Returns false if out of memory. */
 static bool add_steps(struct leatc_exec *exec, const struct leatc_graph *graph, size_t begin)
 {
     struct leatc_node **list = leatc_node_list(graph);
@@ -250,8 +251,9 @@ static bool add_lane(struct leatc_exec *exec, int ordinal)
     return true;
 }
 
-/* A lane of the device for a step that continues none: one that nobody uses yet, one whose end others have taken
- * up, a new one, or the one that was used longest ago. */
+/* Returns a lane of the device for a step that cannot continue the lane of a dependency: an unused lane, a lane
+ * whose tail has a dependent step in another lane, a new lane, or else the lane whose tail is the oldest. NONE:
+ * out of memory. */
 static size_t other_lane(struct leatc_exec *exec, int ordinal)
 {
     size_t oldest = NONE, count = 0;
@@ -272,8 +274,8 @@ static size_t other_lane(struct leatc_exec *exec, int ordinal)
     return oldest;
 }
 
-/* The device that a step must be given to a stream of. Some can be given to any: then that of what it comes after.
- */
+/* Returns the device to whose stream a step must be submitted. Steps without device work run in any stream; they
+ * take the device of their first dependency. */
 static int device_of(const struct leatc_exec *exec, const struct step *step)
 {
     bool any = !step->node || step->node->task->type == LEATC_NODE_HOST || !step->node->task->run;
@@ -327,7 +329,7 @@ static int open_lane(struct lane *lane)
     return LEATC_OK;
 }
 
-/* Chooses a lane for each step of a launch on this device, and opens the lanes. */
+/* Chooses a lane for each step, for launches on this device, and opens the streams of the lanes. */
 static int choose_lanes(struct leatc_exec *exec, int ordinal)
 {
     if (exec->lanes_for != ordinal) {
@@ -357,7 +359,8 @@ static int chain(const struct leatc_exec *exec, size_t first, size_t then)
     return leatc_result_of(leatc_stream_chain(exec->lanes[first].stream, exec->lanes[then].stream));
 }
 
-/* Makes a step's lane wait for what the step comes after in other lanes. */
+/* Makes a step's lane wait for the step's dependencies in other lanes, unless the lane has waited for them
+ * already. */
 static int await(struct leatc_exec *exec, const struct step *step)
 {
     for (size_t i = 0; i < step->count; i++) {
@@ -418,7 +421,7 @@ static leat_status record_done(struct leatc_exec *exec, leat_stream *stream)
     return status == LEAT_OK ? leat_event_record(exec->done, stream) : status;
 }
 
-/* Under the executable's lock. */
+/* Submits all steps. The caller holds exec->lock. */
 static int launch(struct leatc_exec *exec, struct leatc_work *work)
 {
     int result;
@@ -488,7 +491,7 @@ void leatc_exec_forget(struct leatc_graph *graph)
     graph->instance = NULL;
 }
 
-/* Under the lock of graphs. */
+/* Makes the copy and the steps of an executable. The caller holds the lock of graphs. */
 static int instantiate(struct leatc_graph *graph, unsigned long long flags, struct leatc_exec *exec,
                        struct leatc_node **wrong) LEATI_REQUIRES(leatc_graph_lock)
 {

@@ -1,4 +1,4 @@
-/* exec.h - executable graphs, for exec.c and exec_update.c. */
+/* exec.h - struct leatc_exec and its lifetime, shared by exec.c and exec_update.c. */
 #ifndef LEATC_EXEC_H
 #define LEATC_EXEC_H
 
@@ -12,21 +12,22 @@ struct lane; /* exec.c */
 
 struct leatc_exec {
     struct leati_handle handle;
-    unsigned references;    /* under the lock of graphs */
-    struct leati_lock lock; /* held while it is launched or changed: guards what follows */
+    unsigned references;    /* guarded by the lock of graphs; the last release frees it */
+    struct leati_lock lock; /* held during a launch or a change; guards the fields below */
     unsigned long long id, flags;
     struct leatc_graph *graph;
-    struct leatc_graph *source; /* of which it is the only instance; under the lock of graphs */
+    struct leatc_graph *source; /* if it has memory nodes: its graph, which may have only this instance; guarded by
+                                 * the lock of graphs */
     struct step *steps;
     size_t step_count;
     size_t *before;
-    struct leatc_task **memory; /* the tasks that allocate and free, in the order of the steps */
+    struct leatc_task **memory; /* the tasks of nodes that allocate or free, in the order of the steps */
     size_t memory_count;
-    struct lane *lanes; /* the first is that of the launch */
+    struct lane *lanes; /* [0] is the stream of the launch */
     size_t lane_count;
-    int lanes_for;  /* the device of the launch that they were chosen for; -1: to be chosen */
-    size_t *waited; /* [lane * lane_count + other]: one more than the latest step of other that lane comes after */
-    leat_event *done; /* behind the latest launch; NULL before the first */
+    int lanes_for;    /* the device of the launch that the lanes were chosen for; -1: choose them again */
+    size_t *waited;   /* [lane * lane_count + other]: one more than the latest step of other that lane waits for */
+    leat_event *done; /* recorded at the end of the latest launch; NULL before the first */
     leat_device *done_device;
 };
 

@@ -1,5 +1,5 @@
 /*
- * exec_update.c - changes of executable graphs: of single nodes, and of all nodes from another graph.
+ * exec_update.c - changes of executable graphs: the parameters of one node, or of all nodes from another graph.
  */
 #include "base/lock.h"
 #include "engine/exec.h"
@@ -34,7 +34,7 @@ static bool same_fill(const struct leatc_task *old, const struct leatc_task *nex
            x->height == y->height;
 }
 
-/* LEATC_UPDATE_OK, or why not. */
+/* Returns LEATC_UPDATE_OK if the next task may replace the old one, else the reason why not. */
 static int check_change(const struct leatc_task *old, const struct leatc_task *next)
 {
     if (old->type != next->type)
@@ -54,7 +54,8 @@ static int check_change(const struct leatc_task *old, const struct leatc_task *n
     }
 }
 
-/* A single node may not be given a copy of rows, nor one that had rows any other. */
+/* Returns true if leatc_exec_set() may replace the old task by the next one. Beyond check_change(), it allows a
+ * copy only if both the old and the next one have a single row, and no memory nodes. */
 static bool may_set(const struct leatc_task *old, const struct leatc_task *next)
 {
     if (next->type == LEATC_NODE_COPY && old->type == LEATC_NODE_COPY) {
@@ -67,7 +68,8 @@ static bool may_set(const struct leatc_task *old, const struct leatc_task *next)
            check_change(old, next) == LEATC_UPDATE_OK;
 }
 
-/* The node of an executable's copy that was made from node; NULL when there is none. Under the lock of graphs. */
+/* Returns the node of an executable's copy that was made from node, or NULL. The caller holds the lock of
+ * graphs. */
 static struct leatc_node *made_from(const struct leatc_exec *exec, const struct leatc_node *node)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -89,7 +91,8 @@ static struct leatc_node *made_from(const struct leatc_exec *exec, const struct 
     return NULL;
 }
 
-/* Takes both locks for a change of the executable's node. NULL: INVALID_VALUE, and nothing is locked. */
+/* Begins a change of the executable's node that was made from node: returns that node with both locks held, for
+ * end_change(). Returns NULL with no lock held if either handle is not alive or there is no such node. */
 static struct leatc_node *begin_change(struct leatc_exec *exec, struct leatc_node *node)
     LEATI_TRY_ACQUIRE(true, exec->lock, leatc_graph_lock) LEATI_NO_THREAD_SAFETY
 {
@@ -156,7 +159,7 @@ int leatc_exec_set(struct leatc_exec *exec, struct leatc_node *node, struct leat
         if (may_set(own->task, task)) {
             other = own->task;
             own->task = task;
-            exec->lanes_for = -1; /* it may want another device */
+            exec->lanes_for = -1; /* the task may belong to another device */
             result = LEATC_OK;
         }
         (void)end_change(exec, result);
@@ -167,7 +170,8 @@ int leatc_exec_set(struct leatc_exec *exec, struct leatc_node *node, struct leat
 
 /* ---- updates ---- */
 
-/* Makes two nodes of the same place in two graphs each other's peers. */
+/* Pairs two nodes at corresponding places of two graphs, if their types and the numbers of their dependencies are
+ * equal. */
 static int pair(struct leatc_node *own, struct leatc_node *given, struct leatc_update *update)
 {
     update->node = given;
@@ -180,7 +184,7 @@ static int pair(struct leatc_node *own, struct leatc_node *given, struct leatc_u
     return LEATC_UPDATE_OK;
 }
 
-/* Pairs what the two nodes of a pair come after, one by one; new pairs are put on the list. */
+/* Pairs the dependencies of the two nodes of a pair, in order, and appends new pairs to the list. */
 static int pair_before(struct leatc_node *own, struct leatc_node **list, size_t *count,
                        struct leatc_update *update)
 {
@@ -205,7 +209,7 @@ static int pair_before(struct leatc_node *own, struct leatc_node **list, size_t 
     return LEATC_UPDATE_OK;
 }
 
-/* The next node that nothing comes after, from *at on; NULL: there is no more. */
+/* Returns the next node without dependents, from index *at on, or NULL. */
 static struct leatc_node *next_end(const struct leatc_graph *graph, size_t *at)
 {
     while (*at < graph->count)
@@ -214,7 +218,8 @@ static struct leatc_node *next_end(const struct leatc_graph *graph, size_t *at)
     return NULL;
 }
 
-/* Pairs the nodes of two graphs, from their ends backwards along the edges. The list has room for all nodes. */
+/* Pairs the nodes of two graphs, from the nodes without dependents backwards along the edges. The list has room
+ * for all nodes. */
 static int pair_nodes(const struct leatc_graph *own, const struct leatc_graph *given, struct leatc_node **list,
                       struct leatc_update *update)
 {
@@ -282,7 +287,8 @@ static int check_update(const struct leatc_exec *exec, const struct leatc_graph 
     return why;
 }
 
-/* After check_update(). Replaced user objects are added to *holdings. */
+/* Replaces all tasks, after check_update() has paired the nodes. The user objects of the old graph are moved to
+ * *holdings. */
 static void apply_update(struct leatc_graph *own, const struct leatc_graph *given, struct leatc_holding **holdings)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -293,7 +299,8 @@ static void apply_update(struct leatc_graph *own, const struct leatc_graph *give
     if (leatc_holdings_copy(&own->holdings, given->holdings))
         leatc_holdings_move(holdings, &replaced);
     else
-        leatc_holdings_move(&own->holdings, &replaced); /* out of memory: what cannot be replaced stays */
+        leatc_holdings_move(&own->holdings, &replaced); /* out of memory: the executable keeps its old user
+                                                         * objects */
     for (size_t i = 0; i < own->count; i++) {
         struct leatc_node *node = own->nodes[i];
         struct leatc_task *old = node->task;

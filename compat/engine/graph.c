@@ -1,8 +1,7 @@
 /*
  * graph.c - graphs: nodes and edges.
- *
- * One lock guards all graphs. It is held for pointer work and allocations only, never while work is given to a
- * stream or something of the program's is called.
+ * One lock guards all graphs. It is held only to change pointers and to allocate memory, never while work is
+ * submitted to a stream or a function of the program is called.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -109,7 +108,7 @@ static void free_node(struct leatc_node *node)
         leati_handle_free(&nodes, node);
 }
 
-/* A node that is the last of its graph, without edges. NULL: out of memory. */
+/* Appends a node without edges to a graph. NULL: out of memory. */
 static struct leatc_node *new_node(struct leatc_graph *graph) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node *node;
@@ -141,7 +140,8 @@ static void publish(struct leatc_node *node)
         leati_handle_publish(node);
 }
 
-/* Takes a node and its edges out of its graph; the graph of a child graph node is the caller's. */
+/* Removes a node and its edges from its graph. The graph of a child graph node is not ended: that is left to the
+ * caller. */
 static void remove_node(struct leatc_node *node)
 {
     struct leatc_graph *graph = node->graph;
@@ -299,7 +299,7 @@ struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidde
         return NULL;
     if (!copy_graph(copy, graph)) {
         leatc_graph_end(copy, &holdings);
-        leatc_holdings_release(holdings, &ended); /* never the last references: the graph has as many */
+        leatc_holdings_release(holdings, &ended); /* never the last reference: the original graph owns as many */
         return NULL;
     }
     for (size_t i = 0; i < copy->count && !hidden; i++)
@@ -309,7 +309,7 @@ struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidde
     return copy;
 }
 
-/* Adds a node, whose task is the graph's from then on, and the child graph the node's. */
+/* Adds a node that depends on the nodes of before. On success the node owns the task and the child graph. */
 static struct leatc_node *add_node(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                                    struct leatc_task *task, struct leatc_graph *child)
     LEATI_REQUIRES(leatc_graph_lock)
@@ -349,7 +349,7 @@ int leatc_graph_append(struct leatc_graph *graph, struct leatc_ends *ends, struc
     return LEATC_OK;
 }
 
-/* Marks a node and all that it comes after. The list has room for all nodes of the graph. */
+/* Marks a node and all nodes that it depends on, directly or not. The list has room for all nodes of the graph. */
 static void mark_all_before(struct leatc_node *node, struct leatc_node **list)
 {
     size_t count = 0;
@@ -460,7 +460,7 @@ int leatc_graph_add(struct leatc_graph *graph, struct leatc_node *const *before,
     return result;
 }
 
-/* Is this graph the child of a node, or of a node of a child, of the other? */
+/* Returns true if graph is other, or a child graph of it at any depth. */
 static bool is_within(const struct leatc_graph *graph, const struct leatc_graph *other)
 {
     while (graph && graph != other)
@@ -468,7 +468,7 @@ static bool is_within(const struct leatc_graph *graph, const struct leatc_graph 
     return graph != NULL;
 }
 
-/* Under the lock. */
+/* The caller holds the lock of graphs. */
 static int add_child(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                      struct leatc_graph *child, bool move, struct leatc_node **node)
     LEATI_REQUIRES(leatc_graph_lock)
@@ -593,7 +593,8 @@ int leatc_edge_data_check(const void *data, size_t count)
     return empty ? LEATC_OK : LEATC_NOT_SUPPORTED;
 }
 
-/* Under the lock: may there be an edge, whether or not there is one? */
+/* Returns true if an edge between the two nodes is valid, whether or not it exists. The caller holds the lock of
+ * graphs. */
 static bool could_join(const struct leatc_graph *graph, const struct leatc_node *from, const struct leatc_node *to)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -632,7 +633,8 @@ int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from, s
     return leatc_graphs_unlock_with(result);
 }
 
-/* Takes an edge away. A node of a capture that the program parted from the rest need not be joined. */
+/* Removes an edge. If it was captured, the capture may then end although from is not joined to the origin
+ * (excused). */
 static int remove_edge(const struct leatc_graph *graph, struct leatc_node *from, struct leatc_node *to)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -661,13 +663,14 @@ int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from
         from[i]->excused = true;
     if (result != LEATC_OK)
         for (size_t i = done - 1; i-- > 0;)
-            (void)join(from[i], to[i]); /* there was room for it before */
+            (void)join(from[i], to[i]); /* cannot fail: the lists had room for this edge before */
     return leatc_graphs_unlock_with(result);
 }
 
 /* ---- lists ---- */
 
-/* What a list becomes of which found elements were there, with room for *count. */
+/* Completes an output list as the vendors define it: sets unused entries to NULL, and *count to the number of
+ * entries written, or of elements found if list is NULL. */
 static void finish_list(struct leatc_node **list, size_t found, size_t *count)
 {
     size_t room = *count;

@@ -1,15 +1,13 @@
 /*
  * graph_memory.c - memory that nodes of graphs allocate.
- *
- * The addresses of an allocation are fixed when its node is made, and memory is put behind them at the first
- * launch. Both are kept in arenas: a reservation of virtual addresses of one device, cut into the allocations of
- * one graph, and one piece of physical memory that is mapped there or is not. An allocation is live from the
- * launch of its node to whatever frees it, as calls are made and not as work is done: what a program gives to
- * streams it has to order itself. What is freed stays in its arena, so that nothing else can get its addresses.
- *
- * An allocation ends when no task refers to it and it is not live, an arena with its last allocation. Memory may
- * go only when the work that uses it is over: each launch and each free in stream order leaves an event with the
- * arena.
+ * The address of an allocation is fixed when its node is created; physical memory is mapped there at the first
+ * launch. Both belong to an arena: a reservation of virtual addresses on one device for the allocations of one
+ * graph, and one piece of physical memory, which is mapped there or not. An allocation is live from the launch of
+ * its node until a node or a call frees it. That counts from the calls, not from the completion of the work: the
+ * program must order its own work. Freed memory stays in its arena, so that nothing else can get its addresses.
+ * An allocation ends when no task refers to it and it is not live; an arena ends with its last allocation. Memory
+ * may be unmapped only when the work that uses it has completed. To find that out, each launch and each free in
+ * stream order records an event for the arena, its mark.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -17,7 +15,8 @@
 #include <leat/virtual.h>
 #include <stdlib.h>
 
-/* Where the work of the latest launch with this key ends (key 0: of one free). */
+/* Marks the end of work that uses an arena: of the latest launch of the executable with this id, or of one free
+ * (key 0). */
 struct mark {
     struct mark *next;
     unsigned long long key;
@@ -28,28 +27,28 @@ struct mark {
 struct arena {
     struct arena *next;
     struct leatc_device *device;
-    unsigned long long graph; /* whose allocations may be put there */
-    uint64_t peers;           /* other devices with access */
-    bool gone;                /* the device was closed, and all of this with it */
+    unsigned long long graph; /* the id of the graph whose allocations may be placed here */
+    uint64_t peers;           /* bit n: device n has access too */
+    bool gone;                /* the device was closed, and the addresses and the memory with it */
     char *base;
     size_t bytes, used;
     leat_physical *physical; /* NULL: nothing is mapped */
     struct leatc_block *blocks;
     unsigned live;
-    unsigned pins; /* launches that are being given to streams */
+    unsigned pins; /* launches that are being submitted */
     struct mark *marks;
 };
 
 struct leatc_block {
-    struct leatc_block *next; /* of the arena */
+    struct leatc_block *next; /* next block of the arena */
     struct arena *arena;
     char *ptr;
     size_t bytes;
-    unsigned long long owner; /* the graph's id */
-    unsigned references;      /* tasks, and one while it is live */
+    unsigned long long owner; /* the id of the graph that allocates it */
+    unsigned references;      /* one for each task, and one while it is live */
     unsigned freed_by_owner, freed_by_others;
     bool live;
-    bool next_live; /* while a launch is checked */
+    bool next_live; /* would be live after the nodes checked so far (check_launch()) */
 };
 
 struct alloc_payload {
@@ -63,7 +62,7 @@ struct free_payload {
     bool by_owner;
 };
 
-/* Guards all of this. */
+/* Guards the arenas, their blocks and marks, and the figures. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct arena *arenas LEATI_GUARDED_BY(lock);
 
@@ -98,7 +97,7 @@ static void free_mark(struct mark **link)
     free(mark);
 }
 
-/* Is work that may use the arena not over yet? Forgets marks of what is. */
+/* Returns true if work that may use the arena has not completed. Frees the marks of completed work. */
 static bool is_busy(struct arena *arena)
 {
     leati_assert_locked(&lock);
@@ -142,13 +141,13 @@ static void mark_busy(struct arena *arena, unsigned long long key, leat_stream *
     struct mark *mark = NULL;
 
     if (leat_stream_device(stream, &device) != LEAT_OK)
-        return; /* its device was closed */
+        return; /* the stream's device was closed */
     mark = find_mark(arena, key, device);
     if (!mark) {
         (void)is_busy(arena);
         mark = new_mark(arena, key, device);
     }
-    /* Without a mark nothing would say when the work is over. */
+    /* Without a mark nobody could find out when the work completes, so wait for it now. */
     if (!mark || leat_event_record(mark->event, stream) != LEAT_OK)
         (void)leat_stream_synchronize(stream);
 }
@@ -188,7 +187,7 @@ static int map(struct arena *arena)
     return LEATC_OK;
 }
 
-/* false: not now, since this is a host function. */
+/* Returns false if the memory cannot be unmapped now, because this thread runs a host function. */
 static bool unmap(struct arena *arena)
 {
     leati_assert_locked(&lock);
@@ -203,7 +202,7 @@ static bool unmap(struct arena *arena)
     return true;
 }
 
-/* For later: when somebody waits for the device. */
+/* Postpones the end of an arena until a thread waits for the device (leatc_graph_memory_waited()). */
 static void put_off(const struct arena *arena)
 {
     atomic_store(&arena->device->trim, true);
@@ -225,7 +224,7 @@ static void end_arena(struct arena *arena)
     free(arena);
 }
 
-/* An arena without allocations goes now, or when somebody has waited for the work that still uses it. */
+/* Ends an arena without allocations, now if no work uses it, else when a thread has waited for that work. */
 static void end_if_idle(struct arena *arena)
 {
     if (arena->blocks)
@@ -424,7 +423,7 @@ static void end_free(void *payload)
     leati_unlock(&lock);
 }
 
-/* Is there a node in the graph that frees the block? */
+/* Returns true if a node of the graph frees the block. */
 static bool frees(const struct leatc_graph *graph, const struct leatc_block *block)
 {
     for (size_t i = 0; i < graph->count; i++) {
@@ -437,7 +436,7 @@ static bool frees(const struct leatc_graph *graph, const struct leatc_block *blo
     return false;
 }
 
-/* Under both locks. */
+/* Checks and counts a new node that frees the allocation at ptr. The caller holds both locks. */
 static int begin_free(const struct leatc_graph *graph, void *ptr, struct free_payload *payload)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -495,7 +494,8 @@ static struct leatc_block *block_of(const struct leatc_task *task)
                                           : ((const struct free_payload *)(const void *)task->payload)->block;
 }
 
-/* Would every allocation find its memory free, and everything that is freed be live? */
+/* Returns OK if each node that allocates would find its allocation not live, and each node that frees would find
+ * it live, in the order of the launch. */
 static int check_launch(struct leatc_task *const *tasks, size_t count, bool auto_free)
 {
     for (size_t i = 0; i < count; i++)
@@ -522,8 +522,8 @@ static int map_all(struct leatc_task *const *tasks, size_t count)
     return LEATC_OK;
 }
 
-/* Makes the stream wait for what has freed the memory: frees in other streams, and launches of other graphs. Those
- * of the same executable come one after the other anyway. */
+/* Makes the stream wait for the work that used the memory before: frees in other streams, and launches of other
+ * executables. Launches of the same executable (key) are ordered anyway. */
 static void wait_for_frees(struct leatc_task *const *tasks, size_t count, unsigned long long key,
                            leat_stream *stream)
 {
@@ -646,7 +646,8 @@ void leatc_graph_memory_waited(struct leatc_device *device)
     leati_unlock(&lock);
 }
 
-/* Ends what is live in an arena of a device that is closed, which takes the addresses and the memory along. */
+/* Ends the live allocations of an arena. Its device is being closed, so its addresses and memory are released
+ * too. */
 static void close_arena(struct arena *arena)
 {
     arena->pins++;

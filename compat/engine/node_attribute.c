@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Under the lock. */
+/* The caller holds the lock of graphs. */
 static bool is_kernel(const struct leatc_node *node) LEATI_REQUIRES(leatc_graph_lock)
 {
     return leatc_node_live(node) && node->task->type == LEATC_NODE_KERNEL;
@@ -32,7 +32,7 @@ static struct leatc_attribute *new_attribute(struct leatc_node *node, int number
     return larger;
 }
 
-/* The vendors' numbers. */
+/* Both vendors use these values. */
 enum {
     ATTRIBUTE_COOPERATIVE = 2,
     ATTRIBUTE_CLUSTER = 4,
@@ -59,7 +59,8 @@ static int check_number(int number)
     }
 }
 
-/* Where the caches should keep what: nothing keeps it here, so all that can be wrong is the form. */
+/* An access policy window asks caches to keep a range. leat has no such control, so only the values are
+ * checked. */
 int leatc_window_check(float ratio, int hit, int miss)
 {
     return ratio >= 0 && ratio <= 1 && hit >= 0 && hit <= 2 && miss >= 0 && miss <= 1 ? LEATC_OK
