@@ -1,39 +1,40 @@
 /*
  * engine.h - what the compatibility libraries have in common.
  *
- * Model. libleat-cudart, libleat-cuda and libleat-hip offer the names of CUDA's runtime, CUDA's driver and HIP
- * over leat's public API. The three APIs mean the same things: devices by ordinal, a current device for each
- * thread, a default stream that is ordered against others, memory whose kind decides what is synchronous. All of
- * that is here, once, without a vendor's name; libleat-compat.so is this folder. A library of names is a thin
- * layer: it turns its vendor's structs and constants into the engine's, calls the engine, maps the result where
- * its vendor's numbers differ, and notes it as the thread's last error:
+ * Model. libleat-cudart, libleat-cuda and libleat-hip export the names of CUDA's runtime, CUDA's driver and HIP,
+ * implemented with leat's public API. The three APIs share their concepts: devices by ordinal, a current device
+ * for each thread, a default stream that is ordered against others, memory whose kind decides which calls are
+ * synchronous. All of that is implemented once, in this folder (libleat-compat.so), without a vendor's names. Each
+ * library of names is a thin layer: it converts its vendor's structs and constants to the engine's, calls the
+ * engine, maps the result where its vendor uses another number, and records it as the thread's last error:
  *
- *     cudaError_t cudaEventQuery(cudaEvent_t event)
- *     {
- *         return leatc_note(leatc_event_query(event));
- *     }
+ *      cudaError_t cudaEventQuery(cudaEvent_t event)
+ *      {
+ *          return leatc_note(leatc_event_query(event));
+ *      }
  *
- * Since the engine is one library, streams, events, pointers and the current device of one API are those of the
- * others in the same process, as with the vendors'.
+ * Because the engine is one library, the three APIs share streams, events, pointers and the current device within
+ * a process, as the vendors' libraries do.
  *
- * Results. Calls return an enum leatc_result, whose numbers are CUDA's (runtime and driver agree on them). No call
- * here looks at or changes the last error but leatc_note() and the three around it.
+ * Results. Calls return an enum leatc_result, whose values are CUDA's error numbers (runtime and driver API agree
+ * on them). Comments name them without the prefix LEATC_. Only leatc_note() and the functions next to it read or
+ * change the last error.
  *
- * Handles. A stream, event, pool or array is a slot of a table: any pointer may be passed, and one that is not
- * alive gives LEATC_INVALID_HANDLE (arrays and pools LEATC_INVALID_VALUE). A stream argument may also be NULL or
- * LEATC_STREAM_LEGACY, the legacy default stream of the current device, or LEATC_STREAM_PER_THREAD, that of this
- * thread on the current device. Names that mean the per-thread stream by NULL (_ptsz, _ptds, _spt) say
- * leatc_per_thread(stream).
+ * Handles. A stream, event, pool or array is a slot of a table, so a call detects any pointer that is not a live
+ * handle: it returns LEATC_INVALID_HANDLE (arrays and pools: LEATC_INVALID_VALUE). A stream argument may also be
+ * NULL or LEATC_STREAM_LEGACY, the legacy default stream of the current device, or LEATC_STREAM_PER_THREAD, the
+ * per-thread default stream on the current device. Layers whose NULL means the per-thread stream (_ptsz, _ptds,
+ * _spt) pass leatc_per_thread(stream).
  *
- * Work. Whatever is given to a stream goes between leatc_work_begin(), which orders the stream after what the
- * legacy default stream demands and gives the leat stream, and leatc_work_end(), which remembers that there is new
- * work. All calls here that take a stream do that themselves.
+ * Work. Whatever is submitted to a stream goes between leatc_work_begin() and leatc_work_end(). The first makes
+ * the stream wait for the legacy default stream where CUDA's rules demand it, and returns the leat stream. The
+ * second records that the stream has new work. All calls here that take a stream do both themselves.
  *
- * Devices are those of one driver of leat's: that of LEAT_DEVICE where it is set, else the first that has any; of
- * these, what the vendors' variables make visible.
- * They are opened at the first call that needs one and stay open until reset or the end of the process.
+ * Devices are those of one leat driver: the one that LEAT_DEVICE names if it is set, else the first one that has a
+ * device. Of these, the vendors' variables (CUDA_VISIBLE_DEVICES and others) select the visible ones. A device is
+ * opened by the first call that needs it, and stays open until it is reset or the process ends.
  *
- * Threads. Any thread may call anything.
+ * Threads. Any thread may call any function.
  */
 #ifndef LEATC_ENGINE_H
 #define LEATC_ENGINE_H
@@ -95,11 +96,11 @@ enum leatc_result {
     LEATC_UNKNOWN = 999
 };
 
-/* What a status of leat's is as a result. */
+/* Converts a status of leat to a result. */
 LEATC_API int leatc_result_of(leat_status status);
 
 #ifdef __clang_analyzer__
-/* For 'make tidy', which sees one file at a time: a failure is never LEATC_OK. */
+/* For 'make tidy', which analyzes one file at a time: states that a failure never becomes LEATC_OK. */
 #define leatc_result_of(status)                                                                                   \
     ({                                                                                                            \
         leat_status leatc_status_ = (status);                                                                     \
@@ -118,20 +119,21 @@ LEATC_API int leatc_result_of(leat_status status);
     } while (0)
 
 /*
- * Keeps result as this thread's last error and returns it. LEATC_OK and LEATC_NOT_READY are not kept. A result
- * that means a lost device (700, 719 and the like) is sticky: reading the last error does not clear it, only
- * resetting the device does. Any number may be given, so a layer maps to its vendor's before.
+ * Records result as this thread's last error and returns it. LEATC_OK and LEATC_NOT_READY are not recorded. A
+ * result that means a lost device (700, 719 and the like) is sticky: reading the last error does not clear it,
+ * only resetting the device does. Any number is allowed, so a layer converts to its vendor's numbers before the
+ * call.
  */
 LEATC_API int leatc_note(int result);
 
-/* The same for a launch, which must not return the failure of the kernel that it has just submitted. */
+/* The same for a launch, which must not report the failure of the kernel that it has just submitted. */
 LEATC_API int leatc_note_launch(int result);
 
-/* Was anything noted yet? So a layer with contexts knows that one without was used in this process, for which each
- * device's is current without being asked. */
+/* Returns true if any result was recorded in this process. A layer with contexts uses this: if a layer without
+ * contexts is in use too, each device's primary context counts as current without a call that sets it. */
 LEATC_API bool leatc_has_noted(void);
 
-/* The last error, which is cleared; and without clearing it. */
+/* Returns the last error. leatc_last_error() clears it, leatc_peek_error() does not. */
 LEATC_API int leatc_last_error(void);
 LEATC_API int leatc_peek_error(void);
 
@@ -139,49 +141,50 @@ LEATC_API int leatc_peek_error(void);
 
 #define LEATC_DEVICES_MAX 64
 
-/* Says, before the devices are found, that HIP's names are in the process: then ROCR_VISIBLE_DEVICES and
- * HIP_VISIBLE_DEVICES count, and not only CUDA_VISIBLE_DEVICES. */
+/* Records that HIP's names are used in the process; call it before the devices are found. Then
+ * ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES select devices too, not only CUDA_VISIBLE_DEVICES. */
 LEATC_API void leatc_announce_hip(void);
 
-/* Finds the devices at the first call. NO_DEVICE, INSUFFICIENT_DRIVER. */
+/* Finds the devices, at the first call. NO_DEVICE, INSUFFICIENT_DRIVER. */
 LEATC_API int leatc_init(void);
 
-/* How many there are; 0 and NO_DEVICE without any. */
+/* Returns the number of devices in *count. Without devices it is 0, and the result is NO_DEVICE. */
 LEATC_API int leatc_device_count(int *count);
 
-/* This thread's current device; 0 at first. */
+/* Returns this thread's current device, which is 0 until it is set. */
 LEATC_API int leatc_device_get(int *ordinal);
 
-/* Makes a device current and opens it. INVALID_DEVICE; what opening it gives. */
+/* Makes a device current and opens it. INVALID_DEVICE, or the error of opening it. */
 LEATC_API int leatc_device_set(int ordinal);
 
-/* Opens a device if need be. *device may be NULL if only the opening is wanted. */
+/* Opens a device if it is not open. device may be NULL. */
 LEATC_API int leatc_device_open(int ordinal, leat_device **device);
 
-/* Is it open? (The driver's names say whether a primary context is active.) */
+/* Returns true if the device is open. CUDA's driver API reports its primary context as active then. */
 LEATC_API bool leatc_device_is_open(int ordinal);
 
 /* Waits for all work of the device. */
 LEATC_API int leatc_device_synchronize(int ordinal);
 
-/* Waits for all work of all devices, whatever is captured: before memory that any of them may use goes. */
+/* Waits for all work of all devices, without regard to captures. For memory that any of them may use, before it is
+ * freed. */
 LEATC_API int leatc_devices_wait(void);
 
-/* Ends everything of the device: streams, events, memory, pools. Clears a sticky error. */
+/* Destroys everything on the device: streams, events, memory, pools. Clears a sticky error. */
 LEATC_API int leatc_device_reset(int ordinal);
 
-/* What leat says of it, without opening it. INVALID_DEVICE. */
+/* Returns leat's description of a device without opening it. INVALID_DEVICE. */
 LEATC_API int leatc_device_describe(int ordinal, leat_device_info *info);
 
-/* Free and total memory; what leat's pools keep idle counts as free. Either may be NULL. */
+/* Returns free and total memory. Memory that leat's pools hold unused counts as free. Either pointer may be
+ * NULL. */
 LEATC_API int leatc_device_memory(int ordinal, size_t *free_bytes, size_t *total_bytes);
 
-/* The ordinal of an open leat device; -1 when it is none of these. */
+/* Returns the ordinal of an open leat device, or -1 if it is not one of the visible devices. */
 LEATC_API int leatc_device_ordinal(const leat_device *device);
 
 /*
- * An attribute by the number that CUDA gives it in cudaDeviceAttr and CUdevice_attribute. INVALID_VALUE for a
- * number that there is not.
+ * Returns an attribute by its number in cudaDeviceAttr and CUdevice_attribute. INVALID_VALUE: no such attribute.
  */
 enum {
     LEATC_ATTRIBUTE_UNITS = 16,
@@ -191,21 +194,23 @@ enum {
 };
 LEATC_API int leatc_device_attribute(int ordinal, int number, int *value);
 
-/* Maximum size of arrays, by the number of the corresponding texture attribute. */
+/* Returns the maximum size of arrays, by the number of the corresponding texture attribute. */
 LEATC_API int leatc_array_limit(int number);
 
-/* PCI address as numbers, 16 bytes that identify the device, and "0000:1b:00.0" (made up for CPU devices). */
+/* A device's PCI address as numbers, the 16 bytes of its UUID, and the device at an address such as
+ * "0000:1b:00.0". CPU devices have invented addresses. */
 LEATC_API int leatc_device_address(int ordinal, int *domain, int *bus, int *slot);
 LEATC_API int leatc_device_uuid(int ordinal, unsigned char uuid[16]);
 LEATC_API int leatc_device_by_address(const char *text, int *ordinal);
 
-/* Peers: may they reach each other; switch it on (PEER_ENABLED when it is) or off (PEER_NOT_ENABLED) for the
- * current device. INVALID_DEVICE also for the device itself. */
+/* Peer access of the current device. possible: whether ordinal can access the memory of peer. enable: PEER_ENABLED
+ * if it is enabled already. disable: PEER_NOT_ENABLED if it is not. A device is no peer of itself:
+ * INVALID_DEVICE. */
 LEATC_API int leatc_peer_possible(int ordinal, int peer, int *possible);
 LEATC_API int leatc_peer_enable(int peer, unsigned flags);
 LEATC_API int leatc_peer_disable(int peer);
 
-/* Flags of a device as cudaSetDeviceFlags has them: kept and given back. */
+/* A device's flags, as in cudaSetDeviceFlags: stored and returned, without effect. */
 LEATC_API int leatc_device_set_flags(int ordinal, unsigned flags);
 LEATC_API int leatc_device_flags(int ordinal, unsigned *flags);
 
@@ -216,7 +221,7 @@ struct leatc_stream;
 #define LEATC_STREAM_LEGACY ((struct leatc_stream *)0x1)
 #define LEATC_STREAM_PER_THREAD ((struct leatc_stream *)0x2)
 
-/* NULL as a name with per-thread default streams means it. */
+/* For names whose NULL means the per-thread default stream. */
 static inline struct leatc_stream *leatc_per_thread(void *stream)
 {
     return stream ? (struct leatc_stream *)stream : LEATC_STREAM_PER_THREAD;
@@ -224,8 +229,8 @@ static inline struct leatc_stream *leatc_per_thread(void *stream)
 
 #define LEATC_STREAM_NON_BLOCKING 1u
 
-/* NVIDIA's highest priority; 0 is its lowest. leat's streams have no priorities: the number is kept as it is
- * given, and the layer limits it to its vendor's range. */
+/* The highest priority that CUDA has; 0 is its lowest. leat's streams have no priorities: the value is stored and
+ * returned. The layer limits it to its vendor's range. */
 #define LEATC_PRIORITY_HIGHEST (-5)
 
 static inline int leatc_priority_limited(int priority, int highest, int lowest)
@@ -235,48 +240,52 @@ static inline int leatc_priority_limited(int priority, int highest, int lowest)
 
 LEATC_API int leatc_stream_create(unsigned flags, int priority, struct leatc_stream **stream);
 
-/* Does not wait. The default streams are INVALID_HANDLE. */
+/* Does not wait for the stream's work. INVALID_HANDLE for the default streams. */
 LEATC_API int leatc_stream_destroy(struct leatc_stream *stream);
 LEATC_API int leatc_stream_synchronize(struct leatc_stream *stream);
 LEATC_API int leatc_stream_query(struct leatc_stream *stream);
 
-/* The same without ordering a blocking stream after the legacy default stream's work first: asks only for what the
- * stream was given. Of the legacy default stream as leatc_stream_query(). */
+/* Like leatc_stream_query(), but does not first make a blocking stream wait for the legacy default stream: it
+ * reports only on the work that was submitted to this stream. For the legacy default stream it is
+ * leatc_stream_query(). */
 LEATC_API int leatc_stream_query_own(struct leatc_stream *stream);
 
-/* Is it a stream that may be used? */
+/* Returns OK if the handle is a live or default stream. */
 LEATC_API int leatc_stream_check(struct leatc_stream *stream);
 LEATC_API int leatc_stream_flags(struct leatc_stream *stream, unsigned *flags);
 LEATC_API int leatc_stream_priority(struct leatc_stream *stream, int *priority);
 LEATC_API int leatc_stream_ordinal(struct leatc_stream *stream, int *ordinal);
 LEATC_API int leatc_stream_id(struct leatc_stream *stream, unsigned long long *id);
 
-/* How threads wait for a stream, by the vendors' numbers 1 (as the device's flags say) to 4: kept, as a hint. */
+/* How threads wait for a stream, by the vendors' values 1 (as the device's flags say) to 4: stored and returned,
+ * without effect. */
 LEATC_API int leatc_stream_set_policy(struct leatc_stream *stream, int policy);
 LEATC_API int leatc_stream_policy(struct leatc_stream *stream, int *policy);
 
-/* Calls function(argument) in stream order. INVALID_VALUE: function NULL. */
+/* Calls function(argument) in stream order. INVALID_VALUE: function is NULL. */
 LEATC_API int leatc_stream_host_function(struct leatc_stream *stream, void (*function)(void *), void *argument);
 
-/* The older form: the callback is reported its stream and the result so far (LEATC_OK). */
+/* The older form: the callback gets its stream and LEATC_OK. */
 LEATC_API int leatc_stream_callback(struct leatc_stream *stream,
                                     void (*callback)(void *stream, int result, void *argument), void *argument);
 
-/* Where work goes. */
+/* A stream to which work is being submitted. */
 struct leatc_work {
     leat_stream *stream;
     struct leatc_stream *record;
     int ordinal;
-    bool captured; /* it goes to leatc_capture_add(), and there is no leatc_work_end() */
+    bool captured; /* the stream is being captured: pass the work to leatc_capture_add(), and do not call
+                    * leatc_work_end() */
 };
 
-/* A stream that is captured: CAPTURE_UNSUPPORTED, and the capture is invalid. */
+/* For work that cannot be captured. If the stream is being captured, returns CAPTURE_UNSUPPORTED and invalidates
+ * the capture. */
 LEATC_API int leatc_work_begin(struct leatc_stream *stream, struct leatc_work *work);
 
-/* The same for what can be captured. CAPTURE_INVALIDATED. */
+/* For work that can be captured; see captured above. CAPTURE_INVALIDATED. */
 LEATC_API int leatc_work_begin_capturable(struct leatc_stream *stream, struct leatc_work *work);
 
-/* status: what leat said of the work. */
+/* status: the result of leat's call that submitted the work; returned as a leatc_result. */
 LEATC_API int leatc_work_end(struct leatc_work *work, leat_status status);
 
 /* ---- events --------------------------------------------------------------------------------------------- */
@@ -287,22 +296,22 @@ struct leatc_event;
 #define LEATC_EVENT_DISABLE_TIMING 2u
 #define LEATC_EVENT_INTERPROCESS 4u
 
-/* INVALID_VALUE: flags that there are not, or INTERPROCESS without DISABLE_TIMING. CAPTURED_EVENT from what asks
- * or waits for an event that was last recorded in a capture. */
+/* INVALID_VALUE: unknown flags, or INTERPROCESS without DISABLE_TIMING. Calls that query or wait for an event
+ * return CAPTURED_EVENT if it was last recorded in a capture. */
 LEATC_API int leatc_event_create(unsigned flags, struct leatc_event **event);
 LEATC_API int leatc_event_destroy(struct leatc_event *event);
 LEATC_API int leatc_event_record(struct leatc_event *event, struct leatc_stream *stream);
 LEATC_API int leatc_event_synchronize(struct leatc_event *event);
 LEATC_API int leatc_event_query(struct leatc_event *event);
 
-/* INVALID_HANDLE: one without timing, of another device, or never recorded. NOT_READY. */
+/* INVALID_HANDLE: an event has no timing, belongs to another device, or was never recorded. NOT_READY. */
 LEATC_API int leatc_event_elapsed(float *milliseconds, struct leatc_event *start, struct leatc_event *end);
 
-/* Work given to stream from now on waits for what event marks now. */
+/* Later work of stream waits for the latest record of event. */
 LEATC_API int leatc_stream_wait(struct leatc_stream *stream, struct leatc_event *event);
 
-/* In a captured stream: a node that records the event, or waits for it, when the graph runs. Elsewhere as without
- * the name. */
+/* In a captured stream, these add a node that records the event, or waits for it, each time the graph runs. In
+ * other streams they are leatc_event_record() and leatc_stream_wait(). */
 LEATC_API int leatc_event_record_external(struct leatc_event *event, struct leatc_stream *stream);
 LEATC_API int leatc_stream_wait_external(struct leatc_stream *stream, struct leatc_event *event);
 LEATC_API int leatc_event_check(struct leatc_event *event);
@@ -310,11 +319,11 @@ LEATC_API int leatc_event_check(struct leatc_event *event);
 /* ---- memory --------------------------------------------------------------------------------------------- */
 
 enum leatc_memory_kind {
-    LEATC_MEMORY_PAGEABLE = 0, /* nothing that is known */
+    LEATC_MEMORY_PAGEABLE = 0, /* unknown to the engine */
     LEATC_MEMORY_HOST = 1,     /* pinned, from leatc_alloc_host() */
     LEATC_MEMORY_DEVICE = 2,
     LEATC_MEMORY_MANAGED = 3,
-    LEATC_MEMORY_REGISTERED = 4 /* the program's own, from leatc_register() */
+    LEATC_MEMORY_REGISTERED = 4 /* memory of the program, from leatc_register() */
 };
 
 struct leatc_pool;
@@ -322,68 +331,72 @@ struct leatc_pool;
 /* One allocation. */
 struct leatc_memory {
     void *base;
-    size_t bytes; /* as asked for */
+    size_t bytes; /* the requested size */
     enum leatc_memory_kind kind;
-    int ordinal;             /* the device that was current, or that has it */
-    unsigned flags;          /* of leatc_alloc_host(), leatc_register() or leatc_alloc_managed() */
-    struct leatc_pool *pool; /* of leatc_alloc_async(), else NULL */
-    unsigned long long id;   /* no other allocation of the process has it */
-    bool foreign;            /* mapped by a layer (virtual or imported memory): no leatc_free() takes it */
-    bool sharable;           /* of leatc_alloc(): leatc_share_memory() takes it */
-    bool synchronous;        /* what is not asynchronous by its name waits for the end of copies and fills here */
-    bool reported, sent;     /* managed memory that was advised, or prefetched (which is both) */
-    bool idle;               /* of a graph, and not live: only nodes may be given it */
-    struct leatc_block *block; /* memory of a graph: the engine's own record of it */
+    int ordinal;             /* the device that has the memory; for host memory, the device that was current */
+    unsigned flags;          /* as passed to leatc_alloc_host(), leatc_register() or leatc_alloc_managed() */
+    struct leatc_pool *pool; /* from leatc_alloc_async(); else NULL */
+    unsigned long long id;   /* unique among the allocations of the process */
+    bool foreign;            /* mapped by a layer (virtual or imported memory): leatc_free() rejects it */
+    bool sharable;           /* from leatc_alloc(), and leatc_share_memory() can share it */
+    bool synchronous;        /* calls without Async in their names wait until their copy or fill of it completes */
+    bool reported, sent;     /* managed memory: it was advised or prefetched; it was prefetched */
+    bool idle;               /* memory of a graph that is not live: only nodes may use it */
+    struct leatc_block *block; /* memory of a graph: the engine's record of it; else NULL */
 };
 
-/* The allocation that ptr lies in; kind PAGEABLE when nothing is known. Always LEATC_OK but for ptr NULL. */
+/* Returns the allocation that contains ptr; kind PAGEABLE if the engine knows none. Always LEATC_OK, but
+ * INVALID_VALUE for NULL. */
 LEATC_API int leatc_memory_find(const void *ptr, struct leatc_memory *memory);
 
-/* Sets synchronous for the allocation that ptr lies in. INVALID_VALUE: it is not device memory. */
+/* Sets synchronous for the allocation that contains ptr. INVALID_VALUE: it is not device memory. */
 LEATC_API int leatc_memory_set_synchronous(const void *ptr, bool on);
 
-/* A layer's own ranges (virtual memory that is mapped): known from add to remove. */
+/* Adds and removes a range of a layer, such as mapped virtual memory. */
 LEATC_API int leatc_memory_add(const struct leatc_memory *memory);
 LEATC_API int leatc_memory_remove(void *base);
 
-/* The same if give_back(base) says LEATC_OK, and nobody looks anything up meanwhile: addresses that go back may be
- * another allocation's at once, and what stays is known all the time. Returns what it said. */
+/* Calls give_back(base) and, if that returns LEATC_OK, removes the range, with all look-ups locked out. This is
+ * necessary because another allocation may get the addresses as soon as they are given back, and because a range
+ * that stays must always be found. Returns the result of give_back(). */
 LEATC_API int leatc_memory_end(void *base, int (*give_back)(void *base));
 
-/* Says of a range that was added which device has it now. The range is known all the while: others may be using
- * it. INVALID_VALUE: none starts at base. */
+/* Sets the device of an added range, which stays visible to other threads throughout. INVALID_VALUE: no range
+ * starts at base. */
 LEATC_API int leatc_memory_set_device(void *base, int ordinal);
 
-/* Device memory of the current device. bytes 0 gives NULL. */
+/* Allocates device memory on the current device. 0 bytes give NULL. */
 LEATC_API int leatc_alloc(size_t bytes, void **ptr);
 
-/* Waits for the device. NULL does nothing. INVALID_VALUE: not the start of device or managed memory. */
+/* Waits for the device, then frees. NULL does nothing. INVALID_VALUE: ptr is not the start of device or managed
+ * memory. */
 LEATC_API int leatc_free(void *ptr);
 
 #define LEATC_HOST_PORTABLE 1u
 #define LEATC_HOST_MAPPED 2u
 #define LEATC_HOST_WRITE_COMBINED 4u
 
-/* Pinned memory. The layer has checked flags; they are kept. bytes 0 gives NULL. */
+/* Allocates pinned memory. The layer has checked flags, which are stored. 0 bytes give NULL. */
 LEATC_API int leatc_alloc_host(size_t bytes, unsigned flags, void **ptr);
 LEATC_API int leatc_free_host(void *ptr);
 
-/* INVALID_VALUE: NULL, 0 bytes; REGISTERED; NOT_REGISTERED. The layer has checked flags. */
+/* Registers memory of the program. INVALID_VALUE: NULL or 0 bytes; REGISTERED; NOT_REGISTERED. The layer has
+ * checked flags. */
 LEATC_API int leatc_register(void *ptr, size_t bytes, unsigned flags);
 LEATC_API int leatc_unregister(void *ptr);
 
-/* Of pinned and registered memory. INVALID_VALUE for any other. */
+/* For pinned and registered memory, and the device pointer also for managed memory. INVALID_VALUE for any
+ * other. */
 LEATC_API int leatc_host_flags(const void *ptr, unsigned *flags);
 LEATC_API int leatc_host_device_pointer(void *ptr, void **device_pointer);
 
-/* flags: 1 global, 2 host, 4 single stream. INVALID_VALUE: bytes 0 or other flags. NOT_SUPPORTED. */
+/* Allocates managed memory. flags: 1 global, 2 host. INVALID_VALUE: 0 bytes or other flags. NOT_SUPPORTED. */
 LEATC_API int leatc_alloc_managed(size_t bytes, unsigned flags, void **ptr);
 
-/* Rows of arrays, and what NVIDIA aligns rows to. */
+/* The alignment of the rows of arrays, and the pitch alignment of NVIDIA's GPUs. */
 #define LEATC_PITCH_BYTES 512
 
-/* What one row of width_bytes takes when every row is aligned to alignment, a power of two; 0 when that overflows.
- */
+/* Returns the pitch of rows of width_bytes that are aligned to alignment, a power of two; 0 on overflow. */
 LEATC_API size_t leatc_pitch(size_t width_bytes, size_t alignment);
 
 /* ---- managed memory ----------------------------------------------------------------------------------------- */
@@ -391,106 +404,108 @@ LEATC_API size_t leatc_pitch(size_t width_bytes, size_t alignment);
 #define LEATC_HOST (-1)
 
 /*
- * Prefetch, advice and questions, as leat/managed.h has them; ordinal is a device or LEATC_HOST. INVALID_VALUE:
- * not managed memory, past its end, 0 bytes, an advice that there is not; INVALID_DEVICE.
+ * Prefetch, advice and queries, as in leat/managed.h. ordinal is a device or LEATC_HOST. INVALID_VALUE: not
+ * managed memory, beyond its end, 0 bytes, or unknown advice; INVALID_DEVICE.
  */
 LEATC_API int leatc_prefetch(const void *ptr, size_t bytes, int ordinal, struct leatc_stream *stream);
 LEATC_API int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal);
 LEATC_API int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info);
 
-/* A layer that advises (or prefetches: sent) by itself says so before it does: what was said ends with the memory.
- */
+/* A layer that calls leat_managed_advise() (or leat_managed_prefetch(): sent) itself calls this first, so that the
+ * engine takes the advice back when the memory is freed. */
 LEATC_API void leatc_managed_reported(const void *ptr, bool sent);
 
-/* flags: 1 global, 2 host, 4 single stream. bytes: 0, or the size of the allocation, of which ptr is the start. */
+/* flags: 1 global, 2 host, 4 single stream. ptr is the start of an allocation; bytes is 0 or its size. */
 LEATC_API int leatc_attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags);
 
 /* ---- pools ---------------------------------------------------------------------------------------------- */
 
-/* The attributes' numbers are both vendors'. */
+/* Both vendors use these values. */
 enum leatc_pool_attribute {
     LEATC_POOL_REUSE_FOLLOW_EVENTS = 1, /* int */
     LEATC_POOL_REUSE_OPPORTUNISTIC = 2, /* int */
     LEATC_POOL_REUSE_INTERNAL = 3,      /* int */
-    LEATC_POOL_RELEASE_THRESHOLD = 4,   /* uint64_t, as all that follow */
+    LEATC_POOL_RELEASE_THRESHOLD = 4,   /* uint64_t, as all below */
     LEATC_POOL_RESERVED_CURRENT = 5,    /* read only */
     LEATC_POOL_RESERVED_HIGH = 6,       /* may be set to 0 */
     LEATC_POOL_USED_CURRENT = 7,        /* read only */
     LEATC_POOL_USED_HIGH = 8            /* may be set to 0 */
 };
 
-/* exportable: blocks are whole multiples of 2 MiB that another process can be given. max_bytes: rounded up to a
- * multiple of 2 MiB; 0, no limit. */
+/* exportable: the pool can share its blocks with other processes, and they take whole multiples of 2 MiB.
+ * max_bytes: rounded up to a multiple of 2 MiB; 0 means no limit. */
 LEATC_API int leatc_pool_create(int ordinal, bool exportable, size_t max_bytes, struct leatc_pool **pool);
 
-/* Blocks that are live stay so; the pool ends with the last of them. The default pools: INVALID_VALUE. */
+/* Live blocks stay valid; the pool ends when the last of them is freed. INVALID_VALUE for default pools. */
 LEATC_API int leatc_pool_destroy(struct leatc_pool *pool);
 LEATC_API int leatc_pool_default(int ordinal, struct leatc_pool **pool);
 
-/* The pool that leatc_alloc_async() takes for a device: the default one unless another was set. */
+/* Returns the pool from which leatc_alloc_async() allocates for a device: the default pool unless another one was
+ * set. */
 LEATC_API int leatc_pool_current(int ordinal, struct leatc_pool **pool);
 LEATC_API int leatc_pool_set_current(int ordinal, struct leatc_pool *pool);
 LEATC_API int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value);
 LEATC_API int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value);
 LEATC_API int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes);
 
-/* access: 0 none, 1 read, 3 read and write. The pool's own device has 3, and keeps it (INVALID_DEVICE). */
+/* access: 0 none, 1 read, 3 read and write. The pool's own device always has 3 (INVALID_DEVICE for another
+ * value). */
 LEATC_API int leatc_pool_set_access(struct leatc_pool *pool, int ordinal, unsigned access);
 LEATC_API int leatc_pool_access(struct leatc_pool *pool, int ordinal, unsigned *access);
 LEATC_API int leatc_pool_check(struct leatc_pool *pool);
 
-/* In stream order. pool NULL: the current one of the stream's device. bytes 0: INVALID_VALUE is the layer's
- * choice; here *ptr becomes NULL. */
+/* Allocates in stream order. pool NULL: the current pool of the stream's device. 0 bytes: *ptr becomes NULL; a
+ * layer that must fail checks the size itself. */
 LEATC_API int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream *stream, void **ptr);
 LEATC_API int leatc_free_async(void *ptr, struct leatc_stream *stream);
 
 /* ---- other processes ---------------------------------------------------------------------------------------- */
 
-/* A handle: what the vendors' structs for handles have room for. */
+/* The size of a handle: the smallest of the vendors' structs for handles. */
 #define LEATC_SHARE_BYTES 64
 
 /*
- * A handle for the allocation that ptr lies in, for another process. It works while the allocation and this
- * process live. Memory is shared in whole pages of its own: that of exportable pools, and on the CPU device what
- * leatc_alloc() gave, but for small blocks while there are thousands. INVALID_VALUE: not device memory;
- * NOT_SUPPORTED: memory that is not of such a kind.
+ * Makes a handle by which another process can map the allocation that contains ptr. It is valid while the
+ * allocation and this process exist. Only memory in pages of its own can be shared: that of exportable pools, and
+ * on the CPU device memory of leatc_alloc(), except for small blocks beyond the first few hundred. INVALID_VALUE:
+ * not device memory; NOT_SUPPORTED: device memory of another kind.
  */
 LEATC_API int leatc_share_memory(const void *ptr, void *handle);
 
-/* Maps it for the current device; the same handle again gives the same address, and wants another close.
- * INVALID_VALUE: no handle, or its memory is gone, or another process than the one that made it answers;
- * INVALID_CONTEXT: a handle of this process; OPERATING_SYSTEM: the process did not answer in 5 seconds, or this
- * one has no descriptor free. */
+/* Maps the memory of a handle for the current device. Opening a handle again returns the same address, and needs
+ * one more close. INVALID_VALUE: no valid handle, the memory was freed, or another process than the maker answers;
+ * INVALID_CONTEXT: the handle was made by this process; OPERATING_SYSTEM: no answer within 5 seconds, or this
+ * process has no free file descriptor. */
 LEATC_API int leatc_share_open(const void *handle, void **ptr);
 
-/* Waits for the device. INVALID_VALUE: not an address of leatc_share_open(). */
+/* Waits for the device, then unmaps. INVALID_VALUE: ptr is not an address of leatc_share_open(). */
 LEATC_API int leatc_share_close(void *ptr);
 
-/* A file descriptor that stands for an exportable pool, and a pool for it: nothing can be allocated from that, it
- * is there for pointers. with_access: it begins with the access by device that the exported pool had.
- * INVALID_VALUE: not exportable; no descriptor of a pool. */
+/* share: makes a file descriptor for an exportable pool. open: makes a pool from the descriptor of another
+ * process; nothing can be allocated from it, it is only needed to open pointers. with_access: it starts with the
+ * access rights that the exported pool had. INVALID_VALUE: not exportable; not the descriptor of a pool. */
 LEATC_API int leatc_share_pool(struct leatc_pool *pool, int *fd);
 LEATC_API int leatc_share_open_pool(int fd, bool with_access, struct leatc_pool **pool);
 
-/* What leatc_share_memory() and leatc_share_open() do, for a block of an exportable pool, and in this process too.
- * It is opened on the pool's device. INVALID_VALUE: of no such pool; data that is none, or of another pool than
- * the one that pool stands for. */
+/* Like leatc_share_memory() and leatc_share_open(), for a block of an exportable pool; the same process may open
+ * it too. The block is opened on the pool's device. INVALID_VALUE: not of an exportable pool; data is invalid, or
+ * is of another pool than the one that pool stands for. */
 LEATC_API int leatc_share_pointer(const void *ptr, void *data);
 LEATC_API int leatc_share_open_pointer(struct leatc_pool *pool, const void *data, void **ptr);
 
-/* A descriptor as programs give it where a pointer is wanted: by value in the low half, whatever the high half
- * has, or by its address. INVALID_VALUE: neither is an open descriptor. No address is read that is not mapped. */
+/* Reads a file descriptor that programs pass where the vendors' APIs expect a pointer: either by value, in the low
+ * 32 bits, or by address. INVALID_VALUE: neither is an open descriptor. Unmapped addresses are detected. */
 LEATC_API int leatc_share_descriptor(const void *handle, int *fd);
 
-/* A handle for an event with LEATC_EVENT_INTERPROCESS (else INVALID_VALUE), and another event for it in another
- * process (else INVALID_CONTEXT): both mark the same place, whoever records. Work that waits for it waits by a
- * host function. */
+/* Makes a handle for an event with LEATC_EVENT_INTERPROCESS (INVALID_VALUE without it), and opens one in another
+ * process (INVALID_CONTEXT in the same one). Both events share their records, whichever process records. A stream
+ * waits for such an event in a host function. */
 LEATC_API int leatc_share_event(struct leatc_event *event, void *handle);
 LEATC_API int leatc_share_open_event(const void *handle, struct leatc_event **event);
 
 /* ---- copies and fills ----------------------------------------------------------------------------------- */
 
-/* The vendors' numbers of copy kinds. */
+/* The values of the vendors' copy kinds. */
 enum leatc_direction {
     LEATC_HOST_TO_HOST = 0,
     LEATC_HOST_TO_DEVICE = 1,
@@ -499,49 +514,51 @@ enum leatc_direction {
     LEATC_DEFAULT = 4
 };
 
-/* Which form of a call it is. A layer may give a bool that says whether it is asynchronous. */
+/* The variant of a call. A layer may pass a bool that is true for asynchronous calls. */
 enum leatc_mode { LEATC_SYNC = 0, LEATC_ASYNC = 1, LEATC_PEER = 2 };
 
 /*
- * Copies. direction is checked against the pointers: pageable memory is no device's, device memory no host's;
- * pinned and managed memory are both. INVALID_DIRECTION: no such number; INVALID_VALUE: it does not fit, NULL, or
- * past the end of an allocation. Overlapping ranges are copied as memmove would.
+ * Copies. direction is checked against the kinds of the two pointers: pageable memory does not count as a
+ * device's, device memory does not count as the host's, pinned and managed memory count as both.
+ * INVALID_DIRECTION: no such value; INVALID_VALUE: it does not match the pointers, or a pointer is NULL or beyond
+ * the end of an allocation. Overlapping ranges are copied as by memmove().
  *
- * When the call returns, for both vendors ("API synchronization behavior"). LEATC_SYNC and LEATC_PEER: with any
- * host memory, or memory that was set synchronous, the bytes have arrived at the return (a pageable source has
- * been read at least); from device to device it returns at once. LEATC_ASYNC: to pageable memory, or from host to
- * host, the bytes have arrived; a pageable source has been read; else it returns at once.
+ * When a copy returns, as both vendors document it ("API synchronization behavior"). LEATC_SYNC and LEATC_PEER: if
+ * any side is host memory or was set synchronous, the copy has completed, or at least a pageable source has been
+ * read; a copy from device to device may still be running. LEATC_ASYNC: a copy to pageable memory, or from host to
+ * host, has completed; a pageable source has been read; any other copy may still be running.
  *
- * What a copy comes after, and what comes after it:
+ * How a copy is ordered with other work:
  *
- * - LEATC_ASYNC: its stream, and nothing else.
- * - LEATC_SYNC: its stream, and the legacy default stream of each other device whose memory it uses, and so that
- *   device's blocking streams. AMD's runtime makes such copies in these streams. NVIDIA's manual does not say it
- *   of memory of a device that is not current; waiting is the safe reading. Pinned and managed memory is of no
- *   device here.
+ * - LEATC_ASYNC: after earlier and before later work of its stream, and with nothing else.
+ * - LEATC_SYNC: with its stream, and with the legacy default stream (and so the blocking streams) of each other
+ *   device whose memory it uses. AMD's runtime makes such copies in these streams. NVIDIA's manual does not define
+ *   the order for memory of a device that is not current; waiting is the safe choice. Pinned and managed memory
+ *   belongs to no device here.
  * - LEATC_SYNC in the legacy default stream from one device's memory to another's, and LEATC_PEER (the names with
- *   Peer but without Async): all streams of the current device and of the two, non-blocking ones included.
- *   NVIDIA's manual says "all pending and future asynchronous work" of these devices, and means it here.
+ *   Peer but without Async): with all streams of the current device and of the two devices, non-blocking ones
+ *   included. NVIDIA's manual requires this: "all pending and future asynchronous work" of these devices.
  *
- * Work that another thread gives at the same time has no order with the copy. CAPTURE_IMPLICIT: a blocking stream
- * of one of these devices is captured.
+ * A copy has no order with work that another thread submits at the same time. CAPTURE_IMPLICIT: a blocking stream
+ * of one of these devices is being captured.
  */
 LEATC_API int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
                          enum leatc_mode mode);
 
-/* A region of bytes: sizes and steps as in leat_copy_region; x, y, z are added to the pointers by the caller. */
+/* Copies a 3-D region. Sizes, pitches and slice sizes as in leat_copy_region; the caller has added the x, y, z
+ * offsets to the pointers. */
 LEATC_API int leatc_copy_region(void *dst, const void *src, const leat_copy_region *region, int direction,
                                 struct leatc_stream *stream, enum leatc_mode mode);
 
 /*
- * Repeats the low unit_bytes (1, 2 or 4) of value count times. Returns at once for device memory; for pinned and
- * managed memory when it is done, unless mode is LEATC_ASYNC. Pageable memory is INVALID_VALUE. What it comes
- * after, and what comes after it, is as for copies; LEATC_PEER is LEATC_SYNC.
+ * Stores the low unit_bytes (1, 2 or 4) of value count times. Returns at once for device memory. For pinned and
+ * managed memory it returns after completion, unless mode is LEATC_ASYNC. Pageable memory is INVALID_VALUE. A fill
+ * is ordered like a copy; LEATC_PEER means LEATC_SYNC.
  */
 LEATC_API int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,
                          enum leatc_mode mode);
 
-/* The same for depth slices of height rows of width units; slice z begins at z * slice_bytes. */
+/* The same for a region of depth slices with height rows of width units; slice z begins at z * slice_bytes. */
 LEATC_API int leatc_fill_region(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value,
                                 unsigned unit_bytes, size_t width, size_t height, size_t depth,
                                 struct leatc_stream *stream, enum leatc_mode mode);
@@ -549,37 +566,38 @@ LEATC_API int leatc_fill_region(void *dst, size_t pitch_bytes, size_t slice_byte
 /* ---- symbols -------------------------------------------------------------------------------------------- */
 
 /*
- * Symbols are variables of the program or of a library that it has loaded, named by their address; kernels of the
- * CPU device use them where they are. INVALID_SYMBOL: no variable starts at the address, or the current device is
- * a GPU.
+ * Symbols are variables of the program or of a library that it has loaded, named by their address. Kernels of the
+ * CPU device access the variable itself. INVALID_SYMBOL: no variable starts at the address, or the current device
+ * is a GPU.
  *
- * leatc_symbol_range() gives the address of count bytes from offset on; INVALID_VALUE: past the symbol's end. In a
- * stripped program a variable that is not in the dynamic symbol table (link with -rdynamic) is only bounded by the
- * segment that it lies in, and leatc_symbol_bytes() does not know it (INVALID_SYMBOL).
+ * leatc_symbol_range() returns the address of count bytes at offset; INVALID_VALUE: beyond the end of the symbol.
+ * In a stripped program, only variables in the dynamic symbol table (link with -rdynamic) have a known size. For
+ * others, leatc_symbol_range() uses the end of their segment as the limit, and leatc_symbol_bytes() returns
+ * INVALID_SYMBOL.
  */
 LEATC_API int leatc_symbol_range(const void *symbol, size_t offset, size_t count, void **ptr);
 LEATC_API int leatc_symbol_bytes(const void *symbol, size_t *bytes);
 
 /* ---- arrays --------------------------------------------------------------------------------------------- */
 
-/* Arrays are pitched device memory that only their handle names. Sizes are elements; 0 where a dimension is
- * missing. */
+/* Arrays are pitched device memory that is accessible only through its handle. Sizes are in elements; 0 for a
+ * missing dimension. */
 struct leatc_array;
 struct leatc_array_shape {
     size_t width, height, depth;
     unsigned element_bytes;
-    int channel_bits[4]; /* kept for the layer */
+    int channel_bits[4]; /* stored for the layer */
     int channel_kind;
     unsigned flags;
 };
 
-/* INVALID_VALUE: a width or an element of 0 bytes, or a depth without a height. */
+/* INVALID_VALUE: a width of 0, an element of 0 bytes, or a depth without a height. */
 LEATC_API int leatc_array_create(const struct leatc_array_shape *shape, struct leatc_array **array);
 
-/* NULL does nothing. INVALID_HANDLE: not alive. Waits for the device. */
+/* Waits for the device, then frees. NULL does nothing. INVALID_HANDLE: not a live array. */
 LEATC_API int leatc_array_destroy(struct leatc_array *array);
 
-/* The array that ptr lies in, and where; false: in none. */
+/* Finds the array that contains ptr, and the position in it. Returns false if there is none. */
 struct leatc_array_place {
     struct leatc_array *array;
     size_t x_bytes, y, z;
@@ -587,58 +605,57 @@ struct leatc_array_place {
 };
 LEATC_API bool leatc_array_at(const void *ptr, struct leatc_array_place *place);
 
-/* What and where it is. All but array may be NULL. */
+/* Returns an array's shape and memory. All out pointers may be NULL. */
 LEATC_API int leatc_array_describe(const struct leatc_array *array, struct leatc_array_shape *shape, void **ptr,
                                    size_t *pitch_bytes, size_t *slice_bytes);
 
 /* ---- kernels -------------------------------------------------------------------------------------------- */
 
 /*
- * Launches by function pointer: function is registered (leat/compat/kernel_support.h), or the address of the
- * leat_cpu_kernel that LEAT_KERNEL(name, ...) defines, leat_cpu_kernel_name, or a kernel of
- * leatc_library_kernel(). INVALID_FUNCTION: it is none of these, or the device is a GPU and has no code for it;
- * INVALID_CONFIGURATION: sizes that the device does not run; INVALID_VALUE: more dynamic shared memory than
- * leatc_function_shared() allows.
+ * Launches by function pointer. function is a registered kernel (leat/compat/kernel_support.h), the address of the
+ * leat_cpu_kernel that LEAT_KERNEL(name, ...) defines (leat_cpu_kernel_name), or a kernel of
+ * leatc_library_kernel(). INVALID_FUNCTION: it is none of these, or the device is a GPU for which it has no code;
+ * INVALID_CONFIGURATION: grid or block sizes that the device does not support; INVALID_VALUE: more dynamic shared
+ * memory than leatc_function_shared() allows.
  */
 LEATC_API int leatc_function_check(const void *function);
 LEATC_API int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
                            struct leatc_stream *stream);
 
-/* Cooperative launch: all blocks run concurrently and may wait for one another. TOO_LARGE: more blocks than all
- * units can run (leatc_occupancy()). NOT_SUPPORTED: function is not registered. */
+/* A cooperative launch: all blocks run concurrently and may wait for one another. TOO_LARGE: more blocks than can
+ * run concurrently (leatc_occupancy()). NOT_SUPPORTED: the kernel has no cooperative form. */
 LEATC_API int leatc_launch_together(const void *function, leat_dim3 grid, leat_dim3 block, void **args,
                                     size_t shared_bytes, struct leatc_stream *stream);
 
-/* Number of blocks that a unit of the device can run concurrently, from the device's limits. INVALID_VALUE: no
- * threads.
- */
+/* Returns the number of blocks that one multiprocessor of the device can run concurrently, from the device's
+ * limits. INVALID_VALUE: block_threads is not positive. */
 LEATC_API int leatc_occupancy(int ordinal, int block_threads, size_t shared_bytes, int *blocks);
 
-/* Limit of dynamic shared memory per launch: for registered kernels 48 KiB unless another was set; SIZE_MAX for
- * others, which the device checks. */
+/* The limit of dynamic shared memory for a launch. For registered kernels it is 48 KiB unless another limit was
+ * set. For others it is SIZE_MAX, and the device checks the size. */
 #define LEATC_SHARED_BYTES ((size_t)48 << 10)
 LEATC_API size_t leatc_function_shared(const void *function);
 LEATC_API void leatc_function_set_shared(const void *function, size_t bytes);
 
-/* The kernel registered under a name, as in the source or mangled for a function outside of namespaces. NULL: none
- * or several. */
+/* Returns the kernel that is registered under a name, either as in the source, or mangled if the function is
+ * outside of namespaces. NULL: none, or several. */
 struct leat_registered_kernel;
 LEATC_API const struct leat_registered_kernel *leatc_kernel_named(const char *symbol);
 
-/* Reports that a kernel has failed: until the device is reset, result is the last error of all threads and
- * leatc_note() returns it instead of OK. leatc_lost() returns it, or OK. */
+/* leatc_lose() reports that a kernel has failed: until the device is reset, result is the last error of all
+ * threads, and leatc_note() returns it instead of OK. leatc_lost() returns that result, or OK. */
 LEATC_API void leatc_lose(int result);
 LEATC_API int leatc_lost(void);
 
-/* Clears such a failure and the last error, when the device is reset or the context destroyed. */
+/* Clears such a failure and the last error. Called when the device is reset or the context destroyed. */
 LEATC_API void leatc_error_clear(void);
 
-/* Sets the size of stacks for threads of a block, from 256 KiB (the default) to 1 GiB, for stacks taken from now
- * on. */
+/* Sets the stack size of a block's threads, between 256 KiB (the default) and 1 GiB, for stacks that are taken
+ * from now on. */
 LEATC_API void leatc_stack_want(size_t bytes);
 
-/* Device code from memory or from a file: PTX, a cubin, or a shared object for the CPU device. It is loaded on
- * each device at the first use of a kernel there. INVALID_IMAGE, NOT_FOUND. */
+/* A library of device code, from memory or from a file: PTX, a cubin, or a shared object for the CPU device. It is
+ * loaded on a device when a kernel is first used there. INVALID_IMAGE, NOT_FOUND. */
 struct leatc_library;
 LEATC_API int leatc_library_load(const void *image, size_t bytes, const char *path,
                                  struct leatc_library **library);

@@ -1,10 +1,12 @@
 /*
  * exec.c - executable graphs: instantiated from graphs, launched.
+ *
  * An executable graph owns a private copy of its graph and a list of steps: the nodes of that copy and of its
  * child graphs in a topological order. A launch submits the steps to lanes. The first lane is the stream of the
  * launch; the others are a few streams of the executable, for steps that may run concurrently. A step continues
  * the lane of a step that it depends on, if no later step was put into that lane yet, and waits for the lanes of
  * its other dependencies. So a chain of nodes stays in one stream.
+ *
  * At the beginning of a launch the other lanes wait for the first one, and at its end the first one waits for
  * them. An event recorded at the end makes the next launch wait for this one.
  */

@@ -1,5 +1,6 @@
 /*
  * graph.c - graphs: nodes and edges.
+ *
  * One lock guards all graphs. It is held only to change pointers and to allocate memory, never while work is
  * submitted to a stream or a function of the program is called.
  */

@@ -1,10 +1,12 @@
 /*
  * graph_memory.c - memory that nodes of graphs allocate.
+ *
  * The address of an allocation is fixed when its node is created; physical memory is mapped there at the first
  * launch. Both belong to an arena: a reservation of virtual addresses on one device for the allocations of one
  * graph, and one piece of physical memory, which is mapped there or not. An allocation is live from the launch of
  * its node until a node or a call frees it. That counts from the calls, not from the completion of the work: the
  * program must order its own work. Freed memory stays in its arena, so that nothing else can get its addresses.
+ *
  * An allocation ends when no task refers to it and it is not live; an arena ends with its last allocation. Memory
  * may be unmapped only when the work that uses it has completed. To find that out, each launch and each free in
  * stream order records an event for the arena, its mark.
