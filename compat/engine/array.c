@@ -1,4 +1,4 @@
-/* array.c - arrays: pitched device memory behind a handle. */
+/* array.c - arrays: pitched device memory that is named by a handle. */
 #include "engine/inside.h"
 
 struct leatc_array {

@@ -1,4 +1,4 @@
-/* attribute.c - the numbered attributes of a device, by CUDA's numbers. */
+/* attribute.c - the attributes of devices, by CUDA's numbers. */
 #include "engine/inside.h"
 
 #include <limits.h>
@@ -6,29 +6,40 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Numbers above it are not known to the version of the names that is offered. */
+/* The highest attribute number of the CUDA version that the compatibility libraries implement. */
 #define LAST_ATTRIBUTE 147
 
 struct constant {
     int number, value;
 };
 
-/* What no device of leat's can say of itself: the values of NVIDIA's GPUs from compute capability 7.5 on, which
- * programs use to size what they ask for. Every number that is in no list is 0. */
+/* Attributes that leat's devices do not report. The values are those of NVIDIA's GPUs since compute capability
+ * 7.5, because programs size their work by them. An attribute that is in no list is 0. */
 static const struct constant constants[] = {
-    {2, 1024},    {3, 1024},   {4, 64},       /* block */
-    {5, INT_MAX}, {6, 65535},  {7, 65535},    /* grid */
-    {9, 65536},   {10, 32},    {11, INT_MAX}, /* constant memory, warp, pitch */
-    {12, 65536},  {14, 512},   {15, 1},       /* registers, texture alignment, overlap */
-    {19, 1},      {30, 512},   {31, 1},       /* mapped memory, surface alignment, concurrent kernels */
-    {39, 2048},   {41, 1},     {51, 32},      /* threads, unified addresses, pitch of textures */
-    {78, 1},      {82, 65536}, {87, 2},       /* priorities, registers, ratio of precisions */
-    {91, 1},      {99, 1},     {106, 32},     /* registered memory; blocks of a multiprocessor */
-    {113, 1},     {115, 1},    {126, 1},      /* read-only registering, pools, one domain */
+    {2, 1024},     {3, 1024},
+    {4, 64}, /* block */
+    {5, INT_MAX},  {6, 65535},
+    {7, 65535}, /* grid */
+    {9, 65536},    {10, 32},
+    {11, INT_MAX}, /* constant memory, warp, pitch */
+    {12, 65536},   {14, 512},
+    {15, 1}, /* registers, texture alignment, copy overlap */
+    {19, 1},       {30, 512},
+    {31, 1}, /* mapped memory, surface alignment, concurrent kernels */
+    {39, 2048},    {41, 1},
+    {51, 32}, /* threads, unified addresses, texture pitch */
+    {78, 1},       {82, 65536},
+    {87, 2}, /* priorities, registers, ratio of single to double precision
+              * speed */
+    {91, 1},       {99, 1},
+    {106, 32}, /* registered memory; blocks per multiprocessor */
+    {113, 1},      {115, 1},
+    {126, 1}, /* read-only registration, pools, 126: one memory synchronization
+               * domain */
 };
 
-/* Limits of textures and surfaces. Devices report 0 while textures are not implemented; arrays use the limits
- * already. */
+/* Limits of textures and surfaces. Textures are not implemented, so devices report 0; arrays already use the
+ * limits. */
 #define HAS_TEXTURES 0
 static const struct constant textures[] = {
     {21, 131072}, {22, 131072}, {23, 65536},     {24, 16384},  {25, 16384},  {26, 16384},   {27, 32768},
@@ -39,7 +50,7 @@ static const struct constant textures[] = {
     {74, 32768},  {77, 32768},
 };
 
-/* Size of the L3 cache, else of the L2 cache; 1 MiB if the system does not report either. */
+/* Returns the size of the L3 cache, else of the L2 cache, else 1 MiB. */
 static int cache_bytes(void)
 {
     const int levels[] = {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE};
@@ -53,7 +64,7 @@ static int cache_bytes(void)
     return 1 << 20;
 }
 
-/* Of the CPU device, whose kernels run on the processor that the host runs on. */
+/* Attributes of the CPU device, whose kernels run on the host's processors. */
 static bool on_cpu(int number, int *value)
 {
     switch (number) {
@@ -71,16 +82,18 @@ static bool on_cpu(int number, int *value)
         break;
     case 75:
     case 76:
-        *value = 9; /* offers what 9.0 offers; no GPU is 9.9, so programs print no GPU's name */
+        *value = 9; /* the features of compute capability 9.0; no GPU has 9.9, so programs do not take this device
+                     * for one */
         break;
     case 86:
     case 89:
     case 95:
     case 101:
-        *value = 1; /* atomics on host memory; managed memory from both sides; cooperative launches */
+        *value = 1; /* native atomics on host memory, concurrent managed access, cooperative launches, host access
+                     * to managed memory */
         break;
     case LEATC_ATTRIBUTE_UNIT_BLOCKS:
-        *value = 16; /* the limit of LEAT_CPU_KERNEL_TOGETHER */
+        *value = 16; /* the limit of kernels with LEAT_CPU_KERNEL_TOGETHER */
         break;
     default:
         return false;
@@ -150,7 +163,7 @@ static bool from_info(const leat_device_info *info, int ordinal, int number, int
     case 103:
     case 119:
         *value = info->virtual_memory;
-        break; /* 119: file descriptors are bit 0 */
+        break; /* for 119, bit 0 means file descriptors */
     case 131:
     case 134:
         *value = info->numa_node;

@@ -1,9 +1,10 @@
 /*
  * block.c - scheduler for the threads of a block on the CPU device (kernel_support.h).
  *
- * A host thread that runs a block has a runner, on its stack. Fibers that can run are in the ready queue; all
+ * A host thread that runs a block has a runner on its stack. Fibers that can run are in the ready queue. All
  * others wait in one of four places: leat_warp_active(), a warp operation, the block barrier, the grid barrier.
- * When the ready queue is empty and all threads have started, the innermost of these waits ends.
+ * When the ready queue is empty and all threads have started, the scheduler ends the wait that comes first in this
+ * order.
  */
 #include "engine/stack.h"
 
@@ -15,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WARPS_MAX 32 /* of a block */
+#define WARPS_MAX 32 /* in a block */
 
 struct queue {
     struct leatc_fiber *first, **end;
@@ -33,10 +34,11 @@ struct runner {
     struct leatc_fiber native;
     struct leatc_home home;
     struct queue ready, barrier, grid;
-    leat_block_votes votes;  /* of those who are at the barrier */
+    leat_block_votes votes;  /* of the threads that have reached the barrier */
     leat_block_votes result; /* of the latest barrier; every thread reads it before the next barrier can end */
     unsigned waiting_lanes, warp_count;
-    struct warp warps[WARPS_MAX]; /* the first warp_count; entries of lanes that do not wait are not set */
+    struct warp warps[WARPS_MAX]; /* warp_count of them are used; lane and fiber are set only for lanes that
+                                   * wait */
 };
 
 /* The block that this host thread runs, or NULL. */
@@ -78,8 +80,8 @@ static void queue_move(struct queue *to, struct queue *from)
 
 /* ---- failure ----------------------------------------------------------------------------------------------- */
 
-/* Gives a fiber back in the middle of its thread. The current fiber may also be in a queue and is given back
- * later. */
+/* Gives back a fiber that stopped in the middle of its thread. The current fiber may be in a queue too;
+ * abandon_all() gives it back last. */
 static void abandon(struct runner *runner, struct leatc_fiber *fiber)
 {
     if (fiber != &runner->native && fiber != runner->current)
@@ -116,7 +118,7 @@ static _Noreturn void fail(struct runner *runner, int result)
 
 /* ---- who runs ---------------------------------------------------------------------------------------------- */
 
-/* The lanes that wait in a warp operation with this mask. */
+/* Returns the lanes that wait in a warp operation with this mask. */
 static uint32_t same_meeting(const struct warp *warp, uint32_t mask)
 {
     uint32_t same = 0;
@@ -145,7 +147,8 @@ static void end_meeting(struct runner *runner, struct warp *warp, uint32_t prese
     warp->meeting &= ~present;
 }
 
-/* Lanes that were called from the same place are active together. */
+/* Ends all waits in leat_warp_active(). Lanes that called it from the same place are reported as active
+ * together. */
 static void end_asking(struct runner *runner, struct warp *warp)
 {
     while (warp->asking) {
@@ -176,7 +179,7 @@ static void end_waits_of_lanes(struct runner *runner)
             end_meeting(runner, warp, same_meeting(warp, warp->lane[__builtin_ctz(warp->meeting)]->mask));
 }
 
-/* Called when no fiber can run: ends the innermost wait. */
+/* Called when no fiber can run: ends the first kind of wait that has waiting fibers. */
 static void end_a_wait(struct runner *runner)
 {
     const leat_cpu_block *block = runner->job->block;
@@ -198,8 +201,8 @@ static void end_a_wait(struct runner *runner)
 /* Main function of a fiber: runs threads that have not started, then becomes idle. */
 static void run_fiber(void);
 
-/* Returns the fiber to run next: one that is ready, else a new one for threads that have not started. NULL: all
- * threads have ended. */
+/* Returns the fiber to run next: a ready one, else a new one for threads that have not started, else one whose
+ * wait was ended. NULL: all threads have ended. */
 static struct leatc_fiber *choose(struct runner *runner)
 {
     struct leatc_fiber *fiber = queue_take(&runner->ready);
@@ -239,7 +242,7 @@ static void run_fiber(void)
     }
 }
 
-/* Runs threads on the host thread's own stack, then waits until all others have ended. */
+/* Runs threads on the host thread's own stack, then runs the other fibers until all threads have ended. */
 static void run_native(void *argument)
 {
     struct runner *runner = argument;
@@ -273,7 +276,7 @@ void leat_block_run(leat_block_job *job)
 
 /* ---- what kernels call ------------------------------------------------------------------------------------- */
 
-/* Suspends the current fiber, which has entered itself in one of the places to wait. */
+/* Suspends the current fiber, which the caller has added to one of the waiting places. */
 static void wait_there(struct runner *runner)
 {
     switch_to(runner, choose(runner));
@@ -311,7 +314,7 @@ void leat_grid_wait(void)
     wait_there(runner);
 }
 
-/* The lanes that exist in a warp: the last warp of a block may be partial. */
+/* Returns the lanes that exist in a thread's warp: the last warp of a block may be partial. */
 static uint32_t lanes_of(const struct runner *runner, uint32_t thread)
 {
     uint32_t left = runner->job->count - thread / LEAT_WARP_THREADS * LEAT_WARP_THREADS;

@@ -1,14 +1,14 @@
 /*
- * capture.c - streams that are captured: which they are, how events carry a capture to other streams, and what a
- * capture forbids.
+ * capture.c - stream capture: which streams are captured, how events extend a capture to other streams, and which
+ * calls a capture forbids.
  *
- * A capture begins in one stream, its origin. Work that is given to a captured stream becomes a node of a graph
- * (graph.c) after the stream's ends: the nodes that nothing in the stream comes after yet. An event that is
- * recorded there takes the ends along; a stream that waits for it joins the capture, or adds them to its own ends.
- * What the rules of capture forbid is refused, and makes the captures that it would have harmed invalid: they give
- * no graph at their end.
+ * A capture begins in one stream, its origin. Work that is submitted to a captured stream becomes a node of a
+ * graph (graph.c). The node depends on the stream's ends: the latest nodes of the stream. An event that is
+ * recorded there stores the ends. A stream that waits for this event joins the capture, or adds the stored nodes
+ * to its own ends. Calls that the rules of capture forbid fail and invalidate the captures that they would have
+ * disturbed; an invalid capture ends without a graph.
  *
- * As long as nothing is captured, all of this costs one load for a call.
+ * While nothing is being captured, all of this costs one load per call.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -21,14 +21,14 @@ struct leatc_capture {
     int mode;
     bool invalid;
     struct leatc_stream *origin;
-    struct leatc_stream *members; /* all of its streams, the origin among them */
+    struct leatc_stream *members; /* all streams in the capture, including the origin */
     struct leatc_graph *graph;
-    bool given; /* the graph was there before, and stays if the capture fails */
+    bool given; /* the caller passed the graph, and keeps it if the capture fails */
 };
 
 atomic_uint leatc_captures;
 
-/* Guards all captures, their plans, and what streams and events keep of them. */
+/* Guards all captures, their graphs, and the capture fields of streams and events. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leatc_capture *captures LEATI_GUARDED_BY(lock);
 static unsigned long long latest_id LEATI_GUARDED_BY(lock);
@@ -73,7 +73,7 @@ static void let_go(struct leatc_stream *stream) LEATI_REQUIRES(lock)
     atomic_store_explicit(&stream->capture, NULL, memory_order_release);
 }
 
-/* Nothing is captured by it any more. Its graph if that is to be used, or to be destroyed, else NULL. */
+/* Ends a capture and frees it. Returns its graph if the caller is to use it (good) or to destroy it, else NULL. */
 static struct leatc_graph *finish(struct leatc_capture *capture, bool good) LEATI_REQUIRES(lock)
 {
     struct leatc_capture **link = &captures;
@@ -94,7 +94,7 @@ static struct leatc_graph *finish(struct leatc_capture *capture, bool good) LEAT
     return graph;
 }
 
-/* The graph that a capture is to add to: one that is given, or a new one. */
+/* Sets the graph that a capture adds to: the one that was passed, or a new one. */
 static int take_graph(struct leatc_graph *given, struct leatc_node *const *before, size_t count,
                       struct leatc_capture *capture, struct leatc_ends *ends) LEATI_REQUIRES(lock)
 {
@@ -176,7 +176,7 @@ int leatc_capture_begin_to(struct leatc_stream *stream, struct leatc_graph *grap
     return graph ? find_and_begin(stream, mode, graph, before, count) : LEATC_INVALID_VALUE;
 }
 
-/* May this thread end the capture here? */
+/* Returns OK if this thread may end the capture in this stream. */
 static int check_end(const struct leatc_stream *stream, const struct leatc_capture *capture)
 {
     if (!capture)
@@ -249,7 +249,7 @@ void leatc_capture_stream_ends(struct leatc_stream *stream)
         (void)leatc_graph_destroy(graph);
 }
 
-/* Ends a capture that began in a stream of the device; false when there is none. */
+/* Ends one capture that began in a stream of the device. Returns false if there is none. */
 static bool end_one_of(struct leatc_device *device)
 {
     struct leatc_graph *graph = NULL;
@@ -348,7 +348,7 @@ int leatc_capture_refuse(struct leatc_stream *stream)
     return capture ? LEATC_CAPTURE_UNSUPPORTED : LEATC_OK;
 }
 
-/* Under the lock: adds a node, with a task or a child graph of its own, to the capture of the stream. */
+/* Adds a node, with a task and perhaps a child graph, to the capture of the stream. The caller holds the lock. */
 static int append(struct leatc_stream *stream, struct leatc_task *task, struct leatc_graph *child)
     LEATI_REQUIRES(lock)
 {
@@ -363,7 +363,7 @@ static int append(struct leatc_stream *stream, struct leatc_task *task, struct l
 
 int leatc_capture_add(struct leatc_work *work, struct leatc_task *task)
 {
-    int result = LEATC_ILLEGAL_STATE; /* another thread has ended it in between */
+    int result = LEATC_ILLEGAL_STATE; /* another thread has ended the capture since work began */
 
     task->ordinal = work->ordinal;
     leati_lock(&lock);
@@ -381,7 +381,7 @@ int leatc_capture_alloc(struct leatc_work *work, int ordinal, size_t bytes, void
     const struct leatc_alloc_task *made;
     int result = LEATC_ILLEGAL_STATE;
 
-    LEATC_TRY(leatc_device_open(ordinal, NULL)); /* which must not be done under the lock */
+    LEATC_TRY(leatc_device_open(ordinal, NULL)); /* opens the device, which must not be done with the lock held */
     leati_lock(&lock);
     if (of_stream(work->record))
         result = leatc_graph_alloc(of_stream(work->record)->graph->id, ordinal, 0, bytes, &task);
@@ -437,7 +437,7 @@ int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph
     if (result != LEATC_OK && child) {
         leatc_graphs_lock();
         leatc_graph_end(child, &holdings);
-        leatc_holdings_release(holdings, &ended); /* the executable has its own */
+        leatc_holdings_release(holdings, &ended); /* never the last reference: the executable owns as many */
         leatc_graphs_unlock();
     }
     leati_unlock(&lock);
@@ -446,7 +446,7 @@ int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph
     return result;
 }
 
-/* Under the lock. */
+/* The caller holds both locks. */
 static int update_ends(struct leatc_stream *stream, struct leatc_node *const *nodes, size_t count, bool replace)
     LEATI_REQUIRES(leatc_graph_lock) LEATI_REQUIRES(lock)
 {
@@ -460,7 +460,7 @@ static int update_ends(struct leatc_stream *stream, struct leatc_node *const *no
         return LEATC_CAPTURE_INVALIDATED;
     if (!leatc_nodes_belong(capture->graph, nodes, count))
         return LEATC_INVALID_VALUE;
-    /* A new list: nodes may be the stream's own one. */
+    /* Build a new list, because nodes may be the stream's own list. */
     if ((!replace && !leatc_ends_join(&ends, stream->ends.nodes, stream->ends.count)) ||
         !leatc_ends_join(&ends, nodes, count)) {
         leatc_ends_clear(&ends);
@@ -545,14 +545,14 @@ int leatc_captured_refuse(struct leatc_captured *event)
     return LEATC_CAPTURED_EVENT;
 }
 
-/* Under the lock: stream waits for what event marks in the capture that it was recorded in. */
+/* Makes the stream wait for the nodes that event stores from a capture. The caller holds the lock. */
 static int wait_inside(struct leatc_stream *stream, struct leatc_captured *event) LEATI_REQUIRES(lock)
 {
     struct leatc_capture *own = of_stream(stream), *others = of_id(atomic_load(&event->capture_id));
 
     leati_assert_locked(&lock);
     if (!others || (own && own != others)) {
-        /* The place is outside of the stream's capture: in none, in one that is over, or in another. */
+        /* The event was recorded in no capture, in one that has ended, or in another one than the stream's. */
         if (own)
             own->invalid = true;
         if (others)
@@ -618,7 +618,7 @@ int leatc_capture_refuse_device(struct leatc_device *device)
     return result;
 }
 
-/* Is the capture one that keeps this thread from what is not safe? */
+/* Returns true if the capture forbids this thread to make unsafe calls. */
 static bool forbids(const struct leatc_capture *capture)
 {
     if (capture->mode == LEATC_CAPTURE_RELAXED || thread_mode == LEATC_CAPTURE_RELAXED)

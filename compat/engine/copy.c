@@ -1,14 +1,14 @@
 /*
- * copy.c - copies and fills: what is checked, and what waits for what. See engine.h for the rules.
+ * copy.c - copies and fills: checks of arguments, and ordering. engine.h has the rules.
  *
- * Where the rules want a pageable source to have been read at the return, though the stream is busy, short ones
- * are put into pinned memory first; for longer ones the call waits, as the vendors' do.
+ * If a pageable source must have been read when the call returns, but the stream is busy, a short source is first
+ * copied to pinned memory. For a longer one the call waits, as the vendors' libraries do.
  */
 #include "engine/inside.h"
 
 #include <string.h>
 
-/* The longest source that is worth a copy of its own by the host. */
+/* The longest source that is copied to pinned memory instead of waiting. */
 #define BOUNCE_BYTES ((size_t)1 << 20)
 
 struct sides {
@@ -30,7 +30,8 @@ static bool is_host(const struct leatc_memory *memory)
     return !is_device(memory) && memory->kind != LEATC_MEMORY_MANAGED;
 }
 
-/* A layer may register one range for mappings of several devices. Sets the device of the mapping at ptr. */
+/* Sets the device of the mapping at ptr, because a layer may have added one range for mappings of several
+ * devices. */
 static void correct_device(const void *ptr, struct leatc_memory *memory)
 {
     leat_pointer_info info;
@@ -47,7 +48,7 @@ static int find_memory(const void *ptr, struct leatc_memory *memory)
     return LEATC_OK;
 }
 
-/* The device that has the memory, as a set; empty for memory of the host and managed memory. */
+/* Returns the device that has the memory, as a set; the set is empty for host and managed memory. */
 static uint64_t device_of(const struct leatc_memory *memory)
 {
     return is_device(memory) ? (uint64_t)1 << memory->ordinal : 0;
@@ -69,7 +70,7 @@ static int find_sides(void *dst, const void *src, int direction, struct sides *s
     return LEATC_OK;
 }
 
-/* Must the bytes have arrived when the call returns? */
+/* Returns true if the copy must have completed when the call returns. */
 static bool must_wait(const struct sides *sides, enum leatc_mode mode)
 {
     if (mode == LEATC_ASYNC)
@@ -77,13 +78,13 @@ static bool must_wait(const struct sides *sides, enum leatc_mode mode)
     return !is_device(&sides->dst) || !is_device(&sides->src) || sides->dst.synchronous || sides->src.synchronous;
 }
 
-/* The devices that a call is ordered with in addition to its stream. */
+/* The devices that a call is ordered with, besides its stream. */
 struct partners {
     uint64_t devices;
     bool all; /* with their non-blocking streams too */
 };
 
-/* used: the devices whose memory the call uses. */
+/* used: the devices whose memory the copy uses. */
 static struct partners partners_of(const struct leatc_work *work, uint64_t used, enum leatc_mode mode)
 {
     uint64_t here = (uint64_t)1 << work->ordinal;
@@ -108,7 +109,7 @@ static leat_status pinned_block(const struct leatc_work *work, size_t bytes, voi
     return status == LEAT_OK ? leat_memory_alloc(device, LEAT_KIND_PINNED, bytes, ptr) : status;
 }
 
-/* The first failure of work that was given, and of giving a block back after it. */
+/* Frees a block after the work that uses it was submitted. Returns the first failure of the two. */
 static leat_status and_free(leat_stream *stream, void *block, leat_status status)
 {
     leat_status freed = leat_free(stream, block);
@@ -118,7 +119,7 @@ static leat_status and_free(leat_stream *stream, void *block, leat_status status
 
 /* ---- one range ---- */
 
-/* As memmove, for ranges that overlap. */
+/* Copies overlapping ranges, as memmove() does. */
 static leat_status move(const struct leatc_work *work, void *dst, const void *src, size_t bytes,
                         const struct sides *sides)
 {
@@ -167,7 +168,8 @@ static leat_status copy_range(const struct leatc_work *work, void *dst, const vo
     return status == LEAT_ERROR_OVERLAP ? move(work, dst, src, bytes, sides) : status;
 }
 
-/* How many bytes there are from ptr on: mappings of virtual memory that follow one another are one piece. */
+/* Returns the number of bytes from ptr to the end of its allocation. Adjacent mappings of one device count as one
+ * allocation. */
 static size_t bytes_left(const char *ptr, const struct leatc_memory *memory)
 {
     struct leatc_memory last = *memory, next;
@@ -179,9 +181,9 @@ static size_t bytes_left(const char *ptr, const struct leatc_memory *memory)
 }
 
 /*
- * Virtual memory may be put together of mappings of several devices, which are several allocations to leat. How
- * many bytes from ptr on are of one device, of so many that are wanted; all of them where something is missing, so
- * that it is refused as a whole.
+ * A range of virtual memory may consist of mappings of several devices, which leat treats as separate allocations.
+ * Returns how many of the bytes at ptr are on the device of the first byte. If part of the range is not mapped,
+ * returns bytes, so that leat rejects the range as a whole.
  */
 static size_t one_device_bytes(const char *ptr, const struct leatc_memory *memory, size_t bytes)
 {
@@ -194,7 +196,7 @@ static size_t one_device_bytes(const char *ptr, const struct leatc_memory *memor
     return found < bytes ? found : bytes;
 }
 
-/* The bytes of a copy that both of its ends have on one device. */
+/* Returns the length of the first part of a copy that lies on one device at both ends. */
 static size_t first_part(void *dst, const void *src, size_t bytes, const struct sides *sides)
 {
     size_t to = one_device_bytes(dst, &sides->dst, bytes), from = one_device_bytes(src, &sides->src, bytes);
@@ -207,13 +209,13 @@ static bool has_bytes(const void *ptr, const struct leatc_memory *memory, size_t
     return is_pageable(memory) || bytes <= bytes_left(ptr, memory);
 }
 
-/* Memory of a graph that nothing but its nodes may use now. */
+/* Returns true if a side is memory of a graph that is not live, which only nodes may use. */
 static bool is_idle(const struct sides *sides)
 {
     return sides->dst.idle || sides->src.idle;
 }
 
-/* If the call returns before the copy is done, later work of the partners must wait for the copy. */
+/* Ends a copy: waits for it, or else makes later work of the partners wait for it. */
 static int end_copy(struct leatc_work *work, const struct partners *partners, leat_status status, bool wait)
 {
     LEATC_TRY(leatc_work_end(work, status));
@@ -221,7 +223,7 @@ static int end_copy(struct leatc_work *work, const struct partners *partners, le
                 : leatc_devices_after_work(work, partners->devices, partners->all);
 }
 
-/* The region with one side packed: rows and slices behind one another. */
+/* Returns the region with the destination (or the source) densely packed. */
 static leat_copy_region packed_side(const leat_copy_region *region, bool dst)
 {
     leat_copy_region packed = *region;
@@ -236,7 +238,8 @@ static leat_copy_region packed_side(const leat_copy_region *region, bool dst)
     return packed;
 }
 
-/* Through memory of its own between the two sides: pinned, which the host fills now, or of the device. */
+/* Copies a region through a temporary block. by_host: the block is pinned and the host fills it now; otherwise it
+ * is device memory. */
 static leat_status region_between(const struct leatc_work *work, void *dst, const void *src,
                                   const leat_copy_region *region, bool by_host)
 {
@@ -271,7 +274,7 @@ static int place_of(const struct leatc_memory *memory)
     return is_device(memory) ? memory->ordinal : LEATC_PLACE_HOST;
 }
 
-/* Where the last byte of a side ends; SIZE_MAX when that overflows. */
+/* Returns the number of bytes from the start of a side to its end, or SIZE_MAX on overflow. */
 static size_t region_extent(const leat_copy_region *region, size_t pitch, size_t slice)
 {
     size_t rows, slices, last;
@@ -284,7 +287,7 @@ static size_t region_extent(const leat_copy_region *region, size_t pitch, size_t
                : last;
 }
 
-/* A range, which may be of several devices where it is virtual memory. */
+/* Copies a range in parts, because virtual memory may consist of mappings of several devices. */
 static int run_range(const struct leatc_copy_task *copy, struct leatc_work *work)
 {
     size_t left = copy->region.width_bytes;
@@ -305,7 +308,7 @@ static int run_range(const struct leatc_copy_task *copy, struct leatc_work *work
     return LEATC_OK;
 }
 
-/* leat looks at the arguments once more, since memory may be gone by now. */
+/* leat checks the arguments again, because memory may have been freed since the node was made. */
 static int run_copy(const void *payload, struct leatc_work *work)
 {
     const struct leatc_copy_task *copy = payload;
@@ -440,11 +443,12 @@ int leatc_copy_region(void *dst, const void *src, const leat_copy_region *region
 
 /* ---- fills ---- */
 
-/* Rows below this many bytes are written together, from rows in pinned memory. */
+/* Narrow rows are written by copies of pinned template rows: one copy for many rows instead of one fill for
+ * each. */
 #define NARROW_BYTES 4096
 #define TEMPLATE_BYTES ((size_t)256 << 10)
 
-/* A region to fill, in bytes. */
+/* A region to fill; sizes are in bytes. */
 struct fill {
     char *dst;
     size_t pitch, slice, width, height, depth;
@@ -498,8 +502,8 @@ static leat_status fill_on(leat_stream *stream, const struct fill *fill)
     return fill_rows(stream, fill);
 }
 
-/* Fills memory of another device, on a stream there, in the order of the caller's stream. A synchronous fill uses
- * the legacy default stream, because it is ordered with that anyway. */
+/* Fills memory of another device in a stream of that device, ordered with the caller's stream. A synchronous fill
+ * uses that device's legacy default stream, with which it must be ordered anyway. */
 static int fill_elsewhere(const struct leatc_work *work, int ordinal, const struct fill *fill,
                           enum leatc_mode mode)
 {
@@ -524,7 +528,7 @@ static int fill_there(const struct leatc_work *work, const struct leatc_memory *
                : leatc_result_of(fill_on(work->stream, fill));
 }
 
-/* Rows that follow one another without a gap are one row. */
+/* Turns rows without gaps between them into a single row. */
 static void join_rows(struct fill *fill)
 {
     if (fill->height > 1 && fill->pitch == fill->width &&
@@ -534,7 +538,7 @@ static void join_rows(struct fill *fill)
     }
 }
 
-/* Does the region lie within its allocation, and does none of its sizes overflow? */
+/* Returns true if the region lies within its allocation and no size overflows. */
 static bool region_fits(const struct fill *fill, const struct leatc_memory *memory)
 {
     size_t rows, slices, last;
@@ -546,7 +550,7 @@ static bool region_fits(const struct fill *fill, const struct leatc_memory *memo
             last <= bytes_left(fill->dst, memory));
 }
 
-/* A node fills rows; the slices of a region are nodes of their own. */
+/* Runs a fill node. It fills rows; a captured region with several slices has one node for each slice. */
 static int run_fill(const void *payload, struct leatc_work *work)
 {
     const struct leatc_fill_task *given = payload;

@@ -1,5 +1,5 @@
-/* device.c - the devices of the compatibility libraries: finding, opening, the current one of each thread,
- * resetting. */
+/* device.c - the devices of the compatibility libraries: finding and opening them, the current device of each
+ * thread, reset, peers. */
 #include "base/lock.h"
 #include "engine/inside.h"
 
@@ -12,12 +12,12 @@ static int device_count;
 static int found = LEATC_NO_DEVICE;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* One device is opened or reset at a time. */
+/* Serializes opening and resetting devices. */
 static struct leati_lock open_lock = LEATI_LOCK_INITIALIZER;
 
 static _Thread_local int current;
 
-/* The driver that LEAT_DEVICE names, or "". */
+/* Returns the driver that LEAT_DEVICE names, or "". */
 static void wanted_driver(char *name, size_t bytes)
 {
     leat_option_info option;
@@ -31,7 +31,7 @@ static void wanted_driver(char *name, size_t bytes)
         }
 }
 
-/* Lists all devices of a driver, or of the first that has any when driver is "". */
+/* Lists all devices of a driver. If driver is "", lists those of the first driver that has any. */
 static int list_devices(const char *driver)
 {
     leat_device_info info;
@@ -57,7 +57,8 @@ static void add_devices(int count)
     device_count = count;
 }
 
-/* As the vendors' libraries, which answer so in a child process of fork() whose parent has used a device. */
+/* In a child of fork() whose parent has opened a device, calls fail with NOT_INITIALIZED, as with the vendors'
+ * libraries. */
 static void begin_child(void)
 {
     for (int i = 0; i < device_count; i++)
@@ -110,7 +111,7 @@ struct leatc_device *leatc_device_known(int ordinal)
     return ordinal >= 0 && ordinal < device_count ? &devices[ordinal] : NULL;
 }
 
-/* See leatc_alloc(). */
+/* On the CPU device, creates the pool from which leatc_alloc() allocates sharable memory. */
 static void make_shared_pool(struct leatc_device *device, leat_device *native)
 {
     leat_pool_options options = {
@@ -122,7 +123,7 @@ static void make_shared_pool(struct leatc_device *device, leat_device *native)
         (void)leat_pool_create(native, &options, &device->shared);
 }
 
-/* Under open_lock. */
+/* The caller holds open_lock. */
 static int open_device(struct leatc_device *device)
 {
     leat_device *native = NULL;
@@ -254,7 +255,8 @@ int leatc_device_reset(int ordinal)
     leati_lock(&open_lock);
     native = atomic_load(&device->native);
     if (native) {
-        /* The work first: what follows takes away what it uses. Its failure is what the reset is for. */
+        /* First wait for the work, which uses what is destroyed below. Ignore its failure, which may be the reason
+         * for the reset. */
         (void)leat_device_synchronize(native);
         leatc_captures_close(device);
         leatc_kernels_close(device);
@@ -283,7 +285,7 @@ int leatc_device_describe(int ordinal, leat_device_info *info)
     return LEATC_OK;
 }
 
-/* What a pool keeps, though nothing is live there. */
+/* Returns the number of bytes that a pool holds unused. */
 static uint64_t idle_bytes(leat_pool *pool)
 {
     leat_pool_statistics figures = {.size = sizeof figures};
@@ -336,7 +338,7 @@ int leatc_peer_possible(int ordinal, int peer, int *possible)
 {
     LEATC_TRY(check_ordinal(ordinal));
     LEATC_TRY(check_ordinal(peer));
-    /* CPU devices have no link to speak of, but all of their memory is within reach of all of their threads. */
+    /* CPU devices have no link between them, but all threads can access the memory of all of them. */
     *possible =
         ordinal != peer && (!strcmp(infos[ordinal].driver, "cpu") ||
                             (infos[peer].ordinal < 64 && (infos[ordinal].peer_mask >> infos[peer].ordinal & 1)));
@@ -362,7 +364,7 @@ int leatc_peer_enable(int peer, unsigned flags)
     LEATC_TRY(check_peer(peer));
     LEATC_TRY(leatc_peer_possible(current, peer, &possible));
     if (!possible)
-        return 217; /* peer access unsupported */
+        return 217; /* CUDA's number for "peer access unsupported" */
     bit = (uint64_t)1 << peer;
     return atomic_fetch_or(&device->peers, bit) & bit ? LEATC_PEER_ENABLED : leatc_device_open(peer, NULL);
 }
@@ -388,7 +390,7 @@ int leatc_device_address(int ordinal, int *domain, int *bus, int *slot)
 
     LEATC_TRY(check_ordinal(ordinal));
     if (sscanf(infos[ordinal].pci_address, "%x:%x:%x", &d, &b, &s) != 3) {
-        /* No PCI device: a domain that no machine gives its own, and a bus for each device of the driver. */
+        /* Not a PCI device: invent an address, with a bus number for each device of the driver. */
         d = 0, b = (unsigned)infos[ordinal].ordinal + 1, s = 0;
     }
     *domain = (int)d, *bus = (int)b, *slot = (int)s;
@@ -414,7 +416,7 @@ int leatc_device_by_address(const char *text, int *ordinal)
     return LEATC_INVALID_DEVICE;
 }
 
-/* leat knows no vendor's number of a card; its name within the machine tells one from another. */
+/* leat does not know a card's real UUID. The device's name is unique within the machine, so it is used instead. */
 void leatc_uuid_of(const char *name, unsigned char uuid[16])
 {
     memset(uuid, 0, 16);

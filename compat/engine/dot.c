@@ -1,5 +1,5 @@
-/* dot.c - graphs as text in the DOT language. The text is made under the lock of graphs, and written without it.
- */
+/* dot.c - graphs as text in the DOT language. The text is made with the lock of graphs held, and written to the
+ * file without it. */
 #include "engine/inside.h"
 
 #include <dlfcn.h>
@@ -18,8 +18,8 @@ static const char *type_name(int type)
     return type >= 0 && (size_t)type < sizeof names / sizeof names[0] && names[type] ? names[type] : "NODE";
 }
 
-/* A function or a description of a kernel by its symbol, without what LEAT_KERNEL puts in front; else its address.
- */
+/* Prints a kernel by the symbol of its function or of its description, without the prefix that LEAT_KERNEL adds;
+ * without a symbol, by its address. */
 static void print_function(FILE *text, const void *function)
 {
     static const char prefix[] = "leat_cpu_kernel_";
@@ -110,7 +110,7 @@ static void print_task(FILE *text, const struct leatc_task *task, bool details)
     }
 }
 
-/* Nodes of the graph and of its children, then its edges. */
+/* Prints the nodes of a graph and of its child graphs, then its edges. */
 static void print_graph(FILE *text, const struct leatc_graph *graph, bool details)
 {
     fprintf(text, "subgraph cluster_%llu {\nlabel=\"graph_%llu\" graph[style=\"dashed\"];\n", graph->id,
@@ -134,7 +134,7 @@ static void print_graph(FILE *text, const struct leatc_graph *graph, bool detail
     fputs("}\n", text);
 }
 
-/* The whole text, which the caller frees. */
+/* Makes the whole text, which the caller frees. */
 static int make_text(const struct leatc_graph *graph, bool details, char **made)
 {
     size_t bytes = 0;

@@ -1,9 +1,9 @@
 /*
- * event.c - events: leat's, with the flags that they were made with; and those that processes share.
+ * event.c - events: leat events with CUDA's flags, and events that processes share.
  *
- * An event with LEATC_EVENT_INTERPROCESS is a page of memory with two counts: of the records that were given to a
- * stream, and of the latest of them that a stream has reached. A host function raises the second; who waits, waits
- * for the second to reach what the first was at that moment.
+ * An event with LEATC_EVENT_INTERPROCESS is a page of shared memory with two counters: recorded counts the records
+ * that were submitted to a stream, reached is the highest record that a stream has reached. A host function in the
+ * recording stream advances reached. A waiter reads recorded once, and waits until reached has that value.
  */
 #include "engine/inside.h"
 
@@ -20,13 +20,13 @@
 #define PAGE_BYTES 4096
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* In memory that processes share. */
+/* In the shared page. */
 struct counts {
     _Atomic uint64_t recorded, reached;
-    _Atomic uint32_t changes; /* of reached; what waiting threads sleep on */
+    _Atomic uint32_t changes; /* incremented when reached advances; waiting threads sleep on it (futex) */
 };
 
-/* This process's hold on such a page: of the event, and of work that is under way. */
+/* This process's reference to a shared page. The event holds it, and so does submitted work. */
 struct shared {
     atomic_uint holders;
     int fd;
@@ -39,7 +39,7 @@ struct leatc_event {
     leat_event *native;
     unsigned flags;
     atomic_bool recorded;
-    struct shared *shared; /* of an interprocess event, else NULL */
+    struct shared *shared; /* the page of an interprocess event, else NULL */
     unsigned long long id;
     struct leatc_captured captured;
 };
@@ -49,7 +49,7 @@ static _Atomic unsigned long long latest_id = 1;
 
 /* ---- the page that processes share ---- */
 
-/* Returns true if fd is such a page, which no process can shrink. */
+/* Returns true if fd is a memory file with the size and the seals of such a page, which no process can shrink. */
 static bool is_page(int fd)
 {
     struct stat file;
@@ -57,7 +57,8 @@ static bool is_page(int fd)
     return fd >= 0 && leatc_is_sealed(fd, SEALS) && !fstat(fd, &file) && file.st_size == PAGE_BYTES;
 }
 
-/* Takes fd over; closes it on failure. NULL: no memory, or fd is no such page. */
+/* Maps a page and takes ownership of fd, which it closes on failure. NULL: out of memory, or fd is not such a
+ * page. */
 static struct shared *hold_page(int fd)
 {
     struct shared *shared = calloc(1, sizeof *shared);
@@ -104,7 +105,7 @@ static bool has_reached(const struct shared *shared, uint64_t target)
 
 static void wait_until(struct shared *shared, uint64_t target)
 {
-    /* The time limit is for a wake that was lost with the process that should have made it. */
+    /* The timeout handles a process that died before it could wake the waiters. */
     struct timespec moment = {.tv_nsec = 100000000};
 
     while (!has_reached(shared, target)) {
@@ -115,7 +116,7 @@ static void wait_until(struct shared *shared, uint64_t target)
     }
 }
 
-/* Work of a stream: a place in the counts. */
+/* The argument of a host function: the page, and the value of reached that it sets or waits for. */
 struct mark {
     struct shared *shared;
     uint64_t target;
@@ -161,7 +162,7 @@ static leat_status give_mark(leat_stream *stream, struct shared *shared, uint64_
     return status;
 }
 
-/* Recording counts at once, so that whoever waits from now on waits for it. */
+/* Increments recorded before the record is submitted, so that every later wait includes this record. */
 static leat_status record_shared(struct shared *shared, leat_stream *stream)
 {
     return give_mark(stream, shared, atomic_fetch_add(&shared->counts->recorded, 1) + 1, run_reach);
@@ -184,7 +185,7 @@ static void end_event(struct leatc_event *event)
     leati_handle_free(&events, event);
 }
 
-/* shared: of another process, or NULL. */
+/* Creates an event. shared: the page of another process's event, or NULL. */
 static int create(unsigned flags, struct shared *shared, struct leatc_event **event)
 {
     struct leatc_event *made;
@@ -277,7 +278,7 @@ void leatc_events_close(struct leatc_device *device)
     leati_handles_each(&events, close_event, device);
 }
 
-/* Of a stream of the event's device. */
+/* Records the event in a stream of its device. */
 static int record(struct leatc_event *event, struct leatc_work *work)
 {
     if (event->shared)
@@ -288,7 +289,7 @@ static int record(struct leatc_event *event, struct leatc_work *work)
     return work->record->legacy ? leatc_work_end(work, LEAT_OK) : LEATC_OK;
 }
 
-/* An event that is alive, and a stream of its device. */
+/* Checks that the event is alive and the stream belongs to its device, and begins the work. */
 static int begin_record(struct leatc_event *event, struct leatc_stream *stream, struct leatc_work *work)
 {
     LEATC_TRY(leatc_event_check(event));
@@ -396,7 +397,7 @@ int leatc_event_elapsed(float *milliseconds, struct leatc_event *start, struct l
     return LEATC_OK;
 }
 
-/* Gives the stream the wait. */
+/* Makes the stream wait for the latest record of the event. */
 static int wait_for(struct leatc_event *event, struct leatc_work *work)
 {
     if (event->shared)

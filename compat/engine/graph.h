@@ -2,19 +2,18 @@
  * graph.h - graphs: nodes, edges, executable graphs, the memory that they allocate. Part of engine.h.
  *
  * Model. A graph has nodes and edges between them; an edge means that the second node runs after the first. What a
- * node does is its task: an immutable description with a reference count. So a clone and an executable graph share
- * the tasks of the graph that they were made from, and setting a node's parameters gives that node another task
- * and changes nothing else. An executable graph has nodes of its own, which remember the node that they were made
- * from.
+ * node does is its task: an immutable description with a reference count. A clone and an executable graph share
+ * the tasks of the graph that they were made from. Setting the parameters of a node replaces its task and changes
+ * nothing else. An executable graph has its own nodes; each remembers the node that it was copied from.
  *
- * A layer makes a task from its vendor's struct (leatc_..._task()) and gives it to a call that takes it: to add a
- * node, to set a node's parameters, or to set those of a node of an executable graph. These calls own the task,
- * whether they succeed or not.
+ * A layer makes a task from its vendor's struct (leatc_..._make()), and passes it to a call that adds a node, sets
+ * the parameters of a node, or sets those of a node of an executable graph. These calls take ownership of the
+ * task, even if they fail.
  *
- * Results. INVALID_VALUE for handles that are not alive, unless a call says otherwise.
+ * Results. INVALID_VALUE for handles that are not alive, unless a comment says otherwise.
  *
- * Threads. Any thread may call anything; calls that change graphs take turns. Launches of one executable graph run
- * one after the other, in whatever streams they are given.
+ * Threads. Any thread may call any function; calls that change graphs are serialized. Launches of one executable
+ * graph run one after the other, also in different streams.
  */
 #ifndef LEATC_GRAPH_H
 #define LEATC_GRAPH_H
@@ -26,7 +25,7 @@ struct leatc_task;
 
 /* ---- tasks ---------------------------------------------------------------------------------------------- */
 
-/* The vendors' numbers of node types. */
+/* Both vendors use these values for the types of nodes. */
 enum {
     LEATC_NODE_KERNEL = 0,
     LEATC_NODE_COPY = 1,
@@ -41,27 +40,28 @@ enum {
     LEATC_NODE_BATCH = 12
 };
 
-/* Gives a task's work to work->stream, each time that its graph is launched. */
+/* Submits the work of a task to work->stream. Called at each launch of the graph. */
 typedef int (*leatc_task_run)(const void *payload, struct leatc_work *work);
 
-/* A task of a layer: payload is copied; end, unless NULL, is called with the copy when nothing refers to the task
- * any more. OUT_OF_MEMORY: end was not called. The tasks below are made by the engine. */
+/* Creates a task of a layer. payload is copied. If end is not NULL, it is called with the copy when the last
+ * reference to the task is dropped. OUT_OF_MEMORY: end was not called. The engine creates the tasks below. */
 LEATC_API int leatc_task_create(int type, leatc_task_run run, void (*end)(void *payload), const void *payload,
                                 size_t bytes, struct leatc_task **task);
 LEATC_API void leatc_task_drop(struct leatc_task *task);
 
-/* The device that the task's node belongs to, if not the one that was current. */
+/* Sets the device that the task's node belongs to; without this call, it is the device that was current. */
 LEATC_API void leatc_task_set_device(struct leatc_task *task, int ordinal);
 LEATC_API const void *leatc_task_payload(const struct leatc_task *task);
 
 /*
- * What a layer keeps with a task, so that it can give back exactly what it was given: bytes are copied. tag is the
- * layer's own; another layer, and a task without any, gets NULL. OUT_OF_MEMORY.
+ * Stores the vendor's parameters with a task, so that the layer can return them exactly as it got them. The bytes
+ * are copied. tag identifies the layer: leatc_task_kept() returns NULL for another tag, and for a task without
+ * stored parameters. OUT_OF_MEMORY.
  */
 LEATC_API int leatc_task_keep(struct leatc_task *task, const void *tag, const void *kept, size_t bytes);
 LEATC_API const void *leatc_task_kept(const struct leatc_task *task, const void *tag);
 
-/* A copy, as leatc_copy() and leatc_copy_region() make it; a plain range is a region of one row. */
+/* A copy, as by leatc_copy() or leatc_copy_region(); a one-dimensional range is a region of one row. */
 struct leatc_copy_task {
     void *dst;
     const void *src;
@@ -69,12 +69,12 @@ struct leatc_copy_task {
     int direction;
 };
 
-/* INVALID_VALUE: 0 bytes, NULL, past the end of an allocation, or a direction that does not fit the pointers;
+/* INVALID_VALUE: 0 bytes, NULL, beyond the end of an allocation, or a direction that does not match the pointers;
  * INVALID_DIRECTION: no such direction. */
 LEATC_API int leatc_copy_make(void *dst, const void *src, const leat_copy_region *region, int direction,
                               struct leatc_task **task);
 
-/* A fill of rows: width counts units; pitch_bytes is not looked at where there is one row. */
+/* A fill of rows. width is a number of units; pitch_bytes is ignored for a single row. */
 struct leatc_fill_task {
     void *dst;
     size_t pitch_bytes;
@@ -83,24 +83,24 @@ struct leatc_fill_task {
     size_t width, height;
 };
 
-/* INVALID_VALUE: a size of 0, a unit other than 1, 2 or 4, pageable memory, past the end of the allocation. */
+/* INVALID_VALUE: a size of 0, a unit other than 1, 2 or 4, pageable memory, beyond the end of the allocation. */
 LEATC_API int leatc_fill_make(const struct leatc_fill_task *fill, struct leatc_task **task);
 
-/* A launch of a kernel. args: a pointer to the value of each parameter; what a task says has values of its own. */
+/* A kernel launch. args: pointers to the values of the parameters. A task has its own copy of the values. */
 struct leatc_kernel_task {
-    const void *function; /* as for leatc_launch(), or the layer's handle when kernel is set */
-    leat_kernel *kernel;  /* of a layer's module, or NULL */
+    const void *function; /* as for leatc_launch(), or the layer's own handle if kernel is set */
+    leat_kernel *kernel;  /* a kernel of a layer's module, or NULL */
     leat_dim3 grid, block;
     size_t shared_bytes;
     unsigned parameters; /* filled in by the engine */
     void **args;
 };
 
-/* INVALID_FUNCTION; INVALID_CONFIGURATION: sizes that no device runs; INVALID_VALUE: args are missing;
- * NOT_SUPPORTED: the driver does not say how long the arguments are. */
+/* INVALID_FUNCTION; INVALID_CONFIGURATION: grid or block sizes that no device supports; INVALID_VALUE: args are
+ * missing; NOT_SUPPORTED: the driver does not report the sizes of the parameters. */
 LEATC_API int leatc_kernel_make(const struct leatc_kernel_task *kernel, struct leatc_task **task);
 
-/* The same for a layer's launch in a captured stream. */
+/* The same for a launch by a layer in a captured stream. */
 LEATC_API int leatc_launch_captured(struct leatc_work *work, const struct leatc_kernel_task *kernel);
 
 struct leatc_host_task {
@@ -109,15 +109,16 @@ struct leatc_host_task {
 };
 LEATC_API int leatc_host_make(void (*function)(void *), void *argument, struct leatc_task **task);
 
-/* type: LEATC_NODE_WAIT or LEATC_NODE_RECORD. The payload is the event. INVALID_HANDLE. */
+/* Makes a task that waits for the event, or records it. type: LEATC_NODE_WAIT or LEATC_NODE_RECORD. The task's
+ * payload is the event. INVALID_HANDLE. */
 LEATC_API int leatc_event_make(int type, struct leatc_event *event, struct leatc_task **task);
 
 LEATC_API int leatc_empty_make(struct leatc_task **task);
 
 /*
- * Memory of graphs, see below: tasks for nodes of this graph and no other, which is reported here already. ptr is
- * the address that the allocation will have; bit n of peers gives device n access too. INVALID_DEVICE;
- * INVALID_VALUE: 0 bytes; NOT_SUPPORTED: the device has no virtual memory; OUT_OF_MEMORY.
+ * Memory of graphs, described below. Such a task is only valid for the graph for which it was made. ptr is the
+ * address that the allocation will have; bit n of peers gives device n access too. INVALID_DEVICE; INVALID_VALUE:
+ * 0 bytes; NOT_SUPPORTED: the device has no virtual memory; OUT_OF_MEMORY.
  */
 struct leatc_alloc_task {
     void *ptr;
@@ -125,7 +126,7 @@ struct leatc_alloc_task {
     int ordinal;
 };
 
-/* The parameters of a node that allocates, and of who else gets access, as all vendors lay them out. */
+/* The parameters of a node that allocates, and its access list. They have the same layout in all vendors' APIs. */
 struct leatc_access_params {
     int location_type, location_id, flags;
 };
@@ -139,18 +140,17 @@ struct leatc_alloc_params {
     void *ptr;
 };
 
-/* Adds a node that allocates. params: a vendor's struct, whose ptr is written. INVALID_VALUE and NOT_SUPPORTED
- * also for other than pinned memory (the vendors' word) of a device, without handles, that devices may read and
- * write.
- */
+/* Adds a node that allocates. params points to a vendor's struct, in which ptr is set. Supported is only pinned
+ * memory (as the vendors call it) of a device, without handle types, with read and write access for devices.
+ * INVALID_VALUE or NOT_SUPPORTED for anything else. */
 LEATC_API int leatc_graph_add_alloc(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                                     void *params, struct leatc_node **node);
 
-/* Writes the parameters of such a node, as they were given, to a vendor's struct; the list stays the node's. */
+/* Copies the original parameters of such a node to a vendor's struct; the node owns the access list. */
 LEATC_API int leatc_node_alloc_params(struct leatc_node *node, void *params);
 
-/* INVALID_VALUE: not memory of a graph; freed in this graph already; freed by its own graph, or by another graph
- * where this one is its own. */
+/* A node that frees memory of a graph. INVALID_VALUE: not memory of a graph; this graph frees it already; the
+ * graph that allocates it frees it; this graph allocates it, and another one frees it. */
 struct leatc_free_task {
     void *ptr;
 };
@@ -160,60 +160,62 @@ LEATC_API int leatc_free_make(struct leatc_graph *graph, void *ptr, struct leatc
 
 LEATC_API int leatc_graph_create(struct leatc_graph **graph);
 
-/* INVALID_VALUE also for a graph that is the child of another, or is being captured into. */
+/* INVALID_VALUE also for a child graph, and for a graph into which a stream is being captured. */
 LEATC_API int leatc_graph_destroy(struct leatc_graph *graph);
 
-/* A copy with all nodes, edges and child graphs. NOT_SUPPORTED: it has nodes that allocate or free. */
+/* Copies a graph with all nodes, edges and child graphs. NOT_SUPPORTED: it has nodes that allocate or free. */
 LEATC_API int leatc_graph_clone(struct leatc_graph *graph, struct leatc_graph **clone);
 
 /*
- * Adds a node after those of before. INVALID_VALUE: one of them is not of this graph, or is there twice. The child
- * of a child graph node is a clone of child, or child itself if move is set: that handle then belongs to the node,
- * and can be neither destroyed nor instantiated.
+ * Adds a node that depends on the nodes of before. INVALID_VALUE: one of these is not in this graph, or is listed
+ * twice. add_child: the child graph of the new node is a clone of child. If move is set, it is child itself, whose
+ * handle then belongs to the node and can be neither destroyed nor instantiated.
  */
 LEATC_API int leatc_graph_add(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                               struct leatc_task *task, struct leatc_node **node);
 LEATC_API int leatc_graph_add_child(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                                     struct leatc_graph *child, bool move, struct leatc_node **node);
 
-/* NOT_SUPPORTED: the graph has nodes that allocate or free; or it is being captured into. */
+/* NOT_SUPPORTED: the graph has nodes that allocate or free, or a stream is being captured into it. */
 LEATC_API int leatc_node_destroy(struct leatc_node *node);
 
-/* The data of count edges, 8 bytes each as both vendors have them; NULL: there are none. Edges here have no data:
- * INVALID_VALUE for what no vendor knows, NOT_SUPPORTED for what is not all 0. The calls below check theirs. */
+/* Checks the data of count edges, 8 bytes each as both vendors define them; data may be NULL. The engine supports
+ * only data of 0: INVALID_VALUE for values that no vendor defines, NOT_SUPPORTED for other values than 0. The
+ * calls below check their edge data with this. */
 LEATC_API int leatc_edge_data_check(const void *data, size_t count);
 
-/* Edges from[i] to to[i]; all of them or none. INVALID_VALUE: NULL with a count, nodes of another graph, a node
- * and itself, an edge that is there already, or that is not. Removing: NOT_SUPPORTED as for leatc_node_destroy();
- * an edge with data is not there. */
+/* Adds or removes the edges from[i] to to[i]; all or none. INVALID_VALUE: a NULL list with a count, a node of
+ * another graph, an edge from a node to itself, an edge that exists already, or does not exist. Removing:
+ * NOT_SUPPORTED as for leatc_node_destroy(); an edge with data does not exist. */
 LEATC_API int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from,
                               struct leatc_node *const *to, const void *data, size_t count);
 LEATC_API int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from,
                                  struct leatc_node *const *to, const void *data, size_t count);
 
-/* Lists: with NULL, *count becomes the number; else it is the room, the list is filled in order, the rest of the
- * room becomes NULL, and *count how many were written. from and to of edges are both NULL or both not. data may be
- * NULL; without a list it must be. */
+/* Lists. If the list is NULL, *count becomes the number of elements. Otherwise *count is the room of the list on
+ * entry: the list is filled in order, unused entries become NULL, and *count becomes the number of elements
+ * written. from and to of edges must both be NULL or both not. data may be NULL, and must be if the list is. */
 LEATC_API int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node **nodes, size_t *count);
 LEATC_API int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struct leatc_node **to,
                                 void *data, size_t *count);
 LEATC_API int leatc_node_neighbours(struct leatc_node *node, bool after, struct leatc_node **nodes, void *data,
                                     size_t *count);
 
-/* The node of clone that was made from node. */
+/* Returns the node of clone that was copied from node. */
 LEATC_API int leatc_node_in_clone(struct leatc_node *node, struct leatc_graph *clone, struct leatc_node **found);
 
 LEATC_API int leatc_node_type(struct leatc_node *node, int *type);
 LEATC_API int leatc_node_child(struct leatc_node *node, struct leatc_graph **child);
 
-/* The task of a node of this type, which lives until the node's parameters are set or the node goes. */
+/* Returns the task of a node of this type. It is valid until the parameters of the node are set or the node is
+ * destroyed. */
 LEATC_API int leatc_node_task(struct leatc_node *node, int type, const struct leatc_task **task);
 
-/* INVALID_VALUE: a task of another type, or a node that allocates or frees. */
+/* Sets the parameters of a node. INVALID_VALUE: a task of another type, or a node that allocates or frees. */
 LEATC_API int leatc_node_set(struct leatc_node *node, struct leatc_task *task);
 
-/* Attributes of kernel nodes by the vendors' number: kept, and given back. Getting one that was never set: bytes
- * of 0. INVALID_VALUE: not a kernel node, no such attribute, or a value that it cannot have; NOT_SUPPORTED:
+/* Attributes of kernel nodes, by the vendors' numbers: stored and returned, without effect. An attribute that was
+ * never set is all 0. INVALID_VALUE: not a kernel node, no such attribute, or an invalid value; NOT_SUPPORTED:
  * cooperative kernels, clusters. */
 #define LEATC_ATTRIBUTE_BYTES 64
 enum { LEATC_ATTRIBUTE_WINDOW = 1, LEATC_ATTRIBUTE_PRIORITY = 8 };
@@ -221,78 +223,81 @@ LEATC_API int leatc_node_set_attribute(struct leatc_node *node, int number, cons
 LEATC_API int leatc_node_attribute(struct leatc_node *node, int number, void *value);
 LEATC_API int leatc_node_copy_attributes(struct leatc_node *dst, struct leatc_node *src);
 
-/* A layer asks this before it sets LEATC_ATTRIBUTE_WINDOW, since the vendors' structs differ. INVALID_VALUE. */
+/* Checks the fields of an access policy window. A layer calls this before it sets LEATC_ATTRIBUTE_WINDOW, because
+ * the vendors' structs differ. INVALID_VALUE. */
 LEATC_API int leatc_window_check(float ratio, int hit, int miss);
 
-/* Writes the graph to a file, in the DOT language. With details, nodes have their parameters. OPERATING_SYSTEM:
- * the file cannot be written. */
+/* Writes the graph to a file in the DOT language; details: with the parameters of nodes. OPERATING_SYSTEM: the
+ * file cannot be written. */
 LEATC_API int leatc_graph_print(struct leatc_graph *graph, const char *path, bool details);
 
 /* ---- user objects --------------------------------------------------------------------------------------- */
 
-/* Counted references to something of the program's; destroy(ptr) is called when the last one is gone. Graphs may
- * own some, and what is made from a graph owns as many of its own; those of an executable graph go when its
- * launches are over. destroy may run on any thread, and must not call the vendor's names. */
+/* A user object: references are counted, and destroy(ptr) is called when the last one is released. A graph may own
+ * references; a clone or executable graph made from it owns as many of its own. Those of an executable graph are
+ * released when its launches have completed. destroy may run on any thread, and must not call the vendor's
+ * functions. */
 struct leatc_object;
 
-/* INVALID_VALUE: destroy NULL, a count of 0 or above INT_MAX; releasing more than there are. */
+/* INVALID_VALUE: destroy is NULL, a count of 0 or above INT_MAX, or a release of more references than the program
+ * owns. */
 LEATC_API int leatc_object_create(void *ptr, void (*destroy)(void *), unsigned count,
                                   struct leatc_object **object);
 LEATC_API int leatc_object_retain(struct leatc_object *object, unsigned count);
 LEATC_API int leatc_object_release(struct leatc_object *object, unsigned count);
 
-/* move: the caller's references become the graph's, else new ones do. */
+/* move: the graph takes over references of the caller; otherwise it gets additional ones. */
 LEATC_API int leatc_graph_retain(struct leatc_graph *graph, struct leatc_object *object, unsigned count,
                                  bool move);
 LEATC_API int leatc_graph_release(struct leatc_graph *graph, struct leatc_object *object, unsigned count);
 
 /* ---- executable graphs ---------------------------------------------------------------------------------- */
 
-/* Flags of an executable, and what became of making it; the vendors' numbers. */
-#define LEATC_GRAPH_AUTO_FREE 1u     /* launching frees what earlier launches left allocated */
-#define LEATC_GRAPH_UPLOAD 2u        /* of leatc_graph_instantiate_with() */
-#define LEATC_GRAPH_DEVICE_LAUNCH 4u /* not supported: nothing runs on a device but what the host launches */
-#define LEATC_GRAPH_PRIORITY 8u      /* priorities of nodes must not be updated */
+/* Flags of an executable graph, and the outcome of an instantiation. Both vendors use these values. */
+#define LEATC_GRAPH_AUTO_FREE 1u     /* a launch first frees what earlier launches left allocated */
+#define LEATC_GRAPH_UPLOAD 2u        /* leatc_graph_instantiate_with() calls leatc_exec_upload() */
+#define LEATC_GRAPH_DEVICE_LAUNCH 4u /* not supported: only the host launches graphs */
+#define LEATC_GRAPH_PRIORITY 8u      /* updates must not change the priorities of nodes */
 enum { LEATC_INSTANTIATE_OK = 0, LEATC_INSTANTIATE_ERROR = 1, LEATC_INSTANTIATE_STRUCTURE = 2 };
 
-/* INVALID_VALUE: no such flag, or the edges go round in a circle (*wrong becomes a node of it, else NULL, if wrong
- * is not NULL); NOT_SUPPORTED: another executable of a graph that allocates or frees is there. */
+/* INVALID_VALUE: unknown flags, or a cycle; if wrong is not NULL, *wrong becomes a node of the cycle, else NULL.
+ * NOT_SUPPORTED: the graph allocates or frees and has an executable graph already. */
 LEATC_API int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags,
                                       struct leatc_exec **exec, struct leatc_node **wrong);
 
-/* The same, and leatc_exec_upload() to stream if flags say so. *why: LEATC_INSTANTIATE_... */
+/* The same, followed by leatc_exec_upload() to stream if flags ask for it. *why: LEATC_INSTANTIATE_... */
 LEATC_API int leatc_graph_instantiate_with(struct leatc_graph *graph, unsigned long long flags,
                                            struct leatc_stream *stream, struct leatc_exec **exec,
                                            struct leatc_node **wrong, int *why);
 LEATC_API int leatc_exec_check(struct leatc_exec *exec);
 LEATC_API int leatc_exec_flags(struct leatc_exec *exec, unsigned long long *flags);
 
-/* Work that was launched goes on. */
+/* Launches that were submitted still complete. */
 LEATC_API int leatc_exec_destroy(struct leatc_exec *exec);
 
 /*
- * Gives all nodes to stream and to streams of the executable's own, in the order of the edges: after what the
- * stream was given before, and after earlier launches. A captured stream gets a child graph node instead.
- * INVALID_VALUE: memory that an earlier launch allocated was not freed, or memory to be freed is not allocated.
+ * Submits all nodes to stream and to streams of the executable graph, ordered by the edges, after earlier work of
+ * stream and after earlier launches. In a captured stream it adds a child graph node instead. INVALID_VALUE:
+ * memory that an earlier launch allocated was not freed, or memory to be freed is not allocated.
  */
 LEATC_API int leatc_exec_launch(struct leatc_exec *exec, struct leatc_stream *stream);
 
-/* Takes the memory that a launch will need. */
+/* Maps the memory that a launch will need. */
 LEATC_API int leatc_exec_upload(struct leatc_exec *exec, struct leatc_stream *stream);
 
 /*
- * Sets the parameters of the node that was made from node, from the next launch on. INVALID_VALUE: the executable
- * has none, it allocates or frees, or the change is not possible: another kind of node, other devices or kinds of
- * memory, another shape of a fill or of a copy in rows.
+ * Sets the parameters of the copy of node in the executable graph, for later launches. INVALID_VALUE: there is no
+ * such copy, it allocates or frees, or the change is not allowed: another type of node, other devices or kinds of
+ * memory, another shape of a fill or of a copy with several rows.
  */
 LEATC_API int leatc_exec_set(struct leatc_exec *exec, struct leatc_node *node, struct leatc_task *task);
 LEATC_API int leatc_exec_set_child(struct leatc_exec *exec, struct leatc_node *node, struct leatc_graph *child);
 
-/* Nodes that are switched off do nothing. INVALID_VALUE: not a kernel, copy or fill. */
+/* Disabled nodes do nothing. INVALID_VALUE: not a kernel, copy or fill. */
 LEATC_API int leatc_exec_enable(struct leatc_exec *exec, struct leatc_node *node, bool on);
 LEATC_API int leatc_exec_enabled(struct leatc_exec *exec, struct leatc_node *node, bool *on);
 
-/* Why an update was refused; the vendors' numbers. */
+/* The reason why an update was refused. Both vendors use these values. */
 enum {
     LEATC_UPDATE_OK = 0,
     LEATC_UPDATE_ERROR = 1,
@@ -306,24 +311,26 @@ enum {
 };
 struct leatc_update {
     int why;
-    struct leatc_node *node, *from; /* of the graph that was given; NULL where there is none to name */
+    struct leatc_node *node, *from; /* nodes of the graph that was passed; NULL if the reason is not about a
+                                     * node */
 };
 
-/* Gives all nodes the tasks of a graph of the same form; on failure none. GRAPH_UPDATE: *update says why. */
+/* Gives all nodes the tasks of the corresponding nodes of a graph with the same topology. A failure changes
+ * nothing. GRAPH_UPDATE: *update has the reason. */
 LEATC_API int leatc_exec_update(struct leatc_exec *exec, struct leatc_graph *graph, struct leatc_update *update);
 
 /* ---- memory of graphs ----------------------------------------------------------------------------------- */
 
 /*
- * A node that allocates has its address from the time that it is added, and nobody else gets it while the graph,
- * an executable of it, or the allocation itself lives. A launch makes the allocation live; a node of any graph, or
- * leatc_free() and leatc_free_async(), ends it, and the memory stays with the graph. Memory that is not live can
- * be named by nodes only: whatever else is given it says INVALID_VALUE. Memory is taken from the device at the
- * first launch, and goes back with the graph or by leatc_graph_memory_trim().
+ * Memory of graphs. A node that allocates gets its address when it is added, and nothing else gets these addresses
+ * as long as the graph, an executable graph of it, or the allocation exists. A launch makes the allocation live. A
+ * node of any graph, leatc_free() or leatc_free_async() ends it, but its memory stays with the graph. Memory that
+ * is not live can only be used by nodes; other calls return INVALID_VALUE for it. Memory is taken from the device
+ * at the first launch, and given back with the graph or by leatc_graph_memory_trim().
  */
 
-/* Numbers of both vendors: used is live memory, reserved what was taken from the device; the highest values since
- * they were set to 0. */
+/* Both vendors use these values. used: live memory; reserved: memory taken from the device; HIGH: the maximum
+ * since it was set to 0. */
 enum {
     LEATC_GRAPH_MEMORY_USED = 0,
     LEATC_GRAPH_MEMORY_USED_HIGH = 1,
@@ -331,41 +338,45 @@ enum {
     LEATC_GRAPH_MEMORY_RESERVED_HIGH = 3
 };
 LEATC_API int leatc_graph_memory_get(int ordinal, int attribute, uint64_t *value);
-/* INVALID_VALUE: not one of the two highest values, or not 0. */
+/* Resets a maximum. INVALID_VALUE: the attribute is not a maximum, or the value is not 0. */
 LEATC_API int leatc_graph_memory_set(int ordinal, int attribute, const uint64_t *value);
 
-/* Gives back what no live memory and no launch that runs needs. Does not wait. */
+/* Gives back the memory of graphs without live allocations and without launches that have not completed. Does not
+ * wait. */
 LEATC_API int leatc_graph_memory_trim(int ordinal);
 
 /* ---- capture -------------------------------------------------------------------------------------------- */
 
 /*
- * Work for a captured stream is not done but becomes a node of a graph, after its arguments were checked. Copies,
- * fills, host functions, kernels, allocation in stream order, and events are captured; the rest refuses. What does
- * not go together with a capture makes that invalid: it ends with CAPTURE_INVALIDATED and without a graph.
+ * Capture. Work that is submitted to a captured stream is not executed: its arguments are checked, and it becomes
+ * a node of a graph. Copies, fills, host functions, kernels, allocation in stream order and events can be
+ * captured; all other calls fail. Work that must not be mixed with a capture invalidates it: the capture then ends
+ * with CAPTURE_INVALIDATED and without a graph.
  */
 enum { LEATC_CAPTURE_GLOBAL = 0, LEATC_CAPTURE_THREAD_LOCAL = 1, LEATC_CAPTURE_RELAXED = 2 };
 enum { LEATC_CAPTURE_NONE = 0, LEATC_CAPTURE_ACTIVE = 1, LEATC_CAPTURE_INVALID = 2 };
 
-/* INVALID_VALUE: no such mode; CAPTURE_UNSUPPORTED: the legacy default stream; ILLEGAL_STATE: captured already. */
+/* INVALID_VALUE: no such mode; CAPTURE_UNSUPPORTED: the legacy default stream; ILLEGAL_STATE: the stream is being
+ * captured already. */
 LEATC_API int leatc_capture_begin(struct leatc_stream *stream, int mode);
 
-/* Into a graph that is there; the first node comes after those of before, over edges with data (NULL: none). The
- * graph stays the caller's when the capture fails. INVALID_VALUE: as leatc_graph_add(), or it is captured into
- * already. */
+/* Captures into an existing graph. The first node depends on the nodes of before, by edges with data (may be
+ * NULL). The caller keeps the graph, even if the capture fails. INVALID_VALUE: as leatc_graph_add(), or a stream
+ * is being captured into it already. */
 LEATC_API int leatc_capture_begin_to(struct leatc_stream *stream, struct leatc_graph *graph,
                                      struct leatc_node *const *before, const void *data, size_t count, int mode);
 
-/* ILLEGAL_STATE (not captured), CAPTURE_UNMATCHED (it began in another stream), CAPTURE_WRONG_THREAD: the capture
- * goes on. CAPTURE_INVALIDATED, CAPTURE_UNJOINED: it is over, and *graph NULL. */
+/* ILLEGAL_STATE (not being captured), CAPTURE_UNMATCHED (the capture began in another stream),
+ * CAPTURE_WRONG_THREAD: the capture continues. CAPTURE_INVALIDATED, CAPTURE_UNJOINED: it has ended, and *graph is
+ * NULL. */
 LEATC_API int leatc_capture_end(struct leatc_stream *stream, struct leatc_graph **graph);
 
-/* *id, if id is not NULL, is written when the stream is captured. CAPTURE_IMPLICIT: the legacy default stream,
- * while a blocking stream is captured. */
+/* *id is set only if id is not NULL and the stream is being captured. CAPTURE_IMPLICIT: the stream is the legacy
+ * default stream, and a blocking stream is being captured. */
 LEATC_API int leatc_capture_status(struct leatc_stream *stream, int *status, unsigned long long *id);
 
-/* All that there is to say: the graph so far, and the nodes that the stream's next one comes after, until it is
- * given more work. graph NULL unless it is captured. */
+/* The state of a capture: the graph so far, and the nodes on which the next work of the stream will depend. The
+ * list is valid until work is submitted to the stream. graph is NULL unless the stream is being captured. */
 struct leatc_capture_info {
     int status;
     unsigned long long id;
@@ -375,20 +386,22 @@ struct leatc_capture_info {
 };
 LEATC_API int leatc_capture_info(struct leatc_stream *stream, struct leatc_capture_info *info);
 
-/* Adds to the nodes that the stream's next one comes after (flags 0), or replaces them (1). ILLEGAL_STATE: not
- * captured; CAPTURE_INVALIDATED; INVALID_VALUE: nodes of another graph, other flags. */
+/* Adds nodes to those that the next work of the stream depends on (flags 0), or replaces these (1). ILLEGAL_STATE:
+ * not being captured; CAPTURE_INVALIDATED; INVALID_VALUE: nodes of another graph, other flags. */
 LEATC_API int leatc_capture_update(struct leatc_stream *stream, struct leatc_node *const *nodes, const void *data,
                                    size_t count, unsigned flags);
 
-/* This thread's mode for what is not safe while something is captured. */
+/* Sets this thread's capture mode, which says which captures forbid unsafe calls; *mode returns the earlier
+ * one. */
 LEATC_API int leatc_capture_exchange_mode(int *mode);
 
-/* What a layer says before something that is not safe during a capture (CAPTURE_UNSUPPORTED), and before something
- * that waits in the legacy default stream (CAPTURE_IMPLICIT too). The engine's own calls say it themselves. */
+/* A layer calls unsafe() before an operation that is unsafe during a capture (CAPTURE_UNSUPPORTED), and sync()
+ * before one that waits in the legacy default stream (also CAPTURE_IMPLICIT). The engine's own functions do this
+ * themselves. */
 LEATC_API int leatc_capture_refuse_unsafe(void);
 LEATC_API int leatc_capture_refuse_sync(void);
 
-/* Adds a node to the capture of work.captured; owns the task. */
+/* Adds a node to the capture of work, if work.captured is set. Takes ownership of the task. */
 LEATC_API int leatc_capture_add(struct leatc_work *work, struct leatc_task *task);
 
 #endif

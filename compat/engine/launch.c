@@ -2,8 +2,8 @@
  * launch.c - kernels by function pointer, and libraries of device code.
  *
  * A function pointer is either registered (registered.c) or the address of a leat_cpu_kernel, which LEAT_KERNEL
- * defines in the program itself. The latter is read through the system once, so that an invalid one gives an error
- * instead of a crash, and remembered with the kernel that leat made of it on each device.
+ * defines in the program itself. leat reads the latter once with a system call, so that an invalid address gives
+ * an error instead of a crash. The kernel that leat makes from it on a device is cached.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -28,7 +28,7 @@ struct own {
 #define OWN_BUCKETS 256
 #define PARAMETERS_MAX 64
 
-/* Guards the buckets, and what libraries have loaded. */
+/* Guards the cache and the modules of libraries. */
 static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
 static struct own *buckets[OWN_BUCKETS] LEATI_GUARDED_BY(lock);
 
@@ -62,7 +62,7 @@ static const void *description_of(const void *function)
     return known ? known : function;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static struct own *find_own(const void *function, int ordinal) LEATI_REQUIRES_SHARED(lock)
 {
     struct own *own = *bucket_of(function);
@@ -109,7 +109,8 @@ static int add_own(const void *function, struct leatc_device *device, struct own
     *found = *own;
     leati_write_lock(&lock);
     if (find_own(function, device->ordinal)) {
-        /* Another thread was faster. This one's kernel is good for this launch, and goes with the device. */
+        /* Another thread has added the same kernel. The kernel made here stays valid for this launch; closing the
+         * device frees it. */
         free(own);
     } else {
         own->next = *bucket;
@@ -135,10 +136,10 @@ static int embedded_kernel(const void *function, struct leatc_device *device, st
 
 struct leatc_library {
     struct leati_handle handle;
-    char *image;  /* what was given, or the path of the file */
+    char *image;  /* a copy of the image, or the path of a file */
     size_t bytes; /* 0: image is a path */
     leat_module *modules[LEATC_DEVICES_MAX];
-    uint64_t generations[LEATC_DEVICES_MAX]; /* of the device that the module was loaded on */
+    uint64_t generations[LEATC_DEVICES_MAX]; /* the generation of the device that the module was loaded on */
 };
 
 struct library_kernel {
@@ -150,7 +151,7 @@ struct library_kernel {
 static struct leati_handles libraries = LEATI_HANDLES(struct leatc_library);
 static struct leati_handles library_kernels = LEATI_HANDLES(struct library_kernel);
 
-/* The module of a library on a device, loaded. Under the lock, for writing. */
+/* Returns the module of a library on a device, and loads it if need be. The caller holds the lock for writing. */
 static int load_on(struct leatc_library *library, struct leatc_device *device, leat_module **module)
     LEATI_REQUIRES(lock)
 {
@@ -199,7 +200,7 @@ int leatc_library_load(const void *image, size_t bytes, const char *path, struct
     made->image = path ? strdup(path) : malloc(bytes);
     if (made->image && !path)
         memcpy(made->image, image, bytes);
-    /* Loaded here as well, so that a wrong image is reported at once. */
+    /* Load it on the current device now, so that an invalid image is reported at once. */
     leati_write_lock(&lock);
     result = made->image ? load_on(made, device, &module) : LEATC_OUT_OF_MEMORY;
     leati_write_unlock(&lock);
@@ -296,7 +297,7 @@ static int find_kernel(const void *function, struct leatc_device *device, leat_k
         LEATC_TRY(kernel_on(made->library, made->name, device, kernel));
         LEATC_TRY(leatc_result_of(leat_kernel_parameter_count(*kernel, &count)));
         if (count < 0)
-            return LEATC_NOT_SUPPORTED; /* a driver that does not say how many arguments to take */
+            return LEATC_NOT_SUPPORTED; /* the driver does not report the number of parameters */
         *parameters = (unsigned)count;
         return LEATC_OK;
     }
@@ -316,7 +317,7 @@ int leatc_function_check(const void *function)
                : LEATC_INVALID_FUNCTION;
 }
 
-/* Each value begins where any type may. */
+/* Each value is aligned for any type. */
 static size_t room_for(size_t bytes)
 {
     return (bytes + _Alignof(max_align_t) - 1) / _Alignof(max_align_t) * _Alignof(max_align_t);
@@ -336,7 +337,7 @@ static int run_launch(const void *payload, struct leatc_work *work)
                                        given->args, parameters));
 }
 
-/* How long each argument is. NOT_SUPPORTED: the driver does not say it. */
+/* Returns the size of each argument. NOT_SUPPORTED: the driver does not report it. */
 static int parameter_bytes(leat_kernel *kernel, unsigned parameters, size_t *bytes)
 {
     for (unsigned i = 0; i < parameters; i++)
@@ -345,7 +346,7 @@ static int parameter_bytes(leat_kernel *kernel, unsigned parameters, size_t *byt
     return LEATC_OK;
 }
 
-/* Sizes that no device runs are refused when they are captured. */
+/* Returns false for sizes that the device cannot run, so that a capture rejects them at once. */
 static bool sizes_are_valid(struct leatc_device *device, leat_dim3 grid, leat_dim3 block)
 {
     leat_device_info info;
@@ -356,7 +357,7 @@ static bool sizes_are_valid(struct leatc_device *device, leat_dim3 grid, leat_di
            block.x * block.y * block.z <= info.max_block_threads;
 }
 
-/* A task for a kernel, of which it is known how it is called on the device. */
+/* Makes the task of a kernel, whose handle and number of parameters on the device are known. */
 static int make_launch(const struct leatc_kernel_task *given, leat_kernel *kernel, unsigned parameters,
                        struct leatc_device *device, struct leatc_task **task)
 {
@@ -400,7 +401,7 @@ static int count_parameters(leat_kernel *kernel, unsigned *parameters)
     return count < 0 ? LEATC_NOT_SUPPORTED : LEATC_OK;
 }
 
-/* On the device that the node is for. */
+/* Makes a task for a node that belongs to this device. */
 static int make_on(const struct leatc_kernel_task *given, struct leatc_device *device, struct leatc_task **task)
 {
     leat_kernel *kernel = given->kernel;

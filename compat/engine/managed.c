@@ -1,7 +1,7 @@
-/* managed.c - managed memory: where it should be, and what was said of it. */
+/* managed.c - managed memory: prefetch, advice and queries. */
 #include "engine/inside.h"
 
-/* Is the range within managed memory? */
+/* Returns OK if the range lies within one allocation of managed memory. */
 static int check_range(const void *ptr, size_t bytes)
 {
     struct leatc_memory memory;
@@ -14,7 +14,7 @@ static int check_range(const void *ptr, size_t bytes)
                : LEATC_INVALID_VALUE;
 }
 
-/* The leat device of an ordinal, or LEAT_HOST. */
+/* Returns the leat device of an ordinal, or LEAT_HOST. */
 static int find_place(int ordinal, leat_device **place)
 {
     *place = LEAT_HOST;
@@ -40,14 +40,14 @@ int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal)
     LEATC_TRY(check_range(ptr, bytes));
     if (advice < LEAT_ADVICE_READ_MOSTLY || advice > LEAT_ADVICE_NOT_ACCESSED_BY)
         return LEATC_INVALID_VALUE;
-    /* The first two and the end of a preference are about no place, so the ordinal may be anything. */
+    /* Read-mostly advice and the end of a preference ignore the location, so the ordinal may have any value. */
     if (advice == LEAT_ADVICE_PREFERRED || advice >= LEAT_ADVICE_ACCESSED_BY)
         LEATC_TRY(find_place(ordinal, &where));
     leatc_managed_reported(ptr, false);
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
 
-/* A place by the ordinal that the device has here; a device that the process does not see is no place. */
+/* Converts a location to the ordinals of this process. A device that is not visible becomes LEAT_LOCATION_NONE. */
 static void translate(leat_location *place)
 {
     if (place->kind != LEAT_LOCATION_DEVICE)
@@ -79,7 +79,7 @@ int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
     translate(&info->last_prefetch);
     info->accessed_by = translate_all(info->accessed_by);
     LEATC_TRY(leatc_memory_find(ptr, &memory));
-    /* The pages may have been sent somewhere for an allocation that had them before. */
+    /* Another allocation may have had these pages before, and prefetched them. That is not reported. */
     if (!memory.sent)
         info->last_prefetch = (leat_location){.kind = LEAT_LOCATION_NONE, .ordinal = -1};
     return LEATC_OK;
@@ -98,7 +98,7 @@ int leatc_attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned 
     if (memory.kind != LEATC_MEMORY_MANAGED || memory.base != ptr || (bytes && bytes != memory.bytes))
         return LEATC_INVALID_VALUE;
     status = leat_managed_attach(work.stream, ptr, (leat_attach)flags);
-    /* Blocks of pools cannot be attached one by one. They are usable by all, as before, which every attachment of
-     * memory to a part of those allows. */
+    /* Single blocks of a pool cannot be attached. They stay accessible to all devices and the host, which includes
+     * every access that an attachment allows, so this is no failure. */
     return leatc_work_end(&work, status == LEAT_ERROR_UNSUPPORTED ? LEAT_OK : status);
 }

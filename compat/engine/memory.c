@@ -1,8 +1,8 @@
 /*
- * memory.c - what is known of each address, and allocation that is ordered with the host.
+ * memory.c - the table of allocations, and allocation that is ordered with the host.
  *
- * leat knows its own blocks; the table here adds what the names need beside (flags, the pool, an id) and answers
- * "what is this pointer" for every call. It is a treap by address, under a lock that look-ups share.
+ * leat knows its own blocks. This table adds what the compatibility libraries need besides (flags, pool, id), and
+ * finds the allocation of a pointer for every call. It is a treap keyed by address; look-ups share its lock.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -13,7 +13,7 @@
 
 struct node {
     struct leatc_memory memory;
-    uint32_t weight; /* at random: no child has more */
+    uint32_t weight; /* random heap priority: no child has a higher one */
     struct node *left, *right;
 };
 
@@ -34,7 +34,7 @@ static uintptr_t start(const struct node *node)
 
 /* ---- the treap, under the lock ---- */
 
-/* Those below key go to *left, the others to *right. */
+/* Splits a treap: nodes below key go to *left, the others to *right. */
 static void split(struct node *node, uintptr_t key, struct node **left, struct node **right)
 {
     while (node) {
@@ -51,7 +51,7 @@ static void split(struct node *node, uintptr_t key, struct node **left, struct n
     *left = *right = NULL;
 }
 
-/* All of left lie below all of right. */
+/* Merges two treaps. All addresses of left are below those of right. */
 static struct node *merge(struct node *left, struct node *right)
 {
     struct node *top = NULL, **place = &top;
@@ -88,7 +88,7 @@ static void insert(struct node *node) LEATI_REQUIRES(lock)
     *place = node;
 }
 
-/* The allocation that holds address, or NULL. */
+/* Returns the allocation that contains address, or NULL. */
 static struct node *find(uintptr_t address) LEATI_REQUIRES_SHARED(lock)
 {
     struct node *node = root, *best = NULL;
@@ -118,7 +118,7 @@ static struct node *take(uintptr_t base) LEATI_REQUIRES(lock)
 
 /* ---- the table ---- */
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void describe(const void *ptr, struct leatc_memory *memory) LEATI_REQUIRES_SHARED(lock)
 {
     const struct node *node = find((uintptr_t)ptr);
@@ -246,7 +246,7 @@ int leatc_memory_end(void *base, int (*give_back)(void *base))
     return result;
 }
 
-/* Some allocation of the device, or NULL. Under the lock. */
+/* Returns any allocation of the device, or NULL. The caller holds the lock. */
 static struct node *find_of(struct node *node, int ordinal) LEATI_REQUIRES_SHARED(lock)
 {
     struct node *found;
@@ -272,10 +272,10 @@ void leatc_memory_close(struct leatc_device *device)
 /* ---- allocating and freeing ---- */
 
 /*
- * On the CPU device memory comes from a pool of blocks that other processes can be given, since nobody knows at
- * this point whether the program will ask for that. Such a block takes whole pieces of 2 MiB of what the device
- * counts as its memory, so only so many that are smaller come from there; and none on a GPU, where that memory
- * would be lost.
+ * On the CPU device, memory comes from a pool whose blocks can be shared with other processes, because a program
+ * asks for a handle only after the allocation. Such a block takes whole units of 2 MiB of the device's memory. So
+ * only this number of smaller blocks comes from the pool, and none on a GPU, where the rest of each unit would be
+ * wasted.
  */
 #define SHARABLE_SMALL_MAX 256
 
@@ -311,7 +311,7 @@ static int take_device_memory(struct leatc_device *device, struct leatc_memory *
         leat_memory_alloc(atomic_load(&device->native), LEAT_KIND_DEVICE, memory->bytes, &memory->base));
 }
 
-/* Whole pages: what a program says of an allocation is kept for pages. */
+/* Allocates whole pages, because the driver keeps advice for pages. */
 static int take_managed_memory(struct leatc_device *device, struct leatc_memory *memory)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (memory->bytes + page - 1) / page * page;
@@ -325,7 +325,7 @@ static int take_managed_memory(struct leatc_device *device, struct leatc_memory 
     return leatc_result_of(status);
 }
 
-/* Takes back what was said of managed memory, but for where it was sent last. */
+/* Takes back all advice about managed memory. The location of the last prefetch cannot be taken back. */
 static void untell(const struct leatc_memory *memory)
 {
     int count = 0;
@@ -340,8 +340,8 @@ static void untell(const struct leatc_memory *memory)
             (void)leat_managed_advise(memory->base, memory->bytes, LEAT_ADVICE_NOT_ACCESSED_BY, place);
 }
 
-/* Pages forget where they were sent when the driver has them back: so that what is allocated next knows nothing of
- * it, unless other managed memory is still in use. */
+/* Trims the pool, so that the driver gets unused pages back and forgets their last prefetch, which the next
+ * allocation there would report. Has no effect on pool pages that other managed memory still uses. */
 static void give_pages_back(const struct leatc_memory *memory)
 {
     leat_pool *pool;
@@ -408,7 +408,8 @@ int leatc_alloc_managed(size_t bytes, unsigned flags, void **ptr)
                     &(struct leatc_memory){.bytes = bytes, .kind = LEATC_MEMORY_MANAGED, .flags = flags}, ptr);
 }
 
-/* Waits for the work that may use an allocation: that of its device, or of all devices that reach it. */
+/* Waits for the work that may use an allocation: for device memory the work of its device, for other memory the
+ * work of all devices. */
 static int wait_for_users(const struct leatc_memory *memory)
 {
     return memory->kind == LEATC_MEMORY_DEVICE ? leatc_device_wait(leatc_device_known(memory->ordinal))
@@ -426,7 +427,7 @@ int leatc_devices_wait(void)
     return result;
 }
 
-/* Ends an allocation whose record was taken out; puts the record back when that fails. */
+/* Frees an allocation whose record was taken out of the table. On failure, puts the record back. */
 static int give_back(const struct leatc_memory *memory)
 {
     int result = wait_for_users(memory);
@@ -445,7 +446,7 @@ static int give_back(const struct leatc_memory *memory)
     return LEATC_OK;
 }
 
-/* Takes out the record of an allocation of one of two kinds that starts at ptr. */
+/* Takes the record of the allocation that starts at ptr out of the table, if it has one of two kinds. */
 static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory_kind second,
                       struct leatc_memory *memory)
 {
@@ -464,7 +465,7 @@ static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory
     return node != NULL;
 }
 
-/* Memory of a graph stays the graph's. */
+/* Frees memory of a graph: the graph keeps the memory. */
 static int free_of_graph(const struct leatc_memory *memory)
 {
     if (memory->idle)

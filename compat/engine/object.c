@@ -1,5 +1,5 @@
-/* object.c - user objects: counted references to what the program wants destroyed when no graph needs it any more.
- */
+/* object.c - user objects: the program's resources, destroyed when the last graph or program reference to them is
+ * released. */
 #include "engine/inside.h"
 #include "base/assert.h"
 
@@ -8,8 +8,8 @@
 
 struct leatc_object {
     struct leati_handle handle;
-    unsigned long long count;       /* references; under the lock of graphs */
-    unsigned long long count_owned; /* those of them that the program owns, and not a graph */
+    unsigned long long count;       /* all references; guarded by the lock of graphs */
+    unsigned long long count_owned; /* the references among them that the program owns */
     void *ptr;
     void (*destroy)(void *ptr);
     struct leatc_object *next_ended;

@@ -1,4 +1,4 @@
-/* occupancy.c - how many blocks a unit of a device can run concurrently, from the device's limits. */
+/* occupancy.c - how many blocks one multiprocessor of a device can run concurrently, from the device's limits. */
 #include "engine/inside.h"
 
 int leatc_occupancy(int ordinal, int block_threads, size_t shared_bytes, int *blocks)

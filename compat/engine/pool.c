@@ -1,10 +1,10 @@
 /*
- * pool.c - pools as the vendors have them, each over one pool of leat's, and allocation in stream order.
+ * pool.c - pools with CUDA's semantics, each over one pool of leat, and allocation in stream order.
  *
- * A vendor's pool keeps no more than its release threshold (0 unless it is set) once something was waited for;
- * leat's keeps all until it is reported to trim. So what frees marks the device, and what waits trims its pools
- * when it finds the mark. A pool that is destroyed while blocks are live ends with the last of them: references
- * counts the handle and the blocks.
+ * After each wait, a vendor's pool gives back what it holds above its release threshold, which is 0 unless it was
+ * set. A leat pool keeps everything until it is trimmed. So each free marks the device, and each wait trims the
+ * pools of a marked device. A pool that is destroyed while it has live blocks ends with the last of them:
+ * references counts the handle and the blocks.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -13,21 +13,23 @@ struct leatc_pool {
     struct leati_handle handle;
     struct leatc_device *device;
     leat_pool *native;                /* NULL for a pool of another process */
-    uint64_t id;                      /* no other pool of the process has it */
-    uint64_t maker_process, maker_id; /* of a pool of another process: the number of that, and the id there */
+    uint64_t id;                      /* unique among the pools of the process */
+    uint64_t maker_process, maker_id; /* of a pool of another process: that process's number, and the pool's id
+                                       * there */
     bool is_default, exportable;
     atomic_int references;
     atomic_uint reuse_flags; /* LEAT_POOL_REUSE_*; written under reuse_lock */
     _Atomic uint64_t threshold;
     _Atomic uint64_t used, used_high;
-    _Atomic uint64_t reserved_high; /* seen since it was reset, but for leat's own peak */
-    _Atomic uint64_t peak_at_reset; /* leat's peak then: only a higher one counts */
+    _Atomic uint64_t reserved_high; /* the highest value seen since the reset, except for leat's own peak */
+    _Atomic uint64_t peak_at_reset; /* leat's peak at the reset: only a higher peak counts */
     _Atomic unsigned access[LEATC_DEVICES_MAX];
 };
 
 static struct leati_handles pools = LEATI_HANDLES(struct leatc_pool);
 
-/* Guards the making of default pools; and held while the ways of a pool change, here and in leat's pool. */
+/* default_lock serializes the creation of default pools. reuse_lock is held while reuse flags change, here and in
+ * leat's pool. */
 static struct leati_lock default_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_lock reuse_lock = LEATI_LOCK_INITIALIZER;
 
@@ -43,7 +45,7 @@ int leatc_pool_check(struct leatc_pool *pool)
     return leati_handle_live(&pools, pool) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
-/* The first values of a pool, whose native one is there or never will be. */
+/* Initializes and publishes a pool. native is set already, or stays NULL. */
 static void begin_pool(struct leatc_pool *pool, struct leatc_device *device)
 {
     pool->device = device;
@@ -100,7 +102,7 @@ int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, const struct l
     return LEATC_OK;
 }
 
-/* leat's pools hold memory in pages of 2 MiB, so a limit that is no multiple of that is rounded up. */
+/* leat's pools hold memory in pages of 2 MiB, so limits are rounded up to a multiple of that. */
 #define PAGE_BYTES ((uint64_t)2 << 20)
 
 static uint64_t whole_pages(uint64_t bytes)
@@ -218,7 +220,7 @@ int leatc_pool_set_current(int ordinal, struct leatc_pool *pool)
     return LEATC_OK;
 }
 
-/* Closing the device ends leat's pool, and the records of its blocks go right after this. */
+/* Closing the device destroys leat's pool. The reset removes the records of its blocks after this. */
 static void close_pool(void *object, void *device)
 {
     struct leatc_pool *pool = object;
@@ -249,7 +251,7 @@ static int figures_of(struct leatc_pool *pool, leat_pool_statistics *figures)
 {
     *figures = (leat_pool_statistics){.size = sizeof *figures};
     if (!pool->native)
-        return LEATC_OK; /* its figures are with the process that has it */
+        return LEATC_OK; /* the process that made the pool has its figures */
     LEATC_TRY(leatc_result_of(leat_pool_query(pool->native, figures)));
     raise_to(&pool->reserved_high, figures->reserved_bytes);
     if (figures->reserved_peak_bytes > atomic_load(&pool->peak_at_reset))
@@ -257,7 +259,7 @@ static int figures_of(struct leatc_pool *pool, leat_pool_statistics *figures)
     return LEATC_OK;
 }
 
-/* The way that an attribute switches. */
+/* Returns leat's reuse flag for an attribute. */
 static unsigned reuse_flag_of(int attribute)
 {
     return attribute == LEATC_POOL_REUSE_FOLLOW_EVENTS   ? LEAT_POOL_REUSE_ORDERED
@@ -357,8 +359,8 @@ int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes)
     return leatc_result_of(leat_pool_trim(pool->native, keep_bytes, NULL, NULL));
 }
 
-/* Gives back what the pool holds above its threshold; notes for the next time when work that uses freed blocks
- * kept some of that. */
+/* Gives back the memory that a pool holds above its threshold. If pending work still uses freed blocks, marks the
+ * device again, so that the next wait tries again. */
 static void trim_to_threshold(void *object, void *device)
 {
     struct leatc_pool *pool = object;
@@ -418,7 +420,8 @@ static int take_block(struct leatc_pool *pool, size_t bytes, struct leatc_work *
                                   .ordinal = pool->device->ordinal,
                                   .pool = pool,
                                   .id = leatc_memory_id()};
-    /* A block for a stream of another device is ready at once instead of in that stream's order. */
+    /* A pool cannot order its blocks in a stream of another device. Such a stream gets a block that is usable at
+     * once. */
     bool at_once = work->ordinal != pool->device->ordinal;
     int result;
 
@@ -455,7 +458,7 @@ int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream
     return take_block(pool, bytes, &work, ptr);
 }
 
-/* leat_free() on a stream, which may be of another device than the block. */
+/* Frees a block in the order of a stream, which may be of another device. */
 static leat_status free_on(const struct leatc_memory *memory, leat_stream *stream, int ordinal)
 {
     struct leatc_device *device = leatc_device_known(memory->ordinal);
@@ -463,7 +466,8 @@ static leat_status free_on(const struct leatc_memory *memory, leat_stream *strea
 
     if (ordinal == memory->ordinal || memory->kind != LEATC_MEMORY_DEVICE)
         return leat_free(stream, memory->base);
-    /* The block goes back on a stream of its own device, and is used again when the other one is past its work. */
+    /* Free the block in a stream of its own device. leat_pool_use() keeps it from being used again before the
+     * other stream completes its work. */
     status = leat_pool_use(memory->base, stream);
     return status == LEAT_OK ? leat_free(device->legacy->native, memory->base) : status;
 }
@@ -488,7 +492,7 @@ int leatc_pool_free(const struct leatc_memory *memory, leat_stream *stream)
     return LEATC_OK;
 }
 
-/* Of another process, and leat gives such memory back at once: so the work before it comes first. */
+/* Closes imported memory. leat unmaps it at once, so the earlier work of the stream must complete first. */
 static int close_import(void *ptr, struct leatc_work *work)
 {
     if (work->captured)
@@ -510,7 +514,7 @@ static int free_on_work(void *ptr, struct leatc_work *work)
     return result;
 }
 
-/* Memory of a graph goes back to it behind the work that the stream was given so far. */
+/* Frees memory of a graph after the work that was submitted to the stream so far. */
 static int free_of_graph(void *ptr, struct leatc_work *work)
 {
     LEATC_TRY(leatc_graph_memory_free(ptr, work->stream));

@@ -48,7 +48,7 @@ void leat_kernel_forget(leat_registered_kernel *kernel)
     leati_write_unlock(&lock);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static leat_registered_kernel *find(const void *function) LEATI_REQUIRES_SHARED(lock)
 {
     leat_registered_kernel *kernel = *bucket_of(function);
@@ -127,12 +127,12 @@ const leat_registered_kernel *leatc_kernel_named(const char *symbol)
                 found++;
             }
     leati_read_unlock(&lock);
-    return found == 1 ? named : NULL; /* overloads and instances of a template share a name */
+    return found == 1 ? named : NULL; /* overloaded functions and template instances share a name */
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------- */
 
-/* The arguments of a launch may contain launches, hence a stack. */
+/* A stack of configurations, because the arguments of a launch may contain other launches. */
 #define SHAPES_MAX 16
 static _Thread_local leat_launch_shape shapes[SHAPES_MAX];
 static _Thread_local unsigned shape_count;

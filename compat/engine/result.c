@@ -1,20 +1,20 @@
-/* result.c - results of leat's statuses, and each thread's last error. */
+/* result.c - conversion of leat's statuses to results, and the last error of each thread. */
 #include "engine/inside.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Written once, before a failure is looked at. */
+/* Set once, before the first failure is reported. */
 static bool log_errors;
 
-/* The engine reads no environment of its own for leat's variables. */
+/* Reads LEAT_LOG with leat's own calls, because the engine does not read leat's environment variables itself. */
 static void read_log_option(void)
 {
     leat_option_info info;
 
-    /* Stops there: past the last one the listing would fail, and replace the message that the program may ask for.
-     */
+    /* Stop at LEAT_LOG: listing beyond the last option fails, which would replace the message that the program may
+     * ask for. */
     for (unsigned i = 0; leat_option_list(i, &info) == LEAT_OK; i++)
         if (!strcmp(info.name, "LEAT_LOG")) {
             log_errors = info.value && !strcmp(info.value, "error");
@@ -22,7 +22,7 @@ static void read_log_option(void)
         }
 }
 
-/* With LEAT_LOG=error leat's message goes to standard error, because the vendors' codes carry none. */
+/* With LEAT_LOG=error, prints leat's message to standard error, because a vendor's error code has no message. */
 static void log_failure(leat_status status)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -83,17 +83,19 @@ int(leatc_result_of)(leat_status status)
 static _Thread_local int last;
 
 /* The result by which a device was lost, or 0 (LEATC_OK). Until the device is reset it is the last error of every
- * thread and replaces OK. Relaxed: waiting for the failed kernel orders it. */
+ * thread and replaces OK. Relaxed order suffices: a thread that waits for the failed kernel is ordered after this
+ * store by the wait. */
 static atomic_int sticky;
 
-/* Results after which the vendors' documentation says that the process can do no more work on the device. */
+/* Returns true for results after which, by the vendors' documentation, the process can no longer use the
+ * device. */
 static bool is_sticky(int result)
 {
     return result == LEATC_ILLEGAL_ADDRESS || result == LEATC_LAUNCH_FAILED || result == LEATC_ASSERT ||
            result == 702 || (result >= 714 && result <= 718);
 }
 
-/* A layer whose calls note their results was used. */
+/* True once a layer has recorded a result. */
 static atomic_bool noted;
 
 bool leatc_has_noted(void)

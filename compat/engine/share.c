@@ -1,18 +1,18 @@
 /*
- * share.c - memory, pools and events for other processes.
+ * share.c - sharing of memory, pools and events with other processes.
  *
- * A handle of 64 bytes names the process that made it and a number. Whoever has it asks that process, over a
- * socket of the abstract namespace, for the file descriptor behind the number: of memory that a pool exports, or
- * of the page that an event's counts are in. A thread of the first process answers, started with the first handle,
- * so a handle works as long as its process and the thing itself live.
+ * A handle of 64 bytes identifies the process that made it and a number. A process that has the handle connects to
+ * the maker by a socket in the abstract namespace, and asks for the file descriptor with this number: of exported
+ * pool memory, or of the page with an event's counters. A thread of the maker answers; it is started with the
+ * first handle. So a handle is valid as long as the maker and the shared object exist.
  *
- * Both sides check each other: the thread answers processes of its own user and of root, and the asker accepts
- * only the process that made the handle. No call hangs: the asker gives up after PATIENCE_MS, and the thread
- * serves all connections at once, so a silent one delays no other. When the process is out of descriptors, the
- * thread rests and tries again; sending an answer needs no descriptor.
+ * Both sides check each other: the thread answers only processes of its own user and of root, and the asker
+ * accepts an answer only from the process that made the handle. No call hangs: the asker gives up after
+ * PATIENCE_MS, and the thread polls all connections, so a silent client delays no other one. If the process has no
+ * free descriptors, the thread pauses and tries again; sending an answer needs no descriptor.
  *
- * A pool's descriptor is a small file that names the process and the pool. It is sealed, so that nobody can change
- * it.
+ * The descriptor of a pool is a small file that identifies the process and the pool. It is sealed, so that nobody
+ * can change it.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -39,19 +39,19 @@
 #define CLIENTS_MAX 64
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-/* What a handle holds. */
+/* The content of a handle. */
 struct handle {
     uint32_t magic, what;
-    uint64_t process; /* a random number of the process that made it */
+    uint64_t process; /* a random number that identifies the process that made it */
     uint64_t id;
     uint64_t bytes;
-    uint64_t pool;      /* of memory: the id of its pool, 0 for none */
-    uint64_t pid_space; /* in which pid means that process; 0: not known */
+    uint64_t pool;      /* memory: the id of its pool, or 0 */
+    uint64_t pid_space; /* the PID namespace in which pid is valid; 0: unknown */
     int64_t pid;
 };
 _Static_assert(sizeof(struct handle) <= LEATC_SHARE_BYTES, "a handle has room in what the vendors give it");
 
-/* A descriptor that others may ask for. */
+/* A descriptor that other processes may ask for. */
 struct offer {
     struct offer *next;
     uint64_t id, bytes, pool;
@@ -59,7 +59,7 @@ struct offer {
     int fd;
 };
 
-/* Memory that came from another process. */
+/* Memory that was imported from another process. */
 struct import {
     struct import *next;
     struct handle from;
@@ -72,8 +72,8 @@ static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards the lists and 
 static struct offer *offers LEATI_GUARDED_BY(lock);
 static struct import *imports LEATI_GUARDED_BY(lock);
 static atomic_uint offer_count;
-static int listening = -1; /* the thread's socket; -1: there is no thread */
-static pid_t server_pid;   /* a child process has its parent's memory, and no thread in it */
+static int listening = -1; /* the thread's socket; -1: the thread does not run */
+static pid_t server_pid;   /* the process of that thread; a child of fork() does not have the thread */
 static uint64_t process;
 
 /* ---- both sides ---- */
@@ -95,7 +95,7 @@ static bool same_user(int connection, struct ucred *peer)
            (peer->uid == geteuid() || peer->uid == 0);
 }
 
-/* The namespace of process ids that this process is in. */
+/* Returns an identifier of this process's PID namespace, or 0. */
 static uint64_t pid_space(void)
 {
     struct stat space;
@@ -118,7 +118,7 @@ static void rest(void)
     (void)nanosleep(&time, NULL);
 }
 
-/* Room for one descriptor in a message, and not for two. */
+/* Room in a message for exactly one descriptor. */
 union control {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -126,7 +126,7 @@ union control {
 
 /* ---- the process that has it ---- */
 
-/* A connection that has not said all of what it wants. */
+/* A connection whose request is not complete. */
 struct client {
     int connection;
     size_t received;
@@ -134,7 +134,8 @@ struct client {
     struct handle wanted;
 };
 
-/* Under the lock, so that the descriptor stays open meanwhile. Nothing waits: connections do not block. */
+/* The caller holds the lock, so that the descriptor stays open. The connection is non-blocking, so this never
+ * waits. */
 static void send_descriptor(int connection, int fd) LEATI_REQUIRES(lock)
 {
     char byte = fd >= 0;
@@ -166,7 +167,8 @@ static void answer(const struct client *client)
     leati_unlock(&lock);
 }
 
-/* Reads what has arrived. Returns true if the connection can be closed: it was answered, or it is broken. */
+/* Reads the available part of a request. Returns true if the connection can be closed, because it was answered or
+ * is broken. */
 static bool hear(struct client *client)
 {
     ssize_t got = recv(client->connection, (char *)&client->wanted + client->received,
@@ -188,7 +190,8 @@ static void forget(struct client *clients, size_t *count, size_t number)
     memmove(&clients[number], &clients[number + 1], (--*count - number) * sizeof *clients);
 }
 
-/* Accepts a connection; the oldest one is dropped if there is no room. Returns false if the socket is gone. */
+/* Accepts a connection. If the table is full, drops the oldest connection. Returns false if the listening socket
+ * is closed. */
 static bool greet(int fd, struct client *clients, size_t *count)
 {
     int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -197,7 +200,8 @@ static bool greet(int fd, struct client *clients, size_t *count)
     if (connection < 0) {
         if (errno == EBADF || errno == ENOTSOCK || errno == EINVAL)
             return false;
-        /* Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): the connection stays in the queue. */
+        /* Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): the connection stays in the queue; try
+         * again later. */
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
             rest();
         return true;
@@ -212,7 +216,7 @@ static bool greet(int fd, struct client *clients, size_t *count)
     return true;
 }
 
-/* The thread. No connection blocks it. */
+/* Main function of the thread. No connection blocks it. */
 static void *serve(void *unused)
 {
     struct client clients[CLIENTS_MAX];
@@ -226,7 +230,7 @@ static void *serve(void *unused)
     leati_unlock(&lock);
     for (;;) {
         size_t heard = count;
-        /* Connections are in the order of their deadlines. */
+        /* The connections are sorted by deadline. */
         int64_t left = count ? clients[0].deadline - now_ms() : -1;
 
         for (size_t i = 0; i < heard; i++)
@@ -250,7 +254,7 @@ static void *serve(void *unused)
     return NULL;
 }
 
-/* The thread blocks all signals, so that the program's handlers run on the program's threads. */
+/* The thread blocks all signals, so that signal handlers run on threads of the program. */
 static bool start_thread(void)
 {
     sigset_t all, before;
@@ -270,8 +274,8 @@ static bool start_thread(void)
     return started;
 }
 
-/* In a child of fork(), where the thread does not exist: once the parent has ended, connecting must fail at once.
- */
+/* Runs in a child of fork(), which has no thread. It closes the socket, so that connecting fails at once after the
+ * parent has ended. */
 static void close_in_child(void)
 {
     if (listening >= 0)
@@ -279,7 +283,7 @@ static void close_in_child(void)
     listening = -1;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static int start_server(void) LEATI_REQUIRES(lock)
 {
     struct sockaddr_un address;
@@ -306,7 +310,7 @@ static int start_server(void) LEATI_REQUIRES(lock)
     return LEATC_OPERATING_SYSTEM;
 }
 
-/* Fills in what identifies this process. Under the lock. */
+/* Fills in the fields that identify this process. The caller holds the lock. */
 static void sign(struct handle *handle) LEATI_REQUIRES(lock)
 {
     leati_assert_locked(&lock);
@@ -318,7 +322,8 @@ static void sign(struct handle *handle) LEATI_REQUIRES(lock)
 
 /* ---- the process that asks ---- */
 
-/* Connects. INVALID_VALUE: the process has ended; OPERATING_SYSTEM: out of descriptors, or too late. */
+/* Connects to the process that made a handle. INVALID_VALUE: the process has ended; OPERATING_SYSTEM: out of
+ * descriptors, or the deadline has passed. */
 static int reach(const struct handle *handle, int64_t deadline, int *connection)
 {
     struct sockaddr_un address;
@@ -327,7 +332,7 @@ static int reach(const struct handle *handle, int64_t deadline, int *connection)
     *connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*connection < 0)
         return LEATC_OPERATING_SYSTEM;
-    /* EAGAIN: the queue of connections is full. */
+    /* EAGAIN means that the queue of the listening socket is full. */
     while (connect(*connection, (struct sockaddr *)&address, length)) {
         int reason = errno;
 
@@ -338,8 +343,8 @@ static int reach(const struct handle *handle, int64_t deadline, int *connection)
     return LEATC_OK;
 }
 
-/* Returns true if the listener is the process that made the handle. Process ids are compared only within one
- * namespace. */
+/* Returns true if the process that listens is the one that made the handle. Process ids are only compared within
+ * one PID namespace. */
 static bool is_maker(int connection, const struct handle *handle)
 {
     struct ucred peer;
@@ -369,15 +374,15 @@ static int receive_descriptor(int connection, int64_t deadline, int *fd)
     if (got != 1 || !byte)
         return LEATC_INVALID_VALUE;
     header = CMSG_FIRSTHDR(&message);
-    /* The kernel drops the descriptor when this process has no free one. */
+    /* The kernel drops the descriptor if this process has no free one. */
     if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof *fd))
         return LEATC_OPERATING_SYSTEM;
     memcpy(fd, CMSG_DATA(header), sizeof *fd);
     return LEATC_OK;
 }
 
-/* Asks the process that made a handle for its descriptor. INVALID_VALUE: the process or the thing is gone, or
- * another process answers; OPERATING_SYSTEM: no answer in time, or out of descriptors. */
+/* Asks the process that made a handle for the descriptor. INVALID_VALUE: the process or the shared object no
+ * longer exists, or another process answers; OPERATING_SYSTEM: no answer in time, or out of descriptors. */
 static int ask(const struct handle *handle, int *fd)
 {
     int64_t deadline = now_ms() + PATIENCE_MS;
@@ -396,7 +401,7 @@ static int ask(const struct handle *handle, int *fd)
 
 /* ---- offers ---- */
 
-/* Fills the handle of what is on offer already; false when it is not. Under the lock. */
+/* If the object is offered already, fills in the handle and returns true. The caller holds the lock. */
 static bool is_offered(struct handle *handle) LEATI_REQUIRES(lock)
 {
     struct offer *offer = server_pid == getpid() ? offers : NULL;
@@ -422,8 +427,8 @@ static bool find_offer(struct handle *handle)
     return found;
 }
 
-/* Takes fd over, unless it fails. What is on offer already, for another thread asked at the same time, or it was
- * asked for before, stays as it is: there is one offer to end. */
+/* Offers fd, and takes ownership of it on success. An object has at most one offer: if it is offered already, fd
+ * is closed and the handle refers to the existing offer. Two threads may ask at the same time. */
 static int put_offer(struct handle *handle, int fd)
 {
     struct offer *offer = malloc(sizeof *offer);
@@ -521,7 +526,7 @@ int leatc_share_ask(const void *from, unsigned what, size_t *bytes, int *fd)
 
 /* ---- memory ---- */
 
-/* The handle of an allocation of device memory. */
+/* Makes the handle of an allocation of device memory. */
 static int share(const struct leatc_memory *memory, void *handle)
 {
     struct handle made = {
@@ -533,7 +538,7 @@ static int share(const struct leatc_memory *memory, void *handle)
     if (!find_offer(&made)) {
         status = leat_pool_export(memory->base, &fd, &bytes);
         if (status == LEAT_ERROR_POINTER)
-            return LEATC_NOT_SUPPORTED; /* it is of a pool that keeps several blocks together */
+            return LEATC_NOT_SUPPORTED; /* the block shares its memory with other blocks of a pool */
         LEATC_TRY(leatc_result_of(status));
         made.bytes = bytes;
         result = put_offer(&made, fd);
@@ -585,7 +590,8 @@ static int map_memory(const struct handle *handle, struct leatc_device *device, 
     return result;
 }
 
-/* Another one of the same memory, opened once more, or NULL. Under the lock. */
+/* Finds an import of the same handle and counts another opening of it. NULL: there is none. The caller holds the
+ * lock. */
 static struct import *open_again(const struct handle *handle) LEATI_REQUIRES(lock)
 {
     struct import *import = imports;
@@ -598,7 +604,7 @@ static struct import *open_again(const struct handle *handle) LEATI_REQUIRES(loc
     return import;
 }
 
-/* Maps the memory, or returns the address of an earlier mapping. */
+/* Maps the memory, or returns the address of an existing mapping. */
 static int open_handle(const struct handle *handle, struct leatc_device *device, void **ptr)
 {
     struct import *import, *made;
@@ -629,7 +635,8 @@ static int open_handle(const struct handle *handle, struct leatc_device *device,
     *ptr = import ? import->ptr : made->ptr;
     leati_unlock(&lock);
     if (import) {
-        /* Another thread was faster, and all that open it get one address. */
+        /* Another thread has mapped it in the meantime. All openings must return the same address, so drop this
+         * mapping. */
         (void)leatc_memory_remove(made->ptr);
         (void)leat_memory_free(made->ptr);
         free(made);
@@ -723,7 +730,7 @@ int leatc_share_close(void *ptr)
 
 /* ---- pools ---- */
 
-/* What the descriptor of a pool holds. Blocks have handles of their own. */
+/* The content of a pool's descriptor. Its blocks have handles of their own. */
 struct pool_file {
     struct handle handle;
     struct leatc_pool_export description;
@@ -765,7 +772,8 @@ int leatc_share_open_pool(int fd, bool with_access, struct leatc_pool **pool)
         file.handle.magic != MAGIC || file.handle.what != LEATC_SHARE_POOL)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_device_get(&ordinal));
-    return leatc_pool_import(ordinal, file.handle.process, file.handle.id, with_access ? &file.description : NULL, pool);
+    return leatc_pool_import(ordinal, file.handle.process, file.handle.id, with_access ? &file.description : NULL,
+                             pool);
 }
 
 bool leatc_is_sealed(int fd, int seals)

@@ -11,7 +11,7 @@
 
 /* ---- contexts ---------------------------------------------------------------------------------------------- */
 
-/* First function on a new stack; the argument is the fiber. */
+/* First function on a new stack. The argument is the fiber. */
 static void begin_fiber(void *argument);
 
 #ifndef LEATC_STACK_UCONTEXT
@@ -69,7 +69,8 @@ __asm__(".pushsection .text\n"
         ".popsection\n");
 // clang-format on
 
-/* As if leatc_context_begin() had called leatc_context_switch(). top is a multiple of 16. */
+/* Returns the initial stack pointer of a new stack, with the contents that leatc_context_switch() expects. top is
+ * a multiple of 16. */
 static void *first_frame(char *top, void (*function)(void *), void *argument)
 {
     void **sp = (void **)(void *)top - 9;
@@ -120,7 +121,8 @@ __asm__(".pushsection .text\n"
         ".popsection\n");
 // clang-format on
 
-/* As if leatc_context_begin() had called leatc_context_switch(). top is a multiple of 16. */
+/* Returns the initial stack pointer of a new stack, with the contents that leatc_context_switch() expects. top is
+ * a multiple of 16. */
 static void *first_frame(char *top, void (*function)(void *), void *argument)
 {
     void **sp = (void **)(void *)top - 20;
@@ -151,7 +153,7 @@ static bool call_context(struct leatc_context *home, void (*function)(void *), v
 
 #else
 
-/* Arguments of a context are ints, so the pointer comes in two halves. */
+/* makecontext() passes int arguments, so the pointer is split into two halves. */
 static void begin_context(unsigned high, unsigned low)
 {
     begin_fiber((void *)(uintptr_t)((uint64_t)high << 32 | low));
@@ -190,7 +192,7 @@ static bool call_context(struct leatc_context *home, void (*function)(void *), v
 
 /* ---- fibers ------------------------------------------------------------------------------------------------ */
 
-/* Defined in programs that contain the sanitizers. */
+/* Defined only in programs that contain the sanitizers. */
 void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t bytes) __attribute__((weak));
 void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *bytes) __attribute__((weak));
 void __asan_handle_no_return(void) __attribute__((weak));
@@ -202,8 +204,8 @@ void __tsan_switch_to_fiber(void *fiber, unsigned flags) __attribute__((weak));
 
 #define OF_THREAD static _Thread_local __attribute__((tls_model("initial-exec")))
 
-/* The fiber that this thread left last. AddressSanitizer reports its stack bounds when the next fiber is entered.
- */
+/* The fiber that this thread left last. AddressSanitizer reports its stack bounds when the next fiber is
+ * entered. */
 OF_THREAD struct leatc_fiber *left;
 
 static void leave(struct leatc_fiber *from, void **fake_stack, struct leatc_fiber *to)
@@ -244,7 +246,8 @@ bool leatc_fiber_call(struct leatc_home *home, struct leatc_fiber *native, void 
         return false;
     if (home->from_other) {
         enter(native->fake_stack);
-        /* The discarded functions have not unpoisoned their frames. */
+        /* The discarded functions did not return, so their stack frames are still poisoned for
+         * AddressSanitizer. */
         if (__asan_unpoison_memory_region && native->bottom)
             __asan_unpoison_memory_region(native->bottom,
                                           (size_t)((char *)__builtin_frame_address(0) - (char *)native->bottom));
@@ -273,14 +276,14 @@ _Noreturn void leatc_fiber_go_home(struct leatc_home *home, struct leatc_fiber *
 
 #define PAGE_BYTES ((size_t)sysconf(_SC_PAGESIZE))
 
-/* Before Linux 6.13 a guard page splits the mapping, and a process can have 65530 mappings. Further stacks get no
- * guard page there. */
+/* Before Linux 6.13, a guard page splits the mapping, and a process can have only 65530 mappings. On such kernels,
+ * stacks beyond this number get no guard page. */
 #define GUARDED_BY_MAPPING_MAX 8192
 
 static _Atomic size_t wanted_bytes = LEATC_STACK_BYTES;
 static atomic_uint guarded_by_mapping;
 
-/* Stacks of host threads that have ended. */
+/* Guards the cache for stacks of host threads that have ended. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leatc_fiber *left_over LEATI_GUARDED_BY(lock);
 

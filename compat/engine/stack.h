@@ -1,14 +1,14 @@
 /*
  * stack.h - fibers: stacks between which one host thread switches.
  *
- * Threads of a block that wait each stay on a fiber (block.c). A switch saves the callee-saved registers and loads
+ * Each waiting thread of a block keeps a fiber (block.c). A switch saves the callee-saved registers and loads
  * those of the other stack, without a system call. It is written in assembly for x86-64 and AArch64; other
  * processors, and a build with LEATC_STACK_UCONTEXT, use swapcontext(). Rounding mode and signal mask are
  * properties of the host thread and are not switched.
  *
- * A fiber is used only by the host thread that took it. Each stack has a guard page below it. AddressSanitizer and
- * ThreadSanitizer are reported about each switch if the program contains them, even if this library was built
- * without.
+ * A fiber is used only by the host thread that took it. Each stack has a guard page below it. If the program
+ * contains AddressSanitizer or ThreadSanitizer, they are informed of each switch, even if this library was built
+ * without them.
  */
 #ifndef LEATC_STACK_H
 #define LEATC_STACK_H
@@ -23,7 +23,7 @@
 #include <ucontext.h>
 #endif
 
-/* State of a suspended stack. */
+/* The state of a suspended stack. */
 struct leatc_context {
 #ifdef LEATC_STACK_UCONTEXT
     ucontext_t saved;
@@ -34,11 +34,12 @@ struct leatc_context {
 
 struct leatc_fiber {
     struct leatc_context context;
-    struct leatc_fiber *next; /* for the list that the fiber is in; free for the caller's use while it is taken */
+    struct leatc_fiber *next; /* link of the list that the fiber is in; a caller that has taken the fiber may use
+                               * it */
     char *mapping;            /* NULL: a host thread's own stack */
     size_t mapping_bytes;
     void (*main)(void);
-    bool begun; /* main() has been called */
+    bool begun; /* main() was called */
 
     /* For the sanitizers: stack bounds, fake stack, and ThreadSanitizer's handle. */
     const void *bottom;
@@ -49,12 +50,12 @@ struct leatc_fiber {
 /* Initializes the fiber of the calling host thread's own stack, which must be the current one. */
 void leatc_fiber_native(struct leatc_fiber *fiber);
 
-/* Returns a suspended fiber that starts or continues main() when it is switched to. main() must not return. NULL:
- * out of memory. */
+/* Returns a suspended fiber. When it is switched to, it starts main(), or continues the call of main() that its
+ * last user suspended. main() must not return. NULL: out of memory. */
 struct leatc_fiber *leatc_fiber_take(void (*main)(void));
 
-/* Puts a fiber into the calling thread's cache, for takes with the same main(). abandoned: discard the suspended
- * call of main() and start a new one. */
+/* Puts a fiber into the calling thread's cache, for later takes with the same main(). abandoned: discard the
+ * suspended call of main(), so that the next user starts a new one. */
 void leatc_fiber_give_back(struct leatc_fiber *fiber, bool abandoned);
 
 /* Suspends from, the current fiber, and resumes to. Returns when something switches back to from. */

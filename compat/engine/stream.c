@@ -1,18 +1,19 @@
 /*
- * stream.c - streams, and the order that the default streams demand.
+ * stream.c - streams, and the ordering rules of the default streams.
  *
- * leat has no default stream. A device's legacy one is a stream of leat's, and two rules make it what the vendors
- * describe. Before it is given work, it waits for every blocking stream that has work it does not know of (dirty).
- * Before a blocking stream is given work, it waits for the legacy stream's latest work, if that is newer than what
- * it waited for before (epoch and seen). Both cost two loads as long as a program keeps to one kind of stream.
+ * leat has no default stream. A device's legacy default stream is an ordinary leat stream, to which two rules add
+ * the order that the vendors describe. Before work is submitted to it, it waits for every blocking stream with
+ * work that it has not waited for (dirty). Before work is submitted to a blocking stream, that stream waits for
+ * the latest work of the legacy stream, if it has not waited for it yet (epoch and seen). As long as a program
+ * uses only one kind of stream, each check costs two loads.
  *
  * A copy between two devices, or by a name with Peer, is ordered with all streams of its devices. Before the copy,
  * each device's legacy stream also waits for the non-blocking streams. After it, each device gets a fence: an
- * event that a non-blocking stream waits for before its next work (fences and seen).
+ * event that each non-blocking stream waits for before its next work (fences and seen).
  *
- * A mark is put and waited for under the device's lock, so that nobody else puts it elsewhere in between. No two
- * of these locks are held at once. What two threads give at the same moment to the legacy and to another stream
- * has no order, with the vendors either.
+ * A mark is recorded and waited for with the device's lock held, so that no other thread records it again in
+ * between. A thread never holds two of these locks. Work that two threads submit at the same time to the legacy
+ * stream and to another stream has no defined order, in the vendors' libraries either.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -20,10 +21,10 @@
 #include <stdlib.h>
 
 static struct leati_handles streams = LEATI_HANDLES(struct leatc_stream);
-static _Atomic unsigned long long latest_id = 2; /* 1 and 2 are the default streams' */
+static _Atomic unsigned long long latest_id = 2; /* ids 1 and 2 are the default streams */
 
-/* A stream of another device that runs the work which must run there. After a reset of that device the slot may
- * hold another stream, which has another id. */
+/* A stream on another device, for work that must run there. After a reset of that device the slot of the handle
+ * may belong to another stream; the id tells them apart. */
 struct leatc_helper {
     struct leatc_stream *stream;
     unsigned long long id;
@@ -82,13 +83,13 @@ static int new_stream(struct leatc_device *device, unsigned flags, int priority,
     return LEATC_OK;
 }
 
-/* The device's list that the stream is in. */
+/* Returns the list of its device that the stream is in. */
 static struct leatc_stream **list_of(const struct leatc_stream *stream)
 {
     return is_blocking(stream) ? &stream->device->blocking : &stream->device->non_blocking;
 }
 
-/* Under the device's lock. */
+/* The caller holds the device's lock. */
 static void list_stream(struct leatc_stream *stream)
 {
     struct leatc_stream **list = list_of(stream);
@@ -99,7 +100,8 @@ static void list_stream(struct leatc_stream *stream)
     *list = stream;
 }
 
-/* Publishes a stream and lists it with its device, so that the legacy default stream waits for it. */
+/* Publishes the handle of a stream and adds it to the list of its device, so that the legacy default stream waits
+ * for it. */
 static void announce_stream(struct leatc_stream *stream)
 {
     leati_handle_publish(stream);
@@ -144,7 +146,8 @@ void leatc_streams_close(struct leatc_device *device)
 
 /* ---- the legacy default stream's order ---- */
 
-/* Under the device's lock: marks the end of the legacy stream's latest work, unless that is marked already. */
+/* Records the end of the legacy stream's latest work, unless that is recorded already. The caller holds the
+ * device's lock. */
 static leat_status mark_latest(struct leatc_device *device)
 {
     uint64_t epoch = atomic_load(&device->epoch);
@@ -157,13 +160,15 @@ static leat_status mark_latest(struct leatc_device *device)
     return status;
 }
 
-/* Under the device's lock: the legacy stream waits for what this one was given. The legacy stream's latest work is
- * marked first, so that a stream that follows that work does not wait for this one too. */
+/* Makes the legacy stream wait for the work of another stream. It records the legacy stream's latest work first,
+ * so that a stream that waits for that work does not wait for the other stream too. The caller holds the device's
+ * lock. */
 static leat_status wait_for(struct leatc_device *device, struct leatc_stream *stream)
 {
     leat_status status;
 
-    /* A wait for what is over would make the waiting stream seem busy for a moment. */
+    /* Do not wait for a stream without pending work: the wait would make the legacy stream appear busy for a
+     * moment. */
     if (leat_stream_query(stream->native) == LEAT_OK)
         return LEAT_OK;
     status = mark_latest(device);
@@ -172,7 +177,7 @@ static leat_status wait_for(struct leatc_device *device, struct leatc_stream *st
     return status == LEAT_OK ? leat_stream_wait(device->legacy->native, stream->mark) : status;
 }
 
-/* The same for a blocking stream that is dirty. */
+/* The same for a blocking stream, if it is dirty. */
 static leat_status join(struct leatc_device *device, struct leatc_stream *stream)
 {
     if (!atomic_exchange(&stream->dirty, false))
@@ -203,7 +208,7 @@ static int join_non_blocking(struct leatc_device *device)
     return leatc_result_of(status);
 }
 
-/* The stream waits for the legacy stream's latest work. */
+/* Makes the stream wait for the legacy stream's latest work. */
 static int follow(struct leatc_device *device, struct leatc_stream *stream)
 {
     leat_status status = LEAT_OK;
@@ -224,7 +229,7 @@ static int follow(struct leatc_device *device, struct leatc_stream *stream)
     return leatc_result_of(status);
 }
 
-/* The non-blocking stream waits for the device's latest fence. */
+/* Makes a non-blocking stream wait for the device's latest fence. */
 static int follow_fence(struct leatc_device *device, struct leatc_stream *stream)
 {
     leat_status status = LEAT_OK;
@@ -240,7 +245,7 @@ static int follow_fence(struct leatc_device *device, struct leatc_stream *stream
     return leatc_result_of(status);
 }
 
-/* Returns true if the count has changed since the stream last followed it. */
+/* Returns true if the count has changed since the stream last waited. */
 static bool is_behind(const struct leatc_stream *stream, const _Atomic uint64_t *count)
 {
     return atomic_load_explicit(count, memory_order_acquire) !=
@@ -271,7 +276,8 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static _Thread_local struct thread_streams *mine;
 
-/* A thread may end at any time, while another one resets the device too. */
+/* Destroys the per-thread streams of a thread that ends. Another thread may reset a device at the same time, so
+ * this uses leatc_device_if_open(). */
 static void end_thread(void *argument)
 {
     struct thread_streams *of_thread = argument;
@@ -373,7 +379,7 @@ leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *
 
 /* ---- order with whole devices ---- */
 
-/* Takes the first device out of a set. */
+/* Removes the first device from a set and returns it. */
 static struct leatc_device *next_device(uint64_t *devices)
 {
     struct leatc_device *device = leatc_device_known(__builtin_ctzll(*devices));
@@ -396,7 +402,7 @@ int leatc_work_after_devices(const struct leatc_work *work, uint64_t devices, bo
     return LEATC_OK;
 }
 
-/* The next work of each non-blocking stream waits for what the legacy stream has been given up to here. */
+/* Makes the next work of each non-blocking stream wait for the work submitted to the legacy stream so far. */
 static leat_status put_fence(struct leatc_device *device)
 {
     leat_status status;
@@ -431,7 +437,8 @@ int leatc_work_begin_legacy(int ordinal, struct leatc_work *work)
     return order(legacy);
 }
 
-/* Under the lock of the stream's device. */
+/* Returns the stream's helper on a device, and creates it if need be. The caller holds the lock of the stream's
+ * device. */
 static int find_helper(struct leatc_stream *stream, int ordinal, struct leatc_stream **found)
     LEATI_REQUIRES(stream->device->lock)
 {
@@ -468,7 +475,8 @@ int leatc_work_end(struct leatc_work *work, leat_status status)
     struct leatc_stream *stream = work->record;
     struct leatc_device *device = stream->device;
 
-    /* After the work was given: whoever reads these afterwards and puts a mark puts it behind the work. */
+    /* Update the counts after the work was submitted: a thread that sees them and then records a mark records it
+     * after the work. */
     if (stream->legacy)
         atomic_fetch_add_explicit(&device->epoch, 1, memory_order_release);
     else if (is_blocking(stream) && !atomic_load_explicit(&stream->dirty, memory_order_relaxed) &&
@@ -495,8 +503,8 @@ int leatc_stream_create(unsigned flags, int priority, struct leatc_stream **stre
     return LEATC_OK;
 }
 
-/* Under the device's lock: a non-blocking stream is destroyed while its work runs. The leftover stream waits for
- * that work, so that copies that wait for all streams still wait for it. */
+/* Called when a non-blocking stream is destroyed while its work runs. The device's leftover stream waits for that
+ * work, so that copies that wait for all streams include it. The caller holds the device's lock. */
 static void hand_over(struct leatc_device *device, struct leatc_stream *stream)
 {
     if (leat_stream_query(stream->native) != LEAT_NOT_READY)
@@ -531,7 +539,8 @@ int leatc_stream_destroy(struct leatc_stream *stream)
         ;
     if (*link)
         *link = stream->next;
-    /* Its work goes on, and the legacy default stream comes after it all the same. */
+    /* The stream's work continues after its destruction, so make the legacy (or leftover) stream wait for it
+     * now. */
     if (is_blocking(stream))
         (void)join(device, stream);
     else
@@ -548,8 +557,8 @@ int leatc_stream_check(struct leatc_stream *stream)
     return leatc_stream_find(stream, &found);
 }
 
-/* A stream to wait for or to query. The legacy default stream includes the work of the blocking streams. Another
- * stream is not made to wait for anything, as its next work would be. */
+/* Resolves a stream for a wait or a query. The legacy default stream includes the work of the blocking streams. A
+ * wait or query on another stream does not make that stream wait for the legacy stream, as a submission would. */
 static int find_to_ask(struct leatc_stream *stream, struct leatc_stream **found)
 {
     bool captured = false;

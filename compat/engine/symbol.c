@@ -1,11 +1,11 @@
 /*
- * symbol.c - symbols: variables of the program itself, since kernels of the CPU device use them where they are. On
- * a GPU there are none, which only a compiler for devices makes.
+ * symbol.c - symbols: variables of the program itself, which kernels of the CPU device access directly. On a GPU
+ * there are no symbols, because only a device compiler can create them.
  *
- * Which addresses are variables, and how long those are, stands in the symbol tables of the program and of its
- * libraries: in the dynamic one, which the linker has at hand, and in .symtab of the file, which has static
- * variables too. Of a stripped file only the dynamic one is left (-rdynamic fills it); a variable that is not in
- * it is then bounded by the segment that it lies in.
+ * The addresses and sizes of variables are in the symbol tables of the program and its libraries: the dynamic
+ * table, which the dynamic linker can search, and .symtab in the file, which also has static variables. A stripped
+ * file has only the dynamic table (-rdynamic adds all global variables to it). The size of a variable that is not
+ * in it is unknown; the end of its segment is then the limit.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -31,18 +31,18 @@ struct file {
     uintptr_t base;
     bool has_table;
     size_t count;
-    struct variable *variables; /* by address */
+    struct variable *variables; /* sorted by address */
 };
 
-/* Guards what follows. */
+/* Guards the two variables below. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct file *files LEATI_GUARDED_BY(lock);
-static unsigned long long unloaded; /* how many files were unloaded when these were read */
+static unsigned long long unloaded; /* the linker's count of unloaded files when these were read */
 
-/* Where an address lies. */
+/* The file and segment in which an address lies. */
 struct place {
     uintptr_t address;
-    uintptr_t base, end; /* of the file; of the segment */
+    uintptr_t base, end; /* base of the file; end of the segment */
     unsigned long long unloaded;
     char path[4096];
 };
@@ -100,7 +100,7 @@ static bool take_variables(const char *image, const Elf64_Shdr *section, struct 
     return true;
 }
 
-/* False: out of memory. */
+/* Returns false if out of memory. */
 static bool read_image(const char *image, size_t bytes, struct file *file)
 {
     Elf64_Ehdr header;
@@ -155,13 +155,13 @@ static void forget_files(void) LEATI_REQUIRES(lock)
     }
 }
 
-/* NULL: out of memory. */
+/* Returns the table of the file at this place, and reads it if need be. NULL: out of memory. */
 static const struct file *file_at(const struct place *place) LEATI_REQUIRES(lock)
 {
     struct file *file;
 
     leati_assert_locked(&lock);
-    /* Another file may lie where an unloaded one did. */
+    /* After an unload, another file may have been loaded at the same address. */
     if (unloaded != place->unloaded)
         forget_files();
     unloaded = place->unloaded;
@@ -182,7 +182,7 @@ static const struct file *file_at(const struct place *place) LEATI_REQUIRES(lock
     return file;
 }
 
-/* The longest variable that starts at address; 0 when none does. */
+/* Returns the size of the longest variable that starts at address, or 0. */
 static size_t variable_bytes(const struct file *file, uintptr_t address)
 {
     size_t low = 0, high = file->count, bytes = 0;
@@ -203,7 +203,7 @@ static size_t variable_bytes(const struct file *file, uintptr_t address)
 
 /* ---- symbols ---- */
 
-/* The dynamic table's answer; 0 when there is none. */
+/* Returns the size from the dynamic symbol table, or 0. */
 static size_t dynamic_bytes(const void *symbol)
 {
     const ElfW(Sym) *found = NULL;
@@ -225,7 +225,7 @@ static int check_device(void)
     return strcmp(info.driver, "cpu") ? LEATC_INVALID_SYMBOL : LEATC_OK;
 }
 
-/* exact: the symbol's own length, and not what is left of its segment. */
+/* *exact: true if *bytes is the symbol's own size, false if it is the distance to the end of the segment. */
 static int find_symbol(const void *symbol, size_t *bytes, bool *exact)
 {
     struct place place = {.address = (uintptr_t)symbol};

@@ -1,10 +1,10 @@
 /*
- * visible.c - which devices a process sees, and in which order: CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and
- * ROCR_VISIBLE_DEVICES, as the vendors' libraries read them.
+ * visible.c - which devices a process sees, and in which order: implements CUDA_VISIBLE_DEVICES,
+ * HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES as the vendors' libraries do.
  *
- * An entry is an index or the start of a UUID. The first entry that names no device, or several, ends the list;
- * one that was named before is skipped. A vendor's library beneath leat's driver has read its own variables
- * already, so what is left to do here depends on the driver.
+ * An entry is an index or the start of a UUID. An entry that matches no device, or several, ends the list; a
+ * repeated device is skipped. If leat's driver uses a vendor's library, that library has already applied its own
+ * variables, so the variables to apply here depend on the driver.
  */
 #include "engine/inside.h"
 
@@ -24,7 +24,7 @@ void leatc_announce_hip(void)
 #define UUID_PREFIX "GPU-"
 #define NO_DEVICE (-1)
 
-/* How a program of CUDA's writes the UUID of a device: from the bytes that the names give. */
+/* Writes the UUID of a device as CUDA programs print it: the bytes that the layers report, in hexadecimal. */
 static void write_uuid(const char *name, char *text, size_t bytes)
 {
     unsigned char uuid[16];
@@ -36,7 +36,7 @@ static void write_uuid(const char *name, char *text, size_t bytes)
                                uuid[i]);
 }
 
-/* Is entry the start of the device's UUID? A program of HIP's writes the bytes as the text that they are. */
+/* Returns true if entry is the start of the device's UUID. HIP programs print the bytes of the UUID as text. */
 static bool is_device(const char *entry, const leat_device_info *info)
 {
     char hexadecimal[64], plain[sizeof info->name + sizeof UUID_PREFIX];
@@ -46,7 +46,7 @@ static bool is_device(const char *entry, const leat_device_info *info)
     return !strncasecmp(entry, hexadecimal, strlen(entry)) || !strncasecmp(entry, plain, strlen(entry));
 }
 
-/* The place of the device that an entry names, or NO_DEVICE. */
+/* Returns the index of the device that an entry names, or NO_DEVICE. */
 static int find_device(const char *entry, const leat_device_info *infos, int count)
 {
     int found = NO_DEVICE;
@@ -68,7 +68,8 @@ static int find_device(const char *entry, const leat_device_info *infos, int cou
     return found;
 }
 
-/* Cuts the next entry, without blanks around it, out of *list. False: it is too long for any device. */
+/* Removes the next entry from *list and copies it without surrounding blanks. Returns false if it is too long to
+ * match any device. */
 static bool next_entry(const char **list, char *entry, size_t bytes)
 {
     const char *start = *list + strspn(*list, " \t");
@@ -84,7 +85,7 @@ static bool next_entry(const char **list, char *entry, size_t bytes)
     return true;
 }
 
-/* Leaves of infos what list names, in its order. */
+/* Reduces infos to the devices that list names, in that order. Returns their number. */
 static int filter(const char *list, leat_device_info *infos, int count)
 {
     leat_device_info all[LEATC_DEVICES_MAX];
@@ -105,7 +106,7 @@ static int filter(const char *list, leat_device_info *infos, int count)
     return left;
 }
 
-/* AMD's runtime takes an empty list for none at all. */
+/* AMD's runtime treats an empty list as if the variable were not set. */
 static const char *unless_empty(const char *list)
 {
     return list && *list ? list : NULL;
