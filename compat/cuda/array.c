@@ -1,8 +1,8 @@
-/* array.c - arrays, and the questions about them that have one answer here: none is mipmapped, sparse or planar.
- */
+/* array.c - arrays, and queries whose answer is always the same, because no array is mipmapped, sparse or
+ * planar. */
 #include "cuda/names.h"
 
-/* Bytes of one channel; 0 for a format that there is not. */
+/* Returns the size of one channel, or 0 for an unknown format. */
 static unsigned channel_bytes(CUarray_format format)
 {
     switch (format) {
@@ -55,7 +55,8 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
     return cuArray3DCreate_v2(array, &full);
 }
 
-/* What the array was created with; one of the runtime's has its channels alone. */
+/* Returns the shape with which the array was created. Format is only valid for arrays of the driver API: the
+ * runtime API stores its own channel kind there. */
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *descriptor, CUarray array)
 {
     struct leatc_array_shape shape;
@@ -113,7 +114,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray *level_array, CUmipmappedArray array, 
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* An array that is alive, and a place for an answer that none has. */
+/* The result of a query that fails for every array: INVALID_VALUE, or INVALID_HANDLE for one that is not alive. */
 static CUresult ask_in_vain(const void *answer, CUarray array)
 {
     CU_TRY(leatcu_enter(NULL));

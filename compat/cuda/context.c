@@ -1,11 +1,11 @@
-/* context.c - the start of it all, contexts, and each thread's stack of them. */
+/* context.c - cuInit(), contexts, and each thread's stack of contexts. */
 #include "cuda/names.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 enum {
-    CONTEXTS_MAX = 4096, /* that cuCtxCreate() has made and nobody destroyed, and the destroyed ones that rest */
+    CONTEXTS_MAX = 4096, /* contexts of cuCtxCreate(), including destroyed ones whose slots are not in use again */
     STACK_MAX = 128
 };
 
@@ -15,7 +15,7 @@ static struct CUctx_st primaries[LEATC_DEVICES_MAX];
 static struct CUctx_st contexts[CONTEXTS_MAX];
 static _Atomic unsigned long long latest_id = LEATC_DEVICES_MAX;
 
-/* Guards what follows, and is held while a primary context starts or ends. */
+/* Guards the variables below. Held while a primary context starts or ends. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned retained[LEATC_DEVICES_MAX];
 static unsigned primary_flags[LEATC_DEVICES_MAX];
@@ -26,7 +26,8 @@ static _Thread_local unsigned depth;
 
 /* ---- start and version ---- */
 
-/* They exist as identities, whether they are active or not. Once, since threads read them without a lock. */
+/* Sets up the primary contexts. Their identities exist whether they are active or not, and threads read them
+ * without a lock, so this runs only once. */
 static void name_primaries(void)
 {
     for (int i = 0; i < LEATC_DEVICES_MAX; i++) {
@@ -49,11 +50,11 @@ CUresult leatcu_started(void)
 {
     if (__builtin_expect(atomic_load_explicit(&started, memory_order_acquire), 1))
         return CUDA_SUCCESS;
-    /* The runtime's names start the driver, as the vendor's do. */
+    /* A call of the runtime API initializes the driver API too, as with CUDA's libraries. */
     return leatc_has_noted() ? cuInit(0) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-/* May come before cuInit(). */
+/* Programs may call this before cuInit(). */
 CUresult cuDriverGetVersion(int *version)
 {
     CU_CHECK(version);
@@ -101,7 +102,8 @@ CUresult leatcu_check_device(CUdevice device)
 
 /* ---- the current one ---- */
 
-/* Without a context: the runtime's names have made the primary one of their device current, if they were used. */
+/* Called without a current context. If the runtime API was used in this process, the primary context of its
+ * current device becomes current. */
 static CUresult enter_runtime(void)
 {
     int ordinal;
@@ -125,7 +127,7 @@ CUresult leatcu_enter(CUcontext *context)
     if (__builtin_expect(!depth || !stack[depth - 1], 0))
         CU_TRY(enter_runtime());
     top = stack[depth - 1];
-    /* The runtime's names may have chosen another device since: its primary context is current then. */
+    /* The runtime API may have selected another device since. Then that device's primary context is current. */
     if (leatc_device_get(&ordinal) == LEATC_OK && ordinal != top->ordinal) {
         top = stack[depth - 1] = &primaries[ordinal];
         atomic_store_explicit(&top->state, LEATCU_ALIVE, memory_order_release);
@@ -146,7 +148,7 @@ CUcontext leatcu_context_of(int ordinal)
     return top && top->ordinal == ordinal && state_of(top) == LEATCU_ALIVE ? top : &primaries[ordinal];
 }
 
-/* Makes the engine's current device that of the context on top. */
+/* Makes the device of the topmost context the engine's current device. */
 static CUresult follow_top(void)
 {
     CUcontext top = depth ? stack[depth - 1] : NULL;
@@ -180,7 +182,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
     return follow_top();
 }
 
-/* NULL takes the top away; else it is replaced. */
+/* NULL pops the topmost context; any other context replaces it. */
 CUresult cuCtxSetCurrent(CUcontext context)
 {
     CU_TRY(leatcu_started());
@@ -252,7 +254,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static CUresult end_primary(CUdevice device)
 {
     if (state_of(&primaries[device]) == LEATCU_ALIVE)
@@ -281,7 +283,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
     CU_TRY(leatcu_check_device(device));
     pthread_mutex_lock(&lock);
     result = end_primary(device);
-    /* Whoever has retained it keeps it: the next use starts it again. */
+    /* The references of programs that retained the context stay valid, so start it again. */
     if (result == CUDA_SUCCESS && retained[device]) {
         result = leatcu_result(leatc_device_open(device, NULL));
         atomic_store_explicit(&primaries[device].state, LEATCU_ALIVE, memory_order_release);
@@ -314,7 +316,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *activ
 
 /* ---- contexts of one's own ---- */
 
-/* With the lock: a context that never was, or the one that was destroyed longest ago. */
+/* Returns a slot that was never used, or the one whose context was destroyed the longest time ago. The caller
+ * holds the lock. */
 static CUcontext unused_context(void)
 {
     for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
@@ -362,7 +365,8 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
     return cuCtxCreate_v2(context, flags, device);
 }
 
-/* A context that is current to the calling thread is popped; elsewhere it stays, and is refused there. */
+/* Pops the context if it is on top of the calling thread's stack. Other stacks keep it, and their calls fail with
+ * CONTEXT_IS_DESTROYED. */
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
     CU_TRY(leatcu_started());
@@ -401,7 +405,7 @@ CUresult cuCtxSetFlags(unsigned flags)
     return CUDA_SUCCESS;
 }
 
-/* NULL stands for the current one. */
+/* NULL means the current context. */
 static CUresult one_or_current(CUcontext *context)
 {
     return *context ? leatcu_check_context(*context) : leatcu_enter(context);
@@ -421,7 +425,7 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
     CU_TRY(leatcu_started());
     CU_CHECK(version);
     CU_TRY(one_or_current(&context));
-    *version = 3020; /* of the interface that contexts have had since CUDA 3.2 */
+    *version = 3020; /* the version of the context interface since CUDA 3.2 */
     return CUDA_SUCCESS;
 }
 
@@ -435,7 +439,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
     return CUDA_SUCCESS;
 }
 
-/* Limits and cache settings are kept; only the stack size has an effect. */
+/* Limits and cache settings are stored and returned; only the stack size has an effect. */
 static _Atomic size_t limits[CU_LIMIT_MAX] = {
     [CU_LIMIT_STACK_SIZE] = 1024,
     [CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20,
@@ -502,7 +506,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig setting)
     return CUDA_SUCCESS;
 }
 
-/* No line of a cache persists here. */
+/* Nothing makes cache lines persist here, so there is nothing to reset. */
 CUresult cuCtxResetPersistingL2Cache(void)
 {
     return leatcu_enter(NULL);
@@ -548,7 +552,7 @@ void leatcu_stream_made(CUstream stream, CUcontext context)
         return;
     member = malloc(sizeof *member);
     if (!member)
-        return; /* it then counts as one of the primary context's, which is no other device */
+        return; /* without a record it counts as a stream of the primary context, which has the same device */
     pthread_mutex_lock(&members_lock);
     *member = (struct membership){stream, context, members};
     members = member;

@@ -1,5 +1,4 @@
-/* copy.c - copies of ranges, rectangles and regions, between memory and arrays, within a device and between two.
- */
+/* copy.c - copies of ranges, 2-D and 3-D regions, between memory and arrays, on one device and between two. */
 #include "cuda/names.h"
 
 /* ---- ranges ---- */
@@ -20,7 +19,7 @@ static CUresult copy_peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr sr
     return copy(leatcu_pointer(dst), leatcu_pointer(src), bytes, LEATC_DEVICE_TO_DEVICE, stream, mode);
 }
 
-/* An array as the bytes that lie behind one another in it, from an offset on; it must have one row. */
+/* Returns the bytes of an array from an offset on. The array must have one row. */
 static CUresult array_bytes(CUarray array, size_t offset, size_t bytes, void **ptr)
 {
     struct leatc_array_shape shape;
@@ -68,7 +67,7 @@ static CUresult copy_arrays(CUarray to, size_t to_offset, CUarray from, size_t f
 
 /* ---- rectangles and regions ---- */
 
-/* One side of a rectangle or a region, whichever struct it came in. */
+/* One side of a 2-D or 3-D copy, taken from any of the vendor's structs. */
 struct side {
     CUmemorytype type;
     const void *host;
@@ -82,7 +81,7 @@ struct region {
     size_t width_bytes, height, depth;
 };
 
-/* Where a side begins, and its steps. */
+/* The address, pitch and slice size of a side. */
 struct steps {
     char *ptr;
     size_t pitch_bytes, slice_bytes;
@@ -106,7 +105,8 @@ static CUresult array_steps(const struct side *side, const struct region *region
     return CUDA_SUCCESS;
 }
 
-/* Memory in rows: a pitch must hold the row, and a slice its rows, where there is more than one of them. */
+/* Computes the steps of a side in memory. If there are several rows or slices, a pitch must hold a row, and a
+ * slice must hold its rows. */
 static CUresult memory_steps(const struct side *side, const struct region *region, struct steps *steps)
 {
     size_t row_end, column_end;
@@ -155,7 +155,7 @@ static int direction_of(const struct region *region)
     return to_host ? LEATC_DEVICE_TO_HOST : LEATC_DEVICE_TO_DEVICE;
 }
 
-/* A region of at least a byte, as the engine has it. */
+/* Converts a region that is not empty to the engine's form. */
 static CUresult engine_region(const struct region *region, void **dst, void **src, leat_copy_region *made)
 {
     struct steps to, from;
@@ -215,7 +215,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream,
     return copy_region(&region, stream, async);
 }
 
-/* The two structs of regions have the same members, but for contexts. */
+/* Converts either of the two structs for 3-D copies, which differ only in the contexts. */
 #define REGION_OF(given)                                                                                          \
     {                                                                                                             \
         .dst = {.type = (given)->dstMemoryType,                                                                   \

@@ -1,4 +1,4 @@
-/* device.c - devices of the driver's names: which there are, and what they say of themselves. */
+/* device.c - devices of the driver API: their number and attributes. */
 #include "cuda/names.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* The engine leaves out what only this library has. */
+/* Attributes that the engine does not know, because only this library implements their features. */
 static bool own_attribute(CUdevice_attribute attribute, int *value)
 {
     switch ((unsigned)attribute) {

@@ -1,4 +1,4 @@
-/* graph.c - graphs: capturing streams, nodes and edges, executable graphs, user objects, memory of graphs. */
+/* graph.c - graphs: stream capture, nodes and edges, executable graphs, user objects, memory of graphs. */
 #include "cuda/names.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ static struct leatc_node **engine_nodes(CUgraphNode *nodes)
 
 /* ---- capture ---- */
 
-/* Edges have no data here. */
+/* The engine's edges have no data. */
 static CUresult capture_info(struct leatc_stream *on, CUstreamCaptureStatus *status, cuuint64_t *id,
                              CUgraph *graph, const CUgraphNode **ends, const CUgraphEdgeData **edges,
                              size_t *end_count)
@@ -160,7 +160,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uns
     return instantiate(executable, graph, flags, NULL);
 }
 
-/* The older form, whose log says in words what is wrong. */
+/* The older form, with a text log of the failure. */
 CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgraphNode *wrong, char *log,
                                size_t log_bytes)
 {
@@ -316,7 +316,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 
 /* ---- what is not there ---- */
 
-/* Only a device decides what runs next in a graph with conditional nodes. */
+/* Conditional nodes are decided on the device, which leat's devices cannot do. */
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
                                         unsigned value, unsigned flags)
 {

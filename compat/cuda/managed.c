@@ -1,9 +1,9 @@
-/* managed.c - managed memory: prefetch, advice, and what is known of a range, over leat/managed.h. */
+/* managed.c - managed memory: prefetch, advice and range attributes, over leat/managed.h. */
 #include "cuda/names.h"
 
 #include <string.h>
 
-/* The range is one of managed memory. */
+/* Returns CUDA_SUCCESS if the range lies within one allocation of managed memory. */
 static CUresult check_range(CUdeviceptr address, size_t bytes)
 {
     struct leatc_memory memory;
@@ -16,7 +16,7 @@ static CUresult check_range(CUdeviceptr address, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* A place by its number: CU_DEVICE_CPU is the host. */
+/* Returns the leat device of a number; CU_DEVICE_CPU means the host. */
 static CUresult find_place(CUdevice number, leat_device **place)
 {
     *place = LEAT_HOST;
@@ -26,7 +26,7 @@ static CUresult find_place(CUdevice number, leat_device **place)
     return leatcu_result(leatc_device_open(number, place));
 }
 
-/* The number of a location; those of processors' memory nodes are the host as a whole. */
+/* Converts a location to a device number. NUMA nodes of the host become the host as a whole. */
 static CUresult number_of(CUmemLocation location, CUdevice *number)
 {
     switch ((unsigned)location.type) {
@@ -128,7 +128,7 @@ static int type_at(leat_location location)
     }
 }
 
-/* The host first if it is among them, then devices; what is left of the list is no device. */
+/* Lists the host, then the devices that were given accessed-by advice; the rest of the list means no device. */
 static void list_users(const leat_managed_info *info, int *list, size_t count)
 {
     size_t at = 0;
@@ -205,8 +205,8 @@ CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attribute a
 
 /* ---- attaching ---- */
 
-/* leat's devices use managed memory beside the host, where attaching is no more than a promise; so the arguments
- * are checked, and nothing needs to happen. */
+/* Attaching memory to a stream only promises who will access it. leat's devices can access managed memory at the
+ * same time as the host, so the arguments are checked and nothing else happens. */
 static CUresult attach(struct leatc_stream *stream, CUdeviceptr address, size_t bytes, unsigned flags)
 {
     struct leatc_memory memory;

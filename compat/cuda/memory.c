@@ -1,4 +1,4 @@
-/* memory.c - allocation that is ordered with the host, and what is known of a pointer. */
+/* memory.c - allocation that is ordered with the host, and queries about pointers. */
 #include "cuda/names.h"
 
 #include <string.h>
@@ -37,10 +37,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes, size_t wi
     return CUDA_SUCCESS;
 }
 
-/* Needs no current context, since the memory knows its own. */
+/* No context need be current, because the allocation has its device. */
 FORWARD_STARTED(CUresult cuMemFree_v2(CUdeviceptr address), leatc_free(leatcu_pointer(address)))
 
-/* The allocation that an address lies in. */
+/* Returns the allocation that contains an address. */
 static CUresult find(CUdeviceptr address, struct leatc_memory *memory)
 {
     CU_CHECK(address);
@@ -73,7 +73,7 @@ CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
     return leatcu_result(leatc_alloc_host(bytes, flags, ptr));
 }
 
-/* With unified addresses this memory is always portable and mapped. */
+/* With unified addressing, this memory is always portable and mapped. */
 CUresult cuMemAllocHost_v2(void **ptr, size_t bytes)
 {
     return cuMemHostAlloc(ptr, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
@@ -127,7 +127,7 @@ static bool is_host(const struct leatc_memory *memory)
     return memory->kind == LEATC_MEMORY_HOST || memory->kind == LEATC_MEMORY_REGISTERED;
 }
 
-/* What a kernel uses for the address. */
+/* Returns the address that a kernel must use. */
 static CUdeviceptr device_address(const struct leatc_memory *memory, CUdeviceptr address)
 {
     void *found;
@@ -142,7 +142,7 @@ static void handle_types(const struct leatc_memory *memory, void *data)
     *(unsigned long long *)data = memory->foreign || memory->pool ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
 }
 
-/* Writes one attribute of memory that is known; false for one that there is not. */
+/* Writes one attribute of a known allocation. Returns false for an unknown attribute. */
 static bool write_attribute(CUpointer_attribute attribute, const struct leatc_memory *memory, CUdeviceptr address,
                             void *data)
 {
@@ -206,7 +206,7 @@ static bool write_attribute(CUpointer_attribute attribute, const struct leatc_me
     }
 }
 
-/* The bytes of an attribute's value; 0 for one that there is not. */
+/* Returns the size of an attribute's value, or 0 for an unknown attribute. */
 static size_t attribute_bytes(CUpointer_attribute attribute)
 {
     switch (attribute) {
@@ -229,7 +229,8 @@ static size_t attribute_bytes(CUpointer_attribute attribute)
     }
 }
 
-/* Memory that nobody has told of is an error here, and has no type in the call for several attributes. */
+/* This call fails for memory that CUDA does not know. The call for several attributes reports such memory without
+ * a type instead. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct leatc_memory memory;
@@ -267,14 +268,14 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     return CUDA_SUCCESS;
 }
 
-/* The only one that can be set. */
+/* Only this attribute can be set. */
 FORWARD_STARTED(CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                                CUdeviceptr address),
                 !value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
                     ? LEATC_INVALID_VALUE
                     : leatc_memory_set_synchronous(leatcu_pointer(address), *(const unsigned *)value != 0))
 
-/* No driver of leat's has a handle of a range. */
+/* leat cannot export a range of addresses as a handle. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
                                        unsigned long long flags)
 {

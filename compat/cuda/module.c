@@ -1,11 +1,11 @@
 /*
  * module.c - modules and kernels.
  *
- * A module is what leat can load for the device: PTX or a cubin on a GPU, a shared object on the CPU device. That
- * device runs no PTX, but many programs carry nothing else. So there a module of PTX is a list of names: each of
- * its kernels is looked up by name in the shared object beside the file (kernels.so for kernels.ptx), in those
- * that LEAT_CPU_KERNELS names, among leat's built-in ones, and among the functions that `leat cu` has compiled
- * into the program or into one of those shared objects.
+ * A module is an image that leat can load on the device: PTX or a cubin on a GPU, a shared object on the CPU
+ * device. The CPU device cannot run PTX, but many programs have no other image. So on the CPU device a module of
+ * PTX is only a list of kernel names. Each kernel is looked up by name: in the shared object beside the file
+ * (kernels.so for kernels.ptx), in those that LEAT_CPU_KERNELS lists, among leat's built-in kernels, and among the
+ * functions that `leat cu` has compiled into the program or into one of those shared objects.
  */
 #include "cuda/names.h"
 
@@ -26,7 +26,7 @@
 struct CUmod_st {
     atomic_bool alive;
     int ordinal;
-    char *text; /* PTX whose kernels are found elsewhere, or NULL */
+    char *text; /* PTX on the CPU device: the list of kernel names; else NULL */
     leat_module *modules[STAND_INS_MAX];
     unsigned module_count;
     struct CUfunc_st *functions;
@@ -35,19 +35,19 @@ struct CUmod_st {
 struct CUfunc_st {
     atomic_bool alive;
     leat_kernel *kernel;
-    leat_module *own;      /* of a registered function; NULL: the kernel belongs to the module */
-    leat_kernel *together; /* its cooperative form, or NULL */
+    leat_module *own;      /* the module of a registered function; NULL: the kernel belongs to module */
+    leat_kernel *together; /* the cooperative form, or NULL */
     unsigned parameter_count;
     struct CUmod_st *module;
-    struct CUfunc_st *next; /* of the module, or of those that are free */
+    struct CUfunc_st *next; /* next function of the module, or next free slot */
     char *name;
 };
 
-/* Handles are places in these two, so that any pointer can be told. */
+/* Handles are addresses in these two arrays, so a call can check any pointer without reading it. */
 static struct CUmod_st modules[MODULES_MAX];
 static struct CUfunc_st functions[FUNCTIONS_MAX];
 
-/* Guards the lists; whether a handle is alive is read without it. */
+/* Guards the lists. Whether a handle is alive is read without it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned next_module, used_functions;
 static struct CUfunc_st *free_functions;
@@ -70,7 +70,8 @@ static bool is_function(CUfunction function)
 
 /* ---- images ---- */
 
-/* How long an image is, which comes without its size; 0 when it is none that is known. */
+/* Returns the length of an image, for which CUDA's call has no parameter: of an ELF file or a fatbin by its
+ * header, else of a text. */
 static size_t image_bytes(const void *image)
 {
     const Elf64_Ehdr *elf = image;
@@ -79,7 +80,7 @@ static size_t image_bytes(const void *image)
 
     if (!memcmp(image, ELFMAG, SELFMAG))
         return elf->e_shoff + (size_t)elf->e_shentsize * elf->e_shnum;
-    if (*fat == 0xba55ed50) { /* a fatbin: its header says the size of both */
+    if (*fat == 0xba55ed50) { /* fatbin: the sizes of the header and of the content */
         memcpy(&bytes, (const char *)image + 8, sizeof bytes);
         return ((const uint16_t *)image)[3] + bytes;
     }
@@ -103,7 +104,7 @@ static const char *next_entry(const char *text, size_t *length)
     return text;
 }
 
-/* Is there a kernel of this name in the text? */
+/* Returns true if the text has a kernel of this name. */
 static bool has_entry(const char *text, const char *name)
 {
     size_t length;
@@ -121,7 +122,7 @@ static void add_stand_in(struct CUmod_st *module, leat_device *device, const cha
         module->module_count++;
 }
 
-/* The shared objects that LEAT_CPU_KERNELS lists, between colons. */
+/* Adds the shared objects that LEAT_CPU_KERNELS lists, separated by colons. */
 static void add_listed(struct CUmod_st *module, leat_device *device)
 {
     leat_option_info option;
@@ -142,7 +143,7 @@ static void add_listed(struct CUmod_st *module, leat_device *device)
     }
 }
 
-/* kernels.so for kernels.ptx. */
+/* Adds kernels.so for kernels.ptx. */
 static void add_neighbour(struct CUmod_st *module, leat_device *device, const char *path)
 {
     size_t length = strlen(path);
@@ -155,7 +156,8 @@ static void add_neighbour(struct CUmod_st *module, leat_device *device, const ch
         add_stand_in(module, device, beside);
 }
 
-/* Takes PTX as a list of names. path: of its file, or NULL. */
+/* Makes a module of PTX on the CPU device, and loads the shared objects in which its kernels may be. path: the PTX
+ * file, or NULL. */
 static CUresult stand_in(struct CUmod_st *made, leat_device *device, const char *text, const char *path)
 {
     leat_status (*const own[])(leat_device *, leat_module **) = {leat_module_builtin, leat_module_layout};
@@ -194,7 +196,7 @@ static CUresult load_image(struct CUmod_st *made, const void *image, const char 
 static void end_module(struct CUmod_st *module)
 {
     for (unsigned i = 0; i < module->module_count; i++)
-        (void)leat_module_unload(module->modules[i]); /* leat's own refuse, and stay */
+        (void)leat_module_unload(module->modules[i]); /* fails for leat's built-in modules, which stay loaded */
     free(module->text);
     module->text = NULL;
     module->module_count = 0;
@@ -258,14 +260,14 @@ static CUresult find_kernel(struct CUmod_st *module, const char *name, leat_kern
         return CUDA_ERROR_NOT_FOUND;
     for (unsigned i = 0; i < module->module_count && status == LEAT_ERROR_NOT_FOUND; i++)
         status = leat_kernel_get(module->modules[i], name, kernel);
-    /* PTX that has it, and nothing that stands for it. */
+    /* The PTX has the kernel, but no shared object does. */
     if (status == LEAT_ERROR_NOT_FOUND && module->text)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     return leatcu_result(leatc_result_of(status));
 }
 
-/* Writes a message that lists the kernels of the module's PTX that are not found anywhere; "" if there are none.
- */
+/* Writes a message that lists the kernels of the module's PTX that were not found anywhere; "" if there are
+ * none. */
 static void missing_kernels(struct CUmod_st *module, char *words, size_t bytes)
 {
     const char *text = module->text;
@@ -289,7 +291,8 @@ static void missing_kernels(struct CUmod_st *module, char *words, size_t bytes)
                  "LEAT_CPU_KERNELS lists between colons (leat cu -shared makes them of .cu files)");
 }
 
-/* Puts words into one of the two logs, if the caller wants it, and its length into the option of its size. */
+/* Writes a text to one of the two logs if the caller passed a buffer, and its length to the option with the
+ * buffer's size. */
 static void write_log(unsigned count, const CUjit_option *options, void **values, CUjit_option buffer,
                       CUjit_option size, const char *words)
 {
@@ -328,7 +331,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
     return result;
 }
 
-/* A whole file with a 0 behind it; the caller frees it. */
+/* Reads a whole file and terminates it with zeros. The caller frees it. */
 static CUresult read_file(const char *path, char **contents)
 {
     FILE *file = fopen(path, "rbe");
@@ -362,7 +365,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
     return result;
 }
 
-/* Frees functions that are unlinked and not running. */
+/* Frees functions that were unlinked from their module and are not running. */
 static void end_functions(struct CUfunc_st *function)
 {
     for (struct CUfunc_st *next; function; function = next) {
@@ -401,7 +404,7 @@ CUresult cuModuleUnload(CUmodule module)
     return CUDA_SUCCESS;
 }
 
-/* There are kernels only. */
+/* Modules on leat's devices have no variables, only kernels. */
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
 {
     CU_TRY(leatcu_enter(NULL));
@@ -411,7 +414,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule modu
 
 /* ---- kernels ---- */
 
-/* With the lock. */
+/* The caller holds the lock. */
 static struct CUfunc_st *unused_function(void)
 {
     struct CUfunc_st *function = free_functions;
@@ -445,7 +448,7 @@ static CUresult find_known(struct CUmod_st *module, const char *name, struct CUf
     return leatcu_result(leatc_result_of(status));
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static CUresult make_function(struct CUmod_st *module, const char *name, CUfunction *function)
 {
     struct CUfunc_st *made, found = {.own = NULL};
@@ -510,7 +513,7 @@ CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
     return CUDA_SUCCESS;
 }
 
-/* Kernels are loaded when they are found. */
+/* leat has loaded the kernel when it was looked up. */
 CUresult cuFuncLoad(CUfunction function)
 {
     CU_TRY(leatcu_enter(NULL));
@@ -539,7 +542,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
         *value = (int)(info.max_shared_bytes < 49152 ? info.max_shared_bytes : 49152);
         break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *value = 16; /* of x86-64; programs divide by it */
+        *value = 16; /* not 0, because programs divide by it; x86-64 has 16 registers */
         break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
@@ -565,7 +568,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     switch ((unsigned)attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         CU_CHECK(value >= 0 && (unsigned)value <= info.max_shared_bytes);
-        return CUDA_SUCCESS; /* leat asks for it when it launches */
+        return CUDA_SUCCESS; /* leat raises the limit at each launch */
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         CU_CHECK(value >= -1 && value <= 100);
         return CUDA_SUCCESS;
@@ -596,7 +599,7 @@ static CUresult check_together(CUfunction function, leat_dim3 grid, leat_dim3 bl
     return blocks <= (uint64_t)most * (uint64_t)units ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
-/* A launch of one of the function's kernels as a task of a graph. */
+/* Makes a graph task that launches one of the function's kernels. */
 static CUresult make_task(CUfunction function, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
                           size_t shared_bytes, void **parameters, struct leatc_task **task)
 {
@@ -609,7 +612,8 @@ static CUresult make_task(CUfunction function, leat_kernel *kernel, leat_dim3 gr
                                            task));
 }
 
-/* A launch as a task of a graph; the function's module must be of the current context's device. */
+/* Makes a graph task that launches a function. The function's module must belong to the current context's
+ * device. */
 CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                             void **parameters, struct leatc_task **task)
 {
@@ -638,7 +642,7 @@ static CUresult launch(CUfunction function, bool together, leat_dim3 grid, leat_
     CU_CHECK(grid.x && grid.y && grid.z && block.x && block.y && block.z);
     CU_CHECK(!parameters || !extra);
     CU_CHECK(parameters || extra || !function->parameter_count);
-    /* leat takes an address for each argument, and does not say where each lies in a buffer of all. */
+    /* leat needs the address of each argument, but does not report the offsets of arguments in a packed buffer. */
     if (extra && function->parameter_count)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (function->module->ordinal != context->ordinal)

@@ -1,26 +1,28 @@
 /*
- * names.h - what the files of libleat-cuda share: results, contexts, and how each call begins.
+ * names.h - declarations that the files of libleat-cuda share: results, contexts, and the checks at the start of
+ * each call.
  *
- * The driver API differs from the engine's view of things in one respect: a context must be current for most
- * calls, and there may be several for one device. A context here is an identity for a device of the engine's:
- * memory, streams and events of all contexts of a device are the device's. Each thread has a stack of contexts;
- * the one on top decides the engine's current device.
+ * The driver API differs from the engine in one respect: most calls need a current context, and a device may have
+ * several contexts. Here a context is only an identity for one of the engine's devices: memory, streams and events
+ * belong to the device, whichever context made them. Each thread has a stack of contexts; the topmost one selects
+ * the engine's current device.
  *
- * The driver API has no last error, so nothing is noted.
+ * The driver API has no last error, so results are not recorded.
  */
 #ifndef LEAT_CUDA_NAMES_H
 #define LEAT_CUDA_NAMES_H
 
 #include "engine/engine.h"
 
-/* The exact names alone: what is defined here is what is exported. */
+/* Declares functions under their exported names, such as cuMemAlloc_v2, without the macros that hide the
+ * versions. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <leat/compat/cuda.h>
 
 #include <stdatomic.h>
 
-/* An engine's result in the driver's numbers: where the engine has one of the runtime's, the driver's that means
- * the same. */
+/* Converts a result of the engine to the driver API's. A result that only the runtime API has becomes the driver's
+ * result with the same meaning. */
 CUresult leatcu_map(int result);
 
 static inline CUresult leatcu_result(int result)
@@ -35,7 +37,7 @@ static inline CUresult leatcu_result(int result)
             return cu_try_;                                                                                       \
     } while (0)
 
-/* INVALID_VALUE unless the condition holds. */
+/* Returns INVALID_VALUE from the enclosing function unless the condition holds. */
 #define CU_CHECK(condition)                                                                                       \
     do {                                                                                                          \
         if (!(condition))                                                                                         \
@@ -48,31 +50,33 @@ struct CUctx_st {
     _Atomic enum leatcu_context_state state;
     int ordinal;
     bool primary;
-    _Atomic unsigned flags; /* any thread may set those of a context that others ask */
+    _Atomic unsigned flags; /* read and written by any thread */
     unsigned long long id;
 };
 
-/* NOT_INITIALIZED before cuInit(). */
+/* Returns NOT_INITIALIZED before cuInit(), unless the runtime API was used. */
 CUresult leatcu_started(void);
 
-/* Before everything that needs a current context. *context may be NULL. NOT_INITIALIZED, INVALID_CONTEXT (none is
- * current), CONTEXT_IS_DESTROYED. */
+/* Called first by everything that needs a current context. Returns it in *context; context may be NULL.
+ * NOT_INITIALIZED, INVALID_CONTEXT (none is current), CONTEXT_IS_DESTROYED. */
 CUresult leatcu_enter(CUcontext *context);
 
-/* A context that is alive: INVALID_CONTEXT for what never was one, CONTEXT_IS_DESTROYED. */
+/* Returns CUDA_SUCCESS if the context is alive. INVALID_CONTEXT: it was never created; CONTEXT_IS_DESTROYED. */
 CUresult leatcu_check_context(CUcontext context);
 
-/* The context that a thing of this device counts as being in: the current one if it is of that device, else the
- * primary one. */
+/* Returns the context that is reported for an object of this device: the current one if it belongs to the device,
+ * else the primary one. */
 CUcontext leatcu_context_of(int ordinal);
 
-/* INVALID_DEVICE unless there is such a device. */
+/* Returns INVALID_DEVICE if there is no such device. */
 CUresult leatcu_check_device(CUdevice device);
 
-/* May a host function touch the memory of this device? True for CPU devices, but in strict mode. */
+/* Returns true if a host function can access the memory of this device, as on CPU devices outside of strict
+ * mode. */
 bool leatcu_host_reaches_device(int ordinal);
 
-/* Streams of contexts that cuCtxCreate() made: cuStreamGetCtx() tells them from the primary's. */
+/* Records which streams were made in contexts of cuCtxCreate(), for cuStreamGetCtx(). Other streams belong to the
+ * primary context. */
 CUcontext leatcu_stream_context(CUstream stream, int ordinal);
 void leatcu_stream_made(CUstream stream, CUcontext context);
 void leatcu_stream_gone(CUstream stream);
@@ -112,7 +116,7 @@ static inline struct leatc_node *const *leatcu_node_list(const CUgraphNode *node
     return (struct leatc_node *const *)(const void *)nodes;
 }
 
-/* Tasks of graphs: a launch of a function, a copy as the engine has it, operations on words in memory. */
+/* Parts of graph tasks: a kernel launch, a copy in the engine's form, operations on words in memory. */
 CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                             void **parameters, struct leatc_task **task);
 CUresult leatcu_region_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_region *region,
@@ -121,7 +125,7 @@ CUresult leatcu_batch_make(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_
 CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
 
 /*
- * Functions that only call the engine, one entry of a table each. `call` is an expression with the engine's
+ * Functions that only call the engine are written as one line each. `call` is an expression with the engine's
  * result. FORWARD first checks that a context is current, FORWARD_STARTED that cuInit() was called.
  */
 #define FORWARD(prototype, call)                                                                                  \
@@ -138,16 +142,16 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
         return leatcu_result(call);                                                                               \
     }
 
-/* FORWARD_STARTED for a function that does not look at all of its arguments, since what it is about is not there.
- */
+/* FORWARD_STARTED for a function that ignores some of its arguments, because leat does not have what it is
+ * about. */
 #define REFUSE_STARTED(prototype, result)                                                                         \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
         FORWARD_STARTED(prototype, result) _Pragma("GCC diagnostic pop")
 
 /*
- * A function that takes a `stream` exists twice: for NULL, `name` means the legacy default stream and `name_ptsz`
- * the default stream of the calling thread. `call` names the engine's stream `on`. It has the engine's result in
- * FORWARD_STREAM, which checks that a context is current, and a CUresult in BOTH, which checks nothing.
+ * A function that takes a `stream` exists twice: NULL means the legacy default stream in `name`, and the
+ * per-thread default stream in `name_ptsz`. `call` uses the engine's stream as `on`. In FORWARD_STREAM, which
+ * checks that a context is current, it has the engine's result; in BOTH, which checks nothing, it has a CUresult.
  */
 #define FORWARD_STREAM(name, name_ptsz, parameters, call)                                                         \
     FORWARD_ON(name, parameters, leatcu_stream(stream), leatcu_enter(NULL), leatcu_result(call))                  \
@@ -157,7 +161,7 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
     FORWARD_ON(name, parameters, leatcu_stream(stream), CUDA_SUCCESS, call)                                       \
     FORWARD_ON(name_ptsz, parameters, leatc_per_thread(stream), CUDA_SUCCESS, call)
 
-/* BOTH for a function that takes no stream and works in a default stream. */
+/* BOTH for a function without a stream argument that works in a default stream. */
 #define BOTH_SYNC(name, name_ptds, parameters, call)                                                              \
     FORWARD_ON(name, parameters, LEATC_STREAM_LEGACY, CUDA_SUCCESS, call)                                         \
     FORWARD_ON(name_ptds, parameters, LEATC_STREAM_PER_THREAD, CUDA_SUCCESS, call)
@@ -171,7 +175,8 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
         return call;                                                                                              \
     }
 
-/* What leat's cuda driver asks of a library that it loads: &leat_version of the leat that is underneath. */
+/* leat's own cuda driver calls this if it loads this library: returns &leat_version of the leat that this library
+ * uses. */
 LEATC_API const void *leat_compat_names(void);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * node.c - nodes of graphs by their types. Each type has a function that makes a task of the vendor's struct;
- * adding a node, setting its parameters and those of an executable's node all begin with it.
+ * node.c - nodes of graphs by type. Each type has a function that makes a task from CUDA's struct. Adding a node,
+ * setting its parameters and setting those of an executable graph's node all use it.
  */
 #include "cuda/names.h"
 
 #include <string.h>
 
-/* What this library keeps with a task is marked by this address. */
+/* The address identifies the data that this library stores with a task (leatc_task_keep()). */
 static const char copy_tag;
 
-/* What is done with a task, if it could be made. */
+/* The uses of a task, if it could be made: each passes it to the engine. */
 static CUresult add(CUresult made, struct leatc_task **task, CUgraph graph, const CUgraphNode *before,
                     size_t count, CUgraphNode *node)
 {
@@ -37,7 +37,7 @@ static CUresult get(CUgraphNode node, int type, const void *out, const struct le
     return leatcu_result(leatc_node_task(leatcu_node(node), type, task));
 }
 
-/* The device of a node that is for a context, or for the current one. */
+/* Returns the device of a node: that of a context, or of the current context if it is NULL. */
 static CUresult ordinal_of(CUcontext context, int *ordinal)
 {
     CUcontext current;
@@ -61,7 +61,7 @@ static CUresult keep(struct leatc_task *task, const void *tag, const void *kept,
     return result;
 }
 
-/* Defines a function that makes a task and does something with it. `call` makes it in the variable `task`. */
+/* Defines a function that makes a task and passes it to the engine. `call` makes it in the variable `task`. */
 #define FORWARD_TASK(prototype, call)                                                                             \
     prototype                                                                                                     \
     {                                                                                                             \
@@ -83,7 +83,7 @@ static CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS *p, struct leatc_task 
                               p->kernelParams, task);
 }
 
-/* The first version of the struct ends before the kernel and the context. */
+/* The first version of the struct lacks the kernel and the context at the end. */
 static CUresult make_kernel_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p, struct leatc_task **task)
 {
     CUDA_KERNEL_NODE_PARAMS longer = {.func = NULL};
@@ -173,7 +173,7 @@ static CUresult make_copy(const CUDA_MEMCPY3D *p, CUcontext context, struct leat
     return keep(*task, &copy_tag, p, sizeof *p);
 }
 
-/* A side of a copy that another library made, or that was captured. */
+/* A side of a copy that another library made or that was captured. */
 struct side {
     CUmemorytype type;
     void *host;
@@ -382,7 +382,7 @@ static CUresult get_event(CUgraphNode node, int type, CUevent *event)
     return CUDA_SUCCESS;
 }
 
-/* The four calls of one of the two types. */
+/* Defines the four functions of one of the two node types. */
 #define EVENT_NODES(name, type)                                                                                   \
     CUresult cuGraphAddEvent##name##Node(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,             \
                                          size_t count, CUevent event)                                             \
@@ -427,7 +427,7 @@ FORWARD_TASK(CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph,
                                                size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p),
              add(make_batch(p, &task), &task, graph, before, count, node))
 
-/* One that was captured has no list to show. */
+/* Operations that another library captured have no list in CUDA's form. */
 CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
     const struct leatc_task *task;
@@ -484,7 +484,7 @@ static CUresult check_any(const CUgraphNodeParams *p)
     return CUDA_SUCCESS;
 }
 
-/* Versions of one struct that differ in their names alone. */
+/* The versions of this struct differ only in their names. */
 static CUresult make_any_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *p, struct leatc_task **task)
 {
     CUDA_KERNEL_NODE_PARAMS same;
@@ -502,7 +502,8 @@ static CUresult make_any_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *p, struct leatc_
     return make_fill(&shorter, p->ctx, task);
 }
 
-/* The types whose parameters can be set; others have calls of their own, or are not there. */
+/* Makes a task for the types whose parameters can be set. Other types have calls of their own, or are not
+ * supported. */
 static CUresult make_any(CUgraphNodeParams *p, struct leatc_task **task)
 {
     CU_TRY(check_any(p));
@@ -572,7 +573,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgr
 
 /* ---- external semaphores, of which there are none ---- */
 
-/* No node is of these types. */
+/* No node has one of these types, so no node is valid for these calls. */
 REFUSE_STARTED(CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *node, CUgraph graph,
                                                                const CUgraphNode *before, size_t count,
                                                                const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p),

@@ -1,4 +1,4 @@
-/* occupancy.c - how many blocks a device runs at a time, from its limits alone. */
+/* occupancy.c - how many blocks a device can run concurrently, from its limits alone. */
 #include "cuda/names.h"
 
 static CUresult check_function(CUfunction function)
@@ -25,7 +25,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads, shared_bytes, 0);
 }
 
-/* An equal share for each block. INVALID_VALUE: so many blocks do not fit. */
+/* Divides the shared memory of a multiprocessor by the number of blocks. INVALID_VALUE: that number of blocks
+ * cannot run concurrently. */
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunction function, int blocks,
                                                  int block_threads)
 {
@@ -42,8 +43,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunctio
     return CUDA_SUCCESS;
 }
 
-/* The largest block size with maximum occupancy: a multiple of the warp size, or the limit. And the number of such
- * blocks on all multiprocessors. */
+/* Returns the largest block size with maximum occupancy, which is a multiple of the warp size or the limit, and
+ * the number of such blocks that all multiprocessors can run. */
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *min_blocks, int *block_threads, CUfunction function,
                                                    CUoccupancyB2DSize shared_of, size_t shared_bytes, int limit,
                                                    unsigned flags)

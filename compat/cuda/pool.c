@@ -1,4 +1,4 @@
-/* pool.c - memory in stream order, and pools. */
+/* pool.c - allocation in stream order, and memory pools. */
 #include "cuda/names.h"
 
 #include <string.h>

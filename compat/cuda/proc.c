@@ -1,16 +1,17 @@
 /*
  * proc.c - functions by name: cuGetProcAddress().
  *
- * A name stands for its newest version that the asker, who says for which version of CUDA it was built, can know.
- * The older versions of these names are those before CUDA 4, which nobody asks for any more; so each has one here,
- * or two where CUDA 11 to 13 changed the parameters.
+ * The caller passes a name and the CUDA version for which it was built. The result is the newest version of the
+ * function that this CUDA version has. The versions of these names from before CUDA 4 are left out, because no
+ * program asks for them any more. So most names have one entry here, and those whose parameters CUDA 11 to 13
+ * changed have two.
  */
 #include "cuda/names.h"
 
 #include <string.h>
 
-/* X(the name, the function, the version of CUDA that gave the name this meaning) and, for functions of a default
- * stream, the one for that of the thread. */
+/* X(the name, the function, the CUDA version that gave the name this meaning). Names of functions that use a
+ * default stream also have the function for the per-thread default stream. */
 // clang-format off
 #define PLAIN_NAMES(X) \
     X(cuArray3DCreate, cuArray3DCreate_v2, 2000) \
@@ -337,8 +338,8 @@ static const struct entry entries[] = {
 #undef STREAM_ENTRY
 };
 
-/* The newest version of a name that is not newer than asked for; NULL when there is none. *known: there is the
- * name at all. */
+/* Returns the newest entry of a name that is not newer than version, or NULL. *known: true if the name exists at
+ * all. */
 static const struct entry *find(const char *name, int version, bool *known)
 {
     const struct entry *best = NULL;
@@ -371,7 +372,8 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
     *function = NULL;
     if (!entry)
         return CUDA_ERROR_NOT_FOUND;
-    /* POSIX has data and function pointers look alike. */
+    /* memcpy, because ISO C has no cast between function pointers and void *; POSIX guarantees the same
+     * representation. */
     if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
         memcpy(function, &entry->per_thread, sizeof *function);
     else

@@ -1,4 +1,4 @@
-/* result.c - the driver's results: their names, their words, and which of them an engine's result is. */
+/* result.c - the driver API's results: names, texts, and the conversion from the engine's results. */
 #include "cuda/names.h"
 
 // clang-format off
@@ -106,7 +106,7 @@
     X(CUDA_ERROR_UNKNOWN, "a failure of unknown kind")
 // clang-format on
 
-/* The name and the words of a result, or NULL. */
+/* Returns the name or the text of a result, or NULL. */
 static const char *describe(CUresult error, bool in_words)
 {
     switch (error) {

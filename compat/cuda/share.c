@@ -1,5 +1,5 @@
 /*
- * share.c - memory, pools and events for other processes. Virtual memory goes there as file descriptors
+ * share.c - sharing memory, pools and events with other processes. Virtual memory is shared as file descriptors
  * (virtual.c).
  */
 #include "cuda/names.h"
@@ -11,7 +11,7 @@ FORWARD(CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle),
 FORWARD(CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address),
         !handle || !address ? LEATC_INVALID_VALUE : leatc_share_memory(leatcu_pointer(address), handle))
 
-/* A process cannot open what it has itself. */
+/* A process cannot open a handle that it has made itself. */
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
     void *ptr;

@@ -1,4 +1,4 @@
-/* stream.c - streams, host functions, and words that streams wait for and write. */
+/* stream.c - streams, host functions, and stream memory operations: words that streams wait for and write. */
 #include "cuda/names.h"
 
 #include <sched.h>
@@ -123,7 +123,7 @@ static CUresult get_attribute(struct leatc_stream *on, CUstreamAttrID attribute,
     }
 }
 
-/* The devices say that a window is 0 bytes at most. */
+/* Devices report a maximum window size of 0, so larger windows are refused. */
 static CUresult set_attribute(struct leatc_stream *on, CUstreamAttrID attribute, const CUstreamAttrValue *value)
 {
     int priority;
@@ -174,8 +174,8 @@ CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from)
 /* ---- words ---- */
 
 /*
- * Waiting and writing are a host function each, which runs where the stream's work runs. One that waits looks
- * often at first and then rests in between: whoever writes the word has no way to wake it.
+ * Each wait or write of a word is done by a host function in the stream. A waiting one polls at first, then sleeps
+ * between polls, because the writer of the word has no way to wake it.
  */
 struct value_work {
     unsigned count;
@@ -190,7 +190,7 @@ struct value_work {
 static bool is_reached(const struct value_operation *operation)
 {
     uint64_t mask = operation->wide ? UINT64_MAX : UINT32_MAX;
-    /* Acquire: what was written before the word is there for the work that follows. */
+    /* Acquire: later work of the stream sees what was written before the word. */
     uint64_t now = operation->wide
                        ? atomic_load_explicit((_Atomic uint64_t *)operation->word, memory_order_acquire)
                        : atomic_load_explicit((_Atomic uint32_t *)operation->word, memory_order_acquire);
@@ -245,13 +245,13 @@ static CUresult check_operand(const struct value_operation *operation)
     CU_TRY(leatcu_result(leatc_memory_find(operation->word, &memory)));
     CU_CHECK(memory.kind != LEATC_MEMORY_PAGEABLE &&
              bytes <= memory.bytes - (size_t)((char *)operation->word - (char *)memory.base));
-    /* The host function can read and write what the host can. */
+    /* The host function can access only what the host can. */
     return memory.kind == LEATC_MEMORY_DEVICE && !leatcu_host_reaches_device(memory.ordinal)
                ? CUDA_ERROR_NOT_SUPPORTED
                : CUDA_SUCCESS;
 }
 
-/* Turns the vendor's operation into ours; *skip for those that need nothing here. */
+/* Converts the vendor's operation. *skip: true for operations that need no action here. */
 static CUresult take_operation(const CUstreamBatchMemOpParams *given, struct value_operation *taken, bool *skip)
 {
     *skip = false;
@@ -300,7 +300,7 @@ static size_t work_bytes(unsigned count)
     return sizeof(struct value_work) + count * sizeof(struct value_operation);
 }
 
-/* The operations, which the caller frees. */
+/* Returns the converted operations, which the caller frees. */
 static CUresult make_work(unsigned count, const CUstreamBatchMemOpParams *given, unsigned flags,
                           struct value_work **made)
 {
@@ -319,7 +319,8 @@ static CUresult make_work(unsigned count, const CUstreamBatchMemOpParams *given,
     return result;
 }
 
-/* Gives the stream a copy of the operations, which ends with them: a graph gives them again and again. */
+/* Submits a copy of the operations, which its host function frees: a graph submits the same operations at each
+ * launch. */
 static int give_work(const void *payload, struct leatc_work *to)
 {
     const struct value_work *work = payload;
@@ -338,7 +339,7 @@ static int give_work(const void *payload, struct leatc_work *to)
     return leatc_result_of(status);
 }
 
-/* Marks what is kept with a task: the vendor's struct, and the list behind it. */
+/* The address identifies what is stored with a task: the vendor's struct, and the list behind it. */
 static const char batch_tag;
 
 static CUresult keep_batch(struct leatc_task *task, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
@@ -377,7 +378,7 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
     const CUDA_BATCH_MEM_OP_NODE_PARAMS *kept = leatc_task_kept(task, &batch_tag);
 
     if (!kept)
-        return CUDA_ERROR_NOT_SUPPORTED; /* another vendor's operations */
+        return CUDA_ERROR_NOT_SUPPORTED; /* operations of another vendor's library */
     *p = *kept;
     p->paramArray = (CUstreamBatchMemOpParams *)(uintptr_t)(kept + 1);
     return CUDA_SUCCESS;

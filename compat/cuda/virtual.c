@@ -1,4 +1,4 @@
-/* virtual.c - virtual memory: leat/virtual.h under the driver's names. */
+/* virtual.c - virtual memory: leat/virtual.h with the driver API's names. */
 #include "cuda/names.h"
 
 #include <sys/stat.h>
@@ -9,7 +9,7 @@ static leat_physical *physical_of(CUmemGenericAllocationHandle handle)
     return (leat_physical *)(uintptr_t)handle;
 }
 
-/* leat's statuses, where these calls have results of their own for them. */
+/* Converts a status of leat; these calls have other results for some. */
 static CUresult status_result(leat_status status)
 {
     switch (status) {
@@ -21,7 +21,8 @@ static CUresult status_result(leat_status status)
     }
 }
 
-/* Some device's granularity stands for all: devices of one driver have the same. */
+/* Returns the current device, opened, for calls that name no device. Any device will do, because all devices of a
+ * driver have the same granularity. */
 static CUresult any_device(leat_device **device)
 {
     int ordinal;
@@ -33,7 +34,7 @@ static CUresult any_device(leat_device **device)
 
 /* ---- addresses ---- */
 
-/* The address that is wanted is a hint, which is not followed. */
+/* The wanted address is a hint, which leat ignores. */
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
                              unsigned long long flags)
 {
@@ -49,7 +50,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
     return CUDA_SUCCESS;
 }
 
-/* leat knows how long each reservation is, and a part of one cannot be freed. */
+/* leat knows the size of each reservation, and cannot free a part of one. */
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 {
     size_t reserved_bytes;
@@ -103,7 +104,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     return CUDA_SUCCESS;
 }
 
-/* A handle that is alive, and of which device. */
+/* Checks that a handle is alive, and returns its device in *info. */
 static CUresult check_handle(CUmemGenericAllocationHandle handle, leat_physical_info *info)
 {
     return leat_physical_query(physical_of(handle), info) == LEAT_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -156,7 +157,8 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     return status_result(leat_physical_export(physical_of(handle), shareable));
 }
 
-/* The file says how large the memory is, as those of CPU devices do; what another driver exports does not. */
+/* The size of the memory is that of the file, as with exports of CPU devices. Files that another driver exports
+ * have no size and are not supported. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
                                         CUmemAllocationHandleType type)
 {
@@ -197,7 +199,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     return result;
 }
 
-/* The engine's records of the mappings in a range that was unmapped. */
+/* Removes the engine's records of the mappings in a range that was unmapped. */
 static void forget(char *start, size_t bytes)
 {
     struct leatc_memory memory;
@@ -209,7 +211,7 @@ static void forget(char *start, size_t bytes)
     }
 }
 
-/* Work that was given before may still use the memory. */
+/* Waits for all devices first, because submitted work may still use the memory. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
     CU_TRY(leatcu_started());

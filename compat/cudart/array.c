@@ -1,14 +1,14 @@
-/* array.c - arrays, and the questions about them that have one answer here: none is mipmapped, sparse or planar.
- */
+/* array.c - arrays, and queries whose answer is always the same, because no array is mipmapped, sparse or
+ * planar. */
 #include "cudart/cudart.h"
 
-/* The vendor has no result of its own for arrays that are not alive. */
+/* CUDA has no separate result for an array that is not alive. */
 static int of_array(int result)
 {
     return result == LEATC_INVALID_HANDLE ? LEATC_INVALID_VALUE : result;
 }
 
-/* Bytes of an element, or 0 when the channels are not of 1, 2 or 4 equal parts of 8, 16 or 32 bits. */
+/* Returns the size of an element, or 0 unless it has 1, 2 or 4 channels with the same 8, 16 or 32 bits. */
 static unsigned element_bytes(const struct cudaChannelFormatDesc *desc)
 {
     int channels = (desc->x > 0) + (desc->y > 0) + (desc->z > 0) + (desc->w > 0);
@@ -100,8 +100,7 @@ REFUSE(cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *levelArray, cudaMipma
                                               unsigned int level),
        LEATC_INVALID_VALUE)
 
-/* Whatever is wrong with the arguments, and an array that is not of the kind that is asked about, is the same
- * result. */
+/* CUDA returns the same result for invalid arguments and for an array that is not planar, mipmapped or sparse. */
 REFUSE(cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray, unsigned int planeIdx),
        LEATC_INVALID_VALUE)
 REFUSE(cudaError_t cudaArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements,

@@ -1,7 +1,8 @@
 /* batch.c - several copies, or prefetches, in one call. */
 #include "cudart/cudart.h"
 
-/* Each entry is for the elements from its index on: the first for all, the others for less and less. */
+/* Checks the index list of attributes or locations. Entry i applies to the elements from indexes[i] up to the next
+ * index, so the first index must be 0 and the indexes must increase. */
 static bool indexes_rise(const size_t *indexes, size_t index_count, size_t count)
 {
     if (!indexes || !index_count || index_count > count || indexes[0])
@@ -19,8 +20,8 @@ static bool order_is_valid(enum cudaMemcpySrcAccessOrder order)
     return order >= cudaMemcpySrcAccessOrderStream && order <= cudaMemcpySrcAccessOrderAny;
 }
 
-/* Attributes say what a copy may be spared, and are hints but for their checks: pageable sources have been read at
- * the return in any case. */
+/* Checks the attributes of copies. They are hints about when the source may be read; here a pageable source has
+ * always been read when the call returns, so the hints have no effect. */
 static int check_attributes(const struct cudaMemcpyAttributes *attributes, const size_t *indexes,
                             size_t attribute_count, size_t count)
 {
@@ -33,7 +34,7 @@ static int check_attributes(const struct cudaMemcpyAttributes *attributes, const
     return LEATC_OK;
 }
 
-/* A batch has no place in the legacy default stream's order. */
+/* CUDA does not allow the legacy default stream for batches. */
 static int check_stream(struct leatc_stream *stream)
 {
     return !stream || stream == LEATC_STREAM_LEGACY ? LEATC_INVALID_VALUE : leatc_stream_check(stream);
@@ -60,7 +61,7 @@ FORWARD_STREAM(cudaMemcpyBatchAsync, cudaMemcpyBatchAsync_ptsz,
                 struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream),
                copy_ranges(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, on))
 
-/* The bytes of an element: of the array's, where there is one. */
+/* Returns the size of an element: that of the array if the operand is one. */
 static int unit_of(const struct cudaMemcpy3DOperand *operand, size_t *unit)
 {
     struct end end;
@@ -149,7 +150,8 @@ FORWARD_STREAM(cudaMemPrefetchBatchAsync, cudaMemPrefetchBatchAsync_ptsz,
                 size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, cudaStream_t stream),
                prefetch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, on))
 
-/* What is discarded may keep its bytes; so a discarded range needs nothing but its checks. */
+/* Discarding allows, but does not require, the driver to drop the contents. So this checks the arguments and does
+ * nothing. */
 static int discard(void **ptrs, const size_t *sizes, size_t count, unsigned long long flags,
                    struct leatc_stream *stream)
 {

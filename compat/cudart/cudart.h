@@ -1,4 +1,4 @@
-/* cudart.h - what the files of libleat-cudart share. */
+/* cudart.h - declarations that the files of libleat-cudart share. */
 #ifndef CUDART_CUDART_H
 #define CUDART_CUDART_H
 
@@ -6,13 +6,13 @@
 
 #include <leat/compat/cuda_runtime_api.h>
 
-/* Keeps the result as the thread's last error; the engine's numbers are CUDA's. */
+/* Records the result as the thread's last error. The engine's results are CUDA's numbers. */
 static inline cudaError_t note(int result)
 {
     return (cudaError_t)leatc_note(result);
 }
 
-/* CUDA's handles are the engine's. */
+/* CUDA's handles are the engine's pointers. */
 static inline struct leatc_stream *stream_of(cudaStream_t stream)
 {
     return (struct leatc_stream *)(void *)stream;
@@ -49,8 +49,8 @@ static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
 }
 
 /*
- * Functions that only call the engine, one entry of a table each. `call` is an expression with the engine's
- * result, which the function keeps as the thread's last error and returns.
+ * Functions that only call the engine are written as one line each. `call` is an expression with the engine's
+ * result, which the function records as the thread's last error and returns.
  */
 #define FORWARD(prototype, call)                                                                                  \
     prototype                                                                                                     \
@@ -58,23 +58,23 @@ static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
         return note(call);                                                                                        \
     }
 
-/* FORWARD for a function that does not look at all of its arguments, since what it is about is not there. */
+/* FORWARD for a function that ignores some of its arguments, because leat does not have what it is about. */
 #define REFUSE(prototype, result)                                                                                 \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
         FORWARD(prototype, result) _Pragma("GCC diagnostic pop")
 
 /*
- * A function that takes a `stream` exists twice: for NULL, `name` means the legacy default stream and `name_ptsz`
- * the default stream of the calling thread. `call` names the engine's stream `on`. Programs that are compiled with
- * CUDA_API_PER_THREAD_DEFAULT_STREAM get the second function under the first's name, and only for them does the
- * public header declare it.
+ * A function that takes a `stream` exists twice: NULL means the legacy default stream in `name`, and the
+ * per-thread default stream in `name_ptsz`. `call` uses the engine's stream as `on`. Programs that are compiled
+ * with CUDA_API_PER_THREAD_DEFAULT_STREAM call the second function under the first one's name; the public header
+ * declares it only for them.
  */
 #define FORWARD_STREAM(name, name_ptsz, parameters, call)                                                         \
     cudaError_t name_ptsz parameters;                                                                             \
     FORWARD_ON(name, parameters, stream_of(stream), call)                                                         \
     FORWARD_ON(name_ptsz, parameters, leatc_per_thread(stream), call)
 
-/* The same for a function that takes no stream and works in a default stream. */
+/* The same for a function without a stream argument that works in a default stream. */
 #define FORWARD_SYNC(name, name_ptds, parameters, call)                                                           \
     cudaError_t name_ptds parameters;                                                                             \
     FORWARD_ON(name, parameters, NULL, call)                                                                      \
@@ -88,7 +88,7 @@ static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
         return note(call);                                                                                        \
     }
 
-/* The thread's current device; device 0 where there is none, which the engine's calls then report. */
+/* Returns the thread's current device, or 0 if there is no device; the engine's next call reports that. */
 static inline int current_device(void)
 {
     int device = 0;
@@ -97,15 +97,16 @@ static inline int current_device(void)
     return device;
 }
 
-/* One end of a copy: where its first byte is, and how far rows and slices are apart. */
+/* One end of a copy: the address of its first byte, its pitch and its slice size. */
 struct end {
     char *ptr;
     size_t pitch, slice;
     unsigned element_bytes;      /* of an array; 0 for a pointer */
-    size_t width, height, depth; /* room of an array behind the position, in bytes and rows */
+    size_t width, height, depth; /* of an array: the room from the position on, in bytes and rows */
 };
 
-/* An array from a position on; x is in bytes. And a copy from end to end. */
+/* array_end: sets *end to an array from a position on; x is in bytes. copy_ends: copies a region between two
+ * ends. */
 int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z, struct end *end);
 int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
                      enum cudaMemcpyKind kind, struct leatc_stream *stream, enum leatc_mode mode);
@@ -113,14 +114,15 @@ int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_
 int cudart_region_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src,
                      leat_copy_region *region);
 
-/* A symbol's memory at an offset, for a copy to or from it; its direction is LEATC_DEFAULT then. */
+/* Returns the address of a symbol's memory at an offset, for a copy with direction LEATC_DEFAULT. kind must match
+ * to_symbol. */
 int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,
                   void **at);
 
 int cudart_instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *p,
                        struct leatc_stream *upload);
 
-/* A location as an ordinal or LEATC_HOST. */
+/* Converts a location to a device's ordinal or LEATC_HOST. */
 int cudart_place(struct cudaMemLocation location, int *ordinal);
 
 #endif

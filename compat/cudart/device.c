@@ -54,7 +54,7 @@ FORWARD(cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr,
 
 /* ---- properties ---- */
 
-/* Each is the attribute of that number. */
+/* The fields of the properties that have the value of an attribute. */
 static const struct {
     size_t offset;
     int attribute;
@@ -182,7 +182,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     return cudaSuccess;
 }
 
-/* The first device that has what prop asks for: the version, and the memory. */
+/* Returns the first device that has at least the compute capability and the memory in prop. */
 cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop)
 {
     int count = 0, chosen = 0, best = -1, result = leatc_device_count(&count);
@@ -294,7 +294,7 @@ cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config)
     return cudaSuccess;
 }
 
-/* No other device writes to these. */
+/* No other device writes to leat's devices by RDMA, so there is nothing to flush. */
 FORWARD(cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
                                                        enum cudaFlushGPUDirectRDMAWritesScope scope),
         target != cudaFlushGPUDirectRDMAWritesTargetCurrentDevice ||

@@ -1,4 +1,4 @@
-/* entry.c - functions of the driver by name: those of libleat-cuda, if that is there. */
+/* entry.c - functions of the driver API by name, from libleat-cuda if it can be found. */
 #include "cudart/cudart.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,8 @@ typedef int (*get_proc_address)(const char *name, void **function, int version, 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static get_proc_address ask;
 
-/* The program's own, or the one beside this library. */
+/* Finds cuGetProcAddress() of libleat-cuda: in the program if it is linked there, else in the library beside this
+ * one. */
 static void find_driver(void)
 {
     void *found = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
@@ -23,7 +24,8 @@ static void find_driver(void)
 
         found = driver ? dlsym(driver, "cuGetProcAddress_v2") : NULL;
     }
-    /* POSIX has data and function pointers look alike. */
+    /* memcpy, because ISO C has no cast from void * to a function pointer; POSIX guarantees the same
+     * representation. */
     memcpy(&ask, &found, sizeof ask);
 }
 

@@ -52,7 +52,7 @@ cudaError_t cudaRuntimeGetVersion(int *runtimeVersion)
     return cudaDriverGetVersion(runtimeVersion);
 }
 
-/* There is no profiler to start, which is no failure with the vendor's library either. */
+/* leat has no profiler. CUDA's library does not report an error in that case either. */
 cudaError_t cudaProfilerStart(void)
 {
     return cudaSuccess;

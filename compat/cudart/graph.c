@@ -1,4 +1,4 @@
-/* graph.c - graphs: capturing streams, nodes and edges, executable graphs, user objects, memory of graphs. */
+/* graph.c - graphs: stream capture, nodes and edges, executable graphs, user objects, memory of graphs. */
 #include "cudart/cudart.h"
 
 static struct leatc_exec *exec_of(cudaGraphExec_t executable)
@@ -32,7 +32,7 @@ static int get_status(struct leatc_stream *stream, enum cudaStreamCaptureStatus 
     return LEATC_OK;
 }
 
-/* Edges have no data here. */
+/* The engine's edges have no data. */
 static int get_info(struct leatc_stream *stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
                     cudaGraph_t *graph, const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges,
                     size_t *count)
@@ -228,7 +228,7 @@ FORWARD(cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMem
 
 /* ---- what is not there ---- */
 
-/* Only a device decides what runs next in a graph with conditional nodes. */
+/* Conditional nodes are decided on the device, which leat's devices cannot do. */
 cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHandle_out, cudaGraph_t graph,
                                              unsigned int defaultLaunchValue, unsigned int flags)
 {

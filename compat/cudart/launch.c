@@ -11,7 +11,8 @@ cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void
                                                        sharedMem, stream_of(stream)));
 }
 
-/* Of the attributes, those that say how a launch may be made faster are not needed, and the others not there. */
+/* Reads the attributes of a launch. Those that are hints for speed are ignored; those that leat cannot provide are
+ * refused. */
 static int check_launch_attributes(const cudaLaunchConfig_t *config, bool *cooperative)
 {
     if (config->numAttrs && !config->attrs)
@@ -58,7 +59,8 @@ static int current_attribute(int number, int *value)
     return leatc_device_attribute(device, number, value);
 }
 
-/* numRegs is that of x86-64, since programs divide by it. The memory that a kernel uses is unknown: 0. */
+/* numRegs is not 0, because programs divide by it: x86-64 has 16 registers. The memory use of a kernel is unknown
+ * and reported as 0. */
 static int function_attributes(const void *function, struct cudaFuncAttributes *attr)
 {
     int threads = 0, major = 0, minor = 0;
@@ -119,7 +121,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, const 
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
 }
 
-/* An equal share for each block. INVALID_VALUE: so many blocks do not fit. */
+/* Divides the shared memory of a multiprocessor by the number of blocks. INVALID_VALUE: that number of blocks
+ * cannot run concurrently. */
 cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func, int numBlocks,
                                                       int blockSize)
 {
@@ -142,8 +145,8 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, c
 
 /* ---- libraries ---- */
 
-/* The length of an image, which the vendor's call does not ask for: that of a text, or of an ELF file as its
- * header says. 0 for anything else. */
+/* Returns the length of an image, for which CUDA's call has no parameter: of a text up to its NUL, or of an ELF
+ * file by its header. 0 for anything else. */
 static size_t image_bytes(const void *code)
 {
     const unsigned char *image = code;
@@ -152,7 +155,7 @@ static size_t image_bytes(const void *code)
 
     if (memcmp(image, "\177ELF", 4))
         return image[0] == '\n' || image[0] == '/' || image[0] == '.' || image[0] == ' ' ? strlen(code) + 1 : 0;
-    /* The table of sections is the last thing in a file: its place, and the size and count of its entries. */
+    /* The section table is the last part of an ELF file. Read its offset, entry size and number of entries. */
     memcpy(&sections, image + 40, sizeof sections);
     memcpy(&size, image + 58, sizeof size);
     memcpy(&count, image + 60, sizeof count);

@@ -1,4 +1,4 @@
-/* memory.c - allocating, freeing, registering and asking; managed memory. */
+/* memory.c - allocating, freeing and registering memory, queries about it; managed memory. */
 #include "cudart/cudart.h"
 
 FORWARD(cudaError_t cudaMalloc(void **devPtr, size_t size), leatc_alloc(size, devPtr))
@@ -12,7 +12,7 @@ FORWARD(cudaError_t cudaFreeHost(void *ptr), leatc_free_host(ptr))
 FORWARD(cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags),
         leatc_alloc_managed(size, flags, devPtr))
 
-/* Rows of a pitch that suits copies, or nothing where a size is 0. */
+/* Allocates rows with a pitch for fast copies. If a size is 0, allocates nothing. */
 static int alloc_rows(void **ptr, size_t *pitch, size_t width, size_t height, size_t depth)
 {
     size_t row = leatc_pitch(width, LEATC_PITCH_BYTES), bytes;
@@ -60,8 +60,8 @@ FORWARD(cudaError_t cudaHostUnregister(void *ptr), leatc_unregister(ptr))
 FORWARD(cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags),
         flags ? LEATC_INVALID_VALUE : leatc_host_device_pointer(pHost, pDevice))
 
-/* Memory is mapped for all devices whatever was asked, as unified addressing has it, and the vendor says so too.
- */
+/* With unified addressing, pinned memory is always mapped for all devices, and CUDA reports that flag even if it
+ * was not requested. */
 cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
 {
     int result = leatc_host_flags(pHost, pFlags);
@@ -144,7 +144,7 @@ cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvis
     return note(result == LEATC_OK ? leatc_advise(devPtr, count, (int)advice, ordinal) : result);
 }
 
-/* A place as the vendor's number: a device, the host, or none. */
+/* Converts a location to CUDA's number: a device, the host, or none. */
 static int place_id(leat_location location)
 {
     return location.kind == LEAT_LOCATION_DEVICE ? location.ordinal
@@ -159,7 +159,7 @@ static int place_type(leat_location location)
                                                  : cudaMemLocationTypeInvalid;
 }
 
-/* The ids of all who were advised to use the range in place; the rest of the list is the number for none. */
+/* Lists the host and the devices that were given accessed-by advice; the rest of the list means no device. */
 static void list_accessed_by(const leat_managed_info *info, int *ids, size_t count)
 {
     size_t used = 0;
@@ -232,7 +232,7 @@ cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes, enum cudaM
 
 static int attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags)
 {
-    /* A default stream is not one that memory can be attached to. */
+    /* Memory cannot be attached to a default stream. */
     if (flags == cudaMemAttachSingle && (!stream || stream == LEATC_STREAM_LEGACY))
         return LEATC_INVALID_VALUE;
     return leatc_attach(stream, ptr, bytes, flags);

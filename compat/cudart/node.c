@@ -1,13 +1,13 @@
 /*
- * node.c - nodes of graphs by their types. Each type has a function that makes a task of the vendor's struct, and
- * one that fills the struct from a task; adding a node, setting its parameters and those of an executable's node
- * all begin with the first.
+ * node.c - nodes of graphs by type. Each type has a function that makes a task from CUDA's struct, and one that
+ * fills the struct from a task. Adding a node, setting its parameters and setting those of an executable graph's
+ * node all use the first function.
  */
 #include "cudart/cudart.h"
 
 #include <string.h>
 
-/* What cudart keeps with a task is marked by this address. */
+/* The address identifies the data that cudart stores with a task (leatc_task_keep()). */
 static const char copy_tag;
 
 static struct leatc_exec *exec_of(cudaGraphExec_t executable)
@@ -15,7 +15,7 @@ static struct leatc_exec *exec_of(cudaGraphExec_t executable)
     return (struct leatc_exec *)(void *)executable;
 }
 
-/* What is done with a task, if it could be made. */
+/* The uses of a task, if it could be made: each passes it to the engine. */
 static int add(int made, struct leatc_task **task, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
                cudaGraphNode_t *node)
 {
@@ -40,7 +40,7 @@ static int get(cudaGraphNode_t node, int type, const void *out, const struct lea
     return out ? leatc_node_task(node_of(node), type, task) : LEATC_INVALID_VALUE;
 }
 
-/* Defines a function that makes a task and does something with it. `call` makes it in the variable `task`. */
+/* Defines a function that makes a task and passes it to the engine. `call` makes it in the variable `task`. */
 #define FORWARD_TASK(prototype, call)                                                                             \
     prototype                                                                                                     \
     {                                                                                                             \
@@ -158,7 +158,8 @@ static int make_from_symbol(void *dst, const void *symbol, size_t count, size_t 
     return make_range(dst, at, count, LEATC_DEFAULT, task);
 }
 
-/* One side of a copy that was captured or made of a range: an array and a position, or a pointer. */
+/* Describes one side of a copy that was captured or made from a range: an array and a position in it, or a
+ * pointer. */
 static void describe_side(const void *ptr, const leat_copy_region *region, size_t pitch, size_t slice,
                           cudaArray_t *array, struct cudaPos *position, struct cudaPitchedPtr *pitched,
                           unsigned *unit)
@@ -448,7 +449,8 @@ static int check_any(const struct cudaGraphNodeParams *p)
                : LEATC_INVALID_VALUE;
 }
 
-/* The types whose parameters can be set; others have calls of their own, or are not there. */
+/* Makes a task for the types whose parameters can be set. Other types have calls of their own, or are not
+ * supported. */
 static int make_any(struct cudaGraphNodeParams *p, struct leatc_task **task)
 {
     LEATC_TRY(check_any(p));
@@ -479,7 +481,8 @@ static int make_any(struct cudaGraphNodeParams *p, struct leatc_task **task)
     }
 }
 
-/* Those that a graph gets in another way. The two structs for allocations are the same. */
+/* Adds nodes of the types that make_any() does not handle. The two structs for allocations have the same
+ * layout. */
 static int add_other(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
                      struct cudaGraphNodeParams *p)
 {
@@ -539,7 +542,7 @@ REFUSE(cudaError_t cudaGraphAddExternalSemaphoresSignalNode(
            size_t numDependencies, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams),
        no_semaphores(nodeParams))
 
-/* No node is of that type. */
+/* No node has this type, so no node is valid for these calls. */
 REFUSE(cudaError_t cudaGraphExternalSemaphoresSignalNodeGetParams(
            cudaGraphNode_t hNode, struct cudaExternalSemaphoreSignalNodeParams *params_out),
        LEATC_INVALID_VALUE)

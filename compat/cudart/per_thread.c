@@ -1,6 +1,6 @@
 /*
- * per_thread.c - the functions for programs that are compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM that are
- * more than an entry of FORWARD_STREAM or FORWARD_SYNC (cudart.h).
+ * per_thread.c - functions for programs that are compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM, where
+ * FORWARD_STREAM and FORWARD_SYNC (cudart.h) do not suffice.
  */
 #include "cudart/cudart.h"
 
@@ -14,7 +14,7 @@ cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *func, dim3 gridDim, dim
 cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *func, void **args);
 cudaError_t cudaStreamCopyAttributes_ptsz(cudaStream_t dst, cudaStream_t src);
 
-/* The stream that such a program means: NULL is the default stream of the calling thread. */
+/* Returns the stream that such a program means: NULL is the per-thread default stream. */
 static inline cudaStream_t per_thread(cudaStream_t stream)
 {
     return stream ? stream : cudaStreamPerThread;

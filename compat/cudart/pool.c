@@ -23,7 +23,7 @@ FORWARD(cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device),
 FORWARD(cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool),
         leatc_pool_set_current(device, pool_of(memPool)))
 
-/* A pool by what it is for: there are pools of device memory alone. */
+/* Checks the location and type for which a pool is requested: only device memory has pools. */
 static int check_place(const struct cudaMemLocation *location, enum cudaMemAllocationType type)
 {
     if (!location || (type != cudaMemAllocationTypePinned && type != cudaMemAllocationTypeManaged))

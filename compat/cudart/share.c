@@ -1,4 +1,4 @@
-/* share.c - memory, pools and events of other processes: the engine's handles in the vendor's structs. */
+/* share.c - sharing memory, pools and events with other processes: the engine's handles in CUDA's structs. */
 #include "cudart/cudart.h"
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == LEATC_SHARE_BYTES &&
@@ -22,7 +22,7 @@ FORWARD(cudaError_t cudaMemPoolExportToShareableHandle(void *shareableHandle, cu
             ? LEATC_INVALID_VALUE
             : leatc_share_pool(pool_of(memPool), shareableHandle))
 
-/* The handle is the descriptor itself, as a pointer. */
+/* CUDA passes the file descriptor itself as a pointer. */
 FORWARD(cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *shareableHandle,
                                                          enum cudaMemAllocationHandleType handleType,
                                                          unsigned int flags),

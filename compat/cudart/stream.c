@@ -81,7 +81,8 @@ FORWARD_STREAM(cudaStreamGetAttribute, cudaStreamGetAttribute_ptsz,
                (cudaStream_t stream, cudaStreamAttrID attr, cudaStreamAttrValue *value_out),
                get_attribute(on, attr, value_out))
 
-/* The devices say that a window is 0 bytes at most, and have one domain. */
+/* Devices report a maximum window size of 0 and a single memory synchronization domain, so other values are
+ * refused. */
 static int set_attribute(struct leatc_stream *stream, cudaStreamAttrID attribute, const cudaStreamAttrValue *value)
 {
     int result = leatc_stream_check(stream), priority = 0;
@@ -118,7 +119,7 @@ cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
     return note(result == LEATC_OK ? leatc_stream_set_policy(stream_of(dst), policy) : result);
 }
 
-/* Windows are the only thing that persists, and there are none. */
+/* Only access policy windows make cache lines persist, and leat has none, so there is nothing to reset. */
 FORWARD(cudaError_t cudaCtxResetPersistingL2Cache(void), leatc_init())
 
 /* ---- events ---- */

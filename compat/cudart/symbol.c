@@ -6,7 +6,8 @@ FORWARD(cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol),
 FORWARD(cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol),
         size ? leatc_symbol_bytes(symbol, size) : LEATC_INVALID_VALUE)
 
-/* The memory of a symbol is the host's as well, so the kinds that name it as the device's are the default one. */
+/* Returns a symbol's memory. It is host memory as well, so the directions that name it as device memory become
+ * cudaMemcpyDefault. */
 int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,
                   void **at)
 {
