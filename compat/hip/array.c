@@ -12,7 +12,8 @@ hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, hipChannel
     return desc;
 }
 
-/* What HIP asks of channels: one to four, not three, of the same 8, 16 or 32 bits, and nothing behind a gap. */
+/* Checks the channels of an element: one, two or four, without a gap between them, all of the same 8, 16 or 32
+ * bits. Returns the element's size. */
 static int check_channels(const hipChannelFormatDesc *desc, unsigned *element_bytes)
 {
     const int bits[4] = {desc->x, desc->y, desc->z, desc->w};
@@ -32,7 +33,7 @@ static int check_channels(const hipChannelFormatDesc *desc, unsigned *element_by
     return LEATC_OK;
 }
 
-/* The longest sides: those of textures. */
+/* Checks the size against the limits of textures. */
 static int check_size(hipExtent size, unsigned flags)
 {
     static const int numbers[3][3] = {{21, 0, 0}, {22, 23, 0}, {24, 25, 26}};
@@ -84,7 +85,7 @@ hipError_t hipMalloc3DArray(hipArray_t *array, const struct hipChannelFormatDesc
     return note(create(array, desc, extent, flags));
 }
 
-/* The driver's words for an element. False for a format that there is not. */
+/* Converts the driver API's format and number of channels. Returns false for an unknown format. */
 static bool channels_of(hipArray_Format format, unsigned count, hipChannelFormatDesc *desc)
 {
     int bits = 0;
@@ -154,7 +155,7 @@ hipError_t hipArray3DCreate(hipArray_t *array, const HIP_ARRAY3D_DESCRIPTOR *sha
     return hipMalloc3DArray(array, &desc, make_hipExtent(shape->Width, shape->Height, shape->Depth), shape->Flags);
 }
 
-/* AMD's answers: NULL is refused, and an array that is gone is a destroyed context. */
+/* Like AMD's runtime, refuses NULL, and returns hipErrorContextIsDestroyed for an array that was freed. */
 static hipError_t destroy(hipArray_t array)
 {
     return note(array ? of_stream(leatc_array_destroy(array_of(array))) : LEATC_INVALID_VALUE);
@@ -244,7 +245,7 @@ static struct copy_side rows_at(const void *ptr, size_t pitch)
     return side;
 }
 
-/* Between an array and rows of plain memory. */
+/* Copies between an array and rows of memory. */
 static int copy_rows(hipArray_const_t array, size_t x, size_t y, const void *ptr, size_t pitch, size_t width,
                      size_t height, hipMemcpyKind kind, bool to_array, struct leatc_stream *stream, bool async)
 {
@@ -304,7 +305,7 @@ hipError_t hipMemcpy2DArrayToArray(hipArray_t dst, size_t dstX, size_t dstY, hip
 
 /* ---- lines: bytes that go on in the next row ---- */
 
-/* From x, y on: the rest of the first row, whole rows, and the start of the last one. */
+/* Copies bytes from (x, y) on: the rest of the first row, then whole rows, then the start of the last row. */
 static int copy_line(hipArray_const_t array, size_t x, size_t y, const void *ptr, size_t bytes, bool to_array,
                      struct leatc_stream *stream, bool async)
 {
@@ -356,8 +357,8 @@ hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t x, siz
                                    : result);
 }
 
-/* The same within the first row of an array. HIP's header asks for an array of one row; AMD's runtime takes one of
- * two dimensions as well, and programs rely on it. */
+/* The same within the first row of an array. HIP's header requires an array with a single row; AMD's runtime also
+ * accepts a two-dimensional array, and programs rely on it. */
 static int copy_row(hipArray_const_t array, size_t offset, const void *ptr, size_t bytes, bool to_array,
                     struct leatc_stream *stream, bool async)
 {

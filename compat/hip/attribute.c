@@ -1,13 +1,14 @@
-/* attribute.c - what devices report of themselves: attributes, properties, and the choice of a device by them. */
+/* attribute.c - what devices report about themselves: attributes and properties; choosing a device by
+ * properties. */
 #include "hip/layer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* hip_runtime.h's clocks count nanoseconds. */
+/* The clocks of hip_runtime.h count nanoseconds. */
 #define CLOCK_KHZ 1000000
 
-/* HIP's numbers, and CUDA's for the same, by which the engine knows them. */
+/* HIP's numbers of attributes, and CUDA's numbers for the same, which the engine uses. */
 static const struct attribute {
     hipDeviceAttribute_t hip;
     int number;
@@ -102,7 +103,7 @@ static const struct attribute {
     {hipDeviceAttributePhysicalMultiProcessorCount, 16},
 };
 
-/* Those that only HIP has. False when there is no such number. */
+/* Attributes that only HIP has. Returns false for an unknown attribute. */
 static bool own_attribute(const leat_device_info *info, hipDeviceAttribute_t attribute, int *value)
 {
     switch (attribute) {
@@ -128,7 +129,7 @@ static bool own_attribute(const leat_device_info *info, hipDeviceAttribute_t att
     case hipDeviceAttributeAsicRevision:
         *value = 0;
         return true;
-    case hipDeviceAttributeImageSupport: /* arrays; there are no textures */
+    case hipDeviceAttributeImageSupport: /* true because there are arrays, although there are no textures */
         *value = 1;
         return true;
     default:
@@ -136,7 +137,7 @@ static bool own_attribute(const leat_device_info *info, hipDeviceAttribute_t att
     }
 }
 
-/* Programs divide by the clock, so where leat knows none it is that of hip_runtime.h's clock64(). */
+/* Programs divide by the clock rate. If leat does not know it, this returns that of clock64() in hip_runtime.h. */
 static int known_attribute(int device, const struct attribute *known, int *value)
 {
     LEATC_TRY(leatc_device_attribute(device, known->number, value));
@@ -161,7 +162,7 @@ static int get_attribute(int *value, hipDeviceAttribute_t attribute, int device)
 FORWARD(hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device),
         get_attribute(value, attribute, device))
 
-/* Elements, whatever their format. */
+/* The limit in elements. It does not depend on their format. */
 hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFormatDesc *desc, int device)
 {
     int most = 0;
@@ -173,7 +174,7 @@ hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFo
     return note(result);
 }
 
-/* An attribute of a device that there is. */
+/* Returns an attribute of a device that is known to exist. */
 static int value_of(int device, hipDeviceAttribute_t attribute)
 {
     int value = 0;
@@ -269,7 +270,7 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
     snprintf(properties->name, sizeof properties->name, "%s", info.model);
     (void)leatc_device_uuid(device, (unsigned char *)properties->uuid.bytes);
     properties->totalGlobalMem = info.memory_bytes;
-    /* The name of an architecture that no GPU has, so that nobody takes this for one. */
+    /* Reports an architecture that no GPU has, so that programs do not take this device for a GPU. */
     snprintf(properties->gcnArchName, sizeof properties->gcnArchName, "leat-%s", info.architecture);
     put_limits(properties, device);
     put_textures(properties, device);
@@ -277,7 +278,7 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
     return hipSuccess;
 }
 
-/* How many of the fields that a program looks for are at least as large in a device. */
+/* Counts the wanted properties that a device meets or exceeds. */
 static int count_matches(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR0600 *device)
 {
     const size_t pairs[][2] = {

@@ -1,8 +1,8 @@
 /* batch.c - several copies in one call. */
 #include "hip/copy.h"
 
-/* Attributes may speed copies up, which are as fast as they can be here; so they are only checked. The one for a
- * copy is the last whose index is not above the copy's. AMD, which has no use for them yet, takes none as well. */
+/* Checks the attributes of copies, which are hints and have no effect here. Attribute i applies to the copies from
+ * indexes[i] up to the next index. Like AMD's runtime, this also accepts no attributes. */
 static int check_attributes(const hipMemcpyAttributes *attributes, const size_t *indexes, size_t attribute_count,
                             size_t count)
 {
@@ -53,7 +53,7 @@ hipError_t hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *bytes, size_t c
 
 /* ---- regions ---- */
 
-/* unit: the bytes of an element. */
+/* unit: the size of an element in bytes. */
 static int side_of(const hipMemcpy3DOperand *operand, hipExtent extent, size_t unit, struct copy_side *side)
 {
     size_t row = operand->op.ptr.rowLength, rows = operand->op.ptr.layerHeight;
@@ -74,7 +74,7 @@ static int side_of(const hipMemcpy3DOperand *operand, hipExtent extent, size_t u
                : LEATC_OK;
 }
 
-/* The bytes of an element: of the array's, where there is one. */
+/* Returns the size of an element: that of the array if the operand is one. */
 static int unit_of(const hipMemcpy3DOperand *operand, size_t *unit)
 {
     struct copy_side side;

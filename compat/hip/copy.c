@@ -1,4 +1,4 @@
-/* copy.c - copies of ranges, of rectangles and of regions, with arrays at either end. */
+/* copy.c - copies of ranges and of 2-D and 3-D regions, with memory or arrays at both ends. */
 #include "hip/copy.h"
 
 /* ---- ranges ---- */
@@ -123,13 +123,13 @@ int leatc_hip_array_side(hipArray_const_t array, size_t x_bytes, size_t y, size_
     return LEATC_OK;
 }
 
-/* Does a length from a start on lie within a limit? */
+/* Returns true if length units from start on lie within limit. */
 static bool fits(size_t start, size_t length, size_t limit)
 {
     return start <= limit && length <= limit - start;
 }
 
-/* The address of the region's first byte in a side. */
+/* Returns the address of the region's first byte in a side, after checking that the side has the region. */
 static int start_of(const struct copy_side *side, const leat_copy_region *region, char **start)
 {
     size_t rows, slices, offset;
@@ -144,7 +144,7 @@ static int start_of(const struct copy_side *side, const leat_copy_region *region
     return LEATC_OK;
 }
 
-/* What the engine copies. */
+/* Makes the copy that the engine runs. */
 static int region_between(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
                           struct leatc_copy_task *copy)
 {
@@ -161,7 +161,7 @@ static int region_between(const struct copy_side *dst, const struct copy_side *s
         return LEATC_INVALID_VALUE;
     LEATC_TRY(start_of(dst, &region, &to));
     LEATC_TRY(start_of(src, &region, &from));
-    /* A single row has no pitch to speak of. */
+    /* The engine needs a pitch even for a single row. */
     if (region.height == 1 && region.dst_pitch_bytes < region.width_bytes)
         region.dst_pitch_bytes = region.width_bytes;
     if (region.height == 1 && region.src_pitch_bytes < region.width_bytes)
@@ -182,7 +182,7 @@ int leatc_hip_copy_region(const struct copy_side *dst, const struct copy_side *s
     return of_stream(leatc_copy_region(copy.dst, copy.src, &copy.region, LEATC_DEFAULT, stream, mode));
 }
 
-/* A side in plain memory, of which the caller says no more than the pitch. */
+/* Describes memory of which the caller gives only the pitches, not the size. */
 static struct copy_side plain_side(const void *ptr, size_t pitch, size_t slice)
 {
     struct copy_side side = {.ptr = (char *)(uintptr_t)ptr,
@@ -224,8 +224,8 @@ FORWARD_STREAM(hipMemcpy2DAsync, hipMemcpy2DAsync_spt,
 
 /* ---- hipMemcpy3D: positions and widths count elements where an array is involved ---- */
 
-/* One side: an array, or memory whose rows a hipPitchedPtr describes, but never both. element_bytes: what x counts
- * in plain memory. */
+/* Describes one side of hipMemcpy3D(): either an array, or memory with the rows of a hipPitchedPtr. Both at once
+ * are invalid. */
 static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_t depth, struct copy_side *side)
 {
     struct copy_side made;
@@ -252,7 +252,7 @@ static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_
     return LEATC_OK;
 }
 
-/* The sides of a copy of a region that is not empty, and the region in bytes. */
+/* Describes both sides of a copy that is not empty, and returns the size of its region in bytes. */
 static int sides_3d(const hipMemcpy3DParms *copy, struct copy_side *dst, struct copy_side *src, hipExtent *bytes)
 {
     size_t unit;
@@ -300,7 +300,7 @@ FORWARD_SYNC(hipMemcpy3D, hipMemcpy3D_spt, (const struct hipMemcpy3DParms *copy)
 FORWARD_STREAM(hipMemcpy3DAsync, hipMemcpy3DAsync_spt, (const struct hipMemcpy3DParms *copy, hipStream_t stream),
                copy_3d(copy, on, true))
 
-/* Where the sides lie says which devices they are of; the numbers are only checked. */
+/* The pointers determine the devices. The device numbers are only checked. */
 static int copy_peers(const hipMemcpy3DPeerParms *peers, struct leatc_stream *stream, enum leatc_mode mode)
 {
     hipMemcpy3DParms copy = {.kind = hipMemcpyDefault};
@@ -325,7 +325,7 @@ FORWARD(hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t 
 
 /* ---- the driver's structs: everything in bytes, and each side says what it is ---- */
 
-/* Plain memory of the driver's structs; pitch 0 and height 0 stand for rows and slices without gaps. */
+/* Describes memory in the driver API's structs, where pitch 0 and height 0 mean rows and slices without gaps. */
 static int plain_of(const void *ptr, size_t pitch, size_t height, const HIP_MEMCPY3D *copy, struct copy_side *side)
 {
     size_t slice;

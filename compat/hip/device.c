@@ -1,4 +1,4 @@
-/* device.c - devices, and what is left of contexts: each device has one. */
+/* device.c - devices, and HIP's contexts, which are only names: each device has one. */
 #include "hip/layer.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@ struct ihipCtx_t {
 
 static struct ihipCtx_t contexts[LEATC_DEVICES_MAX];
 
-/* Runs when the library is loaded, so before a device is looked for. */
+/* Runs when the library is loaded, and so before the devices are looked for. */
 __attribute__((constructor)) static void announce(void)
 {
     leatc_announce_hip();
@@ -53,8 +53,8 @@ hipError_t hipRuntimeGetVersion(int *runtimeVersion)
     return put_version(runtimeVersion);
 }
 
-/* The function of this library that a program means by a name: with per_thread the one whose 0 is the per-thread
- * stream, and of two names the one with the struct of HIP 6. NULL: none. */
+/* Returns the function of this library for a name. per_thread: prefers the variant whose NULL stream is the
+ * per-thread stream. If there are two versions, prefers the one with HIP 6's struct. NULL: there is none. */
 static void *find_name(void *self, const char *symbol, bool per_thread)
 {
     const char *ends[] = {per_thread ? "_spt" : "", "R0600", ""};
@@ -285,7 +285,7 @@ hipError_t hipDeviceSetSharedMemConfig(hipSharedMemConfig config)
     return set_banks(config);
 }
 
-/* One way to wait, or none, and what may stand beside it. */
+/* Returns true for valid device flags: at most one way to wait, and flags that may be combined with it. */
 static bool are_device_flags(unsigned flags)
 {
     unsigned way = flags & hipDeviceScheduleMask;
@@ -345,7 +345,7 @@ hipError_t hipDeviceGetP2PAttribute(int *value, hipDeviceP2PAttr attribute, int 
     }
 }
 
-/* The number that AMD's runtime has for PCI Express. */
+/* AMD's value for a PCI Express link (HSA_AMD_LINK_INFO_TYPE_PCIE). */
 #define LINK_PCIE 2
 
 hipError_t hipExtGetLinkTypeAndHopCount(int first, int second, uint32_t *type, uint32_t *hops)
@@ -366,7 +366,8 @@ hipError_t hipExtGetLinkTypeAndHopCount(int first, int second, uint32_t *type, u
 
 #define STACK_MOST 64
 
-/* The devices that this thread's contexts stand for, the current one last; what was current before the first. */
+/* The stack of this thread's contexts, by device; the current one is last. before_first: the device that was
+ * current before the first context was pushed. */
 static _Thread_local int stack[STACK_MOST];
 static _Thread_local int depth;
 static _Thread_local int before_first;

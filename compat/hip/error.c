@@ -1,7 +1,7 @@
-/* error.c - HIP's results: the last one, names and texts. */
+/* error.c - the last error, and the names and texts of HIP's results. */
 #include "hip/layer.h"
 
-/* X(name, what it means). */
+/* X(name, text). */
 #define RESULTS(X)                                                                                                \
     X(hipSuccess, "no error")                                                                                     \
     X(hipErrorInvalidValue, "invalid argument")                                                                   \
@@ -91,7 +91,7 @@ static const struct {
 
 #define RESULT_COUNT (sizeof results / sizeof results[0])
 
-/* The place of a result in the table, or RESULT_COUNT. */
+/* Returns the index of a result in the table, or RESULT_COUNT. */
 static size_t find(hipError_t error)
 {
     size_t i = 0;

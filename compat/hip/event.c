@@ -1,7 +1,7 @@
 /* event.c - events. */
 #include "hip/layer.h"
 
-/* What only concerns the caches of AMD's GPUs. */
+/* Flags that only control the caches of AMD's GPUs; they have no effect here. */
 #define CACHE_FLAGS (hipEventDisableSystemFence | hipEventReleaseToDevice | hipEventReleaseToSystem)
 
 static int create(hipEvent_t *event, unsigned flags)
@@ -18,8 +18,8 @@ static int create(hipEvent_t *event, unsigned flags)
 FORWARD(hipError_t hipEventCreate(hipEvent_t *event), create(event, hipEventDefault))
 FORWARD(hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags), create(event, flags))
 
-/* The stream is looked at apart, since the engine has one word for a stream that is gone and for one of another
- * device, and HIP has two. */
+/* Checks the stream separately: the engine has one result for a destroyed stream and for a stream of another
+ * device, but HIP has two. */
 static int record(hipEvent_t event, struct leatc_stream *stream)
 {
     LEATC_TRY(check_event(event));

@@ -24,7 +24,7 @@ FORWARD(hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count),
 FORWARD(hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream),
         fill(dst, (uint32_t)value, 4, count, stream_of(stream), true))
 
-/* width counts units. */
+/* width is a number of units. */
 static int fill_rows(void *dst, size_t pitch, uint32_t value, unsigned unit_bytes, size_t width, size_t height,
                      struct leatc_stream *stream, bool async)
 {

@@ -1,5 +1,5 @@
-/* launch.c - launches: of functions of modules, by function pointer, between events, of blocks that run together.
- */
+/* launch.c - launches: of functions of modules, of function pointers, with events before and after, and
+ * cooperative ones. */
 #include "hip/module.h"
 
 static dim3 size_of(unsigned x, unsigned y, unsigned z)
@@ -7,7 +7,8 @@ static dim3 size_of(unsigned x, unsigned y, unsigned z)
     return (dim3){x, y, z};
 }
 
-/* extra, arguments packed by the caller, needs a kernel that says where each of them begins; none here does. */
+/* Refuses extra (packed arguments): they need a kernel that reports the offset of each argument, and leat's
+ * kernels do not. */
 static int check_extra(void **arguments, void **extra)
 {
     if (arguments && extra)
@@ -59,13 +60,13 @@ static int launch_between(const void *function, dim3 grid, dim3 block, void **ar
 hipError_t hipExtLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
                               hipStream_t stream, hipEvent_t start, hipEvent_t stop, int flags)
 {
-    (void)flags; /* whether kernels may run out of order; here they do not */
+    (void)flags; /* allows kernels to run out of order, which leat never does */
     return note(launch_between(function, grid, block, arguments, sharedBytes, stream_of(stream), start, stop));
 }
 
 /* ---- with attributes ---- */
 
-/* All but one are hints, which change nothing. */
+/* All attributes but the cooperative one are hints without effect. */
 static int read_attributes(const hipLaunchAttribute *attributes, unsigned count, bool *together)
 {
     *together = false;

@@ -1,30 +1,30 @@
 /*
- * layer.h - what the files of libleat-hip share: results, and where HIP's differ from the engine's.
+ * layer.h - declarations that the files of libleat-hip share: results, and where HIP's differ from the engine's.
  *
- * The engine answers with CUDA's numbers, which are mostly HIP's as well. A stream or an event that was destroyed
- * is hipErrorContextIsDestroyed here, but a stream stays hipErrorInvalidHandle where memory is allocated in its
- * order or it waits for an event; an event that is NULL stays hipErrorInvalidHandle.
+ * The engine returns CUDA's numbers, most of which are HIP's too. For a destroyed stream or event, HIP's calls
+ * return hipErrorContextIsDestroyed instead of hipErrorInvalidHandle. The exceptions are calls that allocate in a
+ * stream's order or make a stream wait for an event, and events that are NULL: they return hipErrorInvalidHandle.
  */
 #ifndef LEATC_HIP_LAYER_H
 #define LEATC_HIP_LAYER_H
 
 #include "engine/engine.h"
 
-/* C++ programs may leave arguments out; this is C. */
+/* The header has default arguments for C++ only, so this is C. */
 #include <leat/compat/hip/hip_runtime_api.h>
 
-/* HIP's numbers that the engine has none for. */
+/* HIP's errors that the engine does not have. */
 enum { HIP_FILE_NOT_FOUND = 301, HIP_INVALID_DEVICE_POINTER = 17, HIP_UNSUPPORTED_LIMIT = 215 };
 
-/* Keeps the result as the thread's last error: the last line of every call. */
+/* Records the result as the thread's last error. Every call ends with this. */
 static inline hipError_t note(int result)
 {
     return (hipError_t)leatc_note(result);
 }
 
 /*
- * Functions that only call the engine, one entry of a table each. `call` is an expression with the result, which
- * the function keeps as the thread's last error and returns.
+ * Functions that only call the engine are written as one line each. `call` is an expression with the result, which
+ * the function records as the thread's last error and returns.
  */
 #define FORWARD(prototype, call)                                                                                  \
     prototype                                                                                                     \
@@ -32,20 +32,20 @@ static inline hipError_t note(int result)
         return note(call);                                                                                        \
     }
 
-/* FORWARD for a function that does not look at all of its arguments, since what it is about is not there. */
+/* FORWARD for a function that ignores some of its arguments, because leat does not have what it is about. */
 #define REFUSE(prototype, result)                                                                                 \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
         FORWARD(prototype, result) _Pragma("GCC diagnostic pop")
 
 /*
- * A function that takes a `stream` exists twice: for NULL, `name` means the legacy default stream and `name_spt`
- * the default stream of the calling thread. `call` names the engine's stream `on`.
+ * A function that takes a `stream` exists twice: NULL means the legacy default stream in `name`, and the
+ * per-thread default stream in `name_spt`. `call` uses the engine's stream as `on`.
  */
 #define FORWARD_STREAM(name, name_spt, parameters, call)                                                          \
     FORWARD_ON(name, parameters, stream_of(stream), call)                                                         \
     FORWARD_ON(name_spt, parameters, leatc_per_thread(stream), call)
 
-/* The same for a function that takes no stream and works in a default stream. */
+/* The same for a function without a stream argument that works in a default stream. */
 #define FORWARD_SYNC(name, name_spt, parameters, call)                                                            \
     FORWARD_ON(name, parameters, NULL, call)                                                                      \
     FORWARD_ON(name_spt, parameters, LEATC_STREAM_PER_THREAD, call)
@@ -58,7 +58,7 @@ static inline hipError_t note(int result)
         return note(call);                                                                                        \
     }
 
-/* The result of a call whose only handle is a stream. */
+/* Converts the result of a call whose only handle is a stream. */
 static inline int of_stream(int result)
 {
     return result == LEATC_INVALID_HANDLE ? LEATC_CONTEXT_DESTROYED : result;
@@ -96,7 +96,7 @@ static inline struct leatc_array *array_of(hipArray_const_t array)
     return (struct leatc_array *)(uintptr_t)array;
 }
 
-/* INVALID_DEVICE unless there is such a device. */
+/* Returns INVALID_DEVICE if there is no such device. */
 static inline int check_device(int ordinal)
 {
     leat_device_info info;
@@ -104,21 +104,20 @@ static inline int check_device(int ordinal)
     return leatc_device_describe(ordinal, &info);
 }
 
-/* What AMD's runtime aligns rows to. */
+/* The alignment of rows in AMD's runtime. */
 #define HIP_PITCH_BYTES 256
 
-/* The longest pitch that HIP's devices take. */
+/* The longest pitch that HIP's devices report. */
 #define PITCH_MOST ((size_t)INT32_MAX)
 
-/* A direction that HIP has. Beyond that HIP looks at the pointers instead of the word for them, and so the engine
- * does. */
+/* Checks that a direction exists. Like HIP, the engine then ignores it and looks at the pointers. */
 static inline int check_kind(hipMemcpyKind kind)
 {
     return (unsigned)kind <= hipMemcpyDefault || kind == hipMemcpyDeviceToDeviceNoCU ? LEATC_OK
                                                                                      : LEATC_INVALID_DIRECTION;
 }
 
-/* Graphs, nodes and lists of nodes. */
+/* HIP's graphs, nodes and lists of nodes are the engine's. */
 static inline struct leatc_graph *graph_of(hipGraph_t graph)
 {
     return (struct leatc_graph *)(void *)graph;
@@ -144,18 +143,18 @@ static inline struct leatc_node *const *node_list(const hipGraphNode_t *nodes)
     return (struct leatc_node *const *)(const void *)nodes;
 }
 
-/* A launch of a function, and operations on words of memory, for nodes of graphs; and what these tasks were made
- * of.
- */
+/* Tasks of graph nodes: a kernel launch, and operations on words of memory. The other two functions return from
+ * what such a task was made. */
 int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task);
 void *leatc_hip_kernel_function(const struct leatc_task *task);
 int leatc_hip_batch_make(const hipBatchMemOpNodeParams *p, struct leatc_task **task);
 int leatc_hip_batch_describe(const struct leatc_task *task, hipBatchMemOpNodeParams *p);
 
-/* The device's only context, and back; -1 when it is none. */
+/* Returns a device's only context. */
 hipCtx_t leatc_hip_context(int ordinal);
 
-/* Draws device.c, whose constructor announces HIP, into every static program that has any file of this layer. */
+/* Makes the linker include device.c in every static program that uses any file of this layer: its constructor
+ * announces HIP (leatc_announce_hip()). */
 __attribute__((used)) static hipCtx_t (*const leatc_hip_device_file)(int) = leatc_hip_context;
 
 #endif

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* A range within one managed allocation. */
+/* Returns OK if the range lies within one allocation of managed memory. */
 static int check_range(const void *ptr, size_t bytes)
 {
     struct leatc_memory memory;
@@ -21,7 +21,7 @@ static int check_range(const void *ptr, size_t bytes)
     return LEATC_OK;
 }
 
-/* The device of HIP's number, or the host. */
+/* Returns the leat device of HIP's number, or LEAT_HOST. */
 static int place_of(int number, leat_device **device)
 {
     *device = LEAT_HOST;
@@ -37,7 +37,7 @@ static int prefetch(const void *ptr, size_t bytes, int number, struct leatc_stre
 FORWARD(hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream),
         of_stream(prefetch(ptr, bytes, device, stream_of(stream))))
 
-/* HIP's number for a place. The host is one place, whatever its nodes. */
+/* Converts a location to HIP's number. All NUMA nodes of the host are the host. */
 static int number_of_place(const hipMemLocation *place, int *number)
 {
     switch (place->type) {
@@ -61,7 +61,7 @@ static int prefetch_to_place(const void *ptr, size_t bytes, const hipMemLocation
 
     LEATC_TRY(check_range(ptr, bytes));
     LEATC_TRY(number_of_place(place, &number));
-    /* A device has no number below 0, which would be the host's. */
+    /* A negative device number would mean the host. */
     if (place->type == hipMemLocationTypeDevice && number < 0)
         return LEATC_INVALID_DEVICE;
     return of_stream(prefetch(ptr, bytes, number, stream));
@@ -100,10 +100,10 @@ FORWARD(hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t c
 
 #define PAGE_BYTES 4096
 
-/* Whole pages that are coarse-grained. Ranges do not overlap. */
+/* A range of whole pages with coarse-grained coherency. Ranges do not overlap. */
 struct coarse {
     struct coarse *next;
-    unsigned long long id; /* of the allocation; the range means nothing once another one is there */
+    unsigned long long id; /* id of the allocation; if another allocation is there now, the range is stale */
     uintptr_t start, end;
 };
 
@@ -117,8 +117,8 @@ static bool is_stale(const struct coarse *range)
     return leatc_memory_find((const void *)range->start, &memory) != LEATC_OK || memory.id != range->id;
 }
 
-/* Takes a range out of the list, and all of memory that was freed. spare becomes the rest behind the range where
- * that lies within another one; NULL if it was used. Under the lock. */
+/* Removes a range from the list, and all stale ranges. If the range lies inside another one, *spare becomes the
+ * part behind it, and is set to NULL. The caller holds the lock. */
 static void remove_coarse(uintptr_t start, uintptr_t end, struct coarse **spare)
 {
     struct coarse **link = &coarse_ranges, *it;
@@ -207,7 +207,7 @@ static int advise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int num
     if (advice > hipMemAdviseUnsetReadMostly && advice != hipMemAdviseUnsetPreferredLocation)
         LEATC_TRY(place_of(number, &where));
     leatc_managed_reported(ptr, false);
-    /* Both count alike. */
+    /* leat_advice has the same values as HIP's enumeration. */
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
 
@@ -234,7 +234,7 @@ static int number_of(leat_location place)
                                                 : hipInvalidDeviceId;
 }
 
-/* Devices first, then the host; what is left over says that it is nobody. */
+/* Lists the devices that were given accessed-by advice, then the host; the rest of the list means no device. */
 static void put_users(const leat_managed_info *info, int *users, size_t count)
 {
     size_t used = 0;
@@ -248,7 +248,7 @@ static void put_users(const leat_managed_info *info, int *users, size_t count)
         users[used++] = hipInvalidDeviceId;
 }
 
-/* What is known of a range. */
+/* The answer to a query about a range. */
 struct range_info {
     leat_managed_info managed;
     int coherency;
@@ -309,14 +309,15 @@ hipError_t hipMemRangeGetAttributes(void **data, size_t *dataBytes, hipMemRangeA
     return note(result);
 }
 
-/* A promise about who uses the memory when. Nothing here needs it, so it is checked and nothing more. */
+/* Attaching memory to a stream only promises who will access it. leat does not need that, so the arguments are
+ * checked and nothing else happens. */
 static int attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags)
 {
     struct leatc_memory memory;
 
     if (!ptr || (flags != hipMemAttachGlobal && flags != hipMemAttachHost && flags != hipMemAttachSingle))
         return LEATC_INVALID_VALUE;
-    /* A default stream is not one that memory can be attached to. */
+    /* Memory cannot be attached to a default stream. */
     if (flags == hipMemAttachSingle && (!stream || stream == LEATC_STREAM_LEGACY))
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_stream(stream));

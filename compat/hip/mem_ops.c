@@ -1,7 +1,7 @@
 /*
- * mem_ops.c - words of memory: a stream waits for one by a host function that looks at it until it is there, and
- * writes one by a host function too. So it must be memory that the host can reach: pinned, registered or managed,
- * or that of a CPU device whose memory is not out of reach.
+ * mem_ops.c - stream memory operations: a host function in the stream waits for a word of memory by polling it, or
+ * writes the word. So the host must be able to access it: the word must be in pinned, registered or managed
+ * memory, or in memory of a CPU device that is not in strict mode.
  */
 #include "hip/layer.h"
 
@@ -23,7 +23,7 @@ struct words {
     struct word list[];
 };
 
-static const char batch_tag; /* marks what is kept with a task: the operations as they were given */
+static const char batch_tag; /* identifies the vendor's operations that are stored with a task */
 
 /* ---- on the stream ---- */
 
@@ -85,7 +85,8 @@ static size_t bytes_of(unsigned count)
     return sizeof(struct words) + count * sizeof(struct word);
 }
 
-/* With a copy for each time that they run: a graph runs them again and again. */
+/* Submits a copy of the operations, which its host function frees: a graph submits the same operations at each
+ * launch. */
 static int submit_mem_ops(const void *payload, struct leatc_work *work)
 {
     const struct words *words = payload;
@@ -124,7 +125,8 @@ static int check_operand(const struct word *word)
     return strcmp(info.driver, "cpu") || info.strict ? LEATC_NOT_SUPPORTED : LEATC_OK;
 }
 
-/* flush: nothing is to be done, since what others wrote is there. */
+/* Converts the vendor's operation. *flush: true for a flush of remote writes, which needs no action, because they
+ * are visible at once. */
 static int value_of(const hipStreamBatchMemOpParams *it, struct word *word, bool *flush)
 {
     const struct hipStreamMemOpWaitValueParams_t *wait = &it->waitValue;
@@ -175,7 +177,7 @@ static int take_mem_ops(unsigned count, const hipStreamBatchMemOpParams *given, 
 
 #define OPERATIONS_MOST 256
 
-/* Keeps the vendor's struct, and the list behind it. */
+/* Stores the vendor's struct with the task, and the list behind it. */
 static int keep_batch(struct leatc_task *task, const hipBatchMemOpNodeParams *p)
 {
     size_t list = p->count * sizeof *p->paramArray;
@@ -217,7 +219,7 @@ int leatc_hip_batch_describe(const struct leatc_task *task, hipBatchMemOpNodePar
     const hipBatchMemOpNodeParams *kept = leatc_task_kept(task, &batch_tag);
 
     if (!kept)
-        return LEATC_NOT_SUPPORTED; /* a wait with a mask, which the struct has no place for */
+        return LEATC_NOT_SUPPORTED; /* a wait with a mask, for which the struct has no field */
     *p = *kept;
     p->paramArray = (hipStreamBatchMemOpParams *)(uintptr_t)(kept + 1);
     return LEATC_OK;
@@ -225,7 +227,7 @@ int leatc_hip_batch_describe(const struct leatc_task *task, hipBatchMemOpNodePar
 
 /* ---- calls ---- */
 
-/* Gives the stream a task, which ends here. */
+/* Submits a task to the stream, or adds it to a capture. Takes ownership of the task. */
 static int give_task(struct leatc_stream *stream, struct leatc_task *task)
 {
     struct leatc_work work;
@@ -252,7 +254,7 @@ static int batch(hipStream_t stream, unsigned count, hipStreamBatchMemOpParams *
     return give_task(stream_of(stream), task);
 }
 
-/* A wait with a mask, which operations of batches do not have. */
+/* Waits with a mask, for which batches have no operation. */
 static int wait_masked(hipStream_t stream, const struct word *word)
 {
     struct words *words;
@@ -290,7 +292,7 @@ FORWARD(hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t 
         mask == UINT64_MAX ? one(stream, hipStreamMemOpWaitValue64, ptr, value, flags)
                            : wait_masked(stream, &(struct word){ptr, value, mask, flags, true, false}))
 
-/* The flags are for later, and AMD looks at none. */
+/* The flags are reserved, and AMD's runtime ignores them too. */
 FORWARD(hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags),
         one(stream, hipStreamMemOpWriteValue32, ptr, value, flags))
 

@@ -1,9 +1,9 @@
 /*
  * module.c - modules of device code, and launches.
  *
- * An image is what leat's driver beneath takes. There is one more: the code objects of leat's built-in kernels.
- * Their code is for AMD's GPUs, but leat has the same kernels for every device, and takes those. So leat's own hip
- * driver finds here what it needs.
+ * An image may be anything that leat's driver can load. In addition, the code objects of leat's built-in kernels
+ * are accepted: their code is for AMD's GPUs, but leat has the same kernels for every device and uses those.
+ * leat's own hip driver needs this when it runs on this library.
  */
 #include "hip/module.h"
 
@@ -15,21 +15,21 @@
 
 struct ihipModuleSymbol_t {
     struct ihipModuleSymbol_t *next;
-    void *kernel; /* the engine's; NULL: one of leat's own */
+    void *kernel; /* a kernel of the engine; NULL: one of leat's built-in kernels */
     char *name;
 };
 
 struct ihipModule_t {
     struct ihipModule_t *next;
-    struct leatc_library *library; /* NULL: leat's built-in kernels */
+    struct leatc_library *library; /* NULL: the module stands for leat's built-in kernels */
     hipFunction_t functions;
 };
 
-/* Guards the list, and all that hangs on it. */
+/* Guards the list of modules and their functions. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static hipModule_t modules;
 
-/* Holds the functions of the program itself, which hipGetFuncBySymbol() made; in no list, and never unloaded. */
+/* Has the functions of the program that hipGetFuncBySymbol() made. It is not in the list and is never unloaded. */
 static struct ihipModule_t program;
 
 /* ---- images ---- */
@@ -39,7 +39,8 @@ static size_t at_least(size_t bytes, uint64_t end)
     return end > bytes && end <= SIZE_MAX / 2 ? (size_t)end : bytes;
 }
 
-/* HIP gives images without their size; an ELF file says by itself how long it is. 0 for anything else. */
+/* Returns the length of an image, for which HIP's calls have no parameter: an ELF file has it in its headers. 0
+ * for anything else. */
 static size_t elf_bytes(const char *image)
 {
     Elf64_Ehdr header;
@@ -70,7 +71,8 @@ static bool is_for_amd(const char *image)
 
 static bool has_embedded_kernels(const char *image, size_t bytes)
 {
-    /* One kernel of the basic ones; those of layouts by how their names begin, since they are many modules. */
+    /* Names that identify the code objects: a kernel of the basic module, and prefixes of kernels in the many
+     * layout modules. */
     static const char *const names[] = {"leat_fill_u8.kd", "leat_layout_", "leat_transpose_"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -123,14 +125,14 @@ static int load_data(hipModule_t *module, const char *image)
 
 FORWARD(hipError_t hipModuleLoadData(hipModule_t *module, const void *image), load_data(module, image))
 
-/* A fat binary is AMD's, and whatever is in it for other devices, there is nothing for these. */
+/* A fat binary has code for AMD's GPUs, which leat's devices cannot run. */
 FORWARD(hipError_t hipModuleLoadFatBinary(hipModule_t *module, const void *fatBinary),
         load_data(module, fatBinary))
 
 hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned int count, hipJitOption *options,
                                void **values)
 {
-    (void)count, (void)options, (void)values; /* nothing is compiled here */
+    (void)count, (void)options, (void)values; /* these are options of a compiler, and nothing is compiled here */
     return note(load_data(module, image));
 }
 
@@ -145,7 +147,7 @@ hipError_t hipModuleLoad(hipModule_t *module, const char *path)
 
 /* ---- what is alive ---- */
 
-/* The link to a module, or to the NULL at the list's end. Under the lock. */
+/* Returns the link to a module, or to the NULL at the end of the list. The caller holds the lock. */
 static hipModule_t *find_module(hipModule_t module)
 {
     hipModule_t *link = &modules;
@@ -155,7 +157,7 @@ static hipModule_t *find_module(hipModule_t module)
     return link;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static bool has_function(hipModule_t module, hipFunction_t function)
 {
     hipFunction_t f = module->functions;
@@ -165,7 +167,7 @@ static bool has_function(hipModule_t module, hipFunction_t function)
     return f != NULL;
 }
 
-/* The module of a function, or NULL. Under the lock. */
+/* Returns the module of a function, or NULL. The caller holds the lock. */
 static hipModule_t module_of(hipFunction_t function)
 {
     hipModule_t module = modules;
@@ -218,7 +220,7 @@ hipError_t hipModuleUnload(hipModule_t module)
 
 /* ---- kernels ---- */
 
-/* One of leat's own on this device. */
+/* Returns one of leat's built-in kernels on a device. */
 static int embedded_kernel(int ordinal, const char *name, leat_kernel **kernel)
 {
     leat_device *device = NULL;
@@ -324,7 +326,7 @@ hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipF
     return note(result == LEATC_OK ? get_attribute(value, attribute) : result);
 }
 
-/* What leat does not know of a kernel is 0, as above. */
+/* As in get_attribute(), properties that leat does not know are 0. */
 hipError_t hipFuncGetAttributes(struct hipFuncAttributes *attributes, const void *function)
 {
     struct hipFuncAttributes made = {0};
@@ -339,7 +341,7 @@ hipError_t hipFuncGetAttributes(struct hipFuncAttributes *attributes, const void
     return note(result);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static int function_of_pointer(hipFunction_t *function, void *pointer)
 {
     hipFunction_t found = program.functions;
@@ -372,7 +374,7 @@ hipError_t hipGetFuncBySymbol(hipFunction_t *function, const void *symbol)
 
 /* ---- libraries: modules by newer names, and the same handles ---- */
 
-/* Nothing is compiled here, so options of the compiler are refused, as by AMD's runtime. */
+/* Nothing is compiled here, so compiler options are refused, as by AMD's runtime. */
 static int check_options(unsigned jit_count, const hipLibraryOption *options, unsigned option_count)
 {
     if (jit_count || (option_count && !options))
@@ -427,7 +429,7 @@ hipError_t hipKernelGetLibrary(hipLibrary_t *library, hipKernel_t kernel)
     return hipSuccess;
 }
 
-/* The text lives as long as the library. */
+/* The text is valid as long as the library is loaded. */
 hipError_t hipKernelGetName(const char **name, hipKernel_t kernel)
 {
     hipFunction_t function = (hipFunction_t)(void *)kernel;
@@ -445,7 +447,7 @@ hipError_t hipKernelGetName(const char **name, hipKernel_t kernel)
     return hipSuccess;
 }
 
-/* No module here has variables. */
+/* Modules have no variables on leat's devices. */
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *ptr, size_t *bytes, hipModule_t module, const char *name)
 {
     bool known;
@@ -458,7 +460,7 @@ hipError_t hipModuleGetGlobal(hipDeviceptr_t *ptr, size_t *bytes, hipModule_t mo
     return note(known ? LEATC_NOT_FOUND : LEATC_INVALID_HANDLE);
 }
 
-/* What follows are wishes, which change nothing. */
+/* These settings are hints without effect. */
 hipError_t hipFuncSetAttribute(const void *function, hipFuncAttribute attribute, int value)
 {
     if (!function)
@@ -514,7 +516,7 @@ static leat_dim3 dim_of(dim3 size)
     return leat_dim(size.x, size.y, size.z);
 }
 
-/* Under the lock, so that the function stays until its work is given. */
+/* The caller holds the lock, so that the function stays valid until its work is submitted. */
 static int launch_locked(hipFunction_t function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
                          struct leatc_stream *stream, bool together)
 {
@@ -541,7 +543,8 @@ int leatc_hip_launch_function(hipFunction_t function, dim3 grid, dim3 block, voi
     return result;
 }
 
-/* A kernel of a library may stand for a function pointer; it is looked for when the pointer is none. */
+/* A kernel of a library may be passed as a function pointer. It is looked up if the pointer is not a registered
+ * function. */
 int leatc_hip_launch_pointer(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
                              struct leatc_stream *stream, bool together)
 {
@@ -557,10 +560,10 @@ int leatc_hip_launch_pointer(const void *function, dim3 grid, dim3 block, void *
     return leatc_hip_launch_function(of_library, grid, block, arguments, shared_bytes, stream, together);
 }
 
-/* Marks what is kept with a task: the function that it was made of. */
+/* Identifies what is stored with a task: the function that it was made from. */
 static const char function_tag;
 
-/* Under the lock: a function of a module, on the current device. */
+/* Makes a task that launches a function of a module on the current device. The caller holds the lock. */
 static int make_of_module(struct leatc_kernel_task *launch, hipFunction_t function, struct leatc_task **task)
 {
     int ordinal = 0, result;
@@ -609,7 +612,8 @@ int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task
 
 /* ---- leat knows itself ---- */
 
-/* What leat's hip driver asks of a library that it loads: &leat_version of the leat that is underneath. */
+/* leat's own hip driver calls this if it loads this library: returns &leat_version of the leat that this library
+ * uses. */
 const void *leat_compat_names(void);
 
 const void *leat_compat_names(void)

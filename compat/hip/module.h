@@ -1,16 +1,16 @@
-/* module.h - kernels by function pointer and of modules, for the files that launch them and ask about them. */
+/* module.h - kernels of function pointers and modules, for the files that launch and query them. */
 #ifndef LEATC_HIP_MODULE_H
 #define LEATC_HIP_MODULE_H
 
 #include "hip/layer.h"
 
-/* A function pointer that can be launched, which a kernel of a library is too: INVALID_FUNCTION. */
+/* Returns OK for a function pointer that can be launched, or a kernel of a library; else INVALID_FUNCTION. */
 int leatc_hip_check_pointer(const void *function);
 
-/* INVALID_HANDLE: no function of a module that is loaded. */
+/* Returns OK for a function of a loaded module, else INVALID_HANDLE. */
 int leatc_hip_check_function(hipFunction_t function);
 
-/* Launches either. together: all blocks run at the same time. */
+/* Launch a function pointer or a function of a module. together: a cooperative launch. */
 int leatc_hip_launch_pointer(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
                              struct leatc_stream *stream, bool together);
 int leatc_hip_launch_function(hipFunction_t function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,

@@ -1,16 +1,16 @@
 /*
- * node.c - nodes of graphs by their types. Each type has a function that makes a task of the vendor's struct, and
- * one that fills the struct from a task; adding a node, setting its parameters and those of an executable's node
- * all begin with the first.
+ * node.c - nodes of graphs by type. Each type has a function that makes a task from HIP's struct, and one that
+ * fills the struct from a task. Adding a node, setting its parameters and setting those of an executable graph's
+ * node all use the first function.
  */
 #include "hip/copy.h"
 
 #include <string.h>
 
-/* What is kept with tasks is marked by these addresses. */
+/* These addresses identify the data that this library stores with tasks (leatc_task_keep()). */
 static const char copy_tag, driver_copy_tag;
 
-/* What is done with a task, if it could be made. */
+/* The uses of a task, if it could be made: each passes it to the engine. */
 static int add(int made, struct leatc_task **task, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
                hipGraphNode_t *node)
 {
@@ -35,7 +35,7 @@ static int get(hipGraphNode_t node, int type, const void *out, const struct leat
     return out ? leatc_node_task(node_of(node), type, task) : LEATC_INVALID_VALUE;
 }
 
-/* Defines a function that makes a task and does something with it. `call` makes it in the variable `task`. */
+/* Defines a function that makes a task and passes it to the engine. `call` makes it in the variable `task`. */
 #define FORWARD_TASK(prototype, call)                                                                             \
     prototype                                                                                                     \
     {                                                                                                             \
@@ -74,11 +74,11 @@ FORWARD_TASK(hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t executabl
                                                         const hipKernelNodeParams *params),
              set_exec(leatc_hip_kernel_make(params, &task), &task, executable, node))
 
-/* HIP names the source first. */
+/* HIP's call has the source first, the engine's the destination. */
 FORWARD(hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t src, hipGraphNode_t dst),
         leatc_node_copy_attributes(node_of(dst), node_of(src)))
 
-/* No attribute is longer than the first, and older versions of the union are no longer than that. */
+/* Copies only the first member of the union, which is the longest: older versions of the union are not longer. */
 hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, hipKernelNodeAttrID attribute,
                                           hipKernelNodeAttrValue *value)
 {
@@ -158,7 +158,8 @@ static int make_from_symbol(void *dst, const void *symbol, size_t bytes, size_t 
     return make_range(dst, at, bytes, hipMemcpyDefault, task);
 }
 
-/* One side of a copy that was captured or made of a range: an array and a position, or a pointer. */
+/* Describes one side of a copy that was captured or made from a range: an array and a position in it, or a
+ * pointer. */
 static void describe_side(const void *ptr, const leat_copy_region *region, size_t pitch, size_t slice,
                           hipArray_t *array, hipPos *position, hipPitchedPtr *pitched, unsigned *unit)
 {
@@ -466,7 +467,8 @@ static int check_any(const hipGraphNodeParams *p)
                : LEATC_INVALID_VALUE;
 }
 
-/* The types whose parameters can be set; others have calls of their own, or are not there. */
+/* Makes a task for the types whose parameters can be set. Other types have calls of their own, or are not
+ * supported. */
 static int make_any(hipGraphNodeParams *p, struct leatc_task **task)
 {
     LEATC_TRY(check_any(p));
@@ -492,7 +494,7 @@ static int make_any(hipGraphNodeParams *p, struct leatc_task **task)
     }
 }
 
-/* Those that a graph gets in another way. */
+/* Adds nodes of the types that make_any() does not handle. */
 static int add_other(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
                      hipGraphNodeParams *p)
 {
@@ -577,7 +579,7 @@ FORWARD_TASK(hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t execut
 FORWARD_TASK(hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t node, const HIP_MEMCPY3D *params),
              set(make_driver_copy(params, &task), &task, node))
 
-/* A side of a copy that was made in another way. */
+/* A side of a copy that was not made from the driver API's struct. */
 struct side {
     hipMemoryType type;
     void *ptr;

@@ -1,4 +1,4 @@
-/* occupancy.c - how many blocks of a kernel a device runs at a time, from the device's limits alone. */
+/* occupancy.c - how many blocks of a kernel a device can run concurrently, from the device's limits alone. */
 #include "hip/module.h"
 
 #define FLAGS ((unsigned)hipOccupancyDisableCachingOverride)
@@ -8,7 +8,7 @@ static int block_limit(int ordinal, int *threads)
     return leatc_device_attribute(ordinal, 1, threads);
 }
 
-/* A block that the device does not run at all has no place. */
+/* Returns 0 blocks for a block size that the device cannot run. */
 static int active_blocks(int *blocks, int block_threads, size_t shared_bytes, unsigned flags)
 {
     int ordinal = 0, most = 0;
@@ -23,7 +23,8 @@ static int active_blocks(int *blocks, int block_threads, size_t shared_bytes, un
     return LEATC_OK;
 }
 
-/* A block as large as the device takes, or as limit says, and blocks for all of its processors. */
+/* Returns the largest block size of the device, or limit if that is smaller, and the number of such blocks that
+ * all multiprocessors can run. */
 static int block_size(int *grid, int *block, size_t shared_bytes, int limit, unsigned flags)
 {
     int ordinal = 0, threads = 0, processors = 0, blocks = 0;

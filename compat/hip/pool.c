@@ -29,7 +29,7 @@ hipError_t hipDeviceGetMemPool(hipMemPool_t *pool, int device)
 FORWARD(hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool),
         pool ? leatc_pool_set_current(device, pool_of(pool)) : LEATC_INVALID_VALUE)
 
-/* The same by place. There are pools of device memory only. */
+/* The same by location. Only device memory has pools. */
 static int check_place(const hipMemLocation *place, hipMemAllocationType type)
 {
     return place && place->type == hipMemLocationTypeDevice && check_device(place->id) == LEATC_OK &&
@@ -97,7 +97,7 @@ static int check_access(const hipMemAccessDesc *access)
                : LEATC_INVALID_VALUE;
 }
 
-/* All or nothing: what is wrong is found before anything is set. */
+/* Checks all entries before it sets any. */
 static int set_access(struct leatc_pool *pool, const hipMemAccessDesc *accesses, size_t count)
 {
     int devices = 0;
@@ -130,7 +130,7 @@ hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t pool, hipM
     return note(result);
 }
 
-/* For these calls a stream that is gone is hipErrorInvalidHandle. */
+/* These calls return hipErrorInvalidHandle for a destroyed stream. */
 FORWARD(hipError_t hipMallocAsync(void **ptr, size_t bytes, hipStream_t stream),
         leatc_alloc_async(NULL, bytes, stream_of(stream), ptr))
 

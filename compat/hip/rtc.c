@@ -1,6 +1,6 @@
 /*
- * rtc.c - hiprtc, refused: there is no compiler. Programs show the log when a compilation fails, so that is where
- * they are told what to do; everything else only has to let them get there and away again.
+ * rtc.c - hiprtc, where every compilation fails, because leat has no compiler. Programs print the log of a failed
+ * compilation, so the log says what to do. The other functions only let programs reach the log.
  */
 #include <leat/compat/hip/hiprtc.h>
 
@@ -11,10 +11,10 @@
 
 struct _hiprtcProgram {
     struct _hiprtcProgram *next;
-    bool tried; /* to compile it */
+    bool tried; /* a compilation was tried */
 };
 
-/* Guards the list and what is in it. */
+/* Guards the list and its programs. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct _hiprtcProgram *programs;
 
@@ -60,7 +60,7 @@ hiprtcResult hiprtcVersion(int *major, int *minor)
     return HIPRTC_SUCCESS;
 }
 
-/* The link to a program, or to the NULL at the list's end. Under the lock. */
+/* Returns the link to a program, or to the NULL at the end of the list. The caller holds the lock. */
 static struct _hiprtcProgram **find(hiprtcProgram program)
 {
     struct _hiprtcProgram **link = &programs;
@@ -108,7 +108,7 @@ hiprtcResult hiprtcDestroyProgram(hiprtcProgram *program)
     return HIPRTC_SUCCESS;
 }
 
-/* Was the program compiled? compile: it is from now on. */
+/* Returns in *tried whether a compilation of the program was tried. compile: records that it is tried now. */
 static hiprtcResult look(hiprtcProgram program, bool compile, bool *tried)
 {
     hiprtcProgram found;

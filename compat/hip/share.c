@@ -1,4 +1,4 @@
-/* share.c - memory, pools and events of other processes: the engine's handles in HIP's structs. */
+/* share.c - sharing memory, pools and events with other processes: the engine's handles in HIP's structs. */
 #include "hip/layer.h"
 
 _Static_assert(sizeof(hipIpcMemHandle_t) == LEATC_SHARE_BYTES &&
@@ -20,7 +20,8 @@ static int share_event(hipIpcEventHandle_t *handle, hipEvent_t event)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_event(event));
     result = leatc_share_event(event_of(event), handle);
-    return result == LEATC_INVALID_VALUE ? LEATC_INVALID_CONFIGURATION : result; /* it was not made for that */
+    /* INVALID_VALUE: the event was made without hipEventInterprocess, for which HIP has another error. */
+    return result == LEATC_INVALID_VALUE ? LEATC_INVALID_CONFIGURATION : result;
 }
 
 FORWARD(hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t *handle, hipEvent_t event), share_event(handle, event))

@@ -1,10 +1,10 @@
-/* stream.c - streams, and host functions in them. */
+/* stream.c - streams and host functions. */
 #include "hip/layer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* leat's streams have no priorities; AMD's three levels are kept for programs that want to see some. */
+/* leat's streams have no priorities. AMD's three levels are stored and returned. */
 #define PRIORITY_LEAST 1
 #define PRIORITY_NORMAL 0
 #define PRIORITY_GREATEST (-1)
@@ -27,11 +27,11 @@ FORWARD(hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int fl
 FORWARD(hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority),
         create(stream, flags, priority))
 
-/* There are no compute units to choose from: work may run on all of them. */
+/* leat cannot select compute units: the mask is ignored, and work may run on all of them. */
 FORWARD(hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t words, const uint32_t *mask),
         !words || !mask ? LEATC_INVALID_VALUE : create(stream, hipStreamDefault, PRIORITY_NORMAL))
 
-/* How many multiprocessors the stream's device has. */
+/* Returns the number of multiprocessors of the stream's device. */
 static int processors_of(struct leatc_stream *stream, int *count)
 {
     int ordinal = 0;
@@ -76,13 +76,14 @@ FORWARD(hipError_t hipStreamDestroy(hipStream_t stream),
             ? LEATC_INVALID_HANDLE
             : of_stream(leatc_stream_destroy(stream_of(stream))))
 
-/* AMD's runtime asks for the stream's own work: the default stream's is not waited for before there is some. */
+/* Like AMD's runtime, queries only work that was submitted to this stream: the stream waits for the default stream
+ * only at its next submission. */
 FORWARD_STREAM(hipStreamQuery, hipStreamQuery_spt, (hipStream_t stream), of_stream(leatc_stream_query_own(on)))
 
 FORWARD_STREAM(hipStreamSynchronize, hipStreamSynchronize_spt, (hipStream_t stream),
                of_stream(leatc_stream_synchronize(on)))
 
-/* A stream that is gone is hipErrorInvalidHandle here. */
+/* A destroyed stream is hipErrorInvalidHandle here. */
 static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned flags)
 {
     if (flags > hipEventWaitExternal)
@@ -95,7 +96,7 @@ static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned fl
 FORWARD_STREAM(hipStreamWaitEvent, hipStreamWaitEvent_spt,
                (hipStream_t stream, hipEvent_t event, unsigned int flags), wait_event(on, event, flags))
 
-/* AMD refuses the default stream here. */
+/* Refuses the default stream, as AMD's runtime does. */
 FORWARD(hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags),
         !stream ? LEATC_INVALID_VALUE : of_stream(leatc_stream_flags(stream_of(stream), flags)))
 
@@ -184,7 +185,8 @@ static void call_back_once(void *argument)
     free(argument);
 }
 
-/* With an argument of its own, for each time that it runs: a graph runs it again and again. */
+/* Submits a copy of the callback, which its host function frees: a graph submits the same callback at each
+ * launch. */
 static int give_callback(const struct callback *callback, struct leatc_work *work)
 {
     struct callback *copy = malloc(sizeof *copy);
@@ -199,7 +201,7 @@ static int give_callback(const struct callback *callback, struct leatc_work *wor
     return leatc_result_of(status);
 }
 
-/* In a graph it is a host function whose argument is the callback. */
+/* Runs a captured callback, which is a host node whose argument is the callback. */
 static int run_callback(const void *payload, struct leatc_work *work)
 {
     return give_callback(((const struct leatc_host_task *)payload)->argument, work);

@@ -1,8 +1,8 @@
 /*
  * virtual.c - virtual memory, over leat/virtual.h.
  *
- * The engine is told of a reservation as one allocation as soon as a part of it may be used: copies may reach
- * across neighbouring mappings, and leat itself knows what is mapped.
+ * A reservation is added to the engine as a single allocation as soon as a part of it is accessible: copies may
+ * cross adjacent mappings, and leat itself knows which parts are mapped.
  */
 #include "hip/layer.h"
 
@@ -14,12 +14,12 @@
 
 struct reservation {
     char *base;
-    size_t bytes; /* as asked for */
-    bool known;   /* the engine was told */
+    size_t bytes; /* the requested size */
+    bool known;   /* added to the engine */
     struct reservation *next;
 };
 
-/* Guards the list, and is held while mappings change. */
+/* Guards the list. Held while mappings change. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct reservation *reservations;
 
@@ -28,7 +28,7 @@ static leat_physical *physical_of(hipMemGenericAllocationHandle_t handle)
     return (leat_physical *)(void *)handle;
 }
 
-/* HIP has one word for all that is wrong with what it is given. */
+/* Converts a status. HIP has a single result for all invalid arguments. */
 static int of_status(leat_status status)
 {
     switch (status) {
@@ -102,8 +102,8 @@ static int reserve(void **ptr, size_t bytes, size_t alignment)
     return LEATC_OK;
 }
 
-/* address is a wish that is not followed, as HIP allows. A size or an alignment that cannot be is
- * hipErrorOutOfMemory with HIP 6. */
+/* address is a hint, which HIP allows to ignore. For an invalid size or alignment, HIP 6 returns
+ * hipErrorOutOfMemory. */
 hipError_t hipMemAddressReserve(void **ptr, size_t bytes, size_t alignment, void *address,
                                 unsigned long long flags)
 {
@@ -115,7 +115,7 @@ hipError_t hipMemAddressReserve(void **ptr, size_t bytes, size_t alignment, void
     return note(reserve(ptr, bytes, alignment));
 }
 
-/* The reservation that a range lies in, or NULL. Under the lock. */
+/* Returns the reservation that contains a range, or NULL. The caller holds the lock. */
 static struct reservation *find(const void *ptr, size_t bytes)
 {
     struct reservation *found = reservations;
@@ -132,7 +132,8 @@ static int give_back(void *ptr)
     return of_status(leat_virtual_unreserve(ptr));
 }
 
-/* The engine forgets addresses that it was told of when they go back, and not when they stay. */
+/* Gives a reservation back. The engine must forget its addresses at the same moment, but only if that succeeds
+ * (leatc_memory_end()). */
 static int unreserve(void *ptr, size_t bytes)
 {
     struct reservation **link = &reservations, *gone;
@@ -219,7 +220,8 @@ FORWARD(hipError_t hipMemMap(void *ptr, size_t bytes, size_t offset, hipMemGener
             ? LEATC_INVALID_VALUE
             : of_status(leat_virtual_map(ptr, bytes, physical_of(handle))))
 
-/* Work of any device may use the memory, and AMD waits for it. Not by the engine's call, which captures refuse. */
+/* Waits for all work, because work of any device may use the memory; AMD's runtime waits too. It does not use
+ * leatc_device_synchronize(), which fails during a capture. */
 static int wait_for_devices(void)
 {
     int count = 0;
@@ -243,7 +245,7 @@ hipError_t hipMemUnmap(void *ptr, size_t bytes)
     return note(result == LEATC_OK ? of_status(leat_virtual_unmap(ptr, bytes)) : result);
 }
 
-/* The device whose memory is mapped at an address. */
+/* Returns the device whose memory is mapped at an address. */
 static int owner_of(const void *ptr, int *ordinal)
 {
     leat_physical *physical = NULL;
@@ -258,7 +260,7 @@ static int owner_of(const void *ptr, int *ordinal)
     return result;
 }
 
-/* Under the lock. */
+/* Adds a reservation to the engine, or updates its device. The caller holds the lock. */
 static int tell_engine(struct reservation *in, int ordinal)
 {
     struct leatc_memory memory = {
@@ -332,7 +334,7 @@ static int import(hipMemGenericAllocationHandle_t *handle, void *os_handle)
     struct stat file;
     int ordinal = 0, fd;
 
-    /* HIP took the address of a descriptor up to 7.0, and takes the descriptor itself since. */
+    /* Up to HIP 7.0 this is the address of a descriptor; since then it is the descriptor itself. */
     LEATC_TRY(leatc_share_descriptor(os_handle, &fd));
     if (fstat(fd, &file) != 0 || file.st_size <= 0)
         return LEATC_INVALID_VALUE;
@@ -348,13 +350,13 @@ FORWARD(hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle
         !handle || !osHandle || type != hipMemHandleTypePosixFileDescriptor ? LEATC_INVALID_VALUE
                                                                             : import(handle, osHandle))
 
-/* There are no buffers of that kind to give out. */
+/* leat cannot export a range of addresses as a DMA buffer. */
 FORWARD(hipError_t hipMemGetHandleForAddressRange(void *handle, hipDeviceptr_t ptr, size_t bytes,
                                                   hipMemRangeHandleType type, unsigned long long flags),
         !handle || !ptr || !bytes || type != hipMemRangeHandleTypeDmaBufFd || flags ? LEATC_INVALID_VALUE
                                                                                     : LEATC_NOT_SUPPORTED)
 
-/* Nor arrays without memory. */
+/* leat has no sparse arrays, whose memory is mapped separately. */
 hipError_t hipMemMapArrayAsync(hipArrayMapInfo *maps, unsigned int count, hipStream_t stream)
 {
     int result = maps && count ? check_stream(stream_of(stream)) : LEATC_INVALID_VALUE;
