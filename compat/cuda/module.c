@@ -287,8 +287,8 @@ static void missing_kernels(struct CUmod_st *module, char *words, size_t bytes)
     }
     if (used)
         snprintf(words + used, bytes - used,
-                 ". The CPU device runs no PTX; it takes kernels of the same names from shared objects that "
-                 "LEAT_CPU_KERNELS lists between colons (leat cu -shared makes them of .cu files)");
+                 ". The CPU device cannot run PTX; list shared objects with these kernels in LEAT_CPU_KERNELS, "
+                 "separated by colons (leat cu -shared makes them from .cu files)");
 }
 
 /* Writes a text to one of the two logs if the caller passed a buffer, and its length to the option with the

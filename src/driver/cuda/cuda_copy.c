@@ -35,7 +35,7 @@ static leat_status copy_within(struct gpu_device *owner, struct leati_location d
     if (code == LEATI_CUDA_ERROR_INVALID_VALUE &&
         (dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE))
         return leati_fail_in(leati_cuda_fail_as(owner->api, LEAT_ERROR_POINTER, *name, code),
-                             "the pageable memory at %p is not all there",
+                             "the pageable memory at %p is not fully mapped",
                              dst.kind == LEAT_KIND_PAGEABLE ? dst.ptr : src.ptr);
     return leati_cuda_fail(owner->api, *name, code);
 }

@@ -72,8 +72,7 @@ static leat_status read_attributes(struct gpu_device *device)
                              &device->max_shared_bytes));
     if (!unified)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                          "the GPU has no unified addressing, which leat needs to tell host "
-                          "from device pointers; use a 64-bit driver");
+                          "the GPU has no unified addressing, which leat needs; use a 64-bit driver");
     device->pools = pools && api->mem_alloc_async && api->mem_free_async;
     device->managed = managed != 0;
     device->concurrent = concurrent != 0;

@@ -35,35 +35,35 @@ static leat_status fail_init(const struct gpu_driver *cuda, cu_result code)
 
     switch (code) {
     case LEATI_CUDA_ERROR_NO_DEVICE:
-        return leati_fail(LEAT_ERROR_NO_DEVICE,
-                          "the CUDA driver finds no GPU that this process may use; see what nvidia-smi lists, and "
-                          "whether CUDA_VISIBLE_DEVICES hides it");
+        return leati_fail(
+            LEAT_ERROR_NO_DEVICE,
+            "the CUDA driver finds no GPU that this process may use; check nvidia-smi and CUDA_VISIBLE_DEVICES");
     case LEATI_CUDA_ERROR_STUB_LIBRARY:
         return leati_fail(
             LEAT_ERROR_NO_DRIVER,
-            "%s is the CUDA toolkit's stub, which is there to link against and cannot run; install the "
-            "NVIDIA driver, and keep the stubs folder out of LD_LIBRARY_PATH and LEAT_CUDA_LIBRARY",
+            "%s is the CUDA toolkit's stub, which is only for linking; "
+            "install the NVIDIA driver, and keep the stubs folder out of LD_LIBRARY_PATH and LEAT_CUDA_LIBRARY",
             library);
     case LEATI_CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
         status = leati_cuda_fail_as(&cuda->api, LEAT_ERROR_NO_DRIVER, "cuInit", code);
-        return leati_fail_in(status,
-                             "%s and the NVIDIA kernel module are of different versions; restart the machine, or "
-                             "load the module again",
-                             library);
+        return leati_fail_in(
+            status,
+            "%s and the NVIDIA kernel module have different versions; restart the machine or reload the module",
+            library);
     case LEATI_CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
         status = leati_cuda_fail_as(&cuda->api, LEAT_ERROR_DRIVER_TOO_OLD, "cuInit", code);
-        return leati_fail_in(status,
-                             "%s is a forward compatibility library, which this GPU does not take; use the "
-                             "libcuda.so.1 of the installed driver",
-                             library);
+        return leati_fail_in(
+            status,
+            "%s is a forward compatibility library that this GPU rejects; use the driver's own libcuda.so.1",
+            library);
     case LEATI_CUDA_ERROR_SYSTEM_NOT_READY:
         status = leati_cuda_fail_as(&cuda->api, LEAT_ERROR_NO_DRIVER, "cuInit", code);
-        return leati_fail_in(status, "the GPUs are not ready; see whether nvidia-fabricmanager runs");
+        return leati_fail_in(status, "the GPUs are not ready; check that nvidia-fabricmanager runs");
     default:
         status = leati_cuda_fail_as(&cuda->api, LEAT_ERROR_NO_DRIVER, "cuInit", code);
-        return leati_fail_in(status,
-                             "the CUDA driver does not start; see whether nvidia-smi works, and whether this "
-                             "process may open /dev/nvidia* and the kernel module nvidia_uvm is loaded");
+        return leati_fail_in(
+            status,
+            "the CUDA driver does not start; check nvidia-smi, /dev/nvidia* and the kernel module nvidia_uvm");
     }
 }
 

@@ -32,8 +32,7 @@ static uint64_t table_end(uint64_t offset, uint64_t entry_bytes, uint64_t count)
 static leat_status fail_short(const char *what, uint64_t needed, size_t bytes)
 {
     return leati_fail(LEAT_ERROR_IMAGE,
-                      "the %s is cut off: its headers reach to byte %llu, the image has %zu; give the whole "
-                      "file",
+                      "the %s is cut off: its headers reach to byte %llu, the image has %zu; give the whole file",
                       what, (unsigned long long)needed, bytes);
 }
 
@@ -46,10 +45,10 @@ static leat_status check_elf(const void *image, size_t bytes)
         return fail_short("cubin", sizeof header, bytes);
     memcpy(&header, image, sizeof header);
     if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_CUDA)
-        return leati_fail(LEAT_ERROR_IMAGE,
-                          "the image is an ELF file for another machine (number %u, a GPU's is %u); a shared "
-                          "object is for the CPU device, give PTX, a cubin or a fatbin here",
-                          header.e_machine, EM_CUDA);
+        return leati_fail(
+            LEAT_ERROR_IMAGE,
+            "the image is an ELF file for another machine (%u, a GPU is %u); give PTX, a cubin or a fatbin",
+            header.e_machine, EM_CUDA);
     sections = table_end(header.e_shoff, header.e_shentsize, header.e_shnum);
     segments = table_end(header.e_phoff, header.e_phentsize, header.e_phnum);
     if (sections > bytes || segments > bytes)

@@ -20,9 +20,9 @@ static leat_status check_native(const struct gpu_device *device, cu_stream *nati
     case LEATI_CUDA_SUCCESS:
         if (context == device->context)
             return LEAT_OK;
-        return leati_fail(LEAT_ERROR_INVALID,
-                          "the stream belongs to another context than the device's; wrap it for the "
-                          "device of its own context (leat_device_wrap)");
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "the stream belongs to another context; wrap it for its own context's device (leat_device_wrap)");
     case LEATI_CUDA_ERROR_NOT_SUPPORTED:
         /* The stream belongs to a green context: CUDA does not report that context, so it cannot be checked. */
         return LEAT_OK;

@@ -16,11 +16,9 @@ static leat_status check_shared(const struct gpu_device *device, int fixed, size
     *limit = device->max_shared_bytes - fixed;
     if (*limit >= 0 && shared_bytes <= (size_t)*limit)
         return LEAT_OK;
-    return leati_fail(
-        LEAT_ERROR_INVALID,
-        "%zu bytes of dynamic shared memory, and the kernel has %d bytes of its own; a block of this device "
-        "has %d in all",
-        shared_bytes, fixed, device->max_shared_bytes);
+    return leati_fail(LEAT_ERROR_INVALID,
+                      "%zu bytes of dynamic and %d bytes of static shared memory exceed the %d bytes of a block",
+                      shared_bytes, fixed, device->max_shared_bytes);
 }
 
 leat_status GPU(launch)(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,

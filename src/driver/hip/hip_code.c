@@ -24,8 +24,7 @@
 static leat_status fail_short(const char *what, uint64_t needed, size_t bytes)
 {
     return leati_fail(LEAT_ERROR_IMAGE,
-                      "the %s is cut off: its headers reach to byte %llu, the image has %zu; give the whole "
-                      "file",
+                      "the %s is cut off: its headers reach to byte %llu, the image has %zu; give the whole file",
                       what, (unsigned long long)needed, bytes);
 }
 
@@ -100,8 +99,7 @@ leat_status leati_hip_code_check(const void *image, size_t bytes)
         return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_IMAGE,
-        "the image is neither a code object nor a bundle of them; PTX is for cuda, give what clang makes "
-        "for an AMD GPU");
+        "the image is neither a code object nor a bundle; give what clang makes for an AMD GPU, not PTX");
 }
 
 /* ---- MessagePack ---- */

@@ -69,11 +69,9 @@ static leat_status take_context(struct gpu_device *device, void *native_context)
     if (!native_context || native_context == device->context)
         return LEAT_OK;
     device->api->primary_context_release(device->number);
-    return leati_fail(
-        LEAT_ERROR_INVALID,
-        "the context is not that of hip:%d, which is the only one that HIP has there; open the device "
-        "by its name instead",
-        device->number);
+    return leati_fail(LEAT_ERROR_INVALID,
+                      "the context is not that of hip:%d, which has only one; open the device by its name instead",
+                      device->number);
 }
 
 leat_status leati_hip_peer_enable(struct leati_driver *driver, void *device, void *peer)

@@ -39,17 +39,15 @@ static leat_status fail_init(const struct gpu_driver *hip, hi_result code)
     case LEATI_hipErrorInvalidDevice:
         return leati_fail(
             LEAT_ERROR_NO_DEVICE,
-            "the HIP library finds no AMD GPU that this process may use; see what rocminfo lists, "
-            "whether this user may open /dev/kfd and /dev/dri/render* (the group render), and whether "
-            "HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES hides it");
+            "the HIP library finds no AMD GPU that this process may use; "
+            "check rocminfo, access to /dev/kfd (group render), HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES");
     case LEATI_hipErrorInsufficientDriver:
         status = leati_hip_fail_as(&hip->api, LEAT_ERROR_DRIVER_TOO_OLD, "hipInit", code);
         return leati_fail_in(status, "the kernel's amdgpu driver is too old for %s", hip->base.library);
     default:
         status = leati_hip_fail_as(&hip->api, LEAT_ERROR_NO_DRIVER, "hipInit", code);
         return leati_fail_in(
-            status, "the HIP library does not start; see whether rocminfo works, and whether this process "
-                    "may open /dev/kfd and /dev/dri/render*");
+            status, "the HIP library does not start; check rocminfo and access to /dev/kfd and /dev/dri/render*");
     }
 }
 
