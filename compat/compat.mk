@@ -4,14 +4,14 @@
 compat_names := $(filter cudart cuda hip,$(notdir $(patsubst %/,%,$(wildcard compat/*/))))
 compat_libs := $(addprefix libleat-,compat $(compat_names))
 compat_folder = $(if $(filter compat,$(1)),engine,$(1))
-# The engine's tables of handles and assertions are those of src/base: one source, compiled into both libraries (all of
-# it hidden).
+# The engine uses the handle tables and assertions of src/base. Their sources are compiled into it once more, with
+# hidden symbols.
 compat_base := src/base/handles.c src/base/addresses.c src/base/assert.c
 compat_obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard compat/$(call compat_folder,$(1))/*.c)) \
                $(if $(filter compat,$(1)),$(compat_base)))
 
-# Like a program of somebody else's, they see leat's public headers only, but the engine base/handles.h as well.
-# Layers export by a list (their .map file).
+# Like a user's program, the layers include only leat's public headers; the engine also includes base/handles.h and a
+# few other headers of src/base. A layer exports the symbols that its .map file lists.
 COMPAT_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -pthread -Iinclude -Icompat $(WARN) $(checked_flag) $(CPPFLAGS) $(CFLAGS)
 $(BUILD)/obj/compat/engine/%.o: COMPAT_CFLAGS += -fvisibility=hidden -Isrc
 $(BUILD)/obj/compat/%.o: compat/%.c $(BUILD)/flags
@@ -25,7 +25,8 @@ compat_so := $(compat_libs:%=$(BUILD)/%.so)
 compat_a := $(compat_names:%=$(BUILD)/libleat-%.a)
 compat: $(compat_so) $(compat_a)
 
-# They stay loaded once they are (nodelete), since threads may end in them, and find each other beside themselves.
+# nodelete: the libraries stay loaded after dlclose(), because ending threads still call their destructors.
+# $ORIGIN: each library finds the others in its own folder.
 define compat_rules
 $$(BUILD)/libleat-$(1).so.$$(VERSION): $$(call compat_obj,$(1)) $$(wildcard compat/$(1)/$(1).map) $$(BUILD)/libleat.so \
     $(if $(filter compat,$(1)),,$$(BUILD)/libleat-compat.so)
@@ -64,7 +65,7 @@ $(filter-out $(compat_cxx_tests) $(compat_samples),$(compat_tests)): $(BUILD)/te
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $(compat_test_cflags) -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) \
 	    -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -lcmocka -o $@
-# What programs share that run graphs of work against a model.
+# Code that the tests *_ordering share: they run graphs of work and compare the results with a model.
 $(BUILD)/tests/compat/%.o: tests/compat/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
@@ -93,7 +94,7 @@ $(compat_recorded): tests/compat/recorded_cudart.c $(compat_so) $(BUILD)/flags
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-cudart \
 	    -lleat-compat -lleat -o $@
 
-# Examples say by their names which library they are for.
+# The prefix of an example's name selects its library.
 compat_example_src := $(sort $(foreach prefix,$(if $(filter cudart,$(compat_names)),cuda_) $(if $(filter hip,$(compat_names)),hip_),\
                         $(wildcard examples/compat/$(prefix)*.c)))
 compat_examples := $(compat_example_src:examples/compat/%.c=$(BUILD)/examples/compat/%)
@@ -113,7 +114,7 @@ $(cu_examples): $(BUILD)/examples/compat/%: examples/compat/%.cu $(cu_headers) $
 	$(Q)CXX='$(CXX)' $(BUILD)/leat cu $(CPPFLAGS) $(CFLAGS) $< $(LDFLAGS) -o $@
 compat_examples += $(cu_examples)
 
-# The same sources with NVIDIA's compiler and library, to hold their output against.
+# The same sources built with NVIDIA's compiler and library, to compare their output.
 NVCC ?= $(CUDA_HOME)/bin/nvcc
 nvcc_examples := $(patsubst examples/compat/%.c,$(BUILD)/examples/nvcc/%,$(wildcard examples/compat/cuda_*.c))
 nvcc_cu_examples := $(patsubst examples/compat/%.cu,$(BUILD)/examples/nvcc/%,$(wildcard examples/compat/*.cu))
@@ -127,7 +128,7 @@ $(nvcc_cu_examples): $(BUILD)/examples/nvcc/%: examples/compat/%.cu
 	$(Q)$(NVCC) $< -o $@
 examples-nvcc: $(nvcc_examples) $(nvcc_cu_examples)
 
-# What the names cost on top of leat's own calls.
+# Measures what a call of a compatibility library costs in addition to leat's own call.
 $(BUILD)/bench/compat_cost: bench/compat_cost.c $(compat_so) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
@@ -136,7 +137,7 @@ $(BUILD)/bench/compat_cost: bench/compat_cost.c $(compat_so) $(BUILD)/flags
 compat-cost: $(BUILD)/bench/compat_cost
 	$(Q)$<
 
-# What threads of a block pay to wait for one another.
+# Measures what a barrier costs the threads of a block.
 $(BUILD)/bench/barrier_cost: bench/barrier_cost.cc $(cu_headers) $(compat_so) $(BUILD)/flags
 	$(say) CXX $<
 	@mkdir -p $(@D)
@@ -148,9 +149,8 @@ barrier-cost: $(BUILD)/bench/barrier_cost
 tests: $(compat_tests) $(compat_recorded)
 examples: $(compat_examples)
 
-# On the CPU device, whatever else there is: the compatibility libraries' tests are about what
-# calls mean, not about a GPU. Tests
-# use the libraries that have assertions (tests.mk), examples the released ones.
+# These tests always run on the CPU device: they test what the calls mean, not a GPU. The tests use the libraries with
+# assertions (tests.mk), the examples use the release libraries.
 check-compat: $(compat_tests) $(compat_examples)
 	$(Q)LEAT_DEVICE=cpu:0 TEST_UNDER='env LD_LIBRARY_PATH=$(abspath $(checked))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
 	$(Q)LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_examples)
