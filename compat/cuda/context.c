@@ -67,7 +67,7 @@ const void *leat_compat_names(void)
     return (const void *)(uintptr_t)&leat_version;
 }
 
-/* ---- which contexts there are ---- */
+/* ---- checks of handles ---- */
 
 static bool is_context(CUcontext context)
 {
@@ -100,7 +100,7 @@ CUresult leatcu_check_device(CUdevice device)
     return device >= 0 && device < count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* ---- the current one ---- */
+/* ---- the current context ---- */
 
 /* Called without a current context. If the runtime API was used in this process, the primary context of its
  * current device becomes current. */
@@ -314,7 +314,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *activ
     return CUDA_SUCCESS;
 }
 
-/* ---- contexts of one's own ---- */
+/* ---- contexts of cuCtxCreate() ---- */
 
 /* Returns a slot that was never used, or the one whose context was destroyed the longest time ago. The caller
  * holds the lock. */
@@ -383,7 +383,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-/* ---- what a context says of itself ---- */
+/* ---- properties and settings of contexts ---- */
 
 CUresult cuCtxGetFlags(unsigned *flags)
 {
@@ -533,7 +533,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer)
     return leatcu_result(leatc_peer_disable(peer->ordinal));
 }
 
-/* ---- streams of contexts of one's own ---- */
+/* ---- streams of contexts of cuCtxCreate() ---- */
 
 struct membership {
     CUstream stream;

@@ -65,7 +65,7 @@ static CUresult copy_arrays(CUarray to, size_t to_offset, CUarray from, size_t f
     return copy_from_array(dst, from, from_offset, bytes, LEATC_DEVICE_TO_DEVICE, stream, false);
 }
 
-/* ---- rectangles and regions ---- */
+/* ---- 2-D and 3-D regions ---- */
 
 /* One side of a 2-D or 3-D copy, taken from any of the vendor's structs. */
 struct side {
@@ -267,7 +267,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_strea
     return copy_region(&(struct region)REGION_OF(given), stream, mode);
 }
 
-/* ---- the names ---- */
+/* ---- exported functions ---- */
 
 #define HTOD LEATC_HOST_TO_DEVICE
 #define DTOH LEATC_DEVICE_TO_HOST

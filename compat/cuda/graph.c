@@ -314,7 +314,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     return leatcu_result(leatc_graph_memory_set(device, (int)attribute, value));
 }
 
-/* ---- what is not there ---- */
+/* ---- not supported ---- */
 
 /* Conditional nodes are decided on the device, which leat's devices cannot do. */
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,

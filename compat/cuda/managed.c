@@ -102,7 +102,7 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, 
     return cuMemAdvise(address, bytes, advice, number);
 }
 
-/* ---- questions ---- */
+/* ---- range attributes ---- */
 
 static int number_at(leat_location location)
 {

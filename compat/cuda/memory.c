@@ -62,7 +62,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
     return CUDA_SUCCESS;
 }
 
-/* ---- memory of the host ---- */
+/* ---- host memory ---- */
 
 CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
 {

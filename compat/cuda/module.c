@@ -659,7 +659,7 @@ static CUresult launch(CUfunction function, bool together, leat_dim3 grid, leat_
     }
     status = leat_launch(work.stream, kernel, grid, block, shared_bytes, parameters, function->parameter_count);
     if (status == LEAT_ERROR_UNSUPPORTED)
-        return CUDA_ERROR_INVALID_VALUE; /* more shared memory than the device has */
+        return CUDA_ERROR_INVALID_VALUE; /* the kernel needs more shared memory than the device has */
     return leatcu_result(leatc_work_end(&work, status));
 }
 

@@ -410,7 +410,7 @@ static CUresult get_event(CUgraphNode node, int type, CUevent *event)
 EVENT_NODES(Record, LEATC_NODE_RECORD)
 EVENT_NODES(Wait, LEATC_NODE_WAIT)
 
-/* ---- words in memory ---- */
+/* ---- stream memory operations ---- */
 
 static CUresult make_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_task **task)
 {
@@ -571,7 +571,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgr
     return set_exec(make_any(p, &task), &task, executable, node);
 }
 
-/* ---- external semaphores, of which there are none ---- */
+/* ---- external semaphores (not supported) ---- */
 
 /* No node has one of these types, so no node is valid for these calls. */
 REFUSE_STARTED(CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *node, CUgraph graph,

@@ -99,7 +99,7 @@ BOTH(cuStreamAddCallback, cuStreamAddCallback_ptsz,
 FORWARD_STREAM(cuLaunchHostFunc, cuLaunchHostFunc_ptsz, (CUstream stream, CUhostFn function, void *argument),
                function ? leatc_stream_host_function(on, function, argument) : LEATC_INVALID_VALUE)
 
-/* ---- attributes: how threads wait for the stream is kept, and the rest is as it always is ---- */
+/* ---- attributes: only the synchronization policy can be changed, and has no effect ---- */
 
 static CUresult get_attribute(struct leatc_stream *on, CUstreamAttrID attribute, CUstreamAttrValue *value)
 {
@@ -171,7 +171,7 @@ CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from)
     return copy_attributes(leatc_per_thread(to), leatc_per_thread(from));
 }
 
-/* ---- words ---- */
+/* ---- stream memory operations ---- */
 
 /*
  * Each wait or write of a word is done by a host function in the stream. A waiting one polls at first, then sleeps

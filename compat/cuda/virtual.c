@@ -32,7 +32,7 @@ static CUresult any_device(leat_device **device)
     return leatcu_result(leatc_device_open(ordinal, device));
 }
 
-/* ---- addresses ---- */
+/* ---- reservations ---- */
 
 /* The wanted address is a hint, which leat ignores. */
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
@@ -62,7 +62,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
     return status_result(leat_virtual_unreserve(leatcu_pointer(address)));
 }
 
-/* ---- memory ---- */
+/* ---- physical memory ---- */
 
 static CUresult check_properties(const CUmemAllocationProp *properties)
 {
@@ -178,7 +178,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return CUDA_SUCCESS;
 }
 
-/* ---- together ---- */
+/* ---- mappings ---- */
 
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)

@@ -172,7 +172,7 @@ FORWARD_SYNC(cudaMemcpy2DArrayToArray, cudaMemcpy2DArrayToArray_ptds,
                  ? LEATC_INVALID_DIRECTION
                  : copy_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, width, height, on))
 
-/* ---- ranges of arrays: from a position on, row after row ---- */
+/* ---- ranges of arrays that continue in the next row ---- */
 
 /* Some bytes of row y, from byte x on. */
 struct piece {

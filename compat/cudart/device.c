@@ -219,7 +219,7 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
     return note(result);
 }
 
-/* ---- settings that are kept; only the stack size has an effect ---- */
+/* ---- settings: stored and returned; only the stack size has an effect ---- */
 
 static _Atomic size_t limits[] = {
     [cudaLimitStackSize] = 1024,

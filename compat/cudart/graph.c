@@ -226,7 +226,7 @@ FORWARD(cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMem
 FORWARD(cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value),
         leatc_graph_memory_set(device, (int)attr, value))
 
-/* ---- what is not there ---- */
+/* ---- not supported ---- */
 
 /* Conditional nodes are decided on the device, which leat's devices cannot do. */
 cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHandle_out, cudaGraph_t graph,

@@ -530,7 +530,7 @@ cudaError_t cudaGraphExecNodeSetParams(cudaGraphExec_t graphExec, cudaGraphNode_
     return note(set_exec(make_any(nodeParams, &task), &task, graphExec, node));
 }
 
-/* ---- external semaphores, of which there are none ---- */
+/* ---- external semaphores (not supported) ---- */
 
 static int no_semaphores(const void *params)
 {

@@ -46,7 +46,7 @@ FORWARD_STREAM(cudaStreamAddCallback, cudaStreamAddCallback_ptsz,
 FORWARD_STREAM(cudaLaunchHostFunc, cudaLaunchHostFunc_ptsz, (cudaStream_t stream, cudaHostFn_t fn, void *userData),
                leatc_stream_host_function(on, fn, userData))
 
-/* ---- attributes: how threads wait for the stream is kept, and the rest is as it always is ---- */
+/* ---- attributes: only the synchronization policy can be changed, and has no effect ---- */
 
 static int get_attribute(struct leatc_stream *stream, cudaStreamAttrID attribute, cudaStreamAttrValue *value)
 {

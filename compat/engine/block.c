@@ -116,7 +116,7 @@ static _Noreturn void fail(struct runner *runner, int result)
     leatc_fiber_go_home(&runner->home, runner->current);
 }
 
-/* ---- who runs ---------------------------------------------------------------------------------------------- */
+/* ---- scheduling -------------------------------------------------------------------------------------------- */
 
 /* Returns the lanes that wait in a warp operation with this mask. */
 static uint32_t same_meeting(const struct warp *warp, uint32_t mask)
@@ -274,7 +274,7 @@ void leat_block_run(leat_block_job *job)
     here = earlier;
 }
 
-/* ---- what kernels call ------------------------------------------------------------------------------------- */
+/* ---- functions that kernels call --------------------------------------------------------------------------- */
 
 /* Suspends the current fiber, which the caller has added to one of the waiting places. */
 static void wait_there(struct runner *runner)

@@ -55,7 +55,7 @@ static bool is_blocking(const struct leatc_stream *stream)
     return !(stream->flags & LEATC_STREAM_NON_BLOCKING);
 }
 
-/* ---- beginning and ending, under the lock ---- */
+/* ---- beginning and ending ---- */
 
 static void add_member(struct leatc_capture *capture, struct leatc_stream *stream) LEATI_REQUIRES(lock)
 {
@@ -320,7 +320,7 @@ int leatc_capture_exchange_mode(int *mode)
     return LEATC_OK;
 }
 
-/* ---- work ---- */
+/* ---- captured work ---- */
 
 int leatc_capture_check(struct leatc_stream *stream, bool *captured)
 {
@@ -582,7 +582,7 @@ int leatc_capture_wait(struct leatc_stream *stream, struct leatc_captured *event
     return result;
 }
 
-/* ---- what captures forbid ---- */
+/* ---- calls that captures forbid ---- */
 
 int leatc_capture_refuse_legacy(struct leatc_device *device, bool invalidate)
 {

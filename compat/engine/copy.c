@@ -30,8 +30,8 @@ static bool is_host(const struct leatc_memory *memory)
     return !is_device(memory) && memory->kind != LEATC_MEMORY_MANAGED;
 }
 
-/* Sets the device of the mapping at ptr, because a layer may have added one range for mappings of several
- * devices. */
+/* Corrects the device of a range that a layer has added: the range may have mappings of several devices, and the
+ * one at ptr counts. */
 static void correct_device(const void *ptr, struct leatc_memory *memory)
 {
     leat_pointer_info info;
@@ -396,7 +396,7 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
     return end_copy(&work, &partners, status, wait);
 }
 
-/* ---- regions ---- */
+/* ---- 3-D copies ---- */
 
 static bool region_is_short(const leat_copy_region *region)
 {

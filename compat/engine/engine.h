@@ -328,7 +328,7 @@ enum leatc_memory_kind {
 
 struct leatc_pool;
 
-/* One allocation. */
+/* The engine's record of an allocation. */
 struct leatc_memory {
     void *base;
     size_t bytes; /* the requested size */
@@ -459,7 +459,7 @@ LEATC_API int leatc_pool_check(struct leatc_pool *pool);
 LEATC_API int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream *stream, void **ptr);
 LEATC_API int leatc_free_async(void *ptr, struct leatc_stream *stream);
 
-/* ---- other processes ---------------------------------------------------------------------------------------- */
+/* ---- sharing with other processes --------------------------------------------------------------------------- */
 
 /* The size of a handle: the smallest of the vendors' structs for handles. */
 #define LEATC_SHARE_BYTES 64

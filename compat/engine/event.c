@@ -47,7 +47,7 @@ struct leatc_event {
 static struct leati_handles events = LEATI_HANDLES(struct leatc_event);
 static _Atomic unsigned long long latest_id = 1;
 
-/* ---- the page that processes share ---- */
+/* ---- the shared page of an interprocess event ---- */
 
 /* Returns true if fd is a memory file with the size and the seals of such a page, which no process can shrink. */
 static bool is_page(int fd)

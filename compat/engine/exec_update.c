@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- changes: may one task take the place of another? ---- */
+/* ---- changes of single nodes ---- */
 
 static bool is_row(const leat_copy_region *region)
 {

@@ -31,7 +31,7 @@ int leatc_graphs_unlock_with(int result)
     return result;
 }
 
-/* ---- ends ---- */
+/* ---- lists of nodes ---- */
 
 void leatc_ends_clear(struct leatc_ends *ends)
 {
@@ -82,7 +82,7 @@ static void take_end(struct leatc_ends *ends, const struct leatc_node *node)
     memmove(ends->nodes + i, ends->nodes + i + 1, (ends->count - i) * sizeof(struct leatc_node *));
 }
 
-/* ---- nodes, under the lock ---- */
+/* ---- nodes, with the lock held ---- */
 
 bool leatc_graph_live(const struct leatc_graph *graph)
 {
@@ -195,7 +195,7 @@ bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *cons
     return belong;
 }
 
-/* ---- graphs, under the lock ---- */
+/* ---- graphs, with the lock held ---- */
 
 static struct leatc_graph *new_graph(bool hidden) LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -668,7 +668,7 @@ int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from
     return leatc_graphs_unlock_with(result);
 }
 
-/* ---- lists ---- */
+/* ---- queries that return lists ---- */
 
 /* Completes an output list as the vendors define it: sets unused entries to NULL, and *count to the number of
  * entries written, or of elements found if list is NULL. */

@@ -82,7 +82,8 @@ struct leatc_graph {
     struct leatc_node *parent; /* the child graph node that owns this graph, or NULL */
     bool hidden;               /* the copy of an executable: it and its nodes have no live handles */
     bool capturing;
-    struct leatc_exec *instance; /* the only executable of a graph that allocates or frees */
+    struct leatc_exec *instance; /* the executable graph of a graph that allocates or frees, which may have only
+                                  * one; else NULL */
     struct leatc_holding *holdings;
 };
 

@@ -37,7 +37,7 @@ static struct own **bucket_of(const void *function)
     return &buckets[((uintptr_t)function >> 4) % OWN_BUCKETS];
 }
 
-/* ---- the program's own kernels ---- */
+/* ---- kernels of the program ---- */
 
 bool leatc_read_safely(const void *from, void *to, size_t bytes)
 {

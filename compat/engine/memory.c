@@ -32,7 +32,7 @@ static uintptr_t start(const struct node *node)
     return (uintptr_t)node->memory.base;
 }
 
-/* ---- the treap, under the lock ---- */
+/* ---- the treap, with the lock held ---- */
 
 /* Splits a treap: nodes below key go to *left, the others to *right. */
 static void split(struct node *node, uintptr_t key, struct node **left, struct node **right)
@@ -502,7 +502,7 @@ int leatc_free_host(void *ptr)
     return give_back(&memory);
 }
 
-/* ---- the program's own memory ---- */
+/* ---- registered memory of the program ---- */
 
 int leatc_register(void *ptr, size_t bytes, unsigned flags)
 {

@@ -39,7 +39,7 @@ int leatc_object_create(void *ptr, void (*destroy)(void *), unsigned count, stru
     return LEATC_OK;
 }
 
-/* ---- under the lock of graphs ---- */
+/* ---- with the lock of graphs held ---- */
 
 static void release(struct leatc_object *object, unsigned long long count, struct leatc_object **ended)
     LEATI_REQUIRES(leatc_graph_lock)
@@ -112,7 +112,7 @@ void leatc_holdings_release(struct leatc_holding *holdings, struct leatc_object 
     }
 }
 
-/* ---- without it ---- */
+/* ---- without the lock of graphs ---- */
 
 void leatc_objects_destroy(struct leatc_object *ended)
 {

@@ -124,7 +124,7 @@ union control {
     char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-/* ---- the process that has it ---- */
+/* ---- the process that shares ---- */
 
 /* A connection whose request is not complete. */
 struct client {
@@ -320,7 +320,7 @@ static void sign(struct handle *handle) LEATI_REQUIRES(lock)
     handle->pid_space = pid_space();
 }
 
-/* ---- the process that asks ---- */
+/* ---- the process that opens ---- */
 
 /* Connects to the process that made a handle. INVALID_VALUE: the process has ended; OPERATING_SYSTEM: out of
  * descriptors, or the deadline has passed. */

@@ -283,7 +283,7 @@ _Noreturn void leatc_fiber_go_home(struct leatc_home *home, struct leatc_fiber *
 static _Atomic size_t wanted_bytes = LEATC_STACK_BYTES;
 static atomic_uint guarded_by_mapping;
 
-/* Guards the cache for stacks of host threads that have ended. */
+/* Guards left_over: the stacks of host threads that have ended, for reuse by other threads. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leatc_fiber *left_over LEATI_GUARDED_BY(lock);
 

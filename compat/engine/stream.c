@@ -30,7 +30,7 @@ struct leatc_helper {
     unsigned long long id;
 };
 
-/* ---- making and ending ---- */
+/* ---- creation and destruction ---- */
 
 static bool is_blocking(const struct leatc_stream *stream)
 {
@@ -321,7 +321,7 @@ static int of_this_thread(struct leatc_stream **found)
     return LEATC_OK;
 }
 
-/* ---- work ---- */
+/* ---- submitting work ---- */
 
 int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found)
 {

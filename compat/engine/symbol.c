@@ -141,7 +141,7 @@ static bool read_file(const char *path, struct file *file)
     return done;
 }
 
-/* ---- known files, under the lock ---- */
+/* ---- cached files, with the lock held ---- */
 
 static void forget_files(void) LEATI_REQUIRES(lock)
 {

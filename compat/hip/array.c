@@ -231,7 +231,7 @@ hipError_t hipArray3DGetDescriptor(HIP_ARRAY3D_DESCRIPTOR *descriptor, hipArray_
     return note(result);
 }
 
-/* ---- rectangles ---- */
+/* ---- 2-D copies ---- */
 
 static struct copy_side rows_at(const void *ptr, size_t pitch)
 {
@@ -303,7 +303,7 @@ hipError_t hipMemcpy2DArrayToArray(hipArray_t dst, size_t dstX, size_t dstY, hip
                     : result);
 }
 
-/* ---- lines: bytes that go on in the next row ---- */
+/* ---- ranges of arrays that continue in the next row ---- */
 
 /* Copies bytes from (x, y) on: the rest of the first row, then whole rows, then the start of the last row. */
 static int copy_line(hipArray_const_t array, size_t x, size_t y, const void *ptr, size_t bytes, bool to_array,
@@ -397,7 +397,7 @@ FORWARD(hipError_t hipMemcpyDtoA(hipArray_t dst, size_t offset, hipDeviceptr_t s
 FORWARD(hipError_t hipMemcpyAtoA(hipArray_t dst, size_t dstOffset, hipArray_t src, size_t srcOffset, size_t bytes),
         between_arrays(dst, dstOffset, 0, src, srcOffset, 0, make_hipExtent(bytes, bytes ? 1 : 0, 1)))
 
-/* ---- mipmapped arrays: there are none ---- */
+/* ---- mipmapped arrays (not supported) ---- */
 
 REFUSE(hipError_t hipMallocMipmappedArray(hipMipmappedArray_t *array, const hipChannelFormatDesc *desc,
                                           hipExtent extent, unsigned int levels, unsigned int flags),
@@ -413,7 +413,7 @@ REFUSE(hipError_t hipMipmappedArrayDestroy(hipMipmappedArray_t array), LEATC_INV
 REFUSE(hipError_t hipMipmappedArrayGetLevel(hipArray_t *level, hipMipmappedArray_t array, unsigned int number),
        LEATC_INVALID_VALUE)
 
-/* ---- textures and surfaces: there are none ---- */
+/* ---- textures and surfaces (not supported) ---- */
 
 REFUSE(hipError_t hipCreateTextureObject(hipTextureObject_t *texture, const hipResourceDesc *resource,
                                          const hipTextureDesc *desc, const struct hipResourceViewDesc *view),

@@ -51,7 +51,7 @@ hipError_t hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *bytes, size_t c
     return note(result);
 }
 
-/* ---- regions ---- */
+/* ---- 3-D copies ---- */
 
 /* unit: the size of an element in bytes. */
 static int side_of(const hipMemcpy3DOperand *operand, hipExtent extent, size_t unit, struct copy_side *side)

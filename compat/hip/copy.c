@@ -196,7 +196,7 @@ static struct copy_side plain_side(const void *ptr, size_t pitch, size_t slice)
     return side;
 }
 
-/* ---- rectangles ---- */
+/* ---- 2-D copies ---- */
 
 static int copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
                    hipMemcpyKind kind, struct leatc_stream *stream, bool async)
@@ -222,7 +222,7 @@ FORWARD_STREAM(hipMemcpy2DAsync, hipMemcpy2DAsync_spt,
                 hipMemcpyKind kind, hipStream_t stream),
                copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, on, true))
 
-/* ---- hipMemcpy3D: positions and widths count elements where an array is involved ---- */
+/* ---- hipMemcpy3D: positions and widths count elements if an array is involved ---- */
 
 /* Describes one side of hipMemcpy3D(): either an array, or memory with the rows of a hipPitchedPtr. Both at once
  * are invalid. */
@@ -323,7 +323,7 @@ FORWARD(hipError_t hipMemcpy3DPeer(hipMemcpy3DPeerParms *copy), copy_peers(copy,
 FORWARD(hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t stream),
         copy_peers(copy, stream_of(stream), LEATC_ASYNC))
 
-/* ---- the driver's structs: everything in bytes, and each side says what it is ---- */
+/* ---- the driver API's structs: all sizes are in bytes, and each side has a memory type ---- */
 
 /* Describes memory in the driver API's structs, where pitch 0 and height 0 mean rows and slices without gaps. */
 static int plain_of(const void *ptr, size_t pitch, size_t height, const HIP_MEMCPY3D *copy, struct copy_side *side)

@@ -31,7 +31,7 @@ static int ordinal_of(hipCtx_t context)
                : -1;
 }
 
-/* ---- start ---- */
+/* ---- initialization, functions by name ---- */
 
 FORWARD(hipError_t hipInit(unsigned int flags), flags ? LEATC_INVALID_VALUE : leatc_init())
 
@@ -217,7 +217,7 @@ hipError_t hipDeviceReset(void)
     return note(result == LEATC_OK ? leatc_device_reset(ordinal) : result);
 }
 
-/* ---- settings, which are kept and have no effect ---- */
+/* ---- settings: stored and returned, without effect ---- */
 
 static _Atomic size_t limits[hipLimitRange] = {1024, 1 << 20, 8 << 20};
 

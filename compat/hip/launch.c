@@ -116,8 +116,7 @@ hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t f
                                           together));
 }
 
-/* ---- on several devices at once, which no device here does (hipDeviceAttributeCooperativeMultiDeviceLaunch) ----
- */
+/* ---- on several devices at once (not supported) ---- */
 
 static int refuse_several(const void *launches, int count, unsigned flags)
 {

@@ -96,7 +96,7 @@ FORWARD(hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t c
         flags ? LEATC_INVALID_VALUE
               : prefetch_all(ptrs, bytes, count, places, placeIndexes, placeCount, stream_of(stream)))
 
-/* ---- coarse-grained coherency: a matter of the caches of AMD's GPUs, which is kept and reported ---- */
+/* ---- coarse-grained coherency: an attribute for the caches of AMD's GPUs, stored and returned ---- */
 
 #define PAGE_BYTES 4096
 

@@ -25,7 +25,7 @@ struct words {
 
 static const char batch_tag; /* identifies the vendor's operations that are stored with a task */
 
-/* ---- on the stream ---- */
+/* ---- host functions that run operations ---- */
 
 #define SPINS_MOST 1000
 #define PAUSE_NS 20000
@@ -225,7 +225,7 @@ int leatc_hip_batch_describe(const struct leatc_task *task, hipBatchMemOpNodePar
     return LEATC_OK;
 }
 
-/* ---- calls ---- */
+/* ---- exported functions ---- */
 
 /* Submits a task to the stream, or adds it to a capture. Takes ownership of the task. */
 static int give_task(struct leatc_stream *stream, struct leatc_task *task)

@@ -119,7 +119,7 @@ FORWARD(hipError_t hipHostGetFlags(unsigned int *flags, void *ptr), leatc_host_f
 FORWARD(hipError_t hipMallocManaged(void **ptr, size_t bytes, unsigned int flags),
         leatc_alloc_managed(bytes, flags, ptr))
 
-/* ---- addresses ---- */
+/* ---- queries about addresses ---- */
 
 static int find_known(const void *ptr, struct leatc_memory *memory)
 {

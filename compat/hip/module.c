@@ -145,7 +145,7 @@ hipError_t hipModuleLoad(hipModule_t *module, const char *path)
     return note(load(NULL, 0, path, module));
 }
 
-/* ---- what is alive ---- */
+/* ---- checks of handles ---- */
 
 /* Returns the link to a module, or to the NULL at the end of the list. The caller holds the lock. */
 static hipModule_t *find_module(hipModule_t module)
@@ -372,7 +372,7 @@ hipError_t hipGetFuncBySymbol(hipFunction_t *function, const void *symbol)
     return note(result);
 }
 
-/* ---- libraries: modules by newer names, and the same handles ---- */
+/* ---- libraries: newer names for modules, with the same handles ---- */
 
 /* Nothing is compiled here, so compiler options are refused, as by AMD's runtime. */
 static int check_options(unsigned jit_count, const hipLibraryOption *options, unsigned option_count)
@@ -610,7 +610,7 @@ int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task
     return result;
 }
 
-/* ---- leat knows itself ---- */
+/* ---- detection by leat's hip driver ---- */
 
 /* leat's own hip driver calls this if it loads this library: returns &leat_version of the leat that this library
  * uses. */

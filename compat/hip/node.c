@@ -389,7 +389,7 @@ FORWARD_TASK(hipError_t hipGraphExecEventWaitNodeSetEvent(hipGraphExec_t executa
                                                           hipEvent_t event),
              set_exec(make_event(LEATC_NODE_WAIT, event, &task), &task, executable, node))
 
-/* ---- words of memory ---- */
+/* ---- stream memory operations ---- */
 
 static int make_batch(const hipBatchMemOpNodeParams *p, struct leatc_task **task)
 {
@@ -536,7 +536,7 @@ hipError_t hipGraphExecNodeSetParams(hipGraphExec_t executable, hipGraphNode_t n
     return note(set_exec(make_any(params, &task), &task, executable, node));
 }
 
-/* ---- the driver's forms, with a context ---- */
+/* ---- the driver API's functions, with a context ---- */
 
 static int check_context(hipCtx_t context, int *ordinal)
 {

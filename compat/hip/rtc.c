@@ -197,7 +197,7 @@ hiprtcResult hiprtcGetBitcode(hiprtcProgram program, char *bitcode)
     return no_code(bitcode);
 }
 
-/* ---- linking: there is no linker either, and so never a state ---- */
+/* ---- linking (not supported) ---- */
 
 hiprtcResult hiprtcLinkCreate(unsigned int optionCount, hiprtcJIT_option *options, void **values,
                               hiprtcLinkState *state)

@@ -117,7 +117,7 @@ int hipGetStreamDeviceId(hipStream_t stream)
 FORWARD(hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id),
         id ? of_stream(leatc_stream_id(stream_of(stream), id)) : LEATC_INVALID_VALUE)
 
-/* ---- attributes: only how threads wait for the stream, which is kept ---- */
+/* ---- attributes: only the synchronization policy, which has no effect ---- */
 
 static int get_attribute(struct leatc_stream *stream, hipStreamAttrID attribute, hipStreamAttrValue *value)
 {

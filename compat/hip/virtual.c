@@ -67,7 +67,7 @@ hipError_t hipMemGetAllocationGranularity(size_t *bytes, const hipMemAllocationP
     return note(granularity_of(properties->location.id, bytes));
 }
 
-/* ---- addresses ---- */
+/* ---- reservations ---- */
 
 #define HOST_PAGE 4096
 
@@ -161,7 +161,7 @@ hipError_t hipMemAddressFree(void *ptr, size_t bytes)
     return note(result);
 }
 
-/* ---- memory ---- */
+/* ---- physical memory ---- */
 
 static int create(hipMemGenericAllocationHandle_t *handle, size_t bytes, const hipMemAllocationProp *properties)
 {
@@ -212,7 +212,7 @@ hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp *propert
     return hipSuccess;
 }
 
-/* ---- both together ---- */
+/* ---- mappings ---- */
 
 FORWARD(hipError_t hipMemMap(void *ptr, size_t bytes, size_t offset, hipMemGenericAllocationHandle_t handle,
                              unsigned long long flags),

@@ -103,7 +103,7 @@ static leat_status copy_region_on_host(struct leati_driver *driver, void *stream
     return status;
 }
 
-/* ---- regions ---- */
+/* ---- 3-D copies ---- */
 
 /* Returns true if the region can be copied by one vendor call, which takes a slice's size as a number of rows.
  * Other regions are copied slice by slice. */

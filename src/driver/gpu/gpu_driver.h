@@ -158,7 +158,7 @@ void GPU(leave)(const struct gpu_device *device, gpu_before before);
             return GPU(fail)((device)->api, GPU(names).field, gpu_code_);                                         \
     } while (0)
 
-/* ---- the entries of the table, in its order; "vendor": the vendor's file has it ---- */
+/* ---- the entries of the table, in its order; "vendor": defined in the vendor's file ---- */
 
 /* gpu_load.h */
 leat_status GPU(load)(struct leati_driver *driver);
