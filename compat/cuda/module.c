@@ -393,6 +393,7 @@ CUresult cuModuleUnload(CUmodule module)
     }
     functions_there = module->functions;
     for (struct CUfunc_st *function = functions_there; function; function = function->next)
+        /* No new launch can start after this; those that run are waited for below. */
         atomic_store(&function->alive, false);
     module->functions = NULL;
     pthread_mutex_unlock(&lock);

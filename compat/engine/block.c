@@ -339,6 +339,7 @@ void leat_warp_meet(uint32_t thread, leat_lane *lane)
     struct warp *warp;
 
     if (!runner) {
+        /* Not in a block with fibers: the thread is the only one of its warp. */
         leat_lane *alone[LEAT_WARP_THREADS] = {[0] = NULL};
 
         alone[thread % LEAT_WARP_THREADS] = lane;

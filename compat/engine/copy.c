@@ -385,6 +385,8 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
         size_t part = first_part(dst, src, bytes, &sides);
 
         if (part < bytes) {
+            /* Virtual memory of several devices: copy the part that lies on one device at both ends, then the
+             * rest. */
             LEATC_TRY(leatc_copy(dst, src, part, direction, stream, mode));
             return leatc_copy((char *)dst + part, (const char *)src + part, bytes - part, direction, stream, mode);
         }
@@ -642,6 +644,7 @@ static int fill_region(struct fill *fill, struct leatc_stream *stream, enum leat
             fill->width = part;
             rest.dst += part;
             rest.width -= part;
+            /* Virtual memory of several devices: fill the first device's part, then the rest. */
             LEATC_TRY(fill_region(fill, stream, mode));
             return fill_region(&rest, stream, mode);
         }

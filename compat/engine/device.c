@@ -137,6 +137,7 @@ static int open_device(struct leatc_device *device)
     atomic_store_explicit(&device->native, native, memory_order_release);
     result = leatc_streams_open(device);
     if (result == LEATC_OK) {
+        /* Release: a thread that sees ready (leatc_device_at()) also sees the streams and the pool. */
         atomic_store_explicit(&device->ready, true, memory_order_release);
     } else {
         atomic_store(&device->native, NULL);

@@ -109,6 +109,8 @@ static void wait_until(struct shared *shared, uint64_t target)
     struct timespec moment = {.tv_nsec = 100000000};
 
     while (!has_reached(shared, target)) {
+        /* Read changes before checking again: if reached advances in between, FUTEX_WAIT returns at once, and no
+         * wake is lost. */
         uint32_t changes = atomic_load(&shared->counts->changes);
 
         if (!has_reached(shared, target))
@@ -128,6 +130,7 @@ static void run_reach(void *argument)
     struct counts *counts = mark->shared->counts;
     uint64_t before = atomic_load(&counts->reached);
 
+    /* Only ever raise reached: host functions of several streams and processes may run in any order. */
     while (before < mark->target && !atomic_compare_exchange_weak(&counts->reached, &before, mark->target))
         ;
     atomic_fetch_add(&counts->changes, 1);

@@ -47,6 +47,7 @@ static bool sort(const struct leatc_graph *graph, struct leatc_node **list)
     size_t count = 0;
 
     for (size_t i = 0; i < graph->count; i++) {
+        /* Kahn's algorithm: place counts the dependencies that are not in the list yet. */
         graph->nodes[i]->place = graph->nodes[i]->before.count;
         if (!graph->nodes[i]->place)
             list[count++] = graph->nodes[i];
@@ -155,6 +156,8 @@ static bool add_steps(struct leatc_exec *exec, const struct leatc_graph *graph, 
         if (!node->before.count && begin != NONE)
             come_after(exec, begin);
         if (node->child) {
+            /* A child graph gets a step before its nodes and one after them, so that its edges need only these
+             * two. */
             added = add_steps(exec, node->child, step);
             node->place = begin_step(exec, NULL);
             come_after(exec, step);
@@ -210,6 +213,7 @@ static leat_status release_behind(leat_device *device, leat_event *event, struct
     status = leat_stream_wait(stream, event);
     if (status == LEAT_OK)
         status = leat_launch_host(stream, release_host, holdings);
+    /* The host function still runs: destroying a stream does not cancel its work. */
     (void)leat_stream_destroy(stream);
     return status;
 }
@@ -296,6 +300,8 @@ static bool choose_lane(struct leatc_exec *exec, size_t number)
     for (size_t i = 0; i < step->count && step->lane == NONE; i++) {
         size_t before = exec->before[step->first + i], lane = exec->steps[before].lane;
 
+        /* Continue the lane of a dependency only if that is the last step of the lane. Otherwise this step would
+         * wait for an unrelated one. */
         if (exec->lanes[lane].tail == before && exec->lanes[lane].ordinal == ordinal)
             step->lane = lane;
     }
@@ -432,9 +438,11 @@ static int launch(struct leatc_exec *exec, struct leatc_work *work)
     exec->lanes[0].stream = work->record;
     LEATC_TRY(leatc_graph_memory_launch(exec->memory, exec->memory_count, exec->flags & LEATC_GRAPH_AUTO_FREE,
                                         exec->id, work->stream));
+    /* Launches of one executable are ordered, also in different streams. */
     if (exec->done && leat_event_query(exec->done) == LEAT_NOT_READY)
         (void)leat_stream_wait(work->stream, exec->done);
     result = run_steps(exec);
+    /* Without the event, later launches could not wait for this one, so wait now. */
     if (record_done(exec, work->stream) != LEAT_OK)
         (void)leat_stream_synchronize(work->stream);
     leatc_graph_memory_busy(exec->memory, exec->memory_count, exec->id, work->stream);

@@ -185,6 +185,7 @@ bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *cons
 
     leati_assert_locked(&leatc_graph_lock);
     for (; belong && looked < count; looked++) {
+        /* A node that is marked already is in the list twice. */
         belong = leatc_node_live(list[looked]) && list[looked]->graph == graph && !list[looked]->marked;
         if (!belong)
             break;
@@ -335,6 +336,7 @@ static struct leatc_node *add_node(struct leatc_graph *graph, struct leatc_node 
 int leatc_graph_append(struct leatc_graph *graph, struct leatc_ends *ends, struct leatc_task *task,
                        struct leatc_graph *child)
 {
+    /* Allocated first, because nothing may fail after the node was added. */
     struct leatc_node **end = malloc(sizeof(struct leatc_node *));
     struct leatc_node *node = end ? add_node(graph, ends->nodes, ends->count, task, child) : NULL;
 
@@ -629,6 +631,7 @@ int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from, s
     for (; done < count && result == LEATC_OK; done++)
         result = add_edge(graph, from[done], to[done]);
     if (result != LEATC_OK)
+        /* Edge number done - 1 failed: remove those before it. */
         for (size_t i = 0; i + 1 < done; i++)
             part(from[i], to[i]);
     return leatc_graphs_unlock_with(result);
@@ -663,6 +666,7 @@ int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from
     for (size_t i = 0; i < done && result == LEATC_OK; i++)
         from[i]->excused = true;
     if (result != LEATC_OK)
+        /* Edge number done - 1 failed: put back those before it. */
         for (size_t i = done - 1; i-- > 0;)
             (void)join(from[i], to[i]); /* cannot fail: the lists had room for this edge before */
     return leatc_graphs_unlock_with(result);

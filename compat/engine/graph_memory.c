@@ -116,6 +116,7 @@ static struct mark *find_mark(const struct arena *arena, unsigned long long key,
 {
     struct mark *mark = arena->marks;
 
+    /* Key 0 stands for single frees, each of which has its own mark, so it matches none. */
     while (mark && !(key && mark->key == key && mark->device == device))
         mark = mark->next;
     return mark;
@@ -558,7 +559,10 @@ int leatc_graph_memory_launch(struct leatc_task *const *tasks, size_t count, boo
     if (result == LEATC_OK) {
         wait_for_frees(tasks, count, key, stream);
         for (size_t i = 0; i < count; i++) {
+            /* The pin keeps the arena alive until leatc_graph_memory_busy() has recorded a mark for this
+             * launch. */
             block_of(tasks[i])->arena->pins++;
+            /* Only with auto_free: an earlier launch left this allocation live. */
             if (tasks[i]->type == LEATC_NODE_ALLOC && block_of(tasks[i])->live)
                 end_live(block_of(tasks[i]));
         }

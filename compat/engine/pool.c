@@ -177,6 +177,7 @@ int leatc_pool_default(int ordinal, struct leatc_pool **pool)
     made = atomic_load_explicit(&device->default_pool, memory_order_acquire);
     if (!made) {
         leati_lock(&default_lock);
+        /* Another thread may have made it while this one waited for the lock. */
         made = atomic_load(&device->default_pool);
         if (!made && (result = new_pool(device, false, 0, &made)) == LEATC_OK) {
             made->is_default = true;
@@ -431,6 +432,8 @@ static int take_block(struct leatc_pool *pool, size_t bytes, struct leatc_work *
         leat_memory_free(memory.base);
         return result;
     }
+    /* Each block holds a reference, so that the pool outlives leatc_pool_destroy() until the last block is
+     * freed. */
     atomic_fetch_add(&pool->references, 1);
     raise_to(&pool->used_high, atomic_fetch_add(&pool->used, rounded(bytes)) + rounded(bytes));
     *ptr = memory.base;

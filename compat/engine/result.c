@@ -118,6 +118,7 @@ void leatc_lose(int result)
 
 int leatc_note_launch(int result)
 {
+    /* Store only once, so that calls do not write to a cache line that all threads read. */
     if (__builtin_expect(!atomic_load_explicit(&noted, memory_order_relaxed), 0))
         atomic_store_explicit(&noted, true, memory_order_relaxed);
     if (__builtin_expect(result == LEATC_OK || result == LEATC_NOT_READY, 1))

@@ -240,6 +240,7 @@ static void *serve(void *unused)
             rest();
             continue;
         }
+        /* From the last to the first, because forget() moves the entries behind the removed one. */
         for (size_t i = heard; i-- > 0;)
             if ((polled[i].revents && hear(&clients[i])) || clients[i].deadline <= now_ms())
                 forget(clients, &count, i);
@@ -292,6 +293,8 @@ static int start_server(void) LEATI_REQUIRES(lock)
     leati_assert_locked(&lock);
     if (listening >= 0 && server_pid == getpid())
         return LEATC_OK;
+    /* The first call in this process, or in a child after fork(): choose a new number, because the parent answers
+     * for the old one. */
     if (server_pid != getpid()) {
         if (getrandom(&process, sizeof process, 0) != (ssize_t)sizeof process)
             return LEATC_OPERATING_SYSTEM;

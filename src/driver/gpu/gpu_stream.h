@@ -65,6 +65,7 @@ leat_status GPU(stream_destroy)(struct leati_driver *driver, void *stream)
 
     (void)driver;
     leati_assert(gone->device);
+    /* Free the description even if the vendor's call fails: the core treats the object as destroyed (driver.h). */
     free(gone);
     if (copy.owned)
         GPU_TRY(copy.device, stream_destroy, copy.handle);

@@ -130,6 +130,7 @@ static leat_status set_access(struct gpu_device *self, void *ptr, size_t bytes) 
     access[0] = access_of(self->number);
     for (unsigned i = 0; i < self->peer_count; i++)
         access[1 + i] = access_of(self->peers[i]);
+    /* Reserve the list entry first: after the vendor's call has succeeded, nothing may fail. */
     if (!leati_ranges_reserve(&self->maps))
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the list of mappings");
     GPU_TRY(self, vm_set_access, gpu_address_of(ptr), bytes, access, 1 + self->peer_count);
@@ -163,6 +164,7 @@ static leat_status add_peer(struct gpu_device *self, gpu_number peer) LEATI_REQU
     for (size_t i = 0; i < self->maps.count; i++)
         GPU_TRY(self, vm_set_access, gpu_address_of((void *)self->maps.entries[i].base),
                 self->maps.entries[i].bytes, &access, 1);
+    /* Peers beyond GPU_PEERS_MAX get no direct access to later mappings. */
     if (self->peer_count < GPU_PEERS_MAX)
         self->peers[self->peer_count++] = peer;
     return LEAT_OK;

@@ -196,9 +196,9 @@ static struct item next(struct code_reader *r)
 {
     const unsigned char *first = take(r, 1);
 
-    if (!first || *first < 0x80 || *first >= 0xe0)
+    if (!first || *first < 0x80 || *first >= 0xe0) /* a small integer in one byte */
         return (struct item){.token = TOKEN_OTHER};
-    if (*first < 0x90)
+    if (*first < 0x90) /* map, list or text with a short length in the same byte */
         return (struct item){.token = TOKEN_MAP, .count = *first & 0x0f};
     if (*first < 0xa0)
         return (struct item){.token = TOKEN_LIST, .count = *first & 0x0f};
