@@ -15,15 +15,19 @@
 test_bin := $(BUILD)/tests
 
 # For any device, with the public headers only.
-test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_ticket \
-            test_copy_broken test_copy_batch test_copy_rails test_copy_3d test_file test_layout test_virtual test_fill \
-            test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
-            test_pool_stats test_pool_order test_pool_reuse test_pool_limits test_pool_full test_pool_packing \
-            test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard)
+test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
+            test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
+            test_copy_3d test_file test_layout test_layout_lists test_virtual test_fill test_managed test_stream \
+            test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_stats \
+            test_pool_order test_pool_reuse test_pool_pending test_pool_limits test_pool_no_memory \
+            test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share \
+            test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
-test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken test_copy_batch \
-               test_copy_rails test_copy_3d test_file test_layout test_fill test_bad_input test_stream test_threads \
-               test_pool_threads order_model unit_copy_calls)
+staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
+test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
+               test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_layout \
+               test_layout_lists test_fill test_bad_input test_stream test_threads test_pool_threads order_model \
+               unit_copy_calls)
 # Random graphs of work, also public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
@@ -68,16 +72,19 @@ endef
 $(foreach folder,api unit models support,$(eval $(call test_object_rule,$(folder))))
 
 # A layer by itself: what it refers to above, the linker does not find.
-$(test_bin)/unit_staging: $(test_bin)/unit_staging.o $(filter $(checked)/obj/src/staging/% $(checked)/obj/src/base/%,$(lib_obj:$(BUILD)/%=$(checked)/%))
+test_layer := $(test_bin)/unit_staging $(test_bin)/unit_staging_ends
+layer_objects := $(filter $(checked)/obj/src/staging/% $(checked)/obj/src/base/%,$(lib_obj:$(BUILD)/%=$(checked)/%))
+$(test_layer): %: %.o $(layer_objects)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
-$(filter-out %/unit_staging,$(test_programs)): %: %.o $(test_objects) $(checked_lib)
+$(filter-out $(test_layer),$(test_programs)): %: %.o $(test_objects) $(checked_lib)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
-$(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_calls unit_plan unit_timeline): $(test_bin)/held.o
+$(addprefix $(test_bin)/,unit_copy_waits unit_rails_waits unit_copy_help unit_copy_calls unit_plan \
+  unit_timeline): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_timeline_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
 plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_stage_reserve leati_region_has_kernel \
@@ -183,7 +190,8 @@ suites:
 
 # Under a minute on two cores that are otherwise idle, once all is built: each program that is not slow, once, the
 # random ones for two seconds. The lines "note: ..." say what is left out.
-quick_slow := $(test_walk) $(addprefix $(test_bin)/,test_pool_order test_pool_guard test_copy_broken) \
+quick_slow := $(test_walk) $(addprefix $(test_bin)/,test_pool_order test_pool_guard test_pool_reports \
+              test_copy_broken test_copy_exit) \
               $(test_bin)/compat/test_cudart_ipc \
               $(filter %/cli_record.sh %/cli_bench.sh,$(test_cli))
 quick_suites := check-quick-api check-quick-unit check-quick-compat
@@ -205,7 +213,7 @@ check-plain: $(check_needs) compat
 	    $(test_runners)
 
 # Programs exit with 77 where the processor has no keys for that: tests/support/keys.c stands for them there.
-strict := $(test_cpu) $(test_bin)/unit_bytes $(test_api) $(test_order) $(cpu_examples)
+strict := $(test_cpu) $(test_bin)/unit_bytes $(test_bin)/unit_bytes_faults $(test_api) $(test_order) $(cpu_examples)
 check-strict: $(check_needs)
 	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
 	$(Q)export LEAT_STRICT=1 ORDER_MODEL_SECONDS=3; \
@@ -218,8 +226,9 @@ check-strict: $(check_needs)
 
 # leat's own drivers for GPUs over leat's compatibility libraries, as if those were the vendors':
 # the tests of the API on hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
-test_names := $(test_bin)/order_model \
-              $(filter-out %/test_copy_broken %/test_pool_order %/test_pool_reuse %/test_pool_guard,$(test_api))
+above_drivers := $(staged_ends) $(addprefix $(test_bin)/,test_pool_order test_pool_reuse test_pool_pending \
+                 test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
+test_names := $(test_bin)/order_model $(filter-out $(above_drivers),$(test_api))
 check-names: check-names-hip check-names-cuda
 check-names-hip: tests compat
 	$(Q)echo 'once more, on the driver hip over libleat-hip:'
@@ -244,14 +253,15 @@ check-staged: $(check_needs)
 	$(Q)status=0; export $(staged); \
 	ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged) || status=1; \
 	LEAT_COPY_WORKERS=4 tests/run.sh '$(BUILD)' cpu:0 \
-	    $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken) || status=1; \
+	    $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
+	    test_copy_ticket) || status=1; \
 	LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_calls || status=1; \
 	HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_calls || status=1; \
 	exit $$status
 
 # What several threads do at once, staged and over both drivers for GPUs, with rests at random between their steps.
-jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_copy_ticket test_event \
-            test_stream order_model)
+jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_copy_lifetime \
+            test_copy_ticket test_event test_stream order_model)
 under_jitter = TEST_UNDER='env LD_PRELOAD=$(abspath $(test_jitter))' ORDER_MODEL_SECONDS=3
 check-jitter: tests compat
 	$(Q)echo 'once more, with threads that rest at random (tests/support/jitter.c):'
@@ -284,16 +294,16 @@ check-memcheck: tests
 
 # Three long programs whose host is one thread are left out, and the fault walk: under this sanitizer they take
 # many minutes.
-test_tsan := $(filter-out %/test_pool_order %/test_pool_reuse %/test_pool_guard %/test_pool_threads,$(test_api))
+test_tsan := $(filter-out $(filter-out $(staged_ends),$(above_drivers)) %/test_pool_threads,$(test_api))
 # This sanitizer leaves few addresses, and pools reserve some for all of a device's memory.
 few_addresses := LEAT_CPU_MEMORY=2G
 check-tsan-plain: tests
 	$(Q)status=0; export TEST_TIMEOUT=1800; \
 	$(few_addresses) LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) || status=1; \
 	$(few_addresses) tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
-	    $(test_bin)/unit_copy_help $(test_bin)/unit_cpu || status=1; \
-	tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout || \
-	    status=1; \
+	    $(test_bin)/unit_rails_waits $(test_bin)/unit_copy_help $(test_bin)/unit_cpu || status=1; \
+	tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(addprefix $(test_bin)/,unit_bytes \
+	    unit_bytes_faults unit_layout unit_layout_calls unit_layout_plans) || status=1; \
 	exit $$status
 check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 \
@@ -312,8 +322,10 @@ fuzz-layout:
 	    $(fuzz_dir)/found
 
 # The faults are those of copies, fills and order; programs that look at other things only take time here.
-test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads %/test_pool_guard %/test_pool_share \
-             %/test_copy_rails %/test_copy_broken,$(test_api)) $(test_order)
+not_gated := $(staged_ends) $(addprefix $(test_bin)/,test_pool_limits test_pool_no_memory test_pool_bad \
+             test_pool_threads test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_pool_share \
+             test_copy_rails)
+test_gate := $(filter-out $(not_gated),$(test_api)) $(test_order)
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 

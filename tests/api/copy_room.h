@@ -1,4 +1,5 @@
-/* copy_room.h - what the tests of copies of pageable memory share: memory of every kind, and sizes. */
+/* copy_room.h - shared by the tests of copies of pageable memory: memory of every kind, sizes, a slow host
+ * function. */
 #ifndef COPY_ROOM_H
 #define COPY_ROOM_H
 
@@ -10,12 +11,12 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Around the smallest chunk, and up to many chunks. */
+/* Less and more than the smallest chunk of a staged copy, and up to many chunks. */
 static const size_t sizes[] = {1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, MIB, 5 * MIB + 3, 40 * MIB};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 #define MOST (40 * MIB)
 
-/* What most tests copy between. */
+/* The memory that most tests copy between. */
 struct room {
     unsigned char *in, *out;        /* pageable */
     unsigned char *pinned, *memory; /* of the device */
@@ -41,11 +42,26 @@ static inline void end_room(struct room *room)
     free(room->out);
 }
 
-/* What device memory holds, read without pageable memory, by work behind all that the stream has. */
+/* Writes the pattern of seed to device memory without pageable memory, and waits for it. */
+static inline void write_memory(leat_stream *stream, struct room *room, size_t bytes, uint64_t seed)
+{
+    test_pattern(room->pinned, bytes, seed);
+    OK(leat_copy(stream, room->memory, room->pinned, bytes));
+    OK(leat_stream_synchronize(stream));
+}
+
+/* Copies device memory to room->pinned without pageable memory, behind all work of the stream. Does not wait. */
 static inline void read_memory(leat_stream *stream, struct room *room, size_t bytes)
 {
     memset(room->pinned, 0xee, bytes);
     OK(leat_copy(stream, room->pinned, room->memory, bytes));
+}
+
+/* A host function that keeps its stream busy for 2 ms. */
+static inline void be_slow(void *unused)
+{
+    (void)unused;
+    test_sleep_us(2000);
 }
 
 #endif

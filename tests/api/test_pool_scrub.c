@@ -1,0 +1,106 @@
+/*
+ * test_pool_scrub.c - pools that clear memory before another user gets it (leat_pool_options.scrub).
+ */
+#include "pool_guard.h"
+
+#include <unistd.h>
+
+/* ---- scrubbing ---------------------------------------------------------------------------------------------- */
+
+static void scrubbed_memory_is_clear_to_its_end(void **state)
+{
+    struct test_state *t = *state;
+
+    for (int sort = 0; sort < SORTS; sort++) {
+        for (int guard = 0; guard < 2; guard++) {
+            leat_pool_options options = sorts[sort].options;
+            leat_pool *pool;
+
+            options.guard = (uint8_t)guard;
+            options.scrub = 1;
+            options.limit_bytes = 16 * MIB;
+            pool = test_pool_try(t->device, &options);
+            for (int round = 0; pool && round < 8; round++) {
+                leat_stream *stream = round % 2 ? t->stream : t->second;
+                size_t bytes = round % 4 < 2 ? 3 * MIB - 100 : 5000;
+                unsigned char *block = test_block(pool, round % 3 ? stream : NULL, bytes), seen[100];
+
+                test_block_holds(stream, block, bytes, 0);
+                /* Up to where the block ends for all; in guard mode there are zones. */
+                if (!guard) {
+                    peek(t, stream, block + bytes, seen, bytes % 512 == 0 ? 0 : 100);
+                    EXPECT_BYTES(seen, bytes % 512 == 0 ? 0 : 100, 0);
+                }
+                OK(leat_fill(stream, block, 0xff, bytes));
+                OK(leat_stream_synchronize(stream));
+                OK(round % 3 ? leat_free(stream, block) : leat_memory_free(block));
+            }
+            OK(leat_pool_destroy(pool));
+        }
+    }
+}
+
+/* Clearing is work too, of a stream that may not have got there when an unused block is freed on another one. */
+static void clearing_comes_before_the_next_user(void **state)
+{
+    struct test_state *t = *state;
+
+    for (int kind = 0; kind < 2; kind++) {
+        for (int way = 0; way < 2; way++) {
+            leat_pool *pool = POOL(t->device, .scrub = 1, .limit_bytes = 8 * MIB, .reuse = LEAT_POOL_WAIT,
+                                   .kind = kind ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE);
+            struct test_gate *gate = test_gate_close(t->stream);
+            void *block = test_block(pool, t->stream, 8 * MIB);
+
+            OK(way ? leat_memory_free(block) : leat_free(t->second, block));
+            block = test_block(pool, t->second, 8 * MIB);
+            OK(leat_fill(t->second, block, 0x33, 8 * MIB));
+            for (int i = 0; i < 30 && leat_stream_query(t->second) == LEAT_NOT_READY; i++)
+                test_sleep_us(1000);
+            test_gate_open(gate);
+            OK(leat_device_synchronize(t->device));
+            test_block_holds(t->second, block, 8 * MIB, 0x33);
+            OK(leat_free(t->second, block));
+            OK(leat_pool_destroy(pool));
+        }
+    }
+}
+
+/* The other process sees all of the memory, not only what was asked for. */
+static void exported_memory_is_clear(void **state)
+{
+    struct test_state *t = *state;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    for (int guard = 0; guard < 2; guard++) {
+        leat_pool *pool = POOL(t->device, .dedicated = 1, .exportable = 1, .scrub = 1, .guard = (uint8_t)guard);
+
+        for (int round = 0; round < 3; round++) {
+            void *block = test_block(pool, t->stream, 1000), *imported;
+            size_t bytes;
+            int fd;
+
+            OK(leat_stream_synchronize(t->stream));
+            OK(leat_pool_export(block, &fd, &bytes));
+            OK(leat_pool_import(t->device, fd, bytes, &imported));
+            close(fd);
+            test_block_holds(t->stream, imported, bytes, 0);
+            OK(leat_fill(t->stream, imported, 0xee, bytes));
+            /* Whoever imports it may write everywhere, and later. */
+            OK(leat_free(t->stream, block));
+            OK(leat_fill(t->stream, imported, 0xef, bytes));
+            OK(leat_stream_synchronize(t->stream));
+            OK(leat_memory_free(imported));
+        }
+        assert_int_equal(reports(pool), 0);
+        OK(leat_pool_destroy(pool));
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(scrubbed_memory_is_clear_to_its_end),
+    STATE_TEST(clearing_comes_before_the_next_user),
+    STATE_TEST(exported_memory_is_clear),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,241 @@
+/*
+ * unit_staging_ends.c - staged copies that do not reach their end, linked like unit_staging: cancelled, past their
+ * deadline, with memory that faults, and with a device whose calls fail one after the other.
+ */
+#include "staging_device.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- copies that end before their end ---- */
+
+static void a_cancelled_copy_copies_nothing_more(void **state)
+{
+    const size_t bytes = MIB;
+    char *in = buffer(bytes), *memory = buffer(bytes);
+    struct leati_job_state ended;
+    struct copy copy;
+
+    (void)state;
+    set_up(&copy, LEATI_DIRECTION_IN, in, memory, bytes);
+    close_gate();
+    start(&copy);
+    leati_job_stop(copy.job, LEAT_ERROR_CANCELLED);
+    leati_job_stop(copy.job, LEAT_ERROR_DEADLINE); /* the first reason stays */
+    open_gate();
+    ended = finish(&copy, LEAT_ERROR_CANCELLED);
+    assert_int_equal(ended.arrived_bytes, 0);
+    /* It is told by the ticket only. */
+    assert_int_equal(atomic_load(&device.timeline.failures), 0);
+    free(in);
+    free(memory);
+}
+
+/* A copy in that its deadline ends, while each of its parts takes a tenth of that time: what came before the
+ * deadline is there. Returns the bytes that came, which may be none where others use the machine. */
+static size_t end_by_deadline(char *in, char *memory, size_t bytes, unsigned deadline_ms)
+{
+    struct leati_job_state ended;
+    struct copy copy;
+    char message[256];
+
+    memset(memory, 0, bytes);
+    set_up(&copy, LEATI_DIRECTION_IN, in, memory, bytes);
+    copy.request.early = true;
+    copy.request.deadline_ns = leati_clock_ns() + (uint64_t)deadline_ms * 1000000;
+    atomic_store(&device.stream->delay_us, deadline_ms * 100);
+    start(&copy);
+    assert_true(wait_for(&copy.past));
+    leati_job_message(copy.job, message, sizeof message);
+    assert_non_null(strstr(message, leat_status_text(LEAT_ERROR_DEADLINE)));
+    ended = finish(&copy, LEAT_ERROR_DEADLINE);
+    assert_true(ended.arrived_bytes < bytes);
+    expect(memory, ended.arrived_bytes, 10);
+    atomic_store(&device.stream->delay_us, 0);
+    return ended.arrived_bytes;
+}
+
+static void a_deadline_ends_a_copy_in_the_middle(void **state)
+{
+    const size_t bytes = 2 * MIB;
+    char *in = buffer(bytes), *memory = buffer(bytes);
+    size_t arrived_bytes = 0;
+
+    (void)state;
+    fill(in, bytes, 10);
+    for (unsigned deadline_ms = 100; !arrived_bytes && deadline_ms <= 6400; deadline_ms *= 4)
+        arrived_bytes = end_by_deadline(in, memory, bytes, deadline_ms);
+    assert_true(arrived_bytes > 0);
+    free(in);
+    free(memory);
+}
+
+/* A page in the middle goes away: the order knows before the stream is past the copy, which holds it up no longer
+ * than that. */
+static void a_fault_in_the_middle_is_told(void **state)
+{
+    const size_t bytes = 2 * MIB, bad = MIB + 8192;
+    char *memory = buffer(bytes);
+
+    (void)state;
+    sigaction(SIGSEGV, &on_segv, NULL);
+    sigaction(SIGBUS, &on_bus, NULL);
+    for (int direction = LEATI_DIRECTION_IN; direction <= LEATI_DIRECTION_OUT; direction++) {
+        char *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), address[32];
+        struct leati_job_state ended;
+        struct copy copy;
+
+        assert_true(host != MAP_FAILED);
+        fill(direction == LEATI_DIRECTION_IN ? host : memory, bytes, 11);
+        assert_int_equal(mprotect(host + bad, 4096, PROT_NONE), 0);
+        atomic_store(&device.timeline.failures, 0);
+        set_up(&copy, (enum leati_direction)direction, host, memory, bytes);
+        start(&copy);
+        assert_true(wait_for(&copy.past));
+        assert_int_equal(atomic_load(&device.timeline.failures), 1);
+        assert_int_equal(device.timeline.status, LEAT_ERROR_POINTER);
+        snprintf(address, sizeof address, "%p", (void *)(host + bad));
+        assert_non_null(strstr(device.timeline.message, address));
+        ended = finish(&copy, LEAT_ERROR_POINTER);
+        assert_int_equal(ended.arrived_bytes, bad);
+        expect(direction == LEATI_DIRECTION_IN ? memory : host, bad, 11);
+        munmap(host, bytes);
+    }
+    free(memory);
+}
+
+/* ---- hooks that fail ---- */
+
+/* Each call of each hook that a copy makes. What the stream was given before is over when the failure is told, no
+ * memory is lost, and the caller's message stays where the copy can be made in another way. */
+static void every_hook_of_a_copy_may_fail(void **state)
+{
+    static const enum hook which[] = {TAKE, FLAGS, MOVE};
+    const size_t bytes = 700 * KIB;
+    char *host = buffer(bytes), *memory = buffer(bytes);
+    struct copy copy;
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        enum leati_direction direction = i % 2 ? LEATI_DIRECTION_OUT : LEATI_DIRECTION_IN;
+        enum hook hook = which[i / 2];
+        unsigned n = 0;
+
+        for (;;) {
+            n++;
+            fill(direction == LEATI_DIRECTION_IN ? host : memory, bytes, n);
+            set_up(&copy, direction, host, memory, bytes);
+            leati_fail(LEAT_ERROR_INVALID, "an earlier failure");
+            fail_at(hook, n);
+            start(&copy);
+            fail_nowhere();
+            assert_false(copy.inside);
+            if (!atomic_load(&fired))
+                break;
+            assert_int_equal(copy.status, hook == TAKE ? LEATI_DECLINED : LEAT_ERROR_DRIVER);
+            assert_string_equal(leat_last_error(),
+                                hook == TAKE ? "an earlier failure" : "the test's device refuses");
+            assert_int_equal(atomic_load(&device.stream->done), device.stream->given);
+            assert_int_equal(device.stager.held_bytes, 0);
+            assert_int_equal(atomic_load(&device.blocks), 0);
+            assert_int_equal(atomic_load(&device.timeline.holders), 0);
+        }
+        assert_true(n > (hook == TAKE ? 1 : 8));
+        finish(&copy, LEAT_OK);
+        expect(host, bytes, n);
+        expect(memory, bytes, n);
+    }
+    assert_int_equal(atomic_load(&device.timeline.failures), 0);
+    free(host);
+    free(memory);
+}
+
+/* The stream refuses in the middle and cannot be waited for either: it still uses the job's memory, which stays
+ * until the end. */
+static void a_job_of_a_lost_stream_stays(void **state)
+{
+    const size_t bytes = 700 * KIB;
+    char *host = buffer(bytes), *memory = buffer(bytes);
+    struct copy copy;
+
+    (void)state;
+    close_gate();
+    set_up(&copy, LEATI_DIRECTION_IN, host, memory, bytes);
+    fail_at(FLAGS, 3);
+    fail_at(SYNCHRONIZE, 1);
+    start(&copy);
+    assert_int_equal(copy.status, LEAT_ERROR_DRIVER);
+    assert_int_equal(atomic_load(&device.blocks), 1);
+    assert_true(device.stager.held_bytes > 0);
+    open_gate();
+    wait_for_stream(device.stream);
+    assert_int_equal(atomic_load(&device.blocks), 1);
+    free(host);
+    free(memory);
+}
+
+/* A job that is done is kept for its ticket when the stager ends. */
+static void a_ticket_outlives_the_stager(void **state)
+{
+    const size_t bytes = 700 * KIB;
+    char *host = buffer(bytes), *memory = buffer(bytes);
+    struct leati_job_state ended;
+    struct copy copy;
+
+    (void)state;
+    set_up(&copy, LEATI_DIRECTION_OUT, host, memory, bytes);
+    start(&copy);
+    assert_true(wait_for(&copy.past));
+    wait_for_stream(device.stream);
+    leati_stager_end(&device.stager);
+    assert_int_equal(atomic_load(&device.blocks), 0);
+    ended = look(&copy);
+    assert_true(ended.staged && ended.done && ended.arrived_bytes == bytes);
+    assert_false(leati_job_help(copy.job));
+    leati_job_release(copy.job);
+    assert_int_equal(leati_stager_init(&device.stager, &hooks, &device), LEAT_OK); /* for the teardown */
+    free(host);
+    free(memory);
+}
+
+/* Each call of each hook by which a stager starts. */
+static void every_hook_of_a_start_may_fail(void **state)
+{
+    static const struct {
+        enum hook hook;
+        unsigned number;
+        bool lost;
+    } failures[] = {{TAKE, 1, false},  {TAKE, 2, false},       {CREATE, 1, false},
+                    {FLAGS, 1, false}, {SYNCHRONIZE, 1, true}, {DESTROY, 1, false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++) {
+        struct leati_stager other;
+
+        assert_int_equal(leati_stager_init(&other, &hooks, &device), LEAT_OK);
+        fail_at(failures[i].hook, failures[i].number);
+        assert_true(leati_stager_start(&other, -1, 1) < LEAT_OK);
+        assert_string_equal(leat_last_error(), "the test's device refuses");
+        fail_nowhere();
+        assert_int_equal(other.lost != NULL, failures[i].lost);
+        assert_int_equal(atomic_load(&device.blocks), failures[i].lost);
+        leati_stager_end(&other);
+        assert_int_equal(atomic_load(&device.blocks), 0);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        STAGING_TEST(a_cancelled_copy_copies_nothing_more), STAGING_TEST(a_deadline_ends_a_copy_in_the_middle),
+        STAGING_TEST(a_fault_in_the_middle_is_told),        STAGING_TEST(every_hook_of_a_copy_may_fail),
+        STAGING_TEST(a_job_of_a_lost_stream_stays),         STAGING_TEST(a_ticket_outlives_the_stager),
+        STAGING_TEST(every_hook_of_a_start_may_fail),
+    };
+
+    begin_staging_tests();
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
