@@ -70,8 +70,9 @@ $(BUILD)/tests/compat/%.o: tests/compat/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -c $< -o $@
-$(filter %_ordering,$(compat_tests)): $(addprefix $(BUILD)/tests/,compat/ordering.o model.o harness.o)
--include $(BUILD)/tests/compat/ordering.d
+ordering_objects := $(addprefix $(BUILD)/tests/compat/,ordering.o ordering_clocks.o ordering_steps.o)
+$(filter %_ordering,$(compat_tests)): $(ordering_objects) $(BUILD)/tests/model.o $(BUILD)/tests/harness.o
+-include $(ordering_objects:.o=.d)
 # These tests load this shared object as a module.
 $(addprefix $(BUILD)/tests/compat/test_,cudart_nodes hip_launch hip_nodes): $(BUILD)/tests/kernels_user.so
 $(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(BUILD)/flags

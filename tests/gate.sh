@@ -78,7 +78,9 @@ export LEAT_COPY_STAGE=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
 echo 'with pageable copies staged (LEAT_COPY_STAGE=1):'
 staged=''
 for program in "$@"; do
-    case ${program##*/} in test_copy | test_copy_async | order_model) staged="$staged $program" ;; esac
+    case ${program##*/} in
+    test_copy | test_copy_async | test_copy_lifetime | order_model) staged="$staged $program" ;;
+    esac
 done
 # shellcheck disable=SC2086
 expect_passes $staged

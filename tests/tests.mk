@@ -36,7 +36,7 @@ test_cpu := $(test_bin)/test_strict
 test_crash := $(test_bin)/test_kernel_fault
 # With private headers: parts by themselves, the CUDA driver against a library made for it, every error path.
 test_walk := $(test_bin)/fault_walk
-test_unit := $(filter-out $(test_walk),$(patsubst tests/unit/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit/*.c))))
+test_unit := $(patsubst tests/unit/%.c,$(test_bin)/%,$(sort $(wildcard $(addprefix tests/unit/,test_*.c unit_*.c fuzz_*.c))))
 
 test_programs := $(test_api) $(test_order) $(test_cpu) $(test_crash) $(test_unit) $(test_walk)
 test_kernels := $(test_bin)/kernels_user.so
@@ -109,8 +109,13 @@ $(test_bin)/unit_cpu: test_wraps = -Wl,--wrap=pthread_cond_wait -Wl,--wrap=cpu_m
 $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
-# What programs share that run graphs against a model.
+# Programs of several files: the fault walk and its scenarios, the two models and what they share.
+walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_pools.o fault_copies.o)
+$(test_walk): $(walk_objects)
+model_objects := $(addprefix $(test_bin)/,model.o vector_clocks.o clock_steps.o pool_checks.o pool_steps.o)
 $(test_order): $(test_bin)/model.o
+$(test_bin)/order_model: $(addprefix $(test_bin)/,vector_clocks.o clock_steps.o)
+$(test_bin)/pool_model: $(addprefix $(test_bin)/,pool_checks.o pool_steps.o)
 
 # Random canonical layouts, and what they mean.
 $(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/canonical_cases.o
@@ -331,4 +336,5 @@ gate: tests
 
 .PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
         $(tsan_suites) fuzz-layout gate
--include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d model.d)
+-include $(test_programs:=.d) $(test_objects:.o=.d) $(walk_objects:.o=.d) $(model_objects:.o=.d) \
+         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d)
