@@ -6,15 +6,15 @@
 #   models/   random programs that are checked against a model; public headers only
 #   cli/      shell scripts that call the command as a user does
 #   compat/   tests of the compatibility libraries
-#   support/  what the programs share, libraries to preload, a user's kernels
-#   fake/     libraries in place of the vendors'
+#   support/  code that the programs share, libraries to preload, a user's kernels
+#   fake/     libraries that stand for the vendors' driver libraries
 #   traces/   pieces of recorded traces
 #
-# All programs are built into build/tests/, whatever folder their sources are in.
+# All programs are built into build/tests/, whatever the folder of their sources.
 
 test_bin := $(BUILD)/tests
 
-# For any device, with the public headers only.
+# Programs for any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
             test_copy_3d test_file test_layout test_layout_lists test_virtual test_fill test_managed test_stream \
@@ -22,34 +22,35 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
             test_pool_order test_pool_reuse test_pool_pending test_pool_limits test_pool_no_memory \
             test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share \
             test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
-# Copies, and what goes with them: also run with pageable memory staged on the CPU device.
+# Programs about copies. They run once more with pageable memory staged on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_layout \
                test_layout_lists test_fill test_bad_input test_stream test_threads test_pool_threads order_model \
                unit_copy_calls)
-# Random graphs of work, also public headers only.
+# Random graphs of work; public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
-# About the CPU device alone.
+# Programs about the CPU device alone.
 test_cpu := $(test_bin)/test_strict
-# Ends processes by faults, so the plain run is enough.
+# Crashes child processes on purpose. One run is enough.
 test_crash := $(test_bin)/test_kernel_fault
-# With private headers: parts by themselves, the CUDA driver against a library made for it, every error path.
+# Programs with private headers: single parts of the library, the drivers against fake libraries, every error path.
 test_walk := $(test_bin)/fault_walk
-test_unit := $(patsubst tests/unit/%.c,$(test_bin)/%,$(sort $(wildcard $(addprefix tests/unit/,test_*.c unit_*.c fuzz_*.c))))
+unit_src := $(sort $(wildcard $(addprefix tests/unit/,test_*.c unit_*.c fuzz_*.c)))
+test_unit := $(unit_src:tests/unit/%.c=$(test_bin)/%)
 
 test_programs := $(test_api) $(test_order) $(test_cpu) $(test_crash) $(test_unit) $(test_walk)
 test_kernels := $(test_bin)/kernels_user.so
 
-# cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a
-# define.
-test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/support/kernels_user.ptx)"' \
+# Paths of files that the programs open.
+test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' \
+               -DTEST_KERNELS_PTX='"$(abspath tests/support/kernels_user.ptx)"' \
                -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"' \
                -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
-# The test programs are linked with a library of their own that has the assertions of src/base/assert.h compiled in.
-# The tests of the compatibility libraries load the same of these; examples and the command are of the release build.
+# The test programs are linked with a checked build of the library: one with the assertions of src/base/assert.h.
+# The tests of the compatibility libraries load checked builds too. Examples and the command use the release build.
 checked := $(if $(filter 1,$(CHECKED)),$(BUILD),$(BUILD)/checked)
 checked_lib := $(checked)/libleat.a
 ifneq ($(checked),$(BUILD))
@@ -58,7 +59,7 @@ $(checked_lib): FORCE
 $(lib_obj:$(BUILD)/%=$(checked)/%): $(checked_lib) ;
 endif
 
-# Which headers the objects of a folder see. In support/, held and canonical_cases look inside.
+# Which headers the objects of a folder see. In support/, only held and canonical_cases see private ones.
 test_cflags_api = $(PUBLIC_CFLAGS)
 test_cflags_models = $(PUBLIC_CFLAGS)
 test_cflags_unit = $(ALL_CFLAGS) -DLEATI_CHECKED
@@ -71,33 +72,35 @@ $$(test_bin)/%.o: tests/$(1)/%.c $$(BUILD)/flags
 endef
 $(foreach folder,api unit models support,$(eval $(call test_object_rule,$(folder))))
 
-# A layer by itself: what it refers to above, the linker does not find.
+# Linked with src/staging and src/base alone, so the link fails if the layer refers to anything above it.
 test_layer := $(test_bin)/unit_staging $(test_bin)/unit_staging_ends
-layer_objects := $(filter $(checked)/obj/src/staging/% $(checked)/obj/src/base/%,$(lib_obj:$(BUILD)/%=$(checked)/%))
+layer_objects := $(filter $(checked)/obj/src/staging/% $(checked)/obj/src/base/%, \
+                          $(lib_obj:$(BUILD)/%=$(checked)/%))
 $(test_layer): %: %.o $(layer_objects)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
 $(filter-out $(test_layer),$(test_programs)): %: %.o $(test_objects) $(checked_lib)
 	$(say) LINK $@
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) \
+	    -o $@
 
-# What waits wait for is held up.
+# These programs hold up the work that a wait is for (held.h). A wrapped function calls code of the test first.
 $(addprefix $(test_bin)/,unit_copy_waits unit_rails_waits unit_copy_help unit_copy_calls unit_plan \
   unit_timeline): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_timeline_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
-plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_stage_reserve leati_region_has_kernel \
-              leati_rails_take
+plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_stage_reserve \
+              leati_region_has_kernel leati_rails_take
 $(test_bin)/unit_plan: test_wraps = $(plan_wraps:%=-Wl,--wrap=%)
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_mem_limit_get
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
 
-# The files that the command replays, by the command's own readers.
+# The command's readers of the traces that it replays.
 $(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_make.o trace_read.o trace_snapshot.o)
 $(test_bin)/unit_trace: test_libs = -lz
 
-# The sequences of the command's packing suite.
+# The sequences of allocations of "leat bench" that measure packing.
 $(test_bin)/unit_packing: $(BUILD)/obj/cli/packing_plan.o
 $(test_bin)/unit_packing: test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
@@ -105,7 +108,7 @@ $(test_bin)/unit_blocks: test_wraps = -Wl,--wrap=mmap
 $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
 $(test_bin)/unit_cpu: test_wraps = -Wl,--wrap=pthread_cond_wait -Wl,--wrap=cpu_managed_add
 
-# What the tests of CUDA's driver and of HIP's share.
+# Objects that the tests of the CUDA driver and of the HIP driver share.
 $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
@@ -117,43 +120,44 @@ $(test_order): $(test_bin)/model.o
 $(test_bin)/order_model: $(addprefix $(test_bin)/,vector_clocks.o clock_steps.o)
 $(test_bin)/pool_model: $(addprefix $(test_bin)/,pool_checks.o pool_steps.o)
 
-# Random canonical layouts, and what they mean.
+# Random canonical layouts, and the plain loops that they are compared with.
 $(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/canonical_cases.o
 
-# What "leat cu" makes of sources, by itself.
+# The translator of "leat cu" without the rest of the command.
 $(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
 $(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o
 
-# A user's kernels, as a user would build them.
+# Kernels, built as a user builds them.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
-# Programs that are recorded.
+# A program that cli_record.sh records.
 $(test_bin)/recorded: tests/cli/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
 -include $(test_bin)/recorded.d
 
-# The same without what a sanitizer puts in, for tests of the file itself.
+# The same kernels without a sanitizer's code, for tests that read the file.
 test_kernels_plain := $(test_bin)/kernels_plain.so
 $(test_kernels_plain): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS)) -fPIC -shared $< -o $@
 
-# Libraries that stand for libcuda.so.1 and libamdhip64.so; their sources share the drivers' lists of functions.
-# The check against cuda.h needs its folder.
+# Libraries that stand for libcuda.so.1 and libamdhip64.so. Their sources include the drivers' lists of functions.
+fake_headers := $(wildcard tests/fake/*.h src/driver/cuda/*.h src/driver/hip/*.h)
 test_fakes := $(patsubst tests/fake/%.c,$(test_bin)/fake/%.so,$(sort $(wildcard tests/fake/*.c)))
-$(test_bin)/fake/%.so: tests/fake/%.c $(wildcard tests/fake/*.h src/driver/cuda/*.h src/driver/hip/*.h) $(BUILD)/flags
+$(test_bin)/fake/%.so: tests/fake/%.c $(fake_headers) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< -o $@
+# These compare leat's declarations with the vendor's cuda.h, where that is installed.
 $(test_bin)/test_cuda_abi.o $(test_bin)/test_cuda_names.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I%=%))
 
-# To be preloaded: one widens the windows of races, the other stands for memory protection keys.
+# Libraries to preload: jitter.so delays threads at random, keys.so emulates memory protection keys.
 test_jitter := $(test_bin)/jitter.so
 test_keys := $(test_bin)/keys.so
 $(test_jitter) $(test_keys): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
@@ -161,14 +165,15 @@ $(test_jitter) $(test_keys): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize% -fvisibility=hidden,$(ALL_CFLAGS)) -shared $< -o $@ -ldl
 
-tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) $(test_bin)/recorded
+tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
+       $(test_bin)/recorded
 
-# The command as a user calls it, on the device to test.
+# The command as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_cu.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
-# How all of this is run and counted.
+# Tests of the scripts that run and count the tests.
 test_runners := tests/runners.sh
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
@@ -176,25 +181,26 @@ cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 check_needs := tests $(cpu_examples) $(BUILD)/leat
 check-compat: $(checked_lib)
 
-# Suites, which may run beside one another. suites.sh makes each of them, also where another one fails, and counts
-# them together. asan leaves out the strict one, which is about rights and not about bytes.
-check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip check-names-cuda \
-                check-jitter
+# Suites may run at the same time ("make -j"); the programs of one suite run one after the other. suites.sh makes
+# every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
+# tests access rights and no bytes.
+check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip \
+                check-names-cuda check-jitter
 asan_suites := check-plain check-compat check-staged check-prefetch
 tsan_suites := check-tsan-plain check-tsan-staged
-# What run.sh notes results under, and how the end of a suite is noted.
+# run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
 check-%: export TEST_SUITE = $@
 suite-%: %
 	$(Q)echo 'end $*' >>"$$TEST_RESULTS"
 
 check:
 	+$(Q)tests/suites.sh '$(MAKE)' -- $(check_suites)
-# What ./dev test runs: also the checks of the tree that take no time.
+# The suites of "./dev test": those of "make check", and the checks of the tree that take no time.
 suites:
 	@echo $(check_suites) words layers symbols
 
-# Under a minute on two cores that are otherwise idle, once all is built: each program that is not slow, once, the
-# random ones for two seconds. The lines "note: ..." say what is left out.
+# Takes less than a minute on two idle cores once everything is built: runs each program that is not slow once, and
+# the random ones for two seconds. The lines "note: ..." say what is left out.
 quick_slow := $(test_walk) $(addprefix $(test_bin)/,test_pool_order test_pool_guard test_pool_reports \
               test_copy_broken test_copy_exit) \
               $(test_bin)/compat/test_cudart_ipc \
@@ -214,23 +220,26 @@ check-quick-compat: tests compat $(BUILD)/leat
 	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(test_cli))
 
 check-plain: $(check_needs) compat
-	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_unit) $(test_order) $(cpu_examples) $(test_cli) \
-	    $(test_runners)
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_unit) $(test_order) \
+	    $(cpu_examples) $(test_cli) $(test_runners)
 
-# Programs exit with 77 where the processor has no keys for that: tests/support/keys.c stands for them there.
-strict := $(test_cpu) $(test_bin)/unit_bytes $(test_bin)/unit_bytes_faults $(test_api) $(test_order) $(cpu_examples)
+# Strict mode needs a processor with memory protection keys. Without them programs exit with 77, and
+# tests/support/keys.c emulates the keys.
+strict := $(test_cpu) $(addprefix $(test_bin)/,unit_bytes unit_bytes_faults) $(test_api) $(test_order) \
+          $(cpu_examples)
 check-strict: $(check_needs)
 	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
 	$(Q)export LEAT_STRICT=1 ORDER_MODEL_SECONDS=3; \
 	LEAT_TEST_DEVICE=cpu:0 $(test_bin)/test_event >/dev/null 2>&1; \
 	if [ $$? -eq 77 ]; then \
-	    echo 'note: strict mode ran with tests/support/keys.c in the place of memory protection keys, which are not here'; \
+	    echo 'note: strict mode ran with tests/support/keys.c: this machine has no memory protection keys'; \
 	    export TEST_UNDER='env LD_PRELOAD=$(abspath $(test_keys))'; \
 	fi; \
 	tests/run.sh '$(BUILD)' cpu:0 $(strict)
 
-# leat's own drivers for GPUs over leat's compatibility libraries, as if those were the vendors':
-# the tests of the API on hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
+# leat's drivers for GPUs, over leat's compatibility libraries in place of the vendors' libraries: the tests of the
+# API run on hip:0, which calls libleat-hip, which calls the CPU device. Programs that take long and test code
+# above all drivers are left out.
 above_drivers := $(staged_ends) $(addprefix $(test_bin)/,test_pool_order test_pool_reuse test_pool_pending \
                  test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
 test_names := $(test_bin)/order_model $(filter-out $(above_drivers),$(test_api))
@@ -240,17 +249,18 @@ check-names-hip: tests compat
 	$(Q)LEAT_HIP_LIBRARY='$(abspath $(checked))/libleat-hip.so' LEAT_REQUIRE=hip ORDER_MODEL_SECONDS=3 \
 	    tests/run.sh '$(BUILD)' hip:0 $(test_names)
 
-# On cuda:0 likewise, with the fault walk over all but pools. That library takes the kernels of PTX from shared
-# objects.
-cuda_names := LEAT_CUDA_LIBRARY='$(abspath $(checked))/libleat-cuda.so' LEAT_CPU_KERNELS='$(abspath $(test_kernels))' \
-              LEAT_DRIVERS=cuda,cpu
+# The same on cuda:0, which calls libleat-cuda, and the fault walk without pools. libleat-cuda cannot run PTX: it
+# finds the kernels of a PTX module in the shared objects of LEAT_CPU_KERNELS.
+cuda_names := LEAT_CUDA_LIBRARY='$(abspath $(checked))/libleat-cuda.so' LEAT_DRIVERS=cuda,cpu \
+              LEAT_CPU_KERNELS='$(abspath $(test_kernels))'
 check-names-cuda: tests compat
 	$(Q)echo 'once more, on the driver cuda over libleat-cuda:'
 	$(Q)$(cuda_names) LEAT_REQUIRE=cuda ORDER_MODEL_SECONDS=3 FAULT_WALK_POOLS=0 \
 	    tests/run.sh '$(BUILD)' cuda:0 $(test_walk) $(test_names)
 
-# Layouts go the ways of a GPU too. Rings of few slots, so that each is used again and again, and more threads than
-# there may be processors, but so few that who waits copies too; once more with so many that nobody does.
+# Pageable copies staged as on a GPU, and layouts planned as for a GPU. The rings have few slots, so that each is
+# used many times. There are three workers, so few that waiting threads help to copy; then four, so that none
+# helps.
 staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
 
 check-staged: $(check_needs)
@@ -264,7 +274,7 @@ check-staged: $(check_needs)
 	HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_calls || status=1; \
 	exit $$status
 
-# What several threads do at once, staged and over both drivers for GPUs, with rests at random between their steps.
+# Programs with several threads, which jitter.so delays at random: staged, and over both drivers for GPUs.
 jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_copy_lifetime \
             test_copy_ticket test_event test_stream order_model)
 under_jitter = TEST_UNDER='env LD_PRELOAD=$(abspath $(test_jitter))' ORDER_MODEL_SECONDS=3
@@ -284,23 +294,23 @@ check-prefetch: $(check_needs)
 	$(Q)LEAT_PREFETCH_STREAMS_IN=3 LEAT_PREFETCH_STREAMS_OUT=2 LEAT_PREFETCH_CHUNK=64K \
 	    tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_managed
 
-# The GPU to test, of any driver.
+# The GPU to test, of any driver: GPU=hip:1.
 GPU ?= cuda:0
 
 check-gpu: tests $(example_bin) $(BUILD)/leat
-	$(Q)LEAT_REQUIRE=$(firstword $(subst :, ,$(GPU))) tests/run.sh '$(BUILD)' $(GPU) $(test_api) $(test_bin)/unit_virtual $(test_walk) $(test_order) \
-	    $(example_bin) $(test_cli)
+	$(Q)LEAT_REQUIRE=$(firstword $(subst :, ,$(GPU))) tests/run.sh '$(BUILD)' $(GPU) $(test_api) \
+	    $(test_bin)/unit_virtual $(test_walk) $(test_order) $(example_bin) $(test_cli)
 
-# Wrong accesses on the GPU. The tests of bad input make calls that CUDA refuses, which are no finding.
+# Searches for wrong accesses on the GPU. Calls that CUDA refuses are not reported: the tests of bad input make
+# them.
 check-memcheck: tests
 	$(Q)LEAT_TEST_MEMCHECK=1 \
 	    TEST_UNDER='compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9' \
 	    tests/run.sh '$(BUILD)' $(GPU) $(test_api)
 
-# Three long programs whose host is one thread are left out, and the fault walk: under this sanitizer they take
-# many minutes.
+# Long programs with one host thread are left out, and the fault walk: under this sanitizer they take many minutes.
 test_tsan := $(filter-out $(filter-out $(staged_ends),$(above_drivers)) %/test_pool_threads,$(test_api))
-# This sanitizer leaves few addresses, and pools reserve some for all of a device's memory.
+# Pools reserve addresses for all memory of a device, and this sanitizer leaves few addresses.
 few_addresses := LEAT_CPU_MEMORY=2G
 check-tsan-plain: tests
 	$(Q)status=0; export TEST_TIMEOUT=1800; \
@@ -314,19 +324,19 @@ check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter-out %/test_bad_input,$(test_staged))
 
-# The layouts' arithmetic, by libFuzzer: for so many seconds, from what was found before on.
+# The arithmetic of layouts under libFuzzer, for FUZZ_SECONDS. It starts from the inputs that earlier runs found.
 FUZZ_SECONDS ?= 60
 fuzz_dir := $(BUILD)/fuzz/layout
 fuzz_src := tests/unit/fuzz_layout.c tests/support/layouts.c $(sort $(wildcard src/layout/*.c src/base/*.c))
 fuzz-layout:
 	$(Q)mkdir -p $(fuzz_dir)/found
 	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(ALL_CFLAGS)) -O1 -g -DLEATI_CHECKED -fsanitize=fuzzer,address,undefined \
-	    -fno-sanitize-recover=all -Itests/support -DLEAT_LIBFUZZER -DLEAT_VERSION='"$(VERSION)"' $(fuzz_src) $(LIB_LIBS) \
-	    -o $(fuzz_dir)/fuzz_layout
+	    -fno-sanitize-recover=all -Itests/support -DLEAT_LIBFUZZER -DLEAT_VERSION='"$(VERSION)"' $(fuzz_src) \
+	    $(LIB_LIBS) -o $(fuzz_dir)/fuzz_layout
 	$(Q)$(fuzz_dir)/fuzz_layout -max_total_time=$(FUZZ_SECONDS) -max_len=400 -artifact_prefix=$(fuzz_dir)/ \
 	    $(fuzz_dir)/found
 
-# The faults are those of copies, fills and order; programs that look at other things only take time here.
+# The gate breaks copies, fills and order. Programs that test other things are left out: they would only take time.
 not_gated := $(staged_ends) $(addprefix $(test_bin)/,test_pool_limits test_pool_no_memory test_pool_bad \
              test_pool_threads test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_pool_share \
              test_copy_rails)
