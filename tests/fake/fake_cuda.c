@@ -1,13 +1,13 @@
 /*
  * fake_cuda.c - a libcuda.so.1 for tests: the functions that leat calls, on host memory.
  *
- * It is strict where a mistake of leat's would hide on a GPU: calls need the right context to be current, streams
- * and events only work in their own, device memory is reached from contexts of its device only, a copy stays
- * within one allocation, and what is made and not given back is counted. Work is done at once unless a test holds
- * its stream (fake_queue.h); a pageable source is read when its copy is given. Kernels load and launch but do
- * nothing. The environment variable FAKE_CUDA picks a driver that does not start: "version=10020" (what
- * cuDriverGetVersion says), "init=100" (what cuInit returns), "devices=0". Tests steer it through the fake_cuda_*
- * functions at its end, and through those of fake_device.h.
+ * It is stricter than a GPU, so that mistakes of leat are noticed: calls need the right context to be current,
+ * streams and events only work in their own context, device memory is reachable only from contexts of its device,
+ * a copy must stay within one allocation, and objects that are not destroyed are counted. Work runs at once unless
+ * a test holds its stream (fake_queue.h). A pageable source is read when its copy is submitted. Kernels load and
+ * launch but do nothing. The environment variable FAKE_CUDA selects a driver that does not start: "version=10020"
+ * (result of cuDriverGetVersion), "init=100" (result of cuInit), "devices=0". Tests control it through the
+ * fake_cuda_* functions at its end and through those of fake_device.h.
  */
 #include "driver/cuda/cuda_symbols.h"
 #include "driver/cuda/cuda_types.h"
@@ -31,7 +31,7 @@
 #define FAKE_SETTINGS "FAKE_CUDA"
 #include "fake_device.h"
 
-/* Each function that follows has the type that leat calls it with, or this file does not compile. */
+/* Declares each function with the type that leat calls it with, so a wrong definition below does not compile. */
 #define DECLARE(field, name, need, parameters) EXPORT cu_result name parameters;
 LEATI_CUDA_SYMBOL_LIST(DECLARE)
 LEATI_CUDA_FIRST_SYMBOL_LIST(DECLARE)
@@ -58,7 +58,7 @@ static cu_result enter_context(void)
     return current() ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* What is on a device can be reached from contexts of that device only; vendors reach more in some cases. */
+/* Memory of a device is reachable only from contexts of that device. Real drivers allow more in some cases. */
 static bool is_reachable(const struct memory *memory)
 {
     return !(memory->place & (ON_DEVICE | POOLED)) || memory->context->device == current()->device;
@@ -153,8 +153,8 @@ cu_result cuDeviceCanAccessPeer(int *reachable, cu_device device, cu_device peer
 FORWARD(cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device), retain_context(context, device))
 FORWARD(cu_result cuDevicePrimaryCtxRelease_v2(cu_device device), release_context(device))
 
-/* This and the next do not count as calls that may be told to fail: they only fail when the driver or the context
- * is gone, and all that was in it. */
+/* This call and the next are never made to fail by a test: they only fail when the driver or the context is
+ * destroyed, and then nothing of leat's is left in it. */
 cu_result cuCtxGetCurrent(cu_context *context)
 {
     *context = current();
@@ -213,7 +213,7 @@ FORWARD_AFTER(enter_context(), cu_result cuMemAllocManaged(cu_deviceptr *ptr, si
               flags == LEATI_CU_MEM_ATTACH_GLOBAL ? make_on_device(MANAGED, ptr, bytes)
                                                   : LEATI_CUDA_ERROR_INVALID_VALUE)
 
-/* Managed memory that has the whole range, with the lock held, or NULL. */
+/* Returns the managed allocation that contains the whole range, with the lock held; or NULL, without the lock. */
 static struct memory *lock_managed(cu_deviceptr ptr, size_t bytes)
 {
     struct memory *memory;
@@ -282,7 +282,7 @@ FORWARD(cu_result cuMemAdvise(cu_deviceptr ptr, size_t bytes, cu_mem_advice advi
 FORWARD(cu_result cuMemAdvise_v2(cu_deviceptr ptr, size_t bytes, cu_mem_advice advice, cu_mem_location location),
         advise(ptr, bytes, advice, number_of(location)))
 
-/* The devices that use the memory, and nothing in the room that is left. */
+/* Lists the devices that are advised to access the memory; the rest of the array is filled with "none". */
 static void list_users(const struct memory *memory, int *users, size_t room)
 {
     size_t count = 0;
@@ -316,7 +316,7 @@ cu_result cuMemRangeGetAttributes(void **values, size_t *sizes, cu_range_attribu
     return LEATI_CUDA_SUCCESS;
 }
 
-/* All of an allocation or nothing. */
+/* The range must be a whole allocation. */
 cu_result cuStreamAttachMemAsync(cu_stream stream, cu_deviceptr ptr, size_t bytes, unsigned int flags)
 {
     struct memory *memory;
@@ -347,7 +347,7 @@ cu_result cuMemHostGetDevicePointer_v2(cu_deviceptr *device_pointer, void *ptr, 
     return LEATI_CUDA_SUCCESS;
 }
 
-/* One attribute; memory is NULL for an address that is not known. */
+/* Writes one attribute. memory is NULL for an unknown address. */
 static void put_attribute(cu_pointer_attribute attribute, const struct memory *memory, cu_deviceptr ptr,
                           void *value)
 {
@@ -416,7 +416,7 @@ FORWARD(cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *sh
 
 /* ---- copies ---- */
 
-/* A stream of any context will do. */
+/* Any context's stream is accepted. */
 static cu_result copy(void *dst, const void *src, size_t bytes, cu_stream stream)
 {
     TRY(enter_context());
@@ -426,7 +426,7 @@ static cu_result copy(void *dst, const void *src, size_t bytes, cu_stream stream
 FORWARD(cu_result cuMemcpyAsync(cu_deviceptr dst, cu_deviceptr src, size_t bytes, cu_stream stream),
         copy(address(dst), address(src), bytes, stream))
 
-/* Returns true for device memory. The vendor refuses another place, but not managed memory. */
+/* Returns true for device memory and, like the vendor, for managed memory. */
 static bool is_device(cu_deviceptr ptr)
 {
     struct memory *memory;
@@ -462,7 +462,7 @@ static bool is_known_type(unsigned type)
            type == LEATI_CU_MEMORYTYPE_UNIFIED;
 }
 
-/* What the vendor refuses too. */
+/* Returns false for the regions that the vendor refuses. */
 static bool is_region(const cu_region_copy *copy)
 {
     return is_known_type(copy->src_type) && is_known_type(copy->dst_type) && copy->src_pitch >= copy->width &&
@@ -616,13 +616,13 @@ EXPORT unsigned fake_cuda_depth(void);
 EXPORT void *fake_cuda_context(int device);
 EXPORT void fake_cuda_forget_start(const void *ptr);
 
-/* Contexts on this thread's stack: leat must leave it as it was. */
+/* The depth of this thread's context stack. leat must leave it unchanged. */
 unsigned fake_cuda_depth(void)
 {
     return depth;
 }
 
-/* A context of the user's own. */
+/* Returns a context that the user created. */
 void *fake_cuda_context(int device)
 {
     static struct CUctx_st users[DEVICES_MOST] = {{.device = 0}, {.device = 1}};
@@ -630,7 +630,7 @@ void *fake_cuda_context(int device)
     return &users[device];
 }
 
-/* The driver does not tell where this memory starts any more, but still how much it is. */
+/* From now on the driver reports the size of this allocation but not its start. */
 void fake_cuda_forget_start(const void *ptr)
 {
     pthread_mutex_lock(&lock);

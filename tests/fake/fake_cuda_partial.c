@@ -1,5 +1,5 @@
 /*
- * fake_cuda_partial.c - a libcuda.so.1 for tests that has a good version and hardly a function.
+ * fake_cuda_partial.c - a libcuda.so.1 for tests that reports a good version but lacks most functions.
  */
 #define EXPORT __attribute__((visibility("default")))
 

@@ -1,11 +1,11 @@
 /*
- * fake_device.h - devices, memory, streams, events and modules of the libraries that stand for vendors'
- * (fake_cuda.c, fake_hip.c), and the failures that tests ask them for.
+ * fake_device.h - devices, memory, streams, events and modules of the fake vendor libraries (fake_cuda.c,
+ * fake_hip.c), and the failures that tests inject.
  *
- * Whoever includes it defines the vendor's names first: FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT and FAKE_MODULE are
- * the tags of the structs behind its handles, FAKE_STREAM_LEGACY and FAKE_STREAM_PER_THREAD handles of default
- * streams, FAKE_SETTINGS the environment variable that tests set. It also defines the three functions that are
- * only declared below.
+ * The file that includes it first defines the vendor's names: FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT and
+ * FAKE_MODULE are the tags of the structs behind its handles, FAKE_STREAM_LEGACY and FAKE_STREAM_PER_THREAD the
+ * handles of default streams, FAKE_SETTINGS the environment variable that tests set. It also defines the three
+ * functions that are only declared below.
  */
 #ifndef FAKE_DEVICE_H
 #define FAKE_DEVICE_H
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A library made for tests does not look at all that it is given. */
+/* A fake library ignores many of its parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -30,7 +30,7 @@
             return result_;                                                                                       \
     } while (0)
 
-/* Defines a function of the vendor's by one expression, or by one after another call that must succeed. */
+/* Defines a vendor function by one expression, or by an expression after another call that must succeed. */
 #define FORWARD(prototype, result)                                                                                \
     prototype                                                                                                     \
     {                                                                                                             \
@@ -44,7 +44,7 @@
         return result;                                                                                            \
     }
 
-/* A device. Its default streams are begun at first use; their group is the context. */
+/* A device. Its default streams are created at first use and belong to the group of its context. */
 struct FAKE_CONTEXT {
     int device;
     struct queue legacy, per_thread;
@@ -64,7 +64,7 @@ struct FAKE_MODULE {
     struct FAKE_CONTEXT *context;
 };
 
-/* POOLED: allocated in stream order; it belongs to a device, but to no context. */
+/* POOLED: allocated in stream order; belongs to a device but to no context. */
 enum place { ON_DEVICE = 1, POOLED = 2, PINNED = 4, REGISTERED = 8, MANAGED = 16 };
 
 struct memory {
@@ -73,14 +73,15 @@ struct memory {
     char *start;
     size_t bytes;
     struct FAKE_CONTEXT *context;
-    bool start_unknown; /* attributes have its size only */
+    bool start_unknown; /* the driver reports only the size */
 
-    /* What was said of managed memory, of all of it: devices by number, -1 for the host, -2 for none. */
-    bool read_mostly, used_by[DEVICES_MOST + 1]; /* the host's is the last */
+    /* Advice and prefetches for a whole managed allocation. Devices are given by number; -1 is the host, -2
+     * none. */
+    bool read_mostly, used_by[DEVICES_MOST + 1]; /* the last element is the host's */
     int preferred, prefetched;
 };
 
-/* Guards all that follows. */
+/* Guards everything below. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct FAKE_CONTEXT contexts[DEVICES_MOST] = {{.device = 0}, {.device = 1}};
 static int retained[DEVICES_MOST];
@@ -89,7 +90,7 @@ static unsigned live, calls, fail_at, fail_with;
 
 /* ---- what the vendor's file defines ---- */
 
-/* The context of the thread, or NULL. */
+/* Returns the current context of the thread, or NULL. */
 static struct FAKE_CONTEXT *current(void);
 
 /* Begins a call that needs a current context: count_call(), and a failure if there is none. */
@@ -100,7 +101,7 @@ static bool is_reachable(const struct memory *memory);
 
 /* ---- calls ---- */
 
-/* The number after name in FAKE_SETTINGS, or initial. */
+/* Returns the number after name in FAKE_SETTINGS, or initial. */
 static int setting(const char *name, int initial)
 {
     const char *text = getenv(FAKE_SETTINGS);
@@ -110,7 +111,7 @@ static int setting(const char *name, int initial)
     return atoi(text + strlen(name));
 }
 
-/* Counts a call and returns the failure that it was told to have. */
+/* Counts a call and returns the failure that a test chose for it. */
 static unsigned count_call(void)
 {
     unsigned result = FAKE_SUCCESS;
@@ -127,14 +128,14 @@ static bool is_default(const struct FAKE_STREAM *stream)
     return !stream || stream == FAKE_STREAM_LEGACY || stream == FAKE_STREAM_PER_THREAD;
 }
 
-/* Also checks that the stream is one of the current context. */
+/* enter_context(), and a failure if the stream belongs to another context. */
 static unsigned enter_stream(const struct FAKE_STREAM *stream)
 {
     TRY(enter_context());
     return is_default(stream) || stream->context == current() ? FAKE_SUCCESS : FAKE_INVALID_HANDLE;
 }
 
-/* The queue of a stream. The default ones are those of a context. */
+/* Returns the queue of a stream. Default streams have one in each context. */
 static struct queue *queue_of(struct FAKE_STREAM *stream, struct FAKE_CONTEXT *context)
 {
     struct queue *queue;
@@ -154,7 +155,7 @@ static unsigned give(struct FAKE_STREAM *stream, const struct queue_work *work, 
     return queue_give(queue_of(stream, current()), work, take) ? FAKE_SUCCESS : FAKE_OUT_OF_MEMORY;
 }
 
-/* Counts things that are made and not given back. */
+/* Counts objects that are created (1) and destroyed (-1). */
 static void count(int change)
 {
     pthread_mutex_lock(&lock);
@@ -164,7 +165,8 @@ static void count(int change)
 
 /* ---- memory ---- */
 
-/* The link that points to the memory around ptr, or to the NULL at the list's end. Called with the lock held. */
+/* Returns the link of the list that points to the allocation that contains ptr, or the link that is NULL. Called
+ * with the lock held. */
 static struct memory **find(const void *ptr)
 {
     struct memory **link = &memories;
@@ -174,7 +176,7 @@ static struct memory **find(const void *ptr)
     return link;
 }
 
-/* Takes memory off the list and frees it. Called with the lock held. */
+/* Removes an allocation from the list and frees it. Called with the lock held. */
 static void remove_memory(struct memory **link)
 {
     struct memory *memory = *link;
@@ -216,7 +218,7 @@ static unsigned make_memory(enum place place, size_t bytes, void **start)
     return add_memory(place, made, bytes);
 }
 
-/* Frees memory of one of these places, behind all work that was given. */
+/* Frees an allocation in one of these places, after all submitted work. */
 static unsigned drop_memory(unsigned places, const void *start)
 {
     struct memory **link;
@@ -269,8 +271,8 @@ static unsigned retain_context(struct FAKE_CONTEXT **context, int device)
     return FAKE_SUCCESS;
 }
 
-/* The last release frees what is left of the context's memory, as the end of a primary context does. Like all
- * calls that end something, it has done so when it reports an earlier failure. */
+/* The last release frees what is left in the context, like the end of a primary context. It does so even when it
+ * reports an earlier failure, like all calls that destroy something. */
 static unsigned release_context(int device)
 {
     bool known;
@@ -308,7 +310,7 @@ static unsigned get_device_address(char *text, int bytes, int device)
 
 /* ---- copies and fills ---- */
 
-/* Returns true if these bytes are reachable and lie in one allocation, or in none, which *pageable says. */
+/* Returns true if the bytes are reachable and lie in one allocation, or in none (then *pageable is true). */
 static bool is_usable(const void *ptr, size_t bytes, bool *pageable)
 {
     const struct memory *memory;
@@ -330,7 +332,7 @@ static size_t reach(const struct queue_work *work, size_t pitch, size_t slice)
     return (work->depth - 1) * slice + (work->height - 1) * pitch + work->width;
 }
 
-/* A pageable source is read now, and a pageable destination is written when the call is back. */
+/* Reads a pageable source now, and has written a pageable destination before it returns. */
 static unsigned give_rows(const struct queue_work *work, struct FAKE_STREAM *stream)
 {
     bool src_pageable, dst_pageable;
@@ -389,7 +391,7 @@ static unsigned create_stream(struct FAKE_STREAM **stream, unsigned flags)
     return FAKE_SUCCESS;
 }
 
-/* Its work runs to its end. */
+/* Submitted work of the stream still runs to its end. */
 static unsigned destroy_stream(struct FAKE_STREAM *stream)
 {
     queue_end(&stream->queue);
@@ -444,7 +446,7 @@ static unsigned create_event(struct FAKE_EVENT **event)
     return FAKE_SUCCESS;
 }
 
-/* Unlike the vendor's, it waits for what the event marks. */
+/* Unlike the vendor's call, it waits for the recorded work. */
 static unsigned destroy_event(struct FAKE_EVENT *event)
 {
     queue_wait_for(&event->mark);
@@ -513,7 +515,7 @@ EXPORT void fake_fail(unsigned n, unsigned code);
 EXPORT unsigned fake_calls(void);
 EXPORT void fake_hold(int device, void *stream, int held);
 
-/* Things made and not given back. */
+/* Returns the number of objects that were created and not destroyed. */
 unsigned fake_live(void)
 {
     unsigned number;
@@ -524,7 +526,7 @@ unsigned fake_live(void)
     return number;
 }
 
-/* The n-th call from now on returns code; n 0: none does. */
+/* Makes the n-th call from now on return code; n 0: none. */
 void fake_fail(unsigned n, unsigned code)
 {
     pthread_mutex_lock(&lock);
@@ -534,7 +536,7 @@ void fake_fail(unsigned n, unsigned code)
     pthread_mutex_unlock(&lock);
 }
 
-/* Calls since then that could have been told to fail. */
+/* Returns how many calls since then could have failed. */
 unsigned fake_calls(void)
 {
     unsigned number;
@@ -545,8 +547,8 @@ unsigned fake_calls(void)
     return number;
 }
 
-/* What this stream is given from now on waits until it is let go, or somebody waits for it. device: of whose
- * context stream is, where it is a default one. */
+/* Queues all work that this stream receives from now on, until it is released or somebody waits for the stream.
+ * device: selects the context of a default stream. */
 void fake_hold(int device, void *stream, int held)
 {
     queue_hold(queue_of(stream, &contexts[device]), held);

@@ -1,13 +1,13 @@
 /*
  * fake_hip.c - a libamdhip64.so for tests: the functions that leat calls, on host memory.
  *
- * It is strict where a mistake of leat's would hide on a GPU: streams and events only work on their device, which
- * must be the thread's current one, a copy stays within one allocation, and what is made and not given back is
- * counted. Work is done at once unless a test holds its stream (fake_queue.h); a pageable source is read when its
- * copy is given. Kernels load and launch but do nothing. It speaks as HIP 6.3, or as the version in the
- * environment variable FAKE_HIP ("version=50300000"), which also picks a library that does not start ("init=100"
- * is what hipInit returns; "devices=0"). Tests steer it through the functions at the
- * end of fake_device.h.
+ * It is stricter than a GPU, so that mistakes of leat are noticed: streams and events only work on their device,
+ * which must be the thread's current one, a copy must stay within one allocation, and objects that are not
+ * destroyed are counted. Work runs at once unless a test holds its stream (fake_queue.h). A pageable source is
+ * read when its copy is submitted. Kernels load and launch but do nothing. It behaves as HIP 6.3, or as the
+ * version in the environment variable FAKE_HIP ("version=50300000"), which can also select a library that does not
+ * start ("init=100" is the result of hipInit; "devices=0"). Tests control it through the functions at the end of
+ * fake_device.h.
  */
 #include "driver/hip/hip_symbols.h"
 #include "driver/hip/hip_types.h"
@@ -31,7 +31,7 @@
 #define FAKE_SETTINGS "FAKE_HIP"
 #include "fake_device.h"
 
-/* Each function that follows has the type that leat calls it with, or this file does not compile. */
+/* Declares each function with the type that leat calls it with, so a wrong definition below does not compile. */
 #define DECLARE(field, name, need, parameters) EXPORT hi_result name parameters;
 LEATI_HIP_SYMBOL_LIST(DECLARE)
 #undef DECLARE
@@ -95,8 +95,8 @@ hi_result hipGetDeviceCount(int *number)
     return *number ? LEATI_hipSuccess : LEATI_hipErrorNoDevice;
 }
 
-/* This and the next do not count as calls that may be told to fail: they only fail when the runtime is gone, and
- * all that was in it. */
+/* This call and the next are never made to fail by a test: they only fail when the runtime is gone, and then
+ * nothing of leat's is left in it. */
 hi_result hipGetDevice(int *device)
 {
     *device = current_device;
@@ -143,7 +143,8 @@ hi_result hipDeviceGetAttribute(int *value, hi_device_attribute attribute, int d
             return LEATI_hipErrorInvalidValue;
         *value = 0;
         break;
-    case LEATI_hipDeviceAttributeCanUseStreamWaitValue: /* work is done at once here, so a stream cannot wait */
+    case LEATI_hipDeviceAttributeCanUseStreamWaitValue: /* work runs at once here, so a stream cannot wait for a
+                                                           value */
         *value = 0;
         break;
     default:
@@ -161,7 +162,7 @@ hi_result hipGetDeviceProperties(hi_properties_5 *properties, int device)
 
 hi_result hipGetDevicePropertiesR0600(hi_properties_6 *properties, int device)
 {
-    if (version() < LEATI_HIP_VERSION(6, 0)) /* it would not be there at all */
+    if (version() < LEATI_HIP_VERSION(6, 0)) /* real libraries of that age lack this function */
         return LEATI_hipErrorNotSupported;
     strcpy(properties->architecture, "gfx942:sramecc+:xnack-");
     return LEATI_hipSuccess;
@@ -220,7 +221,7 @@ hi_result hipMemGetAddressRange(hi_deviceptr *base, size_t *bytes, hi_deviceptr 
     return memory ? LEATI_hipSuccess : LEATI_hipErrorNotFound;
 }
 
-/* HIP 5 and HIP 6 differ in the numbers, and in what becomes of an address that they do not know. */
+/* HIP 5 and HIP 6 use different numbers for the memory types, and answer differently for an unknown address. */
 static void describe(const struct memory *memory, void *ptr, hi_pointer_attributes *attributes)
 {
     bool host = memory->place == PINNED || memory->place == REGISTERED;
@@ -304,7 +305,7 @@ static bool is_on_device(const void *ptr)
     return found;
 }
 
-/* The direction that was named must be the true one. */
+/* Returns true if the direction that the caller named is the real one. */
 static bool is_right_kind(hi_copy_kind kind, const void *dst, const void *src)
 {
     bool to = is_on_device(dst), from = is_on_device(src);
@@ -427,7 +428,8 @@ FORWARD(hi_result hipEventElapsedTime(float *milliseconds, hi_event start, hi_ev
 
 /* ---- modules ---- */
 
-/* Takes code objects for gfx942 and gfx90a only. The number is in the file's flags (EF_AMDGPU_MACH). */
+/* Accepts code objects for gfx942 and gfx90a only. The processor is in the flags of the ELF header
+ * (EF_AMDGPU_MACH). */
 hi_result hipModuleLoadData(hi_module *module, const void *image)
 {
     unsigned char gpu = ((const unsigned char *)image)[48];

@@ -1,5 +1,5 @@
 /*
- * fake_hip_partial.c - a libamdhip64.so for tests that has a good version and hardly a function.
+ * fake_hip_partial.c - a libamdhip64.so for tests that reports a good version but lacks most functions.
  */
 #define EXPORT __attribute__((visibility("default")))
 

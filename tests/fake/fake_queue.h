@@ -1,13 +1,13 @@
 /*
- * fake_queue.h - streams and events of the libraries that stand for vendors' (fake_cuda.c, fake_hip.c).
+ * fake_queue.h - streams and events of the fake vendor libraries (fake_cuda.c, fake_hip.c).
  *
- * Work is done when it is given, as long as nothing holds its stream up. A test may hold a stream: what the stream
- * is given from then on is queued, until the test lets it go or somebody waits for it. Work behind a mark that has
- * not been reached is queued too. A default stream and the streams that were created to keep its order wait for
- * each other, as the vendors' do.
+ * Work runs when it is submitted, unless its stream is held. A test may hold a stream: work that is submitted from
+ * then on is queued until the test releases the stream or somebody waits for it. Work behind an event that has not
+ * completed is queued too. A default stream and the streams that keep its order wait for each other, as the
+ * vendors' do.
  *
- * One lock is held while work is done, host functions included: they may call the library, but not wait for
- * another thread that does.
+ * One lock is held while work runs, host functions included: they may call the library, but must not wait for
+ * another thread that calls it.
  */
 #ifndef FAKE_QUEUE_H
 #define FAKE_QUEUE_H
@@ -20,14 +20,14 @@
 
 enum queue_order { QUEUE_ALONE, QUEUE_WITH_DEFAULT, QUEUE_DEFAULT };
 
-/* Its latest place. */
+/* The latest record of an event. */
 struct queue_mark {
-    struct queue *at; /* where it has not been reached; NULL: it has, or was never given */
+    struct queue *at; /* the queue in which the record is still pending; NULL: completed, or never recorded */
     const struct queue_work *work;
     bool recorded;
 };
 
-/* A piece of work: a call, a fill, a copy of rows, a mark, or a wait for one. */
+/* A piece of work: a call, a fill, a copy of rows, the record of an event, or a wait for one. */
 struct queue_work {
     struct queue_work *next;
     void (*function)(void *);
@@ -35,7 +35,7 @@ struct queue_work {
     struct queue_mark *mark, *wait;
     char *dst;
     const char *src;
-    char *taken; /* what src held when the work was given; or NULL */
+    char *taken; /* contents of src when the work was submitted; or NULL */
     size_t width, height, depth, dst_pitch, dst_slice, src_pitch, src_slice;
     const void *pattern;
     size_t pattern_bytes, count;
@@ -44,7 +44,7 @@ struct queue_work {
 
 struct queue {
     struct queue *next;
-    const void *group; /* default streams keep the order of those of their group */
+    const void *group; /* default streams wait for the other streams of their group */
     enum queue_order order;
     bool held, draining;
     struct queue_work *first, **end;
@@ -123,7 +123,7 @@ static struct queue_work *take_first(struct queue *queue)
     return work;
 }
 
-/* Must one wait for what the other was given? */
+/* Returns true if work of one must wait for earlier work of the other. */
 static bool keep_order(const struct queue *one, const struct queue *other)
 {
     return one != other && one->group == other->group &&
@@ -139,7 +139,7 @@ static bool waits_for_others(const struct queue *queue)
     return false;
 }
 
-/* Does what nothing holds up. */
+/* Runs all queued work that nothing holds up. */
 static void go_on(struct queue *queue)
 {
     while (queue->first && !queue->held && !waits_for_others(queue) &&
@@ -147,7 +147,7 @@ static void go_on(struct queue *queue)
         do_work(take_first(queue));
 }
 
-/* Does everything, with what it waits for. */
+/* Runs all queued work, and the work of other queues that it waits for. */
 static void drain(struct queue *queue)
 {
     if (queue->draining)
@@ -168,7 +168,7 @@ static void drain(struct queue *queue)
 
 /* ---- for the libraries ---- */
 
-/* Gives work, whose fields are copied. take: the source is read now. False: no memory. */
+/* Submits work; copies its fields. take: reads the source now. Returns false if there is no memory. */
 static bool queue_give(struct queue *queue, const struct queue_work *given, bool take)
 {
     struct queue_work *work = malloc(sizeof *work);
@@ -215,7 +215,7 @@ static bool queue_is_idle(struct queue *queue)
     return idle;
 }
 
-/* Waits for a stream, or for all of a group; group NULL: for all. */
+/* Waits for a stream, or for all streams of a group; group NULL: for all streams. */
 static void queue_drain(struct queue *queue)
 {
     lock_queues();
@@ -264,12 +264,12 @@ static void queue_wait_for(struct queue_mark *mark)
     unlock_queues();
 }
 
-/* The test's hold. */
+/* Holds a stream, or releases it. */
 static void queue_hold(struct queue *queue, bool held)
 {
     lock_queues();
     queue->held = held;
-    /* What waited for it goes on as well. */
+    /* Streams that waited for this one continue too. */
     for (struct queue *other = queues; other && !held; other = other->next)
         go_on(other);
     go_on(queue);

@@ -9,9 +9,9 @@
 #include "model.h"
 
 enum {
-    HOST = 0,        /* the host's place in a clock; streams follow */
-    AGENTS_MAX = 32, /* over a graph's life */
-    STREAMS_MAX = 6, /* at a time */
+    HOST = 0,        /* index of the host in a clock; streams follow */
+    AGENTS_MAX = 32, /* in the whole life of a graph */
+    STREAMS_MAX = 6, /* at the same time */
     EVENTS = 6,
     TEMPORARY_MAX = 4,
     RESULTS_MAX = 64,
@@ -40,15 +40,15 @@ struct cell {
     enum home home;
     int number;
     uint64_t *ptr;
-    uint64_t *kernel_ptr; /* what a kernel uses for it */
+    uint64_t *kernel_ptr; /* the address by which kernels reach it */
     uint64_t value;
-    struct moment write;            /* the last one */
-    uint32_t read_tick[AGENTS_MAX]; /* the last read of each agent since then; 0 for none */
+    struct moment write;            /* the last write */
+    uint32_t read_tick[AGENTS_MAX]; /* tick of the last read by each agent since that write; 0: none */
 };
 
 struct stream {
     bool there;
-    leat_stream *handle, *alias; /* alias: the same stream, wrapped; or NULL */
+    leat_stream *handle, *alias; /* alias: a wrapper of the same stream; or NULL */
     enum home device;            /* DEVICE or OTHER */
     int agent;
     struct clock clock;
@@ -62,52 +62,52 @@ struct event {
     struct clock clock;
 };
 
-/* What a read brought, to be looked at once it is done. */
+/* The result of a read. It is checked once the read is known to be complete. */
 struct result {
     bool used;
     struct moment done;
     const uint64_t *words;
-    uint64_t seen; /* for a host function, which looks at the words itself */
+    uint64_t seen; /* what a host function saw when it read the cell itself */
     uint64_t expected;
     int step;
 };
 
 /* A copy that was started with a ticket. */
 struct ticket {
-    leat_ticket *handle; /* NULL: a free place */
-    bool cancelled;      /* so it may end as CANCELLED */
+    leat_ticket *handle; /* NULL: this entry is free */
+    bool cancelled;      /* LEAT_ERROR_CANCELLED is a valid result */
     struct cell *src;
-    struct moment read, write; /* of src: this copy's read, and the write before it */
-    uint32_t read_before;      /* the tick of the stream's read of src before this one; 0 for none */
-    struct clock clock;        /* of the stream, with this copy */
+    struct moment read, write; /* of src: the read by this copy, and the write before it */
+    uint32_t read_before;      /* tick of the stream's previous read of src; 0: none */
+    struct clock clock;        /* clock of the stream after this copy */
 };
 
-/* What one host function does. Lives to the end of the graph. */
+/* The work of one host function. It lives until the graph ends. */
 struct errand {
     uint64_t *words;
     size_t count;
     bool write;
     uint64_t value;
-    uint64_t *seen; /* the first word that is not value, or value */
+    uint64_t *seen; /* receives value, or the first word that differs from it */
     long sleep_us;
 };
 
 extern struct clock_graph {
-    /* of the process */
+    /* Of the process: */
     leat_device *devices[2];
     uint64_t *arena[HOMES];
     uint64_t *results_arena, *pageable_results;
     leat_kernel *vector_add[2], *add[2];
     uint64_t checked, steps_done;
-    bool keep_memory; /* free late, so that lost order shows as a wrong value and not as a crash */
+    bool keep_memory; /* free memory late, so that a lost dependency gives a wrong value instead of a crash */
 
-    /* of the graph */
-    size_t words; /* of each cell */
+    /* Of the graph: */
+    size_t words; /* size of each cell */
     bool delays;
     int agents;
     struct clock host;
     enum home agent_device[AGENTS_MAX];
-    struct clock ended[AGENTS_MAX]; /* the last clocks of streams that were destroyed; zeros for the others */
+    struct clock ended[AGENTS_MAX]; /* last clocks of destroyed streams; zeros for the others */
     struct cell cells[CELLS_MAX];
     struct stream streams[STREAMS_MAX];
     struct event events[EVENTS];
@@ -115,7 +115,7 @@ extern struct clock_graph {
     struct ticket tickets[TICKETS];
     struct errand *errands;
     int errand_count;
-    void **leftover; /* memory that goes when the graph ends */
+    void **leftover; /* memory to be freed when the graph ends */
     int leftovers;
 } g;
 
@@ -126,7 +126,7 @@ struct moment advance(struct stream *s);
 struct moment advance_host(void);
 void look(struct result *result);
 
-/* Looks at every result that is there under clock. */
+/* Checks every result whose read happened before clock. */
 void look_at_results(const struct clock *clock);
 
 leat_stream *handle_of(const struct stream *s);
@@ -134,13 +134,13 @@ int index_of(const struct stream *s);
 void synchronize_stream(struct stream *s);
 void synchronize_event(struct event *e);
 
-/* Streams that were destroyed are included: the device knows their work. */
+/* Includes streams that were destroyed: the device still runs their work. */
 void synchronize_device(enum home device);
 
 void synchronize_all(void);
 
-/* A single question; only when the answer is yes there is something to look at. It changes nothing in the model,
- * so that the graph does not depend on how quick the machine is. */
+/* Queries a stream or an event once. If it is complete, results are checked, but the model does not change: the
+ * graph must not depend on the speed of the machine. */
 void ask(void);
 
 void record(struct event *e, struct stream *s);
@@ -148,7 +148,7 @@ void wait_for(struct stream *s, struct event *e);
 void renew_event(struct event *e);
 struct event *event_of_device(enum home device);
 
-/* The host may read a cell, or write it. */
+/* Makes the host wait until it may read or write the cell. */
 void host_may(struct cell *c, bool write);
 
 void stream_may(struct stream *s, struct cell *c, bool write);

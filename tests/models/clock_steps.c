@@ -43,7 +43,7 @@ static struct errand *new_errand(void)
     return errand;
 }
 
-/* Puts slow work in front of what comes next on a stream. */
+/* Sometimes puts slow work in front of the next work of a stream. */
 static void maybe_delay(struct stream *s)
 {
     if (!g.delays || !chance(30))
@@ -74,7 +74,7 @@ static struct stream *any_stream(void)
     give_up("the model itself is wrong: no stream left");
 }
 
-/* Any cell of the homes in the set. */
+/* Returns a random cell in one of these kinds of memory. */
 static struct cell *any_cell(unsigned homes)
 {
     int first = pick(CELLS_MAX);
@@ -92,13 +92,13 @@ static struct cell *any_cell(unsigned homes)
 #define IN_PINNED (1u << PINNED | 1u << REGISTERED)
 #define IN_HOST (IN_PINNED | 1u << PAGEABLE)
 
-/* What a kernel or a fill on this stream can reach. */
+/* The kinds of memory that a kernel or a fill on this stream can access. */
 static unsigned near(const struct stream *s)
 {
     return 1u << s->device | IN_PINNED;
 }
 
-/* A free place for a ticket, or NULL. */
+/* Returns a free entry for a ticket, or NULL. */
 static struct ticket *new_ticket(void)
 {
     for (int i = 0; i < TICKETS; i++)
@@ -107,8 +107,8 @@ static struct ticket *new_ticket(void)
     return NULL;
 }
 
-/* The host knows that a copy has read src, at now, and so that the write before is done, but nothing else. A cell
- * that was used again meanwhile has other ticks. */
+/* A ticket said that a copy has read src. So the host comes after that read and after the write before it, and
+ * after nothing else. If the cell was used again meanwhile, its ticks differ and nothing is learned. */
 static void was_staged(struct cell *src, struct moment now, uint32_t read_before, struct moment write)
 {
     if (src->read_tick[now.agent] == now.tick)
@@ -122,15 +122,15 @@ static bool is_far(const struct stream *s, const struct cell *c)
     return (c->home == DEVICE || c->home == OTHER) && c->home != s->device;
 }
 
-/* Can the stream's device rearrange what it copies from one cell to the other? One of them at the most may have to
- * be fetched or sent. */
+/* Returns true if the stream's device can rearrange the words while it copies: then at most one of the two cells
+ * may be outside its memory. */
 static bool can_turn(const struct stream *s, const struct cell *dst, const struct cell *src)
 {
     return is_far(s, dst) + is_far(s, src) + (dst->home == PAGEABLE) + (src->home == PAGEABLE) < 2 ||
            (dst->home == PAGEABLE && src->home == PAGEABLE);
 }
 
-/* A copy that turns the words of a cell, which are all the same, as a matrix of four rows. */
+/* Copies a cell as a transposed matrix with four rows. All words of a cell are equal, so the value stays. */
 static leat_status turn(struct stream *s, struct cell *dst, const struct cell *src)
 {
     int64_t rows = g.words % 4 ? 1 : 4, columns = (int64_t)g.words / rows;
@@ -142,7 +142,7 @@ static leat_status turn(struct stream *s, struct cell *dst, const struct cell *s
     return leat_copy_layout(handle_of(s), dst->ptr, &to, src->ptr, &from);
 }
 
-/* Gives one copy to a stream that may use both cells. ticket: NULL for a copy without one. */
+/* Submits one copy to a stream that may use both cells. ticket: NULL for a copy without a ticket. */
 static void give_copy(struct stream *s, struct cell *dst, struct cell *src, struct ticket *ticket)
 {
     struct moment write = src->write, now;
@@ -214,7 +214,7 @@ static void fill(void)
     was_written(dst, advance(s), value);
 }
 
-/* The sum of both halves, as the kernels do it. */
+/* Adds both 32-bit halves separately, as the kernels do. */
 static uint64_t add_halves(uint64_t a, uint64_t b)
 {
     return (uint64_t)((uint32_t)(a >> 32) + (uint32_t)(b >> 32)) << 32 | (uint32_t)((uint32_t)a + (uint32_t)b);
@@ -260,7 +260,7 @@ static void add_in_place(void)
     was_written(dst, advance(s), value);
 }
 
-/* A free place for a result; when there is none the host waits for all. */
+/* Returns a free entry for a result. If there is none, the host waits for all work first. */
 static struct result *new_result(void)
 {
     for (int turn = 0; turn < 2; turn++) {
@@ -272,7 +272,7 @@ static struct result *new_result(void)
             memset(result, 0, sizeof *result);
             result->used = true;
             result->step = model_self->step;
-            /* Until it is filled in, it is after everything. */
+            /* Not yet submitted: it counts as later than everything. */
             result->done = (struct moment){HOST, UINT32_MAX};
             return result;
         }
@@ -374,7 +374,7 @@ static leat_status wait_at(const struct ticket *ticket, leat_copy_point point)
     return info.status;
 }
 
-/* The host waits until a copy is at point; what its end may be is known. */
+/* Makes the host wait until a copy has reached point, and checks its status. */
 static void reach(struct ticket *ticket, leat_copy_point point)
 {
     leat_status status;
@@ -412,7 +412,7 @@ static void use_ticket(void)
         bool done = chance(30);
 
         reach(ticket, done ? LEAT_COPY_DONE : LEAT_COPY_STAGED);
-        /* At once, so that what is read late is read wrong. */
+        /* Write the source at once: a copy that still reads it would then copy the wrong value. */
         if (!done && ticket->src->there && 1u << ticket->src->home & IN_HOST)
             host_writes(ticket->src);
     }
@@ -420,7 +420,7 @@ static void use_ticket(void)
         free_ticket(ticket);
 }
 
-/* What has arrived of a cancelled copy is right. The copy is done, and nobody else uses dst. */
+/* Checks the bytes that a cancelled copy says have arrived. The copy is done, and nobody else uses dst. */
 static void look_at_prefix(struct stream *s, const struct ticket *ticket, const struct cell *dst)
 {
     uint64_t *words = malloc(g.words * 8);
@@ -442,7 +442,7 @@ static void look_at_prefix(struct stream *s, const struct ticket *ticket, const 
     free(words);
 }
 
-/* Cancels a copy sooner or later, and has its destination written again. */
+/* Cancels a copy, sooner or later, and writes its destination again. */
 static void cancel_copy(void)
 {
     struct stream *s = any_stream();
@@ -491,7 +491,8 @@ void open_stream(struct stream *s)
          s->alias ? ", and wrap it" : "");
 }
 
-/* Ends a stream with its work still queued. Its scratch memory stays until the graph ends. */
+/* Destroys a stream while its work is queued, and creates another. Its scratch memory stays until the graph
+ * ends. */
 static void renew_stream(void)
 {
     struct stream *s = any_stream();

@@ -1,24 +1,24 @@
 /*
- * order_model.c - random graphs of work over several streams and devices, against a model of what happens before
- * what.
+ * order_model.c - random graphs of work over several streams and devices, checked against a model of what happens
+ * before what.
  *
- * The model. Host and streams are agents with vector clocks. Giving work to a stream joins the host's clock into
- * the stream's and moves the stream one tick on; recording an event keeps a copy of the stream's clock; waiting
- * for the event joins that copy, as it is then, into the waiting stream's; synchronizing joins a stream's or an
- * event's clock into the host's. An access at (agent, tick) happened before all that is done under a clock that
- * has reached tick for that agent.
+ * The model. The host and the streams are agents with vector clocks. To submit work joins the host's clock into
+ * the stream's, and advances the stream by one tick. To record an event copies the stream's clock. To wait for the
+ * event joins that copy into the waiting stream's clock. To synchronize joins the clock of a stream or of an event
+ * into the host's. An access at (agent, tick) happened before everything done under a clock that has reached tick
+ * for that agent.
  *
- * Memory is cells of one size. Every write fills a cell with a value of its own. Before an access the model looks
- * for earlier ones that it needs to come after, and where no order holds yet it makes one: an event of before, a
- * new record and a wait, or a host that waits. So there is no edge too few and the value of every read is known;
- * and if the library loses an edge, the reader sees an older or a younger value, because slow work stands in front
- * of many steps.
+ * All cells of memory have one size. Every write fills a cell with a unique value. Before an access the model
+ * looks for earlier accesses that it must come after. Where no order exists yet the model makes one: by an event
+ * that was recorded before, by a new record and a wait, or by a wait of the host. So no dependency is missing, and
+ * the value of every read is known. If leat loses a dependency, the reader sees an older or a younger value,
+ * because slow work precedes many steps.
  *
- * Pageable cells are used in stream order like all others. A ticket that says LEAT_COPY_STAGED lets the host come
- * after one read and nothing else; LEAT_COPY_DONE brings the stream's clock of that copy. A copy that is cancelled
- * leaves its destination undefined, so that is written again, by the same stream or by one that comes after.
+ * Pageable cells are used in stream order like all others. A ticket that has reached LEAT_COPY_STAGED orders the
+ * host after one read and nothing else; LEAT_COPY_DONE joins the stream's clock of that copy. A cancelled copy
+ * leaves its destination undefined, so the destination is written again, by the same stream or by a later one.
  *
- * A failure prints the graph step by step and the arguments that make it again.
+ * A failure prints the steps of the graph and the arguments that repeat it.
  *
  *     order_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--device NAME] [--verbose]
  */
@@ -52,7 +52,7 @@ static void make_cells(void)
     }
 }
 
-/* Gives each cell its first value, from pageable memory, on one stream. */
+/* Writes the first value of each cell, from pageable memory, on one stream. */
 static void fill_cells(void)
 {
     uint64_t *words = malloc(g.words * 8);
@@ -107,7 +107,7 @@ static void begin_graph(void)
     fill_cells();
 }
 
-/* Looks at everything once more, and gives all back. */
+/* Checks all cells and results a last time, and frees everything. */
 static void end_graph(void)
 {
     uint64_t *words = malloc(g.words * 8);
@@ -169,7 +169,7 @@ static void set_up(void)
     g.devices[DEVICE] = model.device;
     g.devices[OTHER] = model.other;
     g.keep_memory = getenv("ORDER_MODEL_KEEP_MEMORY") != NULL;
-    /* A step has at most one host function of its own and a few delays. */
+    /* A step has at most one host function of its own, and a few delays. */
     g.errands = calloc((size_t)model.steps * 4 + 16, sizeof *g.errands);
     g.leftover = calloc((size_t)model.steps, sizeof *g.leftover);
     g.arena[PAGEABLE] = malloc(arena_bytes);

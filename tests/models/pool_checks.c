@@ -149,7 +149,7 @@ void open_event(struct event *e, bool far)
     if (!far && chance(25)) {
         DO(leat_event_native(e->handle, &native));
         DO(leat_event_wrap(model.device, native, &e->alias));
-        /* To leat the wrapped one was recorded, and the other was not. */
+        /* leat saw a record of the wrapped event, and none of the other handle. */
         DO(leat_event_record(e->handle, w->streams[near_stream()].handle));
     }
 }
@@ -288,7 +288,7 @@ void fill_with(struct block *b, int stream)
     was_written(b, stream, value);
 }
 
-/* A free place for a result; when there is none the host waits for one. */
+/* Returns a free entry for a result. If there is none, the host waits for one. */
 static struct result *new_result(void)
 {
     struct result *oldest = &w->results[pick(RESULTS)];

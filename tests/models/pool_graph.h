@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    HOST = -1, /* a place among the streams: done, as far as the host knows */
+    HOST = -1, /* in place of the index of a stream: complete, as far as the host knows */
     STREAMS_MAX = 6,
     EVENTS = 6,
     BLOCKS = 24,
@@ -27,8 +27,8 @@ enum {
 };
 
 struct stream {
-    leat_stream *handle, *alias; /* alias: the same stream, wrapped; or NULL */
-    bool far;                    /* of the other device: it may read blocks, and that is all */
+    leat_stream *handle, *alias; /* alias: a wrapper of the same stream; or NULL */
+    bool far;                    /* of the other device: it may only read blocks */
 };
 
 struct event {
@@ -40,28 +40,29 @@ struct pool {
     leat_pool *handle;
     char words[128];
     leat_kind kind;
-    uint64_t limit_bytes, most_bytes; /* most: the highest limit so far; 0: none */
-    bool has_pages;              /* pages that lie apart make one block: requests fit whatever the sizes were */
-    atomic_uint_least64_t pages; /* in bytes: of live blocks, each rounded up */
-    size_t planned[PLANNED_MAX]; /* the sizes of the first list of its plan */
-    int planned_count;           /* 0: it has no plan */
+    uint64_t limit_bytes, most_bytes; /* most: the highest limit so far; 0: no limit */
+    bool has_pages; /* the pool stitches pages, so a request fits whatever the sizes of the freed blocks were */
+    atomic_uint_least64_t pages; /* bytes of all live blocks, each rounded up to pages */
+    size_t planned[PLANNED_MAX]; /* the sizes of the first list of the pool's plan */
+    int planned_count;           /* 0: no plan */
     atomic_uint planned_next;
 };
 
 struct block {
-    uint64_t *ptr; /* NULL: there is none */
+    uint64_t *ptr; /* NULL: this entry is free */
     size_t bytes;
     struct pool *pool;
     uint64_t value;
-    bool filled; /* it holds value */
-    bool used;   /* some work used it */
-    bool sealed; /* its last users cannot be waited for any more, but the pool knows of them: it may be freed */
+    bool filled; /* the block holds value */
+    bool used;   /* some work has used the block */
+    bool sealed; /* its last users cannot be waited for any more, but the pool knows them: the block may only be
+                    freed */
     int writer;  /* a stream, or HOST */
-    unsigned readers; /* a bit for each stream */
-    unsigned told;    /* streams that the pool was told of */
+    unsigned readers; /* one bit for each stream */
+    unsigned told;    /* streams that the pool was told of by leat_pool_use() */
 };
 
-/* What a read brought, to be looked at once its stream was waited for. */
+/* The result of a read. It is checked after its stream was waited for. */
 struct result {
     bool used;
     int stream;
@@ -70,7 +71,7 @@ struct result {
     int step;
 };
 
-/* One thread's program. */
+/* The program of one thread. */
 struct worker {
     struct model_thread thread;
     uint64_t seed;
@@ -79,7 +80,7 @@ struct worker {
     struct event events[EVENTS];
     struct block blocks[BLOCKS];
     struct result results[RESULTS];
-    uint64_t *arena; /* pinned: RESULTS times RESULT_WORDS */
+    uint64_t *arena; /* pinned memory for RESULTS times RESULT_WORDS */
     bool delays;
     uint64_t checked;
 };
@@ -104,35 +105,35 @@ extern _Thread_local struct worker *w;
 
 /* ---- pool_checks.c ---- */
 
-/* What a pool answered before has no say in what the next step draws. */
+/* Starts the random numbers of a step anew, so that they do not depend on what a pool answered before. */
 void begin_step(int step);
 
-/* A value that no other block has. */
+/* Returns a value that no other block has. */
 uint64_t fresh_value(void);
 
 leat_stream *handle_of(int stream);
 int any_stream(void);
 
-/* A stream of the pools' device. The first one always is. */
+/* Returns a random stream of the pools' device. The first stream is always one. */
 int near_stream(void);
 
-/* A block that is there and can be used, or NULL. */
+/* Returns a random live block that can be used, or NULL. */
 struct block *any_block(bool sealed_too);
 
 int index_of(const struct block *b);
 void enter_live(const struct block *b);
 
-/* Before the block is freed: afterwards another thread may have its memory. */
+/* Call before the block is freed: afterwards another thread may have its memory. */
 void leave_live(const struct block *b);
 
 uint64_t in_pages(size_t bytes);
 
-/* The pages that a block touches: one more than it needs, where it lies across an end of one. */
+/* Returns the pages that a block touches: one more than its size needs if it crosses the end of a page. */
 uint64_t pages_of(const struct block *b);
 
 void look(struct result *r);
 
-/* The host knows that all work of a stream so far is done. */
+/* The host has learned that all work of a stream so far is complete. */
 void stream_is_done(int stream);
 
 void record(struct event *e, int stream);
@@ -140,25 +141,26 @@ void wait_for(int stream, struct event *e);
 void open_event(struct event *e, bool far);
 struct event *event_for(int stream);
 
-/* What has nothing to do with what the events are used for: marks that are moved, waits for old ones. */
+/* Makes calls that must have no effect: moves events that nobody needs, waits for old ones. */
 void disturb(struct event *e);
 
 void host_waits_for(int stream);
 
-/* New work of a stream comes after all that another one, or the host, was given so far. */
+/* Orders new work of a stream after all work of another stream, or of the host, so far. */
 void stream_after(int stream, int earlier);
 
-/* A stream, or the host, comes after the block's last write, and after all reads since if it is to write. */
+/* Orders a stream, or the host, after the block's last write; and after all reads since, if it is going to
+ * write. */
 void come_after_users(int agent, struct block *b, bool write);
 
 void was_written(struct block *b, int agent, uint64_t value);
 
-/* Puts slow work in front of what comes next on a stream. */
+/* Sometimes puts slow work in front of the next work of a stream. */
 void delay(int stream, int percent);
 
 void fill_with(struct block *b, int stream);
 
-/* Copies a piece of a block that holds its value, most often one of its ends. */
+/* Copies a part of a block that holds its value, most often one of its ends. */
 void read_piece(struct block *b, int stream);
 
 /* ---- pool_steps.c ---- */
@@ -166,7 +168,7 @@ void read_piece(struct block *b, int stream);
 void forget(struct block *b);
 void open_stream(struct stream *s, bool far);
 
-/* Called by a pool that is full: gives one block back, or gives up. */
+/* The callback of a full pool: frees one block, or gives up. */
 int make_room(void *argument, leat_pool *pool, uint64_t bytes);
 
 void any_step(void);

@@ -1,21 +1,21 @@
 /*
- * pool_model.c - random programs that allocate, use and free blocks of several pools on several streams, against a
- * model of who may have which memory.
+ * pool_model.c - random programs that allocate, use and free blocks of several pools on several streams, checked
+ * against a model of who may use which memory.
  *
  * The model. Each live block has a value that fills it, the stream that wrote it last, and the streams that read
- * it since then. Before a stream uses a block it is made to come after those, by events or by a host that waits;
- * before a block is freed, the freeing stream comes after them, or the pool is told of them (leat_pool_use,
- * leat_pool_use_until). A block that nobody used is freed anywhere without any of that. So the program keeps the
- * rules of leat/pool.h, and the value that a read brings is known. Two things can go wrong: two live blocks
- * overlap, which is looked at when a block comes; or a pool hands memory out while work of its last owner is still
- * on its way. Slow work stands in front of many reads and writes, also of the last ones before a free, so that
- * such work lands in the next owner's block, or finds the next owner's value.
+ * it since. Before a stream uses a block, it is ordered after those, by events or by a wait of the host. Before a
+ * block is freed, the freeing stream is ordered after them, or the pool is told of them (leat_pool_use,
+ * leat_pool_use_until). A block that nobody used can be freed on any stream. So the program obeys the rules of
+ * leat/pool.h, and the value of every read is known. Two errors are possible. Two live blocks overlap: this is
+ * checked at each allocation. Or a pool reuses memory while work of its last owner is still running: slow work
+ * precedes many reads and writes, also the last ones before a free, so such work writes into the next owner's
+ * block or reads its value.
  *
- * Pools are small, so that streams take each other's memory all the time. Choices of a step are drawn anew from
- * the seed and the step's number, because what a pool answers depends on how quick the machine is.
+ * Pools are small, so that streams take memory from each other all the time. The random numbers of each step start
+ * from the seed and the number of the step, because the answers of a pool depend on the speed of the machine.
  *
- * Some graphs have several threads, each with blocks and streams of its own, on the same pools. A failure prints
- * the steps of its thread, and the arguments that make the graph again.
+ * Some graphs have several threads, each with its own blocks and streams, on the same pools. A failure prints the
+ * steps of its thread, and the arguments that repeat the graph.
  *
  *     pool_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--threads N] [--device NAME] [--verbose]
  */
@@ -30,10 +30,8 @@ _Thread_local struct worker *w;
 
 /* ---- a graph ---------------------------------------------------------------------------------- */
 
-/*
- * A plan with places that overlap at random, so that it is wrong most of the time: whether a place is free is the
- * pool's business. The pool's requests keep to its first list for a while.
- */
+/* Writes a plan with random places that overlap, so that it is wrong most of the time: the pool must check whether
+ * a place is free. The requests to the pool follow the first list of the plan for a while. */
 static void write_plan(struct pool *p, char path[PLAN_PATH])
 {
     uint64_t arena_bytes = (uint64_t)(6 + pick(12)) << 20;
@@ -71,7 +69,7 @@ static void open_pool(struct pool *p, int number)
     int sort = pick(10);
 
     memset(p, 0, sizeof *p);
-    /* Two device pools in each graph; the others are of any sort. */
+    /* Each graph has two device pools; the other pools are of any kind. */
     if (number >= 2 && sort < 2)
         options.no_virtual_memory = 1;
     else if (number >= 2 && sort < 5)
@@ -122,7 +120,7 @@ static void begin_worker(void)
         open_event(&w->events[i], model.other && i >= EVENTS - 2);
 }
 
-/* Looks at everything once more, and gives all back. */
+/* Checks everything a last time, and frees everything. */
 static void end_worker(void)
 {
     begin_step(w->thread.step + 1);
@@ -227,8 +225,8 @@ static void set_up(void)
     DO(leat_device_query(model.device, &info));
     g.virtual_memory = info.virtual_memory;
     g.managed_memory = info.managed_memory;
-    /* Fills load kernels the first time, which may wait for the device, and so would hide that nothing else does.
-     */
+    /* Loads the kernels for fills now. Loading may wait for the device, and would hide that other calls do not
+     * wait. */
     DO(leat_module_builtin(model.device, &module));
 }
 

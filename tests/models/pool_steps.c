@@ -29,7 +29,7 @@ static void read_block(void)
     read_piece(b, stream);
 }
 
-/* The host has pinned blocks at hand, once their work is done. */
+/* The host may access a pinned block after its work is complete. */
 static void host_access(struct block *b)
 {
     bool write = !b->filled || chance(60);
@@ -66,7 +66,8 @@ static void tell_of(struct block *b, int stream)
     b->told |= 1u << stream;
 }
 
-/* Ahead of time: what counts is what the stream was given when the block is freed. */
+/* Tells the pool of a stream before its last work: the pool must consider the work that is submitted until the
+ * free. */
 static void tell_early(void)
 {
     struct block *b = any_block(false);
@@ -77,7 +78,7 @@ static void tell_early(void)
 
 /* ---- steps: free ------------------------------------------------------------------------------ */
 
-/* The work of one user is known to the pool, or the freeing stream comes after it. */
+/* Orders the freeing stream after one user of the block, or tells the pool of that user. */
 static void settle_user(struct block *b, int user, int stream)
 {
     struct event *e;
@@ -134,7 +135,7 @@ static void free_block(struct block *b)
     b->ptr = NULL;
 }
 
-/* The last work on a block: late, so that it is still on its way when the block is gone. */
+/* Submits the last work on a block behind slow work, so that it still runs when the block has been freed. */
 static void part_from(struct block *b)
 {
     int stream = b->writer >= 0 && !w->streams[b->writer].far && chance(60) ? b->writer : near_stream();
@@ -173,13 +174,13 @@ static size_t any_size(void)
     static const int most[] = {60, 500, 8000, 60000, 130000, 260000, 700000};
     size_t words = 1 + (size_t)draw() % (size_t)most[pick(7)];
 
-    /* Often one of a few sizes, so that blocks fit exactly. */
+    /* Often one of a few sizes, so that freed blocks fit exactly. */
     if (chance(50))
         words = (size_t[]){64, 512, 8192, 131072, 262144, 524288}[pick(6)];
     return words * 8;
 }
 
-/* A size for one of this pool's blocks: often the next one of its plan. */
+/* Returns a size for a block of this pool: often the next one of its plan. */
 static size_t any_size_of(struct pool *p)
 {
     if (!p->planned_count || chance(35))
@@ -187,7 +188,7 @@ static size_t any_size_of(struct pool *p)
     return p->planned[atomic_fetch_add(&p->planned_next, 1) % (unsigned)p->planned_count];
 }
 
-/* A pool may refuse what its limit does not hold, and what other threads are in the way of. */
+/* A pool may refuse what exceeds its limit, also because of blocks of other threads. */
 static void expect_refusal(struct pool *p, leat_status status, size_t bytes)
 {
     uint64_t pages = atomic_load(&p->pages);
@@ -203,7 +204,7 @@ static void expect_refusal(struct pool *p, leat_status status, size_t bytes)
                 leat_last_error());
 }
 
-/* A block of these bytes; NULL where the pool has no room. host: without a stream. */
+/* Allocates a block. Returns NULL if the pool has no room. host: without a stream. */
 static struct block *new_block(struct pool *p, size_t bytes, int stream, bool host)
 {
     struct block *b = NULL;
@@ -231,7 +232,7 @@ static struct block *new_block(struct pool *p, size_t bytes, int stream, bool ho
     return b;
 }
 
-/* Most blocks are filled at once, before late work of their last owner can be done. */
+/* Fills most blocks at once, before late work of their last owner can be complete. */
 static void begin_with(struct block *b, int stream, bool host)
 {
     if (host && b->pool->kind == LEAT_KIND_PINNED && b->bytes <= 1 << 18 && chance(70)) {
@@ -259,7 +260,7 @@ static void allocate(void)
         begin_with(b, stream, host);
 }
 
-/* A block goes, with work still on its way, and one of the same or another size comes from the same pool at once.
+/* Frees a block whose work still runs, and at once allocates one of the same or another size from the same pool.
  */
 static void hand_over(void)
 {
@@ -295,7 +296,8 @@ void open_stream(struct stream *s, bool far)
     }
 }
 
-/* Before a stream ends: another one stands in for it, or the pool knows of it and the block can only be freed. */
+/* Before a stream is destroyed: orders another stream after its use of the block, or tells the pool, after which
+ * the block can only be freed. */
 static void replace_user(struct block *b, int gone)
 {
     int stand_in = near_stream();
@@ -313,13 +315,13 @@ static void replace_user(struct block *b, int gone)
         if (b->writer == gone)
             b->writer = HOST;
     } else {
-        /* Nobody used it, and its stream is gone: nobody can come after its allocation. */
+        /* The stream of an unused block is destroyed, so nothing can be ordered after its allocation. */
         b->sealed = true;
         b->writer = HOST;
     }
 }
 
-/* Ends a stream with its work still queued, and makes another in its place. */
+/* Destroys a stream while its work is queued, and creates another in its place. */
 static void renew_stream(void)
 {
     int gone = any_stream();
@@ -354,7 +356,7 @@ static void wait_for_any(void)
     wait_for(any_stream(), &w->events[pick(EVENTS)]);
 }
 
-/* A single question, which changes nothing in the model. */
+/* Queries a stream or an event once. The model does not change. */
 static void ask(void)
 {
     leat_status status;
@@ -399,7 +401,8 @@ static void trim(void)
         DO(leat_pool_trim(p->handle, keep_bytes, NULL, NULL));
 }
 
-/* A soft limit makes the pool give memory back by itself. The hard one stays where several threads go by it. */
+/* A soft limit makes the pool release memory on its own. The hard limit does not change in graphs with several
+ * threads: their checks use it. */
 static void change_limits(void)
 {
     struct pool *p = &g.pools[pick(POOLS)];
@@ -412,12 +415,12 @@ static void change_limits(void)
     status = leat_pool_set_limits(p->handle, limit, soft);
     note("pool %d has a limit of %llu bytes, and a soft one of %llu: %s", (int)(p - g.pools),
          (unsigned long long)limit, (unsigned long long)soft, leat_status_name(status));
-    /* What is in use, or has work on its way, may be more. */
+    /* Memory in use, or with pending work, may exceed the new limit. */
     if (status == LEAT_ERROR_BUSY && limit < p->limit_bytes)
         return;
     DO(status);
     if (limit == p->limit_bytes)
-        return; /* always so beside other threads, which read both */
+        return; /* with other threads, which read both */
     p->limit_bytes = limit;
     p->most_bytes = limit > p->most_bytes ? limit : p->most_bytes;
 }

@@ -20,7 +20,7 @@ static bool covers(const struct clock *clock, struct moment moment)
     return clock->at[moment.agent] >= moment.tick;
 }
 
-/* The clock that new work of a stream would have. */
+/* Returns the clock that the next work of a stream would have. */
 static const struct clock *coming(struct stream *s)
 {
     join(&s->clock, &g.host);
@@ -83,7 +83,7 @@ void synchronize_stream(struct stream *s)
         note("synchronize stream %d", index_of(s));
         DO(leat_stream_synchronize(handle_of(s)));
     } else {
-        leat_stream *handle = handle_of(s); /* drawn once, however long it takes */
+        leat_stream *handle = handle_of(s); /* drawn once, whatever the time of the wait */
         leat_status status;
 
         note("query stream %d until it is ready", index_of(s));
@@ -192,7 +192,7 @@ void renew_event(struct event *e)
     e->recorded = false;
 }
 
-/* An event of before that marks a place at or after moment. */
+/* Returns an event that was recorded at or after moment, or NULL. */
 static struct event *covering_event(struct moment moment)
 {
     int first = pick(EVENTS);
@@ -216,7 +216,7 @@ struct event *event_of_device(enum home device)
     return NULL;
 }
 
-/* The host comes after moment. */
+/* Orders the host after moment. */
 static void host_after(struct moment moment)
 {
     struct stream *from = stream_of_agent(moment.agent);
@@ -240,7 +240,7 @@ static void host_after(struct moment moment)
         give_up("the model itself is wrong: no order made for agent %d", moment.agent);
 }
 
-/* New work of s comes after moment. */
+/* Orders the next work of s after moment. */
 static void stream_after(struct stream *s, struct moment moment)
 {
     struct stream *from = stream_of_agent(moment.agent);
@@ -253,7 +253,7 @@ static void stream_after(struct stream *s, struct moment moment)
         wait_for(s, e);
     } else if (from && chance(92)) {
         e = event_of_device(from->device);
-        /* A mark that is replaced before anyone waits for it holds nobody up. */
+        /* An event that is recorded again before anyone waits for it must hold nobody up. */
         if (chance(20))
             record(e, from);
         record(e, from);

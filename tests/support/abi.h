@@ -1,17 +1,18 @@
 /*
- * abi.h - for the tests that hold leat's own declarations against a vendor's header: what the compiler checks.
+ * abi.h - macros by which tests compare leat's own declarations with a vendor's header at compile time.
  */
 #ifndef ABI_H
 #define ABI_H
 
 #include <stddef.h>
 
-/* One of our constants, under the vendor's name, which is the real one there. */
+/* A constant of leat must have the value that the vendor's header gives to the same name. */
 #define CHECK_CONSTANT(name, value) _Static_assert((long long)(name) == (value), #name);
 
 #define CHECK_TYPE(ours, real) _Static_assert(__builtin_types_compatible_p(ours, real), #real)
 
-/* An enumeration and the unsigned int that stands for it: same size, same alignment, no negative values. */
+/* leat declares an enumeration of the vendor as unsigned int: size and alignment must agree, and no value is
+ * negative. */
 #define CHECK_ENUM(ours, real)                                                                                    \
     _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real) && (real)-1 > 0, #real)
 

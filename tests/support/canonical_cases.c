@@ -114,7 +114,7 @@ void cases_shuffle(unsigned *order, unsigned count)
     }
 }
 
-/* How many places a dimension has on a side: those of a list are not its size. */
+/* The number of places that a dimension has on a side. For a dimension with a list this differs from its size. */
 static int64_t places_of(const struct leati_canonical *canonical, unsigned dim, bool on_dst)
 {
     bool listed = (int)dim == canonical->index_dim && canonical->index_on_dst == on_dst;
@@ -204,7 +204,7 @@ void cases_judge(const struct leati_canonical *canonical, char *dst, const char 
         bool wrong = false;
         uint64_t rest = u;
 
-        /* The list's dimension is the slowest, so that of equal indices the last one counts. */
+        /* The dimension of the list is the outermost loop, so that of equal indices the last one wins. */
         for (unsigned i = 0; i < canonical->dims; i++) {
             int64_t at;
 

@@ -16,7 +16,8 @@ struct fakes fakes;
 
 /* ---- set-up ---- */
 
-/* Both kinds of pointer look alike in POSIX, and ISO C has no cast from one to the other. */
+/* memcpy(), because ISO C has no cast from an object pointer to a function pointer. POSIX gives both the same
+ * form. */
 static bool take(void *library, const char *name, void *field)
 {
     void *function = dlsym(library, name);
@@ -193,7 +194,7 @@ static void walk(unsigned code, leat_status wanted)
     } while (n++ <= reached);
     OK(fakes_do_all());
 
-    /* A few calls only serve to inform, and leat does without them. */
+    /* leat ignores failures of a few calls, which only query information. Their number is small. */
     assert_true(failures > 50);
 }
 
@@ -259,7 +260,7 @@ void fakes_expect_place(const void *ptr, leat_kind kind, leat_device *device, co
     assert_int_equal(info.bytes, bytes);
 }
 
-/* Between all kinds, in slices that are whole rows apart, and that are not. */
+/* Copies between all kinds of memory, with slices that are a whole number of rows apart and with others. */
 void test_regions(void **state)
 {
     static const leat_copy_region regions[] = {
@@ -292,7 +293,7 @@ void test_regions(void **state)
         unsigned char *dst = ends[all / 3 % count].ptr, *src = ends[all / 3 / count].ptr + BYTES;
         const leat_copy_region *region = &regions[all % 3];
 
-        /* The fake driver's memory is the host's. */
+        /* The memory of the fake driver is host memory. */
         memset(dst, 0, BYTES);
         for (size_t i = 0; i < BYTES; i++)
             src[i] = (unsigned char)(i * 7 % 251 + 1);
@@ -320,7 +321,7 @@ void test_regions(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Pitches that the vendor refuses, on either side: rows are copied one by one. */
+/* Pitches that the vendor refuses, on either side: leat must copy row by row. */
 void test_long_pitches(void **state)
 {
     const size_t pitch = (size_t)INT32_MAX + 1, reach = pitch + BYTES;
@@ -357,12 +358,13 @@ void test_long_pitches(void **state)
 
 /* ---- order ---- */
 
-/* Work of the default stream is held up. The user's stream that keeps its order waits, and leat's does not. */
+/* Work of the default stream is held up. A stream of the user that keeps the order of the default stream must wait
+ * for it; leat's own stream must not. */
 void test_streams_wait_for_no_default_stream(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
     leat_stream *stream, *by_default, *in_order;
-    static bool ran, ran_beside; /* a failure leaves the functions queued */
+    static bool ran, ran_beside; /* static: after a failure the functions are still queued */
     void *mine;
 
     (void)state;
@@ -393,16 +395,16 @@ int fakes_let_default_stream_go(void **state)
     return 0;
 }
 
-/* CUDA's and HIP's handle for it is the same. */
+/* CUDA and HIP use the same value for this handle. */
 #define STREAM_OF_THREAD ((void *)2)
 
-/* The handle means another stream in each thread. What one thread frees on it while work is pending must not be
- * given to the next allocation on it, which may come from another thread; on an ordinary stream it is. */
+/* This handle means a different stream in each thread. Memory that one thread frees on it while work is pending
+ * must not go to the next allocation of another thread on it. On an ordinary stream it may. */
 void test_stream_of_each_thread(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
     void *handles[] = {fakes_vendor.new_ordered_stream(), STREAM_OF_THREAD};
-    static bool ran[2]; /* a failure leaves the functions queued */
+    static bool ran[2]; /* static: after a failure the functions are still queued */
 
     (void)state;
     for (int each_thread = 0; each_thread < 2; each_thread++) {
@@ -447,7 +449,8 @@ static void write_late(void *argument)
     test_pattern(late->ptr, 2 * BYTES, late->seed);
 }
 
-/* Earlier work of the stream writes the source, which the library reads as soon as it is given the copy. */
+/* Earlier work of the stream writes the source, but the fake library reads the source when the copy is submitted.
+ * So leat must wait for that work first. */
 void test_pageable_sources_are_read_in_order(void **state)
 {
     static const leat_copy_region region = {BYTES / 2, 2, 1, BYTES, BYTES, 0, 0};
@@ -461,7 +464,7 @@ void test_pageable_sources_are_read_in_order(void **state)
     OK(leat_stream_create(device, &stream));
     OK(leat_stream_native(stream, &native));
     for (uint64_t i = 0; i < 4; i++) {
-        static struct late_write late; /* as above */
+        static struct late_write late; /* static: after a failure the function is still queued */
 
         late = (struct late_write){src, i + 1};
         OK(leat_memory_alloc(device, kinds[i / 2], 2 * BYTES, &made));
@@ -487,7 +490,7 @@ void test_pageable_sources_are_read_in_order(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Neighbours in memory that are two allocations. The library refuses a copy that is in both. */
+/* Two allocations that are neighbours in memory. The fake library refuses a copy that touches both. */
 void test_copies_stay_in_one_allocation(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
@@ -525,7 +528,7 @@ void test_copies_stay_in_one_allocation(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* A ticket of a copy that is not staged has an event, which ends with it. */
+/* The ticket of a copy that is not staged owns an event, and must destroy it. */
 void test_tickets_leave_nothing(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);

@@ -1,66 +1,64 @@
 /*
- * fakes.h - for tests of the drivers for GPUs on libraries made in place of the vendors' (tests/fake/).
+ * fakes.h - shared by the tests of the CUDA and HIP drivers on fake vendor libraries (tests/fake/).
  *
- * Such a library counts what it gave out and makes the call fail that it is told to. Public headers only: what is
- * the vendor's own is in test_cuda_fake.c and test_hip_fake.c.
+ * A fake library counts the objects that it created, and fails the call that a test chooses. Only public headers
+ * are used here; code for one vendor is in test_cuda_fake.c and test_hip_fake.c.
  */
 #ifndef FAKES_H
 #define FAKES_H
 
 #include "harness.h"
 
-/* Each program defines its vendor. */
+/* Each program defines this for its vendor. */
 extern const struct fakes_vendor {
-    const char *name;             /* in those of the library and of its functions */
-    const char *library_variable; /* names another file to load */
+    const char *name;             /* as in the names of the library and of its functions */
+    const char *library_variable; /* environment variable with another file to load */
     const char *devices[2];
-    const char *out_of_memory;         /* the vendor's name of that error */
-    unsigned unknown, lost;            /* codes: any error; one that takes the device with it */
-    unsigned shared_bytes;             /* that a kernel may ask for; 200 KiB are too many */
-    size_t parameter_bytes;            /* of each of a kernel's; 0: the vendor does not tell */
-    bool concurrent;                   /* managed memory can be moved and advised */
-    void (*expect_as_before)(void);    /* what is current on the thread is what was */
-    void *(*new_ordered_stream)(void); /* a stream of the user's on the first device that keeps the order of its
-                                        * default stream */
+    const char *out_of_memory;         /* the vendor's name of the error "out of memory" */
+    unsigned unknown, lost;            /* error codes: any error; one after which the device is lost */
+    unsigned shared_bytes;             /* shared memory that a kernel may request; 200 KiB are refused */
+    size_t parameter_bytes;            /* size of each parameter of a kernel; 0: the vendor does not report it */
+    bool concurrent;                   /* managed memory supports prefetch and advice */
+    void (*expect_as_before)(void);    /* fails if a call left another context or device current */
+    void *(*new_ordered_stream)(void); /* a user's stream in the order of the default stream */
     void (*end_stream)(void *stream);
 } fakes_vendor;
 
-/* What steers the library. */
+/* The controls of the fake library. */
 extern struct fakes {
-    unsigned (*live)(void);                     /* things given out and not given back */
-    unsigned (*calls)(void);                    /* since fail_at() */
-    void (*fail_at)(unsigned n, unsigned code); /* the n-th call from now on; 0: none */
+    unsigned (*live)(void);                     /* number of objects created and not destroyed */
+    unsigned (*calls)(void);                    /* number of calls since fail_at() */
+    void (*fail_at)(unsigned n, unsigned code); /* fails the n-th call from now on; 0: none */
 
-    /* What a vendor's stream is given from now on waits until it is let go, or somebody waits for it. */
+    /* Queues all work that a stream receives from now on, until it is released or somebody waits for the stream.
+     */
     void (*hold)(int device, void *stream, int held);
 } fakes;
 
-/*
- * Loads the library beside this program, for leat too, and looks up the functions, the last of which is NULL, and
- * what steers it; false, having said what is missing.
- */
+/* Loads the fake library that is beside this program, for leat too, and looks up its functions, of which the last
+ * is NULL. Returns false, and prints what is missing, if that fails. */
 struct fakes_function {
     const char *name;
-    void *field; /* a pointer to a pointer to the function */
+    void *field; /* pointer to the function pointer to fill in */
 };
 bool fakes_load(const struct fakes_function *functions);
 
 leat_device *fakes_open(const char *name);
 
-/* Makes calls of each sort and gives everything back; the first failure. */
+/* Calls leat once in each way and frees everything. Returns the first failure. */
 leat_status fakes_do_all(void);
 
-/* Uses a stream of the user's as leat's, and then the default streams; uses an event of the user's. */
+/* Uses a stream of the user through leat, then the default streams; and an event of the user. */
 void fakes_use_stream(leat_device *device, void *mine);
 void fakes_use_event(leat_device *device, void *mine);
 
-/* What leat says of a pointer. */
+/* Fails unless leat_pointer_query() returns this. */
 void fakes_expect_place(const void *ptr, leat_kind kind, leat_device *device, const void *base, size_t bytes);
 
-/* What leat says of the second device; there is one of the functions and not the other one. */
+/* Fails unless leat reports the second device like this. function exists in the library, nothing does not. */
 void fakes_expect_info(const char *model, const char *architecture, const char *function, const char *nothing);
 
-/* The start of an ELF file, 64 bytes: a section table of three entries at byte 1000. */
+/* Writes the first 64 bytes of an ELF file whose section table has three entries and begins at byte 1000. */
 void fakes_make_elf(unsigned char *image, unsigned machine);
 
 /* Tests that are the same for each vendor. */
@@ -68,9 +66,9 @@ void test_each_call_fails(void **state);
 void test_regions(void **state);
 void test_long_pitches(void **state);
 void test_streams_wait_for_no_default_stream(void **state);
-int fakes_let_default_stream_go(void **state); /* its tear-down, where it failed */
+int fakes_let_default_stream_go(void **state); /* its teardown */
 void test_stream_of_each_thread(void **state);
-int fakes_let_stream_of_thread_go(void **state); /* its tear-down, where it failed */
+int fakes_let_stream_of_thread_go(void **state); /* its teardown */
 void test_pageable_sources_are_read_in_order(void **state);
 void test_copies_stay_in_one_allocation(void **state);
 void test_tickets_leave_nothing(void **state);

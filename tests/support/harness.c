@@ -92,7 +92,7 @@ bool test_on_names(void)
 
 const char *test_kernels_path(void)
 {
-    /* The driver cuda takes no shared object, whoever is behind it. */
+    /* The CUDA driver takes no shared objects as kernels, not even over leat's own compatibility library. */
     bool cuda = !strncmp(test_device_name(), "cuda", 4);
 
     return test_on_cpu() || (!cuda && test_on_names()) ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
@@ -108,8 +108,8 @@ bool test_device_there(void)
         leat_device_close(device);
         return true;
     }
-    /* With a device that is required, or a fault that is switched on, the tests run and fail. What is UNSUPPORTED
-     * is LEAT_STRICT=1 on a processor without memory protection keys. */
+    /* When a device is required, or a fault is injected, the tests must run and fail instead of being skipped. The
+     * CPU device returns UNSUPPORTED for LEAT_STRICT=1 on a processor without memory protection keys. */
     if ((require && *require) || (test_on_cpu() && status != LEAT_ERROR_UNSUPPORTED))
         return true;
     print_message("skipped: %s\n", leat_last_error());
@@ -152,7 +152,7 @@ int test_teardown(void **state)
 {
     struct test_state *made = *state;
 
-    /* A test that failed may have left one closed. */
+    /* A test that failed may have left a gate closed. */
     for (unsigned i = 0; i < gate_count; i++)
         test_gate_open(&gates[i]);
     OK(leat_device_synchronize(made->device));
@@ -290,7 +290,7 @@ void test_expect_held(leat_stream *stream, struct test_gate *gate, const char *f
 
         if (status != LEAT_NOT_READY) {
             print_error("a stream that must wait says %s\n", leat_status_name(status));
-            /* What is still running uses the test's memory. */
+            /* Work that still runs uses memory of the test, so wait for it. */
             test_gate_open(gate);
             (void)leat_stream_synchronize(stream);
             _fail(file, line);
@@ -318,9 +318,9 @@ void test_keep_handlers(void)
     leat_stream *stream;
     void *memory;
 
-    /* Outside of a test nothing can be asserted. */
+    /* Outside of a test cmocka's assertions cannot be used. */
     if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
-        /* A short copy is made by leat's own hand, which catches faults; a longer one may be the driver's. */
+        /* leat copies short copies itself and catches faults in them; a driver copies longer ones. */
         if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, sizeof own, &memory) == LEAT_OK &&
             leat_copy_sync(stream, memory, own, 100) == LEAT_OK)
             (void)leat_copy_sync(stream, memory, own, sizeof own);

@@ -1,9 +1,9 @@
 /*
- * harness.h - what the API tests share: the device under test, calls that must work or be refused, patterns,
+ * harness.h - shared by the API tests: the device under test, calls that must succeed or fail, byte patterns,
  * gates.
  *
- * LEAT_TEST_DEVICE names the device ("cpu:0" when not set). LEAT_REQUIRE=cuda makes a test fail that would
- * otherwise be skipped because something is missing. Only public headers are used here.
+ * LEAT_TEST_DEVICE names the device (default: "cpu:0"). With LEAT_REQUIRE=cuda a test fails where it would be
+ * skipped because something is missing. Only public headers are used here.
  */
 #ifndef HARNESS_H
 #define HARNESS_H
@@ -22,18 +22,19 @@
 /* The call must return LEAT_OK. */
 #define OK(call) test_ok((call), #call, __FILE__, __LINE__)
 
-/* The call must return this status and leave a message that names the call and contains words. */
+/* The call must return this status, and its message must contain the name of the call and words. */
 #define REFUSED(call, status, words) test_refused((call), (status), (words), #call, __FILE__, __LINE__)
 
 void test_ok(leat_status status, const char *call, const char *file, int line);
 void test_refused(leat_status status, leat_status wanted, const char *words, const char *call, const char *file,
                   int line);
 
-/* Ends the test as skipped, with the reason; as failed when LEAT_REQUIRE is set. */
+/* Skips the test and prints the reason. With LEAT_REQUIRE the test fails instead. */
 #define SKIP_MISSING(reason) test_skip_missing((reason), __FILE__, __LINE__)
 void test_skip_missing(const char *reason, const char *file, int line);
 
-/* Ends the test as skipped: it says nothing about this driver, or needs a second GPU. */
+/* Skips the test and prints the reason, also with LEAT_REQUIRE: the test does not apply to this driver, or needs a
+ * second GPU. */
 #define SKIP_OTHER(reason) test_skip_other((reason), __FILE__, __LINE__)
 void test_skip_other(const char *reason, const char *file, int line);
 
@@ -41,23 +42,23 @@ void test_skip_other(const char *reason, const char *file, int line);
 const char *test_device_name(void);
 bool test_on_cpu(void);
 
-/* For programs about the CPU device alone: false, having said so, where another device is to be tested. */
+/* For programs about the CPU device alone: returns false, and prints why, if another device is under test. */
 bool test_only_on_cpu(void);
 
-/* Does the driver stand on one of leat's own compatibility libraries? Then there is another leat beneath, and CPU
- * devices with their kernels. Opens the device. */
+/* Returns true if the driver under test runs over one of leat's own compatibility libraries, so that a second leat
+ * with CPU devices is below it. Opens the device. */
 bool test_on_names(void);
 
-/* The kernels of kernels_user.c as the device under test takes them. */
+/* The path of kernels_user.c's kernels in the format that the device under test loads. */
 const char *test_kernels_path(void);
 
 /* Opens the device under test. */
 leat_device *test_open(void);
 
-/* Opens another device of the same driver; NULL when there is none. */
+/* Opens another device of the same driver. Returns NULL if there is none. */
 leat_device *test_open_other(void);
 
-/* The state of most tests: a device and two streams, opened before each test and closed after it. */
+/* The state of most tests: a device and two streams, created before each test and destroyed after it. */
 struct test_state {
     leat_device *device;
     leat_stream *stream;
@@ -68,7 +69,7 @@ int test_setup(void **state);
 int test_teardown(void **state);
 #define STATE_TEST(function) cmocka_unit_test_setup_teardown(function, test_setup, test_teardown)
 
-/* Runs the tests of an array; 77 when there is no device to test. */
+/* Defines a main() that runs an array of tests. Its exit status is 77 if the device under test does not exist. */
 #define TEST_MAIN(tests)                                                                                          \
     int main(void)                                                                                                \
     {                                                                                                             \
@@ -78,55 +79,54 @@ int test_teardown(void **state);
     }
 bool test_device_there(void);
 
-/* Every byte says where it is: byte i is byte i % 8 of leat_pattern_value(i / 8, seed). */
+/* Fills memory so that each byte depends on its position: byte i is byte i % 8 of leat_pattern_value(i / 8,
+ * seed). */
 void test_pattern(void *ptr, size_t bytes, uint64_t seed);
 
-/* Fails, naming the first wrong byte, when host memory does not hold the pattern. */
+/* Fails and names the first wrong byte if host memory does not hold the pattern. */
 #define EXPECT_PATTERN(ptr, bytes, seed) test_expect_pattern((ptr), (bytes), (seed), __FILE__, __LINE__)
 void test_expect_pattern(const void *ptr, size_t bytes, uint64_t seed, const char *file, int line);
 
-/* Fails, naming the first wrong byte, when host memory does not hold value everywhere. */
+/* Fails and names the first wrong byte if host memory does not hold value in each byte. */
 #define EXPECT_BYTES(ptr, bytes, value) test_expect_bytes((ptr), (bytes), (value), __FILE__, __LINE__)
 void test_expect_bytes(const void *ptr, size_t bytes, unsigned char value, const char *file, int line);
 
-/* Memory that must be there: malloc, leat_memory_alloc. */
+/* Allocate with malloc() and leat_memory_alloc(). They never return NULL: the test fails. */
 void *test_buffer(size_t bytes);
 void *test_alloc(leat_device *device, leat_kind kind, size_t bytes);
 
-/* A copy with a ticket, which is there; and how far it is. */
+/* Starts a copy and returns its ticket, which is never NULL; and queries the progress of a ticket. */
 leat_ticket *test_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes);
 leat_ticket_info test_ticket_info(leat_ticket *ticket);
 
-/*
- * A gate holds a stream up: work behind test_gate_close() starts after test_gate_open(). So a test can look at
- * what happens while the work is certainly not done. A gate that nobody opens gives up after half a minute.
- */
+/* A gate holds a stream up: work submitted after test_gate_close() starts only after test_gate_open(). So a test
+ * can look at the state while that work has certainly not run. A gate that nobody opens opens after half a
+ * minute. */
 struct test_gate {
     atomic_int open;
     atomic_int passed;
 };
 
-/* The gate stays valid to the end of the program, so that a test that fails can leave it behind. */
+/* A gate stays valid until the program ends, so a test that fails may leave it closed. */
 struct test_gate *test_gate_close(leat_stream *stream);
 void test_gate_open(struct test_gate *gate);
 
-/* Fails if stream says within a moment that it is done. For a stream that is held up by a gate. */
+/* Fails if the stream becomes idle within a moment. For a stream that is held up by a gate. */
 #define EXPECT_HELD(stream, gate) test_expect_held((stream), (gate), __FILE__, __LINE__)
 void test_expect_held(leat_stream *stream, struct test_gate *gate, const char *file, int line);
 
-/* Waits until *value is wanted; false after half a minute. */
+/* Waits until *value equals wanted. Returns false after half a minute. */
 bool test_wait_for(atomic_int *value, int wanted);
 
 void test_sleep_us(long microseconds);
 
-/*
- * cmocka has handlers of its own for faults in each test, which know nothing of leat's. So leat's are kept from
- * before the first test, and put back in those tests that need them.
- */
+/* cmocka installs its own SIGSEGV and SIGBUS handlers in each test, and they do not chain to leat's. The first
+ * call saves leat's handlers before the first test; the second one puts them back, in tests where leat must catch
+ * faults. */
 void test_keep_handlers(void);
 void test_let_leat_catch_faults(void);
 
-/* The built-in kernel of this name. */
+/* Returns the built-in kernel of this name. */
 leat_kernel *test_kernel(leat_device *device, const char *name);
 
 #endif

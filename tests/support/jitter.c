@@ -1,8 +1,8 @@
 /*
- * jitter.c - a library to preload before a test (LD_PRELOAD): threads rest at random before and after they take or
- * give back locks, signal, and change mappings, so that windows of nanoseconds between two such steps become wide
- * enough to be walked into. A test that passes alone and fails with it has found a race; how often it rests is
- * JITTER_RATE: once in so many calls, 200 when it is not set.
+ * jitter.c - a library for LD_PRELOAD that makes threads sleep at random before and after they take or release
+ * locks, signal, and change mappings. This widens race windows from nanoseconds to milliseconds. A test that
+ * passes without it and fails with it has found a race. JITTER_RATE: a thread sleeps once in so many calls
+ * (default 200).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ static uint64_t rate(void)
     return known;
 }
 
-/* Each thread has a sequence of its own. */
+/* Each thread has its own sequence of random numbers. */
 static uint64_t next_number(void)
 {
     if (!state)
@@ -57,7 +57,7 @@ static void rest(void)
     }
 }
 
-/* The function of this name that would have been called without this library. */
+/* Returns the function of this name that the program would have called without this library. */
 #define JITTERED(type, name, parameters, arguments)                                                               \
     type name parameters                                                                                          \
     {                                                                                                             \

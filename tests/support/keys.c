@@ -1,13 +1,12 @@
 /*
- * keys.c - a library to preload before a test (LD_PRELOAD) where the processor has no memory protection keys:
- * stands for pkey_alloc(), pkey_mprotect() and pkey_set(), so that strict mode (LEAT_STRICT=1) is tried
- * everywhere.
+ * keys.c - a library for LD_PRELOAD on processors without memory protection keys: emulates pkey_alloc(),
+ * pkey_mprotect() and pkey_set(), so that strict mode (LEAT_STRICT=1) can be tested everywhere.
  *
- * Memory that has the key is out of reach of the whole process. When a thread that has the right touches it, the
- * handler of the fault opens it, and it stays open while such threads are at work: from the fault until they take
- * the next lock, or give the right back. The CPU device's threads take a lock before anybody can learn that a
- * piece of work is done. So a right access always succeeds; a wrong one is always seen while the device rests, and
- * is missed only where the device works on the same memory at that moment.
+ * Memory with the key is mapped without access for the whole process. When a thread that has the right touches it,
+ * the fault handler allows access. It stays allowed while such threads work: from the fault until they take their
+ * next lock, or give up the right. The CPU device's threads take a lock before anybody can learn that a piece of
+ * work is done. So a right access always succeeds. A wrong access always faults while the device is idle, and is
+ * missed only while the device works on the same memory.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +23,7 @@
 
 enum { THE_KEY = 1, RANGES_MOST = 1 << 16 };
 
-/* The function of this name that would have been called without this library. */
+/* Returns the function of this name that the program would have called without this library. */
 #define REAL(name)                                                                                                \
     static __typeof__(name) *real_##name(void)                                                                    \
     {                                                                                                             \
@@ -44,19 +43,19 @@ REAL(sigaction)
 REAL(signal)
 REAL(pthread_mutex_lock)
 
-/* Memory with the key. */
+/* A range of addresses with the key. */
 struct range {
     uintptr_t base, end;
     int rights;
     bool open;
 };
 
-static atomic_bool locked; /* guards the next four; held for moments, by the handler too */
+static atomic_bool locked; /* spin lock of the next four; the fault handler takes it too */
 static struct range *ranges;
 static size_t count, open_count;
-static unsigned at_work; /* threads that opened something and have not taken a lock since */
+static unsigned at_work; /* number of threads that caused access to be allowed and have taken no lock since */
 static struct sigaction next;
-static atomic_bool there; /* the key, and the handler */
+static atomic_bool there; /* whether the key exists, and whether the handler is installed */
 
 #define OWN _Thread_local __attribute__((tls_model("initial-exec")))
 static OWN bool has_right, has_opened;
@@ -93,7 +92,7 @@ static void add(uintptr_t base, uintptr_t end, int rights, bool open)
     open_count += open;
 }
 
-/* Takes what these addresses have of ranges away. */
+/* Removes these addresses from the ranges. */
 static void cut(uintptr_t base, uintptr_t end)
 {
     for (size_t i = 0; i < count;) {
@@ -112,7 +111,7 @@ static void cut(uintptr_t base, uintptr_t end)
 
 /* ---- threads at work ---- */
 
-/* True when this thread may have the access that faulted, which runs again then. */
+/* Called by the fault handler. Returns true if this thread may have the access; the access then runs again. */
 static bool open_for_this_thread(const siginfo_t *info, const ucontext_t *context)
 {
     uintptr_t address = (uintptr_t)info->si_addr;
@@ -146,7 +145,7 @@ static bool open_for_this_thread(const siginfo_t *info, const ucontext_t *contex
     return opened;
 }
 
-/* The thread's work is done, for now. */
+/* This thread has finished its work for now: it no longer needs the access. */
 static void rest(void)
 {
     if (!has_opened)
@@ -267,7 +266,7 @@ int pkey_mprotect(void *ptr, size_t bytes, int rights, int key)
     return 0;
 }
 
-/* What is mapped anew, or not at all any more, has no key. */
+/* Addresses that are mapped anew or unmapped lose the key. */
 void *mmap(void *ptr, size_t bytes, int rights, int flags, int file, off_t offset)
 {
     void *mapped = real_mmap()(ptr, bytes, rights, flags, file, offset);

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char self[3072];   /* this program */
-static char folder[3072]; /* where this program is, and the fakes in its subfolder */
+static char self[3072];   /* path of this program */
+static char folder[3072]; /* folder of this program; the fakes are in its subfolder */
 
 /* ---- the child ---- */
 
@@ -49,7 +49,7 @@ static void start_child(int out, const char *library, const char *setting, const
     _exit(98);
 }
 
-/* With a folder to search, if the library is not a path. */
+/* Tries a library in a child process. search: a folder for LD_LIBRARY_PATH, when library is no path. */
 static struct loaded_found try_in(const char *library, const char *setting, const char *search)
 {
     struct loaded_found found;
@@ -63,7 +63,7 @@ static struct loaded_found try_in(const char *library, const char *setting, cons
     if (child == 0)
         start_child(ends[1], library, setting, search);
     close(ends[1]);
-    got = read(ends[0], &found, sizeof found); /* one write of less than a page arrives whole */
+    got = read(ends[0], &found, sizeof found); /* a pipe delivers one write of less than a page as a whole */
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
@@ -72,7 +72,7 @@ static struct loaded_found try_in(const char *library, const char *setting, cons
     return found;
 }
 
-/* The path of a fake of the vendor's; kind is empty for the good one. */
+/* The path of a fake library of this vendor. kind is empty for the good one. */
 static const char *fake_path(const char *kind)
 {
     static char path[4096];
@@ -119,7 +119,7 @@ void loaded_begin(int argc, char **argv)
 
 /* ---- the tests ---- */
 
-/* A file with the first bytes of the good fake. */
+/* The path of a new file with only the first bytes of the good fake. */
 static const char *cut_path(size_t bytes)
 {
     static char path[4096];
@@ -155,7 +155,8 @@ void test_empty(void **state)
     EXPECT_LEFT_OUT(loaded_try(cut_path(0), ""), LEAT_ERROR_NO_DRIVER, "cannot be loaded", loaded_vendor.advice);
 }
 
-/* Wherever the file ends before its last segment does: a message, and never SIGBUS. */
+/* Cuts the library off at many lengths before the end of its last segment. Each must give a message and never
+ * SIGBUS. */
 void test_cut_off(void **state)
 {
     static const size_t lengths[] = {1, 16, 63, 64, 100, 600, 832, 1000, 4096, 5000, 9000, 12288};

@@ -1,9 +1,9 @@
 /*
- * loaded.h - for tests of how the drivers for GPUs load: a vendor's library, tried in a process of its own.
+ * loaded.h - shared by the tests of how the CUDA and HIP drivers load the vendor's library.
  *
- * Drivers are loaded once in a process, so each case is this program again, with a library to try in its
- * environment, which writes what it found to its standard output. The libraries are made from tests/fake/. Public
- * headers only.
+ * A process loads drivers only once, so each case runs in a child process: this program again, with the library to
+ * try in its environment. The child writes its result to its standard output. The libraries are made from
+ * tests/fake/. Public headers only.
  */
 #ifndef LOADED_H
 #define LOADED_H
@@ -17,31 +17,31 @@
 
 #include <cmocka.h>
 
-/* Each program defines its vendor. */
+/* Each program defines this for its vendor. */
 extern const struct loaded_vendor {
-    const char *driver;           /* leat's name, also in those of the fakes */
-    const char *drivers;          /* LEAT_DRIVERS for the cases; NULL: not set */
-    const char *library;          /* the vendor's file */
-    const char *library_variable; /* names another file to load */
-    const char *fake_variable;    /* what a fake does other than it should */
-    const char *advice;           /* for a library that is damaged */
-    const char *first_function;   /* which a library of another kind is found to lack */
-    const char *partial_function; /* which the partial fake lacks */
-    const char *version;          /* the good fake's */
+    const char *driver;           /* leat's name of the driver, also in the names of the fakes */
+    const char *drivers;          /* value of LEAT_DRIVERS for the cases; NULL: not set */
+    const char *library;          /* file name of the vendor's library */
+    const char *library_variable; /* environment variable with another file to load */
+    const char *fake_variable;    /* environment variable that makes a fake misbehave */
+    const char *advice;           /* part of the message for a damaged library */
+    const char *first_function;   /* the function that leat misses first in an unrelated library */
+    const char *partial_function; /* a function that the partial fake lacks */
+    const char *version;          /* version of the good fake */
 } loaded_vendor;
 
 struct loaded_found {
     leat_driver_info driver;
     leat_status opened;
-    char device[16]; /* what leat_device_open(NULL) gave */
+    char device[16]; /* the device that leat_device_open(NULL) opened */
 };
 
-/* What becomes of a library, and of the good fake; setting is for the fake variable. */
+/* Tries a library, or the good fake with this setting in fake_variable, and returns the result. */
 struct loaded_found loaded_try(const char *library, const char *setting);
 struct loaded_found loaded_fake(const char *setting);
 
-/* The driver is left out with this status and a message that has all of the words, and a CPU device opens
- * instead. */
+/* leat must leave the driver out with this status and a message that contains all of these words, and open a CPU
+ * device instead. */
 #define EXPECT_LEFT_OUT(found, status, ...)                                                                       \
     loaded_left_out((found), (status), (const char *const[]){__VA_ARGS__, NULL})
 void loaded_left_out(struct loaded_found found, leat_status status, const char *const *words);
@@ -54,7 +54,7 @@ void test_other_library(void **state);
 void test_missing_functions(void **state);
 void test_good(void **state);
 
-/* main() begins with this, which does not return in a process that tries a library. */
+/* Call first in main(). Does not return in a child process that tries a library. */
 void loaded_begin(int argc, char **argv);
 
 #endif

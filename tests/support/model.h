@@ -1,6 +1,7 @@
 /*
- * model.h - what the programs share that run random graphs of work against a model: arguments, the device, chance,
- * and the list of steps that a failure prints, with the arguments that make the graph again. Public headers only.
+ * model.h - shared by the programs that run random graphs of work against a model: arguments, the device, random
+ * numbers, and the list of steps. A failure prints that list and the arguments that repeat the graph. Public
+ * headers only.
  */
 #ifndef MODEL_H
 #define MODEL_H
@@ -12,21 +13,21 @@
 #include <stdint.h>
 
 extern struct model {
-    leat_device *device, *other; /* other: of the same driver; NULL when there is none */
-    int steps;                   /* of each graph */
-    int threads_wanted;          /* 0: what the graph draws */
-    uint64_t seed;               /* of the graph that runs */
-    int threads;                 /* in it; 0 in a program that has no threads */
+    leat_device *device, *other; /* other: another device of the same driver; NULL if there is none */
+    int steps;                   /* number of steps in each graph */
+    int threads_wanted;          /* 0: each graph draws the number */
+    uint64_t seed;               /* of the graph that runs now */
+    int threads;                 /* of the graph that runs now; 0 in a program without threads */
 } model;
 
-/* Reads the arguments. seconds: how long it runs unless they or ORDER_MODEL_SECONDS say otherwise. most_threads: 0
- * for a program that takes no --threads. */
+/* Reads the arguments. seconds: how long to run unless the arguments or ORDER_MODEL_SECONDS say otherwise.
+ * most_threads: 0 in a program without the argument --threads. */
 void model_arguments(int argc, char **argv, const char *program, int steps, double seconds, int most_threads);
 
-/* Reads the arguments, opens the device and says what begins. Without a device the process ends here. */
+/* Reads the arguments, opens the device and prints the seed. Ends the process if the device does not exist. */
 void model_begin(int argc, char **argv, const char *program, int steps, int most_threads);
 
-/* Runs graphs, as many or for as long as the arguments say. Returns how many. */
+/* Runs as many graphs, or for as long, as the arguments say. Returns the number of graphs. */
 long model_run(void (*run_graph)(void));
 
 /* ---- one thread's part of a graph ---- */
@@ -38,10 +39,10 @@ struct model_thread {
     size_t log_used, log_bytes;
 };
 
-/* Of this thread; at first the only one's of a program that has no threads. */
+/* The state of this thread. A program without threads has one. */
 extern _Thread_local struct model_thread *model_self;
 
-/* Begins with an empty list of steps; and gives back what that took. */
+/* Starts with an empty list of steps; frees the list. */
 void model_thread_begin(struct model_thread *thread, int number);
 void model_thread_end(struct model_thread *thread);
 
@@ -56,7 +57,7 @@ static inline uint64_t draw(void)
     return leat_pattern_value(model_self->draws++, model_self->random);
 }
 
-/* 0 to below - 1. */
+/* Returns a random number from 0 to below - 1. */
 static inline int pick(int below)
 {
     return (int)(draw() % (uint64_t)below);
@@ -67,7 +68,7 @@ static inline bool chance(int percent)
     return pick(100) < percent;
 }
 
-/* Runs one of several sorts of steps. */
+/* A kind of step, and how often it is chosen relative to the others. */
 struct model_sort {
     int weight;
     void (*run)(void);

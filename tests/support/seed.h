@@ -1,8 +1,8 @@
 /*
- * seed.h - what random tests begin with: TEST_SEED, or else another number at each run.
+ * seed.h - the seed of random tests: TEST_SEED if it is set, otherwise a different number in each run.
  *
- * Each program prints the seed that it made of it. .ci/run sets TEST_SEED from the tree, so that the same tree
- * gives the same tests.
+ * Each program prints its seed. .ci/run derives TEST_SEED from the tree, so that the same tree always runs the
+ * same tests.
  */
 #ifndef TEST_SEED_H
 #define TEST_SEED_H

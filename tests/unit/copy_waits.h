@@ -17,12 +17,12 @@
 
 /* ---- short copies ---- */
 
-/* The first of two threads is in the middle of its copy when the second comes. */
+/* Two threads copy on one stream: the first one is in the middle of its copy when the second one starts. */
 struct half {
     leat_stream *stream;
     unsigned char *dst, *src;
     size_t bytes;
-    unsigned char *stop; /* of the first: in front of the copy to there it stops */
+    unsigned char *stop; /* of the first thread: it stops before the copy to this address */
     leat_status status;
     atomic_int entered, done;
 };
@@ -36,7 +36,7 @@ static inline void let_the_other_go_first(void *stream, struct leati_location ds
     (void)bytes;
     if (dst.ptr != halves[0].stop || atomic_exchange(&halves[0].entered, 1))
         return;
-    /* The other one may have to wait for this one: so a moment must do. */
+    /* The other thread may have to wait for this one, so only wait for a moment. */
     for (int i = 0; i < HELD_MOMENT_MS && !atomic_load(&halves[1].done); i++)
         test_sleep_us(1000);
 }

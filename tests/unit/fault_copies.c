@@ -39,7 +39,7 @@ static bool open_for_copies(struct world *w)
     return true;
 }
 
-/* In and out again, by plain calls: short copies, and such as fill the ring more than once. */
+/* Copies in and out with plain calls: short ones, and long ones that fill the ring more than once. */
 static bool copy_both_ways(struct world *w)
 {
     static const size_t sizes[] = {100, BYTES, 300 << 10, LONG_BYTES};
@@ -63,7 +63,7 @@ static bool copy_both_ways(struct world *w)
     return move_rows(w, host_out, host_in, 10, 50, 30);
 }
 
-/* From one host buffer to another, between streams and devices, behind work that is slow. */
+/* Copies from one host buffer to another, between streams and between devices, after slow work. */
 static bool copy_in_order(struct world *w)
 {
     test_pattern(host_in, LONG_BYTES, 20);
@@ -89,7 +89,7 @@ static bool copy_in_order(struct world *w)
     return true;
 }
 
-/* Boxes with room between their rows on the device, from and to both kinds of host memory. */
+/* 3-D copies with gaps between the rows on the device, from and to both kinds of host memory. */
 static bool copy_regions(struct world *w)
 {
     enum { WIDTH = 3000, HEIGHT = 40, PITCH = 4096, ALL = WIDTH * HEIGHT };
@@ -109,7 +109,7 @@ static bool copy_regions(struct world *w)
     return true;
 }
 
-/* Each element of dst is that of src. */
+/* Fails unless each element of dst equals that of src. */
 static void expect_elements(const void *dst, const leat_layout *dst_layout, const void *src,
                             const leat_layout *src_layout, const char *what)
 {
@@ -122,7 +122,7 @@ static void expect_elements(const void *dst, const leat_layout *dst_layout, cons
             give_up("%s: element %llu is wrong", what, (unsigned long long)i);
 }
 
-/* Layouts by every way: whole and packed in and out, with a list of indices, from host to host. */
+/* Copies of layouts on every path: whole, packed in and out, with a list of indices, from host to host. */
 static bool copy_layouts(struct world *w)
 {
     enum { ROWS = 100, COLUMNS = 300, SOME = 60, ALL = ROWS * COLUMNS * 4 };
@@ -162,7 +162,7 @@ static bool copy_layouts(struct world *w)
     return true;
 }
 
-/* Many small copies, from and to both kinds of host memory. */
+/* A batch of small copies, from and to both kinds of host memory. */
 static bool copy_ops(struct world *w)
 {
     enum { PAIRS = 20, EACH = 6000, ALL = PAIRS * EACH };
@@ -173,7 +173,7 @@ static bool copy_ops(struct world *w)
     test_pattern(pinned, ALL, 72);
     memset(host_out, 0, ALL);
     memset(pinned + ALL, 0, ALL);
-    /* In one order to the device, in the other back. */
+    /* Ascending order to the device, descending order back. */
     for (size_t i = 0; i < PAIRS; i++) {
         size_t at = i * EACH;
         unsigned char *there = device + at + (i % 2 ? 0 : ALL);
@@ -190,7 +190,7 @@ static bool copy_ops(struct world *w)
     return true;
 }
 
-/* CANCELLED is an answer here. */
+/* A cancelled copy may also end well, so LEAT_ERROR_CANCELLED is no failure here. */
 static leat_status wait_cancelled(leat_ticket *ticket, leat_copy_point point)
 {
     leat_status status = leat_ticket_wait(ticket, point, LEAT_FOREVER);
@@ -221,7 +221,7 @@ static bool use_tickets(struct world *w)
         give_up("a copy that was waited for has %llu bytes", (unsigned long long)info.arrived_bytes);
     expect_bytes(host_out, LONG_BYTES, 30, "tickets");
     expect_bytes(w->pinned, LONG_BYTES, 30, "tickets, to pinned memory");
-    /* Small ones, which need no thread. */
+    /* Small copies, which need no worker thread. */
     STEP(leat_copy_start(w->stream, w->plain, host_in, 100, NULL, &tickets[3]));
     STEP(leat_copy_start(w->stream, host_out, w->plain, 100, NULL, &tickets[4]));
     STEP(leat_ticket_wait(tickets[3], LEAT_COPY_STAGED, LEAT_FOREVER));
@@ -238,7 +238,7 @@ static bool use_tickets(struct world *w)
     return true;
 }
 
-/* Through a file, from and to both sorts of memory. */
+/* Copies through a file, from and to both kinds of memory. */
 static bool copy_files(struct world *w)
 {
     memset(host_out, 0, LONG_BYTES);
@@ -256,7 +256,7 @@ static bool copy_files(struct world *w)
     return true;
 }
 
-/* A stream ends while copies of its are on their way, short ones and long ones. */
+/* Destroys a stream while short and long copies are running on it. */
 static bool end_a_stream_that_copies(struct world *w)
 {
     leat_stream *gone = NULL;
@@ -277,7 +277,7 @@ static bool end_a_stream_that_copies(struct world *w)
     return true;
 }
 
-/* The device stages as before. */
+/* Fails unless the device can still stage copies. */
 static void copies_must_work(leat_device *device)
 {
     leat_stream *stream;
@@ -343,7 +343,7 @@ void lazy_copy_scenario(struct world *w)
     END(leat_device_close(w->device));
     if (given && !w->failed)
         expect_bytes(host_out, LONG_BYTES, 60, "a device that was closed");
-    /* It outlives its device, or went with it. */
+    /* The ticket may still exist after its device, or the close may have freed it. */
     if (w->tickets[0])
         (void)leat_ticket_free(w->tickets[0]);
 }

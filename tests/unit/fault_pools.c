@@ -7,7 +7,7 @@
 
 /* ---- pools ------------------------------------------------------------------------------------ */
 
-/* A pool goes on after a failure. */
+/* Fails unless the pool still works after a failure. */
 static void pool_must_work(struct world *w, leat_pool *pool)
 {
     unsigned char in[3000], out[3000] = {0};
@@ -24,13 +24,14 @@ static void pool_must_work(struct world *w, leat_pool *pool)
         give_up("the pool gives memory with wrong bytes after the failure");
 }
 
-/* What expect_end() will look at; filling all of some 100 MiB in each of a thousand runs would take minutes. */
+/* Fills the end of a block, which expect_end() checks. To fill all of some 100 MiB in each of a thousand runs
+ * would take minutes. */
 static leat_status fill_end(leat_stream *stream, void *block, unsigned char value, size_t bytes)
 {
     return leat_fill(stream, (char *)block + bytes - sizeof end_seen, value, sizeof end_seen);
 }
 
-/* The last bytes of a block of bytes hold value; else something went wrong and nobody said so. */
+/* Fails unless the last bytes of the block hold value: then something went wrong and no call reported it. */
 static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, unsigned char value)
 {
     leat_status status;
@@ -43,7 +44,7 @@ static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, un
     return status;
 }
 
-/* Guard mode looks at each byte of a block, in a copy for each few of them. */
+/* Guard mode reads every byte of a block, so its blocks are smaller. */
 static size_t mib(size_t count)
 {
     return now.pool.guard ? count * MIB / 4 : count * MIB;
@@ -71,7 +72,7 @@ static bool make_pools(struct world *w)
     return true;
 }
 
-/* Blocks of one stream that others use, and that go from stream to stream. */
+/* Blocks of one stream that other streams use, and that move from stream to stream. */
 static bool pass_blocks_around(struct world *w)
 {
     void **b = w->blocks;
@@ -113,7 +114,7 @@ static void give_blocks_back(struct world *w)
     }
 }
 
-/* Needs room for both limits: pages are stitched, and the second pool takes what is idle in the first. */
+/* Needs the memory of both limits: pages are stitched, and the second pool takes idle memory of the first. */
 static bool stitch_pages(struct world *w)
 {
     void **b = w->blocks;
@@ -159,7 +160,7 @@ static bool trim_and_limit(struct world *w)
     STEP(leat_pool_trim_idle(w->pool, 0, NULL, NULL));
     STEP(expect_end(w->stream, b[0], block_bytes(), 11));
     status = leat_pool_set_limits(w->pool, 6 * MIB, 4 * MIB);
-    /* A chunk with one live block in it may be larger. */
+    /* A chunk with a live block in it cannot be released, so the pool may hold more. */
     if (status != LEAT_ERROR_BUSY || (!now.pool.kind && !now.pool.no_virtual_memory))
         STEP(status);
     if (status == LEAT_OK && leat_pool_alloc(w->pool, w->stream, 30 * MIB, &none) >= LEAT_OK)
@@ -184,7 +185,7 @@ static bool export_and_import(struct world *w)
     return true;
 }
 
-/* A stream ends with blocks on it, live and freed. */
+/* Destroys a stream with live and freed blocks on it. */
 static bool end_a_stream(struct world *w)
 {
     leat_stream *gone = NULL;
@@ -221,14 +222,14 @@ void pool_scenario(struct world *w)
     if (w->device)
         FREE(leat_device_synchronize(w->device));
     give_blocks_back(w);
-    /* A mapping is gone whatever the driver says. */
+    /* The mapping is gone, whatever the driver returns. */
     END(leat_memory_free(w->imported));
     for (int i = 0; i < 2; i++) {
         leat_pool *pool = i ? w->second_pool : w->pool;
 
         if (!pool)
             continue;
-        /* Before it, its own calls would be made to fail. */
+        /* Before the fault has happened, its own calls would be made to fail. */
         if (w->stream && leati_fault_fired(wrapper))
             pool_must_work(w, pool);
         END(leat_pool_destroy(pool));

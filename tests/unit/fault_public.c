@@ -66,7 +66,7 @@ static bool take_memory(struct world *w)
     STEP(leat_pointer_query(w, &info));
     STEP(leat_pointer_wrap(w->device, LEAT_KIND_PINNED, (char *)w->own + OWN_BYTES - 10, 10));
     w->wrapped = true;
-    /* Refused whatever happens; the question how much is free is one more call that may fail. */
+    /* Always refused. To query the free memory for the message is one more call that may fail. */
     if (leat_alloc(w->stream, SIZE_MAX / 2, &none) != LEAT_ERROR_DEVICE_MEMORY)
         STEP(LEAT_ERROR_DRIVER);
     return true;
@@ -129,14 +129,14 @@ static bool move_bytes(struct world *w)
     return true;
 }
 
-/* Compiled into this program. */
+/* A kernel that is compiled into this program. */
 LEAT_KERNEL(walk_halve, 2, float *, data, uint64_t, count)
 {
     LEAT_FOR (i, count)
         data[i] /= 2;
 }
 
-/* Kernels of all modules, most of them twice, so that what is looked up once is there the second time. */
+/* Launches kernels of all modules, most of them twice, so that the second look-up finds them in the cache. */
 static bool run_kernels(struct world *w)
 {
     const char *path = test_kernels_path();
@@ -233,7 +233,7 @@ void order_scenario(struct world *w)
     END(leat_device_close(w->device));
 }
 
-/* Gives all back that is there. A close that comes from here has nothing left to free. */
+/* Frees everything that exists, so that the close of the device has nothing left to free. */
 static void give_all_back(struct world *w)
 {
     if (w->device) {
@@ -268,7 +268,7 @@ static void give_all_back(struct world *w)
     free(w->own);
 }
 
-/* Prefetch by one call and in chunks, advice, questions, the record. */
+/* Managed memory: prefetch by one call and in chunks, advice, queries, the record of page moves. */
 static bool move_managed(struct world *w)
 {
     leat_managed_counts counts = {.size = sizeof counts};
@@ -299,9 +299,9 @@ static bool move_managed(struct world *w)
     return true;
 }
 
-/* Drivers attach whole allocations of their own, and leat's are blocks of a pool: one outside leat, by the table.
- * A vendor's driver says which device it is of; the CPU device's does not, as its managed memory is host memory.
- */
+/* A driver attaches whole allocations of its own, but leat's managed memory is a block of a pool. So this
+ * allocates by the driver's table. A vendor's driver reports which device the memory belongs to; the CPU device's
+ * does not, so the test wraps the memory. */
 static void attach_managed(struct world *w)
 {
     const struct leati_driver_ops *ops = wrapper->ops;
@@ -326,7 +326,7 @@ void managed_scenario(struct world *w)
         attach_managed(w);
     if (w->device) {
         FREE(leat_device_synchronize(w->device));
-        /* Whatever became of its call, the record must not go on. */
+        /* The record must be switched off, whatever its call returned. */
         if (test_on_cpu())
             FREE(leat_managed_record(w->device, 0));
         FREE(leat_memory_free(w->managed));
@@ -369,7 +369,7 @@ void lazy_scenario(struct world *w)
 
     if (open_things(w) && take_memory(w) && move_bytes(w) && run_kernels(w))
         order_work(w);
-    /* Work of one device uses memory of the other, and the caller's own has to outlive its use. */
+    /* Work of one device uses memory of the other, and the caller's memory must live until its use ends. */
     if (w->device)
         FREE(leat_device_synchronize(w->device));
     if (w->other)
@@ -431,7 +431,7 @@ void table_scenario(struct world *w)
     keep(w, "device_close", ops->device_close(wrapper, device));
 }
 
-/* The same by the public calls. What a run has made when it fails, the close of the device ends. */
+/* The same by public calls. If a call fails, the close of the device frees what the run has created. */
 static bool use_addresses(struct world *w, leat_physical **memory)
 {
     leat_physical *retained;

@@ -18,20 +18,20 @@
 enum {
     BYTES = 5000,
     OWN_BYTES = 20000,
-    RUN_SECONDS = 90, /* of wall-clock time: a run takes tenths of a second, but more on a busy machine */
+    RUN_SECONDS = 90, /* wall-clock time; a run takes tenths of a second, but more on a busy machine */
     BLOCKS = 8,
     TICKETS = 8,
     MIB = 1 << 20,
-    MANAGED_BYTES = 200000,      /* some of the smallest chunks of a prefetch */
-    LONG_BYTES = (512 << 10) + 3 /* more than twice around the smallest ring */
+    MANAGED_BYTES = 200000,      /* several of the smallest chunks of a prefetch */
+    LONG_BYTES = (512 << 10) + 3 /* more than twice the smallest ring */
 };
 
-/* What copies of pageable memory use. Not on the stack: a copy whose call has failed may be on its way for a
- * while. */
-extern leat_file *walk_file; /* of all copy scenarios */
+/* Memory and files of the copy scenarios. Not on the stack: a copy may still run for a while after its call
+ * failed. */
+extern leat_file *walk_file; /* for all copy scenarios */
 extern unsigned char host_in[LONG_BYTES], host_out[LONG_BYTES], host_other[LONG_BYTES], end_seen[600];
 
-/* What a run owns. NULL and 0 mean: not there, or given back. */
+/* Everything that a run owns. NULL and 0: not created yet, or already freed. */
 struct world {
     leat_device *device, *other;
     leat_stream *stream, *second, *wrapped_stream, *far_stream;
@@ -40,18 +40,18 @@ struct world {
     void *ordered, *past_pools, *plain, *pinned, *managed, *far, *own;
     bool registered, wrapped;
 
-    /* of the scenarios of pools */
+    /* For the scenarios of pools: */
     leat_pool *pool, *second_pool;
     leat_budget *budget;
     void *blocks[BLOCKS], *imported;
     int fd;
 
-    /* of the scenarios of copies */
+    /* For the scenarios of copies: */
     leat_ticket *tickets[TICKETS];
 
     bool failed;         /* a call has returned an error */
-    const char *call;    /* the first that did */
-    bool fault_was_said; /* an error had the fault driver's words */
+    const char *call;    /* the first call that failed */
+    bool fault_was_said; /* an error message named the fault driver */
     char message[2048];
     atomic_int host_calls;
 };
@@ -62,11 +62,11 @@ extern leat_device_info device_info;
 extern struct fault_run {
     uint64_t n;
     const char *scenario;
-    const char *entry; /* whose call was made to fail; NULL for none, or not yet */
+    const char *entry; /* the entry whose call was made to fail; NULL: none so far */
     leat_pool_options pool;
-    bool of_pools;       /* the scenario is one of pools */
-    bool of_copies;      /* or of pageable memory */
-    bool without_memory; /* nothing is allocated in it, so leat has no events of its own */
+    bool of_pools;       /* this is a scenario of pools */
+    bool of_copies;      /* this is a scenario of pageable copies */
+    bool without_memory; /* nothing is allocated, so leat has no events of its own */
 } now;
 
 /* Prints the scenario, the driver call that was made to fail, and this message; then ends the process. */
@@ -99,23 +99,23 @@ void count_slowly(void *argument);
 
 /* ---- fault_public.c ---- */
 
-/* To device memory, at another pitch, and back. */
+/* Copies rows to device memory with another pitch, and back. */
 bool move_rows(struct world *w, unsigned char *out, unsigned char *in, size_t width, size_t height, size_t pitch);
 
-/* Streams and events by themselves. */
+/* Streams and events alone. */
 void order_scenario(struct world *w);
 
 void managed_scenario(struct world *w);
 
-/* Memory, a stream, copies both ways, on a device that may have seen a failure. */
+/* Fails unless memory, a stream and copies in both directions still work after a failure. */
 void must_work(leat_device *device, const struct world *after);
 
 void public_scenario(struct world *w);
 
-/* The same, but the last close has to give everything back, and to wait for work that still runs. */
+/* The same, but the last close must free everything, and wait for work that still runs. */
 void lazy_scenario(struct world *w);
 
-/* Virtual memory, by the table. Everything that was made is given back, in any case. */
+/* Virtual memory by the driver's table. Frees everything in any case. */
 void table_scenario(struct world *w);
 
 void virtual_scenario(struct world *w);
@@ -124,15 +124,15 @@ void virtual_scenario(struct world *w);
 
 void pool_scenario(struct world *w);
 
-/* The last close finds pools with live blocks, and freed ones. What still runs then uses no memory, because a
- * close that cannot wait frees it all the same. */
+/* The last close finds pools with live and freed blocks. Work that still runs uses none of them, because a close
+ * that cannot wait frees them nevertheless. */
 void lazy_pool_scenario(struct world *w);
 
 /* ---- fault_copies.c ---- */
 
 void copy_scenario(struct world *w);
 
-/* Devices are closed with copies on their way. Nobody but the close waits for them. */
+/* Closes devices while copies run. Only the close waits for them. */
 void lazy_copy_scenario(struct world *w);
 
 #endif

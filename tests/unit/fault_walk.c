@@ -1,12 +1,13 @@
 /*
  * fault_walk.c - makes the first, the second, the third ... call of the driver fail, until a run of the scenario
- * needs no more calls. Each time an error must come back with the fault driver's words, nothing may be left over,
- * nothing may hang, and the device must work as before.
+ * needs no more calls. After each failure a call must return an error with the fault driver's message, nothing may
+ * leak or hang, and the device must work as before.
  *
- * One scenario touches every call of the public API but those of pools, which have scenarios of their own, one for
- * each sort of pool: there a call may also survive a failure, and then must have done its work. So it is with
- * copies of pageable memory, which find another way when they cannot be staged; on the CPU device they are staged
- * here as on a GPU. Another uses the entries of the table by themselves. LEAT_TEST_DEVICE names the device.
+ * One scenario makes every call of the public API but those of pools (fault_public.c). Each kind of pool has its
+ * own scenarios (fault_pools.c): a call may survive a failure, and must then have done its work. The same holds
+ * for copies of pageable memory (fault_copies.c), which take another path when they cannot be staged; on the CPU
+ * device they are staged here as on a GPU. Another scenario uses entries of the driver's table directly.
+ * LEAT_TEST_DEVICE names the device.
  */
 #include "fault_scenarios.h"
 
@@ -47,7 +48,7 @@ static void on_alarm(int signal_number)
     (void)signal_number;
     if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
         _exit(2);
-    /* A core to look into. */
+    /* Leave a core file to look into. */
     if (getenv("FAULT_WALK_CORE"))
         abort();
     give_up("still running after %d s", RUN_SECONDS);
@@ -93,12 +94,10 @@ static unsigned open_files(void)
     return count;
 }
 
-/*
- * Did leat have a reason to keep quiet? The question how much memory is free only makes a message longer; fewer
- * addresses do as well, and so does memory that the driver pins itself; and where a stream's own mark cannot be
- * put, its end waits. Of the user's events another scenario is, in which leat has none of its own. Pools have more
- * such ways, and so have copies of pageable memory; that they work is looked at.
- */
+/* Returns true if leat may hide the failure of this entry. A failed query of free memory only shortens a message;
+ * instead of reserved addresses or registered memory leat uses something else; and where leat's own event cannot
+ * be recorded, the destruction of a stream waits. The user's events have a scenario in which leat has none of its
+ * own. Pools and copies of pageable memory have more such fallbacks; their scenarios check the result. */
 static bool may_be_silent(void)
 {
     static const char *const entries[] = {"device_memory",       "vm_reserve",   "host_register",
@@ -112,14 +111,14 @@ static bool may_be_silent(void)
     return now.of_pools || now.of_copies;
 }
 
-/* Memory that a driver will not free is still there, and the end of a pool or of a device does not try again. */
+/* Memory that the driver did not free still exists: the end of a pool or of a device does not try again. */
 static bool may_leak(void)
 {
     return now.entry && (!strcmp(now.entry, "mem_free") || !strcmp(now.entry, "host_free") ||
                          !strcmp(now.entry, "host_unregister"));
 }
 
-/* One run; true when the fault happened. */
+/* Runs a scenario once. Returns true if the fault happened. */
 static bool run_once(void (*scenario)(struct world *), enum leati_fault_mode mode, bool leaks_allowed)
 {
     uint64_t live = leati_fault_live(wrapper);
@@ -166,7 +165,7 @@ static void walk(const char *name, void (*scenario)(struct world *))
     fflush(stdout);
 }
 
-/* A call that takes longer changes nothing. Every few calls are enough. */
+/* Delays driver calls: the result must not change. To delay every few calls is enough. */
 static void walk_delays(const char *name, void (*scenario)(struct world *), uint64_t stride)
 {
     unsigned runs = 0;
@@ -211,7 +210,7 @@ static void walk_pools(void)
     now.of_pools = false;
 }
 
-/* A file in memory, so that nothing stays behind. */
+/* A file in memory, so that no file is left behind. */
 static void open_walk_file(void)
 {
     int fd = memfd_create("fault_walk", MFD_CLOEXEC);
@@ -235,13 +234,13 @@ static void walk_copies(void)
         give_up("the file cannot be closed: %s", leat_last_error());
 }
 
-/* One device has no peer. */
+/* A single device has no peer. */
 static bool needs_two_devices(const char *entry)
 {
     return !strcmp(entry, "peer_enable");
 }
 
-/* Every entry that the driver has must have been called. */
+/* Fails if the driver has an entry that no scenario called. */
 static void check_visits(void)
 {
     struct leati_fault_visit visit;
@@ -268,7 +267,7 @@ static void check_visits(void)
 
 /* ---- loading, which happens once per process ---------------------------------------------------- */
 
-/* In the child, with LEAT_FAULT=fail=load:1. */
+/* In the child process, with LEAT_FAULT=fail=load:1. */
 static int fail_to_load(void)
 {
     leat_driver_info info;
@@ -316,8 +315,8 @@ static void find_wrapper(void)
             wrapper = driver;
 }
 
-/* FAULT_WALK_HOLD=1: the driver has the device open all the while, so that a GPU's context is not made anew for
- * each run. Without it runs begin and end contexts too, and what they leave behind goes with those. */
+/* FAULT_WALK_HOLD=1 keeps the device open in the driver, so that a GPU's context is not created anew for each run.
+ * Without it each run creates and destroys a context, which also frees what the run has leaked. */
 static void *hold_device(void)
 {
     void *held = NULL;
@@ -333,7 +332,7 @@ int main(int argc, char **argv)
     char driver[16];
     void *held;
 
-    /* Before the first call of leat, which reads them. */
+    /* Set before the first call of leat, which reads them. */
     snprintf(driver, sizeof driver, "%.*s", (int)strcspn(test_device_name(), ":"), test_device_name());
     setenv("LEAT_DRIVERS", driver, 0);
     if (argc == 2 && !strcmp(argv[1], "--load"))
@@ -342,11 +341,11 @@ int main(int argc, char **argv)
     setenv("LEAT_COPY_STAGE", "1", 0);
     setenv("LEAT_COPY_RING", "256K", 0);
     setenv("LEAT_COPY_WORKERS", "2", 0);
-    /* Prefetches in one direction go in chunks, in the other by one call. */
+    /* Prefetches to the host go in chunks, those to the device by one call. */
     setenv("LEAT_PREFETCH_STREAMS_OUT", "2", 0);
     setenv("LEAT_PREFETCH_CHUNK", "64K", 0);
     setenv("LEAT_LAYOUT_AS_GPU", "1", 0);
-    /* Nothing is measured at each first use. */
+    /* Set a policy, so that leat measures nothing at the first use. */
     setenv("LEAT_COPY_STORE_POLICY", "cached", 0);
     signal(SIGALRM, on_alarm);
     find_wrapper();
@@ -362,7 +361,7 @@ int main(int argc, char **argv)
         walk("managed memory", managed_scenario);
     walk_delays("everything, given back", public_scenario, 7);
     walk_copies();
-    /* "0": without pools, which lie above every driver and take the most time. */
+    /* "0": without pools, which are above all drivers and take the most time. */
     if (!getenv("FAULT_WALK_POOLS") || strcmp(getenv("FAULT_WALK_POOLS"), "0") != 0) {
         walk_pools();
         check_visits();

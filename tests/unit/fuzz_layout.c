@@ -1,12 +1,13 @@
 /*
- * fuzz_layout.c - layouts made of any bytes: nothing that a user can write into one may lead astray.
+ * fuzz_layout.c - layouts made of random bytes: whatever a user writes into a layout, leat must either refuse it
+ * or copy it correctly.
  *
- * Bytes become two layouts, often of the same sizes, and some calls that change them. What is refused must be
- * refused with a message; what is accepted must keep what canonical.h and plan.h promise, and where it is small
- * enough, each of its elements is looked at.
+ * The bytes become two layouts, often with the same sizes, and some calls that change them. A refusal must have a
+ * message. An accepted layout must keep what canonical.h and plan.h promise, and if it is small, each of its
+ * elements is checked.
  *
- * Built for libFuzzer (make fuzz-layout) it takes its inputs from there. As a test it draws a number of them by
- * itself: fuzz_layout [--seed N] [--inputs N].
+ * Built for libFuzzer (make fuzz-layout) it gets its inputs from there. As a test it draws them: fuzz_layout
+ * [--seed N] [--inputs N].
  */
 #include "layouts.h"
 #include "seed.h"
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL 2048 /* elements of which each one is looked at */
+#define SMALL 2048 /* up to this number of elements, each is checked */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,7 +39,7 @@ struct input {
     size_t left;
 };
 
-/* 0 when there are no more. */
+/* Returns 0 when no bytes are left. */
 static uint8_t next_byte(struct input *input)
 {
     if (!input->left)
@@ -47,7 +48,7 @@ static uint8_t next_byte(struct input *input)
     return *input->data++;
 }
 
-/* Small numbers mostly, powers of two and their neighbours, and any number at all. */
+/* Returns mostly small numbers, also powers of two and their neighbours, and sometimes any number. */
 static int64_t next_number(struct input *input)
 {
     uint8_t kind = next_byte(input);
@@ -90,7 +91,8 @@ static void next_layout(struct input *input, leat_layout *layout)
         layout->index_wrong = (uint64_t *)(void *)((char *)list_of_indices + next_byte(input) % 32 / 31);
 }
 
-/* The call is refused with a message, or does what it says; a layout that was refused is as before. */
+/* Calls one function that changes a layout. It must do what it promises, or refuse with a message and leave the
+ * layout unchanged. */
 static void change(struct input *input, leat_layout *layout)
 {
     leat_layout before = *layout;
@@ -164,7 +166,8 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Elements are where the form says that bytes may be touched, and none of dst is written twice. */
+/* Elements must be within the bytes that the canonical layout may touch, and no element of dst may be written
+ * twice. */
 static void check_elements(const struct leati_canonical *canonical, const leat_layout *dst, const leat_layout *src)
 {
     uint64_t elements = canonical->payload_bytes / dst->element_bytes;
@@ -231,7 +234,7 @@ static void check_plan(const leat_layout *dst, size_t dst_align, const leat_layo
     read = leati_layout_plan_reads(plan, &start);
     written = leati_layout_plan_writes(plan, &start);
     check_class(&plan->canonical, plan->class_of_plan);
-    /* Each sector has at least one byte in it; each byte written is in one. */
+    /* Each sector contains at least one byte, and each written byte is in a sector. */
     MUST(written <= plan->canonical.payload_bytes && read <= plan->canonical.payload_bytes);
     MUST(plan->canonical.index_dim >= 0 ||
          written >= (plan->canonical.payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES);
@@ -280,7 +283,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef LEAT_LIBFUZZER
 
-/* Inputs that lead further than any bytes would: most numbers small, dims and elements that are allowed. */
+/* Draws inputs that reach deeper than random bytes: most numbers small, and valid dims and element sizes. */
 static size_t draw(uint64_t *random, uint8_t *data, size_t most)
 {
     size_t size = 1 + (size_t)layouts_random(random, most);

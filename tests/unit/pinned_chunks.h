@@ -36,7 +36,7 @@ static inline struct leati_driver *wrapper(const struct test_state *t)
     return t->device->driver;
 }
 
-/* The bytes of [ptr, ptr + bytes) that have a page; -1 where something is not mapped. */
+/* Returns the bytes of [ptr, ptr + bytes) that are backed by a page; -1 if a part is not mapped. */
 static inline long long resident_bytes(const void *ptr, size_t bytes)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), pages = bytes / page_bytes;
@@ -53,13 +53,13 @@ static inline long long resident_bytes(const void *ptr, size_t bytes)
     return count * (long long)page_bytes;
 }
 
-/* Do no others come and go, a checker's or a vendor's? */
+/* Returns true if only this test changes the address space: no sanitizer, and no vendor's library. */
 static inline bool addresses_are_ours(void)
 {
     return !SANITIZED && test_on_cpu();
 }
 
-/* The bytes of addresses that this process has; 0 where they say nothing. */
+/* Returns the size of this process's address space; 0 if addresses_are_ours() is false. */
 static inline size_t address_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
@@ -71,7 +71,7 @@ static inline size_t address_bytes(void)
     return addresses_are_ours() ? pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Takes a chunk that is as it should be, and fills it. */
+/* Takes a chunk, checks it, and fills it. */
 static inline void *take(leat_device *device, size_t bytes, uint64_t seed)
 {
     void *ptr = NULL;
@@ -90,7 +90,7 @@ static inline void give_back(leat_device *device, void *ptr, size_t bytes, uint6
     OK(leati_pinned_give_back(device, ptr, bytes));
 }
 
-/* The messages here begin below the call, which the pool puts in front. */
+/* Compares the start of the message. The pool puts its call in front later; here the message starts below that. */
 static inline void refused(leat_status status, leat_status wanted, const char *words)
 {
     assert_int_equal(status, wanted);
@@ -106,11 +106,11 @@ struct odd_driver {
     struct leati_driver *real;
     struct leat_device device;
     bool refuses_to_register, refuses_to_allocate, refuses_info;
-    size_t device_offset; /* between the address for the host and that for the device */
-    size_t skew;          /* of what host_alloc gives */
+    size_t device_offset; /* difference between the device's address and the host's */
+    size_t skew;          /* added to the address that host_alloc returns */
     int node;
     void (*during_info)(struct odd_driver *odd);
-    unsigned registered, allocated, asked; /* calls that succeeded; device_info */
+    unsigned registered, allocated, asked; /* number of successful calls; of device_info */
 };
 
 static inline struct odd_driver *odd_of(struct leati_driver *driver)
@@ -124,7 +124,7 @@ static inline leat_status odd_info(struct leati_driver *driver, int ordinal, lea
 
     odd->asked++;
     if (odd->during_info) {
-        /* It reads messages, and the call may be a quiet one. */
+        /* The hook reads messages, but this call may be one whose messages are suppressed. */
         unsigned quiet = leati_error_loud_begin();
 
         odd->during_info(odd);
@@ -189,7 +189,7 @@ static inline leat_status odd_free(struct leati_driver *driver, void *device, vo
     return LEAT_OK;
 }
 
-/* Kept to the end of the program, since what is known of a driver's devices is kept by the driver's address. */
+/* Lives until the program ends, because leat caches what it knows of a device under the driver's address. */
 static inline struct odd_driver *odd_driver(const leat_device *device)
 {
     static struct odd_driver made[32];

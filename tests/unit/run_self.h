@@ -12,13 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where this program is, and the libraries of the tests in its folder fake/. */
+/* The path of this program, and its folder, which contains the fake libraries in fake/. */
 static char self[3072], folder[3072];
 
-/* What a child says when it is content; leaves alone what a sanitizer would do at the end of a program. */
+/* Exit status of a child that succeeded. Differs from those that a sanitizer uses at the end of a program. */
 enum { CONTENT = 42 };
 
-/* Exit status of a child, 128 + number of the signal that ended it. */
+/* Returns the exit status of a child, or 128 plus the signal that killed it. */
 static inline int wait_for_child(pid_t child)
 {
     int status;
@@ -37,7 +37,7 @@ static inline pid_t fork_child(void)
     return child;
 }
 
-/* Runs this program again with up to three words, and with a variable set unless variable is NULL. */
+/* Runs this program again with up to three arguments, and with an environment variable unless variable is NULL. */
 static inline int run_self(const char *variable, const char *value, const char *const *words, unsigned count)
 {
     char *arguments[5] = {self};

@@ -25,13 +25,13 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define PATIENCE_NS ((uint64_t)60 * 1000000000)
-#define MOMENT_US 20000 /* in which what does not wait is through */
+#define MOMENT_US 20000 /* in this time a call that does not wait has returned */
 
 /* ---- the device: hooks that can fail ---- */
 
 enum hook { NO_HOOK, TAKE, HEALTH, CREATE, DESTROY, SYNCHRONIZE, FLAGS, MOVE, HOOKS };
 
-static atomic_uint armed[HOOKS]; /* so many calls from now on, the hook fails once; 0: never */
+static atomic_uint armed[HOOKS]; /* the hook fails once, this many calls from now; 0: never */
 static atomic_bool fired;
 
 static inline void fail_at(enum hook hook, unsigned number)
@@ -63,7 +63,7 @@ struct op {
     struct leati_mem_op value;
     char *dst;
     const char *src;
-    size_t bytes, width, dst_pitch, src_pitch; /* of OP_ROWS: rows that are packed in bytes */
+    size_t bytes, width, dst_pitch, src_pitch; /* of OP_ROWS: rows; they are packed in bytes */
     atomic_int *mark;
     struct op *next;
 };
@@ -75,7 +75,7 @@ struct stream {
     unsigned long given;
     atomic_ulong done;
     atomic_bool ending;
-    atomic_uint delay_us; /* before each DMA */
+    atomic_uint delay_us; /* delay before each DMA */
 };
 
 static inline void run_rows(const struct op *op)
@@ -199,23 +199,23 @@ static inline bool wait_for(atomic_int *value)
 
 /* ---- the hooks ---- */
 
-/* An order that counts its holders. */
+/* A stream's timeline that counts its holders. */
 struct timeline {
     atomic_int holders, failures;
     leat_status status;
     char message[256];
 };
 
-/* One test's device. */
+/* The device of one test. */
 static struct {
     struct leati_stager stager;
     struct stream *stream;
     struct timeline timeline;
-    atomic_int blocks; /* of pinned memory that were taken and not given back */
+    atomic_int blocks; /* blocks of pinned memory that were taken and not given back */
     atomic_int pieces;
 } device;
 
-/* A block that goes back must not be in use by the stream. */
+/* A block that is given back must not be in use by the stream. */
 static inline void expect_unused(const char *block, size_t bytes)
 {
     struct stream *stream = device.stream;
@@ -224,13 +224,13 @@ static inline void expect_unused(const char *block, size_t bytes)
     for (struct op *op = stream->first; op; op = op->next) {
         assert_false((uintptr_t)op->dst - (uintptr_t)block < bytes);
         assert_false((uintptr_t)op->src - (uintptr_t)block < bytes);
-        /* The last flag may be written, and its op not be gone yet. */
+        /* The stream may have written the last flag but not yet have removed that operation. */
         assert_false(op != stream->first && (uintptr_t)op->value.flag - (uintptr_t)block < bytes);
     }
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* In front of each block is a page with its size. */
+/* Each block is preceded by a page that stores its size. */
 static inline void *take(void *context, enum leati_store_policy policy, size_t bytes)
 {
     char *block;
@@ -318,7 +318,7 @@ static inline void timeline_failed(void *timeline, leat_status status, const cha
 {
     struct timeline *failed = timeline;
 
-    moment(); /* the stream must not go on meanwhile */
+    moment(); /* the stream must not continue in this time */
     failed->status = status;
     snprintf(failed->message, sizeof failed->message, "%s", message);
     atomic_fetch_add(&failed->failures, 1);
@@ -340,12 +340,12 @@ static const struct leati_staging_hooks hooks = {.take = take,
 struct copy {
     struct leati_staging_request request;
     struct leati_job *job;
-    char *memory; /* the device's side */
-    size_t pitch; /* of rows there; 0: no rows */
-    size_t moved; /* so many bytes were given to the stream, in order */
-    bool inside;  /* between begin and end */
+    char *memory; /* the address on the device */
+    size_t pitch; /* pitch of rows on the device; 0: no rows */
+    size_t moved; /* bytes submitted to the stream so far, in order */
+    bool inside;  /* true between begin() and end() */
     leat_status status;
-    atomic_int past; /* the stream is past it */
+    atomic_int past; /* set when the stream has passed the copy */
 };
 
 static inline void begin(void *context)
@@ -391,7 +391,7 @@ static inline leat_status move(void *context, size_t offset, size_t bytes, void 
     return status;
 }
 
-/* host: the pageable side; memory: the other one. */
+/* host: the pageable side; memory: the device's side. */
 static inline void set_up(struct copy *copy, enum leati_direction direction, char *host, char *memory,
                           size_t bytes)
 {
@@ -437,7 +437,7 @@ static inline struct leati_job_state look(const struct copy *copy)
     return state;
 }
 
-/* Waits for it; fails unless it ended so. */
+/* Waits for the copy. Fails unless it ended with status. */
 static inline struct leati_job_state finish(struct copy *copy, leat_status status)
 {
     struct leati_job_state state;
@@ -460,7 +460,7 @@ static inline char *buffer(size_t bytes)
     return made;
 }
 
-/* Each word has its own offset, mixed with the seed. */
+/* Fills each word with its own offset, mixed with the seed. */
 static inline void fill(char *ptr, size_t bytes, unsigned seed)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -489,7 +489,7 @@ static inline void open_gate(void)
     atomic_store(&gate, 1);
 }
 
-static struct stream *other_stream; /* of the copy that keeps the worker busy */
+static struct stream *other_stream; /* the stream of the copy that keeps the worker busy */
 
 /* ---- set-up and teardown ---- */
 
@@ -524,7 +524,7 @@ static inline int teardown(void **state)
 
 /* ---- copies that end before their end ---- */
 
-/* What leat installs before cmocka puts its own handlers in their place, which end the test. */
+/* The signal handlers that leat installed. cmocka replaces them in each test by handlers that end the test. */
 static struct sigaction on_segv, on_bus;
 
 /* Call before the first test. */

@@ -1,4 +1,4 @@
-/* unit_base.c - the parts of src/base by themselves: options, messages, address ranges, handles. */
+/* unit_base.c - parts of src/base, each tested alone: strings, options, messages, address ranges, handles. */
 #include "harness.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@
 
 /* ---- texts ------------------------------------------------------------------------------------- */
 
-/* A code point as UTF-8 would have it, in so many bytes, also where it must not. */
+/* Encodes a code point as UTF-8 in this number of bytes, also where UTF-8 forbids that. */
 static void encode(uint32_t point, unsigned bytes, char text[5])
 {
     static const unsigned char first[] = {0, 0, 0xc0, 0xe0, 0xf0};
@@ -43,7 +43,7 @@ static void characters_are_those_of_utf8(void **state)
             encode(point, bytes, text);
             if (leati_utf8_length(text) != (allowed && bytes == right ? bytes : 0))
                 fail_msg("U+%X in %u bytes: %zu", point, bytes, leati_utf8_length(text));
-            /* Cut off, or with something else in its place. */
+            /* Cut off, or followed by a wrong byte. */
             text[bytes - 1] = '\0';
             assert_int_equal(leati_utf8_length(text), 0);
             text[bytes - 1] = 'x';
@@ -65,7 +65,7 @@ static void texts_are_cut_between_characters(void **state)
                     "ab\xe2\x82\xac"
                     "c");
     assert_string_equal(to, "ab\xe2\x82\xac");
-    /* What is no UTF-8 goes byte by byte. */
+    /* Bytes that are no UTF-8 are copied one by one. */
     leati_utf8_copy(to, sizeof to,
                     "\xff\xc3\xff\xe2\x82"
                     "c");
@@ -114,7 +114,7 @@ static void options_are_read_once(void **state)
     setenv("LEAT_DEVICE", "cpu:0", 1);
     assert_string_equal(leati_option(LEATI_OPTION_DEVICE), "cpu:1");
     assert_null(leati_option(LEATI_OPTION_DRIVERS));
-    /* Empty counts as not set. */
+    /* An empty variable counts as not set. */
     assert_null(leati_option(LEATI_OPTION_CUDA_LIBRARY));
 }
 
@@ -127,10 +127,10 @@ static void numbers_have_suffixes_and_bounds(void **state)
     assert_true(number == (uint64_t)3 << 30);
     OK(leati_option_number(LEATI_OPTION_COPY_MEMORY, 1, UINT64_MAX, 9, &number));
     assert_true(number == (uint64_t)2 << 20);
-    /* Not set: what holds otherwise. */
+    /* Not set: the default. */
     OK(leati_option_number(LEATI_OPTION_DRIVERS, 1, 16, 4, &number));
     assert_int_equal(number, 4);
-    /* Out of range, or not a number: the message says what may stand there, and nothing is written. */
+    /* Out of range, or not a number: the message names the allowed values, and nothing is written. */
     assert_int_equal(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, 16, 2, &number), LEAT_ERROR_INVALID);
     assert_non_null(
         strstr(leat_last_error(), "LEAT_CPU_DEVICES is set to '17', and takes a whole number from 1 to 16"));
@@ -148,7 +148,7 @@ static void flags_have_words(void **state)
     assert_false(leati_option_flag(LEATI_OPTION_STRICT));
     assert_false(leati_option_flag(LEATI_OPTION_POOL_BACKTRACES));
     assert_true(leati_option_flag(LEATI_OPTION_LEAKS));
-    /* The first that is neither on nor off is refused, and counts as off. */
+    /* The first variable that is neither on nor off is refused, and counts as off. */
     assert_false(leati_option_flag(LEATI_OPTION_SCRUB));
     assert_int_equal(leati_options_check("a_call"), LEAT_ERROR_INVALID);
     assert_string_equal(leat_last_error(), "a_call: LEAT_SCRUB is set to 'n', and takes 1, yes, on or true, or 0, "
@@ -157,7 +157,7 @@ static void flags_have_words(void **state)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* Stands for calloc() in leat (--wrap). */
+/* Wraps calloc() in leat (--wrap). */
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 static _Thread_local bool no_memory;
@@ -176,7 +176,7 @@ static void *fail_without_memory(void *argument)
 
     *fine = !*leat_last_error();
     no_memory = true;
-    /* What is put back after a failure that was not one for the caller. */
+    /* Restores the message after a failure that is not reported to the caller. */
     leati_error_keep(&kept);
     (void)leati_fail(LEAT_ERROR_BUSY, "not seen");
     *fine = *fine && leati_error_restore(LEAT_OK, &kept) == LEAT_OK && !*leat_last_error();
@@ -249,13 +249,13 @@ static void quiet_failures_write_nothing(void **state)
     assert_int_equal(LEATI_QUIETLY(LEAT_OK), LEAT_OK);
     assert_int_equal(LEATI_QUIETLY(LEATI_DECLINED), LEATI_DECLINED);
     assert_string_equal(leat_last_error(), "the caller's");
-    /* Regions nest: the outer one lasts longer. */
+    /* Quiet regions nest: the outer one lasts longer. */
     leati_error_quiet_begin();
     assert_int_equal(LEATI_QUIETLY(LEATI_QUIETLY(fail_twice())), LEAT_ERROR_RANGE);
     assert_int_equal(leati_error_quiet_depth, 1);
     fail_twice();
     assert_string_equal(leat_last_error(), "the caller's");
-    /* Code of the program is heard. */
+    /* Failures in a callback of the program are stored. */
     quiet = leati_error_loud_begin();
     fail_twice();
     assert_string_equal(leat_last_error(), "the outer part: the inner part");
@@ -286,7 +286,7 @@ static void heard_failures_leave_the_message(void **state)
     leati_error_quiet_depth = 0;
 }
 
-/* Another thread's failures are heard while this one is quiet. */
+/* Failures of another thread are stored while this one is quiet. */
 static void *fail_elsewhere(void *argument)
 {
     fail_twice();
@@ -337,7 +337,7 @@ enum { PLACES = 200 };
 static void ranges_agree_with_a_plain_array(void **state)
 {
     struct leati_ranges ranges = {0};
-    /* owner[i]: start + 1 of the range that has place i, or 0. */
+    /* owner[i]: start + 1 of the range that contains place i, or 0. */
     size_t owner[PLACES] = {0}, length[PLACES] = {0};
     uint64_t seed = 12345;
 
@@ -407,7 +407,7 @@ static void room_is_found_when_there_is_some(void **state)
         } else {
             size_t start;
 
-            /* It may have started in the middle of the longest run, but it goes round. */
+            /* The search may have started in the middle of the longest run, but it wraps around. */
             assert_true(longest < wanted);
             for (start = leat_pattern_value(step, 9) % UNITS; !units[start]; start = (start + 1) % UNITS)
                 continue;
@@ -473,7 +473,7 @@ static void handles_live_from_publish_to_retire(void **state)
     assert_false(leati_handle_retire(&things, thing));
     leati_handle_free(&things, thing);
     assert_false(leati_handle_live(&things, thing));
-    /* A search for leaks finds nothing through it. */
+    /* A search for leaks must find nothing through it. */
     assert_int_equal(thing->number, 0);
 }
 
@@ -530,7 +530,7 @@ static void threads_share_the_table(void **state)
 
 static struct leati_handles visited = LEATI_HANDLES(struct thing);
 
-/* Ends those with even numbers. */
+/* Destroys the things with even numbers. */
 static void visit(void *object, void *argument)
 {
     struct thing *thing = object;

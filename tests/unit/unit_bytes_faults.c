@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGES 80                                     /* of the places that copies run between */
-#define LOW ((unsigned char *)64)                    /* where nothing is ever mapped */
+#define PAGES 80                                     /* of each place that copies run between */
+#define LOW ((unsigned char *)64)                    /* an address where nothing is ever mapped */
 #define WILD ((unsigned char *)((uintptr_t)1 << 60)) /* on x86-64 an address that cannot exist */
 
 /* ---- faults: in the child, no cmocka ----------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static void unmap_pages(unsigned char *ptr, size_t pages)
     CHECK(!munmap(ptr, pages * page_bytes));
 }
 
-/* A guarded copy of bytes bytes that must stop after reached of them, at the address bad. */
+/* A guarded copy of bytes bytes that must stop after reached of them, because of the address bad. */
 static void expect_stop(unsigned char *dst, const unsigned char *src, size_t bytes, size_t reached,
                         const unsigned char *bad)
 {
@@ -69,12 +69,12 @@ static void expect_whole(unsigned char *dst, const unsigned char *src, size_t by
     }
 }
 
-/* What the cases have in common: two places, and the signals as a program has them that did nothing. */
+/* What all cases start with: two places, and the default signal handlers. */
 struct scene {
     unsigned char *dst, *src;
 };
 
-/* The last page of the source is gone, then an early one, seen from several offsets. */
+/* First the last page of the source is gone, then an early one, from several offsets. */
 static void stop_everywhere(struct scene *s, unsigned char *base, size_t page, bool source)
 {
     unsigned char *bad = base + page * page_bytes;
@@ -82,7 +82,7 @@ static void stop_everywhere(struct scene *s, unsigned char *base, size_t page, b
     for (size_t skip = 0; skip <= 130; skip += 13) {
         size_t reached = page * page_bytes - skip;
 
-        /* Both sides shifted by the same, and by different, numbers of bytes. */
+        /* Both sides shifted by the same and by different numbers of bytes. */
         expect_stop(s->dst + skip, s->src + skip, PAGES * page_bytes - skip, reached, bad);
         if (source)
             expect_stop(s->dst, s->src + skip, PAGES * page_bytes - skip, reached, bad);
@@ -111,7 +111,7 @@ static int case_unmapped(struct scene *s)
     stop_everywhere(s, s->src, 40, true);
     unmap_pages(s->dst + 20 * page_bytes, PAGES - 20);
     stop_everywhere(s, s->dst, 20, false);
-    /* Addresses where nothing ever was, or can be. */
+    /* Addresses where nothing is mapped, or can be. */
     expect_stop(s->dst, LOW, 100, 0, LOW);
     expect_stop(LOW, s->src, 100 * KIB, 0, LOW);
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -135,7 +135,7 @@ static int case_truncated(struct scene *s)
     expect_whole(s->dst, s->src, bytes);
     CHECK(!ftruncate(file, (off_t)(50 * page_bytes)));
     stop_everywhere(s, s->src, 50, true);
-    /* As a destination. */
+    /* The same as a destination. */
     expect_stop(s->src, s->dst, bytes, 50 * page_bytes, s->src + 50 * page_bytes);
     return close(file);
 }
@@ -144,7 +144,7 @@ static int case_read_only(struct scene *s)
 {
     CHECK(!mprotect(s->dst + 40 * page_bytes, (PAGES - 40) * page_bytes, PROT_READ));
     stop_everywhere(s, s->dst, 40, false);
-    /* When both are bad, the first counts. */
+    /* When both sides are bad, the first one in the order of the copy counts. */
     CHECK(!mprotect(s->src + 20 * page_bytes, page_bytes, PROT_NONE));
     expect_stop(s->dst, s->src, PAGES * page_bytes, 20 * page_bytes, s->src + 20 * page_bytes);
     return 0;
@@ -159,7 +159,7 @@ static int case_nothing(struct scene *s)
     return 0;
 }
 
-/* Threads that fault and threads that do not, some of which had blocked everything. */
+/* Threads that fault beside threads that do not; some have blocked all signals. */
 static void *copy_much(void *argument)
 {
     unsigned number = *(unsigned *)argument;
@@ -198,7 +198,7 @@ static int case_threads(struct scene *s)
     return 0;
 }
 
-/* A fault leaves the mask of signals as it was. */
+/* A fault must leave the thread's signal mask unchanged. */
 static int case_mask(struct scene *s)
 {
     sigset_t usr2, before, after;
@@ -262,7 +262,7 @@ static unsigned char read_byte(const volatile unsigned char *ptr)
     return *ptr;
 }
 
-/* An access of the program's own that faults, and how its handler saw it. */
+/* The program itself faults. Its handler must see the fault as if leat were not there. */
 static void expect_seen(const unsigned char *bad)
 {
     for (volatile int round = 0; round < 3; round++) {
@@ -308,7 +308,7 @@ static int case_handler_after(struct scene *s)
     return 0;
 }
 
-/* Later handlers that pass on what is not theirs do no harm. */
+/* Handlers installed later must work if they chain to leat's. */
 static int case_handler_passes_on(struct scene *s)
 {
     unmap_pages(s->src, PAGES);
@@ -329,14 +329,14 @@ static void touch(void *context)
     read_byte(context);
 }
 
-/* Inside of a section, but elsewhere. */
+/* A fault inside of a guarded section, but at an address outside its ranges. */
 static int case_elsewhere(struct scene *s)
 {
     const struct leati_fault_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
     uintptr_t fault = 0;
 
     install(SIGSEGV, leave, NULL);
-    /* Not unmapped: the thread sanitizer may take the place for itself. */
+    /* Not unmapped, because the thread sanitizer might use the addresses for itself. */
     CHECK(!mprotect(s->src, 2 * page_bytes, PROT_NONE));
     CHECK(!leati_fault_handler_run(ranges, touch, s->src + page_bytes - 1, &fault));
     CHECK(fault == (uintptr_t)s->src + page_bytes - 1);
@@ -355,7 +355,7 @@ static void send_to_self(void *context)
     raise(SIGBUS);
 }
 
-/* A signal that was sent is no fault, whatever runs. */
+/* A signal that was sent by kill() is no fault, whatever code runs. */
 static int case_sent_and_ignored(struct scene *s)
 {
     const struct leati_fault_range everything[] = {{0, SIZE_MAX}, {0, 0}};
@@ -377,7 +377,7 @@ static void copy_and_touch(void *context)
     read_byte(s->src + 5);
 }
 
-/* A section within a section. */
+/* A guarded section inside a guarded section. */
 static int case_nested(struct scene *s)
 {
     const struct leati_fault_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
@@ -402,8 +402,8 @@ static int case_alternate_stack(struct scene *s)
     return 0;
 }
 
-/* Ranges of a few pages and of many, never touched before: with all of them, one that may only be read, and one
- * that is gone, first, in the middle and last. What they hold stays as it is. */
+/* Ranges of a few pages and of many that were never touched: with all pages, with one that is read-only, and with
+ * one missing first, in the middle and last. Their contents must not change. */
 static int case_usable(struct scene *s)
 {
     static const size_t counts[] = {1, 3, PAGES};
@@ -441,13 +441,13 @@ static int case_usable(struct scene *s)
     return 0;
 }
 
-/* Cases that end the process stop here, so that the parent knows that they came this far. */
+/* Cases that kill the process stop here, so that the parent knows that they came this far. */
 static void print_last_line(void)
 {
     raise(SIGSTOP);
 }
 
-/* The strict mode's handler comes on top of ours when the CPU device is opened later. */
+/* The CPU device is opened later, and strict mode installs its handler above leat's. */
 static int case_strict_after(struct scene *s)
 {
     struct sigaction before, after;
@@ -464,9 +464,9 @@ static int case_strict_after(struct scene *s)
     CHECK(!sigaction(SIGSEGV, NULL, &before));
     for (int round = 0; round < 3; round++)
         expect_stop(s->dst, s->src, 100, 0, s->src);
-    /* It is still there. */
+    /* leat's handler is still installed. */
     CHECK(!sigaction(SIGSEGV, NULL, &after) && before.sa_sigaction == after.sa_sigaction);
-    /* The words are for test_strict to judge. */
+    /* test_strict checks the text of the message. */
     CHECK(freopen("/dev/null", "w", stderr));
     print_last_line();
     return read_byte(memory);
@@ -512,7 +512,7 @@ static int case_dies_by_bus_kill(struct scene *s)
 static const struct {
     const char *name;
     int (*run)(struct scene *s);
-    int dies_by; /* the signal; 0: it returns 0 */
+    int dies_by; /* the signal that ends the case; 0: the case returns 0 */
 } cases[] = {
     {"unreadable", case_unreadable, 0},
     {"unmapped", case_unmapped, 0},
@@ -544,7 +544,7 @@ static int run_case(const char *name)
 {
     struct scene scene;
 
-    /* A sanitizer has handlers of its own. */
+    /* A sanitizer installs its own handlers. */
     signal(SIGSEGV, SIG_DFL);
     signal(SIGBUS, SIG_DFL);
     scene.dst = map_pages(PAGES);

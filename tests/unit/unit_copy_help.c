@@ -1,7 +1,8 @@
 /*
- * unit_copy_help.c - threads that wait copy meanwhile, where the threads that copy are few: one here, and it is
- * stuck in a copy, so that whatever is copied is copied by those who wait. They come back when what they wait for
- * is done, neither before nor later. Called with a number: with so many threads, where nobody is to help.
+ * unit_copy_help.c - threads that wait for a stream, an event or a ticket help to copy meanwhile, if there are few
+ * workers. Here there is one worker, which is stuck in a copy, so all copying is done by waiting threads. A wait
+ * must return when its event is complete, neither before nor later. Started with a number, the program has that
+ * many workers, and no thread must help.
  */
 #include "held.h"
 
@@ -19,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STAGED_BYTES ((size_t)8 << 20) /* staged on an idle stream too */
+#define STAGED_BYTES ((size_t)8 << 20) /* long enough to be staged on an idle stream too */
 #define PATIENCE_NS ((uint64_t)60 * 1000000000)
 
 enum { MANY_THREADS = 4, MORE_THREADS = 6, SHARE = 4, PARTS = 1000, WAITERS = 5, WAITERS_WHO_COPY = 3 };
@@ -30,10 +31,10 @@ struct scene {
     struct leati_chunk chunk;
     struct leati_flags flags;
     struct leati_stager *stager;
-    atomic_int stuck;            /* threads of the workers that are in a part */
-    atomic_int open;             /* they may go on */
-    atomic_int copied;           /* parts by other threads */
-    void (*in_part)(int number); /* of them: called in each, with its number from 1 */
+    atomic_int stuck;            /* number of workers that are inside a part */
+    atomic_int open;             /* set to let them continue */
+    atomic_int copied;           /* number of parts that other threads copied */
+    void (*in_part)(int number); /* called in each of those parts, with its number from 1 */
 };
 static struct scene scenes[2];
 
@@ -70,7 +71,7 @@ static unsigned worker_threads(struct test_state *t)
     return stager->threads;
 }
 
-/* Gives the workers a job. passed: its stream is there. */
+/* Gives the workers a job. passed: its stream has already reached it. */
 static struct scene *begin_scene(struct test_state *t, int which, bool passed, void (*in_part)(int number))
 {
     struct scene *scene = &scenes[which];
@@ -97,7 +98,7 @@ static struct scene *begin_scene(struct test_state *t, int which, bool passed, v
     return scene;
 }
 
-/* The same, and all threads of the workers are stuck in it. */
+/* The same, and waits until all workers are stuck in it. */
 static struct scene *stick_workers(struct test_state *t, void (*in_part)(int number))
 {
     struct scene *scene = begin_scene(t, 0, true, in_part);
@@ -106,7 +107,7 @@ static struct scene *stick_workers(struct test_state *t, void (*in_part)(int num
     return scene;
 }
 
-/* Nobody is at the job any more. */
+/* Ends the job, after every thread has left it. */
 static void end_scene(struct scene *scene)
 {
     atomic_store(&scene->open, 1);
@@ -120,7 +121,7 @@ enum waited { STREAM, EVENT, WAITED_COUNT };
 
 static leat_event *event;
 
-static struct test_gate *gate; /* it is behind this */
+static struct test_gate *gate; /* the work that is waited for is behind this gate */
 
 static void hold(struct test_state *t)
 {
@@ -134,7 +135,7 @@ static leat_status wait_for(struct test_state *t, enum waited waited)
     return waited == STREAM ? leat_stream_synchronize(t->stream) : leat_event_synchronize(event);
 }
 
-/* The same; fails if the wait was over before what is waited for. */
+/* The same. Fails if the wait returned before its event was complete. */
 static leat_status wait_watched(struct test_state *t, enum waited waited)
 {
     struct held_watch watch = {.gate = gate};
@@ -153,8 +154,8 @@ static void let_go(struct test_state *t)
     OK(leat_event_destroy(event));
 }
 
-/* Waits once for each, with the workers stuck in a job of such parts, and around set for the wait; check looks at
- * what came of it. */
+/* Waits once for each kind of event, with the workers stuck in a job with such parts. around is called around the
+ * driver's wait; check examines the result. */
 static void wait_for_each(struct test_state *t, void (*in_part)(int number),
                           void (*around)(const char *entry, bool after), void (*check)(const struct scene *scene))
 {
@@ -185,7 +186,7 @@ static void check_that_some_was_copied(const struct scene *scene)
     assert_int_equal(atomic_load(&gate->passed), 1);
 }
 
-/* What is waited for is held up until the waiting thread has copied a part. */
+/* The gate opens only after the waiting thread has copied a part. */
 static void who_waits_copies(void **state)
 {
     wait_for_each(*state, open_gate, NULL, check_that_some_was_copied);
@@ -200,12 +201,12 @@ static void open_at_wait(const char *entry, bool after)
 static void check_that_all_was_copied(const struct scene *scene)
 {
     assert_int_equal(atomic_load(&gate->passed), 1);
-    /* But for those in which the threads are stuck. */
+    /* All parts but those in which the workers are stuck. */
     assert_int_equal(atomic_load(&scene->copied), PARTS - (int)scene->stager->threads);
 }
 
-/* All is copied before what is waited for is done: the rest of the wait is the driver's, which alone is told here
- * that it may end. */
+/* All parts are copied before the event completes. The rest of the wait must be the driver's wait, and only then
+ * does the gate open. */
 static void a_wait_does_not_end_with_the_copy(void **state)
 {
     wait_for_each(*state, NULL, open_at_wait, check_that_all_was_copied);
@@ -214,7 +215,7 @@ static void a_wait_does_not_end_with_the_copy(void **state)
 static void *driver_stream;
 static atomic_int bad_part;
 
-/* Longer than a thread copies before it asks again. */
+/* Takes longer than a helping thread copies before it queries the event again. */
 static void slow_part(int number)
 {
     if (number == 3) {
@@ -231,7 +232,7 @@ static void check_that_three_were_copied(const struct scene *scene)
     assert_int_equal(atomic_load(&bad_part), 0);
 }
 
-/* What is waited for is done in the middle of the copy: the wait is over, and the copy is left to others. */
+/* The event completes in the middle of the copy: the wait must return and leave the rest of the copy to others. */
 static void a_wait_ends_in_the_middle_of_a_copy(void **state)
 {
     struct test_state *t = *state;
@@ -240,8 +241,7 @@ static void a_wait_ends_in_the_middle_of_a_copy(void **state)
     wait_for_each(t, slow_part, NULL, check_that_three_were_copied);
 }
 
-/* A copy whose stream is held up stays for as long as it likes, and is not touched before its stream gets there.
- */
+/* A copy whose stream is held up stays in the list, and must not be touched before its stream reaches it. */
 static void a_copy_that_cannot_go_on_holds_nobody(void **state)
 {
     struct test_state *t = *state;
@@ -258,7 +258,7 @@ static void a_copy_that_cannot_go_on_holds_nobody(void **state)
     }
 }
 
-/* What has to be fetched from a file first may take any time: it is left to the workers. */
+/* Data that must be read from a file first may take any time, so waiting threads leave it to the workers. */
 static void what_is_not_in_memory_is_left_alone(void **state)
 {
     struct test_state *t = *state;
@@ -294,8 +294,8 @@ static void *wait_too(void *argument)
     return leat_stream_synchronize(argument) == LEAT_OK ? argument : NULL;
 }
 
-/* So many copy that there are four with the workers; the others wait as they always did. Whoever has waited makes
- * room for the next one. */
+/* At most four threads copy, workers included; the others only wait. A thread whose wait ended makes room for the
+ * next. */
 static void few_copy_at_once(void **state)
 {
     struct test_state *t = *state;
@@ -329,7 +329,7 @@ static void few_copy_at_once(void **state)
 
 /* ---- failures, and nothing to do ---- */
 
-/* A question that fails is not the wait's failure, and leaves no message. */
+/* A failed query must not fail the wait, and must leave no message. */
 static void the_driver_s_wait_has_the_last_word(void **state)
 {
     static const char *const entries[] = {"stream_query", "event_query"};
@@ -358,7 +358,7 @@ static void count_queries(const char *entry, bool after)
         atomic_fetch_add(&queries, 1);
 }
 
-/* Where nothing is to be copied, a wait is the driver's and nothing else. */
+/* If there is nothing to copy, a wait makes the driver's wait and no query. */
 static void a_wait_without_copies_asks_nobody(void **state)
 {
     struct test_state *t = *state;
@@ -389,7 +389,7 @@ static void *copy_elsewhere(void *unused)
     return other_state;
 }
 
-/* Another thread goes through a whole copy and its wait. */
+/* Another thread makes a whole copy and waits for it. */
 static void others_go_on(int number)
 {
     pthread_t thread;
@@ -402,7 +402,8 @@ static void others_go_on(int number)
     test_gate_open(gate);
 }
 
-/* A job of the stream's, as of a copy with a ticket, whose parts are copy_part() too; the thread waits for it. */
+/* A job of the stream, like that of a copy with a ticket, whose parts are copy_part() too. The thread waits for
+ * it. */
 static void wait_for_job(struct test_state *t)
 {
     const struct leati_list list = {.copy = copy_part, .list = &scenes[1], .count = PARTS, .scratch = true};
@@ -426,7 +427,7 @@ static void check_that_others_went_on(const struct scene *scene)
     assert_int_equal(atomic_load(&bad_part), 0);
 }
 
-/* Who copies while it waits holds nothing that others need. */
+/* A thread that helps to copy must hold no lock that others need. */
 static void who_copies_holds_no_lock(void **state)
 {
     struct test_state *t = *state;
@@ -437,10 +438,10 @@ static void who_copies_holds_no_lock(void **state)
     other_memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
     test_pattern(other_host, STAGED_BYTES, 5);
     atomic_store(&bad_part, 0);
-    /* The workers's thread is at the first job, so the other thread's copy is made by that one or by nobody. */
+    /* The worker is in the first job, so only the helping thread can make the other thread's copy. */
     wait_for_each(t, others_go_on, NULL, check_that_others_went_on);
     stuck = stick_workers(t, NULL);
-    stuck->job.cold = true; /* nobody else takes a part of it */
+    stuck->job.cold = true; /* no other thread takes a part of it */
     hold(t);
     wait_for_job(t);
     assert_int_equal(atomic_load(&bad_part), 0);
@@ -455,7 +456,7 @@ static void who_copies_holds_no_lock(void **state)
 
 /* ---- tickets, and the bytes ---- */
 
-/* No thread of the workers copies a byte of these copies. */
+/* No worker copies a byte of these copies. */
 static void who_waits_for_a_ticket_copies(void **state)
 {
     struct test_state *t = *state;
@@ -464,7 +465,7 @@ static void who_waits_for_a_ticket_copies(void **state)
     struct scene *scene = stick_workers(t, NULL);
     leat_ticket *ticket;
 
-    scene->job.cold = true; /* nobody else takes a part of it */
+    scene->job.cold = true; /* no other thread takes a part of it */
     test_pattern(in, STAGED_BYTES, 1);
     ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, PATIENCE_NS));
@@ -477,7 +478,7 @@ static void who_waits_for_a_ticket_copies(void **state)
     EXPECT_PATTERN(out, STAGED_BYTES, 1);
     assert_int_equal(atomic_load(&scene->copied), 0);
 
-    /* And so with waits for the stream. */
+    /* The same for waits for the stream. */
     test_pattern(in, STAGED_BYTES, 2);
     OK(leat_copy(t->stream, memory, in, STAGED_BYTES));
     OK(leat_stream_synchronize(t->stream));
@@ -491,7 +492,7 @@ static void who_waits_for_a_ticket_copies(void **state)
     free(in);
 }
 
-/* Deadlines, cancelling and timeouts mean what they always do. */
+/* Deadlines, cancellation and timeouts must work as usual. */
 static void tickets_end_as_they_should(void **state)
 {
     leat_copy_options options = {.size = sizeof options, .deadline_ns = 1};
@@ -554,7 +555,7 @@ static void short_copies_are_the_callers(void **state)
 
 /* ---- a workers of many ---- */
 
-/* Its threads are enough: whoever waits, waits. */
+/* With many workers, a waiting thread does not help. */
 static void nobody_helps_many(void **state)
 {
     struct test_state *t = *state;
@@ -581,7 +582,7 @@ static void nobody_helps_many(void **state)
     free(in);
 }
 
-/* A job has no more threads than its share: the others are there for the next job. */
+/* A job gets no more threads than its share, so that the others are free for the next job. */
 static void a_job_leaves_threads_to_others(void **state)
 {
     struct test_state *t = *state;
@@ -617,7 +618,7 @@ static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many)};
 
 static const struct CMUnitTest tests_of_more[] = {HELD_TEST(a_job_leaves_threads_to_others)};
 
-/* Options are read once, so another number of threads is for another process. */
+/* leat reads the number of workers once, so another number needs another process. */
 static int run_with(int threads)
 {
     char number[16];

@@ -1,7 +1,7 @@
 /*
- * unit_copy_waits.c - the waits of the copy engine, one by one: what they wait for is held up (held.h), so that a
- * copy that goes on all the same moves wrong bytes or comes back too early each time, and not only when luck has
- * it. Pageable memory is staged on the CPU device as on a GPU.
+ * unit_copy_waits.c - each wait of the copy engine, tested alone: the work that is waited for is held up (held.h),
+ * so that a copy that does not wait moves wrong bytes or returns too early each time, and not only when timing is
+ * unlucky. Pageable memory is staged on the CPU device as on a GPU.
  */
 #include "copy_waits.h"
 
@@ -13,8 +13,8 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
-#define STAGED_BYTES (8 * MIB) /* staged on an idle stream too */
-#define MEMORY_BYTES (4 * MIB) /* that staged copies may have: LEAT_COPY_MEMORY */
+#define STAGED_BYTES (8 * MIB) /* long enough to be staged on an idle stream too */
+#define MEMORY_BYTES (4 * MIB) /* limit of the memory of staged copies: LEAT_COPY_MEMORY */
 
 /* ---- memory ---- */
 
@@ -45,7 +45,7 @@ static void end_room(struct room *room)
     free(room->out);
 }
 
-/* Device memory must hold the pattern; looked at by a stream that has nothing to do with it. */
+/* Device memory must hold the pattern. Checked through another stream. */
 static void expect_there(struct test_state *t, struct room *room, uint64_t seed)
 {
     held_before_copy = NULL;
@@ -65,7 +65,7 @@ static void delay_all(void *stream, struct leati_location dst, struct leati_loca
     held_delay(stream);
 }
 
-/* More than the stream's ring has places for: each place keeps its bytes until its DMA has read them. */
+/* More copies than the stream's ring has slots: each slot must keep its bytes until its DMA has read them. */
 static void short_copies_keep_their_place_in_the_ring(void **state)
 {
     enum { COUNT = 24 };
@@ -74,7 +74,8 @@ static void short_copies_keep_their_place_in_the_ring(void **state)
     struct room room = make_room(t->device, COUNT * each);
 
     for (uint64_t round = 0; round < 3; round++) {
-        /* Held as a whole, then going on while more comes, from the middle of a quarter on. */
+        /* First with the whole stream held up; then running while more copies come, from the middle of a quarter
+         * of the ring on. */
         struct test_gate *gate = round ? NULL : held_close(t->stream->native);
 
         held_before_copy = round ? delay_all : NULL;
@@ -111,7 +112,7 @@ static void two_threads_fill_one_ring(void **state)
     end_room(&room);
 }
 
-/* A short copy out, whose DMA takes its time, is complete when the call returns. */
+/* A short copy out with a slow DMA must be complete when the call returns. */
 static void a_short_copy_out_is_waited_for(void **state)
 {
     struct test_state *t = *state;
@@ -140,7 +141,7 @@ static void hold_first_copy(void *stream, struct leati_location dst, struct leat
         held_copy = held_close(stream);
 }
 
-/* Where the stream could not be waited for, its DMA may still write: nobody else gets that memory. */
+/* If the wait for the stream fails, the DMA may still write: nobody else may get that slot. */
 static void a_place_that_was_not_waited_for_is_lost(void **state)
 {
     struct test_state *t = *state;
@@ -149,7 +150,7 @@ static void a_place_that_was_not_waited_for_is_lost(void **state)
 
     test_pattern(room.pinned, room.bytes, 3);
     OK(leat_copy(t->second, room.memory, room.pinned, room.bytes));
-    /* The first of its sort makes the staging. */
+    /* The first copy of this kind creates the stream's staging memory. */
     OK(leat_copy(t->second, room.out, room.memory, room.bytes));
     OK(leat_stream_synchronize(t->second));
     held_copy = NULL;
@@ -168,7 +169,7 @@ static void a_place_that_was_not_waited_for_is_lost(void **state)
     end_room(&room);
 }
 
-/* Streams that come and go, each with short copies of its own, and long ones that look for memory to take back. */
+/* Creates and destroys streams with short copies, and makes long copies that reclaim memory. */
 static void use_other_rings(struct test_state *t, struct room *room)
 {
     for (int round = 0; round < 3; round++) {
@@ -184,8 +185,9 @@ static void use_other_rings(struct test_state *t, struct room *room)
     }
 }
 
-/* The ring stays until the work of a stream that has ended is done, and is given back then. before: copies that
- * are done when it ends, so many that the stream has got past a quarter of the ring. */
+/* The ring of a destroyed stream must stay until the stream's work is done, and be freed then. before: number of
+ * copies that complete before the stream is destroyed, so many that the stream has passed a quarter of the ring.
+ */
 static void the_ring_of_a_stream_that_ends_stays(void **state)
 {
     const size_t each = 32 * KIB;
@@ -213,7 +215,7 @@ static void the_ring_of_a_stream_that_ends_stays(void **state)
         test_gate_open(gate);
         OK(leat_device_synchronize(t->device));
         expect_there(t, &room, 4 + before);
-        /* The copy looks for what is over, and is then the only one in the list. */
+        /* This copy removes finished jobs from the list, and is then the only one in it. */
         OK(leati_stager_get(t->device, &stager));
         OK(leat_copy(t->second, other.memory, other.in, STAGED_BYTES));
         assert_non_null(stager->issued);
@@ -226,8 +228,8 @@ static void the_ring_of_a_stream_that_ends_stays(void **state)
 
 /* ---- staged copies that fail in the middle ---- */
 
-/* A call that the driver refuses leaves work behind that uses the ring and the caller's memory: it must be over
- * before the failure is told. n: the call of the driver that fails. */
+/* If the driver refuses a call in the middle of a copy, earlier calls still use the ring and the caller's memory.
+ * They must be complete before leat reports the failure. n: the driver call that fails. */
 static void a_staged_copy_that_fails_is_waited_for(void **state)
 {
     struct test_state *t = *state;
@@ -252,7 +254,7 @@ static void a_staged_copy_that_fails_is_waited_for(void **state)
     end_room(&room);
 }
 
-/* leat_copy_sync() out leaves an idle stream behind, not one that has words to write. */
+/* After leat_copy_sync() from the device the stream must be idle, without flags left to write. */
 static void a_synchronous_copy_waits_for_its_stream(void **state)
 {
     struct test_state *t = *state;
@@ -269,7 +271,7 @@ static void a_synchronous_copy_waits_for_its_stream(void **state)
 
 /* ---- how much memory copies may take ---- */
 
-/* A stream that is held up is given more than LEAT_COPY_MEMORY: the call waits then. */
+/* Submits more than LEAT_COPY_MEMORY to a stream that is held up: the call must wait then. */
 static void long_copies_wait_for_memory(void **state)
 {
     struct test_state *t = *state;
@@ -295,7 +297,7 @@ static void many_copies_wait_for_memory(void **state)
     size_t each = room.bytes / PAIRS;
     struct held_watch watch = {0};
 
-    /* The last first, so that nothing can be merged. */
+    /* The last one first, so that no two can be merged. */
     test_pattern(room.in, room.bytes, 41);
     for (size_t i = 0; i < PAIRS; i++)
         pairs[i] = (leat_copy_op){room.memory + (PAIRS - 1 - i) * each, room.in + i * each, each};
@@ -312,7 +314,7 @@ static void many_copies_wait_for_memory(void **state)
     end_room(&room);
 }
 
-/* A layout that is packed in pieces, which are far apart in ordinary memory: two of them. */
+/* A layout that is packed in two pieces, which are far apart in pageable memory. */
 static void layouts_wait_for_memory(void **state)
 {
     const int64_t row = 2100000;
@@ -337,7 +339,7 @@ static void layouts_wait_for_memory(void **state)
     munmap(host, (size_t)row * 96);
 }
 
-/* While there is no pinned memory, copies are the driver's own. They leave the limit for staging as it was. */
+/* Without pinned memory the driver makes the copies, and they must not count against the limit of staging. */
 static void copies_without_memory_use_up_no_limit(void **state)
 {
     struct test_state *t = *state;
@@ -359,7 +361,7 @@ static void copies_without_memory_use_up_no_limit(void **state)
     end_room(&room);
 }
 
-/* All of a copy is staged when it is cancelled: nothing was left out, so it ends well. */
+/* A copy that is already staged when it is cancelled has omitted nothing, so it must end well. */
 static void a_cancel_of_what_is_staged_is_too_late(void **state)
 {
     enum { BYTES = 128 << 10 }; /* fits into the ring */
@@ -370,7 +372,7 @@ static void a_cancel_of_what_is_staged_is_too_late(void **state)
     leat_ticket *ticket;
 
     test_pattern(room.in, BYTES, 43);
-    /* leat knows of work that is not done, and that does not write the source. */
+    /* leat knows that the stream has pending work, and that this work does not write the source. */
     OK(leat_fill(t->stream, room.memory, 0, BYTES));
     ticket = test_copy_start(t->stream, room.memory, room.in, BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER));
@@ -388,7 +390,7 @@ static void a_cancel_of_what_is_staged_is_too_late(void **state)
     end_room(&room);
 }
 
-/* What the threads of a job do here. */
+/* Callbacks of a job, called by its threads. */
 static atomic_int list_entered, list_left;
 
 static size_t copy_slowly(const void *list, size_t first, size_t count, uintptr_t *fault)
@@ -410,8 +412,8 @@ static bool refuse_in_the_middle(const char *entry, void *stream)
     return true;
 }
 
-/* The driver refuses words while a thread copies, and then even to wait, as when the device is lost: the thread
- * has left the caller's memory when the failure is told. */
+/* The driver refuses flags while a thread copies, and then refuses to wait too, as when a device is lost. The
+ * thread must have left the caller's memory when the failure is reported. */
 static void threads_have_left_what_failed(void **state)
 {
     struct test_state *t = *state;
@@ -433,7 +435,7 @@ static void threads_have_left_what_failed(void **state)
 
 /* ---- what ends with its device ---- */
 
-/* Stands in front of the first words that a stream is given. */
+/* Puts a gate in front of the first flags that a stream receives. */
 static struct test_gate *flags_gate;
 
 static void hold_flags(void *stream)
@@ -442,7 +444,7 @@ static void hold_flags(void *stream)
     held_put(stream, flags_gate);
 }
 
-/* Memory goes back while the words are held up: says so, and lets them be written all the same. */
+/* Called when memory is freed while flags are held up: notes it, and opens the gate. */
 static void watch_flags_free(void *ptr)
 {
     (void)ptr;
@@ -454,7 +456,7 @@ static void watch_flags_free(void *ptr)
     held_moment();
 }
 
-/* Closes a device while words are held up, of which the n-th wait for the device fails (0: none). */
+/* Closes a device while flags are held up, and makes its n-th wait for the device fail (0: none). */
 static void close_behind_flags(leat_device *device, uint64_t n)
 {
     struct held_watch watch = {.gate = flags_gate};
@@ -472,8 +474,8 @@ static void close_behind_flags(leat_device *device, uint64_t n)
     assert_false(freed_early);
 }
 
-/* A stream writes a last word when it ends, behind all that the close waited for before: the memory of its ring
- * goes back behind that. A wait that fails is made once more. */
+/* A stream writes a last flag when it is destroyed, after everything that the close has waited for so far. The
+ * memory of its ring must be freed after that flag. A wait that fails is repeated. */
 static void a_close_waits_for_last_flags(void **state)
 {
     (void)state;
@@ -502,8 +504,9 @@ static bool refuse_to_wait(const char *entry, void *stream)
     return !strcmp(entry, "stream_synchronize");
 }
 
-/* Whether a device's streams can wait for words is tried by one that then cannot be waited for: the word that it
- * still has to write keeps its memory until the close, which waits for it, even if its first wait fails. */
+/* To find out whether streams can wait for flags, leat tries it on a stream. If that stream then cannot be waited
+ * for, it still has a flag to write. The flag's memory must stay until the close, which waits for it, even if its
+ * first wait fails. */
 static void flags_that_were_tried_are_kept(void **state)
 {
     (void)state;
@@ -528,7 +531,7 @@ static void flags_that_were_tried_are_kept(void **state)
 
 /* ---- failures that threads tell ---- */
 
-/* How the library reaches it: by the linker's --wrap. */
+/* Wrapped by the linker (--wrap). */
 void __real_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *message);
 void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *message);
 
@@ -541,7 +544,7 @@ void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status stat
     __real_leati_timeline_failed(order, status, message);
 }
 
-/* The thread takes its time to tell of a failure: the stream is held up meanwhile. */
+/* A worker is slow to report a failure: the stream must not continue before. */
 static void failures_are_told_first(void **state)
 {
     struct test_state *t = *state;
@@ -567,7 +570,7 @@ static void failures_are_told_first(void **state)
     end_room(&room);
 }
 
-/* A job that two threads work on, each on the one part of a chunk, and neither part can be copied. */
+/* A job on which two threads work, each on one part of a chunk. Neither part can be copied. */
 static struct {
     struct leati_job job;
     struct leati_chunk chunks[2];
@@ -609,7 +612,8 @@ static void *help_pair(void *unused)
     return NULL;
 }
 
-/* Of two threads that finish at once one tells of the failure; the other does not let the stream go on before. */
+/* Two threads finish at once and one reports the failure. The other must not let the stream continue before
+ * that. */
 static void one_of_two_tells(void **state)
 {
     struct test_state *t = *state;

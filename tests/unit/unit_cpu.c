@@ -1,6 +1,6 @@
 /*
- * unit_cpu.c - what the CPU device keeps to itself: who runs a stream's work and when its record goes, what counts
- * against its memory, what lies behind a block, what goes back to the system.
+ * unit_cpu.c - internals of the CPU device: which thread runs the work of a stream, when the record of a stream is
+ * freed, what counts against the device's memory, the page behind a block, pages that are returned to the system.
  */
 #include "harness.h"
 
@@ -31,7 +31,7 @@ struct step {
     atomic_int *running, *both, *ran;
 };
 
-/* Given while the caller runs the first piece: another piece must wait for it, on whichever thread. */
+/* Submitted while the caller runs the first piece of work: every thread must wait for the end of that piece. */
 static void run_step(struct cpu_work *work)
 {
     struct step *step = (struct step *)(void *)work;
@@ -65,8 +65,8 @@ static void work_waits_for_a_caller_in_the_streams_place(void **state)
 
 /* ---- streams that end while somebody waits for them ---- */
 
-/* Stands for pthread_cond_wait() in leat (--wrap): the thread that asks for it stays behind its wait, without the
- * lock, until it is let go. */
+/* Wraps pthread_cond_wait() (--wrap): a thread that asks for it pauses after its wait, without the lock, until the
+ * test releases it. */
 int __real_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
 int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
 
@@ -96,8 +96,8 @@ static void *synchronize_device(void *device)
     return (void *)(intptr_t)leat_device_synchronize(device);
 }
 
-/* A thread that synchronizes the device looks at a stream that is destroyed and done meanwhile. Its record must
- * stay until that thread has let it go, and go after that. */
+/* A thread synchronizes the device and waits for a stream. Meanwhile that stream is destroyed and completes. Its
+ * record must stay until that thread has released it, and be freed then. */
 static void a_stream_that_is_waited_for_stays(void **state)
 {
     struct test_state *t = *state;
@@ -115,7 +115,7 @@ static void a_stream_that_is_waited_for_stays(void **state)
     OK(leat_stream_destroy(ended));
     test_gate_open(gate);
     assert_true(test_wait_for(&is_behind, 1));
-    /* A new stream takes records of ended ones away. */
+    /* To create a stream frees the records of destroyed ones. */
     OK(leat_stream_create(t->device, &other));
     OK(leat_stream_wrap(t->device, native, &alias));
     OK(leat_stream_destroy(alias));
@@ -125,7 +125,7 @@ static void a_stream_that_is_waited_for_stays(void **state)
     OK(leat_stream_destroy(other));
     OK(leat_stream_create(t->device, &other));
     OK(leat_stream_native(other, &fresh));
-    /* The new stream may have the memory of the old one. */
+    /* The new stream may have the address of the old one. */
     if (fresh != native)
         REFUSED(leat_stream_wrap(t->device, native, &alias), LEAT_ERROR_INVALID, "no stream");
     OK(leat_stream_destroy(other));
@@ -133,7 +133,7 @@ static void a_stream_that_is_waited_for_stays(void **state)
 
 /* ---- what counts against the device's memory ---- */
 
-/* How the library reaches it (--wrap). */
+/* Wrapped by the linker (--wrap). */
 leat_status __real_cpu_managed_add(void *ptr, size_t bytes);
 leat_status __wrap_cpu_managed_add(void *ptr, size_t bytes);
 
@@ -165,7 +165,8 @@ static void memory_that_was_refused_counts_for_nothing(void **state)
 
 /* ---- addresses ---- */
 
-/* Freed in stream order, memory is the program's no more, although the stream has not got there yet. */
+/* Memory that was freed in stream order no longer belongs to the program, even if the stream has not reached the
+ * free. */
 static void memory_on_its_way_back_is_gone(void **state)
 {
     struct test_state *t = *state;
@@ -190,7 +191,7 @@ static void memory_on_its_way_back_is_gone(void **state)
     OK(leat_stream_synchronize(t->stream));
 }
 
-/* Can this byte be read? Asks the system, which fails where a load would end the process. */
+/* Returns true if this byte can be read. Asks the system by a call that fails where a load would crash. */
 static bool is_readable(const void *byte)
 {
     int ends[2];
@@ -204,7 +205,7 @@ static bool is_readable(const void *byte)
     return yes;
 }
 
-/* Blocks that fill their pages lie in a row, and yet the byte behind each is out of reach. */
+/* Blocks that fill their pages are neighbours, and yet the byte behind each must be inaccessible. */
 static void the_page_behind_a_block_is_out_of_reach(void **state)
 {
     enum { COUNT = 8 };
@@ -235,7 +236,7 @@ static void the_page_behind_a_block_is_out_of_reach(void **state)
 
 /* ---- pages ---- */
 
-/* The pages behind the device's virtual memory, in bytes. */
+/* Returns the bytes of all pages behind the device's virtual memory. */
 static uint64_t file_bytes(const struct cpu_device *cpu)
 {
     struct stat file;
@@ -244,7 +245,7 @@ static uint64_t file_bytes(const struct cpu_device *cpu)
     return (uint64_t)file.st_blocks * 512;
 }
 
-/* A trim gives the pages of a pool back to the system, and leaves those that are in use. */
+/* A trim must return the free pages of a pool to the system, and keep those in use. */
 static void a_trim_gives_pages_back_to_the_system(void **state)
 {
     enum { BYTES = 16 << 20 };
@@ -280,7 +281,7 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-    /* The driver's own handles are looked at, and no wrapper's. */
+    /* These tests read the driver's own handles, so no wrapper may be in between. */
     unsetenv("LEAT_FAULT");
     unsetenv("LEAT_STRICT");
     if (!test_only_on_cpu())

@@ -1,5 +1,5 @@
-/* unit_cu_source.c - what "leat cu" makes of CUDA C++, piece by piece. That compilers and the CPU device agree
- * with it is shown by tests/compat/sample_*.cu. */
+/* unit_cu_source.c - what the translator of "leat cu" makes of CUDA C++, construct by construct. The samples
+ * tests/compat/sample_*.cu show that compilers and the CPU device accept its output. */
 #include "cu_source.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* One space for any white space, and none beside punctuation, so that it does not matter where there is some. */
+/* Reduces white space to one space, and to none beside punctuation, so that texts can be compared. */
 static char *squeezed(const char *text)
 {
     char *out = malloc(strlen(text) + 1), *end = out;
@@ -43,7 +43,7 @@ static char *translated(const char *source)
     return out;
 }
 
-/* Does source become this, but for white space? */
+/* Fails unless source is translated to expected, apart from white space. */
 static void becomes(const char *source, const char *expected)
 {
     char *out = translated(source), *got = squeezed(out), *wanted = squeezed(expected);
@@ -94,7 +94,7 @@ static void launches(void **state)
     becomes("a.b->k<<<1, 1>>>(x);", CALL("1, 1", "a.b->k(x)") ";");
     becomes("get(3)(4)<<<1, 1>>>(x);", CALL("1, 1", "get(3)(4)(x)") ";");
     becomes("x = c ? 1 : (f<<<1, 1>>>(x), 2);", "x = c ? 1 : (" CALL("1, 1", "f(x)") ", 2);");
-    /* Launches in launches. */
+    /* Launches inside the arguments of launches. */
     becomes("f<<<1, 1>>>(h([&] { g<<<2, 2>>>(y); }));",
             CALL("1, 1", "f(h([&] {" CALL("2, 2", "g(y)") "; }))") ";");
 }
@@ -130,8 +130,8 @@ static void what_is_no_launch(void **state)
     stays("extern void __assert_fail(const char *);\n");
 }
 
-/* A kernel's function: its head, its name, the parameters of its body, the body, their types, its own name as a
- * template argument, and their names. */
+/* The function that a kernel becomes: its head, its name, the parameters of its body, the body, their types, its
+ * own name as a template argument, and their names. */
 #define KERNEL(head, name, parameters, body, types, self, names)                                                  \
     head "{ struct leat_kernel { static const char *name() { return \"" name "\"; } static void run(" parameters  \
          ")" body " }; ::leat_cuda_stub<leat_kernel, void (*)(" types "), &" self ">::launch(" names "); }"
@@ -164,7 +164,7 @@ static void kernels(void **state)
     becomes("extern \"C\" __global__ __attribute__((aligned(4))) void f(int a) noexcept {}",
             KERNEL("extern \"C\" __attribute__((aligned(4))) void f(int a) noexcept", "f", "int a", "{}",
                    TYPE("a"), "f", "a"));
-    /* Parameters of all sorts; those without a name get one. */
+    /* Parameters of all kinds. Those without a name get one. */
     becomes("__global__ void f(int, float *, const A b, std::size_t, T<1, 2> c = {3, 4}) {}",
             KERNEL("void f(int leat_parameter_0, float *leat_parameter_1, const A b, std::size_t "
                    "leat_parameter_3, T<1, 2> "
@@ -177,7 +177,7 @@ static void kernels(void **state)
             KERNEL("void f(void (*call)(int, int), int a[3], struct S s, unsigned n)", "f",
                    "void (*call)(int, int), int a[3], struct S s, unsigned n", "{}",
                    TYPE("call") "," TYPE("a") "," TYPE("s") "," TYPE("n"), "f", "call, a, s, n"));
-    /* Declarations declare the function that launches. */
+    /* A declaration of a kernel declares the function that launches it. */
     becomes("__global__ void f(int a);", "void f(int a);");
     becomes("template <class T> __global__ void f(T a); template __global__ void f<int>(int);",
             "template <class T> void f(T a); template void f<int>(int);");
@@ -218,7 +218,7 @@ static void shared_variables(void **state)
                    "{ T *const s = static_cast<T *>(::leat_dynamic_shared()); }", "", "f<T>", ""));
 }
 
-/* The rest of the file is where it was, also after what takes several lines. */
+/* The rest of the file must stay on the same lines, also after constructs of several lines. */
 static void lines(void **state)
 {
     char *out;
@@ -233,7 +233,7 @@ static void lines(void **state)
     assert_non_null(strstr(out, "\n{\n a;\n} };"));
     assert_non_null(strstr(out, "}\nint c;\n"));
     free(out);
-    /* Pragmas of nvcc go, others stay. */
+    /* Pragmas of nvcc are removed; others stay. */
     becomes("void f() {\n#pragma unroll 4\n for (;;) ;\n#pragma omp parallel\n}",
             "void f() {\n\n for (;;) ;\n#pragma omp parallel\n}");
     stays("#pragma GCC unroll 4\n#pragma once\n");
@@ -253,7 +253,7 @@ static void what_cannot_be_seen(void **state)
     refused("__shared__ int a", 1, "no end");
 }
 
-/* Any part of a file is translated or refused, and nothing else happens. */
+/* Any prefix of a file must be translated or refused, without a crash. */
 static void files_that_are_cut_off(void **state)
 {
     static const char source[] =
@@ -266,7 +266,7 @@ static void files_that_are_cut_off(void **state)
     (void)state;
     for (size_t begin = 0; begin < sizeof source; begin += 7)
         for (size_t bytes = 0; begin + bytes < sizeof source; bytes++) {
-            char *part = malloc(bytes + 1); /* so that a checker sees each byte that is read behind it */
+            char *part = malloc(bytes + 1); /* exact size, so that a sanitizer reports each read behind it */
             struct cu_error error;
             char *out;
 

@@ -1,6 +1,6 @@
 /*
- * unit_full.c - the error of a full pool where the cause is made up: a driver that fails keeps freed memory from
- * being used; the process is in a control group.
+ * unit_full.c - the error message of a full pool in situations that the test creates: a failing driver keeps freed
+ * memory unusable; the process is in a control group.
  */
 #include "harness.h"
 
@@ -27,7 +27,7 @@ static struct leati_driver *wrapper(void)
     return NULL;
 }
 
-/* Another stream's memory would do, but the wait for it fails. */
+/* The memory of another stream would be enough, but the wait for it fails. */
 static void own_memory_is_pending(void **state)
 {
     struct test_state *t = *state;
@@ -49,7 +49,7 @@ static void own_memory_is_pending(void **state)
     assert_non_null(strstr(leat_last_error(), "leat_stream_synchronize"));
     assert_null(strstr(leat_last_error(), "raise"));
     leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
-    /* The advice helps. */
+    /* Follow the advice of the message: it must help. */
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->second));
     OK(leat_pool_alloc(pool, t->stream, 16 * MIB, &more));
@@ -59,7 +59,7 @@ static void own_memory_is_pending(void **state)
 
 static bool is_in_group;
 
-/* In place of leati_mem_limit_get(), which asks the system. */
+/* Called in place of leati_mem_limit_get(), which asks the system. */
 void __real_leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available);
 void __wrap_leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available);
 
@@ -89,7 +89,7 @@ static void a_control_group_has_no_more_to_pin(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* What the driver says is the reason, and the device is not full. */
+/* The message must give the driver's error as the reason: the device is not full. */
 static void a_driver_refuses_what_is_free(void **state)
 {
     struct test_state *t = *state;
@@ -111,8 +111,8 @@ static void a_driver_refuses_what_is_free(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A page goes from the large blocks to the small ones while work on it is held up, at once or after mapping it
- * failed and it was spare: what nobody uses of it still is its stream's. */
+/* A page moves from the heap of large blocks to that of small ones while work on it is held up; either directly,
+ * or after its mapping failed and it was spare. Its unused parts must still belong to its stream. */
 static void a_page_that_changes_heaps_keeps_its_order(void **state)
 {
     struct test_state *t = *state;

@@ -1,6 +1,6 @@
 /*
- * unit_image.c - damaged images of kernels for the CPU device: what cpu_image_check() finds before the system's
- * loader would die of it.
+ * unit_image.c - damaged kernel files for the CPU device: cpu_image_check() must refuse what would crash the
+ * system's loader.
  */
 #include "harness.h"
 
@@ -31,7 +31,7 @@ static struct whole read_whole(const char *path)
     return whole;
 }
 
-/* The check of a copy that has not a byte more, so that a sanitizer sees a look behind it. */
+/* Checks a copy of exactly this size, so that a sanitizer reports a read behind it. */
 static leat_status check_copy(const unsigned char *image, size_t bytes)
 {
     unsigned char *copy = test_buffer(bytes);
@@ -50,7 +50,7 @@ static int check_loaded(struct dl_phdr_info *info, size_t bytes, void *count)
     struct whole whole;
 
     (void)bytes;
-    /* The program and the kernel's own have no file, and the loader takes itself another way. */
+    /* The program itself and the vDSO have no file name here. */
     if (!info->dlpi_name || info->dlpi_name[0] != '/')
         return 0;
     whole = read_whole(info->dlpi_name);
@@ -69,14 +69,14 @@ static void whole_images_are_taken(void **state)
     (void)state;
     OK(cpu_image_check(whole.start, whole.bytes));
     free(whole.start);
-    /* What linkers make: every library of this program. */
+    /* Accepts what linkers make: every library of this program. */
     dl_iterate_phdr(check_loaded, &count);
     assert_true(count >= 2);
 }
 
 /* ---- cut off ---- */
 
-/* Linkers put headers of sections at the end. */
+/* Linkers put the section headers at the end of the file. */
 static void images_that_are_cut_off_are_refused(void **state)
 {
     struct whole whole = read_whole(TEST_KERNELS_PLAIN);
@@ -94,7 +94,7 @@ static Elf64_Ehdr *header_of(struct whole *whole)
     return (Elf64_Ehdr *)(void *)whole->start;
 }
 
-/* The first segment of a type, with these rights. */
+/* Returns the first segment of this type with these rights. */
 static Elf64_Phdr *segment_of(struct whole *whole, uint32_t type, uint32_t rights)
 {
     Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(whole->start + header_of(whole)->e_phoff);
@@ -123,8 +123,8 @@ static uint64_t *value_of(struct whole *whole, int64_t tag)
     return &entry_of(whole, tag)->d_un.d_val;
 }
 
-/* The table that an entry of the dynamic section leads to; it is in the first segment, where addresses are
- * offsets. */
+/* Returns the table that an entry of the dynamic section points to. It is in the first segment, where addresses
+ * equal file offsets. */
 static void *table_of(struct whole *whole, int64_t tag)
 {
     return whole->start + *value_of(whole, tag);
@@ -146,7 +146,7 @@ static uint32_t *hash_of(struct whole *whole)
     return table_of(whole, DT_GNU_HASH);
 }
 
-/* The first bucket with symbols, and the symbols' chain. */
+/* Returns the first hash bucket that has symbols, and the chain of its symbols. */
 static uint32_t *bucket_of(struct whole *whole)
 {
     uint32_t *hash = hash_of(whole), *bucket = hash + 4 + 2 * hash[2];
@@ -360,7 +360,7 @@ static void damaged_tables_are_refused(void **state)
     OK(leat_device_close(device));
 }
 
-/* What leat itself reads of a kernel is data, of which the check of the file knows nothing. */
+/* leat's own descriptions of kernels are data, which the check of the file does not look at. */
 static void damaged_descriptions_are_refused(void **state)
 {
     struct whole whole = read_whole(TEST_KERNELS_PLAIN);
@@ -389,7 +389,7 @@ static void damaged_descriptions_are_refused(void **state)
     free(whole.start);
 }
 
-/* Whatever the bytes are, the check itself reads nothing else and comes to an end. */
+/* Whatever the bytes are, the check must read nothing outside and must end. */
 static void any_bytes_can_be_checked(void **state)
 {
     struct whole whole = read_whole(TEST_KERNELS_PLAIN);
@@ -399,7 +399,7 @@ static void any_bytes_can_be_checked(void **state)
 
     (void)state;
     for (unsigned round = 0; round < 20000; round++) {
-        /* Most of what is read lies in front. */
+        /* Damage mostly the start of the file, where most of what is read lies. */
         size_t range = round % 2 ? whole.bytes : 0x700;
 
         memcpy(image, whole.start, whole.bytes);

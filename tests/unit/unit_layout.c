@@ -16,7 +16,7 @@
 
 /* ---- forms ---- */
 
-/* Where unit number of a form lies, as layouts_at(). */
+/* Returns the offset of unit number of a canonical layout, as layouts_at() does. */
 static int64_t canonical_at(const struct leati_canonical *canonical, const leat_layout *listed, bool of_dst,
                             uint64_t number)
 {
@@ -76,7 +76,8 @@ static void check_shape(const struct leati_canonical *canonical, size_t dst_alig
     EXPECT(canonical->src_low == pair->src_low && canonical->src_high == pair->src_high, pair);
 }
 
-/* Which byte of the source each byte of the destination has; by elements, and by the units of the form. */
+/* Compares the source byte of each destination byte, computed by elements and by the units of the canonical
+ * layout. */
 static void check_bytes(const struct leati_canonical *canonical, const struct layouts_pair *pair)
 {
     static int64_t wanted[ROOM_BYTES], seen[ROOM_BYTES];
@@ -116,7 +117,7 @@ static void canonical_layouts_are_minimal(void **state)
     struct leati_canonical canonical = CANONICAL_OF(4, SIZES(3, 5, 7, 9), {0, 1, 2, 3});
 
     (void)state;
-    /* 945 floats: one run, of which nothing wider than 4 bytes divides the length. */
+    /* 945 floats: one run, of whose length nothing wider than 4 bytes is a divisor. */
     assert_int_equal(canonical.dims, 1);
     assert_int_equal(canonical.unit_bytes, 4);
     canonical = CANONICAL_OF(4, SIZES(4, 4), {0, 1});
@@ -173,7 +174,7 @@ static bool writes_twice(const leat_layout *layout, uint64_t elements)
     return twice;
 }
 
-/* Strides that are drawn from the air. */
+/* Strides drawn at random. */
 static void what_is_written_twice_is_refused(void **state)
 {
     unsigned twice = 0, interleaved = 0;
@@ -245,7 +246,7 @@ static bool really_overlap(const struct layouts_pair *pair, int64_t apart)
     return false;
 }
 
-/* With the same strides on both sides often, as parts of one array have them. */
+/* Often with the same strides on both sides, as parts of one array have them. */
 static void overlaps_are_never_missed(void **state)
 {
     unsigned found = 0, disjoint = 0, inside = 0, doubtful = 0;
@@ -284,7 +285,7 @@ static void overlaps_are_never_missed(void **state)
     assert_true(found > many / 10 && inside > many / 100 && doubtful < many / 100);
 }
 
-/* What programs do: columns, planes and every second row of one matrix, large ones. */
+/* Parts of one large matrix as programs use them: columns, planes and every second row. */
 static void parts_of_one_array_are_told_apart(void **state)
 {
     char *base = (char *)(uintptr_t)(1ll << 40);
@@ -307,7 +308,7 @@ static void parts_of_one_array_are_told_apart(void **state)
     assert_int_equal(leati_canonical_make(&even, 16, &odd, 16, &canonical), LEAT_OK);
     assert_false(leati_canonical_may_overlap(&canonical, base, base));
     assert_true(leati_canonical_may_overlap(&canonical, base, base + 12000));
-    /* The upper half turned round into the lower one. */
+    /* The upper half, reversed, into the lower half. */
     left = right = whole;
     assert_int_equal(leat_layout_slice(&left, 0, 0, 50000, 1), LEAT_OK);
     assert_int_equal(leat_layout_slice(&right, 0, 99999, 49999, -1), LEAT_OK);
@@ -338,7 +339,8 @@ static int64_t low_sector(int64_t low)
     return low - (low % LEATI_SECTOR_BYTES + LEATI_SECTOR_BYTES) % LEATI_SECTOR_BYTES;
 }
 
-/* Every row by itself, as if it were apart from all others; and all rows that could be named. */
+/* Counts the sectors of every row separately, as if it were far from all others; and of all rows that could be
+ * named. */
 static uint64_t count_rows(const leat_layout *layout, uint64_t elements, int64_t low)
 {
     static unsigned char seen[ROOM_BYTES];
