@@ -360,7 +360,7 @@ static void ranges_past_the_end(void **state)
             REFUSED(leat_copy(t->stream, place, big, huge[j]), LEAT_ERROR_RANGE, "dst");
             REFUSED(leat_fill(t->stream, place, 1, huge[j]), LEAT_ERROR_RANGE, "dst");
         }
-        /* All but these are fine. */
+        /* Arguments just inside the limits are accepted. */
         OK(leat_copy(t->stream, place + 999, big, 1));
         OK(leat_fill(t->stream, place, 1, 1000));
     }

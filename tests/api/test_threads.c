@@ -334,7 +334,7 @@ static void every_thread_its_own_message(void **state)
     run(*state, functions, 1);
 }
 
-/* Reads a line of a file of this process in /proc. False: there is none that begins so. */
+/* Reads the line of one of this process's /proc files that begins so. Returns false if there is none. */
 static bool read_line(const char *thread, const char *file, const char *begins, char *line, int bytes)
 {
     char path[300];

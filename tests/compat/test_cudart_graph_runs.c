@@ -358,7 +358,7 @@ static void launches_take_turns(void **state)
     OK(cudaGraphExecDestroy(exec));
 }
 
-/* What is changed after a launch is of the next one. */
+/* A change after a launch applies to the next launch only. */
 static void launches_keep_what_they_were_given(void **state)
 {
     gate held = 0;

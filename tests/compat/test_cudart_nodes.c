@@ -97,7 +97,7 @@ static void wrong_kernels_are_refused(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeSetParams(node, p));
 }
 
-/* Kernels of a library tell how long their arguments are, so they can be captured too. */
+/* Kernels of a loaded library report the sizes of their parameters, so their launches can be captured too. */
 static void kernels_of_libraries_are_nodes(void **state)
 {
     float in[4] = {1, 2, 3, 4}, factor = 3;

@@ -1,5 +1,5 @@
 /*
- * test_cudart_threads.c - what several threads do at once to what the library keeps of a program: handles for
+ * test_cudart_threads.c - several threads use the library's per-process state at once: handles for
  * other processes, graphs, each thread's streams.
  */
 #include <cuda_runtime.h>

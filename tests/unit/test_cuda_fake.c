@@ -372,7 +372,8 @@ static void test_copies_in_the_context_of_the_memory(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Places go over in the vendor's numbers and come back, the host's too. Memory of the user's own can be attached.
+/* Locations of advice and prefetches are translated to the vendor's numbers and back, the host's too. The user's
+ * own managed memory can be attached.
  */
 static void test_managed(void **state)
 {

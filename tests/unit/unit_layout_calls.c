@@ -69,8 +69,8 @@ static void start_counting(struct counted *counted)
     expect_counted(counted, "dense");
 }
 
-/* The elements are those of before with dimensions in another order; or some, or copies, of one dimension: element
- * i of it is now element from[i] of before. */
+/* Updates the expected elements after a change: dimensions in another order, or some elements or copies of one
+ * dimension. Element i of that dimension is then element from[i] of before. */
 static void recount(struct counted *counted, const leat_layout *before, const uint32_t *order, uint32_t dim,
                     const int64_t *from)
 {
@@ -141,7 +141,7 @@ static void try_part(struct counted *counted)
         for (int64_t i = start; i < stop; i += step)
             from[count++] = i;
         if (chance(2)) {
-            /* The same elements from the other end. */
+            /* The same elements in reverse order. */
             int64_t last = from[count - 1];
 
             for (int64_t i = 0; i < count; i++)
@@ -173,7 +173,7 @@ static void try_list(struct counted *counted, uint32_t *list)
     expect_counted(counted, "a list");
 }
 
-/* Is there a stride for each dimension, so that the elements lie where they lie? */
+/* Returns true if some strides place the elements where they are now, with these sizes. */
 static bool can_be_reshaped(const struct counted *counted, uint32_t dims, const int64_t *size)
 {
     leat_layout made = {
@@ -191,7 +191,7 @@ static bool can_be_reshaped(const struct counted *counted, uint32_t dims, const 
     return true;
 }
 
-/* Sizes of the same product: factors of it, put together at random. */
+/* Draws sizes with the same product: its factors, combined at random. */
 static uint32_t draw_sizes(uint64_t elements, int64_t *size)
 {
     uint32_t dims = 0;
@@ -263,7 +263,7 @@ static void changed_layouts_lead_to_the_same_elements(void **state)
     assert_true(refused > many / 50);
 }
 
-/* The call is refused with these words, and leaves the layout as it was. */
+/* The call must be refused with these words and leave the layout unchanged. */
 #define WRONG(call, status, words)                                                                                \
     do {                                                                                                          \
         leat_layout wrong_before = layout;                                                                        \
@@ -398,7 +398,7 @@ static void numbers_are_rounded_outwards(void **state)
             assert_int_equal(leati_never_overlap(&term, 1, distance), apart);
             assert_int_equal(leati_overlap(&term, 1, distance, &steps),
                              apart ? LEATI_OVERLAP_NO : LEATI_OVERLAP_YES);
-            /* Numbers that cannot be right are not even tried. */
+            /* Impossible numbers must be skipped without a try. */
             assert_int_equal(steps, apart ? 10 : 9);
         }
 }

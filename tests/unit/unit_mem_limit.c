@@ -31,12 +31,12 @@ static void too_much_is_an_error(void **state)
             "bytes of pinned memory are too many");
     refused(leati_pinned_take(t->device, (size_t)1 << 62, &ptr), LEAT_ERROR_HOST_MEMORY, available.whose);
     assert_ptr_equal(ptr, &ptr);
-    /* The driver was not even asked. */
+    /* leat must refuse before it calls the driver. */
     assert_int_equal(leati_fault_calls(wrapper(t)), calls);
     assert_int_equal(leati_fault_live(wrapper(t)), live);
 }
 
-/* The figures of the message above: what is available, what may be pinned. */
+/* Reads the two figures of the message: available memory, and the part of it that may be pinned. */
 static void read_figures(const struct leat_device *device, uint64_t *available, uint64_t *left)
 {
     unsigned long long figures[2];
@@ -56,7 +56,7 @@ static void read_figures(const struct leat_device *device, uint64_t *available, 
 
 static uint64_t promised_bytes;
 
-/* In the midst of another call, which has asked how much there is but not touched a page. */
+/* Called in the middle of another allocation, which has checked the limit but not touched a page yet. */
 static void look_meanwhile(struct odd_driver *odd)
 {
     uint64_t available, left, spared;
@@ -76,7 +76,7 @@ static void memory_is_promised_once(void **state)
     ptr = take(&odd->device, 66 * MIB, 2);
     assert_int_equal(promised_bytes, 66 * MIB);
     give_back(&odd->device, ptr, 66 * MIB, 2);
-    /* A call that is over promises nothing, whatever became of it. */
+    /* After a call has returned, nothing is reserved for it, whatever its result. */
     look_meanwhile(odd);
     assert_int_equal(promised_bytes, 0);
     odd->refuses_to_register = true;
@@ -86,7 +86,7 @@ static void memory_is_promised_once(void **state)
     assert_int_equal(promised_bytes, 0);
 }
 
-/* Writes a file of a tree that stands for proc/ and sys/. */
+/* Writes a file below root, which stands for / with proc/ and sys/. */
 static void put(const char *root, const char *path, const char *text)
 {
     char full[512];
@@ -149,7 +149,7 @@ static void the_machine_says(void **state)
     expect_available(tree, 0, UINT64_MAX, "this machine");
     put(tree->root, "proc/meminfo", "MemTotal:       9000 kB\nMemAvailable:    8000 kB\nMemFree: 1 kB\n");
     expect_available(tree, 0, 8000 << 10, "this machine");
-    /* No control group that limits anything changes that. */
+    /* Control groups without a limit change nothing. */
     put(tree->root, "proc/self/cgroup", "nonsense\n12:cpu:/a\n3:cpuset,memorystick:/b\n\n0::/c/d\n");
     put(tree->root, "sys/fs/cgroup/c/d/memory.max", "max\n");
     put(tree->root, "sys/fs/cgroup/c/memory.max", "9000000000\n");
@@ -167,16 +167,16 @@ static void version_2_of_control_groups_says(void **state)
     put(tree->root, "sys/fs/cgroup/jobs/7/step/memory.max", "5000000\n");
     put(tree->root, "sys/fs/cgroup/jobs/7/step/memory.current", "1000000\n");
     expect_available(tree, 0, 4000000, "the control group /jobs/7/step");
-    /* The one above has less left. */
+    /* The parent group has less memory left. */
     put(tree->root, "sys/fs/cgroup/jobs/memory.max", "6000000\n");
     put(tree->root, "sys/fs/cgroup/jobs/memory.current", "5500000\n");
     expect_available(tree, 0, 500000, "the control group /jobs");
-    /* Cache of files counts as used, but goes before a process does. */
+    /* The page cache counts as used, but the kernel reclaims it before it kills a process. */
     put(tree->root, "sys/fs/cgroup/jobs/memory.stat",
         "anon 300\nfile 900000\ninactive_file 100000\nactive_file 20000\nslab 5\ntotal_inactive_file 7\n");
     expect_available(tree, 0, 500000, "the control group /jobs");
     expect_available(tree, 600000, 620000, "the control group /jobs");
-    /* Never more than the limit, whatever the figures are by now; and less than nothing is nothing. */
+    /* The result is never above the limit and never below 0, whatever the figures say. */
     put(tree->root, "sys/fs/cgroup/jobs/memory.stat", "inactive_file 9900000\n");
     put(tree->root, "sys/fs/cgroup/jobs/7/step/memory.max", "50000000\n");
     expect_available(tree, UINT64_MAX, 6000000, "the control group /jobs");
@@ -201,7 +201,7 @@ static void version_1_of_control_groups_says(void **state)
     expect_available(tree, UINT64_MAX, 700300, "the control group /docker/ab");
 }
 
-/* In a container the path may be that of the host, while what is mounted is the container's own group. */
+/* In a container the path may be that of the host, while the mounted group is the container's own. */
 static void a_container_s_own_group_says(void **state)
 {
     struct tree *tree = *state;

@@ -23,8 +23,8 @@
 
 /* ---- kernels that refuse: in a process of its own --------------------------------------------------------- */
 
-/* From now on the kernel answers this call of this thread, and of those that it starts, with an error. When
- * argument is not -1, only where that argument is value. error 0: the process ends. */
+/* From now on the kernel refuses this system call of this thread, and of threads that it creates, with error. If
+ * argument is not -1: only if that argument has this value. error 0: the process is killed. */
 static bool refuse_call(unsigned call, int argument, uint32_t value, int error)
 {
     uint32_t action = error ? SECCOMP_RET_ERRNO | (uint32_t)error : SECCOMP_RET_KILL_PROCESS;
@@ -84,7 +84,7 @@ static void child_is_refused(leat_device *device, size_t bytes, const char *word
 static void kernel_without_populate(leat_device *device)
 {
     CHILD_CAN(refuse_call(SYS_madvise, 2, MADV_POPULATE_WRITE, EINVAL));
-    /* Each of the small pages needs a touch of its own. */
+    /* Without huge pages, each small page must be touched. */
     CHILD_CAN(!prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
     child_takes(device, 98 * MIB);
 }
@@ -113,7 +113,7 @@ static void kernel_without_threads(leat_device *device)
     child_takes(device, 98 * MIB);
 }
 
-/* Registering is not reached; the driver has addresses set aside. */
+/* mmap() fails before registration. The driver has reserved its addresses already. */
 static void kernel_without_addresses(leat_device *device)
 {
     CHILD_CAN(refuse_call(SYS_mmap, 1, 6 * MIB, ENOMEM));
@@ -130,14 +130,14 @@ static void kernel_without_policies(leat_device *device)
     child_takes(&odd->device, 2 * MIB);
 }
 
-/* A small chunk is not worth a thread. */
+/* A small chunk starts no thread. */
 static void kernel_that_ends_who_starts_threads(leat_device *device)
 {
     CHILD_CAN(refuse_call(SYS_clone3, -1, 0, 0) && refuse_call(SYS_clone, -1, 0, 0));
     child_takes(device, 62 * MIB);
 }
 
-/* A large one is, and so this one does not return. */
+/* A large chunk starts threads, so the kernel kills the process here. */
 static void kernel_that_ends_who_starts_threads_again(leat_device *device)
 {
     CHILD_CAN(leati_pinned_threads(64 * MIB) == 2);
@@ -157,7 +157,7 @@ static void limit_of_addresses(leat_device *device)
     child_takes(device, 30 * MIB);
 }
 
-/* Registering is the driver's business, and the CPU device locks nothing. */
+/* The CPU device locks no memory when it registers it. */
 static void limit_of_locked_memory(leat_device *device)
 {
     struct rlimit limit;
@@ -171,7 +171,7 @@ static void limit_of_locked_memory(leat_device *device)
 static const struct child {
     const char *name;
     void (*run)(leat_device *device);
-    int signal; /* that it must end by; 0: none */
+    int signal; /* the signal that must kill the child; 0: none */
 } children[] = {
     {"without-populate", kernel_without_populate, 0},
     {"without-pages", kernel_without_pages, 0},
@@ -193,7 +193,7 @@ static int run_child(const char *name)
     for (size_t i = 0; i < sizeof children / sizeof children[0]; i++)
         if (!strcmp(children[i].name, name)) {
             children[i].run(device);
-            /* Not exit(): what a checker does at the end may need what is refused. */
+            /* Not exit(): a sanitizer may need a refused system call at exit. */
             _exit(0);
         }
     return CHILD_WRONG;

@@ -35,7 +35,7 @@ unsigned __wrap_leati_workers_awake(const struct leati_workers *workers)
     return awake;
 }
 
-/* Returns true if the call is to end here, with *status. */
+/* Returns true if the wrapped call must return *status without doing anything. */
 static bool ends(enum leati_protocol_id id, leat_status *status)
 {
     tried[id]++;
@@ -65,7 +65,7 @@ leat_status __wrap_leati_eager_out(EAGER_PARAMETERS)
     return ends(LEATI_PROTOCOL_EAGER, &status) ? status : __real_leati_eager_out(stager, stream, to, from, bytes);
 }
 
-/* Of STAGED and HOST. Eager copies come here too, and are let through. */
+/* Of STAGED and HOST. Eager copies call it too, and pass. */
 leat_status __real_leati_stage_start(EAGER_PARAMETERS, const struct leati_stage_request *request,
                                      struct leati_job **job);
 leat_status __wrap_leati_stage_start(EAGER_PARAMETERS, const struct leati_stage_request *request,
@@ -95,7 +95,8 @@ bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_loca
     return !ends(LEATI_PROTOCOL_KERNEL, &status) && __real_leati_region_has_kernel(device, dst, src, region);
 }
 
-/* Of RAILS: the share that declines, from 1; and how many were reserved while the stream's lock was held. */
+/* Of RAILS: the number of the share that declines, from 1; and how many shares were reserved while the stream's
+ * lock was held. */
 static unsigned declining_share, shares, under_the_lock;
 
 static void *try_lock(void *stream)
@@ -120,7 +121,7 @@ leat_status __wrap_leati_stage_reserve(struct leati_stage *stage, EAGER_PARAMETE
 {
     pthread_t thread;
 
-    /* Of another thread: this one may take the lock again. */
+    /* In another thread, because this one could take the lock again. */
     assert_int_equal(pthread_create(&thread, NULL, try_lock, stream), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     return ++shares == declining_share
@@ -156,7 +157,7 @@ static int teardown(void **state)
 
 /* ---- choices ---- */
 
-/* A device that is like a GPU, as far as plans go. */
+/* Capabilities like a GPU's, as far as the planner reads them. */
 static const struct leati_capabilities of_gpu = {
     .dma_engines = true, .batch = {.fewest_ranges = 16, .largest_bytes = (size_t)128 << 10}};
 
@@ -319,7 +320,7 @@ static void rates_follow_what_is_seen(void **state)
     const struct leati_capabilities *can = t->device->driver->can;
     uint64_t before = leati_cost_pageable(t->device, false, MIB), after;
 
-    /* The CPU device's stay. */
+    /* The rates of the CPU device stay fixed. */
     leati_costs_saw(t->device, LEATI_RATE_DRIVER_IN, MIB, leati_costs_start(t->device, MIB));
     assert_int_equal(leati_cost_pageable(t->device, false, MIB), before);
     t->device->driver->can = &of_gpu;
@@ -329,7 +330,7 @@ static void rates_follow_what_is_seen(void **state)
     assert_true(after > before && after < before + before / 4);
     for (int i = 0; i < 100; i++)
         leati_costs_saw(t->device, LEATI_RATE_DRIVER_IN, MIB, leati_costs_start(t->device, MIB) - 1000000);
-    /* What is far off may have another reason, and counts as half the usual rate. */
+    /* A measurement far from the rate may have another cause, so it counts as half the usual rate. */
     after = leati_cost_pageable(t->device, false, MIB);
     assert_true(after > before + before / 2 && after < 2 * before);
     leati_costs_set(t->device, LEATI_RATE_DRIVER_IN, 0);
@@ -368,7 +369,7 @@ static void there_and_back(struct test_state *t, struct room *room, unsigned see
     EXPECT_PATTERN(room->out, room->bytes, seed);
 }
 
-/* Whichever decline, and whichever is asked for, the bytes arrive. */
+/* Whichever protocols decline, and whichever is forced, the bytes must arrive. */
 static void another_comes_after_one_that_declines(void **state)
 {
     static const size_t sizes[] = {4 * KIB, MIB, 4 * MIB};
@@ -430,7 +431,7 @@ static void failures_name_their_protocol(void **state)
     expect_failure(t, room.memory, room.in, 4 * MIB, "staged: the test fails it");
     expect_failure(t, room.out, room.memory, 4 * MIB, "staged: the test fails it");
     expect_failure(t, room.out, room.in, 4 * MIB, "host: the test fails it");
-    /* One declines, and the next fails. */
+    /* One protocol declines, and the next one fails. */
     outcomes[EAGER] = DECLINES;
     leati_protocol_force(STAGED);
     expect_failure(t, room.memory, room.in, MIB, "staged: the test fails it");
@@ -440,7 +441,7 @@ static void failures_name_their_protocol(void **state)
     end_room(&room);
 }
 
-/* A page that is gone would end the program in the driver's call. */
+/* In the driver's call, a missing page would crash the program. */
 static void what_is_gone_is_no_copy_for_the_driver(void **state)
 {
     struct test_state *t = *state;
@@ -519,8 +520,8 @@ static void large_copies_without_rails(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* A copy that waits for memory must not hold the lock of its stream: whoever has that memory may need it. Where a
- * share has none, what the others reserved goes back. */
+/* A copy that waits for memory must not hold the lock of its stream, because the thread that has the memory may
+ * need that lock. If one share gets no memory, the memory of the other shares must be freed. */
 static void shares_are_reserved_before_the_stream_is_locked(void **state)
 {
     const size_t bytes = 64 * MIB;
@@ -543,7 +544,7 @@ static void shares_are_reserved_before_the_stream_is_locked(void **state)
     end_room(&room);
 }
 
-/* Rows, one call each, where a driver has no call for regions. */
+/* Copies row by row where a driver has no call for regions. */
 static void regions_without_the_drivers_call(void **state)
 {
     leat_copy_region region = {

@@ -10,7 +10,7 @@
 
 /* ---- several links ---- */
 
-/* More chunks over a route than it has places. */
+/* More chunks on a rail than it has slots. */
 enum { RAIL_CHUNKS = 4 };
 #define LINK_BYTES (7 * LEATI_RAIL_CHUNK_BYTES + 4099)
 
@@ -21,11 +21,11 @@ struct links {
     unsigned char *pinned, *memory;
 };
 
-/* One copy of this sort is held up by the gate. */
+/* The gate holds up one copy of this kind. */
 static struct {
-    void *helper, *own; /* the helper's device, the copy's stream: the driver's */
+    void *helper, *own; /* driver handles: the helper's device, the copy's stream */
     enum held sort;
-    unsigned left; /* so many of them go before it */
+    unsigned left; /* number of copies that pass before it */
     struct test_gate *gate;
     bool held;
 } link_plan;
@@ -86,8 +86,8 @@ static void expect_links(leat_stream *stream, struct links *links, uint64_t seed
     EXPECT_PATTERN(links->pinned, LINK_BYTES, seed);
 }
 
-/* Whichever way of a chunk is the slow one: its place is filled before it is read, and read before it is filled
- * again, and the copy's stream waits for both. */
+/* Either half of a chunk's way may be slow: a slot must be filled before it is read, and read before it is filled
+ * again, and the copy's stream must wait for both. */
 static void slow_rails_lose_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -116,8 +116,7 @@ static void stop_in_the_middle(void *stream, struct leati_location dst, struct l
     let_the_other_go_first(stream, dst, src, bytes);
 }
 
-/* The routes of a copy that is under way are nobody else's, nor are those of one that another thread is giving to
- * its stream. */
+/* Nobody else may use the rails of a running copy, or of a copy that another thread is submitting. */
 static void rails_under_way_are_not_shared(void **state)
 {
     struct test_state *t = *state;
@@ -146,7 +145,7 @@ static void rails_under_way_are_not_shared(void **state)
         assert_true(link_plan.held);
         held_before_copy = NULL;
         held_moment();
-        /* The second copy does not wait for the first one's routes. */
+        /* The second copy must not wait for the rails of the first. */
         OK(leat_stream_synchronize(t->second));
         assert_int_equal(atomic_load(&gate->passed), 0);
         test_gate_open(gate);
@@ -158,8 +157,8 @@ static void rails_under_way_are_not_shared(void **state)
     end_links(&links);
 }
 
-/* A copy over several links that the driver refuses in the middle: what was given before is over when the failure
- * is told, on whichever stream it is. */
+/* The driver refuses a call in the middle of a copy over several links. All calls before it, on whichever stream,
+ * must be complete when leat reports the failure. */
 static void rails_that_fail_are_waited_for(void **state)
 {
     static const struct {
@@ -167,9 +166,9 @@ static void rails_that_fail_are_waited_for(void **state)
         const char *entry;
         uint64_t n;
     } faults[] = {
-        {OWN, "copy", 2},              /* the first chunk over the own link is given */
-        {ARRIVING, "event_record", 2}, /* the next is on its way to the helper, and nothing behind it */
-        {LEAVING, "copy", 4},          /* and that it leaves the helper is given as well */
+        {OWN, "copy", 2},              /* the first chunk over the own link is submitted */
+        {ARRIVING, "event_record", 2}, /* the next chunk is on its way to the helper, and nothing after it */
+        {LEAVING, "copy", 4},          /* its way from the helper is submitted too */
     };
     struct test_state *t = *state;
     struct links links = set_rails(t);
@@ -178,7 +177,7 @@ static void rails_that_fail_are_waited_for(void **state)
         struct held_watch watch = {.until_fault = true};
         leat_status status;
 
-        /* The routes are there. */
+        /* First create the rails. */
         held_before_copy = NULL;
         OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
         OK(leat_stream_synchronize(t->stream));
@@ -198,7 +197,7 @@ static void rails_that_fail_are_waited_for(void **state)
     end_links(&links);
 }
 
-/* Memory of the helper's goes back while the gate is closed: says so, and lets it be done all the same. */
+/* Called when memory of the helper is freed while the gate is closed: notes it, and opens the gate. */
 static void watch_free(void *ptr)
 {
     (void)ptr;
@@ -209,7 +208,7 @@ static void watch_free(void *ptr)
     OK(held_driver->ops->device_synchronize(held_driver, link_plan.helper));
 }
 
-/* The routes end, one way or another, with a copy under way: their memory goes back behind it. */
+/* The rails are destroyed, in one way or another, while a copy runs: their memory must be freed after it. */
 static void rails_that_end_are_waited_for(void **state)
 {
     struct test_state *t = *state;
