@@ -24,9 +24,9 @@ const char cli_cu_help[] =
     "Usage: leat cu [OPTION]... FILE...\n\n"
     "Builds CUDA C++ programs for the CPU device with the host's C++ compiler:\n"
     "  leat cu vector_add.cu -o vector_add\n"
-    "Files named .cu are CUDA C++, other sources C++ or C; all other files are passed to the linker. The headers "
-    "and\n"
-    "libraries of leat are those beside this command.\n\n"
+    "Files named .cu are CUDA C++, other sources C++ or C; all other files are passed to the linker; - is CUDA "
+    "C++ on\n"
+    "standard input. The headers and libraries of leat are those beside this command.\n\n"
     "Options:\n"
     "  -o FILE         the output; without it a.out, or the name of the source with .o\n"
     "  -c              compile only\n"
@@ -325,6 +325,8 @@ static enum language language_of(const char *path)
                  {".cxx", CXX}, {".c++", CXX}, {".C", CXX},  {".cp", CXX}};
     const char *ending = strrchr(path, '.');
 
+    if (!strcmp(path, "-"))
+        return CUDA;
     for (size_t i = 0; ending && i < sizeof known / sizeof known[0]; i++)
         if (!strcmp(ending, known[i].ending))
             return known[i].language;
@@ -859,6 +861,18 @@ static bool build_all(struct build *build)
 
 static bool is_usable(const struct build *build)
 {
+    size_t from_stdin = 0;
+
+    for (size_t i = 0; i < build->input_count; i++)
+        from_stdin += !strcmp(build->inputs[i].path, "-");
+    if (from_stdin > 1) {
+        cli_complain("cu: standard input (-) can be only one of the sources");
+        return false;
+    }
+    if (from_stdin && !build->output && (build->stage == COMPILE || build->stage == ASSEMBLY)) {
+        cli_complain("cu: the output of a source on standard input needs a name: -o FILE");
+        return false;
+    }
     if (!build->input_count && (build->stage != LINK || !build->link.count)) {
         cli_complain("cu: no source given; see leat help cu");
         return false;

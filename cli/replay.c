@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 const char cli_replay_help[] =
     "Usage: leat replay [OPTION]... TRACE\n\n"
@@ -37,7 +39,7 @@ const char cli_replay_help[] =
     "  --limit BYTES     the most that the pool may hold; K, M, G and T (powers of 1024) may follow; a number "
     "with\n"
     "                    an x behind it, such as 1.02x, counts in the most bytes that the trace requests\n"
-    "  --plan FILE       gives the pool a plan, which leat plan made of this or another trace\n"
+    "  --plan FILE       gives the pool a plan, which leat plan made of this or another trace; -: standard input\n"
     "  --kind NAME       the memory that is replayed, of a trace with several kinds: device (the default), pinned "
     "or\n"
     "                    managed\n"
@@ -257,7 +259,72 @@ static int parse(int argc, char **argv, struct replay_options *options)
     options->trace = argv[optind++];
     if (cli_no_operands(argc, argv) != CLI_OK)
         return CLI_USAGE;
+    if (options->plan && !strcmp(options->plan, "-") && !strcmp(options->trace, "-")) {
+        cli_complain("replay: the trace and the plan cannot both be standard input");
+        return CLI_USAGE;
+    }
     return check_pool_options(options);
+}
+
+/* ---- a plan from standard input ---- */
+
+/* Pools read plans from regular files only, so standard input is copied into a memory file. */
+struct plan_file {
+    int descriptor; /* -1: the plan is not standard input */
+    char path[32];  /* of the memory file */
+};
+
+static bool copy_standard_input(int descriptor)
+{
+    char bytes[16384];
+    ssize_t count, done, written;
+
+    while ((count = read(STDIN_FILENO, bytes, sizeof bytes)) != 0) {
+        if (count < 0 && errno != EINTR)
+            return false;
+        for (done = 0; done < count; done += written) {
+            written = write(descriptor, bytes + done, (size_t)(count - done));
+            if (written < 0 && errno != EINTR)
+                return false;
+            if (written < 0)
+                written = 0;
+        }
+    }
+    return true;
+}
+
+/* Lets options->plan name a memory file with the bytes of standard input if it is "-". False after a complaint. */
+static bool open_plan(struct replay_options *options, struct plan_file *file)
+{
+    file->descriptor = -1;
+    if (!options->plan || strcmp(options->plan, "-") != 0)
+        return true;
+    file->descriptor = memfd_create("leat-plan", MFD_CLOEXEC);
+    if (file->descriptor < 0 || !copy_standard_input(file->descriptor)) {
+        cli_complain("replay: the plan cannot be read from standard input: %s", strerror(errno));
+        return false;
+    }
+    snprintf(file->path, sizeof file->path, "/proc/self/fd/%d", file->descriptor);
+    options->plan = file->path;
+    return true;
+}
+
+static void close_plan(const struct plan_file *file)
+{
+    if (file->descriptor >= 0)
+        close(file->descriptor);
+}
+
+/* Complains that a replay failed. The name of the memory file would tell the user nothing. */
+static void complain(const struct replay_options *options, const char *error)
+{
+    const char *name =
+        options->plan && !strncmp(options->plan, "/proc/self/fd/", 14) ? strstr(error, options->plan) : NULL;
+
+    if (name)
+        cli_complain("replay: %.*sof standard input%s", (int)(name - error), error, name + strlen(options->plan));
+    else
+        cli_complain("replay: %s", error);
 }
 
 /* ---- replaying ---- */
@@ -276,7 +343,7 @@ static int replay(const struct replay_options *options, const struct trace *trac
     host_enlarge_cpu_device(2 * trace_peak_bytes(trace, true, NULL) + ((uint64_t)1 << 30));
     fine = replay_open(target, options, trace) && replay_run(target, options, trace, result);
     if (!fine)
-        cli_complain("replay: %s", target->error);
+        complain(options, target->error);
     else
         printed = options->json ? replay_print_json(target, options, trace, result)
                                 : replay_print_tables(target, options, trace, result);
@@ -315,6 +382,7 @@ int cli_replay(int argc, char **argv)
 {
     struct replay_options options = {.rounds = 1, .trace_device = TRACE_ANY_DEVICE, .kind = LEAT_KIND_DEVICE};
     char error[TRACE_ERROR_MAX];
+    struct plan_file plan;
     struct trace *trace;
     int status = parse(argc, argv, &options);
 
@@ -328,8 +396,11 @@ int cli_replay(int argc, char **argv)
     status = CLI_FAILED;
     if (!trace_choose(trace, options.kind, options.pool, error))
         cli_complain("replay: %s: %s", options.trace, error);
-    else if (fit_options(&options, trace))
-        status = replay(&options, trace);
+    else if (fit_options(&options, trace)) {
+        if (open_plan(&options, &plan))
+            status = replay(&options, trace);
+        close_plan(&plan);
+    }
     trace_destroy(trace);
     return status;
 }

@@ -64,6 +64,12 @@ cu -DVALUE=1 one.cu -o one && prints 300 one
 cu -DVALUE=2 one.cu && prints 600 a.out
 cu -O2 main.cu kernel.cu host.cpp host.c -o several && prints 2100 several
 cu -c main.cu kernel.cu host.cpp && cu -c host.c -o c.o && cu main.o kernel.o host.o c.o -o linked && prints 2100 linked
+cu -DVALUE=5 - -o piped <"$work/one.cu" && prints 1500 piped
+cu -DVALUE=6 -c - -o piped.o <"$work/one.cu" && cu piped.o -o piped && prints 1800 piped
+cu -x c -c - -o c.o <"$work/host.c" && cu main.o kernel.o host.o c.o -o linked && prints 2100 linked
+echo 'int main() { f<<<1, 2(); }' | run 1 cu - -o "$work/wrong" && has '^<stdin>:1: error: '
+usage 'only one of the sources' cu - - </dev/null
+usage 'needs a name: -o FILE' cu -c - </dev/null
 cp "$work/one.cu" "$work/one.txt"
 cu -DVALUE=4 -x cu one.txt -o named && prints 1200 named
 gone

@@ -130,6 +130,9 @@ replay --json --plan "$work/vit.plan" two_stream_cut.csv.gz && is allocations 27
 run 1 replay --device "$device" --plan vit_checkpoint_cut.csv.gz vit_checkpoint_cut.csv.gz && says "plans are made by 'leat plan'"
 run 1 replay --device "$device" --plan "$work/none.plan" vit_checkpoint_cut.csv.gz && says 'none.plan'
 run 1 plan "$work/none.csv" -o "$work/none.plan" && says 'none.csv'
+replay --json --plan - vit_checkpoint_cut.csv.gz <"$work/vit.plan" && holds "$(value ratio) <= 1.01"
+run 1 replay --device "$device" --plan - vit_checkpoint_cut.csv.gz </dev/null && says 'plan of standard input'
+usage 'cannot both be standard input' replay --device "$device" --plan - - </dev/null
 usage 'give one TRACE' plan vit_checkpoint_cut.csv.gz
 
 # What the pool does where nothing fits in one piece: it grows, or it stitches. No pool has whole pages in exactly the
