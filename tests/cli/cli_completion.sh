@@ -1,0 +1,58 @@
+#!/bin/bash
+# cli_completion.sh - completion for bash (packaging/leat.bash), called as readline calls it: commands, options, groups,
+# and names of devices, also where loading a driver takes long. LEAT_COMMAND is the command.
+cd "$(dirname "$0")" || exit 1
+. ./cli.sh
+leat=$(realpath "$leat")
+export LEAT_DRIVERS=cpu
+unset LEAT_CPU_DEVICES
+leat() { "$leat" "$@"; }
+slow=
+timeout() { # a function is no program, so the real one would not find it
+    [ -z "$slow" ] || return 137
+    shift 3
+    "$@"
+}
+. ../../packaging/leat.bash
+
+# completes LINE TEXT...: completing at the end of the line offers exactly that.
+completes() {
+    local found wanted
+
+    COMP_LINE=$1 COMP_POINT=${#1}
+    # The words as readline splits them: at blanks, and around colons and equals signs.
+    mapfile -t COMP_WORDS < <(sed -E 's/([:=]+)/ \1 /g' <<<"$1" | grep -oE '[^ ]+')
+    case $1 in *' ' | *[:=]) COMP_WORDS+=('') ;; esac
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    shift
+    : >"$work/err"
+    _leat 2>"$work/err"
+    found="${COMPREPLY[*]}" wanted="$*"
+    echo "$found" >"$work/out"
+    [ "$found" = "$wanted" ] || fail "completing '$COMP_LINE' offers '$found' instead of '$wanted'"
+    [ ! -s "$work/err" ] || fail "completing '$COMP_LINE' prints"
+}
+
+completes 'leat in' info
+completes 'leat pool' pool-map
+completes 'leat help pl' plan
+completes 'leat bench al' alloc
+completes 'leat bench --pic' --picture
+completes 'leat explain ' copy
+completes 'leat explain copy '
+completes 'leat bench --device ' cpu:0 cpu:1
+completes 'leat bench --device c' cpu:0 cpu:1
+completes 'leat bench --device cpu:' 0 1
+completes 'leat bench --device cpu:1' 1
+completes 'leat replay --device=cpu:' 0 1
+completes 'leat replay --device=' cpu:0 cpu:1
+completes 'leat bench --device gpu:'
+export LEAT_CPU_DEVICES=3
+completes 'leat bench --device cpu:' 0 1 2
+COMP_WORDBREAKS=${COMP_WORDBREAKS//:} completes 'leat bench --device cpu:1' cpu:1
+
+# A driver that takes too long: the names are guessed.
+export LEAT_CPU_DEVICES=1
+slow=1
+completes 'leat bench --device cp' cpu:0 cpu:1
+finish
