@@ -28,7 +28,8 @@ enum {
 
 enum { POINTS_MAX = 64 };
 
-/* What is drawn, the uppermost last. Other kinds have too few sizes, or lie on one of these. */
+/* Which kinds of memory are drawn, the uppermost line last. Others have too few sizes, or their line lies on one
+ * of these; the head names them. */
 static const struct {
     enum copy_memory memory;
     const char *text;
@@ -54,7 +55,50 @@ struct picture {
     struct line lines[COPY_DIRECTION_COUNT][DRAWN_COUNT];
     unsigned first, last; /* powers of 2 of the sizes */
     bool any, any_driver;
+    char left_out[256]; /* what the record has and the picture does not draw, in words */
 };
+
+static void leave_out(struct picture *picture, const char *text)
+{
+    size_t used = strlen(picture->left_out);
+
+    snprintf(picture->left_out + used, sizeof picture->left_out - used, "%s%s", used ? ", " : "", text);
+}
+
+/* Returns true if the record has sizes of this direction and kind of memory. */
+static bool has_sizes(const json_t *rows, unsigned direction, unsigned memory)
+{
+    const json_t *row;
+    size_t index;
+    char name[96];
+
+    snprintf(name, sizeof name, "%s, %s", copy_direction_texts[direction], copy_memory_texts[memory].label);
+    json_array_foreach(rows, index, row)
+    {
+        if (!strcmp(record_text(row, "group"), "copy") && !strcmp(record_text(row, "case"), name) &&
+            json_integer_value(json_object_get(row, "bytes")) > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Names the kinds of memory that the record has and the picture does not draw. */
+static void find_left_out(struct picture *picture, const json_t *rows)
+{
+    unsigned memory, kind, direction;
+
+    for (memory = 0; memory < COPY_MEMORY_COUNT; memory++) {
+        bool there = false;
+
+        for (kind = 0; kind < DRAWN_COUNT; kind++)
+            if (drawn[kind].memory == memory)
+                break;
+        for (direction = 0; kind == DRAWN_COUNT && direction < COPY_DIRECTION_COUNT; direction++)
+            there = there || has_sizes(rows, direction, memory);
+        if (there)
+            leave_out(picture, copy_memory_texts[memory].label);
+    }
+}
 
 /* Takes the rows of a line out of the record. The case's name is the direction and the kind of memory. */
 static void read_line(struct picture *picture, const json_t *rows, unsigned direction, unsigned kind)
@@ -72,8 +116,16 @@ static void read_line(struct picture *picture, const json_t *rows, unsigned dire
                               record_number(row, "value"), record_number(row, "driver_value")};
 
         if (strcmp(record_text(row, "group"), "copy") || strcmp(record_text(row, "case"), name) ||
-            point.bytes == 0 || !isfinite(point.leat) || line->count == POINTS_MAX)
+            point.bytes == 0 || !isfinite(point.leat))
             continue;
+        if (line->count == POINTS_MAX) {
+            char text[64];
+
+            snprintf(text, sizeof text, "sizes beyond the first %d of a line", POINTS_MAX);
+            if (!strstr(picture->left_out, text))
+                leave_out(picture, text);
+            continue;
+        }
         line->points[line->count++] = point;
         picture->any = true;
         picture->any_driver = picture->any_driver || isfinite(point.driver);
@@ -122,16 +174,17 @@ static void write_head(struct picture *picture, const json_t *record)
     unsigned x = SVG_MARGIN, y, kind;
     char title[512], machine[512], measure[512];
 
-    snprintf(title, sizeof title, "Copies between host and %.40s, %.80s, driver %.20s %.60s%s%.60s%s",
+    snprintf(title, sizeof title, "Copies between host and %s, %s, driver %s %s%s%s%s",
              record_text(device, "name"), record_text(device, "model"), record_text(driver, "name"),
              record_text(driver, "version"), library ? " (" : "", library ? library + 1 : "", library ? ")" : "");
-    snprintf(machine, sizeof machine, "%.80s, %d logical processors, %.80s; leat %.20s, %.30s",
-             record_text(host, "cpu"), (int)json_integer_value(json_object_get(host, "cores")),
-             record_text(host, "kernel"), record_text(record, "version"), record_text(record, "date"));
+    snprintf(machine, sizeof machine, "%s, %d logical processors, %s; leat %s, %s", record_text(host, "cpu"),
+             (int)json_integer_value(json_object_get(host, "cores")), record_text(host, "kernel"),
+             record_text(record, "version"), record_text(record, "date"));
     snprintf(measure, sizeof measure,
-             "From the call to its completion, medians; GB/s is 10^9 bytes a second%s%.96s",
-             picture->any_driver ? "; driver: " : "", picture->any_driver ? peer : "");
-    y = svg_write_head(picture->file, title, machine, measure);
+             "From the call to its completion, medians; GB/s is 10^9 bytes a second%s%s%s%s",
+             picture->any_driver ? "; driver: " : "", picture->any_driver ? peer : "",
+             picture->left_out[0] ? "; not drawn: " : "", picture->left_out);
+    y = svg_write_head(picture->file, WIDTH, title, (const char *const[]){machine, measure, NULL});
     for (kind = DRAWN_COUNT; kind-- > 0;)
         if (has_kind(picture, kind))
             x = write_sample(picture->file, x, y, "", kind, drawn[kind].text);
@@ -279,6 +332,7 @@ bool bench_copy_picture(const json_t *record, const char *path)
         cli_complain("bench: there is nothing to draw: the record has no sizes of the group copy");
         return false;
     }
+    find_left_out(&picture, json_object_get(record, "rows"));
     if (picture.last == picture.first)
         picture.last++;
     picture.file = svg_begin(path, WIDTH, HEIGHT, hues, DRAWN_COUNT + 1);

@@ -15,8 +15,8 @@
 
 /* Lengths in pixels. */
 enum {
-    HEAD = 124, /* title, what was measured, legend */
-    WIDTH = 1240,
+    HEAD = 142, /* title, what was measured, legend */
+    WIDTH_MIN = 1240,
     AXIS_LEFT = 40,
     PANEL_HEIGHT = 150,
     PANEL_HEAD = 24,
@@ -42,7 +42,8 @@ struct picture {
     const json_t *rows;
     struct panel panels[PANELS_MAX];
     unsigned panel_count;
-    unsigned height;
+    unsigned left_out; /* cases of further panels, which are not drawn */
+    unsigned width, height;
     bool has_peer[LAYOUT_PEER_COUNT];
 };
 
@@ -75,8 +76,10 @@ static void find_panels(struct picture *picture)
         for (i = 0; i < picture->panel_count; i++)
             if (is_in(&picture->panels[i], row))
                 break;
-        if (i == PANELS_MAX)
+        if (i == PANELS_MAX) {
+            picture->left_out++;
             continue;
+        }
         if (i == picture->panel_count)
             picture->panels[picture->panel_count++] =
                 (struct panel){.part = record_text(row, "part"),
@@ -95,10 +98,16 @@ static void place_panels(struct picture *picture)
 {
     unsigned x = SVG_MARGIN, y = HEAD, i;
 
+    picture->width = WIDTH_MIN;
+    for (i = 0; i < picture->panel_count; i++) {
+        unsigned width = 2 * SVG_MARGIN + AXIS_LEFT + panel_width(&picture->panels[i]);
+
+        picture->width = width > picture->width ? width : picture->width;
+    }
     for (i = 0; i < picture->panel_count; i++) {
         unsigned width = AXIS_LEFT + panel_width(&picture->panels[i]);
 
-        if (x > SVG_MARGIN && x + width > WIDTH - SVG_MARGIN) {
+        if (x > SVG_MARGIN && x + width > picture->width - SVG_MARGIN) {
             x = SVG_MARGIN;
             y += PANEL_HEAD + PANEL_HEIGHT + PANEL_GAP;
         }
@@ -129,17 +138,25 @@ static void write_head(struct picture *picture, const json_t *record)
     const json_t *device = json_object_get(record, "device");
     const json_t *driver = json_object_get(record, "driver");
     unsigned x = SVG_MARGIN, y, i;
-    char title[512], machine[512];
+    char title[512], machine[512], marks[256];
 
-    snprintf(title, sizeof title, "Copies between layouts on %.40s, %.80s, driver %.20s %.60s",
-             record_text(device, "name"), record_text(device, "model"), record_text(driver, "name"),
-             record_text(driver, "version"));
-    snprintf(machine, sizeof machine, "leat %.20s, %.30s; %.140s", record_text(record, "version"),
+    snprintf(title, sizeof title, "Copies between layouts on %s, %s, driver %s %s", record_text(device, "name"),
+             record_text(device, "model"), record_text(driver, "name"), record_text(driver, "version"));
+    snprintf(machine, sizeof machine, "leat %s, %s; %s", record_text(record, "version"),
              record_text(record, "date"), record_text(record, "command"));
-    y = svg_write_head(
-        picture->file, title, machine,
-        "A column is a case, its height the share of the rate at which as many bytes are plainly copied there; "
-        "medians. A dash is the bound: 32-byte sectors that must be moved. A triangle is above the panel.");
+    snprintf(
+        marks, sizeof marks,
+        "A dash is the bound: 32-byte sectors that must be moved. A triangle or an angle at the upper edge is a "
+        "figure or a bound above the panel.");
+    if (picture->left_out)
+        snprintf(marks + strlen(marks), sizeof marks - strlen(marks), " %u cases of further suites are not drawn.",
+                 picture->left_out);
+    y = svg_write_head(picture->file, picture->width, title,
+                       (const char *const[]){machine,
+                                             "A column is a case, its height the share of the rate at which as "
+                                             "many bytes are plainly copied there; "
+                                             "medians.",
+                                             marks, NULL});
     x = write_sample(picture->file, x, y, 0, "leat");
     for (i = 0; i < LAYOUT_PEER_COUNT; i++)
         if (picture->has_peer[i])
@@ -158,11 +175,18 @@ static void write_frame(struct picture *picture, const struct panel *panel)
     unsigned width = panel_width(panel), percent, shown;
     char text[256], size[TEXT_MAX];
 
-    /* A narrow panel has room for the suite's word alone. */
+    /* A narrow panel has room for the suite's word alone; pointing at it shows the rest. */
     shown = width > 300 ? (unsigned)strlen(panel->part) : (unsigned)strcspn(panel->part, ":");
-    snprintf(text, sizeof text, "%.*s, %s", (int)shown, panel->part,
-             text_bytes(size, (uint64_t)panel->element_bytes));
-    svg_write_text(picture->file, panel->x, panel->y - 7, "name", text);
+    text_bytes(size, (uint64_t)panel->element_bytes);
+    fprintf(picture->file, "<text x=\"%u\" y=\"%u\" class=\"name\">", panel->x, panel->y - 7);
+    if (panel->part[shown]) {
+        fputs("<title>", picture->file);
+        svg_write_escaped(picture->file, panel->part);
+        fprintf(picture->file, ", %s</title>", size);
+    }
+    snprintf(text, sizeof text, "%.*s%s, %s", (int)shown, panel->part, panel->part[shown] ? "\u2026" : "", size);
+    svg_write_escaped(picture->file, text);
+    fputs("</text>\n", picture->file);
     for (percent = 0; percent <= 100; percent += 25) {
         snprintf(text, sizeof text, "%u %%", percent);
         svg_write_grid(picture->file, panel->x, height_of(panel, percent / 100.0), width, text);
@@ -193,6 +217,19 @@ static void write_dot(struct picture *picture, const struct panel *panel, double
             clipped ? ", above the panel" : "", clipped ? "path" : "circle");
 }
 
+/* The bound of a case as a dash. bound: as a share of the plain copy; NAN: there is none. One above the panel is
+ * an angle at the panel's upper edge. */
+static void write_bound(struct picture *picture, const struct panel *panel, double x, double bound)
+{
+    if (isfinite(bound) && bound <= TOP)
+        fprintf(picture->file, "<path d=\"M%.1f %.1fh6\" class=\"bound\"/>\n", x - 3, height_of(panel, bound));
+    else if (isfinite(bound))
+        fprintf(picture->file,
+                "<path d=\"M%.1f %.1fl3 -3l3 3\" class=\"curve bound\"><title>the bound: %.1f %%, above the "
+                "panel</title></path>\n",
+                x - 3, (double)panel->y - 2, 100 * bound);
+}
+
 static void write_panel(struct picture *picture, const struct panel *panel)
 {
     double x = panel->x + (double)COLUMN / 2;
@@ -207,9 +244,7 @@ static void write_panel(struct picture *picture, const struct panel *panel)
 
         if (!is_in(panel, row))
             continue;
-        if (isfinite(bound) && bound < TOP)
-            fprintf(picture->file, "<path d=\"M%.1f %.1fh%d\" class=\"bound\"/>\n", x - 3, height_of(panel, bound),
-                    6);
+        write_bound(picture, panel, x, bound);
         for (i = 0; i < LAYOUT_PEER_COUNT; i++)
             write_dot(picture, panel, x, row, layout_peers[i].name, i + 1,
                       record_number(row, layout_peers[i].share_key), record_number(row, layout_peers[i].rate_key));
@@ -230,7 +265,7 @@ bool bench_layout_picture(const json_t *record, const char *path)
         return false;
     }
     place_panels(&picture);
-    picture.file = svg_begin(path, WIDTH, picture.height, hues, LAYOUT_PEER_COUNT + 1);
+    picture.file = svg_begin(path, picture.width, picture.height, hues, LAYOUT_PEER_COUNT + 1);
     if (!picture.file)
         return false;
     write_head(&picture, record);

@@ -72,16 +72,18 @@ static void write_head(struct picture *picture, const json_t *record)
     unsigned x = SVG_MARGIN, y;
     char title[512], machine[512], size[TEXT_MAX];
 
-    snprintf(title, sizeof title, "Bytes that a kernel reads of %s at the host: %.40s, %.80s",
+    snprintf(title, sizeof title, "Bytes that a kernel reads of %s at the host: %s, %s",
              text_bytes(size, picture->bytes), record_text(device, "name"), record_text(device, "model"));
-    snprintf(machine, sizeof machine, "Driver %.20s %.60s; %.80s, %d logical processors; leat %.20s, %.30s",
+    snprintf(machine, sizeof machine, "Driver %s %s; %s, %d logical processors; leat %s, %s",
              record_text(driver, "name"), record_text(driver, "version"), record_text(host, "cpu"),
              (int)json_integer_value(json_object_get(host, "cores")), record_text(record, "version"),
              record_text(record, "date"));
-    y = svg_write_head(
-        picture->file, title, machine,
-        "From data at the host to the end of the kernel, medians; GB/s counts the bytes that the kernel reads, "
-        "whatever was moved for them");
+    y = svg_write_head(picture->file, WIDTH, title,
+                       (const char *const[]){machine,
+                                             "From data at the host to the end of the kernel, medians; GB/s "
+                                             "counts the bytes that the kernel reads, "
+                                             "whatever was moved for them",
+                                             NULL});
     for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++) {
         fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"12\" height=\"12\" class=\"k%u\"/>\n", x, y - 11,
                 i);

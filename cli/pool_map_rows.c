@@ -66,7 +66,7 @@ bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_ro
     while ((count = count_rows(range, rows->row_bytes)) > rows_max)
         rows->row_bytes *= 2;
     rows->row_count = 0;
-    /* A gap stands before, between or behind rows. */
+    /* At most one gap before each row, and one behind the last. */
     rows->rows = calloc(2 * (size_t)count + 1, sizeof *rows->rows);
     if (!rows->rows)
         return false;
@@ -81,6 +81,11 @@ bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_ro
     }
     for (; at < end; at += rows->row_bytes)
         add_row(rows, at, at + rows->row_bytes, false);
+    /* The snapshot lists no extents behind the last memory: what is left of the addresses is a gap too. */
+    if (at < range->bytes && rows->row_count && rows->rows[rows->row_count - 1].gap)
+        rows->rows[rows->row_count - 1].end = range->bytes;
+    else if (at < range->bytes)
+        add_row(rows, at, range->bytes, true);
     return true;
 }
 

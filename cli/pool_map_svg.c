@@ -25,7 +25,7 @@ enum {
     PAGE_MARK_MIN = 4 /* between two marks */
 };
 
-enum { ROWS_MAX = 64, SHARES_MAX = 32, HUES = 8, SHADES = 4 };
+enum { ROWS_MAX = 64, SHARES_MAX = 32, TAG_MAX = 80, HUES = 8, SHADES = 4 };
 
 /* Widths in pixels: narrower pieces are joined; from block_min on a block has an edge, from label_min on its size
  * in words. */
@@ -56,11 +56,12 @@ struct group {
 
 /* ---- text ---- */
 
+/* A text that reaches no further than the rows. */
 static void write_text(struct picture *picture, unsigned x, const char *style, const char *text)
 {
-    fprintf(picture->file, "<text x=\"%u\" y=\"%u\" class=\"%s\">", x, picture->y, style);
-    svg_write_escaped(picture->file, text);
-    fputs("</text>\n", picture->file);
+    enum svg_size size = !strcmp(style, "title") ? SVG_TITLE : SVG_TEXT;
+
+    svg_write_text_within(picture->file, x, picture->y, style, text, size, MAP_LEFT + MAP_WIDTH - (double)x);
 }
 
 static unsigned shade_of(uint64_t bytes)
@@ -383,11 +384,11 @@ static void write_row(struct picture *picture, const struct pool_map_range *rang
 static void write_range(struct picture *picture, const struct pool_map_range *range,
                         const struct pool_map_rows *rows)
 {
-    char text[192], size[TEXT_MAX], row_size[TEXT_MAX];
+    char text[512], size[TEXT_MAX], row_size[TEXT_MAX];
     size_t index = 0, i;
 
     picture->y += LINE_STEP;
-    snprintf(text, sizeof text, "%.60s: %s of addresses from 0x%" PRIx64 ", a row is %s%s", range->name,
+    snprintf(text, sizeof text, "%s: %s of addresses from 0x%" PRIx64 ", a row is %s%s", range->name,
              text_bytes(size, range->bytes), range->base, text_bytes(row_size, rows->row_bytes),
              range->stitched ? "; memory of the ranges above, mapped once more" : "");
     write_text(picture, MARGIN, "head", text);
@@ -401,12 +402,13 @@ static void write_range(struct picture *picture, const struct pool_map_range *ra
 
 static void write_share(struct picture *picture, const struct pool_map_share *share, int tag)
 {
-    char text[160], style[16], stream[32] = "no stream", a[TEXT_MAX], b[TEXT_MAX];
+    char text[512], style[16], stream[32] = "no stream", a[TEXT_MAX], b[TEXT_MAX];
 
     if (share->number)
         snprintf(stream, sizeof stream, "stream %" PRIu64, share->number);
     if (share->name)
-        snprintf(text, sizeof text, "%.40s: %s in %" PRIu64 " blocks", share->name[0] ? share->name : "(no tag)",
+        snprintf(text, sizeof text, "%.*s%s: %s in %" PRIu64 " blocks", TAG_MAX,
+                 share->name[0] ? share->name : "(no tag)", strlen(share->name) > TAG_MAX ? "\u2026" : "",
                  text_bytes(a, share->requested_bytes), share->live_blocks);
     else
         snprintf(text, sizeof text, "%s: %s in %" PRIu64 " blocks, %s kept for it", stream,
@@ -466,7 +468,7 @@ static void write_picture(struct picture *picture)
 {
     const struct pool_map *map = picture->map;
     unsigned width = MAP_LEFT + MAP_WIDTH + MARGIN, height = picture_height(picture);
-    char text[256];
+    char text[512];
     size_t i;
 
     fprintf(picture->file,
@@ -476,7 +478,7 @@ static void write_picture(struct picture *picture)
     write_styles(picture->file);
     fprintf(picture->file, "<rect width=\"%u\" height=\"%u\" class=\"paper\"/>\n", width, height);
     picture->y = MARGIN + 12;
-    snprintf(text, sizeof text, "Pool %.100s on %.40s, %.40s memory", map->name, map->device, map->kind);
+    snprintf(text, sizeof text, "Pool %s on %s, %s memory", map->name, map->device, map->kind);
     write_text(picture, MARGIN, "title", text);
     picture->y += LINE_STEP + 6;
     write_figures(picture);

@@ -6,6 +6,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How many bytes the UTF-8 character at text has; 0: it is cut off or none. */
@@ -44,6 +45,35 @@ void svg_write_text(FILE *file, double x, double y, const char *style, const cha
     fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
     svg_write_escaped(file, text);
     fputs("</text>\n", file);
+}
+
+/* Widths of characters in pixels, on average: no font's are known here, and those of DejaVu Sans are among the
+ * widest. */
+static const double character_widths[] = {[SVG_TEXT] = 6.3, [SVG_TITLE] = 10.8};
+
+void svg_write_text_within(FILE *file, double x, double y, const char *style, const char *text, enum svg_size size,
+                           double room)
+{
+    size_t most = (size_t)(room / character_widths[size]), characters = 0, kept = 0, i;
+    char *shortened;
+
+    /* Bytes 0x80 to 0xbf continue a character of UTF-8. kept: the bytes that leave room for the dots. */
+    for (i = 0; text[i]; i++) {
+        characters += ((unsigned char)text[i] & 0xc0) != 0x80;
+        if (characters < most)
+            kept = i + 1;
+    }
+    shortened = characters > most ? strndup(text, kept) : NULL;
+    if (!shortened) {
+        svg_write_text(file, x, y, style, text);
+        return;
+    }
+    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\"><title>", x, y, style);
+    svg_write_escaped(file, text);
+    fputs("</title>", file);
+    svg_write_escaped(file, shortened);
+    fputs("\u2026</text>\n", file);
+    free(shortened);
 }
 
 static void complain(const char *path)
@@ -117,15 +147,17 @@ bool svg_end(FILE *file, const char *path)
     return fine;
 }
 
-unsigned svg_write_head(FILE *file, const char *title, const char *machine, const char *measure)
+unsigned svg_write_head(FILE *file, unsigned width, const char *title, const char *const *lines)
 {
+    double room = (double)width - 2 * SVG_MARGIN;
     unsigned y = SVG_MARGIN + 12;
 
-    svg_write_text(file, SVG_MARGIN, y, "title", title);
-    y += SVG_LINE_STEP + 6;
-    svg_write_text(file, SVG_MARGIN, y, "quiet", machine);
-    y += SVG_LINE_STEP;
-    svg_write_text(file, SVG_MARGIN, y, "quiet", measure);
+    svg_write_text_within(file, SVG_MARGIN, y, "title", title, SVG_TITLE, room);
+    y += 6;
+    for (; *lines; lines++) {
+        y += SVG_LINE_STEP;
+        svg_write_text_within(file, SVG_MARGIN, y, "quiet", *lines, SVG_TEXT, room);
+    }
     return y + SVG_LINE_STEP + 8;
 }
 

@@ -80,7 +80,8 @@ bench --part sizes --memory pinned,pageable,huge,registered,file,fresh --bytes 4
     wanted=8
     grep -q 'huge pages"' "$work/record" && wanted=10
     [ "$lines" -eq $wanted ] || fail "the picture has $lines lines of leat's instead of $wanted"
-    for text in 'Host to device' 'Device to host' 'Both directions' 'GB/s' '4 KiB' 'prefers-color-scheme: dark'; do
+    for text in 'Host to device' 'Device to host' 'Both directions' 'GB/s' '4 KiB' 'prefers-color-scheme: dark' \
+        'not drawn: pageable, fresh'; do
         grep -qF "$text" "$work/a.svg" || fail "the picture lacks: $text"
     done
     run 0 bench --from "$work/record" --picture "$work/b.svg" && {

@@ -81,6 +81,14 @@ run 0 bench layout --device "$device" --bytes 16K --repeat 1 --json --output "$w
     calls=$(grep -c '"times_empty": ' "$work/record")
     [ "$dots" -eq $((rows - calls)) ] || fail "the picture has $dots dots for $rows cases, $calls of them calls"
     check_xml "$work/a.svg"
+    # What a picture has no room for is marked: names that end in dots, bounds above the panel.
+    long=$(printf '%0200d' 0)
+    sed -E 's/("command": ")/\1'"$long"'/; s/("bound": )[0-9.]+/\19e9/' "$work/record" >"$work/long"
+    run 0 bench --from "$work/long" --picture "$work/c.svg" layout && {
+        grep -q "<title>.*$long.*</title>.*0…</text>" "$work/c.svg" || fail 'a line that is too long is cut without a mark'
+        grep -q '>the bound: .* above the panel</title>' "$work/c.svg" || fail 'bounds above the panel are not marked'
+        check_xml "$work/c.svg"
+    }
 }
 run 0 bench --device "$device" --quick --suite slice,call --bytes 64K --repeat 2 && has '^layout: slice: ' && has 'TIMES EMPTY'
 run 0 bench layout --ladder --device "$device" --bytes 256K --repeat 2 --json && {

@@ -348,6 +348,8 @@ drawn() {
 replay --snapshot "$work/peak.json" --repeat 2 vit_checkpoint_cut.csv.gz && drawn "$work/peak.json" && {
     grep -q '^requested 3.3 GiB, reserved 3\.[3-6] GiB, ratio 1\.0' "$work/out" || fail 'the figures of the peak'
     grep -q '^  0x[0-9a-f]* |.*#' "$work/out" || fail 'nothing is live in the picture'
+    [ "$(grep -c '~ .* of addresses without memory ~' "$work/out")" -eq 2 ] ||
+        fail 'the addresses behind the last memory are left out without a mark'
     # The live blocks of the snapshot are the requested bytes at the peak.
     live=$(grep -o '"state":"live","requested_bytes":[0-9]*' "$work/peak.json" |
         awk -F: '{ sum += $3 } END { printf "%.0f", sum }')
