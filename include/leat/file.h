@@ -97,6 +97,42 @@ LEAT_API leat_status leat_file_write(leat_stream *stream, leat_file *file, uint6
 LEAT_API leat_status leat_file_write_start(leat_stream *stream, leat_file *file, uint64_t offset, const void *src,
                                            size_t bytes, const leat_copy_options *options, leat_ticket **ticket);
 
+/* ---- many ranges ----------------------------------------------------------------------------------------- */
+
+/* One range of a file, and its place in memory. */
+typedef struct leat_file_op {
+    leat_file *file;
+    uint64_t offset;
+    void *memory; /* is only read by writes */
+    size_t bytes;
+} leat_file_op;
+
+/*
+ * Makes count reads, of one file or of several, in stream order as if they were one: none runs before earlier work
+ * of the stream, later work waits for all of them, and they have no order among themselves. leat sorts them by
+ * their place in the files, and merges reads that continue each other both in the file and in memory; so thousands
+ * of small reads cost little, and cost least if their places in memory follow each other as in the file. leat reads
+ * ops before the call returns. An op of 0 bytes does nothing; count 0 does nothing. The memory may be of any kinds.
+ * Errors: as leat_file_read(), with the number of the op in the message; INVALID (ops NULL); OVERLAP (two ops read
+ * into the same memory). After an error nothing was copied, except after HOST_MEMORY, DEVICE_LOST and DRIVER: then
+ * all destinations are undefined.
+ */
+LEAT_API leat_status leat_file_read_batch(leat_stream *stream, const leat_file_op *ops, size_t count);
+
+/* leat_file_read_batch() with one ticket for all: its points are reached when all reads have reached them, its
+ * progress counts the bytes of all, and cancelling it or its deadline stops all. Errors: as leat_file_read_batch()
+ * and leat_file_read_start(). */
+LEAT_API leat_status leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
+                                               const leat_copy_options *options, leat_ticket **ticket);
+
+/* The same for writes. Errors: as leat_file_read_batch() and leat_file_write(); OVERLAP (two ops write to the same
+ * bytes of a file). */
+LEAT_API leat_status leat_file_write_batch(leat_stream *stream, const leat_file_op *ops, size_t count);
+LEAT_API leat_status leat_file_write_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
+                                                const leat_copy_options *options, leat_ticket **ticket);
+
+/* ---- in words -------------------------------------------------------------------------------------------- */
+
 /* Describes how leat_file_read() would make this copy now, as leat_copy_explain() does. Errors: as
  * leat_file_read(); INVALID (text NULL or text_bytes 0). */
 LEAT_API leat_status leat_file_explain(leat_stream *stream, void *dst, leat_file *file, uint64_t offset,

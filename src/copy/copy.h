@@ -14,11 +14,13 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done
 /* Returns the failure of a finished job, and sets its message; LEAT_OK if it succeeded. */
 leat_status leati_job_result(struct leati_job *job);
 
-/* Shared by all calls that start a copy with a ticket. check: checks the arguments. start: submits a plan and
- * creates its ticket. options may be NULL. plan NULL: nothing to copy. */
+/* Shared by all calls that start a copy with a ticket. check: checks the arguments. start: submits plans and
+ * creates the ticket of all of them; more than one plan only for files. count 0: nothing to copy. If one plan
+ * cannot be submitted, those before it are cancelled. options may be NULL. */
+enum { LEATI_TICKET_PLANS = 2 };
 leat_status leati_ticket_check(const char *what, leat_stream *stream, const leat_copy_options *options,
                                leat_ticket **ticket);
-leat_status leati_ticket_start(leat_device *device, struct leati_plan *plan, const leat_copy_options *options,
-                               leat_ticket **ticket);
+leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, unsigned count,
+                               const leat_copy_options *options, leat_ticket **ticket);
 
 #endif

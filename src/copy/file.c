@@ -1,49 +1,28 @@
 /*
  * file.c - the calls of leat/file.h: open files, and copies from and to them.
  *
- * A file is storage (staging/job.h) of a transfer: the workers read and write it with pread() and pwrite().
+ * A file is storage (staging/job.h) of a transfer: worker threads read and write it (file_io.c).
  */
-#include "base/handles.h"
-#include "copy/copy.h"
-
-#include <leat/file.h>
+#include "copy/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The open file. Copies under way keep it open after leat_file_close(). */
-struct open_file {
-    atomic_uint holders; /* reference count: the handle, and jobs */
-    int fd;
-    unsigned flags;
-    char path[];
-};
-
-struct leat_file {
-    struct leati_handle handle;
-    struct open_file *open;
-};
-
 static struct leati_handles file_handles = LEATI_HANDLES(struct leat_file);
 
 /* ---- a file as storage ---- */
 
-static void hold(void *object)
+void leati_file_hold(struct leati_open_file *open)
 {
-    struct open_file *open = object;
-
     atomic_fetch_add_explicit(&open->holders, 1, memory_order_relaxed);
 }
 
-static void release(void *object)
+void leati_file_release(struct leati_open_file *open)
 {
-    struct open_file *open = object;
-
     /* Release and acquire: the last holder closes the file after all uses by the others. */
     if (atomic_fetch_sub_explicit(&open->holders, 1, memory_order_acq_rel) != 1)
         return;
@@ -51,37 +30,24 @@ static void release(void *object)
     free(open);
 }
 
+static void hold(void *object)
+{
+    leati_file_hold(object);
+}
+
+static void release(void *object)
+{
+    leati_file_release(object);
+}
+
 static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
 {
-    const struct open_file *open = object;
-    size_t moved = 0;
-
-    while (moved < bytes) {
-        char *at = (char *)memory + moved;
-        off_t place = (off_t)(offset + moved);
-        ssize_t some =
-            write ? pwrite(open->fd, at, bytes - moved, place) : pread(open->fd, at, bytes - moved, place);
-
-        if (some > 0) {
-            moved += (size_t)some;
-        } else if (some == 0 || errno != EINTR) {
-            *error = some ? errno : 0;
-            break;
-        }
-    }
-    return moved;
+    return leati_file_move(object, offset, &(struct iovec){memory, bytes}, 1, write, error);
 }
 
 static void describe(const void *object, uint64_t offset, bool write, int error, char *text, size_t text_bytes)
 {
-    const struct open_file *open = object;
-
-    if (error)
-        snprintf(text, text_bytes, "%s at offset %llu of %s: %s", write ? "pwrite" : "pread",
-                 (unsigned long long)offset, open->path, strerror(error));
-    else
-        snprintf(text, text_bytes, "%s now ends at %llu: it was cut while it was read", open->path,
-                 (unsigned long long)offset);
+    leati_file_describe(object, offset, write, error, text, text_bytes);
 }
 
 static const struct leati_storage_ops file_storage = {
@@ -129,7 +95,7 @@ static leat_status open_path(const char *path, unsigned flags, int *fd)
 
 static leat_status open_file(const char *path, unsigned flags, leat_file **file)
 {
-    struct open_file *open;
+    struct leati_open_file *open;
     size_t path_bytes = strlen(path) + 1;
     leat_status status;
 
@@ -167,7 +133,7 @@ leat_status leat_file_open(const char *path, unsigned flags, leat_file **file)
     return LEAT_OK;
 }
 
-static leat_status check_file(const char *what, const leat_file *file)
+leat_status leati_file_check(const char *what, const leat_file *file)
 {
     if (leati_handle_live(&file_handles, file))
         return LEAT_OK;
@@ -180,13 +146,13 @@ leat_status leat_file_close(leat_file *file)
     if (!file)
         return LEAT_OK;
     if (!leati_handle_retire(&file_handles, file))
-        return check_file("leat_file_close", file);
-    release(file->open);
+        return leati_file_check("leat_file_close", file);
+    leati_file_release(file->open);
     leati_handle_free(&file_handles, file);
     return LEAT_OK;
 }
 
-static leat_status size_of(const struct open_file *open, uint64_t *bytes)
+static leat_status size_of(const struct leati_open_file *open, uint64_t *bytes)
 {
     struct stat what;
 
@@ -200,7 +166,7 @@ leat_status leat_file_size(leat_file *file, uint64_t *bytes)
 {
     leat_status status;
 
-    LEATI_TRY(check_file("leat_file_size", file));
+    LEATI_TRY(leati_file_check("leat_file_size", file));
     LEATI_TRY(leati_check_not_null("leat_file_size", "bytes", bytes));
     status = size_of(file->open, bytes);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_file_size");
@@ -217,30 +183,30 @@ struct request {
     bool write;
 };
 
-static leat_status check_range(const struct request *request)
+leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write)
 {
-    const struct open_file *open = request->file->open;
     uint64_t file_bytes = INT64_MAX;
 
-    if (!(open->flags & (request->write ? LEAT_FILE_WRITE : LEAT_FILE_READ)))
+    if (!(open->flags & (write ? LEAT_FILE_WRITE : LEAT_FILE_READ)))
         return leati_fail(LEAT_ERROR_FILE, "%s was opened without %s", open->path,
-                          request->write ? "LEAT_FILE_WRITE" : "LEAT_FILE_READ");
+                          write ? "LEAT_FILE_WRITE" : "LEAT_FILE_READ");
     /* A file that is open for writing may still grow by earlier writes on the stream, so check only others. */
-    if (!request->write && !(open->flags & LEAT_FILE_WRITE))
+    if (!write && !(open->flags & LEAT_FILE_WRITE))
         LEATI_TRY(size_of(open, &file_bytes));
-    if (request->offset > file_bytes || request->bytes > file_bytes - request->offset)
+    if (offset > file_bytes || bytes > file_bytes - offset)
         return leati_fail(LEAT_ERROR_RANGE, "offset %llu + %zu bytes is beyond the end of %s%s, %llu",
-                          (unsigned long long)request->offset, request->bytes, open->path,
-                          request->write ? ", whose largest size is" : "", (unsigned long long)file_bytes);
+                          (unsigned long long)offset, bytes, open->path, write ? ", whose largest size is" : "",
+                          (unsigned long long)file_bytes);
     return LEAT_OK;
 }
 
 static leat_status make_plan(leat_stream *stream, const struct request *request, bool followed,
                              struct leati_plan *plan)
 {
-    struct leati_storage storage = {&file_storage, request->file->open, request->offset, request->write};
+    struct leati_storage storage = {
+        .ops = &file_storage, .object = request->file->open, .offset = request->offset, .write = request->write};
 
-    LEATI_TRY(check_range(request));
+    LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write));
     return leati_plan_file(plan, stream, request->memory, &storage, request->bytes, followed);
 }
 
@@ -260,7 +226,7 @@ static leat_status copy(const char *what, leat_stream *stream, const struct requ
 
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_stream(what, stream));
-    LEATI_TRY(check_file(what, request->file));
+    LEATI_TRY(leati_file_check(what, request->file));
     if (!request->bytes)
         return LEAT_OK;
     status = make_plan(stream, request, false, &plan);
@@ -276,11 +242,11 @@ static leat_status start(const char *what, leat_stream *stream, const struct req
     leat_status status = LEAT_OK;
 
     LEATI_TRY(leati_ticket_check(what, stream, options, ticket));
-    LEATI_TRY(check_file(what, request->file));
+    LEATI_TRY(leati_file_check(what, request->file));
     if (request->bytes)
         status = make_plan(stream, request, true, &plan);
     if (status == LEAT_OK)
-        status = leati_ticket_start(stream->device, request->bytes ? &plan : NULL, options, ticket);
+        status = leati_ticket_start(stream->device, &plan, request->bytes ? 1 : 0, options, ticket);
     return fail_in(what, status, stream, request);
 }
 
@@ -332,6 +298,6 @@ leat_status leat_file_explain(leat_stream *stream, void *dst, leat_file *file, u
     struct request request = {file, offset, dst, bytes, false};
 
     LEATI_TRY(leati_explain_check("leat_file_explain", stream, text, text_bytes));
-    LEATI_TRY(check_file("leat_file_explain", file));
+    LEATI_TRY(leati_file_check("leat_file_explain", file));
     return fail_in("leat_file_explain", explain(stream, &request, text, text_bytes), stream, &request);
 }

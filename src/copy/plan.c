@@ -328,9 +328,32 @@ leat_status leati_plan_file(struct leati_plan *plan, leat_stream *stream, void *
     transfer->from_reach = file->write ? bytes : 0;
     transfer->shape = LEATI_SHAPE_FILE;
     transfer->file = *file;
+    transfer->scatter = NULL;
     transfer->followed = followed;
     transfer->deadline_ns = 0;
     LEATI_TRY(leati_transfer_resolve_file(transfer, memory));
+    return leati_plan_choose(plan);
+}
+
+leat_status leati_plan_file_scattered(struct leati_plan *plan, leat_stream *stream, leat_kind kind,
+                                      const struct leati_scatter *scatter, const struct leati_storage *file,
+                                      size_t bytes, bool followed)
+{
+    struct leati_transfer *transfer = &plan->transfer;
+    struct leati_endpoint memory = {.location = {.kind = kind}, .device = stream->device},
+                          storage = {.location = {.kind = LEAT_KIND_PAGEABLE}};
+
+    *transfer = (struct leati_transfer){.stream = stream,
+                                        .bytes = bytes,
+                                        .to = file->write ? storage : memory,
+                                        .from = file->write ? memory : storage,
+                                        .shape = LEATI_SHAPE_FILE,
+                                        .direction = kind != LEAT_KIND_DEVICE ? LEATI_DIRECTION_HOST
+                                                     : file->write            ? LEATI_DIRECTION_OUT
+                                                                              : LEATI_DIRECTION_IN,
+                                        .followed = followed,
+                                        .scatter = scatter,
+                                        .file = *file};
     return leati_plan_choose(plan);
 }
 

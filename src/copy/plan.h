@@ -53,6 +53,15 @@ leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stream, void *
 leat_status leati_plan_file(struct leati_plan *plan, leat_stream *stream, void *memory,
                             const struct leati_storage *file, size_t bytes, bool followed);
 
+/*
+ * The same for many ranges of files and many places in memory; storage is scattered, and the caller has checked all
+ * places. kind: DEVICE for memory that only the device reaches, PINNED for memory of the host. The scatter must
+ * stay valid until leati_plan_submit() has returned.
+ */
+leat_status leati_plan_file_scattered(struct leati_plan *plan, leat_stream *stream, leat_kind kind,
+                                      const struct leati_scatter *scatter, const struct leati_storage *file,
+                                      size_t bytes, bool followed);
+
 /* Chooses the protocol for a resolved transfer, and fills candidates. Calls the two functions below. */
 leat_status leati_plan_choose(struct leati_plan *plan);
 

@@ -93,8 +93,10 @@ leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct lea
     struct leati_staged_region staged;
 
     leati_assert(plan->stager && (!eager || plan->protocol == LEATI_PROTOCOL_EAGER));
-    if (transfer->shape == LEATI_SHAPE_FILE)
+    if (transfer->shape == LEATI_SHAPE_FILE) {
         request.storage = transfer->file;
+        request.scatter = transfer->scatter;
+    }
     if (region) {
         staged.region = transfer->region;
         staged.protocol = host ? LEATI_PROTOCOL_HOST : ring_side_of(plan).protocol;

@@ -406,6 +406,28 @@ static size_t chunk_unit(const struct leati_stage_request *request)
                : 0;
 }
 
+/* Submits the DMAs of one chunk of a copy whose bytes on the device are in several places. */
+static leat_status move_scattered(const struct leati_stage *stage, size_t offset, size_t bytes,
+                                  struct leati_location ring)
+{
+    const struct leati_stage_request *request = stage->request;
+    struct leati_driver *driver = stage->stream->device->driver;
+    const struct leati_scatter *scatter = request->scatter;
+
+    for (size_t at = 0, some; at < bytes; at += some) {
+        struct leati_location packed = leati_location_at(ring, at), placed;
+
+        some = bytes - at;
+        placed = scatter->locate(scatter->list, offset + at, &some);
+        leati_assert(some && some <= bytes - at);
+        if (request->direction == LEATI_DIRECTION_IN)
+            LEATI_TRY(driver->ops->copy(driver, stage->stream->native, placed, packed, some));
+        else
+            LEATI_TRY(driver->ops->copy(driver, stage->stream->native, packed, placed, some));
+    }
+    return LEAT_OK;
+}
+
 static leat_status move(void *context, size_t offset, size_t bytes, void *ring_place)
 {
     const struct leati_stage *stage = context;
@@ -420,6 +442,8 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
         return leati_region_move_packed(stage->stream, request->region->protocol,
                                         in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed, ring,
                                         &request->region->region, offset / row_bytes, bytes / row_bytes);
+    if (request->scatter)
+        return move_scattered(stage, offset, bytes, ring);
     placed.ptr = (char *)placed.ptr + offset;
     if (request->rail)
         return leati_rail_copy(request->rail, placed, ring, bytes);

@@ -6,6 +6,7 @@
 #define LEATI_COPY_STAGED_H
 
 #include "copy/region.h"
+#include "copy/transfer.h"
 #include "core/core.h"
 #include "staging/staging.h"
 
@@ -55,6 +56,7 @@ struct leati_stage_request {
     const struct leati_staged_region *region; /* NULL: bytes without gaps */
     const struct leati_list *list;            /* HOST: the workers make this list of copies instead of one copy */
     struct leati_storage storage;             /* as in staging/staging.h */
+    const struct leati_scatter *scatter;      /* with storage; as in transfer.h */
 };
 
 /* One staged copy, from reservation to submission. The struct must keep its address in between. */

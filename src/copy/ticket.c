@@ -1,5 +1,5 @@
-/* ticket.c - tickets, with which the caller follows a copy. The ticket of a staged copy refers to its job; that of
- * any other copy has an event, recorded after the copy. */
+/* ticket.c - tickets, with which the caller follows a copy. The ticket of a staged copy refers to its jobs, mostly
+ * one; that of any other copy has an event, recorded after the copy. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "copy/copy.h"
@@ -14,8 +14,9 @@ struct leat_ticket {
     struct leati_handle handle;
     leat_device *device;
     size_t bytes;
-    bool staged;           /* the copy was staged when the call returned */
-    struct leati_job *job; /* NULL: there is an event; or neither, if the copy was already complete */
+    bool staged;        /* the copy was staged when the call returned */
+    unsigned job_count; /* 0: there is an event; or none, if the copy was already complete */
+    struct leati_job *jobs[LEATI_TICKET_PLANS];
     leat_event *event;
 };
 
@@ -55,7 +56,7 @@ static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
     leat_stream *stream = plan->transfer.stream;
     struct leati_driver *driver = stream->device->driver;
 
-    leati_assert(!ticket->job);
+    leati_assert(!ticket->job_count);
     if (ticket->event)
         return leat_event_record(ticket->event, stream);
     return plan->protocol == LEATI_PROTOCOL_EAGER ? LEAT_OK
@@ -64,22 +65,37 @@ static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
 
 static leat_status submit(struct leati_plan *plan, leat_ticket *ticket)
 {
+    struct leati_job *job = NULL;
     leat_status status;
 
     /* Create the event first, so that nothing can fail after the submission. An eager copy out needs none: it is
      * complete when leati_plan_submit() returns. */
     if (plan->protocol != LEATI_PROTOCOL_EAGER || plan->transfer.direction != LEATI_DIRECTION_OUT)
         LEATI_TRY(leat_event_create(ticket->device, &ticket->event));
-    status = leati_plan_submit(plan, &ticket->job);
+    status = leati_plan_submit(plan, &job);
     ticket->staged = plan->protocol == LEATI_PROTOCOL_EAGER;
-    leati_assert(!ticket->job || plan->stager);
-    if (status == LEAT_OK && !ticket->job)
+    leati_assert(!job || plan->stager);
+    if (job)
+        ticket->jobs[ticket->job_count++] = job;
+    if (status == LEAT_OK && !job)
         status = follow(plan, ticket);
-    if (ticket->event && (status != LEAT_OK || ticket->job)) {
+    if (ticket->event && (status != LEAT_OK || job)) {
         (void)LEATI_QUIETLY(leat_event_destroy(ticket->event));
         ticket->event = NULL;
     }
     return status;
+}
+
+static void release_jobs(const leat_ticket *ticket)
+{
+    for (unsigned i = 0; i < ticket->job_count; i++)
+        leati_job_release(ticket->jobs[i]);
+}
+
+static void stop_jobs(const leat_ticket *ticket)
+{
+    for (unsigned i = 0; i < ticket->job_count; i++)
+        leati_job_stop(ticket->jobs[i], LEAT_ERROR_CANCELLED);
 }
 
 leat_status leati_ticket_check(const char *what, leat_stream *stream, const leat_copy_options *options,
@@ -91,24 +107,29 @@ leat_status leati_ticket_check(const char *what, leat_stream *stream, const leat
     return check_options(what, options);
 }
 
-leat_status leati_ticket_start(leat_device *device, struct leati_plan *plan, const leat_copy_options *options,
-                               leat_ticket **ticket)
+leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, unsigned count,
+                               const leat_copy_options *options, leat_ticket **ticket)
 {
     leat_ticket *made = leati_handle_new(&ticket_handles);
     leat_status status = LEAT_OK;
 
+    leati_assert(count <= LEATI_TICKET_PLANS);
     if (!made)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the ticket");
     made->device = device;
-    made->bytes = plan ? plan->transfer.bytes : 0;
+    made->bytes = 0;
     made->staged = false;
-    made->job = NULL;
+    made->job_count = 0;
     made->event = NULL;
-    if (plan) {
-        plan->transfer.deadline_ns = deadline_of(options);
-        status = submit(plan, made);
+    for (unsigned i = 0; i < count && status == LEAT_OK; i++) {
+        leati_assert(count == 1 || plans[i].transfer.shape == LEATI_SHAPE_FILE);
+        made->bytes += plans[i].transfer.bytes;
+        plans[i].transfer.deadline_ns = deadline_of(options);
+        status = submit(&plans[i], made);
     }
     if (status != LEAT_OK) {
+        stop_jobs(made);
+        release_jobs(made);
         leati_handle_free(&ticket_handles, made);
         return status;
     }
@@ -127,7 +148,7 @@ leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, siz
     if (bytes)
         status = leati_plan_copy(&plan, stream, dst, src, bytes, true, false);
     if (status == LEAT_OK)
-        status = leati_ticket_start(stream->device, bytes ? &plan : NULL, options, ticket);
+        status = leati_ticket_start(stream->device, &plan, bytes ? 1 : 0, options, ticket);
     return status == LEAT_OK
                ? status
                : leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
@@ -139,7 +160,7 @@ static leat_status event_reached(const leat_ticket *ticket)
 {
     leat_status status;
 
-    leati_assert(!ticket->job);
+    leati_assert(!ticket->job_count);
     if (!ticket->event)
         return LEAT_OK;
     status = leat_event_query(ticket->event);
@@ -164,6 +185,31 @@ static leat_status wait_for_event(const leat_ticket *ticket, uint64_t end_ns)
     }
 }
 
+/* Waits for all jobs, also after one has failed. */
+static leat_status wait_for_jobs(const leat_ticket *ticket, leat_copy_point point, uint64_t end_ns)
+{
+    for (unsigned i = 0; i < ticket->job_count; i++)
+        LEATI_TRY(leati_job_wait(ticket->jobs[i], ticket->device, point == LEAT_COPY_DONE, end_ns));
+    for (unsigned i = 0; i < ticket->job_count; i++)
+        LEATI_TRY(leati_job_result(ticket->jobs[i]));
+    return LEAT_OK;
+}
+
+static void add_jobs(const leat_ticket *ticket, leat_ticket_info *info)
+{
+    info->staged = info->done = 1;
+    for (unsigned i = 0; i < ticket->job_count; i++) {
+        struct leati_job_state state;
+
+        leati_job_look(ticket->jobs[i], &state);
+        info->staged = info->staged && state.staged;
+        info->done = info->done && state.done;
+        info->arrived_bytes += state.arrived_bytes;
+        if (info->status == LEAT_OK)
+            info->status = state.status;
+    }
+}
+
 leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_t timeout_ns)
 {
     uint64_t now = leati_clock_ns(), end_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
@@ -177,12 +223,7 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
                           (int)point);
     if (ticket->staged && point == LEAT_COPY_STAGED)
         return LEAT_OK;
-    if (ticket->job) {
-        status = leati_job_wait(ticket->job, ticket->device, point == LEAT_COPY_DONE, end_ns);
-        status = status == LEAT_OK ? leati_job_result(ticket->job) : status;
-    } else {
-        status = wait_for_event(ticket, end_ns);
-    }
+    status = ticket->job_count ? wait_for_jobs(ticket, point, end_ns) : wait_for_event(ticket, end_ns);
     return status >= LEAT_OK ? status : leati_fail_in(status, "leat_ticket_wait");
 }
 
@@ -195,14 +236,8 @@ leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info)
     LEATI_TRY(leati_check_not_null("leat_ticket_query", "info", info));
     memset(&filled, 0, sizeof filled);
     filled.bytes = ticket->bytes;
-    if (ticket->job) {
-        struct leati_job_state state;
-
-        leati_job_look(ticket->job, &state);
-        filled.staged = state.staged;
-        filled.done = state.done;
-        filled.arrived_bytes = state.arrived_bytes;
-        filled.status = state.status;
+    if (ticket->job_count) {
+        add_jobs(ticket, &filled);
     } else {
         status = event_reached(ticket);
         filled.done = status == LEAT_OK;
@@ -217,8 +252,7 @@ leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info)
 leat_status leat_ticket_cancel(leat_ticket *ticket)
 {
     LEATI_TRY(check_ticket("leat_ticket_cancel", ticket));
-    if (ticket->job)
-        leati_job_stop(ticket->job, LEAT_ERROR_CANCELLED);
+    stop_jobs(ticket);
     return LEAT_OK;
 }
 
@@ -228,8 +262,7 @@ leat_status leat_ticket_free(leat_ticket *ticket)
         return LEAT_OK;
     if (!leati_handle_retire(&ticket_handles, ticket))
         return check_ticket("leat_ticket_free", ticket);
-    if (ticket->job)
-        leati_job_release(ticket->job);
+    release_jobs(ticket);
     if (ticket->event)
         (void)leat_event_destroy(ticket->event);
     leati_handle_free(&ticket_handles, ticket);

@@ -22,6 +22,15 @@ enum leati_shape {
     LEATI_SHAPE_BATCH   /* the ranges of a batch that have this direction (batch.c) */
 };
 
+/* The memory of a copy between files and several places. */
+struct leati_scatter {
+    const void *list;
+
+    /* Returns the location of the byte at offset of the copy. Reduces *bytes to the length of what is contiguous
+     * there. */
+    struct leati_location (*locate)(const void *list, size_t offset, size_t *bytes);
+};
+
 struct leati_transfer {
     leat_stream *stream;
     struct leati_endpoint to, from; /* each starts at the lowest address that the copy accesses */
@@ -32,6 +41,8 @@ struct leati_transfer {
     bool followed;        /* the caller has a ticket */
     bool unasked;         /* addresses that leat does not know count as pageable; no driver was asked */
     uint64_t deadline_ns; /* on the clock; 0: none */
+    /* FILE: NULL, or the places of the memory side, whose endpoint then has no address. */
+    const struct leati_scatter *scatter;
     union {
         leat_copy_region region;          /* REGION, simplified (region.h) */
         struct leati_layout_copy *layout; /* LAYOUT */

@@ -100,13 +100,13 @@ static void move_part(struct leati_job *job, size_t offset, char *memory, size_t
     size_t moved;
 
     if (job->direction == LEATI_DIRECTION_HOST)
-        memory = storage->write ? (char *)job->src + offset : job->dst + offset;
+        memory = storage->scattered ? NULL : storage->write ? (char *)job->src + offset : job->dst + offset;
     moved = storage->ops->move(storage->object, storage->offset + offset, memory, bytes, storage->write, &error);
     if (moved == bytes)
         return;
     atomic_store_explicit(&job->error, error, memory_order_relaxed);
     lower(&job->stopped_at, offset + moved);
-    if (error == EFAULT)
+    if (error == EFAULT && memory)
         lower(&job->fault, (uintptr_t)memory + moved);
     leati_job_stop(job, error == EFAULT ? LEAT_ERROR_POINTER : LEAT_ERROR_FILE);
 }
@@ -277,8 +277,12 @@ static void describe_storage(const struct leati_job *job, size_t at, char *text,
 
     storage->ops->describe(storage->object, storage->offset + at, storage->write,
                            atomic_load_explicit(&job->error, memory_order_relaxed), why, sizeof why);
-    snprintf(text, bytes, "%s %zu bytes at offset %llu stopped after %zu bytes: %s",
-             storage->write ? "writing" : "reading", job->bytes, (unsigned long long)storage->offset, at, why);
+    if (storage->scattered)
+        snprintf(text, bytes, "%s %zu bytes stopped after %zu bytes: %s", storage->write ? "writing" : "reading",
+                 job->bytes, at, why);
+    else
+        snprintf(text, bytes, "%s %zu bytes at offset %llu stopped after %zu bytes: %s",
+                 storage->write ? "writing" : "reading", job->bytes, (unsigned long long)storage->offset, at, why);
 }
 
 void leati_job_message(const struct leati_job *job, char *text, size_t bytes)
@@ -291,7 +295,9 @@ void leati_job_message(const struct leati_job *job, char *text, size_t bytes)
         snprintf(text, bytes, "%s", "");
         break;
     case LEAT_ERROR_POINTER:
-        if (job->copy_list)
+        if (job->storage.scattered)
+            describe_storage(job, at, text, bytes);
+        else if (job->copy_list)
             snprintf(
                 text, bytes,
                 "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached "

@@ -41,7 +41,8 @@ struct leati_flags {
 /* Storage, such as a file, which replaces the host memory of one side. Several threads call at once. */
 struct leati_storage_ops {
     /* Reads from the storage into memory, or writes memory to it. Returns how many bytes it moved, from the start.
-     * If that is fewer than bytes, it failed: *error is then a value of errno, or 0 at the end of the storage. */
+     * If that is fewer than bytes, it failed: *error is then a value of errno, or 0 at the end of the storage.
+     * memory is NULL for a scattered copy without a ring: the object knows the memory. */
     size_t (*move)(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error);
 
     /* Writes to text what failed at offset, and why. */
@@ -57,6 +58,7 @@ struct leati_storage {
     void *object;
     uint64_t offset; /* where the copy begins in the storage */
     bool write;      /* the storage is the destination; else the source */
+    bool scattered;  /* the other side is memory in several places too, which the object knows */
 };
 
 struct leati_job {

@@ -460,7 +460,7 @@ static void set_reach(struct leati_job *job, const struct leati_staging_request 
 {
     leati_assert(job->bytes && (job->dst || job->copy_list || job->storage.ops));
     job->reach_bytes = job->direction == LEATI_DIRECTION_IN || job->copy_list ? 0 : job->bytes;
-    if (job->storage.write)
+    if (job->storage.write || job->storage.scattered)
         job->reach_bytes = 0;
     if (request->to_rows) {
         job->in_rows = true;

@@ -1,0 +1,54 @@
+/*
+ * file.h - open files as storage of staged copies, shared by the calls of leat/file.h.
+ *
+ *   file.c       opens and closes, copies one range
+ *   file_io.c    reads and writes the bytes; called by worker threads
+ *   file_batch.c  copies many ranges as one
+ */
+#ifndef LEATI_COPY_FILE_H
+#define LEATI_COPY_FILE_H
+
+#include "base/handles.h"
+#include "copy/copy.h"
+
+#include <leat/file.h>
+
+#include <sys/uio.h>
+
+/* The open file. Copies under way keep it open after leat_file_close(). */
+struct leati_open_file {
+    atomic_uint holders; /* reference count: the handle, and jobs */
+    int fd;
+    unsigned flags;
+    char path[];
+};
+
+struct leat_file {
+    struct leati_handle handle;
+    struct leati_open_file *open;
+};
+
+/* ---- files (file.c) ---- */
+
+/* Returns HANDLE, with a message, if file is not live. what: the calling function. */
+leat_status leati_file_check(const char *what, const leat_file *file);
+
+/* Checks that the file was opened for this direction and that the range is possible. */
+leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write);
+
+void leati_file_hold(struct leati_open_file *open);
+void leati_file_release(struct leati_open_file *open);
+
+/* ---- bytes (file_io.c) ---- */
+
+/* Reads contiguous bytes of the file into the parts, or writes the parts to it. Returns how many bytes it moved,
+ * from the start. If that is fewer than all, *error is a value of errno, or 0 at the end of the file. Overwrites
+ * parts. */
+size_t leati_file_move(const struct leati_open_file *open, uint64_t offset, struct iovec *parts, unsigned count,
+                       bool write, int *error);
+
+/* Writes to text what failed at offset, and why. error: as filled by leati_file_move(). */
+void leati_file_describe(const struct leati_open_file *open, uint64_t offset, bool write, int error, char *text,
+                         size_t text_bytes);
+
+#endif
