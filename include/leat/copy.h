@@ -87,7 +87,9 @@ typedef struct leat_ticket leat_ticket;
 /* How far a copy is. */
 typedef enum leat_copy_point {
     LEAT_COPY_STAGED = 1, /* the source has been read and may change */
-    LEAT_COPY_DONE = 2    /* the bytes are at dst, and all earlier work of the stream is complete */
+    LEAT_COPY_DONE = 2,   /* the bytes are at dst, and all earlier work of the stream is complete */
+    LEAT_COPY_DURABLE =
+        3 /* the bytes are on the disk; only for leat_file_sync_start() and leat_file_commit_start() */
 } leat_copy_point;
 
 #define LEAT_FOREVER UINT64_MAX
@@ -108,7 +110,7 @@ LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void 
 /*
  * Waits until the copy has reached point, for at most timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no
  * limit). If leat has few threads for copies, the calling thread takes part in this one. Returns LEAT_NOT_READY if
- * the copy has not reached point yet. A copy that failed, was cancelled or passed its deadline reaches both points
+ * the copy has not reached point yet. A copy that failed, was cancelled or passed its deadline reaches all points
  * too, and the call then returns its failure: POINTER (the source or the destination could not be accessed; the
  * message has the address), FILE, CANCELLED, DEADLINE.
  * Errors: HANDLE, INVALID (point), DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function).
@@ -119,8 +121,8 @@ LEAT_API leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point
 typedef struct leat_ticket_info {
     uint64_t bytes;         /* of the copy */
     uint64_t arrived_bytes; /* at dst, from its start; after the copy has ended, the rest of dst is undefined */
-    uint8_t staged, done;   /* 1: the copy has reached this point */
-    leat_status status;     /* LEAT_OK so far, or why the copy stopped */
+    uint8_t staged, done, durable; /* 1: the copy has reached this point */
+    leat_status status;            /* LEAT_OK so far, or why the copy stopped */
 } leat_ticket_info;
 
 /* Returns the progress of a copy without waiting. Errors: HANDLE, INVALID (info NULL). */

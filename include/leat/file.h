@@ -17,7 +17,8 @@
  * Completion. As with leat_copy(), the host may use its memory again, and the bytes are in the file, when the
  * stream has completed the copy or when its ticket says so. LEAT_COPY_STAGED means: for a write, the memory has
  * been read and the file has the bytes; for a read, the file has been read. Written bytes are then in the system's
- * cache, where every reader sees them; they are on the disk after fsync().
+ * cache, where every reader sees them; leat_file_sync() puts them on the disk, and leat_file_commit() gives a new
+ * file its name when they are there.
  *
  * A read sees the bytes that earlier writes of the same stream have written. It may read the file before other
  * earlier work of the stream is complete, and it does not wait for other processes.
@@ -46,8 +47,11 @@ typedef struct leat_file leat_file;
 typedef enum leat_file_flags {
     LEAT_FILE_READ = 1,
     LEAT_FILE_WRITE = 2,
-    LEAT_FILE_CREATE = 4,  /* with WRITE: creates a missing file with mode 0666, as the umask allows */
-    LEAT_FILE_TRUNCATE = 8 /* with WRITE: removes the file's contents */
+    LEAT_FILE_CREATE = 4,   /* with WRITE: creates a missing file with mode 0666, as the umask allows */
+    LEAT_FILE_TRUNCATE = 8, /* with WRITE: removes the file's contents */
+    /* With WRITE: makes a new, empty file, which gets its name by leat_file_commit(), and replaces an older file
+     * of that name then. Without a commit nothing stays of it. CREATE and TRUNCATE change nothing. */
+    LEAT_FILE_TEMPORARY = 64
 } leat_file_flags;
 
 /*
@@ -111,11 +115,11 @@ typedef struct leat_file_op {
  * Makes count reads, of one file or of several, in stream order as if they were one: none runs before earlier work
  * of the stream, later work waits for all of them, and they have no order among themselves. leat sorts them by
  * their place in the files, and merges reads that continue each other both in the file and in memory; so thousands
- * of small reads cost little, and cost least if their places in memory follow each other as in the file. leat reads
- * ops before the call returns. An op of 0 bytes does nothing; count 0 does nothing. The memory may be of any kinds.
- * Errors: as leat_file_read(), with the number of the op in the message; INVALID (ops NULL); OVERLAP (two ops read
- * into the same memory). After an error nothing was copied, except after HOST_MEMORY, DEVICE_LOST and DRIVER: then
- * all destinations are undefined.
+ * of small reads cost little, and cost least if their places in memory follow each other as in the file. leat
+ * reads ops before the call returns. An op of 0 bytes does nothing; count 0 does nothing. The memory may be of any
+ * kinds. Errors: as leat_file_read(), with the number of the op in the message; INVALID (ops NULL); OVERLAP (two
+ * ops read into the same memory). After an error nothing was copied, except after HOST_MEMORY, DEVICE_LOST and
+ * DRIVER: then all destinations are undefined.
  */
 LEAT_API leat_status leat_file_read_batch(leat_stream *stream, const leat_file_op *ops, size_t count);
 
@@ -123,13 +127,45 @@ LEAT_API leat_status leat_file_read_batch(leat_stream *stream, const leat_file_o
  * progress counts the bytes of all, and cancelling it or its deadline stops all. Errors: as leat_file_read_batch()
  * and leat_file_read_start(). */
 LEAT_API leat_status leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
-                                               const leat_copy_options *options, leat_ticket **ticket);
+                                                const leat_copy_options *options, leat_ticket **ticket);
 
 /* The same for writes. Errors: as leat_file_read_batch() and leat_file_write(); OVERLAP (two ops write to the same
  * bytes of a file). */
 LEAT_API leat_status leat_file_write_batch(leat_stream *stream, const leat_file_op *ops, size_t count);
 LEAT_API leat_status leat_file_write_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
-                                                const leat_copy_options *options, leat_ticket **ticket);
+                                                 const leat_copy_options *options, leat_ticket **ticket);
+
+/* ---- on the disk ----------------------------------------------------------------------------------------- */
+
+/*
+ * Makes everything that was written to the file before durable, in stream order: by fsync(), on one of leat's
+ * threads. Later work of the stream runs when that is done.
+ * Errors: HANDLE; FILE (not open for writing); HOST_MEMORY, DEVICE_LOST, DRIVER, NOT_PERMITTED. If fsync() fails,
+ * that is an asynchronous failure, FILE.
+ */
+LEAT_API leat_status leat_file_sync(leat_stream *stream, leat_file *file);
+
+/* leat_file_sync() with a ticket, which does not hold up the stream: STAGED and DONE are reached when all earlier
+ * work of the stream is complete, and LEAT_COPY_DURABLE when fsync() has returned. leat_ticket_cancel() and a
+ * deadline stop it as long as fsync() has not begun. Errors: as leat_file_sync() and leat_file_read_start(). */
+LEAT_API leat_status leat_file_sync_start(leat_stream *stream, leat_file *file, const leat_copy_options *options,
+                                          leat_ticket **ticket);
+
+/*
+ * Gives a file that was opened with LEAT_FILE_TEMPORARY its name, in stream order, so that the name never stands
+ * for a part of the bytes, also after a crash: fsync() of the file, rename(), which replaces an older file or
+ * symbolic link, and fsync() of the directory. Later work of the stream runs when that is done. Fails
+ * asynchronously, with FILE, if one of these fails, or if an earlier write to the file failed or was stopped; then
+ * nothing is changed under the name, except if only the fsync() of the directory has failed. A file can be
+ * committed once; afterwards it can be read and written as any other. Errors: as leat_file_sync(); INVALID (opened
+ * without LEAT_FILE_TEMPORARY; committed before).
+ */
+LEAT_API leat_status leat_file_commit(leat_stream *stream, leat_file *file);
+
+/* leat_file_commit() with a ticket, as leat_file_sync_start(): LEAT_COPY_DURABLE is reached when the file has its
+ * name. Errors: as leat_file_commit() and leat_file_read_start(). */
+LEAT_API leat_status leat_file_commit_start(leat_stream *stream, leat_file *file, const leat_copy_options *options,
+                                            leat_ticket **ticket);
 
 /* ---- in words -------------------------------------------------------------------------------------------- */
 

@@ -62,6 +62,9 @@
     X(COPY_RING, "32M", 0, "Pinned memory that one copy of pageable memory goes through, at most.")               \
     X(COPY_MEMORY, "1G, at most an eighth of the machine's", 0,                                                   \
       "Pinned memory that all such copies under way on a device may have together.")                              \
+    X(IO_WORKERS, "as many as LEAT_COPY_WORKERS, at least 8", 0,                                                  \
+      "Threads that read and write files, 1 to 64, on each NUMA node that has a device. While they wait for a disk "  \
+      "they need no processor.")                                                                                  \
     X(COPY_STAGE, "0", 1,                                                                                         \
       "1: the CPU device goes through pinned memory too, as GPUs do, for tests.")                                 \
     X(COPY_PROTOCOL, "auto", 1,                                                                                   \
@@ -114,6 +117,7 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
     X(COPY_WORKERS, 1, 64)                                                                                        \
     X(COPY_RING, 256 << 10, (uint64_t)1 << 40)                                                                    \
     X(COPY_MEMORY, 256 << 10, (uint64_t)1 << 50)                                                                  \
+    X(IO_WORKERS, 1, 64)                                                                                          \
     X(PREFETCH_STREAMS_IN, 0, 16)                                                                                 \
     X(PREFETCH_STREAMS_OUT, 0, 16)                                                                                \
     X(PREFETCH_CHUNK, 64 << 10, (uint64_t)1 << 40)

@@ -1,6 +1,6 @@
 /* workers.c - see workers.h. */
-#include "base/lock.h"
 #include "base/workers.h"
+#include "base/lock.h"
 #include "base/quick.h"
 
 #include "base/clock.h"
@@ -289,18 +289,19 @@ static void wake_some(struct leati_workers *workers, unsigned count, bool must)
     leati_unlock(&workers->sleep_lock);
 }
 
-/* Returns true if the copies can use more threads than are awake; assumes that all copies are like task. Relaxed
- * loads, since an estimate is enough: a thread that is woken for nothing goes to sleep again. */
+/* Returns true if the tasks of a class can use more threads than are awake; assumes that all of them are like
+ * task. Relaxed loads, since an estimate is enough: a thread that is woken for nothing goes to sleep again. */
 static bool wants_more(const struct leati_workers *workers, const struct leati_task *task)
 {
-    unsigned own = leati_workers_threads(workers, LEATI_WORK_COPIES);
-    unsigned tasks = atomic_load_explicit(&workers->tasks[LEATI_WORK_COPIES], memory_order_relaxed);
+    enum leati_work_class own_class = task->type->class;
+    unsigned own = leati_workers_threads(workers, own_class);
+    unsigned tasks = atomic_load_explicit(&workers->tasks[own_class], memory_order_relaxed);
     unsigned away = atomic_load_explicit(&workers->asleep, memory_order_relaxed), wanted, threads;
 
-    if (!away || task->type->class != LEATI_WORK_COPIES)
+    if (!away || (own_class != LEATI_WORK_COPIES && own_class != LEATI_WORK_FILES))
         return false;
     for (unsigned class = 0; class < LEATI_WORK_CLASSES; class ++)
-        if (class != LEATI_WORK_COPIES)
+        if (class != own_class)
             away += atomic_load_explicit(&workers->busy[class], memory_order_relaxed);
     wanted = (tasks ? tasks : 1) * task->share;
     threads = atomic_load_explicit(&workers->threads, memory_order_relaxed);
@@ -332,7 +333,7 @@ static void *run_worker(void *argument)
         if (wants_more(workers, task))
             wake_some(workers, 1, true);
         idle_since = 0;
-        copied = task->type->class == LEATI_WORK_COPIES;
+        copied = task->type->class == LEATI_WORK_COPIES || task->type->class == LEATI_WORK_FILES;
         if (task->type->enter)
             task->type->enter(task);
         serve(workers, task, seen.alone);

@@ -1,9 +1,9 @@
 /*
  * workers.h - the pools of worker threads that do leat's work on processors.
  *
- * Three classes of tasks use them: staged copies (staging/), kernels and large copies of the CPU device, and
- * prefaulting of new pinned memory. Each NUMA node that some class asked for has a pool, whose threads run on that
- * node only; one more pool uses all processors.
+ * Four classes of tasks use them: staged copies (staging/), copies between files and memory, kernels and large
+ * copies of the CPU device, and prefaulting of new pinned memory. Each NUMA node that some class asked for has a
+ * pool, whose threads run on that node only; one more pool uses all processors.
  *
  * Each class reserves threads in a pool, and never uses more than it reserved. A pool has as many threads as all
  * classes reserved together, so long tasks of one class cannot starve another. This prevents a deadlock: a kernel
@@ -23,6 +23,7 @@
 
 enum leati_work_class {
     LEATI_WORK_COPIES, /* staged copies; first come, first served */
+    LEATI_WORK_FILES,  /* copies of files, and fsync(): they wait for disks; first come, first served */
     LEATI_WORK_DEVICE, /* work of the CPU device; round robin */
     LEATI_WORK_PAGES,  /* prefaulting of pinned memory */
     LEATI_WORK_CLASSES
@@ -59,8 +60,8 @@ struct leati_task_type {
  */
 struct leati_task {
     const struct leati_task_type *type;
-    unsigned share;   /* at most so many threads work on it at once */
-    unsigned workers; /* how many work on it now, helpers included */
+    atomic_uint share; /* at most so many threads work on it at once; may be raised meanwhile */
+    unsigned workers;  /* how many work on it now, helpers included */
     struct leati_task *next, **place;
     bool listed;
     bool awaited; /* a thread waits until workers is 0 */

@@ -25,7 +25,7 @@ static leat_status device_health(leat_device *device)
     return driver->ops->device_memory(driver, device->native, &free_bytes, &total_bytes);
 }
 
-leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done, uint64_t end_ns)
+leat_status leati_job_wait(struct leati_job *job, leat_device *device, leat_copy_point point, uint64_t end_ns)
 {
     struct timespec pause = {.tv_nsec = 20000};
     uint64_t start = leati_clock_ns(), asked = start, now;
@@ -34,7 +34,7 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done
     leati_assert(job && device);
     for (;;) {
         leati_job_look(job, &state);
-        if (done ? state.done : state.staged)
+        if (point == LEAT_COPY_STAGED ? state.staged : point == LEAT_COPY_DONE ? state.done : state.durable)
             return LEAT_OK;
         now = leati_clock_ns();
         if (now >= end_ns)
@@ -75,7 +75,9 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
         leati_assert(plan->stager);
         leati_stager_join(plan->stager, job);
         status = leati_job_wait(job, stream->device,
-                                plan->protocol == LEATI_PROTOCOL_HOST || transfer->direction != LEATI_DIRECTION_IN,
+                                plan->protocol == LEATI_PROTOCOL_HOST || transfer->direction != LEATI_DIRECTION_IN
+                                    ? LEAT_COPY_DONE
+                                    : LEAT_COPY_STAGED,
                                 UINT64_MAX);
         return status == LEAT_OK ? leati_job_result(job) : status;
     }

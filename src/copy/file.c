@@ -26,8 +26,15 @@ void leati_file_release(struct leati_open_file *open)
     /* Release and acquire: the last holder closes the file after all uses by the others. */
     if (atomic_fetch_sub_explicit(&open->holders, 1, memory_order_acq_rel) != 1)
         return;
+    leati_file_drop_temporary(open);
     (void)close(open->fd);
     free(open);
+}
+
+void leati_file_spoil(struct leati_open_file *open)
+{
+    /* Relaxed: a commit runs after the write in the order of streams. */
+    atomic_store_explicit(&open->spoiled, true, memory_order_relaxed);
 }
 
 static void hold(void *object)
@@ -38,6 +45,11 @@ static void hold(void *object)
 static void release(void *object)
 {
     leati_file_release(object);
+}
+
+static void spoil(void *object)
+{
+    leati_file_spoil(object);
 }
 
 static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
@@ -51,46 +63,56 @@ static void describe(const void *object, uint64_t offset, bool write, int error,
 }
 
 static const struct leati_storage_ops file_storage = {
-    .move = move, .describe = describe, .hold = hold, .release = release};
+    .move = move, .spoil = spoil, .describe = describe, .hold = hold, .release = release};
 
 /* ---- open files ---- */
 
 static leat_status check_flags(unsigned flags)
 {
-    const unsigned all = LEAT_FILE_READ | LEAT_FILE_WRITE | LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE;
+    const unsigned writing = LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE | LEAT_FILE_TEMPORARY;
+    const unsigned all = LEAT_FILE_READ | LEAT_FILE_WRITE | writing;
 
     if (flags & ~all || !(flags & (LEAT_FILE_READ | LEAT_FILE_WRITE)))
         return leati_fail(LEAT_ERROR_INVALID, "flags are 0x%x; use LEAT_FILE_READ, LEAT_FILE_WRITE or both",
                           flags);
-    if (flags & (LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE) && !(flags & LEAT_FILE_WRITE))
+    if (flags & writing && !(flags & LEAT_FILE_WRITE))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "LEAT_FILE_CREATE and LEAT_FILE_TRUNCATE go with LEAT_FILE_WRITE only; flags are 0x%x",
+                          "LEAT_FILE_CREATE, LEAT_FILE_TRUNCATE and LEAT_FILE_TEMPORARY go with LEAT_FILE_WRITE "
+                          "only; flags are 0x%x",
                           flags);
     return LEAT_OK;
 }
 
-static leat_status open_path(const char *path, unsigned flags, int *fd)
+/* Checks after open() that the file is a regular one. Truncates it after that, not with O_TRUNC, so that only a
+ * regular file is truncated. */
+static leat_status check_opened(int fd, unsigned flags)
 {
+    struct stat what;
+
+    if (fstat(fd, &what) || !S_ISREG(what.st_mode))
+        return leati_fail(LEAT_ERROR_FILE, "it is not a regular file, and only those can be read at any place");
+    if (flags & LEAT_FILE_TRUNCATE && ftruncate(fd, 0))
+        return leati_fail(LEAT_ERROR_FILE, "ftruncate: %s", strerror(errno));
+    return LEAT_OK;
+}
+
+static leat_status open_path(struct leati_open_file *opened)
+{
+    unsigned flags = opened->flags;
     /* O_NONBLOCK: otherwise opening a FIFO would wait for its other end. */
     int how = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-    struct stat what;
-    int error;
+    leat_status status;
 
     how |= !(flags & LEAT_FILE_WRITE) ? O_RDONLY : flags & LEAT_FILE_READ ? O_RDWR : O_WRONLY;
-    *fd = open(path, how | (flags & LEAT_FILE_CREATE ? O_CREAT : 0), 0666);
-    if (*fd < 0)
+    if (flags & LEAT_FILE_TEMPORARY)
+        return leati_file_open_temporary(opened, how);
+    opened->fd = open(opened->path, how | (flags & LEAT_FILE_CREATE ? O_CREAT : 0), 0666);
+    if (opened->fd < 0)
         return leati_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
-    if (fstat(*fd, &what) || !S_ISREG(what.st_mode)) {
-        (void)close(*fd);
-        return leati_fail(LEAT_ERROR_FILE, "it is not a regular file, and only those can be read at any place");
-    }
-    /* Truncate after the check above, not with O_TRUNC, so that only a regular file is truncated. */
-    if (flags & LEAT_FILE_TRUNCATE && ftruncate(*fd, 0)) {
-        error = errno;
-        (void)close(*fd);
-        return leati_fail(LEAT_ERROR_FILE, "ftruncate: %s", strerror(error));
-    }
-    return LEAT_OK;
+    status = check_opened(opened->fd, flags);
+    if (status != LEAT_OK)
+        (void)close(opened->fd);
+    return status;
 }
 
 static leat_status open_file(const char *path, unsigned flags, leat_file **file)
@@ -101,18 +123,20 @@ static leat_status open_file(const char *path, unsigned flags, leat_file **file)
 
     LEATI_TRY(check_flags(flags));
     *file = leati_handle_new(&file_handles);
-    open = *file ? malloc(sizeof *open + path_bytes) : NULL;
-    status =
-        open ? open_path(path, flags, &open->fd) : leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
+    open = *file ? calloc(1, sizeof *open + path_bytes) : NULL;
+    if (open) {
+        atomic_init(&open->holders, 1);
+        open->flags = flags;
+        open->directory = -1;
+        memcpy(open->path, path, path_bytes);
+    }
+    status = open ? open_path(open) : leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
     if (status != LEAT_OK) {
         free(open);
         if (*file)
             leati_handle_free(&file_handles, *file);
         return status;
     }
-    atomic_init(&open->holders, 1);
-    open->flags = flags;
-    memcpy(open->path, path, path_bytes);
     (*file)->open = open;
     return LEAT_OK;
 }

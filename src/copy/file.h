@@ -1,9 +1,10 @@
 /*
  * file.h - open files as storage of staged copies, shared by the calls of leat/file.h.
  *
- *   file.c       opens and closes, copies one range
- *   file_io.c    reads and writes the bytes; called by worker threads
- *   file_batch.c  copies many ranges as one
+ *   file.c         opens and closes, copies one range
+ *   file_io.c      reads and writes the bytes; called by worker threads
+ *   file_batch.c   copies many ranges as one
+ *   file_commit.c  makes written bytes durable, and gives a new file its name
  */
 #ifndef LEATI_COPY_FILE_H
 #define LEATI_COPY_FILE_H
@@ -20,6 +21,11 @@ struct leati_open_file {
     atomic_uint holders; /* reference count: the handle, and jobs */
     int fd;
     unsigned flags;
+    atomic_bool spoiled;   /* a write to it failed or was stopped */
+    atomic_bool committed; /* leat_file_commit() was called */
+    /* TEMPORARY: the directory of path, and the file's name in it so far; "" if it has none. */
+    int directory;
+    char temporary[64];
     char path[];
 };
 
@@ -36,8 +42,17 @@ leat_status leati_file_check(const char *what, const leat_file *file);
 /* Checks that the file was opened for this direction and that the range is possible. */
 leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write);
 
+void leati_file_spoil(struct leati_open_file *open);
 void leati_file_hold(struct leati_open_file *open);
 void leati_file_release(struct leati_open_file *open);
+
+/* ---- temporary names (file_commit.c) ---- */
+
+/* Opens open->path with LEAT_FILE_TEMPORARY: sets fd, directory and temporary. how: flags of open(). */
+leat_status leati_file_open_temporary(struct leati_open_file *open, int how);
+
+/* Called when the file is closed: removes its temporary name, if it has one. */
+void leati_file_drop_temporary(struct leati_open_file *open);
 
 /* ---- bytes (file_io.c) ---- */
 

@@ -150,8 +150,16 @@ static void release(void *object)
     free(list);
 }
 
+static void spoil(void *object)
+{
+    const struct range_list *list = object;
+
+    for (size_t i = 0; i < list->count; i++)
+        leati_file_spoil(list->ranges[i].open);
+}
+
 static const struct leati_storage_ops range_storage = {
-    .move = move, .describe = describe, .hold = hold, .release = release};
+    .move = move, .spoil = spoil, .describe = describe, .hold = hold, .release = release};
 
 /* ---- the caller's ops ---- */
 

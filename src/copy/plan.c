@@ -146,6 +146,8 @@ LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
         (!transfer->followed || leati_option_flag(LEATI_OPTION_STRICT)))
         return LEAT_OK;
     LEATI_TRY(find_stager(plan, wait || transfer->followed || transfer->shape != LEATI_SHAPE_RUN));
+    if (plan->stager && transfer->shape == LEATI_SHAPE_FILE)
+        LEATI_TRY(leati_stager_start_files(plan->stager));
     leati_assert(!plan->stager || (!plan->stager->refused[0] && plan->stager->workers));
     if (plan->stager && transfer->direction != LEATI_DIRECTION_HOST)
         look_at_stream(plan);

@@ -14,6 +14,7 @@ struct leat_ticket {
     struct leati_handle handle;
     leat_device *device;
     size_t bytes;
+    bool durable;       /* it has the point LEAT_COPY_DURABLE */
     bool staged;        /* the copy was staged when the call returned */
     unsigned job_count; /* 0: there is an event; or none, if the copy was already complete */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
@@ -118,12 +119,14 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the ticket");
     made->device = device;
     made->bytes = 0;
-    made->staged = false;
+    made->staged = made->durable = false;
     made->job_count = 0;
     made->event = NULL;
     for (unsigned i = 0; i < count && status == LEAT_OK; i++) {
         leati_assert(count == 1 || plans[i].transfer.shape == LEATI_SHAPE_FILE);
-        made->bytes += plans[i].transfer.bytes;
+        made->durable = plans[i].transfer.shape == LEATI_SHAPE_FILE && plans[i].transfer.file.detached;
+        if (!made->durable)
+            made->bytes += plans[i].transfer.bytes;
         plans[i].transfer.deadline_ns = deadline_of(options);
         status = submit(&plans[i], made);
     }
@@ -189,7 +192,7 @@ static leat_status wait_for_event(const leat_ticket *ticket, uint64_t end_ns)
 static leat_status wait_for_jobs(const leat_ticket *ticket, leat_copy_point point, uint64_t end_ns)
 {
     for (unsigned i = 0; i < ticket->job_count; i++)
-        LEATI_TRY(leati_job_wait(ticket->jobs[i], ticket->device, point == LEAT_COPY_DONE, end_ns));
+        LEATI_TRY(leati_job_wait(ticket->jobs[i], ticket->device, point, end_ns));
     for (unsigned i = 0; i < ticket->job_count; i++)
         LEATI_TRY(leati_job_result(ticket->jobs[i]));
     return LEAT_OK;
@@ -204,7 +207,8 @@ static void add_jobs(const leat_ticket *ticket, leat_ticket_info *info)
         leati_job_look(ticket->jobs[i], &state);
         info->staged = info->staged && state.staged;
         info->done = info->done && state.done;
-        info->arrived_bytes += state.arrived_bytes;
+        info->durable = ticket->durable && state.durable;
+        info->arrived_bytes += ticket->durable ? 0 : state.arrived_bytes;
         if (info->status == LEAT_OK)
             info->status = state.status;
     }
@@ -217,10 +221,15 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
 
     LEATI_TRY(leati_check_permitted("leat_ticket_wait"));
     LEATI_TRY(check_ticket("leat_ticket_wait", ticket));
-    if (point != LEAT_COPY_STAGED && point != LEAT_COPY_DONE)
+    if (point < LEAT_COPY_STAGED || point > LEAT_COPY_DURABLE)
         return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_ticket_wait: there is no point %d; use LEAT_COPY_STAGED or LEAT_COPY_DONE",
+                          "leat_ticket_wait: there is no point %d; use LEAT_COPY_STAGED, LEAT_COPY_DONE or "
+                          "LEAT_COPY_DURABLE",
                           (int)point);
+    if (point == LEAT_COPY_DURABLE && !ticket->durable)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_ticket_wait: only tickets of leat_file_sync_start() and leat_file_commit_start() "
+                          "have the point LEAT_COPY_DURABLE");
     if (ticket->staged && point == LEAT_COPY_STAGED)
         return LEAT_OK;
     status = ticket->job_count ? wait_for_jobs(ticket, point, end_ns) : wait_for_event(ticket, end_ns);

@@ -17,7 +17,8 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-#define AHEAD_BYTES ((size_t)32 * 4096) /* prefetch distance of touch(): hardware does not prefetch across pages */
+#define AHEAD_BYTES ((size_t)32 * 4096) /* prefetch distance of touch(): hardware does not prefetch across pages  \
+                                         */
 #define LOOKS 8                         /* how many pages leati_staging_resident() checks */
 
 /* For ranges larger than this, a system call or two to populate all pages at once is faster. */

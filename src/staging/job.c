@@ -106,6 +106,7 @@ static void move_part(struct leati_job *job, size_t offset, char *memory, size_t
         return;
     atomic_store_explicit(&job->error, error, memory_order_relaxed);
     lower(&job->stopped_at, offset + moved);
+    leati_job_spoil(job);
     if (error == EFAULT && memory)
         lower(&job->fault, (uintptr_t)memory + moved);
     leati_job_stop(job, error == EFAULT ? LEAT_ERROR_POINTER : LEAT_ERROR_FILE);
@@ -123,6 +124,7 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     leati_assert(job->copy_list || offset + bytes <= job->bytes);
     if (has_stopped(job)) {
         lower(&job->stopped_at, offset);
+        leati_job_spoil(job);
         return;
     }
     if (job->storage.ops) {
@@ -251,10 +253,14 @@ static bool is_lively(const struct leati_task *task)
 static const struct leati_task_type copy_type = {
     .class = LEATI_WORK_COPIES, .work = work_on_part, .look = look, .is_lively = is_lively, .prepare = prefault};
 
+static const struct leati_task_type file_type = {
+    .class = LEATI_WORK_FILES, .work = work_on_part, .look = look, .is_lively = is_lively, .prepare = prefault};
+
 void leati_job_prepare(struct leati_job *job, unsigned share)
 {
     leati_assert(share && job->flags && job->chunks && job->count && job->direction != LEATI_DIRECTION_DEVICE);
-    job->task = (struct leati_task){.type = &copy_type, .share = share, .owned = job->eager};
+    job->task = (struct leati_task){
+        .type = job->storage.ops ? &file_type : &copy_type, .share = share, .owned = job->eager};
 }
 
 void leati_job_work(struct leati_job *job)
@@ -316,8 +322,12 @@ void leati_job_message(const struct leati_job *job, char *text, size_t bytes)
         describe_storage(job, at, text, bytes);
         break;
     default:
-        snprintf(text, bytes, "a copy of %zu bytes from %p to %p stopped after %zu bytes: %s", job->bytes,
-                 (const void *)job->src, (void *)job->dst, at, leat_status_text(why));
+        if (job->storage.scattered)
+            snprintf(text, bytes, "%s files stopped after %zu of %zu bytes: %s",
+                     job->storage.write ? "writing" : "reading", at, job->bytes, leat_status_text(why));
+        else
+            snprintf(text, bytes, "a copy of %zu bytes from %p to %p stopped after %zu bytes: %s", job->bytes,
+                     (const void *)job->src, (void *)job->dst, at, leat_status_text(why));
         break;
     }
 }

@@ -45,6 +45,9 @@ struct leati_storage_ops {
      * memory is NULL for a scattered copy without a ring: the object knows the memory. */
     size_t (*move)(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error);
 
+    /* Optional: part of a write was not written, because it failed or the copy was stopped. */
+    void (*spoil)(void *object);
+
     /* Writes to text what failed at offset, and why. */
     void (*describe)(const void *object, uint64_t offset, bool write, int error, char *text, size_t text_bytes);
 
@@ -59,6 +62,7 @@ struct leati_storage {
     uint64_t offset; /* where the copy begins in the storage */
     bool write;      /* the storage is the destination; else the source */
     bool scattered;  /* the other side is memory in several places too, which the object knows */
+    bool detached;   /* the stream does not wait for the job, which begins when the stream reaches it; HOST only */
 };
 
 struct leati_job {
@@ -121,6 +125,13 @@ void leati_job_stop(struct leati_job *job, leat_status why);
 
 /* Writes to text why the job stopped; "" if it did not. */
 void leati_job_message(const struct leati_job *job, char *text, size_t bytes);
+
+/* Reports to the storage that a part of a write was not written. */
+static inline void leati_job_spoil(const struct leati_job *job)
+{
+    if (job->storage.ops && job->storage.write && job->storage.ops->spoil)
+        job->storage.ops->spoil(job->storage.object);
+}
 
 /* Returns true if every chunk was copied, or skipped because the job stopped. */
 static inline bool leati_job_staged(const struct leati_job *job)

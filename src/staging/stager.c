@@ -33,6 +33,7 @@
 #define SHARE_USUAL 8u   /* threads on one copy: more slow each other down */
 #define SHARE_LEAST 4u
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
+#define FILE_THREADS_LEAST 8 /* so many reads of 1 MiB keep a local disk busy, see docs/files.md */
 
 /* How long a helper that finds nothing to copy spins before it sleeps, like a worker in the middle of a copy. */
 #define HELPER_AWAKE_NS 5000000u
@@ -120,6 +121,45 @@ static leat_status choose_threads(int node, int devices, unsigned *threads)
     return LEAT_OK;
 }
 
+/* Guards the start of the threads for files. */
+static struct leati_lock files_lock = LEATI_LOCK_INITIALIZER;
+
+static leat_status start_files(struct leati_stager *stager)
+{
+    unsigned some = stager->threads > FILE_THREADS_LEAST ? stager->threads : FILE_THREADS_LEAST;
+    struct leati_workers *workers;
+    uint64_t chosen = some;
+    int error;
+
+    LEATI_TRY(leati_option_number(LEATI_OPTION_IO_WORKERS, 1, THREADS_MAX, some, &chosen));
+    error = leati_workers_get(stager->node, LEATI_WORK_FILES, (unsigned)chosen, &workers);
+    leati_assert(!workers || workers == stager->workers);
+    if (workers && leati_workers_threads(workers, LEATI_WORK_FILES)) {
+        /* Release: pairs with the acquire of leati_stager_start_files(). */
+        atomic_store_explicit(&stager->file_threads, leati_workers_threads(workers, LEATI_WORK_FILES),
+                              memory_order_release);
+        return LEAT_OK;
+    }
+    if (workers)
+        leati_workers_put(workers, LEATI_WORK_FILES);
+    return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: files need %u threads, see LEAT_IO_WORKERS",
+                      strerror(error), (unsigned)chosen);
+}
+
+leat_status leati_stager_start_files(struct leati_stager *stager)
+{
+    leat_status status = LEAT_OK;
+
+    leati_assert(stager->workers);
+    if (atomic_load_explicit(&stager->file_threads, memory_order_acquire))
+        return LEAT_OK;
+    leati_lock(&files_lock);
+    if (!atomic_load_explicit(&stager->file_threads, memory_order_relaxed))
+        status = start_files(stager);
+    leati_unlock(&files_lock);
+    return status;
+}
+
 static leat_status get_workers(struct leati_stager *stager, int node, int devices)
 {
     struct leati_addresses_hint hint;
@@ -139,6 +179,7 @@ static leat_status get_workers(struct leati_stager *stager, int node, int device
                           strerror(error), threads, leati_addresses_hint(&hint));
     }
     stager->workers = workers;
+    stager->node = node;
     stager->threads = leati_workers_threads(workers, LEATI_WORK_COPIES);
     stager->share = stager->threads < SHARE_USUAL ? stager->threads : SHARE_USUAL;
     leati_assert(stager->share && stager->share <= stager->threads);
@@ -250,9 +291,10 @@ static bool is_done(const struct leati_job *job)
 {
     uint32_t completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
 
-    leati_assert(job->end >= job->count + 1);
-    /* The workers are done too then, because the stream waited for them before its last write. */
-    return (int32_t)(completed - job->end) >= 0;
+    leati_assert(job->end >= job->count + 1 || job->storage.detached);
+    /* The workers are done too then, because the stream waited for them before its last write; but not for a
+     * detached job. */
+    return (int32_t)(completed - job->end) >= 0 && (!job->storage.detached || leati_job_staged(job));
 }
 
 /* Ends a job that only its ticket may still use: frees its flags and its ring. Under the lock. */
@@ -293,10 +335,32 @@ static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
     }
 }
 
+/* Finishes the detached jobs that their streams have reached. */
+static void finish_detached(struct leati_stager *stager)
+{
+    struct timespec pause = {.tv_nsec = 50000};
+    struct leati_job *job;
+
+    do {
+        leati_lock(&jobs_lock);
+        job = stager->issued;
+        while (job && (!job->storage.detached || leati_job_staged(job) ||
+                       !atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire)))
+            job = job->next_issued;
+        leati_unlock(&jobs_lock);
+        /* It stays in memory: nobody copies on a device that closes, so nobody else ends jobs. */
+        if (job) {
+            leati_job_work(job);
+            nanosleep(&pause, NULL);
+        }
+    } while (job);
+}
+
 void leati_stager_end(struct leati_stager *stager)
 {
     struct leati_job *job;
 
+    finish_detached(stager);
     leati_lock(&jobs_lock);
     while ((job = stager->issued)) {
         leati_workers_remove(stager->workers, &job->task);
@@ -304,11 +368,14 @@ void leati_stager_end(struct leati_stager *stager)
         if (!is_done(job)) {
             leati_job_stop(job, LEAT_ERROR_DEVICE_LOST);
             atomic_store_explicit(&job->stopped_at, arrived(job), memory_order_relaxed);
+            leati_job_spoil(job);
         }
         finish(job);
     }
     leati_assert(!stager->held_bytes);
     leati_unlock(&jobs_lock);
+    if (atomic_load_explicit(&stager->file_threads, memory_order_acquire))
+        leati_workers_put(stager->workers, LEATI_WORK_FILES);
     if (stager->workers)
         leati_workers_put(stager->workers, LEATI_WORK_COPIES);
     stager->workers = NULL;
@@ -485,6 +552,8 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->src = request->src;
     job->bytes = request->bytes;
     job->end = job->direction == LEATI_DIRECTION_IN ? job->count + 1 : job->count + 2;
+    if (request->storage.detached)
+        job->end = 1;
     leati_assert(job->direction != LEATI_DIRECTION_DEVICE && job->count);
     job->eager = request->eager;
     job->deadline_ns = request->deadline_ns;
@@ -506,12 +575,14 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
 }
 
 /* How many threads may work on a copy: fewer for a short copy, because more would slow each other down. */
-static unsigned share_of(const struct leati_stager *stager, size_t bytes)
+static unsigned share_of(const struct leati_stager *stager, const struct leati_job *job)
 {
-    size_t useful = bytes / BYTES_FOR_A_THREAD;
+    size_t useful = job->bytes / BYTES_FOR_A_THREAD;
     /* With few workers this counts the helpers too. */
     unsigned most = leati_workers_are_few(stager->workers) ? SHARE_LEAST : stager->share;
 
+    if (job->storage.ops)
+        most = atomic_load_explicit(&stager->file_threads, memory_order_relaxed);
     useful = useful < SHARE_LEAST ? SHARE_LEAST : useful;
     return useful < most ? (unsigned)useful : most;
 }
@@ -550,7 +621,7 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
         ops[submitted++] = write_completed(job, c + 2);
     }
-    if (job->direction != LEATI_DIRECTION_IN) {
+    if (job->direction != LEATI_DIRECTION_IN && !job->storage.detached) {
         ops[submitted++] = wait_staged(job, job->count);
         ops[submitted++] = write_completed(job, job->end);
     }
@@ -568,6 +639,7 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, void *st
     leati_error_keep(&why);
     leati_assert(job->flags);
     leati_job_stop(job, LEAT_ERROR_DRIVER);
+    leati_job_spoil(job);
     leati_workers_remove(stager->workers, &job->task);
     atomic_store_explicit(&job->stopped_at, 0, memory_order_relaxed);
     atomic_store_explicit(&job->flags->staged_chunks, job->count, memory_order_release);
@@ -722,6 +794,8 @@ leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati
     leati_assert(!request->to_rows == !request->from_rows);
     leati_assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
     leati_assert(!request->storage.ops || (!request->to_rows && !request->list && !request->eager));
+    leati_assert(!request->storage.ops || atomic_load_explicit(&stager->file_threads, memory_order_relaxed));
+    leati_assert(!request->storage.detached || request->direction == LEATI_DIRECTION_HOST);
     /* OUT needs the caller's block, because the caller reads the ring until the call returns. */
     leati_assert(!request->eager || (request->direction == LEATI_DIRECTION_OUT && request->block) ||
                  (request->early && request->direction == LEATI_DIRECTION_IN));
@@ -760,7 +834,7 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     atomic_init(&job->holders, is_held ? 2u : 1u);
     if (!request->block)
         leati_stager_keep(stager, job);
-    leati_job_prepare(job, share_of(stager, job->bytes));
+    leati_job_prepare(job, share_of(stager, job));
     leati_workers_add(stager->workers, &job->task, request->eager ? helpers_of(job->bytes) : 1);
     request->begin(request->context);
     status = !request->eager                            ? issue(stager, job, request)
@@ -800,7 +874,7 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
     job.copy_list = list->copy;
     job.list = list->list;
     job.eager = true;
-    leati_job_prepare(&job, share_of(stager, bytes));
+    leati_job_prepare(&job, share_of(stager, &job));
     leati_workers_add(stager->workers, &job.task, helpers_of(bytes));
     leati_job_work(&job);
     /* All parts are taken; this waits for the threads that still copy one. */
@@ -817,6 +891,9 @@ void leati_job_look(struct leati_job *job, struct leati_job_state *state)
     /* Read done first, because the copy continues meanwhile: then a job that is done never appears as not staged.
      */
     state->done = job->over || is_done(job);
+    state->durable = state->done && job->storage.detached;
+    if (!job->over && job->storage.detached)
+        state->done = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
     state->staged = state->done || leati_job_staged(job);
     state->arrived_bytes = job->over ? job->arrived_bytes : arrived(job);
     /* If the job was stopped after everything had been copied, it has succeeded. */
@@ -840,7 +917,7 @@ bool leati_job_help(struct leati_job *job)
     /* Under the lock the job cannot end, so the stager and its workers exist. Later, ending the job waits for this
      * thread, because it has entered the task. */
     leati_lock(&jobs_lock);
-    if (!job->over && leati_workers_enter(job->stager->workers, &job->task))
+    if (!job->over && !job->storage.ops && leati_workers_enter(job->stager->workers, &job->task))
         workers = job->stager->workers;
     leati_unlock(&jobs_lock);
     return workers && leati_workers_work(workers, &job->task);

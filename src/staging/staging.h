@@ -54,6 +54,7 @@ struct leati_stager {
     struct leati_workers *workers; /* NULL if staging is not possible */
     unsigned threads;              /* how many workers may copy */
     unsigned share;                /* how many of them may work on one copy at once */
+    int node;                      /* NUMA node of the workers; -1: any */
     struct leati_staging_choice choice;
     uint64_t ring_bytes;      /* limit for the ring of one copy */
     uint64_t limit_bytes;     /* limit for the pinned memory of all copies under way */
@@ -64,6 +65,7 @@ struct leati_stager {
     struct leati_lost *lost; /* blocks of streams that could not be waited for; freed at the end */
     struct leati_job *issued;
     uint64_t held_bytes;
+    _Atomic unsigned file_threads; /* how many workers may copy files; 0: none yet. Written under its own lock */
 };
 
 /* Sets a stager up and reads the options. INVALID: an environment variable has a wrong value. */
@@ -93,6 +95,9 @@ void leati_stager_give_back(struct leati_stager *stager, void *block);
 
 /* Keeps a block until leati_stager_end(), because its stream cannot be waited for. */
 void leati_stager_lose(struct leati_stager *stager, void *block);
+
+/* Starts the threads for files, if this was not done yet. HOST_MEMORY or SYSTEM, with a message. */
+leat_status leati_stager_start_files(struct leati_stager *stager);
 
 /* ---- copies ---- */
 
@@ -124,7 +129,8 @@ struct leati_staging_request {
     const struct leati_rows *to_rows;   /* both set if pageable memory has gaps; both NULL otherwise */
     const struct leati_rows *from_rows; /* on the device's side only the sizes matter, not the address */
     const struct leati_list *list;      /* HOST: the workers make this list of copies instead of one copy */
-    struct leati_storage storage;       /* ops set: the host's side is storage, not memory; no rows, not eager */
+    struct leati_storage storage;       /* ops set: the host's side is storage, not memory; no rows, not eager.
+                                           Needs leati_stager_start_files() */
     size_t unit_bytes;                  /* chunks are multiples of this; 0: any size */
     size_t chunk_most_bytes;            /* limit of a chunk; 0: only the ring limits it */
     void *stream;                       /* for the hook flags, and for the wait after a failure */
@@ -163,6 +169,7 @@ void leati_stager_keep(struct leati_stager *stager, struct leati_job *job);
 /* Fills *state with the progress of a job. Takes the lock that protects the job's flags from being freed. */
 struct leati_job_state {
     bool staged, done;
+    bool durable; /* a detached job is over; it counts as staged and done when the stream has reached it */
     size_t arrived_bytes;
     leat_status status; /* of what the workers did */
 };

@@ -463,7 +463,7 @@ static void what_is_no_file_is_refused(void **state)
     REFUSED(leat_file_open(fifo, LEAT_FILE_READ, &file), LEAT_ERROR_FILE, "not a regular file");
     REFUSED(leat_file_open("/dev/zero", LEAT_FILE_READ, &file), LEAT_ERROR_FILE, "not a regular file");
     REFUSED(leat_file_open(folder, 0, &file), LEAT_ERROR_INVALID, "flags are 0x0");
-    REFUSED(leat_file_open(folder, 64 | LEAT_FILE_READ, &file), LEAT_ERROR_INVALID, "flags are 0x41");
+    REFUSED(leat_file_open(folder, 128 | LEAT_FILE_READ, &file), LEAT_ERROR_INVALID, "flags are 0x81");
     REFUSED(leat_file_open(folder, LEAT_FILE_CREATE, &file), LEAT_ERROR_INVALID, "flags are 0x4");
     REFUSED(leat_file_open(folder, LEAT_FILE_READ | LEAT_FILE_TRUNCATE, &file), LEAT_ERROR_INVALID, "go with");
     assert_ptr_equal(file, (leat_file *)8);

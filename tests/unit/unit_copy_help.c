@@ -416,7 +416,7 @@ static void wait_for_job(struct test_state *t)
     scenes[1].in_part = others_go_on;
     OK(leati_stager_get(t->device, &stager));
     OK(leati_stage_start(stager, t->stream, &nowhere, &nowhere, PARTS, &request, &job));
-    OK(leati_job_wait(job, t->device, true, leati_clock_ns() + PATIENCE_NS));
+    OK(leati_job_wait(job, t->device, LEAT_COPY_DONE, leati_clock_ns() + PATIENCE_NS));
     leati_job_release(job);
     assert_int_not_equal(atomic_load(&scenes[1].copied), 0);
 }

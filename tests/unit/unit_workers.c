@@ -25,6 +25,7 @@
 #define MOMENT_US 20000
 
 #define COPIES LEATI_WORK_COPIES
+#define FILES LEATI_WORK_FILES
 #define DEVICE LEATI_WORK_DEVICE
 #define PAGES LEATI_WORK_PAGES
 
@@ -119,6 +120,7 @@ static void leave(struct leati_task *task)
 
 static const struct leati_task_type types[] = {
     {.class = LEATI_WORK_COPIES, .work = work, .look = look, .enter = enter, .leave = leave},
+    {.class = LEATI_WORK_FILES, .work = work, .look = look, .enter = enter, .leave = leave},
     {.class = LEATI_WORK_DEVICE, .work = work, .look = look, .enter = enter, .leave = leave},
     {.class = LEATI_WORK_PAGES, .work = work, .look = look},
 };
@@ -128,7 +130,7 @@ static void add(struct leati_workers *workers, struct held *held, int class, uns
     memset(held, 0, sizeof *held);
     held->task = (struct leati_task){.type = &types[class], .share = share};
     atomic_store(&held->left, parts);
-    leati_workers_add(workers, &held->task, class == COPIES ? 1 : LEATI_WAKE_ALL);
+    leati_workers_add(workers, &held->task, class == COPIES || class == FILES ? 1 : LEATI_WAKE_ALL);
 }
 
 static void open_and_remove(struct leati_workers *workers, struct held *held, int parts)
@@ -213,6 +215,7 @@ static void no_class_waits_for_another(void **state)
         struct leati_workers *workers = get(COPIES, 2);
         struct held first, second;
 
+        assert_ptr_equal(get(FILES, 4), workers);
         assert_ptr_equal(get(DEVICE, 3), workers);
         assert_ptr_equal(get(PAGES, 1), workers);
         add(workers, &first, stuck, 100, 50);

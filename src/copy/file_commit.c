@@ -1,0 +1,323 @@
+/*
+ * file_commit.c - leat_file_sync() and leat_file_commit(): written bytes on the disk, and a new file under its
+ * name.
+ *
+ * fsync() may take seconds, so one of the threads for files calls it, as a job of one part without memory. These
+ * threads are apart from those that stage copies of pageable memory, which go on meanwhile, and there are several,
+ * so that other files go on too. With a ticket the job is detached: the stream only starts it.
+ *
+ * A temporary file has no name at all where the file system can do that (O_TMPFILE), so that nothing stays of it
+ * if the process ends. rename() needs a name, which the file then has for a moment.
+ */
+#include "copy/file.h"
+
+#include "base/assert.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME_TRIES 100
+
+/* ---- temporary files ---- */
+
+/* The part of a path after its last slash. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static int open_directory(const char *path)
+{
+    size_t length = (size_t)(base_name(path) - path);
+    char *text = length ? strndup(path, length) : strdup(".");
+    int fd;
+
+    if (!text) {
+        errno = ENOMEM;
+        return -1;
+    }
+    fd = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(text);
+    return fd;
+}
+
+/* Another name at each call. */
+static void next_name(char *name, size_t bytes)
+{
+    static atomic_uint last;
+
+    snprintf(name, bytes, ".leat-%ld-%u.tmp", (long)getpid(),
+             atomic_fetch_add_explicit(&last, 1, memory_order_relaxed));
+}
+
+static void proc_path(int fd, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "/proc/self/fd/%d", fd);
+}
+
+/* Returns a file without a name, or -1 if the file system, or a system without /proc, cannot have it. */
+static int open_nameless(int directory, int how)
+{
+#ifdef O_TMPFILE
+    int fd = openat(directory, ".", O_TMPFILE | how, 0666);
+    char path[40];
+
+    if (fd < 0)
+        return -1;
+    proc_path(fd, path, sizeof path);
+    if (!access(path, F_OK))
+        return fd;
+    (void)close(fd);
+#else
+    (void)directory;
+    (void)how;
+#endif
+    return -1;
+}
+
+static int open_named(struct leati_open_file *file, int how)
+{
+    int fd = -1;
+
+    for (int i = 0; i < NAME_TRIES && fd < 0; i++) {
+        next_name(file->temporary, sizeof file->temporary);
+        fd = openat(file->directory, file->temporary, how | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (fd < 0)
+        file->temporary[0] = '\0';
+    return fd;
+}
+
+leat_status leati_file_open_temporary(struct leati_open_file *file, int how)
+{
+    struct stat what;
+    int error;
+
+    if (!base_name(file->path)[0] || (!stat(file->path, &what) && !S_ISREG(what.st_mode)))
+        return leati_fail(LEAT_ERROR_FILE, "it is not a regular file, and only those can be replaced");
+    file->directory = open_directory(file->path);
+    if (file->directory < 0)
+        return leati_fail(LEAT_ERROR_FILE, "open of its directory: %s", strerror(errno));
+    file->fd = open_nameless(file->directory, how);
+    if (file->fd < 0)
+        file->fd = open_named(file, how);
+    if (file->fd >= 0)
+        return LEAT_OK;
+    error = errno;
+    (void)close(file->directory);
+    return leati_fail(LEAT_ERROR_FILE, "open of a temporary file in its directory: %s", strerror(error));
+}
+
+void leati_file_drop_temporary(struct leati_open_file *file)
+{
+    if (file->directory < 0)
+        return;
+    if (file->temporary[0])
+        (void)unlinkat(file->directory, file->temporary, 0);
+    (void)close(file->directory);
+}
+
+/* ---- the work of a job ---- */
+
+/* One call of leat_file_sync() or leat_file_commit(). */
+struct commit {
+    atomic_uint holders; /* reference count: the call, and the job */
+    struct leati_open_file *file;
+    bool named; /* a commit */
+    /* Set by the one thread that works: what failed; before job.h's staged_chunks is advanced. */
+    const char *failed;
+};
+
+/* fsync() returns 0 or an error. */
+static int sync_fd(int fd)
+{
+    while (fsync(fd))
+        if (errno != EINTR)
+            return errno;
+    return 0;
+}
+
+/* Gives a nameless file a temporary name. */
+static int give_name(struct leati_open_file *file)
+{
+    char path[40];
+    int error = EEXIST;
+
+    proc_path(file->fd, path, sizeof path);
+    for (int i = 0; i < NAME_TRIES && error == EEXIST; i++) {
+        next_name(file->temporary, sizeof file->temporary);
+        error = linkat(AT_FDCWD, path, file->directory, file->temporary, AT_SYMLINK_FOLLOW) ? errno : 0;
+    }
+    if (error)
+        file->temporary[0] = '\0';
+    return error;
+}
+
+static int run(struct commit *commit)
+{
+    struct leati_open_file *file = commit->file;
+    int error;
+
+    commit->failed = "an earlier write failed or was stopped";
+    if (commit->named && atomic_load_explicit(&file->spoiled, memory_order_relaxed))
+        return ECANCELED;
+    commit->failed = "fsync";
+    error = sync_fd(file->fd);
+    /* The system may have dropped the bytes, and the next fsync() would then succeed. */
+    if (error)
+        leati_file_spoil(file);
+    if (error || !commit->named)
+        return error;
+    commit->failed = "linkat to a temporary name";
+    error = file->temporary[0] ? 0 : give_name(file);
+    if (error)
+        return error;
+    commit->failed = "rename";
+    if (renameat(file->directory, file->temporary, file->directory, base_name(file->path))) {
+        error = errno;
+        (void)unlinkat(file->directory, file->temporary, 0);
+        file->temporary[0] = '\0';
+        return error;
+    }
+    file->temporary[0] = '\0';
+    commit->failed = "the file has its name, but fsync of its directory";
+    error = sync_fd(file->directory);
+    /* EINVAL: this file system has no fsync() for directories. */
+    return error == EINVAL ? 0 : error;
+}
+
+/* bytes is 1, and there is no memory. */
+static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
+{
+    (void)offset;
+    (void)memory;
+    (void)write;
+    *error = run(object);
+    return *error ? 0 : bytes;
+}
+
+static void describe(const void *object, uint64_t offset, bool write, int error, char *text, size_t text_bytes)
+{
+    const struct commit *commit = object;
+
+    (void)offset;
+    (void)write;
+    if (error == ECANCELED)
+        snprintf(text, text_bytes, "%s is not committed: %s", commit->file->path, commit->failed);
+    else
+        snprintf(text, text_bytes, "%s of %s: %s: %s", commit->named ? "commit" : "sync", commit->file->path,
+                 commit->failed, strerror(error));
+}
+
+static void hold(void *object)
+{
+    struct commit *commit = object;
+
+    atomic_fetch_add_explicit(&commit->holders, 1, memory_order_relaxed);
+}
+
+static void release(void *object)
+{
+    struct commit *commit = object;
+
+    /* Release and acquire: the last holder frees it after all uses by the others. */
+    if (atomic_fetch_sub_explicit(&commit->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    leati_file_release(commit->file);
+    free(commit);
+}
+
+static const struct leati_storage_ops commit_storage = {
+    .move = move, .describe = describe, .hold = hold, .release = release};
+
+/* ---- the public calls ---- */
+
+static leat_status check_commit(struct leati_open_file *file, bool named)
+{
+    if (!(file->flags & LEAT_FILE_WRITE))
+        return leati_fail(LEAT_ERROR_FILE, "it was opened without LEAT_FILE_WRITE");
+    if (named && !(file->flags & LEAT_FILE_TEMPORARY))
+        return leati_fail(LEAT_ERROR_INVALID, "it was opened without LEAT_FILE_TEMPORARY");
+    if (named && atomic_exchange_explicit(&file->committed, true, memory_order_relaxed))
+        return leati_fail(LEAT_ERROR_INVALID, "it was committed before");
+    return LEAT_OK;
+}
+
+static leat_status submit(leat_stream *stream, struct leati_open_file *file, bool named,
+                          const leat_copy_options *options, leat_ticket **ticket)
+{
+    struct commit *commit = calloc(1, sizeof *commit);
+    struct leati_storage storage = {
+        .ops = &commit_storage, .object = commit, .write = true, .scattered = true, .detached = ticket};
+    struct leati_plan plan;
+    leat_status status;
+
+    if (!commit)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for it");
+    atomic_init(&commit->holders, 1);
+    commit->file = file;
+    commit->named = named;
+    leati_file_hold(file);
+    status = leati_plan_file_scattered(&plan, stream, LEAT_KIND_PINNED, NULL, &storage, 1, ticket);
+    if (status == LEAT_OK && ticket)
+        status = leati_ticket_start(stream->device, &plan, 1, options, ticket);
+    else if (status == LEAT_OK)
+        status = leati_plan_submit(&plan, NULL);
+    release(commit);
+    return status;
+}
+
+static leat_status call(const char *what, leat_stream *stream, leat_file *file, bool named,
+                        const leat_copy_options *options, leat_ticket **ticket)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_file_check(what, file));
+    status = check_commit(file->open, named);
+    if (status == LEAT_OK) {
+        status = submit(stream, file->open, named, options, ticket);
+        /* Nothing was submitted, so it can be tried again. */
+        if (status != LEAT_OK && named)
+            atomic_store_explicit(&file->open->committed, false, memory_order_relaxed);
+    }
+    return status == LEAT_OK
+               ? status
+               : leati_fail_in(status, "%s of %s on %s", what, file->open->path, stream->device->name);
+}
+
+leat_status leat_file_sync(leat_stream *stream, leat_file *file)
+{
+    LEATI_TRY(leati_check_permitted("leat_file_sync"));
+    LEATI_TRY(leati_check_stream("leat_file_sync", stream));
+    return call("leat_file_sync", stream, file, false, NULL, NULL);
+}
+
+leat_status leat_file_sync_start(leat_stream *stream, leat_file *file, const leat_copy_options *options,
+                                 leat_ticket **ticket)
+{
+    LEATI_TRY(leati_ticket_check("leat_file_sync_start", stream, options, ticket));
+    return call("leat_file_sync_start", stream, file, false, options, ticket);
+}
+
+leat_status leat_file_commit(leat_stream *stream, leat_file *file)
+{
+    LEATI_TRY(leati_check_permitted("leat_file_commit"));
+    LEATI_TRY(leati_check_stream("leat_file_commit", stream));
+    return call("leat_file_commit", stream, file, true, NULL, NULL);
+}
+
+leat_status leat_file_commit_start(leat_stream *stream, leat_file *file, const leat_copy_options *options,
+                                   leat_ticket **ticket)
+{
+    LEATI_TRY(leati_ticket_check("leat_file_commit_start", stream, options, ticket));
+    return call("leat_file_commit_start", stream, file, true, options, ticket);
+}
