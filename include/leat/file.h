@@ -51,13 +51,17 @@ typedef enum leat_file_flags {
     LEAT_FILE_TRUNCATE = 8, /* with WRITE: removes the file's contents */
     /* With WRITE: makes a new, empty file, which gets its name by leat_file_commit(), and replaces an older file
      * of that name then. Without a commit nothing stays of it. CREATE and TRUNCATE change nothing. */
-    LEAT_FILE_TEMPORARY = 64
+    LEAT_FILE_TEMPORARY = 64,
+    /* Without these two, leat reads what is in the system's cache through it, and past it (O_DIRECT) what is not,
+     * where the file is on a local disk; writes go through the cache. */
+    LEAT_FILE_CACHED = 32, /* reads and writes through the cache: best for files that will soon be read again */
+    LEAT_FILE_DIRECT = 16  /* reads and writes whole blocks past the cache; fails where that is not possible */
 } leat_file_flags;
 
 /*
  * Opens a regular file. leat copies path. flags: leat_file_flags.
  * Errors: INVALID (path or file NULL; flags with other bits, without READ and WRITE, or with CREATE or TRUNCATE
- * without WRITE); FILE (the system's error, with its reason; not a regular file, such as a directory, a FIFO or a
+ * without WRITE, CACHED with DIRECT); FILE (the system's error, with its reason; not a regular file, such as a directory, a FIFO or a
  * device); HOST_MEMORY; NOT_PERMITTED (inside a host function).
  */
 LEAT_API leat_status leat_file_open(const char *path, unsigned flags, leat_file **file);

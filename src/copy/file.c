@@ -27,6 +27,8 @@ void leati_file_release(struct leati_open_file *open)
     if (atomic_fetch_sub_explicit(&open->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_file_drop_temporary(open);
+    if (open->direct_fd >= 0)
+        (void)close(open->direct_fd);
     (void)close(open->fd);
     free(open);
 }
@@ -70,7 +72,8 @@ static const struct leati_storage_ops file_storage = {
 static leat_status check_flags(unsigned flags)
 {
     const unsigned writing = LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE | LEAT_FILE_TEMPORARY;
-    const unsigned all = LEAT_FILE_READ | LEAT_FILE_WRITE | writing;
+    const unsigned cache = LEAT_FILE_CACHED | LEAT_FILE_DIRECT;
+    const unsigned all = LEAT_FILE_READ | LEAT_FILE_WRITE | writing | cache;
 
     if (flags & ~all || !(flags & (LEAT_FILE_READ | LEAT_FILE_WRITE)))
         return leati_fail(LEAT_ERROR_INVALID, "flags are 0x%x; use LEAT_FILE_READ, LEAT_FILE_WRITE or both",
@@ -80,6 +83,9 @@ static leat_status check_flags(unsigned flags)
                           "LEAT_FILE_CREATE, LEAT_FILE_TRUNCATE and LEAT_FILE_TEMPORARY go with LEAT_FILE_WRITE "
                           "only; flags are 0x%x",
                           flags);
+    if ((flags & cache) == cache)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "LEAT_FILE_CACHED and LEAT_FILE_DIRECT exclude each other; flags are 0x%x", flags);
     return LEAT_OK;
 }
 
@@ -104,12 +110,21 @@ static leat_status open_path(struct leati_open_file *opened)
     leat_status status;
 
     how |= !(flags & LEAT_FILE_WRITE) ? O_RDONLY : flags & LEAT_FILE_READ ? O_RDWR : O_WRONLY;
-    if (flags & LEAT_FILE_TEMPORARY)
-        return leati_file_open_temporary(opened, how);
+    if (flags & LEAT_FILE_TEMPORARY) {
+        LEATI_TRY(leati_file_open_temporary(opened, how));
+        status = leati_file_open_direct(opened, how);
+        if (status != LEAT_OK) {
+            leati_file_drop_temporary(opened);
+            (void)close(opened->fd);
+        }
+        return status;
+    }
     opened->fd = open(opened->path, how | (flags & LEAT_FILE_CREATE ? O_CREAT : 0), 0666);
     if (opened->fd < 0)
         return leati_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
     status = check_opened(opened->fd, flags);
+    if (status == LEAT_OK)
+        status = leati_file_open_direct(opened, how);
     if (status != LEAT_OK)
         (void)close(opened->fd);
     return status;
@@ -127,7 +142,7 @@ static leat_status open_file(const char *path, unsigned flags, leat_file **file)
     if (open) {
         atomic_init(&open->holders, 1);
         open->flags = flags;
-        open->directory = -1;
+        open->directory = open->direct_fd = -1;
         memcpy(open->path, path, path_bytes);
     }
     status = open ? open_path(open) : leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
@@ -300,6 +315,25 @@ leat_status leat_file_write_start(leat_stream *stream, leat_file *file, uint64_t
 
 /* ---- the text of plans ---- */
 
+static void explain_cache(const struct request *request, struct leati_strbuf *out)
+{
+    const struct leati_open_file *open = request->file->open;
+    size_t cached = leati_file_cached_bytes(open, request->offset, request->bytes);
+
+    leati_strbuf_add(out, "  file      %.0f %% of the range is in the system's cache; ",
+                     100.0 * (double)cached / (double)request->bytes);
+    if (open->why_cached)
+        leati_strbuf_add(out, "read through it: %s%s%s\n", open->why_cached, open->direct_error ? ": " : "",
+                         open->direct_error ? strerror(open->direct_error) : "");
+    else if (atomic_load_explicit(&open->direct_failed, memory_order_relaxed))
+        leati_strbuf_add(out, "read through it: the file system has refused a direct read\n");
+    else
+        leati_strbuf_add(out, "%s\n",
+                         open->flags & LEAT_FILE_DIRECT
+                             ? "read past it: LEAT_FILE_DIRECT asks for it"
+                             : "parts of which less than half is there are read past it");
+}
+
 static leat_status explain(leat_stream *stream, const struct request *request, char *text, size_t text_bytes)
 {
     struct leati_strbuf out = {.at = text, .left = text_bytes};
@@ -313,6 +347,7 @@ static leat_status explain(leat_stream *stream, const struct request *request, c
     LEATI_TRY(make_plan(stream, request, false, &plan));
     leati_explain_transfer(&out, &plan.transfer);
     leati_explain_plan(&out, &plan, NULL);
+    explain_cache(request, &out);
     return LEAT_OK;
 }
 

@@ -21,8 +21,13 @@ struct leati_open_file {
     atomic_uint holders; /* reference count: the handle, and jobs */
     int fd;
     unsigned flags;
-    atomic_bool spoiled;   /* a write to it failed or was stopped */
-    atomic_bool committed; /* leat_file_commit() was called */
+    int direct_fd;             /* the same file opened with O_DIRECT; -1: it is not */
+    int direct_error;          /* why the system refused that; 0: it was not asked, or did not */
+    size_t memory_align;       /* what direct access needs */
+    atomic_bool direct_failed; /* the file system refused a direct access later */
+    const char *why_cached;    /* why there is no direct_fd; NULL: there is */
+    atomic_bool spoiled;       /* a write to it failed or was stopped */
+    atomic_bool committed;     /* leat_file_commit() was called */
     /* TEMPORARY: the directory of path, and the file's name in it so far; "" if it has none. */
     int directory;
     char temporary[64];
@@ -56,10 +61,21 @@ void leati_file_drop_temporary(struct leati_open_file *open);
 
 /* ---- bytes (file_io.c) ---- */
 
+#define LEATI_FILE_PARTS_MOST 64        /* of one call */
+#define LEATI_FILE_BLOCK ((size_t)4096) /* direct access reads and writes whole blocks */
+
+/* Opens direct_fd, if the file should have it, and fills in the fields that belong to it. how: flags of open().
+ * FILE: LEAT_FILE_DIRECT is not possible. */
+leat_status leati_file_open_direct(struct leati_open_file *file, int how);
+
+/* Returns how many bytes of a range are in the system's cache, to the page; or an estimate, if the system cannot
+ * tell (before Linux 6.5). */
+size_t leati_file_cached_bytes(const struct leati_open_file *file, uint64_t offset, size_t bytes);
+
 /* Reads contiguous bytes of the file into the parts, or writes the parts to it. Returns how many bytes it moved,
  * from the start. If that is fewer than all, *error is a value of errno, or 0 at the end of the file. Overwrites
  * parts. */
-size_t leati_file_move(const struct leati_open_file *open, uint64_t offset, struct iovec *parts, unsigned count,
+size_t leati_file_move(struct leati_open_file *file, uint64_t offset, struct iovec *parts, unsigned count,
                        bool write, int *error);
 
 /* Writes to text what failed at offset, and why. error: as filled by leati_file_move(). */

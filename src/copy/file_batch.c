@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTS_MOST 64 /* of one system call */
+#define PARTS_MOST LEATI_FILE_PARTS_MOST
 
 /* ---- a list of ranges as storage ---- */
 

@@ -177,6 +177,57 @@ static void a_range_is_overwritten(void **state)
     free(before);
 }
 
+/* Past the cache and through it, from any place to any place, with neighbours that stay; a file that is cold is
+ * read past the cache if the file system allows it, and the bytes are the same. */
+static void the_cache_changes_no_byte(void **state)
+{
+    static const unsigned modes[] = {LEAT_FILE_DIRECT, LEAT_FILE_CACHED, 0};
+    struct test_state *t = *state;
+    const size_t places[] = {0, 1, 511, 4095, 4096, 70001}, most = 5 * MIB + 3;
+    const char *path = make_file("cache", most, 11), *copy = path_of("copied");
+    unsigned char *whole = file_content(path, most), *out = test_buffer(most + 2);
+
+    for (size_t m = 0; m < 3; m++) {
+        leat_file *file = NULL, *to;
+        int fd = open(path, O_RDONLY);
+
+        if (leat_file_open(path, LEAT_FILE_READ | modes[m], &file) != LEAT_OK)
+            continue; /* there is no direct access here */
+        for (size_t i = 0; i < sizeof places / sizeof places[0] * KINDS; i++) {
+            size_t at = places[i / KINDS], bytes = most - at - (i % 5) * 1000;
+            unsigned char *memory = make_memory(t, kinds[i % KINDS], most + 2);
+
+            assert_int_equal(fsync(fd), 0);
+            assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+            memset(out, 0xee, most + 2);
+            OK(leat_copy(t->stream, memory, out, most + 2));
+            OK(leat_file_read(t->stream, memory + 1, file, at, bytes));
+            OK(leat_copy_sync(t->stream, out, memory, most + 2));
+            OK(leat_stream_synchronize(t->stream));
+            assert_memory_equal(out + 1, whole + at, bytes);
+            assert_int_equal(out[0], 0xee);
+            assert_int_equal(out[bytes + 1], 0xee);
+
+            to = open_file(copy, LEAT_FILE_WRITE | LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE | modes[m]);
+            OK(leat_file_write(t->stream, to, at, memory + 1, bytes));
+            OK(leat_file_close(to));
+            OK(leat_stream_synchronize(t->stream));
+            {
+                unsigned char *content = file_content(copy, at + bytes);
+
+                EXPECT_BYTES(content, at, 0);
+                assert_memory_equal(content + at, whole + at, bytes);
+                free(content);
+            }
+            end_memory(kinds[i % KINDS], memory);
+        }
+        assert_int_equal(close(fd), 0);
+        OK(leat_file_close(file));
+    }
+    free(whole);
+    free(out);
+}
+
 /* ---- order ---- */
 
 /* Device memory is read by the write, and written by the read, only when the stream gets there; a read sees what
@@ -464,6 +515,8 @@ static void what_is_no_file_is_refused(void **state)
     REFUSED(leat_file_open("/dev/zero", LEAT_FILE_READ, &file), LEAT_ERROR_FILE, "not a regular file");
     REFUSED(leat_file_open(folder, 0, &file), LEAT_ERROR_INVALID, "flags are 0x0");
     REFUSED(leat_file_open(folder, 128 | LEAT_FILE_READ, &file), LEAT_ERROR_INVALID, "flags are 0x81");
+    REFUSED(leat_file_open(folder, LEAT_FILE_READ | LEAT_FILE_CACHED | LEAT_FILE_DIRECT, &file),
+            LEAT_ERROR_INVALID, "exclude each other");
     REFUSED(leat_file_open(folder, LEAT_FILE_CREATE, &file), LEAT_ERROR_INVALID, "flags are 0x4");
     REFUSED(leat_file_open(folder, LEAT_FILE_READ | LEAT_FILE_TRUNCATE, &file), LEAT_ERROR_INVALID, "go with");
     assert_ptr_equal(file, (leat_file *)8);
@@ -553,6 +606,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(files_are_read),
     STATE_TEST(files_are_written),
     STATE_TEST(a_range_is_overwritten),
+    STATE_TEST(the_cache_changes_no_byte),
     STATE_TEST(the_order_of_the_stream_is_kept),
     STATE_TEST(streams_hand_files_over),
     STATE_TEST(a_file_that_is_cut_is_a_failure),
@@ -567,8 +621,9 @@ static const struct CMUnitTest tests[] = {
 
 static void remove_folder(void)
 {
-    static const char *const names[] = {"read", "written",  "range",  "order", "handed", "cut",   "full",
-                                        "gone", "followed", "shared", "small", "new",    "closed"};
+    static const char *const names[] = {"read",  "written", "range",  "order",    "handed",
+                                        "cut",   "full",    "gone",   "followed", "shared",
+                                        "small", "new",     "closed", "cache",    "copied"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         (void)unlink(path_of(names[i]));
