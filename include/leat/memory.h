@@ -22,6 +22,28 @@
  * Memory comes from pools (leat/pool.h), one for each device and kind unless the program creates more. Freed
  * memory stays in its pool for the next request; leat_pool_trim() returns it to the device.
  *
+ * Allocate with, free with. Calls in parentheses are not leat's.
+ *
+ *     memory                                  allocate with                  free with
+ *     device, of the default pool             leat_alloc()                   leat_free() or leat_memory_free()
+ *     device, pinned or managed, of the       leat_memory_alloc()            leat_free() or leat_memory_free()
+ *     default pool of that kind
+ *     of a pool of the program's own: any     leat_pool_alloc(),             leat_free() or leat_memory_free()
+ *     kind, dedicated, exportable, planned    leat_pool_alloc_aligned()
+ *     device, from the driver                 leat_alloc_driver()            leat_free() or leat_memory_free()
+ *     imported from another process           leat_pool_import()             leat_memory_free()
+ *     pageable                                (malloc, mmap)                 (free, munmap)
+ *     pageable, pinned where it is            leat_register()                leat_unregister(), then (free, munmap)
+ *     the vendor's own, known to leat         leat_pointer_wrap()            leat_pointer_unwrap(), then (cudaFree)
+ *     reserved addresses                      leat_virtual_reserve()         leat_virtual_unreserve()
+ *     physical memory                         leat_physical_create(),        leat_physical_release(), once for each
+ *                                             _import(), _retain()           of these calls
+ *     physical memory at reserved addresses   leat_virtual_map()             leat_virtual_unmap()
+ *
+ * leat_free() takes effect when its stream reaches it. leat_memory_free() takes effect at once, so all work that
+ * uses the memory must be complete. What one of these calls does not free it refuses with LEAT_ERROR_POINTER, and
+ * the message names the right call. Closing a device (leat_device_close()) frees what is left of leat's own.
+ *
  * Call order. leat_alloc() and leat_free() are stream-ordered: work submitted to that stream after leat_alloc()
  * may use the memory, and the memory is free again when the stream reaches leat_free(). Work on other streams must
  * be ordered by events (leat/stream.h); leat/pool.h says how to free a block that several streams use.
