@@ -69,18 +69,18 @@ const char cli_bench_help[] =
     "The manual (man leat) says what each figure and each bound is.\n";
 
 const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
-    {"copy", "between host and device, each direction and both at once", bench_copy_group},
-    {"device", "within the device, and to another one of the same driver", bench_device_group},
+    {"copy", "between host and device, each direction and both at once", bench_copy_group, 78},
+    {"device", "within the device, and to another one of the same driver", bench_device_group, 8},
     {"layout", "arrays transposed, permuted, gathered, sliced, beside a plain copy of as many bytes",
-     bench_layout_group},
-    {"alloc", "a pair of allocating and freeing, or of registering and unregistering", bench_alloc_group},
+     bench_layout_group, 31},
+    {"alloc", "a pair of allocating and freeing, or of registering and unregistering", bench_alloc_group, 8},
     {"pool", "what pools cost: pairs of allocating and freeing, threads, streams, growing, stitching, trimming",
-     bench_pool_group},
-    {"latency", "what a call costs, and small work from the call to its completion", bench_latency_group},
+     bench_pool_group, 25},
+    {"latency", "what a call costs, and small work from the call to its completion", bench_latency_group, 12},
     {"overlap", "bytes in, vector addition, bytes out: chunks over several streams against a sequence",
-     bench_overlap_group},
+     bench_overlap_group, 5},
     {"memory", "host data for a kernel: copied, read in place, managed; what levels of memory cost",
-     bench_memory_group},
+     bench_memory_group, 33},
 };
 
 /* The groups; of the packing its sequences. */
@@ -507,13 +507,33 @@ static bool draw(const struct bench_options *options, const json_t *record)
     return false;
 }
 
+/* Sets row_total when the groups before the first one are done: what they measured, and about what the others
+ * will. Where options change the number of rows it stays 0. */
+static void expect_rows(struct bench *bench, unsigned first)
+{
+    const struct bench_options *options = bench->options;
+    unsigned i;
+
+    if (!options->quick || options->full || options->copy_parts || options->copy_memories || options->size_count ||
+        options->pool_parts || options->layout_suites || options->ladder)
+        return;
+    bench->row_count = (unsigned)json_array_size(bench->rows);
+    bench->row_total = bench->row_count;
+    for (i = first; i < BENCH_GROUP_COUNT; i++)
+        if (options->groups & 1u << i)
+            bench->row_total += bench_groups[i].quick_rows;
+}
+
 static bool run_groups(struct bench *bench, const json_t *record)
 {
     const struct bench_options *options = bench->options;
     bool tables = !options->json && !options->headline;
+    struct host_load load;
     bool fine = true;
+    double others;
     unsigned i;
 
+    host_load_begin(&load);
     bench->group_total = (unsigned)__builtin_popcount(options->groups);
     if (!options->json)
         report_print_head(record, style_of(options));
@@ -521,12 +541,21 @@ static bool run_groups(struct bench *bench, const json_t *record)
         if (!(options->groups & 1u << i))
             continue;
         fflush(table_file());
+        expect_rows(bench, i);
         bench_groups[i].run(bench);
         bench_progress(bench, NULL, NULL, 0);
         bench->group_done++;
         if (tables)
             fine = report_print_group(record, bench_groups[i].name, style_of(options));
     }
+    others = host_load_of_others(&load);
+    json_object_set_new(json_object_get(record, "host"), "busy_during", bench_figure_json(others));
+    if (others > REPORT_BUSY_SHARE)
+        bench_note(
+            bench,
+            "others used %.0f %% of the processors' time during the run, so figures may be too low: measure "
+            "again",
+            others * 100);
     if (!options->json) {
         if (options->headline)
             fine = report_print_headline(record, style_of(options)) && fine;
@@ -592,10 +621,10 @@ static int measure(const struct bench_options *options, int argc, char **argv)
     }
     bench.busy_before = busy;
     if (busy > REPORT_BUSY_SHARE)
-        bench_note(&bench,
-                   "the machine was busy before the run (%.0f %% of its processors' time), so figures may be too "
-                   "low",
-                   busy * 100);
+        bench_note(
+            &bench,
+            "the machine was busy before the run (%.0f %% of its processors' time), so figures may be too low",
+            busy * 100);
     record = make_record(&bench, argc, argv);
     if (!record) {
         cli_complain("bench: out of memory");

@@ -94,8 +94,11 @@ struct bench {
 
     json_t *rows;
     json_t *notes;
-    unsigned row_count;               /* measured so far, for the progress line */
-    unsigned group_done, group_total; /* of the groups that are wanted, for the same line */
+    /* For the line that shows progress: rows begun so far, and about how many there will be (0: unknown); groups
+     * done, and how many are wanted. */
+    unsigned row_count, row_total;
+    unsigned group_done, group_total;
+
     double busy_before; /* the share of the processors' time that others used before the run; NAN: unknown */
     bool failed;        /* something did not run to its end, or was not verified */
     bool progress;      /* standard error is a terminal */
@@ -140,6 +143,7 @@ struct bench_group {
     const char *name;
     const char *text;
     void (*run)(struct bench *bench);
+    unsigned quick_rows; /* about how many rows --quick measures, for the line that shows progress */
 };
 
 enum {

@@ -62,7 +62,7 @@ static void leave_out(struct picture *picture, const char *text)
 {
     size_t used = strlen(picture->left_out);
 
-    snprintf(picture->left_out + used, sizeof picture->left_out - used, "%s%s", used ? ", " : "", text);
+    snprintf(picture->left_out + used, sizeof picture->left_out - used, "%s%s", used ? " and " : "", text);
 }
 
 /* Returns true if the record has sizes of this direction and kind of memory. */

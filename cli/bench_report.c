@@ -475,6 +475,18 @@ static bool add_summary_row(struct table *table, const json_t *row, const char *
     return table_add(table, cells);
 }
 
+/* A line for a machine that does other work too. */
+static void print_load(const json_t *host)
+{
+    double during = record_number(host, "busy_during");
+
+    if (during > REPORT_BUSY_SHARE)
+        fprintf(table_file(), "Other programs used %.0f %% of the processors' time: figures may be too low.\n",
+                during * 100);
+    else if (record_number(host, "busy_before") > REPORT_BUSY_SHARE)
+        fprintf(table_file(), "The machine was busy before the run: figures may be too low.\n");
+}
+
 bool report_print_summary(const json_t *record, const char *path, double seconds)
 {
     static const struct table_column columns[] = {{"CASE", false, 0, false},   {"SIZE", true, 0, false},
@@ -501,8 +513,7 @@ bool report_print_summary(const json_t *record, const char *path, double seconds
     if (fine && shown > 0)
         fine = table_print(table, NULL, TABLE_PLAIN) && fputc('\n', table_file()) != EOF;
     table_destroy(table);
-    if (record_number(json_object_get(record, "host"), "busy_before") > REPORT_BUSY_SHARE)
-        fprintf(table_file(), "The machine was busy before the run: figures may be too low.\n");
+    print_load(json_object_get(record, "host"));
     fprintf(table_file(), "All tables%s: %s\n", notes ? " and notes" : "", path);
     if (wrong)
         fprintf(table_file(), "main job: %zu rows, %zu NOT verified, in %.0f s\n", count, wrong, seconds);

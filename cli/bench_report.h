@@ -9,7 +9,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* From this share of the processors' time on, spent by others before a run, the machine counts as busy. */
+/* A machine counts as busy if others use more than this share of its processors' time, before a run or during it.
+ */
 #define REPORT_BUSY_SHARE 0.2
 
 /* What an object of the record has by that name; "" and NAN where it has none. */

@@ -77,15 +77,24 @@ void bench_case_failed(struct bench *bench, const char *group, const char *name,
 
 void bench_progress(struct bench *bench, const char *group, const char *name, uint64_t bytes)
 {
-    char size[TEXT_MAX];
+    char size[TEXT_MAX], done[64];
 
     if (!bench->progress)
         return;
-    if (group)
-        fprintf(stderr, "\r\033[Kgroup %u/%u, row %u  %s: %s%s%s", bench->group_done + 1, bench->group_total,
-                ++bench->row_count, group, name, bytes ? ", " : "", bytes ? text_bytes(size, bytes) : "");
-    else
+    if (!group) {
         fputs("\r\033[K", stderr);
+        fflush(stderr);
+        return;
+    }
+    bench->row_count++;
+    if (bench->row_total)
+        snprintf(done, sizeof done, "row %u/%u", bench->row_count,
+                 bench->row_count > bench->row_total ? bench->row_count : bench->row_total);
+    else
+        snprintf(done, sizeof done, "group %u/%u, row %u", bench->group_done + 1, bench->group_total,
+                 bench->row_count);
+    fprintf(stderr, "\r\033[K%s  %s: %s%s%s", done, group, name, bytes ? ", " : "",
+            bytes ? text_bytes(size, bytes) : "");
     fflush(stderr);
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -81,6 +82,41 @@ double host_busy_share(void)
     if (!read_ticks(&all[1], &idle[1]) || all[1] <= all[0] || idle[1] < idle[0])
         return NAN;
     return 1 - (double)(idle[1] - idle[0]) / (double)(all[1] - all[0]);
+}
+
+static double own_seconds(void)
+{
+    double seconds = 0;
+
+    for (int i = 0; i < 2; i++) {
+        struct rusage usage;
+
+        if (getrusage(i ? RUSAGE_CHILDREN : RUSAGE_SELF, &usage) == 0)
+            seconds += (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                       1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    }
+    return seconds;
+}
+
+void host_load_begin(struct host_load *load)
+{
+    memset(load, 0, sizeof *load);
+    if (!read_ticks(&load->all_ticks, &load->idle_ticks))
+        load->all_ticks = 0;
+    load->own_seconds = own_seconds();
+}
+
+double host_load_of_others(const struct host_load *load)
+{
+    unsigned long long all, idle;
+    double ticks, used;
+
+    if (!load->all_ticks || !read_ticks(&all, &idle) || all <= load->all_ticks || idle < load->idle_ticks)
+        return NAN;
+    ticks = (double)(all - load->all_ticks);
+    used = ticks - (double)(idle - load->idle_ticks) -
+           (own_seconds() - load->own_seconds) * (double)sysconf(_SC_CLK_TCK);
+    return used > 0 ? used / ticks : 0;
 }
 
 void host_enlarge_cpu_device(uint64_t wanted_bytes)
