@@ -217,10 +217,11 @@ static bool wrap_column(struct table *table, size_t column, size_t width)
     return true;
 }
 
-/* Breaks long cells so that the table fits the line, if it can. */
+/* Breaks long cells so that the table fits the line, if it can. Where the line has too little left for the column
+ * that takes the rest of it, the table will be split, and that column takes what the key columns leave. */
 static bool wrap_cells(struct table *table)
 {
-    size_t used = 0, width, room = table_width();
+    size_t used = 0, used_by_keys = 0, width, room = table_width();
     size_t rest = table->column_count;
     size_t i;
 
@@ -236,9 +237,13 @@ static bool wrap_cells(struct table *table)
                 return false;
         }
         used += width + 1;
+        if (table->key[i])
+            used_by_keys += width + 1;
     }
     if (rest == table->column_count)
         return true;
+    if (room <= used + REST_MIN)
+        used = used_by_keys;
     return wrap_column(table, rest, room > used + REST_MIN ? room - used - 1 : REST_MIN);
 }
 
