@@ -594,7 +594,9 @@ static bool run(struct build *build, const struct list *command)
     child = fork();
     if (!child) {
         execvp(command->items[0], command->items);
-        cli_complain("cu: %s: %s; CXX names another compiler", command->items[0], strerror(errno));
+        cli_complain(
+            "cu: the compiler %s cannot be run: %s; install one (Debian: g++), or name another in CXX or CC",
+            command->items[0], strerror(errno));
         _exit(127);
     }
     if (child < 0 || waitpid(child, &status, 0) != child) {

@@ -163,7 +163,7 @@ printf 'int a;\n__global__ void k(int *p)\n{\n    *p = unknown;\n}\n' >"$work/wr
 run 1 cu -c "$work/wrong.cu" -o "$work/wrong.o" && has '/wrong.cu:4:.*error:'
 run 1 cu "$work/missing.cu"
 export CXX=/nonexistent/compiler
-run 1 cu -c "$work/kernel.cu" -o "$work/wrong.o" && has 'CXX names another'
+run 1 cu -c "$work/kernel.cu" -o "$work/wrong.o" && has 'or name another in CXX or CC'
 unset CXX
 TMPDIR=/nonexistent
 run 1 cu -c "$work/kernel.cu" -o "$work/wrong.o" && says 'TMPDIR'
