@@ -570,7 +570,7 @@ static void nothing_stays_open(void **state)
     struct test_state *t = *state;
     const char *path = make_file("closed", MIB, 7);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MIB);
-    int next;
+    int next, now = -1;
 
     next = open(path, O_RDONLY);
     assert_true(next >= 0);
@@ -587,18 +587,22 @@ static void nothing_stays_open(void **state)
         OK(leat_stream_synchronize(t->stream));
         OK(leat_ticket_free(ticket));
     }
-    /* Jobs that are over are found by the next one. */
-    {
+    /* A later copy finds the jobs that are over and lets their files be closed. A worker may still hold a job for a
+     * moment when the stream has completed it, so try again; a file that stays open would stay so. */
+    for (int i = 0; i < 1000; i++) {
         leat_file *file = open_file(path, LEAT_FILE_READ);
-        int now;
 
         OK(leat_file_read(t->stream, memory, file, 0, MIB));
         OK(leat_stream_synchronize(t->stream));
         OK(leat_file_close(file));
         now = open(path, O_RDONLY);
-        assert_true(now >= 0 && now <= next + 2);
+        assert_true(now >= 0);
         close(now);
+        if (now <= next + 2)
+            break;
+        test_sleep_us(1000);
     }
+    assert_true(now <= next + 2);
     OK(leat_memory_free(memory));
 }
 
