@@ -387,8 +387,14 @@ static void a_process_ends_with_copies_under_way(void **state)
 {
     (void)state;
     for (size_t i = 0; i < CHILDREN; i++) {
-        int status = child_status(i);
-        bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+        int status;
+        bool killed;
+
+        /* At the end of a process compute-sanitizer waits for all streams, and this one's never ends. */
+        if (children[i].run == child_returns_while_held && getenv("LEAT_TEST_MEMCHECK"))
+            continue;
+        status = child_status(i);
+        killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 
         if (children[i].run == child_crashes) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -5,6 +5,14 @@
 #include "pool_scene.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+
+/* Under compute-sanitizer, on an H200, fills of these tests waited for a held stream that is not theirs. */
+#define NEEDS_INDEPENDENT_STREAMS                                                                                 \
+    do {                                                                                                          \
+        if (getenv("LEAT_TEST_MEMCHECK"))                                                                         \
+            SKIP_OTHER("here a held stream holds up others");                                                     \
+    } while (0)
 
 /* ---- memory comes back ---- */
 
@@ -292,6 +300,7 @@ static void the_host_waits_where_streams_may_not(void **state)
 /* leat_memory_free() says that no work uses the block any more, whatever leat_pool_use() was told of it. */
 static void memory_that_the_host_frees_has_no_users(void **state)
 {
+    NEEDS_INDEPENDENT_STREAMS;
     struct test_state *t = *state;
     leat_pool *pool = POOL(t->device, .limit_bytes = BYTES);
     struct test_gate *gate = test_gate_close(t->second);
@@ -378,6 +387,7 @@ static void use_until_does_not_wait_for_later_work(void **state)
 /* One block waits for a mark behind the gate; another one's mark is reached, and its memory is there. */
 static void marks_do_not_wait_for_each_other(void **state)
 {
+    NEEDS_INDEPENDENT_STREAMS;
     struct test_state *t = *state;
     leat_pool *pool = POOL(t->device, .limit_bytes = 2 * BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
     void *held = test_block(pool, NULL, BYTES), *block = test_block(pool, NULL, BYTES);
