@@ -199,8 +199,9 @@ static leat_status read_op(struct file_batch *batch, const leat_file_op *op, con
 {
     struct leati_driver *driver = batch->stream->device->driver;
 
-    if (op->file != *file)
+    if (!op->file || op->file != *file)
         LEATI_TRY(leati_file_check("leat_file_op", op->file));
+    leati_assert(op->file);
     *file = op->file;
     LEATI_TRY(leati_file_check_range(op->file->open, op->offset, op->bytes, batch->write));
     LEATI_TRY(leati_pointers_find_unread(driver, side_name(batch), op->memory, op->bytes, true, &entry->endpoint));

@@ -390,6 +390,9 @@ static void wrong_ops_are_refused(void **state)
     REFUSED(leat_file_read_batch(NULL, ops, 3), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_file_read_batch_start(t->stream, ops, 3, NULL, NULL), LEAT_ERROR_INVALID, "ticket");
     REFUSED(leat_file_read_batch_start(t->stream, NULL, 3, NULL, &ticket), LEAT_ERROR_INVALID, "ops");
+    ops[0].file = NULL;
+    REFUSED(leat_file_read_batch(t->stream, ops, 3), LEAT_ERROR_HANDLE, "op 0");
+    ops[0].file = file;
     ops[2].memory = memory + 99;
     REFUSED(leat_file_read_batch(t->stream, ops, 3), LEAT_ERROR_OVERLAP, "op 0 and op 2");
     ops[2].memory = memory + 901;
