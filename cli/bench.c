@@ -83,7 +83,7 @@ const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
      bench_memory_group, 33},
 };
 
-/* The groups; of the packing its sequences. */
+/* Prints what --list asks for: the groups, or, with --part packing, the sequences of that part. */
 static int print_list(const struct bench_options *options)
 {
     unsigned i;
@@ -133,7 +133,7 @@ static bool parse_repeat(const char *text, unsigned *repeat)
     return true;
 }
 
-/* Names of a list, separated by commas; bit i of *chosen for name i. */
+/* Reads names separated by commas. Sets bit i of *chosen if text has names[i]. */
 static bool parse_names(const char *option, const char *text, const char *const *names, unsigned count,
                         unsigned *chosen)
 {
@@ -188,7 +188,7 @@ static bool parse_sizes(const char *text, struct bench_options *options)
     return false;
 }
 
-/* Milliseconds, separated by commas. */
+/* Reads gaps in milliseconds, separated by commas. */
 static bool parse_gaps(const char *text, struct bench_options *options)
 {
     const char *rest = text;
@@ -223,7 +223,7 @@ static bool parse_seconds(const char *text, double *seconds)
     return false;
 }
 
-/* Parts of the groups copy and pool; no name is one of both. */
+/* Reads the names of parts of the groups copy and pool. No two parts of these groups have the same name. */
 static bool parse_parts(const char *text, struct bench_options *options)
 {
     enum { ALL_COUNT = (int)COPY_PART_COUNT + (int)POOL_PART_COUNT };
@@ -245,7 +245,7 @@ static bool parse_parts(const char *text, struct bench_options *options)
 
 enum { PARSE_GO_ON = -1 };
 
-/* One option. Returns PARSE_GO_ON, or what the command exits with. */
+/* Applies one option. Returns PARSE_GO_ON, or the exit status if the command ends here. */
 static int apply_option(int option, struct bench_options *options, int argc, char **argv)
 {
     switch (option) {
@@ -336,14 +336,14 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     }
 }
 
-/* Is there an option of the part gaps? */
+/* Returns true if an option of the part gaps was given. */
 static bool has_gap_option(const struct bench_options *options)
 {
     return options->gap_count || options->gap_timings || options->gap_caches || options->gap_directions ||
            options->gap_seconds > 0 || options->spin;
 }
 
-/* What does not go together. */
+/* Returns false, after a complaint, if two options contradict each other. */
 static int check_options(const struct bench_options *options)
 {
     bool narrowed = has_gap_option(options) || options->first || options->full || options->size_count ||
@@ -447,7 +447,7 @@ static json_t *driver_json(const struct bench *bench)
     return json_null();
 }
 
-/* The facts of the host, and how busy it was before the run. */
+/* Returns the facts of the host and how busy it was before the run, for the record. */
 static json_t *host_json(const struct bench *bench)
 {
     struct host_facts facts;
@@ -460,7 +460,8 @@ static json_t *host_json(const struct bench *bench)
     return json;
 }
 
-/* The words of the command. Of paths only the last part: where a record was written to says nothing about it. */
+/* Returns the command line as text. Paths lose their folders, since where a record was written says nothing about
+ * it. */
 static json_t *command_json(int argc, char **argv)
 {
     char text[1024] = "leat";
@@ -475,7 +476,8 @@ static json_t *command_json(int argc, char **argv)
     return text_json(text);
 }
 
-/* The record without rows yet; rows and notes are those of the run. NULL when memory is short. */
+/* Returns a record whose rows and notes are the arrays of the run, which are still empty; NULL if memory is
+ * short. */
 static json_t *make_record(struct bench *bench, int argc, char **argv)
 {
     time_t now = time(NULL);
@@ -490,7 +492,7 @@ static json_t *make_record(struct bench *bench, int argc, char **argv)
                      "rows", bench->rows, "notes", bench->notes);
 }
 
-/* Of the groups that have a picture the first one that is wanted. */
+/* Draws the first wanted group that has a picture. */
 static bool draw(const struct bench_options *options, const json_t *record)
 {
     for (unsigned i = 0; i < BENCH_GROUP_COUNT; i++) {
@@ -564,7 +566,7 @@ static bool run_groups(struct bench *bench, const json_t *record)
     return fine;
 }
 
-/* Numbers in the record have six digits already; more would only print their binary tails. */
+/* Numbers in the record are rounded to six digits already; more would print digits that rounding left behind. */
 static const size_t dump_flags = JSON_INDENT(2) | JSON_REAL_PRECISION(6);
 
 static bool write_record(const struct bench_options *options, const json_t *record)
@@ -580,7 +582,7 @@ static bool write_record(const struct bench_options *options, const json_t *reco
     return false;
 }
 
-/* Finds out before the measuring, not after it, that the record cannot be kept. */
+/* Called before measuring, so that a run is not lost because its record cannot be written. */
 static bool output_is_writable(const char *path)
 {
     FILE *file = fopen(path, "ae");

@@ -34,40 +34,43 @@ enum bench_buffer {
 
 struct bench_options {
     bool quick;
-    bool full; /* of the group "copy" every combination */
+    bool full; /* every combination of the group "copy" */
     bool json;
     bool markdown;
     bool headline;
     bool list;
-    const char *summary; /* the file for the tables; standard output gets one screen. NULL: no summary */
+    const char *summary; /* the file to which the tables go while standard output gets one screen; NULL: no
+                          * summary */
     const char *device;
     const char *output;
     const char *from;
     const char *picture;
     unsigned groups; /* bit i: group i is wanted */
-    unsigned repeat; /* 0: as many as the time allows */
+    unsigned repeat; /* samples for each row; 0: as many as the time allows */
 
-    /* Of the group "copy": bit i is part or kind of memory i, 0 for all; these sizes only, if there are any. */
+    /* Options of the group "copy". copy_parts, copy_memories: bit i chooses part or kind of memory i, 0 chooses
+     * all. sizes: if there are any, only these are measured. */
     unsigned copy_parts;
     unsigned copy_memories;
     size_t sizes[BENCH_SIZES_MAX];
     unsigned size_count;
 
-    /* Of the part "gaps" of the group "copy". Bit i is timing, cache state or direction i, 0 for the defaults.
-     * gap_count and gap_seconds are 0 for the defaults too. */
+    /* Options of the part "gaps" of the group "copy". Bit i chooses timing, cache state or direction i. 0 stands
+     * for the default everywhere. */
     unsigned gap_timings, gap_caches, gap_directions;
     double gaps_ms[BENCH_GAPS_MAX];
     unsigned gap_count;
     double gap_seconds;
     bool spin;         /* the thread computes during gaps instead of sleeping */
-    const char *first; /* "DIRECTION,SIDE": this process only makes that one copy */
+    const char *first; /* "DIRECTION,SIDE": this is a child process that only makes one such copy */
 
-    /* Of the group "pool": bit i is part i, 0 for all but the packing; live bytes of the packing, 0 for the usual
-     * ones. */
+    /* Options of the group "pool". pool_parts: bit i chooses part i, 0 chooses all but the packing. live_bytes: of
+     * the packing; 0: the default. */
     unsigned pool_parts;
     uint64_t live_bytes;
 
-    /* Of the group "layout", which takes sizes too: bit i is suite i, 0 for all; the ladder instead of suites. */
+    /* Options of the group "layout", which uses sizes too. layout_suites: bit i chooses suite i, 0 chooses all.
+     * ladder: measure the ladder instead of suites. */
     unsigned layout_suites;
     bool ladder;
 };
@@ -78,29 +81,31 @@ struct bench {
     leat_device *device;
     leat_device_info info;
     leat_stream *streams[BENCH_STREAM_COUNT];
-    /* The driver's side has streams of its own: leat asks more often about one whose handle others know. */
+    /* The driver's calls use separate streams: once leat_stream_native() has handed out a stream's handle, leat
+     * must query that stream more often, and leat's figures would include that. */
     leat_stream *driver_streams[BENCH_STREAM_COUNT];
     void *native_streams[BENCH_STREAM_COUNT];
     leat_kernel *pattern, *verify, *vector_add, *add;
     struct bench_workers
         *workers;               /* fills and checks host memory; on the CPU device it also copies for the peer */
-    struct bench_workers *pair; /* two threads, for two copies that hold their callers up */
-    struct bench_peer *peer;    /* NULL: no driver's figures */
+    struct bench_workers *pair; /* two threads, for two copies at once whose calls block */
+    struct bench_peer *peer;    /* NULL: the record has no figures of the driver */
     void *buffers[BENCH_BUFFER_COUNT];
     size_t largest;         /* the largest size of this run */
     uint64_t *wrong_device; /* where the verify kernel counts */
     uint64_t *wrong_host;   /* pinned */
-    uint64_t seed;          /* the latest one used; each check takes a new one, so that old bytes never pass */
+    uint64_t seed;          /* the latest one used. Each check takes a new one, so bytes of an earlier check never
+                             * pass */
 
     json_t *rows;
     json_t *notes;
-    /* For the line that shows progress: rows begun so far, and about how many there will be (0: unknown); groups
-     * done, and how many are wanted. */
+    /* For the line that shows progress. row_count: rows begun so far. row_total: about how many there will be; 0:
+     * unknown. */
     unsigned row_count, row_total;
     unsigned group_done, group_total;
 
     double busy_before; /* the share of the processors' time that others used before the run; NAN: unknown */
-    bool failed;        /* something did not run to its end, or was not verified */
+    bool failed;        /* some row did not complete or was not verified */
     bool progress;      /* standard error is a terminal */
 
     pthread_mutex_t error_lock; /* guards error, which copying threads write too */
@@ -109,31 +114,33 @@ struct bench {
 
 /* ---- the run: bench_run.c ---- */
 
-/* Opens the device and makes everything up to peer. False: the failure is in bench->error. bench_close() is
- * needed in both cases. */
+/* Opens the device and creates everything that the groups share. Returns false with bench->error set. Call
+ * bench_close() in both cases. */
 bool bench_open(struct bench *bench, const struct bench_options *options);
 void bench_close(struct bench *bench);
 
-/* A shared buffer, or NULL with bench->error set. */
+/* Returns a shared buffer, or NULL with bench->error set. */
 void *bench_buffer(struct bench *bench, enum bench_buffer which);
 
-/* Keep the first failure's message in bench->error and return false; true when all is well. Any thread. */
+/* Return true if the status or result means success. Otherwise keep the message in bench->error, unless an earlier
+ * one is there, and return false. May be called by any thread. */
 bool bench_check(struct bench *bench, leat_status status);
 bool bench_check_peer(struct bench *bench, const char *what, int result);
 
 /* Adds a message to the record's notes. */
 void bench_note(struct bench *bench, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A case did not run to its end: complains with bench->error, notes it, and makes the command fail in the end. */
+/* Reports a case that did not complete: prints bench->error, adds it to the notes, and makes the command fail at
+ * its end. */
 void bench_case_failed(struct bench *bench, const char *group, const char *name, uint64_t bytes);
 
-/* Shows what is being measured, where standard error is a terminal; NULL clears the line. */
+/* Shows what is being measured if standard error is a terminal. group NULL: clears that line. */
 void bench_progress(struct bench *bench, const char *group, const char *name, uint64_t bytes);
 
-/* How much memory the machine has left, as the system estimates it. */
+/* Returns how much memory the machine has available, as the system estimates it. */
 uint64_t bench_available_memory(void);
 
-/* The stream's 1-D launch of a kernel over count elements. */
+/* Launches a kernel over count elements, in one dimension, on a stream of the bench. */
 bool bench_launch(struct bench *bench, unsigned stream, leat_kernel *kernel, uint64_t count, void *const *args,
                   unsigned argument_count);
 

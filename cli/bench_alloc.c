@@ -14,7 +14,7 @@ struct alloc_case {
     enum alloc_method method;
     size_t bytes;
     unsigned batch; /* pairs in one sample */
-    void *pageable; /* what is registered */
+    void *pageable; /* the memory that the case registers */
 };
 
 static const char *const method_names[ALLOC_METHOD_COUNT] = {
@@ -93,12 +93,12 @@ static bool sample_pairs(void *state, enum bench_side side, double *seconds)
             return false;
     *seconds = (bench_now() - begin) / c->batch;
 
-    /* Freed in stream order: the next sample starts on an idle stream. */
+    /* Wait for frees in stream order, so that the next sample starts on an idle stream. */
     return bench_check(c->bench, leat_stream_synchronize(c->bench->streams[0]));
 }
 
-/* Pinned and registered memory: copies its first MiB to the device and from there to its last one. All sizes of
- * these cases are well above two MiB. */
+/* Verifies pinned or registered memory: copies its first MiB to the device and from there to its last MiB. All
+ * sizes of these cases are well above 2 MiB, so the two do not overlap. */
 static bool verify_host(struct alloc_case *c, void *ptr, bool *verified)
 {
     struct bench *bench = c->bench;
@@ -157,7 +157,7 @@ static void measure_case(struct bench *bench, struct bench_rows *rows, enum allo
     bool verified = false;
 
     bench_progress(bench, "alloc", method_names[method], bytes);
-    /* Small pairs are too short for the clock; large ones are not. */
+    /* A pair of a small size is shorter than the clock can time, so a sample has several. */
     c.batch = method == ALLOC_STREAM || bytes <= MIB ? 16 : 1;
     if (method == ALLOC_REGISTER)
         c.pageable = bench_buffer(bench, BENCH_PAGEABLE_IN);

@@ -1,6 +1,6 @@
 /*
- * bench_child.c - this command once more, in a process of its own: leat reads its environment variables once in a
- * process, so what is measured with others is measured by another one.
+ * bench_child.c - runs this command again in a child process. leat reads its environment variables once in a
+ * process, so a measurement with other values needs a new process.
  */
 #include "bench_child.h"
 #include "cli.h"
@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* Has one of the child's variables the name of this one? */
+/* Returns true if one of the child's own variables has the same name as this one of the environment. */
 static bool is_replaced(const struct bench_child *child, const char *variable)
 {
     size_t length = strcspn(variable, "=") + 1;
@@ -28,7 +28,7 @@ static bool is_replaced(const struct bench_child *child, const char *variable)
     return false;
 }
 
-/* NULL when memory is short. */
+/* Returns the environment of the child, or NULL if memory is short. */
 static const char **make_environment(const struct bench_child *child)
 {
     size_t count = 0, used = 0, i;
@@ -47,7 +47,7 @@ static const char **make_environment(const struct bench_child *child)
     return made;
 }
 
-/* Starts the command; returns the end of the pipe that its words come from, or NULL. */
+/* Starts the command. Returns the end of the pipe from which its standard output can be read, or NULL. */
 static FILE *start(const struct bench_child *child, pid_t *pid)
 {
     const char *words[BENCH_CHILD_WORDS_MAX + 1] = {"leat"};
@@ -63,7 +63,7 @@ static FILE *start(const struct bench_child *child, pid_t *pid)
     }
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    /* Neither is written to; the interface is older than const. */
+    /* posix_spawn() writes to neither array; its declaration merely lacks const. */
     errno = posix_spawn(pid, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)words,
                         (char *const *)(uintptr_t)environment);
     if (errno == 0)

@@ -14,13 +14,13 @@ const char *const copy_direction_texts[COPY_DIRECTION_COUNT] = {"host to device"
                                                                 "both directions"};
 const char *const copy_part_words[COPY_PART_COUNT] = {"sizes", "workers", "beside", "batch", "rails", "gaps"};
 
-/* The largest of copy_case_choose_call(): above, what was chosen for smaller sizes stays. */
+/* copy_case_choose_call() is called for sizes up to this one. Larger sizes use the call that was chosen last. */
 static const size_t choose_call_bytes = 64 * MIB;
 
 /* One sweep of sizes. */
 struct sweep {
     struct bench *bench;
-    size_t largest;  /* of this run */
+    size_t largest;  /* the largest size of this run */
     void *device[2]; /* in, out */
     char names[COPY_MEMORY_COUNT][COPY_DIRECTION_COUNT][64];
 };
@@ -38,14 +38,16 @@ static const size_t few_sizes[] = {64 * KIB, MIB, 8 * MIB, 64 * MIB, 2 * GIB};
 static const size_t quick_sizes[] = {64, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB};
 static const size_t quick_few_sizes[] = {MIB, 64 * MIB};
 
-/* New pages take longer than the copy, and files are to stay small against the disk. */
+/* Fewer sizes for memory of new pages, whose allocation takes longer than the copy, and for files, which must be
+ * small compared with the disk. */
 static const size_t paged_sizes[] = {64 * KIB, MIB, 8 * MIB, 64 * MIB, 512 * MIB};
 
-/* What the disk gives takes long, and writing a large file to it even longer. */
+/* Few sizes for cold files: reading them from the disk takes long, and writing them before even longer. */
 static const size_t cold_sizes[] = {8 * MIB, 64 * MIB};
 static const size_t quick_cold_sizes[] = {8 * MIB};
 
-/* Is every size to be seen for this kind of memory? The others are there to be compared with it. */
+/* Returns true for the kinds of memory whose every size is measured. For the others a few sizes are enough for a
+ * comparison. */
 static bool is_main(enum copy_memory memory)
 {
     return memory == COPY_PINNED || memory == COPY_PAGEABLE;
@@ -93,8 +95,8 @@ static double row_seconds(const struct bench *bench)
     return bench->options->quick || is_cpu(bench) ? 0.045 : 0.09;
 }
 
-/* The largest size that was asked for, and for which there is room. On the CPU device both sides take the host's
- * memory, and on a GPU the driver's copies of more than 1 GiB are what takes the time. */
+/* Chooses the largest size that the options want and that fits in memory. On the CPU device both sides of a copy
+ * are in host memory. On a GPU the driver's copies of more than 1 GiB would take most of the time. */
 static bool choose_largest(struct sweep *sweep)
 {
     struct bench *bench = sweep->bench;
@@ -219,7 +221,7 @@ static void sweep_memory(struct sweep *sweep, enum copy_memory memory)
 
 static void sweep_sizes(struct bench *bench)
 {
-    static struct sweep sweep; /* the record's rows keep its names until they are committed */
+    static struct sweep sweep; /* static, because the rows refer to its names until they are committed */
     unsigned memory, direction;
     size_t begin = json_array_size(bench->rows);
 
@@ -242,8 +244,8 @@ static void sweep_sizes(struct bench *bench)
     copy_trim(bench, LEAT_KIND_DEVICE);
 }
 
-/* What a process pays once, the part gaps measures in processes of its own. Explaining a copy of pageable memory
- * has leat make what it stages through. */
+/* Lets leat allocate what it needs for staged copies now, so that the first row does not include it: explaining a
+ * copy of pageable memory does that. The part "gaps" measures this one-time cost in child processes. */
 static void get_ready(struct bench *bench)
 {
     void *device = bench_buffer(bench, BENCH_DEVICE_A);

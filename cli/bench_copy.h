@@ -1,6 +1,6 @@
 /*
- * bench_copy.h - copies over the link: what the parts of the group "copy" share, and what the group "overlap"
- * takes its bound from.
+ * bench_copy.h - copies between host and device: what the parts of the group "copy" share. The group "overlap"
+ * uses it for its bound.
  */
 #ifndef CLI_BENCH_COPY_H
 #define CLI_BENCH_COPY_H
@@ -10,19 +10,19 @@
 
 enum copy_direction { COPY_IN, COPY_OUT, COPY_BOTH, COPY_DIRECTION_COUNT };
 
-/* What the host's side of a copy is. */
+/* The kind of memory on the host's side of a copy. */
 enum copy_memory {
     COPY_PINNED,     /* leat_memory_alloc() */
     COPY_PAGEABLE,   /* pages of 4 KiB, touched before */
     COPY_HUGE,       /* huge pages, touched before */
     COPY_REGISTERED, /* leat_register() */
     COPY_FILE_WARM,  /* a file mapping whose file is in the page cache */
-    COPY_FILE_COLD,  /* a file mapping whose file is on the disk, at the start of each copy */
-    COPY_FRESH,      /* pages that nobody has touched yet, at the start of each copy; a target only */
+    COPY_FILE_COLD,  /* a file mapping whose pages are not in the page cache when a copy starts */
+    COPY_FRESH,      /* pages that were not touched before the copy starts; only as destinations */
     COPY_MEMORY_COUNT
 };
 
-/* By copy_memory: the word of --memory, what a case's name ends in, and the name of the table. */
+/* For each kind of memory: its name for --memory, the end of the case's name, and the title of its table. */
 struct copy_memory_text {
     const char *word;
     const char *label;
@@ -31,10 +31,10 @@ struct copy_memory_text {
 
 extern const struct copy_memory_text copy_memory_texts[COPY_MEMORY_COUNT];
 
-/* By copy_direction: what a case's name begins with. */
+/* For each direction: the beginning of the case's name. */
 extern const char *const copy_direction_texts[COPY_DIRECTION_COUNT];
 
-/* The parts of the group, and the words of --part. */
+/* The parts of the group, in the order of their names for --part. */
 enum copy_part { COPY_SIZES, COPY_WORKERS, COPY_BESIDE, COPY_BATCH, COPY_RAILS, COPY_GAPS, COPY_PART_COUNT };
 
 extern const char *const copy_part_words[COPY_PART_COUNT];
@@ -44,7 +44,7 @@ extern const char *const copy_part_words[COPY_PART_COUNT];
 struct copy_host {
     struct bench *bench;
     enum copy_memory memory;
-    bool source; /* of copies to the device; else a target */
+    bool source; /* the source of copies to the device; otherwise the destination of copies from it */
     char *ptr;
     size_t bytes;
 
@@ -57,18 +57,19 @@ struct copy_host {
 enum copy_host_state { COPY_HOST_FAILED, COPY_HOST_NONE, COPY_HOST_READY };
 
 /*
- * Gets memory of a kind and touches it. COPY_HOST_NONE: this machine has no such memory, and a note says why.
- * COPY_HOST_FAILED: bench->error says what failed. host can be given to copy_host_free() in any case, also when it
- * is all zeros.
+ * Allocates memory of a kind and touches it. Returns COPY_HOST_NONE if this machine has no such memory, after
+ * adding a note that says why, or COPY_HOST_FAILED with bench->error set. host can be passed to copy_host_free()
+ * in any case, also if it is all zeros.
  */
 enum copy_host_state copy_host_make(struct bench *bench, enum copy_memory memory, bool source, size_t bytes,
                                     struct copy_host *host);
 void copy_host_free(struct copy_host *host);
 
-/* Writes the pattern of a seed. */
+/* Fills the memory with the pattern of a seed. */
 bool copy_host_fill(struct copy_host *host, size_t bytes, uint64_t seed);
 
-/* What has to be undone of the copy before, for cold files and fresh pages. Nothing for other kinds. */
+/* Prepares the memory for the next copy: evicts a cold file from the page cache, or replaces fresh pages. Does
+ * nothing for other kinds. */
 bool copy_host_prepare(struct copy_host *host, size_t bytes);
 
 /* Releases the pool's idle memory, for the next kind of memory and for other groups. In bench_copy.c. */
@@ -78,29 +79,31 @@ void copy_trim(struct bench *bench, leat_kind kind);
 
 enum { COPY_CALLS_MAX = 2048 };
 
-/* What the samples of one side cost, beside the time until the end. */
+/* What the copies of one side (leat or driver) cost besides the time until they complete. */
 struct copy_cost {
     double calls[COPY_CALLS_MAX]; /* seconds that the calls alone took */
     unsigned call_count;
-    double cpu_seconds; /* of the whole process */
+    double cpu_seconds; /* processor time of the whole process, in seconds */
     unsigned cpu_copies;
-    bool warm; /* the first copy, which does not count, is done */
+    bool warm; /* the first copy, which is not counted, was made */
 };
 
-/* One copy, or one in each direction at once, of bytes bytes each. */
+/* A case: one copy, or one in each direction at the same time, of so many bytes each. */
 struct copy_case {
     struct bench *bench;
     enum copy_direction direction;
-    bool pageable; /* to the driver */
+    bool pageable; /* the driver sees pageable memory */
     size_t bytes;
     void *in_dst, *in_src;                /* device, host */
     void *out_dst, *out_src;              /* host, device */
-    struct copy_host *in_host, *out_host; /* NULL: nothing has to be done before a copy */
-    bool driver_other;                    /* the driver is faster in its other way */
-    struct copy_cost *costs;              /* by side; NULL: nobody asks */
+    struct copy_host *in_host, *out_host; /* NULL: nothing needs to be prepared before a copy */
+    bool driver_other;                    /* use the driver's other call, which is faster here
+                                           * (copy_case_choose_call()) */
+    struct copy_cost *costs;              /* indexed by side; NULL: only the time is measured */
 };
 
-/* A copy between the pinned buffers and the device buffers that all groups share. False with bench->error set. */
+/* Sets up a copy between the pinned buffers and the device buffers that all groups share. Returns false with
+ * bench->error set. */
 bool copy_case_share(struct copy_case *c, struct bench *bench, enum copy_direction direction, size_t bytes);
 
 /* Makes the copy once, from the issue to the completion. call_seconds may be NULL. */
@@ -110,44 +113,46 @@ bool copy_case_run(struct copy_case *c, enum bench_side side, double *call_secon
 bool copy_case_sample(void *state, enum bench_side side, double *seconds);
 
 /*
- * Finds out in which of two ways the driver is faster with pageable memory: by its calls in stream order, or, in
- * one direction, by the call that waits, and in both, by two threads, since its calls hold their caller up.
+ * Finds the faster of two ways to copy pageable memory with the driver. One way is its stream-ordered calls. The
+ * other is, for one direction, its synchronous call, and for both directions, two threads, because each call
+ * blocks its thread.
  */
 bool copy_case_choose_call(struct copy_case *c);
 
-/* Measures, verifies and adds a row. A failure is complained about, and the row is left out. */
+/* Measures and verifies the case and adds a row. A failure is reported and the row left out. */
 void copy_case_measure(struct copy_case *c, struct bench_rows *rows, const char *part, const char *name,
                        double budget_seconds, double bound);
 
 /* ---- the group's other parts ---- */
 
-/* The sweep of sizes again, by processes of their own, for different numbers of leat's copying threads. */
+/* Measures the sizes again with different numbers of leat's copy threads, each in a child process. */
 void bench_copy_workers(struct bench *bench);
 
-/* How much longer a kernel takes while pageable memory is copied. */
+/* Measures how much longer a kernel takes while pageable memory is copied. */
 void bench_copy_beside(struct bench *bench);
 
-/* Thousands of small copies. */
+/* Measures thousands of small copies. */
 void bench_copy_batch(struct bench *bench);
 
-/* One device filled over the links of several. */
+/* Measures copies to one device over the links of several. */
 void bench_copy_rails(struct bench *bench);
 
 /* ---- the part "gaps": bench_copy_gaps.c ---- */
 
-/* How copies are timed. The order is that of the words of --timing. */
+/* How copies are timed, in the order of the names for --timing. */
 enum gap_timing {
-    GAP_DONE,  /* until the bytes are at their place */
-    GAP_SYNC,  /* the plain call: until the source may change or the host has the bytes */
-    GAP_TURNS, /* as GAP_DONE, but leat's and the driver's copies in turns in one loop */
+    GAP_DONE,  /* until the bytes are at the destination */
+    GAP_SYNC,  /* the blocking call: until the source may change, or, for copies to the host, the bytes are
+                * there */
+    GAP_TURNS, /* as GAP_DONE, but copies of leat and of the driver alternate in one loop */
     GAP_FIRST, /* the first copy of a process */
     GAP_TIMING_COUNT
 };
 
-/* Whether host buffers are in the processor's caches. The order is that of the words of --cache. */
+/* Whether host buffers are in the processor's caches, in the order of the names for --cache. */
 enum gap_cache { GAP_WARM, GAP_COLD, GAP_CACHE_COUNT };
 
-/* Words of --direction: COPY_IN and COPY_OUT. */
+/* The names for --direction: COPY_IN and COPY_OUT. */
 enum { GAP_DIRECTION_COUNT = 2 };
 
 extern const char *const gap_timing_words[GAP_TIMING_COUNT];
@@ -168,7 +173,7 @@ int bench_copy_first_child(const struct bench_options *options);
 
 /* ---- bench_copy_picture.c ---- */
 
-/* Draws the rates of a record's group "copy" over the size. False after saying what is wrong. */
+/* Draws the rates of a record's group "copy" over the size. Returns false after reporting what is wrong. */
 bool bench_copy_picture(const json_t *record, const char *path);
 
 #endif

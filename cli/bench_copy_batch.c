@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No two ranges touch: what lies between them must stay as it is. */
+/* Slots are larger than the pieces, so bytes lie between any two pieces. No copy may change those bytes. */
 enum { COUNT = 4096, PIECE = 4 << 10, STRIDE = 2 * PIECE, OTHER_TRIES = 5 };
 
 static const size_t span = (size_t)COUNT * STRIDE;
@@ -22,14 +22,14 @@ struct batch {
     char *src, *dst;
     struct copy_host *src_host, *dst_host; /* NULL: device memory */
     leat_copy_op ops[COUNT];
-    void *dsts[COUNT], *srcs[COUNT]; /* the same for the driver's batch */
+    void *dsts[COUNT], *srcs[COUNT]; /* the same copies as arrays, for the driver's batch call */
     size_t sizes[COUNT];
     double calls[1024];
     unsigned call_count;
 };
 
-/* Copy i goes from slot source_slot(i) to slot target_slot(i); both walk over
- * all slots in an order of their own. */
+/* Copy i goes from slot source_slot(i) to slot target_slot(i). Each function visits all slots once, in a different
+ * order. */
 static size_t source_slot(size_t i)
 {
     return (i * 1237 + 11) % COUNT;
@@ -52,7 +52,7 @@ static void make_ops(struct batch *b)
     }
 }
 
-/* A call for each copy. */
+/* Makes the copies with one call each. */
 static bool run_each(struct batch *b, enum bench_side side)
 {
     size_t i;
@@ -101,7 +101,7 @@ static bool run_batch(struct batch *b)
            bench_side_wait(b->bench, BENCH_DRIVER, 0);
 }
 
-/* The best of a few runs, in microseconds for each copy; NAN when it failed. */
+/* Returns the time of the fastest of a few runs, in microseconds for each copy, or NAN if one failed. */
 static double best_us(struct batch *b, bool (*run)(struct batch *b))
 {
     double best = INFINITY;
@@ -127,7 +127,7 @@ static double batch_us(struct batch *b)
     us = best_us(b, run_batch);
     bench_side_leave(b->bench, BENCH_DRIVER);
     if (isnan(us)) {
-        /* It is not what is measured here, so the row can do without it. */
+        /* This call is only for comparison, so the row is kept without its figure. */
         bench_note(b->bench, "copy: the driver's batch call: %s", b->bench->error);
         b->bench->error[0] = '\0';
     }
@@ -136,8 +136,7 @@ static double batch_us(struct batch *b)
 
 /* ---- verifying ---- */
 
-/* Every piece is where it belongs, and between the pieces nothing was written.
- */
+/* Returns true if every piece is in its slot and the bytes between the pieces are unchanged. */
 static bool holds_pieces(const char *bytes, uint64_t seed)
 {
     enum { WORDS = PIECE / sizeof(uint64_t) };

@@ -1,8 +1,8 @@
 /*
  * bench_copy_beside.c - how much longer a kernel takes while pageable memory is copied on another stream.
  *
- * One thread keeps the copy going, another launches the kernels after the copy has begun and waits for them: the
- * driver's pageable copies hold their caller up, and both sides are to be treated alike.
+ * One thread copies all the time. Another launches the kernels after the copy has begun, and waits for them. Both
+ * sides need two threads, because the driver's pageable copies block their caller.
  */
 #include "bench_copy.h"
 #include "bench_side.h"
@@ -15,7 +15,7 @@
 
 enum { KERNEL_STREAM = 2, ROUNDS = 9 };
 
-static const double kernel_seconds = 0.008; /* all launches together, alone */
+static const double kernel_seconds = 0.008; /* time of all launches together while nothing is copied */
 static const double kernels_max = 4096;
 static const char part[] = "a kernel beside a pageable copy";
 
@@ -27,10 +27,10 @@ struct beside {
     uint64_t words;
     uint64_t seed;
     unsigned kernels;
-    double seconds; /* of the kernels */
+    double seconds; /* time of the kernels */
     bool fine[2];
-    atomic_bool stop;  /* relaxed: says nothing about other memory */
-    atomic_uint ended; /* copies; relaxed likewise */
+    atomic_bool stop;  /* relaxed: orders no other memory */
+    atomic_uint ended; /* copies that completed; relaxed too */
 };
 
 static bool run_kernels(struct beside *b, double *seconds)
@@ -49,7 +49,7 @@ static bool run_kernels(struct beside *b, double *seconds)
     return true;
 }
 
-/* The second thread copies until the first one, which has the kernels, is through. */
+/* The second thread copies until the first one, which launches the kernels, sets stop. */
 static void one_of_two(void *argument, unsigned index, unsigned count)
 {
     struct beside *b = argument;
@@ -82,7 +82,7 @@ static bool run_beside(struct beside *b, enum bench_side side, double *seconds)
     return b->fine[0] && b->fine[1];
 }
 
-/* As many launches as take so long. */
+/* Chooses as many launches as take kernel_seconds. */
 static bool choose_kernels(struct beside *b)
 {
     double seconds, wanted;
@@ -101,7 +101,8 @@ struct alone {
     unsigned count;
 };
 
-/* The sample of a side has the kernels alone before it, so that the two see the same machine. */
+/* Measures the kernels alone right before each sample beside a copy, so that both happen under the same
+ * conditions. */
 static bool sample(void *state, enum bench_side side, double *seconds)
 {
     struct alone *alone = state;
@@ -127,7 +128,7 @@ static double best_alone(const struct alone *alone)
     return times[count / 2];
 }
 
-/* No word of what the kernels read was wrong: they ran over the right bytes, and the copies did not touch them. */
+/* Returns true if the kernels read no wrong word: they read the right buffer, and the copies did not change it. */
 static bool kernels_were_right(struct beside *b, bool *right)
 {
     struct bench *bench = b->bench;
@@ -164,7 +165,7 @@ static bool measure(struct beside *b, const char *name, struct bench_rows *rows)
     return true;
 }
 
-/* 256 MiB, or the largest size that was asked for. */
+/* Returns the size of the copies: 256 MiB, or the largest size that the options ask for. */
 static size_t choose_bytes(const struct bench *bench)
 {
     size_t wanted = bench->options->size_count ? sizeof(uint64_t) : 256 * MIB;

@@ -11,7 +11,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* From this size on each copy's processor time is looked at; smaller ones are counted by the burst. */
+/* Processor time is measured for each copy of at least this size. For smaller copies it is measured over many of
+ * them, a burst, because the clock is too coarse. */
 static const size_t cpu_alone_bytes = 16 * MIB;
 static const double cpu_burst_seconds = 0.01;
 
@@ -39,7 +40,8 @@ static bool finish(struct copy_case *c, enum bench_side side, bool in)
     return bench_side_wait(c->bench, side, in ? 0 : 1);
 }
 
-/* Both directions of the driver's pageable copies: a call holds its thread up, so each direction has a thread. */
+/* Makes the driver's pageable copies in both directions at once. Its calls block, so each direction has a
+ * thread. */
 struct pair_work {
     struct copy_case *c;
     bool fine[2];
@@ -112,7 +114,7 @@ static bool needs_preparing(const struct copy_host *host)
     return host && (host->memory == COPY_FRESH || host->memory == COPY_FILE_COLD);
 }
 
-/* Does each copy's processor time count by itself? */
+/* Returns true if processor time is measured for each copy, not for bursts. */
 static bool counts_alone(const struct copy_case *c)
 {
     return c->bytes >= cpu_alone_bytes || needs_preparing(c->in_host) || needs_preparing(c->out_host);
@@ -151,8 +153,8 @@ bool copy_case_sample(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* The processor time of many small copies, one after the other. What threads do after the last copy of the other
- * side is waited for first. */
+/* Measures the processor time of many small copies, one after the other. It sleeps for a millisecond first, so
+ * that what threads still do after the other side's last copy is not counted. */
 static bool burst(struct copy_case *c, enum bench_side side, double seconds_each)
 {
     struct copy_cost *cost = &c->costs[side];
@@ -219,7 +221,7 @@ bool copy_case_choose_call(struct copy_case *c)
 
 /* ---- a row ---- */
 
-/* Copies new bytes with leat and looks whether they arrived. */
+/* Copies new bytes with leat and checks that they arrived. */
 static bool verify_copy(struct copy_case *c, bool *verified)
 {
     struct bench *bench = c->bench;

@@ -30,7 +30,7 @@ struct first {
     struct bench_workers *workers;
     struct bench_peer *peer;
     unsigned char *host;
-    void *memory; /* of the device */
+    void *memory; /* memory of the device */
 };
 
 static bool check(leat_status status)
@@ -90,7 +90,7 @@ static bool make_peer(struct first *first)
     return first->peer && check(leat_stream_native(first->stream, &first->native_stream));
 }
 
-/* Writes the source of a copy in. With compare, returns true if ptr has its bytes, and writes nothing. */
+/* Writes the bytes of the source to ptr. With compare, writes nothing and returns true if ptr has these bytes. */
 static bool walk_source(unsigned char *ptr, size_t bytes, bool compare)
 {
     bool same = true;
@@ -108,7 +108,8 @@ static bool walk_source(unsigned char *ptr, size_t bytes, bool compare)
     return same;
 }
 
-/* Opens the device and fills both sides without any copy: the device's memory has one byte value everywhere. */
+/* Opens the device and fills both sides without a copy, since the first copy is what is measured. The device's
+ * memory gets one byte value everywhere. */
 static bool prepare(struct first *first, const struct bench_options *options)
 {
     if (!check(leat_device_open(options->device, &first->device)) ||
@@ -162,7 +163,7 @@ static bool copy_timed(struct first *first, double *seconds)
     return fine;
 }
 
-/* Copies in are copied back and compared; copies out are compared. */
+/* Verifies the copy. The bytes of a copy in are copied back first. */
 static bool verify(struct first *first, bool *right)
 {
     size_t i;

@@ -1,8 +1,8 @@
 /*
- * bench_copy_gaps.c - pageable copies as programs make them, beside the driver's calls: idle gaps between copies,
- * several buffers in turns, buffers in the processor's caches and not.
+ * bench_copy_gaps.c - pageable copies as programs make them, beside the driver's calls: with idle gaps between
+ * copies, with several buffers in turns, and with buffers that are in the processor's caches or not.
  *
- * Blocks of a few copies of one side alternate with blocks of the other side, so that drift of the machine hits
+ * Blocks of a few copies of one side alternate with blocks of the other side, so that drift of the machine affects
  * both. Each buffer, on the host and on the device, belongs to one side only, so that the bytes of a measured copy
  * can still be verified when the case is over.
  */
@@ -27,16 +27,16 @@ enum {
     LINE = 64,
     SLOT_ALIGN = 256,
     SAMPLES_MAX = 1000,
-    COLD_POSITIONS_MAX = SAMPLES_MAX * 6 / 5, /* enough that no small buffer is used twice */
+    COLD_POSITIONS_MAX = SAMPLES_MAX * 6 / 5, /* enough buffers that no small one is used twice */
     WARM_POSITIONS = 3,
     LARGE_POSITIONS = 2,
     ROUNDS_MIN = 2
 };
 
-/* Buffers of at least this size are fewer. */
+/* There are fewer buffers of at least this size. */
 static const size_t large_bytes = 16 * MIB;
 
-/* Two buffers above this size for each side do not fit the caches anyway. */
+/* From this size on two buffers of each side exceed the caches anyway. */
 static const size_t cold_bytes_max = 16 * MIB;
 
 static const size_t check_bytes = 16 * MIB;
@@ -74,7 +74,7 @@ struct gap_case {
     double gap;   /* seconds */
     bool touched; /* the gap begins with a write to the buffer of the next copy */
     /* Buffer i of side s has number 2 * i + s on the host and on the device. */
-    unsigned positions; /* of each side */
+    unsigned positions; /* number of buffers of each side */
     size_t stride;      /* from one buffer to the next on the host */
     size_t slot;        /* from one buffer to the next on the device; a multiple of 8 */
     uint64_t seed;
@@ -82,8 +82,8 @@ struct gap_case {
     double last_end;  /* end of the latest copy, on the clock of bench_now() */
     double *times[2]; /* SAMPLES_MAX */
     unsigned count[2];
-    bool warming;   /* copies have no gap before them */
-    double longest; /* time of the slower side's second copy, unmeasured */
+    bool warming;   /* there are no gaps between copies */
+    double longest; /* seconds of the second copy of the slower side; not a sample */
 };
 
 /* ---- choice of cases ---- */
@@ -148,7 +148,8 @@ static bool wants(const struct gaps *gaps, enum gap_timing timing, enum gap_cach
     return wants_size(gaps, timing, cache, bytes);
 }
 
-/* A case's share of the time. Long gaps get more, but not in proportion to their length. */
+/* Returns the weight of a case in the distribution of the time. Cases with long gaps get more time, but not in
+ * proportion to the gap. */
 static double weight_of(double gap_ms)
 {
     return 1 + 2 * sqrt(gap_ms);
@@ -295,7 +296,7 @@ static bool run_block(struct gap_case *c, enum bench_side side, unsigned copies)
     return true;
 }
 
-/* Copies of both sides in one loop. */
+/* Alternates copies of both sides in one loop. */
 static bool run_turns(struct gap_case *c, unsigned copies)
 {
     unsigned i;
@@ -313,7 +314,7 @@ static unsigned samples_wanted(const struct gap_case *c)
     return repeat ? repeat : SAMPLES_MAX;
 }
 
-/* Copies in a block: few enough for ROUNDS_MIN blocks of each side in the given time. */
+/* Chooses the number of copies in a block, so small that the time allows ROUNDS_MIN blocks of each side. */
 static unsigned block_of(const struct gap_case *c, double seconds)
 {
     unsigned most = c->gap >= 0.01 || c->bytes >= 64 * MIB ? 4 : c->gap > 0 || c->bytes >= MIB ? 10 : 20;
@@ -353,7 +354,8 @@ static bool run_rounds(struct gap_case *c)
     bool with_driver = c->gaps->bench->peer != NULL;
     unsigned round, copies, i;
 
-    /* The first copy of a size may allocate memory. The timing "first" measures that. */
+    /* Makes copies that do not count, because the first copy of a size may allocate memory. The timing "first"
+     * measures that. */
     c->warming = true;
     for (i = 0; i < 2; i++) {
         c->longest = 0;
@@ -521,7 +523,7 @@ static void measure(struct gaps *gaps, struct gap_case *c, void *seed)
     add_row(c, name, verified);
 }
 
-/* Time and memory that cases need. */
+/* Adds up the time and the memory that the cases need. */
 struct demand {
     double weight;
     size_t host_bytes, device_bytes;
@@ -613,7 +615,8 @@ static bool choose_room(struct gaps *gaps)
     return true;
 }
 
-/* Seconds for a case of weight 1. If the user did not ask for a time, few cases do not fill the usual time. */
+/* Returns the seconds for a case of weight 1. If the user did not ask for a time, a few cases take less than the
+ * default time. */
 static double choose_unit_seconds(const struct bench_options *options, double weight)
 {
     double usual = options->full ? 150 : options->quick ? 2.5 : 25;
@@ -640,7 +643,8 @@ static bool make_memory(struct gaps *gaps, const struct demand *demand)
         snprintf(bench->error, sizeof bench->error, "out of host memory");
         return false;
     }
-    memset(gaps->evict, 1, gaps->evict_bytes); /* untouched pages would all be one page of zeros */
+    memset(gaps->evict, 1, gaps->evict_bytes); /* write to all pages: the kernel maps all pages that were only read
+                                                * to one page of zeros */
     return true;
 }
 

@@ -37,7 +37,8 @@ static bool system_failed(struct bench *bench, const char *what)
     return false;
 }
 
-/* A file is mapped read-only while it is a source, as programs that load files do. */
+/* Sets the access of a mapped file. A file that is a source is mapped read-only during copies, as in programs that
+ * load files. */
 static bool set_writable(struct copy_host *host, bool writable)
 {
     if (!is_file(host->memory) || !host->source)
@@ -63,14 +64,14 @@ bool copy_host_prepare(struct copy_host *host, size_t bytes)
     if (host->memory != COPY_FILE_COLD)
         return true;
 
-    /* The page cache keeps pages that are mapped somewhere or were changed. */
+    /* posix_fadvise() does not evict pages that are mapped or dirty, so unmap them and write them back first. */
     if (madvise(host->map, host->map_bytes, MADV_DONTNEED) != 0 || fdatasync(host->file) != 0)
         return system_failed(host->bench, "writing the file back");
     errno = posix_fadvise(host->file, 0, 0, POSIX_FADV_DONTNEED);
     return errno == 0 || system_failed(host->bench, "posix_fadvise");
 }
 
-/* A file without a name in the folder for temporary files, with room for bytes. */
+/* Creates an unlinked file of this size in the folder for temporary files. */
 static enum copy_host_state make_file(struct copy_host *host)
 {
     const char *folder = getenv("TMPDIR");
@@ -90,7 +91,7 @@ static enum copy_host_state make_file(struct copy_host *host)
     return COPY_HOST_NONE;
 }
 
-/* Does the page cache let go of the file? That of a file system in memory does not. */
+/* Checks that the file can be evicted from the page cache. Files of a file system in memory cannot. */
 static enum copy_host_state check_cold(struct copy_host *host)
 {
     unsigned char resident = 0;
@@ -141,7 +142,7 @@ static enum copy_host_state make_map(struct copy_host *host)
         bench_note(host->bench, "copy: no rows of huge pages: the system gives none");
         return COPY_HOST_NONE;
     }
-    /* A kernel without huge pages does not know the advice, and does as asked for by itself. */
+    /* A failure is ignored: a kernel without huge pages does not know this advice, and always uses small pages. */
     (void)madvise(host->map, host->map_bytes, host->memory == COPY_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return COPY_HOST_READY;
 }

@@ -100,7 +100,7 @@ static void find_left_out(struct picture *picture, const json_t *rows)
     }
 }
 
-/* Takes the rows of a line out of the record. The case's name is the direction and the kind of memory. */
+/* Collects the points of a line from the record. The case's name is the direction and the kind of memory. */
 static void read_line(struct picture *picture, const json_t *rows, unsigned direction, unsigned kind)
 {
     struct line *line = &picture->lines[direction][kind];
@@ -146,7 +146,7 @@ static bool has_kind(const struct picture *picture, unsigned kind)
     return false;
 }
 
-/* Of the kinds of memory; the last one is that of the legend. */
+/* One hue for each kind of memory; the last one is for the legend. */
 static const struct svg_hue hues[DRAWN_COUNT + 1] = {{"#6e7781", "#9aa4ae"},
                                                      {"#b3720a", "#e8a23c"},
                                                      {"#1a7f5a", "#3fbf8f"},
@@ -155,7 +155,7 @@ static const struct svg_hue hues[DRAWN_COUNT + 1] = {{"#6e7781", "#9aa4ae"},
 
 /* ---- the head ---- */
 
-/* One entry of the legend; returns where the next one goes. */
+/* Writes one entry of the legend and returns the x coordinate of the next one. */
 static unsigned write_sample(FILE *file, unsigned x, unsigned y, const char *style, unsigned hue, const char *text)
 {
     fprintf(file, "<line x1=\"%u\" y1=\"%u\" x2=\"%u\" y2=\"%u\" class=\"curve%s k%u\"/>\n", x, y - 4, x + 28,
@@ -196,7 +196,7 @@ static void write_head(struct picture *picture, const json_t *record)
 
 /* ---- a panel ---- */
 
-/* A step of the axis that gives four to eight of them. */
+/* Returns a step for the axis such that it has four to eight steps. */
 static double step_for(double most)
 {
     double step = pow(10, floor(log10(most)));
@@ -215,7 +215,7 @@ static double highest(const struct picture *picture, unsigned direction)
         for (i = 0; i < picture->lines[direction][kind].count; i++) {
             const struct point *point = &picture->lines[direction][kind].points[i];
 
-            most = fmax(most, fmax(point->leat, point->driver)); /* fmax leaves NAN out */
+            most = fmax(most, fmax(point->leat, point->driver)); /* fmax() ignores NAN */
         }
     return most;
 }

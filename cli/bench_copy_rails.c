@@ -1,6 +1,6 @@
 /*
- * bench_copy_rails.c - one device filled from host memory over its own link, and over those of other devices of
- * the same driver as well: leat_copy_set_rails() beside the driver's copy over the one link.
+ * bench_copy_rails.c - one device filled from host memory over its own link and over the links of other devices of
+ * the same driver (leat_copy_set_rails()), beside the driver's copy over one link.
  */
 #include "bench_copy.h"
 #include "bench_verify.h"
@@ -22,7 +22,7 @@ static size_t rails_bytes(const struct bench *bench)
     return bench->options->quick ? 256 * MIB : 2 * GIB;
 }
 
-/* Opens the other devices of the driver, as many as leat shares links with. */
+/* Opens other devices of the driver as helpers, at most as many as leat supports. */
 static unsigned open_others(struct bench *bench, leat_device **others)
 {
     leat_device_info info;
@@ -38,7 +38,7 @@ static unsigned open_others(struct bench *bench, leat_device **others)
     return count;
 }
 
-/* One row: as many helpers as were given to leat. bound: of one link, times the links. */
+/* Measures one row with a number of helpers. Its bound is that of one link times the number of links. */
 static double measure(struct bench *bench, struct bench_rows *rows, struct copy_host *in, void *dst, char *name,
                       size_t bytes, double bound)
 {
@@ -62,8 +62,10 @@ static double measure(struct bench *bench, struct bench_rows *rows, struct copy_
 static void measure_memory(struct bench *bench, enum copy_memory memory, leat_device *const *others,
                            unsigned count, void *dst, size_t bytes)
 {
-    static char names[COPY_MEMORY_COUNT][RAILS_MAX + 1][64]; /* rows keep them until they are committed */
-    static double one_link;                                  /* of pinned memory, which comes first */
+    static char names[COPY_MEMORY_COUNT][RAILS_MAX + 1][64]; /* static: rows refer to them until they are
+                                                              * committed */
+    static double one_link;                                  /* the bound of one link, from the rows of pinned
+                                                              * memory, which are measured first */
     struct bench_rows rows = {.count = 0};
     struct copy_host in = {.ptr = NULL};
     unsigned helpers;
@@ -75,7 +77,7 @@ static void measure_memory(struct bench *bench, enum copy_memory memory, leat_de
         copy_host_free(&in);
         return;
     }
-    /* One link, two, four, eight. */
+    /* Measures with one, two, four and eight links. */
     for (helpers = 0; helpers <= count; helpers = 2 * helpers + 1) {
         char *name = names[memory][helpers];
 

@@ -1,6 +1,6 @@
 /*
- * bench_copy_workers.c - copies of pageable memory by different numbers of leat's copying threads, each in a
- * process of its own, whose record's rows are taken over.
+ * bench_copy_workers.c - copies of pageable memory with different numbers of leat's copy threads. Each number is
+ * measured by a child process, whose rows are added to this record.
  */
 #include "bench_child.h"
 #include "bench_copy.h"
@@ -28,7 +28,7 @@ static void list_sizes(const struct bench *bench, char *text, size_t room)
         used += (size_t)snprintf(text + used, room - used, "%s%zu", i ? "," : "", options->sizes[i]);
 }
 
-/* Takes over one row of the other process's record. */
+/* Adds one row of the child's record to this record. */
 static bool take_row(struct bench *bench, json_t *row, unsigned workers)
 {
     const char *old_name = json_string_value(json_object_get(row, "case"));
@@ -43,8 +43,8 @@ static bool take_row(struct bench *bench, json_t *row, unsigned workers)
            json_array_append(bench->rows, row) == 0;
 }
 
-/* The child measures with so many threads. On the CPU device, where a copy is one pass over memory, copies take
- * the way of other devices. */
+/* Measures with so many threads in a child process. On the CPU device, which copies pageable memory directly,
+ * LEAT_COPY_STAGE makes the child's copies staged as on a GPU. */
 static bool measure(struct bench *bench, unsigned workers)
 {
     char sizes[BENCH_SIZES_MAX * 24], repeat[16], variable[32];
@@ -82,7 +82,7 @@ void bench_copy_workers(struct bench *bench)
     unsigned most = online > 0 && online < WORKERS_MAX ? (unsigned)online : WORKERS_MAX, workers;
     bool each = bench->options->full;
 
-    /* A quick run has no time for processes of their own, unless they are asked for. */
+    /* A quick run starts child processes only if the user asks for this part. */
     if (bench->options->quick && !bench->options->copy_parts)
         return;
     for (workers = 1; workers <= most; workers = each ? workers + 1 : workers * 2) {

@@ -24,7 +24,8 @@ static bool sample_copy(void *state, enum bench_side side, double *seconds)
     return fine;
 }
 
-/* back: where the bytes are looked at: dst itself, or memory of the bench's device that dst is copied to. */
+/* back: where the bytes are verified: dst itself, or, if dst is on another device, memory of the bench's device to
+ * which dst is copied. */
 static bool verify_copy(struct device_case *c, void *back, bool *verified)
 {
     struct bench *bench = c->bench;
@@ -60,7 +61,7 @@ static void measure_case(struct device_case *c, struct bench_rows *rows, const c
     row->path = name;
 }
 
-/* All sizes of one pair of buffers. */
+/* Measures all sizes between one pair of buffers. */
 static void measure_sizes(struct bench *bench, struct bench_rows *rows, const char *name, void *dst, void *src,
                           double counted, void *back)
 {
@@ -76,7 +77,7 @@ static void measure_sizes(struct bench *bench, struct bench_rows *rows, const ch
     }
 }
 
-/* Opens another device of the same driver, or returns NULL when there is none. */
+/* Opens another device of the same driver. Returns NULL if there is none. */
 static leat_device *open_other(struct bench *bench)
 {
     leat_device_info info;

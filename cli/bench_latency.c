@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    /* Calls in one sample: enough for the clock, and far from the driver's limit on work that waits in a stream
-     * (about a thousand), where calls begin to block. */
+    /* Calls in one sample: enough for the resolution of the clock, and far fewer than the driver lets wait in a
+     * stream (about a thousand), since more calls would block. */
     BATCH = 64
 };
 
@@ -119,7 +119,8 @@ static void measure_events(struct bench *bench, struct bench_rows *rows)
     c.call = query;
     if (!bench_measure(bench, sample_calls, &c, with_driver, &result))
         goto failed;
-    add_row(rows, "event query", 0, &result, with_driver, true); /* each query had to say "done" */
+    add_row(rows, "event query", 0, &result, with_driver, true); /* each query must have returned that the work is
+                                                                  * complete */
     leat_event_destroy(c.event);
     return;
 
@@ -128,7 +129,7 @@ failed:
     leat_event_destroy(c.event);
 }
 
-/* Has the counter gone up by one for each launch? */
+/* Returns true if the counter was incremented once for each launch. */
 static bool launches_counted(struct latency_case *c, bool *counted)
 {
     struct bench *bench = c->bench;
@@ -180,7 +181,7 @@ failed:
     leat_module_unload(module);
 }
 
-/* Copies new bytes with leat and looks whether they arrived. */
+/* Copies new bytes with leat and checks that they arrived. */
 static bool verify_small_copy(struct latency_case *c, bool *verified)
 {
     struct bench *bench = c->bench;
@@ -214,7 +215,8 @@ static void measure_small_copy(struct bench *bench, struct bench_rows *rows, enu
                              .bytes = bytes,
                              .completion = completion,
                              .call = small_copy};
-    /* A peer without events copies at the wait: it has no call that only issues a copy. */
+    /* A peer without events makes its copies at the wait, so there is no call of the driver to time without the
+     * completion. */
     bool with_driver = bench->peer && (completion || bench->peer->event_record);
     struct bench_result result;
     bool verified = false;

@@ -16,9 +16,9 @@ const struct layout_peer layout_peers[LAYOUT_PEER_COUNT] = {
     {"cuTENSOR", "cutensor_gb_s", "cutensor_share_of_copy"},
 };
 
-/* The cases of one suite and one size of elements: sums of logarithms. */
+/* Sums of logarithms over the cases of one suite and one element size, for geometric means. */
 struct mean {
-    unsigned count, bound_count; /* bound_count: those that have a bound */
+    unsigned count, bound_count; /* bound_count: the cases that have a bound */
     double rate, copy, share, of_bound;
     double lowest;
     bool verified;
@@ -28,8 +28,8 @@ struct mean {
 struct group {
     struct bench *bench;
     struct layout_lab lab;
-    bool open;      /* the lab is */
-    double seconds; /* of timing for a case */
+    bool open;      /* the lab is open */
+    double seconds; /* how long a case is timed */
     struct mean means[SUITE_COUNT][ELEMENT_MAX + 1];
 };
 
@@ -40,7 +40,7 @@ static void close_lab(struct group *group)
     group->open = false;
 }
 
-/* A lab for these kinds of memory; that of the case before, if it fits. */
+/* Opens a lab for these kinds of memory, or keeps that of the previous case if it has the same kinds. */
 static bool use_lab(struct group *group, leat_kind from, leat_kind to)
 {
     if (group->open && group->lab.src.kind == from && group->lab.dst.kind == to)
@@ -69,7 +69,7 @@ static void add_to_mean(struct mean *mean, const struct layout_result *result)
     mean->verified = mean->verified && result->verified;
 }
 
-/* Puts the row into the record, with what the case is. */
+/* Adds the row to the record, with keys that describe the case. */
 static void commit(struct bench *bench, struct bench_rows *rows, const struct layout_case *made,
                    const struct layout_result *result)
 {
@@ -131,21 +131,22 @@ static void add_mean_row(struct bench *bench, enum layout_suite suite, unsigned 
                          const struct mean *mean)
 {
     double rate = exp(mean->rate / mean->count), copy = exp(mean->copy / mean->count);
-    double share = exp(mean->share / mean->count), of_bound = mean->bound_count ? exp(mean->of_bound / mean->bound_count) : NAN;
+    double share = exp(mean->share / mean->count),
+           of_bound = mean->bound_count ? exp(mean->of_bound / mean->bound_count) : NAN;
     char name[64];
 
     snprintf(name, sizeof name, "mean of %s, %u B", layout_suite_words[suite], element_bytes);
-    if (json_array_append_new(bench->rows,
-                              json_pack("{s:s, s:s, s:s, s:I, s:f, s:s, s:b, s:f, s:f, s:f, s:o, s:i}", "group",
-                                        "layout", "part", "geometric means of the suites", "case", name, "bytes",
-                                        (json_int_t)0, "value", rate, "unit", "GB/s", "verified", mean->verified,
-                                        "copy_gb_s", copy, "share_of_copy", share, "lowest_share", mean->lowest,
-                                        "ratio_to_bound", bench_figure_json(of_bound), "cases", (int)mean->count)) != 0)
+    if (json_array_append_new(
+            bench->rows, json_pack("{s:s, s:s, s:s, s:I, s:f, s:s, s:b, s:f, s:f, s:f, s:o, s:i}", "group",
+                                   "layout", "part", "geometric means of the suites", "case", name, "bytes",
+                                   (json_int_t)0, "value", rate, "unit", "GB/s", "verified", mean->verified,
+                                   "copy_gb_s", copy, "share_of_copy", share, "lowest_share", mean->lowest,
+                                   "ratio_to_bound", bench_figure_json(of_bound), "cases", (int)mean->count)) != 0)
         bench->failed = true;
 }
 
-/* About how large a case is, unless the user says so: beyond all caches, and on a GPU large enough that a launch
- * does not count. */
+/* Returns the default size of a case: larger than all caches, and on a GPU so large that the time of a launch does
+ * not matter. */
 static uint64_t usual_bytes(const struct bench *bench)
 {
     uint64_t bytes = bench->options->quick ? 16 * MIB : !strcmp(bench->info.driver, "cpu") ? 192 * MIB : 512 * MIB;

@@ -20,24 +20,24 @@ enum layout_suite {
     SUITE_COUNT
 };
 
-/* The words that "--suite" takes, and what they stand for. */
+/* The names for "--suite", and the titles of the suites. */
 extern const char *const layout_suite_words[SUITE_COUNT];
 extern const char *const layout_suite_texts[SUITE_COUNT];
 
-/* Is given each case of a suite. The case is the visitor's to change. False ends the suite. */
+/* Called for each case of a suite. The visitor may change the case. Returning false ends the suite. */
 typedef bool (*layout_visit)(void *state, enum layout_suite suite, struct layout_case *made, leat_kind from,
                              leat_kind to);
 
-/* Makes the cases of a suite, of about bytes each as far as their shapes allow, or only its main ones. False: the
- * visitor ended it, or a case could not be made, which error then says. */
+/* Makes the cases of a suite, or only its main ones, of about so many bytes each as far as their shapes allow.
+ * Returns false if the visitor ended the suite, or if a case could not be made; error then says why. */
 bool layout_suite_cases(enum layout_suite suite, uint64_t bytes, bool main_only, layout_visit visit, void *state,
                         char error[LAYOUT_ERROR_MAX]);
 
-/* What each step of the way from a copy for each column to the whole kernel is worth. */
+/* Measures how much each optimization of a transpose gains, from one copy for each column to the whole kernel. */
 void bench_layout_ladder(struct bench *bench);
 
-/* Other programs' figures that bench/peers/ puts into a record: the name for people, and what its keys begin with.
- */
+/* Other programs whose figures the scripts in bench/peers/ add to a record: the name to print and the keys of the
+ * record. */
 struct layout_peer {
     const char *name, *rate_key, *share_key;
 };
@@ -46,7 +46,8 @@ enum { LAYOUT_PEER_COUNT = 2 };
 
 extern const struct layout_peer layout_peers[LAYOUT_PEER_COUNT];
 
-/* Draws the share of the plain copy's rate of all cases, as SVG. False after saying what failed. */
+/* Draws, as SVG, which share of a plain copy's rate each case reaches. Returns false after reporting what
+ * failed. */
 bool bench_layout_picture(const json_t *record, const char *path);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * bench_layout_ladder.c - "leat bench layout --ladder": the same transpose by one means more at a time, so that a
- * reader sees what each of them is worth.
+ * bench_layout_ladder.c - "leat bench layout --ladder": the same transpose with one optimization more at a time,
+ * so that a reader sees what each of them gains.
  *
- * On a GPU the lower rungs are kernels of leat's own module, launched here. On the CPU device they are other ways
- * of leat's to transpose, which an environment variable chooses, so each is measured in a process of its own.
+ * On a GPU the lower rungs are kernels of leat's own module, launched here. On the CPU device they are slower
+ * algorithms of leat, which an environment variable selects, so each is measured in a child process.
  */
 #include "bench_child.h"
 #include "bench_layout.h"
@@ -19,8 +19,8 @@ static const char part[] = "ladder: a transpose step by step";
 /* One rung. */
 struct rung {
     const char *text;
-    const char *word;   /* of LEAT_LAYOUT_KERNEL; NULL: not in another process */
-    const char *kernel; /* of leat's module; NULL: leat_copy_layout() */
+    const char *word;   /* value of LEAT_LAYOUT_KERNEL for a child process; NULL: measured in this process */
+    const char *kernel; /* kernel of leat's module to launch; NULL: leat_copy_layout() is called */
     bool by_tiles;      /* the kernel has a block for each tile, not for each run of elements */
 };
 
@@ -115,7 +115,7 @@ static bool measure_here(struct ladder *ladder, const char *name, layout_mover m
     return true;
 }
 
-/* The same figures, from "leat layout". */
+/* Measures a rung by running "leat layout" in a child process. */
 static bool measure_in_child(struct ladder *ladder, const struct rung *rung)
 {
     static const char *const taken[] = {"copy_gb_s", "share_of_copy", "median_us", "repeats",

@@ -1,7 +1,7 @@
 /*
- * bench_layout_picture.c - all cases of the group "layout" as SVG: a panel for each suite and size of elements, a
- * column for each case, and how high it gets of the plain copy's rate, leat and, where a record has them, other
- * programs. Works on the JSON, so that a run and a stored record look alike.
+ * bench_layout_picture.c - all cases of the group "layout" as SVG: a panel for each suite and element size, a
+ * column for each case. The height is the share of a plain copy's rate that leat and, where a record has them,
+ * other programs reach. Works on the JSON, so that a run and a stored record look alike.
  */
 #include "bench_layout.h"
 #include "bench_report.h"
@@ -27,7 +27,7 @@ enum {
 
 enum { PANELS_MAX = 96 };
 
-/* What is drawn at most: broadcasts read little, and pass a plain copy. */
+/* The largest share that is drawn. Broadcasts read little, so they are faster than a plain copy. */
 static const double TOP = 1.25;
 
 struct panel {
@@ -47,7 +47,7 @@ struct picture {
     bool has_peer[LAYOUT_PEER_COUNT];
 };
 
-/* Rows of suites say what their case is; means and the ladder do not. */
+/* Returns true for the rows of suites, which have the case's arguments. Rows of means and of the ladder do not. */
 static bool is_case(const json_t *row)
 {
     return !strcmp(record_text(row, "group"), "layout") && json_object_get(row, "arguments") &&
@@ -93,7 +93,7 @@ static unsigned panel_width(const struct panel *panel)
     return COLUMN * (panel->cases > COLUMNS_MIN ? panel->cases : COLUMNS_MIN);
 }
 
-/* Panels follow one another like words on lines. */
+/* Places the panels from left to right, in as many lines as they need. */
 static void place_panels(struct picture *picture)
 {
     unsigned x = SVG_MARGIN, y = HEAD, i;
@@ -120,11 +120,11 @@ static void place_panels(struct picture *picture)
 
 /* ---- the head ---- */
 
-/* Of leat, then the others. */
+/* The hue of leat, then those of the other programs. */
 static const struct svg_hue hues[LAYOUT_PEER_COUNT + 1] = {
     {"#1f6fc4", "#62a8ee"}, {"#c4421f", "#ee8562"}, {"#1a7f5a", "#3fbf8f"}};
 
-/* One entry of the legend; returns where the next one goes. */
+/* Writes one entry of the legend and returns the x coordinate of the next one. */
 static unsigned write_sample(FILE *file, unsigned x, unsigned y, unsigned hue, const char *text)
 {
     fprintf(file, "<circle cx=\"%u\" cy=\"%u\" r=\"3.2\" class=\"%s k%u\"/>\n", x + 4, y - 4,
@@ -203,7 +203,7 @@ static void write_dot(struct picture *picture, const struct panel *panel, double
 
     if (!isfinite(share))
         return;
-    /* What the panel has no room for is a triangle at its upper edge. */
+    /* A figure above the panel is drawn as a triangle at its upper edge. */
     if (clipped)
         fprintf(picture->file, "<path d=\"M%.1f %.1fl3.5 7h-7z\" class=\"%s k%u\"><title>", x,
                 height_of(panel, share), shape, hue);

@@ -1,5 +1,6 @@
 /*
- * bench_layout_suites.c - the cases of the group "layout": shapes that others measure, and shapes that are hard.
+ * bench_layout_suites.c - the cases of the group "layout": shapes that other benchmarks measure, and shapes that
+ * are difficult.
  */
 #include "bench_layout.h"
 
@@ -25,7 +26,7 @@ const char *const layout_suite_texts[SUITE_COUNT] = {
 
 enum { VALUE_MAX = 160, SPEC_STEPS_MAX = 4 };
 
-/* A case as it comes about. */
+/* A case while it is being put together: the sizes of the array and the steps of its view. */
 struct spec {
     uint32_t element_bytes;
     uint32_t dims;
@@ -37,7 +38,7 @@ struct spec {
     unsigned count;
 };
 
-/* Who makes the cases of a suite. */
+/* The state of making the cases of a suite. */
 struct maker {
     enum layout_suite suite;
     uint64_t bytes;
@@ -74,7 +75,7 @@ static void add_step(struct spec *spec, enum layout_step_kind kind, const char *
     va_end(list);
 }
 
-/* Gives the case to the visitor. main_case: it is one of the few that stand for the suite. */
+/* Passes the case to the visitor. main_case: it is one of the few cases that represent the suite. */
 static void emit(struct maker *maker, bool main_case, const struct spec *spec)
 {
     struct layout_words words = {.element_bytes = spec->element_bytes, .count = spec->count};
@@ -103,7 +104,7 @@ static double bytes_of(const struct spec *spec)
     return bytes;
 }
 
-/* Makes the slowest dimension longer until there are so many bytes, or the slowest ones shorter. */
+/* Scales the slowest dimensions until the array has about so many bytes. */
 static void scale(struct spec *spec, uint64_t bytes)
 {
     uint32_t i;
@@ -162,7 +163,8 @@ static void make_transposes(struct maker *maker)
 
 /* ---- the 57 ---- */
 
-/* Dimension 0 is the fastest here, as where the list comes from: TTC's generator, HPTT's and cuTT's benchmarks. */
+/* In this list dimension 0 is the fastest, as in its sources: TTC's generator and the benchmarks of HPTT and
+ * cuTT. */
 static const struct permutation {
     uint32_t dims;
     unsigned char order[6];
@@ -189,8 +191,8 @@ static const struct permutation {
     {6, {5, 4, 3, 2, 1, 0}, {{32, 15, 15, 15, 15, 32}, {112, 5, 15, 15, 15, 32}, {32, 5, 15, 15, 15, 112}}},
 };
 
-/* Writes an order of dimensions. from_fastest: dimension 0 of order is the fastest, and of the text the slowest.
- */
+/* Writes an order of dimensions as text. from_fastest: in order dimension 0 is the fastest, in the text it is the
+ * slowest. */
 static void write_order(char text[VALUE_MAX], const unsigned char *order, uint32_t dims, bool from_fastest)
 {
     int64_t numbers[LEAT_LAYOUT_MAX_DIMS];
@@ -285,7 +287,7 @@ static void make_learning(struct maker *maker)
 
 /* ---- many dimensions ---- */
 
-/* The same orders in every run and on every machine. */
+/* The seed is constant, so the orders are the same in every run and on every machine. */
 static uint64_t next_random(struct maker *maker)
 {
     return leat_pattern_value(maker->random++, 57);
@@ -384,7 +386,7 @@ static void make_gathers(struct maker *maker)
             emit(maker, rows[i] == 256 || (rows[i] == 5120 && variant == 0), &spec);
         }
     for (variant = 0; variant < 2; variant++) {
-        /* Each index picks an element, or a run of 64 in the middle of a row: pieces of a cache of keys. */
+        /* Each index picks one element, or a run of 64 elements in the middle of a row, as in a cache of keys. */
         int64_t count = (int64_t)fmax(2, (double)maker->bytes / (4096.0 * 4));
         struct spec spec = variant ? SPEC(2, count, 128, 64) : SPEC(4, count, 4096);
 

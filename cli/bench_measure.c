@@ -11,7 +11,7 @@
 
 enum { SAMPLES_MAX = 1000, SAMPLES_MIN = 3 };
 
-/* Samples longer than this are not troubled by caches, and dear to repeat. */
+/* Samples longer than this hardly depend on the contents of caches, and take long to repeat. */
 static const double SLOW_SECONDS = 0.05;
 
 double bench_now(void)
@@ -88,8 +88,8 @@ static unsigned samples_wanted(const struct bench *bench)
 }
 
 /*
- * One side's turn: two samples that count. Before them one that does not, so that what the other side left in the
- * caches does not decide the figure; slow things are not helped by that, and do without.
+ * Takes two samples of one side. A fast side first makes a run that does not count, so that what the other side
+ * left in the caches does not influence the samples. Slow samples do not need that.
  */
 static bool take_turn(struct bench *bench, bench_sample sample, void *state, enum bench_side side, bool slow,
                       struct series *series)
@@ -127,7 +127,7 @@ bool bench_measure_for(struct bench *bench, bench_sample sample, void *state, bo
     slow = first > SLOW_SECONDS || second > SLOW_SECONDS;
     begin = bench_now();
     while (!enough(bench, series[BENCH_LEAT].count, begin, budget_seconds)) {
-        /* Every other time the driver goes first. */
+        /* The two sides take turns at being first. */
         enum bench_side side = turn++ % 2 ? BENCH_DRIVER : BENCH_LEAT;
         enum bench_side other = side == BENCH_LEAT ? BENCH_DRIVER : BENCH_LEAT;
 
@@ -259,7 +259,8 @@ static double best_of_row(const json_t *row)
         const json_t *value = json_object_get(row, keys[i]);
 
         if (json_is_number(value))
-            best = fmax(best, json_number_value(value)); /* fmax takes the number when the other is none */
+            best = fmax(best, json_number_value(value)); /* fmax() returns the number if the other argument is
+                                                          * NAN */
     }
     return best;
 }

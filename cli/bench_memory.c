@@ -1,10 +1,10 @@
 /*
- * bench_memory.c - the group "memory": host data that a kernel reads, by every way that there is, densely and
- * sparsely.
+ * bench_memory.c - the group "memory": a kernel reads host data, by every strategy that there is, all of it or
+ * only some pages.
  *
- * Each sample begins with the data at the host, and ends when the kernel is done. The rate counts the bytes that
- * the kernel reads, whatever had to be moved for it, so that rows of one access can be compared. Verified is the
- * sum that the kernel makes of them.
+ * Each sample begins with the data on the host and ends when the kernel has completed. The rate counts the bytes
+ * that the kernel reads, not those that were moved for it, so that rows of one access can be compared. A row is
+ * verified by the sum that the kernel computes.
  */
 #include "bench_memory.h"
 
@@ -28,8 +28,8 @@ const char memory_part_levels[] = "levels of memory";
 const char memory_part_prefetch[] = "prefetch of managed memory";
 
 static const struct {
-    unsigned times;      /* the kernel reads the same pages so often */
-    size_t stride_pages; /* reads one page of so many */
+    unsigned times;      /* how many times the kernel reads the same pages */
+    size_t stride_pages; /* the kernel reads one page of so many */
 } accesses[MEMORY_ACCESS_COUNT] = {{1, 1}, {8, 1}, {1, 8}, {1, 64}, {1, 512}};
 
 /* One strategy with one access. */
@@ -37,9 +37,9 @@ struct memory_case {
     struct bench *bench;
     enum memory_strategy strategy;
     unsigned access;
-    void *host;   /* where the data is at the begin; for managed memory, all there is */
+    void *host;   /* where the data is at the start; managed memory is only here */
     void *device; /* where it is copied to, or NULL */
-    void *read;   /* what the kernel is given */
+    void *read;   /* the address that the kernel gets */
     size_t bytes;
     leat_kernel *sum, *runs;
     uint64_t seed;
@@ -49,7 +49,7 @@ size_t memory_bytes(const struct bench *bench)
 {
     size_t wanted = bench->options->quick ? 64 * MIB : 256 * MIB;
 
-    /* Whole pages, and at least one that each access reads. */
+    /* Rounds a size to whole pages, and to at least one page that each access reads. */
     if (bench->options->size_count)
         wanted = (bench->options->sizes[0] + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
     return wanted < bench->largest ? wanted : bench->largest;
@@ -73,7 +73,7 @@ static uint64_t pages_read(const struct memory_case *c)
     return (c->bytes / PAGE_BYTES + stride - 1) / stride;
 }
 
-/* Launches the reading of the chosen pages, so often as the access says. */
+/* Launches the kernels that read the chosen pages, as many times as the access says. */
 static bool launch_reading(struct memory_case *c)
 {
     uint64_t runs = pages_read(c), shift = PAGE_SHIFT, stride = accesses[c->access].stride_pages * PAGE_WORDS,
@@ -90,7 +90,7 @@ static bool launch_reading(struct memory_case *c)
     return true;
 }
 
-/* Untimed: managed pages go back to the host, by its own touch, which works without prefetch too. */
+/* Moves managed pages back to the host by writing them there, which works without prefetch too. Not timed. */
 static bool bring_back(struct memory_case *c)
 {
     if (c->strategy == MEMORY_MANAGED || c->strategy == MEMORY_PREFETCHED)
@@ -120,7 +120,7 @@ static bool sample_case(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* What the kernels must have added up to. */
+/* Returns the sum that the kernels must have computed. */
 static uint64_t expected_sum(const struct memory_case *c)
 {
     uint64_t runs = pages_read(c), stride = accesses[c->access].stride_pages * PAGE_WORDS, sum = 0;
@@ -146,7 +146,7 @@ bool memory_result(struct bench *bench, bench_sample sample, void *state, uint64
     return true;
 }
 
-/* Fresh bytes, one run, and their sum. */
+/* Verifies a case: new bytes, one run, and a comparison of the sum. */
 static bool verify_case(struct memory_case *c, bool *verified)
 {
     uint64_t found;
@@ -183,14 +183,14 @@ static bool find_memory(struct memory_case *c, void *managed)
     }
 }
 
-/* The rate of the row, or NAN when it failed. */
+/* Measures one row. Returns its rate, or NAN if it failed. */
 static double measure_case(struct memory_case *c, struct bench_rows *rows, void *managed)
 {
     struct bench *bench = c->bench;
     struct bench_result result;
     struct bench_row *row;
     bool verified = false;
-    static char names[MEMORY_STRATEGY_COUNT][MEMORY_ACCESS_COUNT][96]; /* rows keep the pointer */
+    static char names[MEMORY_STRATEGY_COUNT][MEMORY_ACCESS_COUNT][96]; /* static: rows keep the pointer */
     char *name = names[c->strategy][c->access];
 
     snprintf(name, sizeof names[0][0], "%s, %s", memory_strategy_labels[c->strategy],
@@ -216,7 +216,7 @@ failed:
     return NAN;
 }
 
-/* Says which strategy was the fastest, and by how much. */
+/* Adds a note on which strategy was the fastest, and by how much. */
 static void note_winner(struct bench *bench, unsigned access, const double rates[MEMORY_STRATEGY_COUNT])
 {
     unsigned best = MEMORY_STRATEGY_COUNT, second = MEMORY_STRATEGY_COUNT, i;

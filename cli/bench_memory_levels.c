@@ -1,9 +1,9 @@
 /*
- * bench_memory_levels.c - what the levels of memory cost: one thread whose every step needs the one before (the
- * time of a step is the latency), and all threads that read as fast as they can (the rate).
+ * bench_memory_levels.c - what the levels of memory cost: the latency, by one thread whose every load needs the
+ * result of the one before, and the rate, by all threads that read as fast as they can.
  *
- * Chains go through memory in one round that visits each of its lines of 128 bytes once, in an order that no
- * prefetcher guesses. Verified is where the chain ends, or the sum.
+ * A chain visits each line of 128 bytes of a buffer once, in an order that no prefetcher predicts. A row is
+ * verified by where the chain ends, or by the sum of what was read.
  */
 #include "bench_memory.h"
 
@@ -26,7 +26,7 @@ struct level {
     leat_kernel *kernel;
     void *args[5];
     unsigned argument_count;
-    uint64_t threads; /* 1 for chains, or as many as there are elements */
+    uint64_t threads; /* 1 for a chain, otherwise the number of elements */
 };
 
 static bool sample_level(void *state, enum bench_side side, double *seconds)
@@ -43,7 +43,7 @@ static bool sample_level(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* What a kernel takes that does nothing: launching and waiting. */
+/* Returns the seconds of launching an empty kernel and waiting for it. */
 static double launch_seconds(struct bench *bench)
 {
     uint64_t steps = 0, factor = 1;
@@ -56,7 +56,7 @@ static double launch_seconds(struct bench *bench)
     return result.leat.median;
 }
 
-/* Measures steps of a chain; moved > 0 makes it a rate instead. */
+/* Measures the time of a step of a chain, or, if moved is above 0, the rate at which so many bytes are read. */
 static void measure_level(struct level *level, struct bench_rows *rows, const char *name, uint64_t bytes,
                           uint64_t steps, double moved, uint64_t wanted)
 {
@@ -78,7 +78,7 @@ static void measure_level(struct level *level, struct bench_rows *rows, const ch
     if (steps) {
         double *times[] = {&result.leat.median, &result.leat.best, &result.leat.p99, &result.leat.worst};
 
-        /* Launching and waiting is no step. */
+        /* Launching and waiting is not part of a step. */
         for (unsigned i = 0; i < sizeof times / sizeof times[0]; i++)
             *times[i] = (*times[i] > empty ? *times[i] - empty : 0) / (double)steps;
     }
@@ -107,7 +107,8 @@ static void measure_local(struct bench *bench, struct bench_rows *rows)
                   steps * 97 % LOCAL_WORDS);
 }
 
-/* Writes a chain of one round over all lines of a buffer; returns where steps lead from word 0. */
+/* Writes a chain that visits all lines of a buffer once. Returns the index that so many steps from word 0 lead
+ * to. */
 static uint64_t write_chain(uint64_t *words, size_t lines, uint64_t steps, uint64_t seed)
 {
     uint64_t *order = malloc(lines * sizeof *order), end;
@@ -116,7 +117,7 @@ static uint64_t write_chain(uint64_t *words, size_t lines, uint64_t steps, uint6
         return UINT64_MAX;
     for (size_t i = 0; i < lines; i++)
         order[i] = i;
-    /* The first stays, the others are shuffled. */
+    /* Line 0 stays first; the others are shuffled. */
     for (size_t i = lines - 1; i > 1; i--) {
         size_t other = 1 + (size_t)(leat_pattern_value(i, seed) % i);
         uint64_t kept = order[i];
@@ -131,8 +132,8 @@ static uint64_t write_chain(uint64_t *words, size_t lines, uint64_t steps, uint6
     return end;
 }
 
-/* A chain through memory of some size, made at the host. device: where it is copied to; NULL: it is read in place,
- * at mapped. */
+/* Measures a chain through so many bytes of memory. The host writes the chain. device: where it is copied to;
+ * NULL: the kernel reads it in place, at mapped. */
 static void measure_chain(struct bench *bench, struct bench_rows *rows, const char *name, size_t bytes,
                           void *device, void *mapped)
 {
@@ -154,7 +155,7 @@ static void measure_chain(struct bench *bench, struct bench_rows *rows, const ch
     measure_level(&level, rows, name, bytes, steps, 0, end);
 }
 
-/* All threads read memory that lies at data. */
+/* Measures the rate at which all threads read the memory at data. */
 static void measure_reading(struct bench *bench, struct bench_rows *rows, const char *name, size_t bytes,
                             void *data, uint64_t seed)
 {

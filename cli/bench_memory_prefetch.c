@@ -1,10 +1,10 @@
 /*
- * bench_memory_prefetch.c - managed memory in and out in all the ways that a prefetch can be given: by one call,
- * in chunks over several streams, by several threads, and by the host's own touch. For finding out which of them a
- * device needs; the library's choice is made by LEAT_PREFETCH_STREAMS_IN, _OUT and LEAT_PREFETCH_CHUNK.
+ * bench_memory_prefetch.c - managed memory moved in and out in different ways: by one prefetch, in chunks over
+ * several streams, by several threads, and by touching it on the host. The figures show which way is best on a
+ * device; leat's own choice is set by LEAT_PREFETCH_STREAMS_IN, _OUT and LEAT_PREFETCH_CHUNK.
  *
- * The bound is a copy of as many bytes from or to pinned memory, in the same run. And what a kernel makes of
- * memory that was prefetched, with device memory as the bound.
+ * The bound is a copy of as many bytes from or to pinned memory, in the same run. Another row is a kernel that
+ * reads prefetched memory, with device memory as its bound.
  */
 #include "bench_memory.h"
 
@@ -25,7 +25,7 @@ struct prefetch_case {
     enum prefetch_method method;
     unsigned streams;
     size_t chunk_bytes;
-    atomic_uint failures; /* of threads */
+    atomic_uint failures; /* number of threads */
 };
 
 static leat_device *target_of(const struct prefetch_case *c)
@@ -33,7 +33,7 @@ static leat_device *target_of(const struct prefetch_case *c)
     return c->out ? LEAT_HOST : c->bench->device;
 }
 
-/* Chunk number i of all; false past the last one. */
+/* Finds chunk number i. Returns false if there are fewer chunks. */
 static bool chunk_at(const struct prefetch_case *c, size_t i, char **ptr, size_t *bytes)
 {
     size_t start = i * c->chunk_bytes;
@@ -45,7 +45,7 @@ static bool chunk_at(const struct prefetch_case *c, size_t i, char **ptr, size_t
     return true;
 }
 
-/* Chunks first, first + step, ... over the streams in turns. */
+/* Prefetches chunks first, first + step, ... and distributes them over the streams. */
 static bool give_chunks(struct prefetch_case *c, size_t first, size_t step)
 {
     size_t bytes;
@@ -62,7 +62,7 @@ static void thread_chunks(void *argument, unsigned index, unsigned count)
 {
     struct prefetch_case *c = argument;
 
-    /* Relaxed: read after the workers has come together. */
+    /* Relaxed: it is read after all workers have finished. */
     if (!give_chunks(c, index, count))
         atomic_fetch_add_explicit(&c->failures, 1, memory_order_relaxed);
 }
@@ -86,7 +86,7 @@ static bool wait_for_all(struct prefetch_case *c)
     return true;
 }
 
-/* Untimed: all of it lies at the other side. */
+/* Moves all of the memory to the other side before a sample. Not timed. */
 static bool bring_back(struct prefetch_case *c)
 {
     return bench_check(c->bench, leat_managed_prefetch(c->bench->streams[0], c->managed, c->bytes,
@@ -133,7 +133,7 @@ static bool sample_pinned(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* The rate of a copy from or to pinned memory, in GB/s; NAN where it failed. */
+/* Returns the rate of a copy from or to pinned memory in GB/s, or NAN if it failed. */
 static double pinned_rate(struct bench *bench, size_t bytes, bool out)
 {
     void *pinned = bench_buffer(bench, BENCH_PINNED_OUT), *device = bench_buffer(bench, BENCH_DEVICE_A);
@@ -145,7 +145,8 @@ static double pinned_rate(struct bench *bench, size_t bytes, bool out)
     return (double)bytes / result.leat.median * 1e-9;
 }
 
-/* New bytes at the host, brought over and back, and looked at on both sides. */
+/* Verifies a case: writes new bytes on the host, moves them to the device and back, and checks them on both
+ * sides. */
 static bool verify_prefetch(struct prefetch_case *c, bool *verified)
 {
     uint64_t seed = bench_new_seed(c->bench);
@@ -231,7 +232,7 @@ static bool sample_reading(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* A kernel over memory that was prefetched, against the same over device memory. */
+/* Measures a kernel that reads prefetched memory against the same kernel on device memory. */
 static void measure_reading(struct prefetch_case *c, struct bench_rows *rows)
 {
     static const char name[] = "kernel over prefetched managed memory";
@@ -244,7 +245,7 @@ static void measure_reading(struct prefetch_case *c, struct bench_rows *rows)
     bool verified;
 
     bench_fill_host(bench, c->managed, c->bytes, seed);
-    c->out = true; /* brings it to the device */
+    c->out = true; /* moves the memory to the device */
     if (!r.kernel || !r.data || !bench_measure_for(bench, sample_reading, &r, false, 0.2, &device) ||
         !bring_back(c) ||
         (r.data = c->managed, !bench_measure_for(bench, sample_reading, &r, false, 0.2, &managed)) ||

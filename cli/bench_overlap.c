@@ -1,10 +1,11 @@
 /*
- * bench_overlap.c - the group "overlap": bytes in, a kernel, bytes out, in chunks over several streams, against
- * the same work done step after step.
+ * bench_overlap.c - the group "overlap": bytes in, a kernel, bytes out, in chunks over several streams, compared
+ * with the same steps one after the other.
  *
- * The work is out = in + resident, element by element: "in" comes from pinned host memory, "resident" is on the
- * device, "out" goes to pinned host memory. The bound is what the driver's own copies in both directions at once
- * reach, measured in turns with each pipeline; the best of those medians, and of the pipelines' own.
+ * The work is out = in + resident, element by element: "in" is copied from pinned host memory, "resident" is on
+ * the device, "out" is copied to pinned host memory. The bound is the rate of the driver's own copies in both
+ * directions at once, measured in turns with each pipeline; it is the best of those medians and of the pipelines'
+ * own.
  */
 #include "bench_copy.h"
 #include "bench_measure.h"
@@ -29,10 +30,11 @@ struct plan {
     unsigned streams;
     size_t bytes;
     size_t chunk_bytes;
-    char *in, *out;                /* pinned */
+    char *in, *out;                /* pinned host memory */
     char *a, *resident, *c;        /* on the device */
-    leat_event *loaded, *computed; /* of the latest chunk; a wait holds the mark that was the latest then */
-    struct copy_case both;         /* the bound */
+    leat_event *loaded, *computed; /* recorded again for each chunk; a wait refers to the record that was the
+                                    * latest at the call */
+    struct copy_case both;         /* the copies that are the bound */
 };
 
 static bool add_chunk(struct plan *plan, unsigned stream, char *sum, char *a, size_t offset, size_t bytes)
@@ -98,7 +100,7 @@ static bool mark(struct plan *plan, leat_event *event, unsigned stream)
     return bench_check(plan->bench, leat_event_record(event, plan->bench->streams[stream]));
 }
 
-/* One chunk through the three streams. */
+/* Submits the three steps of one chunk to the three streams. */
 static bool step_chunk(struct plan *plan, size_t offset)
 {
     enum { IN, COMPUTE, OUT };
@@ -179,7 +181,7 @@ static bool choose_chunk(struct plan *plan)
     return true;
 }
 
-/* New bytes in, a spoilt target, one run, and a look at every element. */
+/* Verifies a plan: writes new input, overwrites the output, runs the plan once, and checks every element. */
 static bool verify_plan(struct plan *plan, uint64_t resident_seed, bool *verified)
 {
     struct bench *bench = plan->bench;

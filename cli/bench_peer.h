@@ -1,9 +1,9 @@
 /*
- * bench_peer.h - the driver's own calls, which "leat bench" measures beside leat's. One table for each vendor.
+ * bench_peer.h - the driver's own calls, which "leat bench" measures beside leat's: one table for each driver.
  *
- * Streams, events and memory are those that leat made, by their native handles, so that both sides work on the
- * same objects. Entries return 0 or the vendor's error number. An entry that the driver has no call for is NULL,
- * and the record then says null.
+ * Streams, events and memory are those that leat made, as native handles, so that both sides work on the same
+ * objects. Entries return 0 or the driver's error number. An entry is NULL if the driver has no such call; the
+ * record then says null.
  */
 #ifndef CLI_BENCH_PEER_H
 #define CLI_BENCH_PEER_H
@@ -20,24 +20,26 @@ enum bench_direction { BENCH_TO_DEVICE, BENCH_TO_HOST, BENCH_ON_DEVICE };
 struct bench_peer {
     char text[96]; /* what it is, for the record: "calls of libcuda.so.1" */
 
-    /* Makes the device current for this thread, and undoes it. Never timed. */
+    /* Make the device current for this thread, and undo that. Not timed. */
     int (*enter)(struct bench_peer *peer);
     int (*leave)(struct bench_peer *peer);
 
-    /* A copy in stream order. It may be put off until wait(). */
+    /* Copies in stream order. A peer may postpone the copy until wait(). */
     int (*copy)(struct bench_peer *peer, void *stream, enum bench_direction direction, void *dst, const void *src,
                 size_t bytes);
 
-    /* A copy that is complete at the return: what a plain program does with ordinary memory. */
+    /* Copies, and returns when the copy is complete, as simple programs do with pageable memory. */
     int (*copy_at_once)(struct bench_peer *peer, enum bench_direction direction, void *dst, const void *src,
                         size_t bytes);
 
-    /* The driver's plain call: when it returns, the source may change and a host's destination has its bytes. */
+    /* The driver's synchronous copy: when it returns, the source may change, and a destination on the host has its
+     * bytes. */
     int (*copy_plain)(struct bench_peer *peer, enum bench_direction direction, void *dst, const void *src,
                       size_t bytes);
     int (*wait)(struct bench_peer *peer, void *stream);
 
-    /* Many copies in stream order by one call, with no order among them. NULL: the driver has no such call. */
+    /* Makes many copies with one call, in stream order but in any order among themselves. NULL: the driver has no
+     * such call. */
     int (*copy_batch)(struct bench_peer *peer, void *stream, void **dsts, void **srcs, size_t *sizes,
                       size_t count);
 
@@ -46,17 +48,18 @@ struct bench_peer {
     int (*alloc_async)(struct bench_peer *peer, void *stream, size_t bytes, void **ptr);
     int (*free_async)(struct bench_peer *peer, void *stream, void *ptr);
 
-    /* The driver's pool behind alloc_async: pool_watch() starts its high-water mark anew and, with keep, lets it
-     * keep all memory that it gets; pool_peak() reads the mark; pool_unwatch() gives the pool its settings back;
-     * pool_trim() gives the memory that it holds idle to the device. All NULL where the driver does not say. */
+    /* The driver's pool from which alloc_async allocates. pool_watch() resets its high-water mark and, with keep,
+     * lets it keep all freed memory. pool_peak() reads the mark. pool_unwatch() restores the pool's settings.
+     * pool_trim() releases the pool's idle memory to the device. All are NULL if the driver reports no mark. */
     int (*pool_watch)(struct bench_peer *peer, bool keep);
     int (*pool_peak)(struct bench_peer *peer, uint64_t *bytes);
     int (*pool_unwatch)(struct bench_peer *peer);
     int (*pool_trim)(struct bench_peer *peer);
 
-    /* An empty pool of its own behind alloc_async, which keeps all memory that it gets, up to limit_bytes (0: no
-     * limit), until pool_disown(), when nothing may be allocated from it. pool_peak() reads its mark meanwhile,
-     * and what does not fit fails with the number full. NULL where the driver has none. */
+    /* pool_own() lets alloc_async use a new, empty pool that keeps all freed memory, up to limit_bytes (0: no
+     * limit), until pool_disown(). By then all of its blocks must be freed. pool_peak() reads the mark of this
+     * pool meanwhile. An allocation above the limit fails with the error number full. NULL: the driver has no such
+     * pools. */
     int (*pool_own)(struct bench_peer *peer, uint64_t limit_bytes);
     int (*pool_disown)(struct bench_peer *peer);
     int full;
@@ -72,21 +75,23 @@ struct bench_peer {
     /* Launches one thread of the kernel in image; its parameters are those of leat_add_u32. */
     int (*launch)(struct bench_peer *peer, void *stream, void *const *args);
 
-    /* That kernel's module, which leat loads as well; NULL: the comparison is with leat_add_u32. */
+    /* The module of that kernel, which leat loads too, so that both sides launch the same code; NULL: leat
+     * launches leat_add_u32. */
     const char *image;
     const char *image_kernel;
 
-    /* Pageable copies hold their caller up, so that two at once need two threads. */
+    /* Pageable copies block their caller, so two at once need two threads. */
     bool copies_block;
 
     void (*destroy)(struct bench_peer *peer);
 };
 
-/* The driver's calls for an open device, or NULL where there is nothing to compare with; why then says why.
- * with_kernel: also load the module that launch needs. */
+/* Returns the driver's calls for an open device, or NULL with *why set if they cannot be had. with_kernel: also
+ * load the module that launch needs. */
 struct bench_peer *bench_peer_cuda(leat_device *device, bool with_kernel, const char **why);
 
-/* memcpy and malloc by the threads of workers, as many as the device uses. workers must outlive the peer. */
+/* Returns a peer that uses memcpy() by the threads of workers, and malloc(). workers must have as many threads as
+ * the device uses and must outlive the peer. */
 struct bench_peer *bench_peer_cpu(struct bench_workers *workers, const leat_device_info *info, const char **why);
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * bench_peer_cpu.c - what a program without leat does on the processor: memcpy by a workers of threads, and
- * malloc.
+ * bench_peer_cpu.c - what a program without leat does on the processor: memcpy() by several threads, and malloc().
  *
- * Copies are put off until the wait, so that two copies "at once" share the threads as leat's streams do.
+ * Copies are postponed until the wait, so that two copies "at once" share the threads, as leat's streams do.
  */
 #include "bench_peer.h"
 
@@ -23,7 +22,7 @@ struct queued_copy {
 };
 
 struct cpu_peer {
-    struct bench_peer peer; /* first: the rest is found from it */
+    struct bench_peer peer; /* must be the first member: a pointer to it is cast to the whole */
     struct bench_workers *workers;
     struct queued_copy queue[QUEUE_MAX];
     unsigned queued;
@@ -35,7 +34,7 @@ static int enter(struct bench_peer *peer)
     return 0;
 }
 
-/* One thread's slice of every copy in the queue. */
+/* Copies one thread's slice of every copy in the queue. */
 static void copy_slices(void *argument, unsigned index, unsigned count)
 {
     const struct cpu_peer *cpu = argument;

@@ -49,7 +49,7 @@ typedef unsigned long long cuda_address;
     X(pool_set, "cuMemPoolSetAttribute", (void *pool, int attribute, void *value))                                \
     X(pool_trim, "cuMemPoolTrimTo", (void *pool, size_t keep_bytes))
 
-/* CUmemPoolProps, without what is zero here. Drivers before CUDA 12.2 know no limit and refuse one. */
+/* CUmemPoolProps; members that stay zero are summed up as padding. Drivers before CUDA 12.2 refuse a limit. */
 struct pool_properties {
     int type;                    /* CU_MEM_ALLOCATION_TYPE_PINNED is 1 */
     int handles;                 /* none can be exported */
@@ -101,7 +101,7 @@ struct cuda_calls {
 };
 
 struct cuda_peer {
-    struct bench_peer peer; /* first: the rest is found from it */
+    struct bench_peer peer; /* must be the first member: a pointer to it is cast to the whole */
     struct cuda_calls call;
     void *context;
     void *module;
@@ -173,7 +173,8 @@ static int copy_at_once(struct bench_peer *peer, enum bench_direction direction,
     const struct cuda_calls *call = &cuda_of(peer)->call;
     int result = copy_plain(peer, direction, dst, src, bytes);
 
-    /* The call may come back when the source has been read, before the bytes are on the device. */
+    /* The call may return when it has read the source, before the bytes are on the device, so wait for the
+     * stream. */
     return result || direction == BENCH_TO_HOST ? result : call->synchronize(NULL);
 }
 
@@ -187,7 +188,7 @@ static int copy_batch(struct bench_peer *peer, void *stream, void **dsts, void *
     const struct cuda_calls *call = &cuda_of(peer)->call;
     struct batch_attributes attributes = {.source_order = 1};
     size_t first = 0, failed = 0;
-    /* Addresses of the driver are as wide as pointers. */
+    /* CUdeviceptr has the size of a pointer. */
     cuda_address *to = (cuda_address *)(void *)dsts;
     cuda_address *from = (cuda_address *)(void *)srcs;
 

@@ -1,6 +1,6 @@
 /*
- * bench_pool.c - the group "pool": pairs of allocating and freeing on one thread, alone and among many live
- * blocks, pinned memory, and what it costs to look at the statistics.
+ * bench_pool.c - the group "pool": pairs of allocating and freeing on one thread, without and with many live
+ * blocks, pinned memory, and the cost of reading the statistics.
  */
 #include "bench_pool.h"
 #include "bench_verify.h"
@@ -11,17 +11,18 @@
 #include <string.h>
 
 enum {
-    BATCH = 256,          /* pairs in a sample: enough for the clock */
-    TAIL_PAIRS = 50000,   /* of which single calls are timed: a hundred lie above the figure */
-    TAIL_PAIRS_MIN = 5000 /* where a call is so slow that more would take too long */
+    BATCH = 256,          /* pairs in a sample: enough for the resolution of the clock */
+    TAIL_PAIRS = 50000,   /* pairs whose calls are timed one by one; a hundred of the calls exceed the 99.9th
+                           * percentile */
+    TAIL_PAIRS_MIN = 5000 /* the same if calls are so slow that more would take too long */
 };
 
-/* Longer than this nothing but the measured calls may take. */
+/* Work that is not measured, such as making live blocks, may take at most this long. */
 static const double PATIENCE_SECONDS = 4;
 
 const char *const pool_part_words[POOL_PART_COUNT] = {"pairs", "threads", "streams", "loop", "growth", "packing"};
 
-/* All parts are wanted where none is named, but for the packing. */
+/* Returns true if a part is wanted. Without --part all are, except for the packing. */
 static bool wants(const struct bench *bench, enum pool_part part)
 {
     return bench->options->pool_parts ? bench->options->pool_parts >> part & 1 : part != POOL_PACKING;
@@ -178,7 +179,7 @@ struct pair_case {
     const char *name;
     size_t bytes;
     unsigned batch;
-    uint64_t pairs; /* leat's, while the watch was on */
+    uint64_t pairs; /* pairs of leat's side during the watch */
 };
 
 static bool one_pair(const struct pair_case *c, enum bench_side side)
@@ -195,7 +196,7 @@ static bool sample_pairs(void *state, enum bench_side side, double *seconds)
     double begin;
     unsigned i;
 
-    /* Every sample begins with nothing left to do: what a driver does at a wait, it has done before. */
+    /* Every sample begins on an idle stream, so that work that a driver postpones until a wait is not counted. */
     if (!bench_check(bench, leat_stream_synchronize(bench->streams[0])))
         return false;
     begin = bench_now();
@@ -216,11 +217,11 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds, without what reading the clock costs. */
+/* Times in seconds, less the cost of reading the clock. */
 struct pair_times {
     double first;            /* the first pair of its size */
-    double mean;             /* of a pair; the others are of single calls */
-    double p99, p999, worst; /* 99 and 99.9 % of the calls take at most so long */
+    double mean;             /* mean of a pair; the following are of single calls */
+    double p99, p999, worst; /* percentiles 99 and 99.9, and the longest call */
 };
 
 static double at_quantile(const double *sorted, unsigned count, double share)
@@ -241,7 +242,8 @@ static bool time_calls(struct pair_case *c, enum bench_side side, struct pair_ti
         snprintf(bench->error, sizeof bench->error, "out of host memory");
         return false;
     }
-    memset(times, 0, 2 * TAIL_PAIRS * sizeof times[0]); /* no call is timed beside a first touch */
+    memset(times, 0, 2 * TAIL_PAIRS * sizeof times[0]); /* touch all pages of the array, so that no page fault
+                                                         * falls into a timed call */
     while (fine && count < 2 * TAIL_PAIRS &&
            (count < 2 * TAIL_PAIRS_MIN || bench_now() - begin < PATIENCE_SECONDS / 16)) {
         double first = bench_now(), second, third;
@@ -275,7 +277,7 @@ static bool time_first(struct pair_case *c, enum bench_side side, struct pair_ti
     return true;
 }
 
-/* Times calls of either side; of the driver's with its context current. */
+/* Times single calls of one side. The driver's calls need its context to be current. */
 static bool time_side(struct pair_case *c, enum bench_side side, struct pair_times *found,
                       bool (*time_it)(struct pair_case *, enum bench_side, struct pair_times *))
 {
@@ -340,7 +342,7 @@ static void measure_steady_pairs(struct bench *bench, struct bench_rows *rows)
     for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct pair_case c = {.source = {.bench = bench}, .name = "pair", .bytes = sizes[i], .batch = BATCH};
 
-        /* With --quick not all of them. */
+        /* --quick leaves out some sizes. */
         if (sizes[i] <= bench->largest && !(bench->options->quick && (i == 1 || i == 2 || i == 4)))
             measure_pairs(&c, rows, true);
     }
@@ -366,7 +368,8 @@ static void measure_other_pairs(struct bench *bench, struct bench_rows *rows)
                                   .bytes = sizes[i],
                                   .batch = 16};
 
-        /* Where the driver has no others, the steady pairs stand beside them already. */
+        /* Only for drivers with stream-ordered calls too: for others the rows above compare with the plain calls
+         * already. */
         if (sizes[i] <= bench->largest && bench->peer && bench->peer->alloc_async &&
             pool_driver_has(&plain.source))
             measure_pairs(&plain, rows, false);
@@ -376,17 +379,17 @@ static void measure_other_pairs(struct bench *bench, struct bench_rows *rows)
 /* ---- pairs among live blocks ---- */
 
 struct live_blocks {
-    void **blocks[2]; /* by side */
+    void **blocks[2]; /* indexed by side */
     unsigned count[2];
 };
 
-/* 512 B to 4 KiB, in no order that an allocator could know. */
+/* Returns sizes from 512 B to 4 KiB in a pseudorandom order. */
 static size_t live_bytes(unsigned index)
 {
     return 512 * (size_t)(1 + leat_pattern_value(index, 1) % 8);
 }
 
-/* False with nothing in bench->error: it took the driver too long. */
+/* Allocates the live blocks. Returns false; if bench->error is empty then, the driver took too long. */
 static bool make_live(const struct pool_source *source, enum bench_side side, unsigned count,
                       struct live_blocks *live)
 {
@@ -419,8 +422,8 @@ static bool free_live(const struct pool_source *source, enum bench_side side, st
     return fine;
 }
 
-/* Both sides' live blocks, freed again, around the measuring. The driver's context is current throughout, since
- * leat needs none. */
+/* Measures with live blocks on both sides, and frees them. The driver's context stays current all the time; leat
+ * does not depend on it. */
 static bool measure_among(struct pair_case *c, struct bench_rows *rows, unsigned count, struct live_blocks *live,
                           bool with_driver)
 {
@@ -544,7 +547,7 @@ static bool sample_pinned_pairs(void *state, enum bench_side side, double *secon
     return true;
 }
 
-/* The last MiB of a block reaches the device and comes back into its first MiB. */
+/* Verifies a block: copies its last MiB to the device and back into its first MiB. */
 static bool verify_pinned(struct pinned_case *c, bool *verified)
 {
     struct bench *bench = c->source.bench;
@@ -556,7 +559,7 @@ static bool verify_pinned(struct pinned_case *c, bool *verified)
 
     if (!device || !pinned_take(c, BENCH_LEAT, &ptr))
         return false;
-    /* The block may be used by the stream's work from here on; the host must wait for that. */
+    /* leat_alloc() makes the block available in stream order, so the host must wait before it writes. */
     fine = bench_check(bench, leat_stream_synchronize(stream));
     bench_fill_host(bench, (char *)ptr + (c->bytes - MIB), MIB, seed);
     bench_poison_host(bench, ptr, MIB);
@@ -601,7 +604,7 @@ static void measure_pinned(struct bench *bench, struct bench_rows *rows)
 {
     struct pinned_case c = {.source = {.bench = bench}, .bytes = bench->options->quick ? 256 * MIB : 2 * GIB};
 
-    /* The largest size was chosen by the memory that is free. */
+    /* bench->largest depends on the memory that is available, so use it as the limit here too. */
     while (c.bytes > 2 * bench->largest)
         c.bytes /= 2;
     if (!measure_pinned_rows(&c, rows))
@@ -651,7 +654,7 @@ failed:
     bench_case_failed(bench, "pool", "reading the statistics", 0);
 }
 
-/* Other groups need the memory that the default pool holds idle now. */
+/* Release the default pool's idle memory, which other groups need. */
 static void give_idle_back(struct bench *bench)
 {
     leat_pool *pool;
@@ -662,7 +665,7 @@ static void give_idle_back(struct bench *bench)
         bench_case_failed(bench, "pool", "trim", 0);
 }
 
-/* What is measured beside the driver's pool at its best: it may keep what it has. */
+/* Measures the parts in which the driver's pool may keep all freed memory, which is its best case. */
 static void measure_steady(struct bench *bench, struct bench_rows *rows)
 {
     if (!wants(bench, POOL_PAIRS) && !wants(bench, POOL_THREADS) && !wants(bench, POOL_STREAMS))

@@ -1,7 +1,7 @@
 /*
- * bench_pool_grow.c - of the group "pool": the first large block of a fresh pool, a block stitched together from
- * idle pages, and memory given back; alone and while a stream is held busy, where a call that waits for the device
- * shows.
+ * bench_pool_grow.c - part of the group "pool": the first large block of a new pool, a block stitched together
+ * from idle pages, and giving memory back. Each is measured on an idle device and while a stream is kept busy,
+ * which shows calls that wait for the device.
  */
 #include "bench_pool.h"
 #include "bench_verify.h"
@@ -17,11 +17,11 @@ enum {
     PIECES = 32,     /* blocks that fill the pool before one is stitched; every other one is freed then */
     HOLD_STREAM = 3, /* the pool's blocks are on stream 0 */
     LAUNCHES_MAX = 400,
-    PIECE_MIN_BYTES = 8 << 20 /* below this a piece is not made of pages of its own */
+    PIECE_MIN_BYTES = 8 << 20 /* smaller pieces would share pages with others */
 };
 
-/* A host function ends after so long in any case, so that a call that waits for it is seen and not waited for for
- * ever. Kernels hold the device for about as long. */
+/* The host function that keeps a stream busy ends after this time in any case. A measured call that waits for it
+ * is then slow but returns. The kernels that keep the device busy run for about as long. */
 static const double HOLD_SECONDS = 0.25;
 
 static const char *const step_names[STEP_COUNT][HOLD_COUNT] = {
@@ -58,12 +58,12 @@ struct grow_case {
     enum grow_step step;
     enum hold_method method;
     size_t bytes;
-    unsigned launches; /* of kernels that take HOLD_SECONDS together */
+    unsigned launches; /* number of launches that take HOLD_SECONDS together */
     struct hold hold;
     struct pool_watch watch;
-    unsigned operations; /* leat's */
-    bool held;           /* in all of them the stream was still busy when the call came back */
-    bool verify;         /* this one is looked at and not timed */
+    unsigned operations; /* timed calls of leat's side */
+    bool held;           /* the stream was still busy when each call returned */
+    bool verify;         /* this run is verified and not timed */
     bool verified;
 };
 
@@ -78,7 +78,7 @@ static bool launch_kernel(struct grow_case *c)
     return data && bench_launch(bench, HOLD_STREAM, bench->add, count, args, 3);
 }
 
-/* How many launches hold the device long enough. */
+/* Returns how many launches keep the device busy for HOLD_SECONDS. */
 static bool count_launches(struct grow_case *c)
 {
     leat_stream *stream = c->source.bench->streams[HOLD_STREAM];
@@ -108,7 +108,7 @@ static bool begin_hold(struct grow_case *c)
     return true;
 }
 
-/* *held: the stream was busy up to now. */
+/* Lets the stream end its work. *held: it was busy until now. */
 static bool end_hold(struct grow_case *c, bool *held)
 {
     struct bench *bench = c->source.bench;
@@ -124,10 +124,10 @@ static bool end_hold(struct grow_case *c, bool *held)
 
 /* ---- the steps ---- */
 
-/* What one run has allocated. */
+/* The blocks that one run has allocated. */
 struct grow_blocks {
     void *pieces[PIECES];
-    void *block; /* the one that is timed, or whose memory is given back */
+    void *block; /* the block whose allocation is timed, or whose memory is given back */
     uint64_t seed;
 };
 
@@ -136,7 +136,7 @@ static size_t piece_bytes(const struct grow_case *c)
     return c->bytes / (PIECES / 2);
 }
 
-/* Brings the pool to where the step begins, with no work left. */
+/* Prepares the pool for the step and waits until all work is complete. */
 static bool prepare(struct grow_case *c, enum bench_side side, struct grow_blocks *blocks)
 {
     struct bench *bench = c->source.bench;
@@ -164,7 +164,7 @@ static bool prepare(struct grow_case *c, enum bench_side side, struct grow_block
     return bench_check(bench, leat_device_synchronize(bench->device));
 }
 
-/* The call that is timed. */
+/* Makes the call that is timed. */
 static bool do_step(struct grow_case *c, enum bench_side side, struct grow_blocks *blocks)
 {
     struct bench *bench = c->source.bench;
@@ -180,7 +180,8 @@ static bool do_step(struct grow_case *c, enum bench_side side, struct grow_block
     return true;
 }
 
-/* The new block can be used, and the one between the pages that it is made of still has its bytes. */
+/* Verifies that the new block can be used, and that a live block between the pages of the stitched one still has
+ * its bytes. */
 static bool look_at_blocks(struct grow_case *c, struct grow_blocks *blocks)
 {
     struct bench *bench = c->source.bench;
@@ -208,7 +209,7 @@ static bool free_blocks(struct grow_case *c, enum bench_side side, struct grow_b
     return bench_check(bench, leat_device_synchronize(bench->device)) && fine;
 }
 
-/* The step once, from an empty pool to an empty pool. */
+/* Runs the step once. The pool is empty before and after it. */
 static bool run_step(struct grow_case *c, enum bench_side side, double *seconds)
 {
     struct grow_blocks blocks = {.block = NULL};
@@ -231,8 +232,8 @@ static bool run_step(struct grow_case *c, enum bench_side side, double *seconds)
     return free_blocks(c, side, &blocks) && fine;
 }
 
-/* leat: a fresh pool. A block must be stitched where no new memory is to be had, so its limit is what the pieces
- * fill. */
+/* leat's side creates a new pool for each sample. For the step that stitches, the pool's limit is the size of all
+ * pieces, so that it cannot get new memory and must stitch. */
 static bool sample_step(void *state, enum bench_side side, double *seconds)
 {
     struct grow_case *c = state;
@@ -279,7 +280,7 @@ static bool measure_step(struct grow_case *c, struct bench_rows *rows)
     return true;
 }
 
-/* A step alone and beside held streams. */
+/* Measures a step on an idle device and beside busy streams. */
 static void measure_methods(struct grow_case *c, struct bench_rows *rows)
 {
     struct bench *bench = c->source.bench;
@@ -297,7 +298,8 @@ static void measure_steps(struct grow_case *c, struct bench_rows *rows)
 {
     struct bench *bench = c->source.bench;
 
-    /* The first block costs the driver its full price only where its pool keeps nothing. */
+    /* The first block is measured before the driver's pool is told to keep freed memory, since its allocation
+     * would be cheap afterwards. */
     c->step = STEP_GROW;
     measure_methods(c, rows);
     if (!pool_driver_keeps(bench)) {

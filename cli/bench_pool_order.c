@@ -1,6 +1,6 @@
 /*
- * bench_pool_order.c - of the group "pool": blocks that one stream frees and another takes, and the loop of
- * allocating, launching and freeing.
+ * bench_pool_order.c - part of the group "pool": blocks that one stream frees and another one reuses, and the loop
+ * of allocating, launching and freeing.
  */
 #include "bench_pool.h"
 #include "bench_verify.h"
@@ -18,11 +18,11 @@ struct order_case {
     struct pool_source source;
     size_t bytes;
     leat_event *events[2];
-    bool by_event;  /* the other stream waits; else the host has waited */
+    bool by_event;  /* the other stream waits for an event; otherwise the host waits */
     uint64_t pairs; /* leat's */
 };
 
-/* Orders the other stream's next work after this one's. */
+/* Orders the next work of the other stream after the work of this one. */
 static bool hand_over(struct order_case *c, unsigned from)
 {
     struct bench *bench = c->source.bench;
@@ -33,8 +33,8 @@ static bool hand_over(struct order_case *c, unsigned from)
            bench_check(bench, leat_stream_wait(bench->streams[1 - from], c->events[from]));
 }
 
-/* Allocates on stream 0 and frees on stream 1, as where one stream makes data and another uses it up. Only these
- * two calls count. */
+/* Allocates on stream 0 and frees on stream 1, as if one stream produced data and the other consumed it. Only
+ * these two calls are timed. */
 static bool timed_pair(struct order_case *c, enum bench_side side, double *seconds)
 {
     struct bench *bench = c->source.bench;
@@ -68,7 +68,8 @@ static bool sample_order(void *state, enum bench_side side, double *seconds)
     return bench_check(c->source.bench, leat_device_synchronize(c->source.bench->device));
 }
 
-/* What one stream freed served the other: the pool holds as much as before. */
+/* Returns true in *verified if one stream reused what the other freed: the pool holds no more memory than
+ * before. */
 static bool has_not_grown(const struct pool_watch *watch, bool *verified)
 {
     leat_pool_statistics now = {.size = sizeof now};
@@ -100,7 +101,7 @@ static bool measure_order_row(struct order_case *c, struct bench_rows *rows, con
     return true;
 }
 
-/* A pool of its own, so that no other streams' blocks are there. */
+/* Use a separate pool, so that no blocks of other streams are in it. */
 static void measure_order(struct bench *bench, struct bench_rows *rows, bool by_event)
 {
     const char *name = by_event ? "allocated on one stream, freed on another, ordered by events"
@@ -124,7 +125,7 @@ static void measure_order(struct bench *bench, struct bench_rows *rows, bool by_
 struct loop_case {
     struct bench *bench;
     size_t bytes;
-    uint64_t addresses; /* different ones in a row that leat gave, the first included */
+    uint64_t addresses; /* how often leat returned another address than the time before, plus one */
     uint64_t loops;     /* leat's */
     void *last;
 };
@@ -153,7 +154,7 @@ static bool one_loop(struct loop_case *c, enum bench_side side, bool fill_first)
     return true;
 }
 
-/* All loops of a sample, up to the completion of their work. */
+/* Runs all iterations of a sample and waits until their work is complete. */
 static bool sample_loops(void *state, enum bench_side side, double *seconds)
 {
     struct loop_case *c = state;
@@ -169,7 +170,7 @@ static bool sample_loops(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* One more loop: two elements that were 0 are 1. */
+/* Verifies one more iteration: two elements that were 0 must be 1. */
 static bool verify_loop(struct loop_case *c, bool *verified)
 {
     struct bench *bench = c->bench;

@@ -1,7 +1,8 @@
 /*
- * bench_pool_packing.c - of the group "pool": how much memory a pool holds for what is live in it. Blocks of one
- * size, 200 sizes one after the other, and how many of them fit within a limit; mixes of sizes, filled and after a
- * long churn. Figures are counts and bytes; nothing is timed, and no block is touched.
+ * bench_pool_packing.c - part of the group "pool": how much memory a pool holds compared with what is live in it.
+ * It measures blocks of one size, for 200 sizes one after the other, and how many of them fit within a limit; and
+ * mixes of sizes, when they fill the pool and after many frees and allocations. Figures are counts and bytes;
+ * nothing is timed, and no block is touched.
  */
 #include "bench_pool.h"
 #include "cli.h"
@@ -14,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What runs a sequence. */
+/* The allocators that run a sequence: leat's pool with three packings, and the driver. */
 enum runner { RUNNER_AUTO, RUNNER_STILL, RUNNER_TIGHT, RUNNER_DRIVER, RUNNER_COUNT };
 
-/* By runner: what the keys of its figures begin with. */
+/* For each runner the prefix of its keys in the record. */
 static const char *const key_prefixes[RUNNER_COUNT] = {"", "still_", "tight_", "driver_"};
 
-/* Longer than this no sequence of the driver's may take; leat's are not cut off. */
+/* A sequence of the driver is abandoned after this time; sequences of leat never are. */
 static const double patience_seconds = 20;
 
 /* A sequence while it runs. */
@@ -28,19 +29,19 @@ struct run {
     struct bench *bench;
     enum runner runner;
     leat_pool *pool;
-    bool own; /* the driver's pool for this sequence is there */
+    bool own; /* a separate pool of the driver exists for this sequence */
     void **blocks;
     uint64_t live_blocks, requested_bytes, rounded_bytes; /* live now */
     uint64_t allocations;
     double begin;
 };
 
-/* What came of it. */
+/* The result of a sequence. */
 struct outcome {
     bool known;
     uint64_t rounded_bytes, requested_bytes; /* most bytes live at once */
-    uint64_t reserved_bytes;                 /* most */
-    double driver_calls;                     /* for an allocation; of leat's pools only */
+    uint64_t reserved_bytes;                 /* most memory that the pool held */
+    double driver_calls;                     /* for each allocation; only of leat's pools */
     uint64_t stitches;
 };
 
@@ -85,7 +86,7 @@ static bool give(struct run *run, uint64_t block, uint64_t bytes)
     return true;
 }
 
-/* Allocates a block; *full: there is no room for it, which is no failure then. */
+/* Allocates a block. *full: there was no room for it, which is not a failure; true is returned. */
 static bool take(struct run *run, uint64_t block, uint64_t bytes, bool *full)
 {
     struct bench *bench = run->bench;
@@ -112,7 +113,7 @@ static bool take(struct run *run, uint64_t block, uint64_t bytes, bool *full)
     return true;
 }
 
-/* The same where there must be room. */
+/* The same, but having no room is a failure. */
 static bool take_sure(struct run *run, uint64_t block, uint64_t bytes)
 {
     bool full = false;
@@ -124,13 +125,13 @@ static bool take_sure(struct run *run, uint64_t block, uint64_t bytes)
     return !full || bench_check_peer(run->bench, "allocation", run->bench->peer->full);
 }
 
-/* The driver takes too long for this. */
+/* Returns true if the driver has taken longer than patience_seconds. */
 static bool takes_too_long(const struct run *run, uint64_t step)
 {
     return !is_leat(run) && step % 1024 == 0 && bench_now() - run->begin > patience_seconds;
 }
 
-/* Frees what is left of count blocks; bytes is not needed any more. Ends the pool. */
+/* Frees the blocks that are left and destroys the pool. */
 static bool end_run(struct run *run, uint64_t count)
 {
     struct bench *bench = run->bench;
@@ -151,8 +152,8 @@ static bool end_run(struct run *run, uint64_t count)
     return fine;
 }
 
-/* What the pool holds at most so far, beside what is live at most. *verified: the pool counts as the sequence
- * does. */
+/* Reads how much memory the pool has held at most, for comparison with the most that was live. *verified: the
+ * pool's counts match those of the sequence. */
 static bool look(struct run *run, uint64_t most_requested, uint64_t most_rounded, struct outcome *outcome,
                  bool *verified)
 {
@@ -204,7 +205,7 @@ static void add_outcome(struct bench *bench, json_t *row, enum runner runner, co
     set(bench, row, runner, "ratio", bench_figure_json(ratio(outcome)));
 }
 
-/* Gives the row to the record. */
+/* Adds the row to the record. */
 static void commit(struct bench *bench, json_t *row, bool verified)
 {
     bench->failed = bench->failed || !verified ||
@@ -217,14 +218,14 @@ static void commit(struct bench *bench, json_t *row, bool verified)
 static const char each_size_part[] = "packing: blocks of one size, each of 200 sizes";
 static const char sizes_part[] = "packing: blocks of one size, 200 sizes one after the other, and within a limit";
 
-/* What came of one size, by runner AUTO or DRIVER. */
+/* The result for one size, of RUNNER_AUTO or RUNNER_DRIVER. */
 struct size_outcome {
     struct outcome filled;
     bool limit_known;
-    uint64_t fitting; /* blocks, within the limit */
+    uint64_t fitting; /* number of blocks that fit within the limit */
 };
 
-/* Fills an empty pool with so many blocks. */
+/* Fills an empty pool with the number of blocks that the plan has for this size. */
 static bool fill(struct run *run, const struct packing_size *size, struct size_outcome *outcome, bool *verified)
 {
     uint64_t i;
@@ -255,7 +256,7 @@ static bool fill_to_limit(struct run *run, const struct packing_size *size, stru
     return true;
 }
 
-/* false with nothing in bench->error: it took the driver too long. */
+/* false with an empty bench->error: the driver took too long */
 static bool run_size(struct run *run, const struct packing_size *size, struct size_outcome *outcome,
                      bool *verified)
 {
@@ -268,7 +269,7 @@ static bool run_size(struct run *run, const struct packing_size *size, struct si
         return false;
     fine = fill_to_limit(run, size, outcome);
     fine = end_run(run, most) && fine;
-    /* A driver may have pools and no limits for them. */
+    /* A driver may have pools without limits. */
     if (!fine && !is_leat(run) && !outcome->limit_known) {
         run->bench->error[0] = '\0';
         return true;
@@ -276,20 +277,21 @@ static bool run_size(struct run *run, const struct packing_size *size, struct si
     return fine;
 }
 
-/* What came of the sizes of one row of the table. */
+/* The results of the sizes in one row of the table. */
 struct band {
     const char *name;
     uint64_t end_bytes; /* sizes below it */
     unsigned sizes;
     struct {
         unsigned count, limit_count;
-        double ratio_sum, worst, fitting; /* the largest ratio, the least share of what would fit */
+        double ratio_sum, worst, fitting; /* worst: the largest ratio; fitting: the smallest share of the blocks
+                                           * that would fit without waste */
         uint64_t worst_bytes;
     } by_runner[RUNNER_COUNT];
     bool verified;
 };
 
-/* Of the blocks for which a limit has room if nothing is wasted. */
+/* Returns the share of blocks that fitted, of those for which the limit would have room if nothing were wasted. */
 static double fitting_share(const struct packing_size *size, const struct size_outcome *outcome)
 {
     return (double)outcome->fitting / (double)(size->limit_bytes / packing_round(size->bytes));
@@ -359,7 +361,7 @@ static void commit_band(struct bench *bench, const struct band *band)
     commit(bench, row, band->verified);
 }
 
-/* Whether the device has room for bytes in any allocator's way. */
+/* Returns true if the device has enough memory for so many live bytes, with the waste of any allocator. */
 static bool fits(struct bench *bench, uint64_t bytes)
 {
     uint64_t free_bytes;
@@ -372,7 +374,7 @@ static bool has_driver(const struct bench *bench)
     return bench->peer && bench->peer->pool_own;
 }
 
-/* One size by leat and by the driver. Returns false when it did not run to its end, after a complaint. */
+/* Measures one size by leat and by the driver. Returns false, after a complaint, if it did not complete. */
 static bool measure_size(struct run *run, const struct packing_size *size, struct band *band)
 {
     struct size_outcome outcomes[RUNNER_COUNT] = {{.fitting = 0}};
@@ -432,7 +434,7 @@ static const char mixes_part[] = "packing: mixes of sizes, live bytes constant a
 
 enum { PHASE_FILLED, PHASE_CHURNED, PHASES };
 
-/* Runs the steps before end; the most that was live goes to *requested and *rounded. */
+/* Runs the steps from begin to before end. *requested and *rounded: the most bytes that were live. */
 static bool run_steps(struct run *run, const struct packing_mix *mix, const uint64_t *sizes, size_t begin,
                       size_t end, uint64_t *requested, uint64_t *rounded)
 {
@@ -531,7 +533,7 @@ static void measure_mix(struct run *run, const struct packing_mix *mix)
 
 /* ---- the whole ---- */
 
-/* As many as a sequence of the plan has. */
+/* Returns the largest number of blocks that a sequence of the plan has. */
 static uint64_t most_blocks(const struct packing_plan *plan)
 {
     uint64_t most = 0;
@@ -577,7 +579,7 @@ void bench_pool_packing_prepare(const struct bench_options *options)
 {
     struct packing_plan *plan = packing_plan_make(options->live_bytes, options->quick);
 
-    /* Any allocator's waste, and a driver's pool beside it. */
+    /* Twice the live bytes: room for the waste of any allocator, and for a driver's pool at the same time. */
     if (plan)
         host_enlarge_cpu_device(2 * packing_plan_most_bytes(plan));
     packing_plan_destroy(plan);

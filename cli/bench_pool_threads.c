@@ -1,5 +1,5 @@
 /*
- * bench_pool_threads.c - of the group "pool": pairs by several threads, each on a stream of its own or all on one,
+ * bench_pool_threads.c - part of the group "pool": pairs by several threads, each on its own stream or all on one,
  * and blocks that one thread allocates and another frees.
  */
 #include "bench_pool.h"
@@ -13,9 +13,9 @@
 
 enum {
     THREADS_MAX = 16,
-    RING_SLOTS = 256,   /* blocks on their way from one thread to the other */
+    RING_SLOTS = 256,   /* blocks that one thread has passed on and the other has not freed */
     WARM_UP = 64,       /* pairs of each thread before the clock starts */
-    LEAT_PAIRS = 50000, /* in a sample: long enough that all threads overlap nearly all the time */
+    LEAT_PAIRS = 50000, /* pairs in a sample: so many that all threads run at the same time for nearly all of it */
     DRIVER_PAIRS = 2000
 };
 
@@ -28,19 +28,19 @@ struct thread_case {
     leat_stream *streams[THREADS_MAX];
     void *native_streams[THREADS_MAX];
     bool one_stream;
-    bool ring_alone; /* nothing is allocated: what the ring itself takes */
+    bool ring_alone; /* nothing is allocated, to measure the cost of the ring alone */
     enum bench_side side;
     unsigned pairs;
-    atomic_uint arrived; /* threads that are ready; relaxed would do, since no data goes with it */
+    atomic_uint arrived; /* threads that are ready; publishes no other data, so relaxed order would be enough */
     atomic_bool failed;
     double begin[THREADS_MAX],
-        end[THREADS_MAX]; /* each thread writes its own, read after the workers is together */
+        end[THREADS_MAX]; /* each thread writes its own element; they are read after all workers have finished */
 
-    /* From the allocating thread to the freeing one: each slot is written, then read, then written again. */
+    /* Blocks on the way from the allocating thread to the freeing one. A slot is NULL when it may be written. */
     _Atomic(void *) ring[RING_SLOTS];
 };
 
-/* Gives another thread the processor now and then, where there are fewer processors than threads. */
+/* Yields now and then, because there may be fewer processors than threads. */
 static void pause_briefly(unsigned turn)
 {
     if (turn % 256 == 255)
@@ -69,7 +69,7 @@ static bool some_pairs(struct thread_case *c, unsigned stream, unsigned pairs)
     return true;
 }
 
-/* The driver's calls need their device in each thread; the caller of the sample, thread 0, has it. */
+/* The driver's context must be current in each thread. In thread 0, which calls the sample, it is. */
 static bool enter_thread(struct thread_case *c, unsigned index)
 {
     struct bench *bench = c->source.bench;
@@ -101,7 +101,7 @@ static void pair_work(void *argument, unsigned index, unsigned threads)
         atomic_store(&c->failed, true);
 }
 
-/* A thread's time for a pair, the mean over the threads. */
+/* Measures the time of a pair: the mean over the threads. */
 static bool sample_threads(void *state, enum bench_side side, double *seconds)
 {
     struct thread_case *c = state;
@@ -176,7 +176,7 @@ static void remote_work(void *argument, unsigned index, unsigned threads)
         atomic_store(&c->failed, true);
 }
 
-/* From the first allocation to the last free. */
+/* Measures the time from the first allocation to the last free, for each block. */
 static bool sample_remote(void *state, enum bench_side side, double *seconds)
 {
     struct thread_case *c = state;
@@ -194,7 +194,8 @@ static bool sample_remote(void *state, enum bench_side side, double *seconds)
            bench_check(c->source.bench, leat_device_synchronize(c->source.bench->device));
 }
 
-/* Blocks of all streams at once, each with bytes of its own, checked when all are there: none may overlap. */
+/* Verifies that blocks of different streams do not overlap: fills one on each stream with different bytes and
+ * checks all of them afterwards. */
 static bool verify_streams(struct thread_case *c, unsigned threads, bool *verified)
 {
     struct bench *bench = c->source.bench;
@@ -236,7 +237,7 @@ static bool measure_with(struct thread_case *c, unsigned threads, bench_sample s
     return fine;
 }
 
-/* Names outlive the rows that have them. */
+/* Static, because rows keep pointers to the names. */
 static const struct thread_row {
     unsigned threads;
     const char *own, *shared;

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How a cell is made from a row. */
+/* How the text of a cell is made from a row. */
 enum cell {
     CELL_TEXT,
     CELL_BYTES,
@@ -29,8 +29,8 @@ struct report_column {
     const char *heading; /* %s is the unit */
     const char *key;
     enum cell cell;
-    bool rates_only; /* says nothing new about times */
-    bool us_only;    /* nanoseconds are compared by their ratio */
+    bool rates_only; /* only for rows whose figure is a rate */
+    bool us_only;    /* only for rows in microseconds */
 };
 
 static const struct report_column group_columns[] = {
@@ -115,7 +115,7 @@ static const struct report_column headline_columns[] = {
 
 enum { COLUMNS_MAX = sizeof group_columns / sizeof group_columns[0], CELL_MAX = 128 };
 
-/* The rows that sum a record up; bytes 0 stands for the largest size that was measured. */
+/* The rows of the headline table. bytes 0 stands for the largest size that was measured. */
 static const struct headline_row {
     const char *group;
     const char *name;
@@ -176,13 +176,14 @@ static bool is_time(const json_t *row)
     return strcmp(record_text(row, "unit"), "GB/s") != 0;
 }
 
-/* Returns true if the row's figure is above its bound, which then is a wrong one. 0.05 % are lost to rounding. */
+/* Returns true if the row's figure exceeds its bound by more than rounding (0.05 %), so that the bound must be
+ * wrong. */
 static bool exceeds_bound(const json_t *row)
 {
     return !is_time(row) && record_number(row, "ratio_to_bound") > 1.0005;
 }
 
-/* Does the row have something to say in this column? */
+/* Returns true if the row has a value for this column. */
 static bool has_cell(const json_t *row, const struct report_column *column)
 {
     const json_t *value = json_object_get(row, column->key);
@@ -220,7 +221,7 @@ static void make_cell(const json_t *row, const struct report_column *column, cha
         number = json_number_value(json_object_get(row, "value")) - number;
         snprintf(text, CELL_MAX, "%s%s", number > 0 ? "+" : "", text_figure(figure, number));
         break;
-    case CELL_MEAN: /* most of these are 0, and that is what should show */
+    case CELL_MEAN: /* without decimals if it is 0, as most are */
         snprintf(text, CELL_MAX, "%.3g", number);
         break;
     case CELL_RATIO:
@@ -238,7 +239,7 @@ static void make_cell(const json_t *row, const struct report_column *column, cha
     }
 }
 
-/* A table of the rows, with those columns in which any row has something to say. */
+/* Makes a table of the rows, with the columns for which any row has a value. */
 static bool print_rows(const json_t *rows, const struct report_column *columns, size_t column_count,
                        const char *title, enum table_style style)
 {
@@ -256,7 +257,7 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
         json_array_foreach(rows, index, row) any = any || has_cell(row, &columns[i]);
         if (!any)
             continue;
-        /* The headings' one %s is the unit; the format is ours. */
+        /* A heading that ends in %s gets the unit instead. */
         if (strstr(columns[i].heading, "%s"))
             snprintf(names[count], CELL_MAX, "%.*s%s", (int)(strlen(columns[i].heading) - 2), columns[i].heading,
                      record_text(json_array_get(rows, 0), "unit"));
@@ -288,8 +289,8 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
     return fine;
 }
 
-/* The rows of a group that have this part, none being "". Rows of detail are for the record alone. NULL when
- * memory is short. */
+/* Returns the rows of a group that belong to this part ("": to none), without rows of detail, which are only for
+ * the record. NULL if memory is short. */
 static json_t *rows_of(const json_t *rows, const char *group, const char *part)
 {
     json_t *chosen = json_array();
@@ -309,7 +310,7 @@ static json_t *rows_of(const json_t *rows, const char *group, const char *part)
     return chosen;
 }
 
-/* Two tables: of the medians, and of the times that 99 % of the copies took at most. */
+/* Prints two tables: the medians, and the 99th percentiles. */
 static bool print_gaps(const json_t *rows, const char *group, const char *part, enum table_style style)
 {
     char title[CELL_MAX];
@@ -345,7 +346,7 @@ static bool print_part(const json_t *rows, const char *group, const char *text, 
     return fine;
 }
 
-/* Has one of the rows before this one the same group and part? */
+/* Returns true if an earlier row has the same group and part. */
 static bool part_is_known(const json_t *rows, size_t before, const json_t *row)
 {
     size_t i;
@@ -377,7 +378,7 @@ bool report_print_group(const json_t *record, const char *group, enum table_styl
     return fine;
 }
 
-/* The row that a line of the headline stands for, or NULL. */
+/* Returns the row for a line of the headline table, or NULL. */
 static json_t *find_headline(const json_t *rows, const struct headline_row *wanted)
 {
     json_t *found = NULL;
@@ -420,18 +421,19 @@ bool report_print_headline(const json_t *record, enum table_style style)
     return fine;
 }
 
-/* The lines on the device and the host. */
+/* Prints the lines that describe the device and the host. */
 static void print_machine(const json_t *record, enum table_style style)
 {
     const json_t *device = json_object_get(record, "device");
     const json_t *driver = json_object_get(record, "driver");
     const json_t *host = json_object_get(record, "host");
     const char *library = strrchr(record_text(driver, "library"), '/');
-    const char *end = style == TABLE_MARKDOWN ? "  \n" : "\n"; /* two blanks keep the line break */
+    const char *end = style == TABLE_MARKDOWN ? "  \n" : "\n"; /* in Markdown two blanks at the end break the
+                                                                * line */
     char memory[TEXT_MAX];
 
     text_bytes(memory, (uint64_t)json_integer_value(json_object_get(host, "memory_bytes")));
-    /* The library's name has the driver's exact version. */
+    /* The file name of the library contains the exact version of the driver. */
     fprintf(table_file(), "Device: %s, %s, driver %s %s%s%s%s%s", record_text(device, "name"),
             record_text(device, "model"), record_text(driver, "name"), record_text(driver, "version"),
             library ? " (" : "", library ? library + 1 : "", library ? ")" : "", end);
@@ -439,7 +441,7 @@ static void print_machine(const json_t *record, enum table_style style)
             (int)json_integer_value(json_object_get(host, "cores")), memory, record_text(host, "kernel"), end);
 }
 
-/* The rows of the one screen; bytes 0 stands for the largest size that was measured. */
+/* The rows of the summary screen. bytes 0 stands for the largest size that was measured. */
 static const struct summary_row {
     const char *text;
     struct headline_row row;
@@ -475,7 +477,7 @@ static bool add_summary_row(struct table *table, const json_t *row, const char *
     return table_add(table, cells);
 }
 
-/* A line for a machine that does other work too. */
+/* Prints a line if other programs used the processors before or during the run. */
 static void print_load(const json_t *host)
 {
     double during = record_number(host, "busy_during");

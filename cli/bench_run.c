@@ -71,7 +71,7 @@ void bench_case_failed(struct bench *bench, const char *group, const char *name,
     bench->failed = true;
     bench->error[0] = '\0';
 
-    /* What was already given to the streams must not run into the next case. */
+    /* Work that was already submitted must not run during the next case. */
     leat_device_synchronize(bench->device);
 }
 
@@ -104,7 +104,7 @@ bool bench_launch(struct bench *bench, unsigned stream, leat_kernel *kernel, uin
     uint64_t blocks = (count + BLOCK_THREADS - 1) / BLOCK_THREADS;
     uint64_t most = (uint64_t)bench->info.compute_units * BLOCKS_PER_UNIT;
 
-    /* The kernels loop, so no more blocks than keep the device busy. */
+    /* The kernels loop over the elements, so more blocks than keep the device busy are not needed. */
     if (blocks > most && most > 0)
         blocks = most;
     return bench_check(bench, leat_launch(bench->streams[stream], kernel, leat_dim((uint32_t)blocks, 1, 1),
@@ -137,7 +137,7 @@ void *bench_buffer(struct bench *bench, enum bench_buffer which)
     if (!make_buffer(bench, which))
         return NULL;
 
-    /* Touched once, so that no case pays for the first use of a page. */
+    /* Touch all pages now, so that no sample includes page faults. */
     if (!on_device)
         bench_fill_host(bench, bench->buffers[which], bench->largest, bench_new_seed(bench));
     else if (!bench_fill_device(bench, bench->buffers[which], bench->largest, bench_new_seed(bench)))
@@ -173,7 +173,7 @@ uint64_t bench_available_memory(void)
     return kib ? (uint64_t)kib * KIB : UINT64_MAX;
 }
 
-/* The largest size for which all buffers fit, with room to spare. */
+/* Chooses the largest size such that all buffers fit in memory, with some room left. */
 static bool choose_largest(struct bench *bench)
 {
     uint64_t host_bytes = bench_available_memory();
@@ -183,7 +183,7 @@ static bool choose_largest(struct bench *bench)
 
     if (!bench_check(bench, leat_device_memory(bench->device, &device_bytes, NULL)))
         return false;
-    /* The CPU device's memory is the host's, so one bound covers both sides of it. */
+    /* The memory of the CPU device is host memory, so its share must leave room for the host's buffers. */
     if (!strcmp(bench->info.driver, "cpu") && host_bytes / 3 < device_bytes)
         device_bytes = host_bytes / 3;
     bench->largest = wanted;
@@ -223,7 +223,7 @@ static bool make_workers(struct bench *bench)
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned threads = online > 0 ? (unsigned)online : 1;
 
-    /* On the CPU device the comparison is with as many threads as the device has. */
+    /* On the CPU device, compare with as many threads as the device uses. */
     if (!strcmp(bench->info.driver, "cpu") && bench->info.compute_units)
         threads = bench->info.compute_units;
     bench->workers = bench_workers_create(threads < WORKERS_MAX ? threads : WORKERS_MAX);

@@ -1,7 +1,7 @@
 /*
- * bench_side.h - the calls that are measured, by leat or by the driver: groups name the side and make one call.
+ * bench_side.h - the measured calls, made by leat or by the driver. A group names the side and makes one call.
  *
- * stream is a number: that of a stream of the bench. False: bench->error says what failed.
+ * stream is the index of a stream of the bench. Calls return false with bench->error set.
  */
 #ifndef CLI_BENCH_SIDE_H
 #define CLI_BENCH_SIDE_H
@@ -9,7 +9,8 @@
 #include "bench_measure.h"
 #include "bench_peer.h"
 
-/* Makes the device current for the driver's calls of this thread, and undoes it. Nothing for leat. Never timed. */
+/* Make the device current for the driver's calls in this thread, and undo that. They do nothing for leat. Not
+ * timed. */
 bool bench_side_enter(struct bench *bench, enum bench_side side);
 bool bench_side_leave(struct bench *bench, enum bench_side side);
 

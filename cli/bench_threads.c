@@ -1,6 +1,5 @@
 /*
- * bench_threads.c - a workers of threads that waits for work, so that what is timed is the work and not the making
- * of threads.
+ * bench_threads.c - threads that wait for work, so that a sample times the work and not the start of threads.
  */
 #include "bench_threads.h"
 
@@ -15,7 +14,7 @@ struct worker {
 };
 
 struct bench_workers {
-    pthread_mutex_t lock; /* guards everything below but size and members */
+    pthread_mutex_t lock; /* guards all members below except size and members */
     pthread_cond_t begin; /* round or stop changed */
     pthread_cond_t end;   /* busy became 0 */
     unsigned long round;
@@ -24,7 +23,7 @@ struct bench_workers {
     bench_work work;
     void *argument;
 
-    unsigned size; /* with the caller, who is index 0 */
+    unsigned size; /* number of threads, including the caller, whose index is 0 */
     struct worker *threads;
 };
 
@@ -58,7 +57,7 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-/* Ends the first started members and frees the workers. */
+/* Ends the threads that were started and frees the workers. */
 static void stop_workers(struct bench_workers *workers, unsigned started)
 {
     unsigned i;

@@ -1,16 +1,15 @@
 /*
- * bench_threads.h - a workers of threads that waits for work, so that what is timed is the work and not the making
- * of threads.
+ * bench_threads.h - threads that wait for work, so that a sample times the work and not the start of threads.
  */
 #ifndef CLI_BENCH_THREADS_H
 #define CLI_BENCH_THREADS_H
 
 struct bench_workers;
 
-/* One share of the work: this is thread index of count. */
+/* Does one thread's share of the work, as thread index of count. */
 typedef void (*bench_work)(void *argument, unsigned index, unsigned count);
 
-/* A workers of so many threads, the caller's included. NULL when it cannot be had. */
+/* Creates workers with so many threads, including the caller. Returns NULL if they cannot be started. */
 struct bench_workers *bench_workers_create(unsigned threads);
 void bench_workers_destroy(struct bench_workers *workers);
 

@@ -1,5 +1,5 @@
 /*
- * bench_verify.c - known bytes in, and are they there: on the host by all threads, on the device by leat's
+ * bench_verify.c - writes known bytes and checks them: on the host with all threads, on the device with leat's
  * kernels.
  */
 #include "bench_verify.h"
@@ -9,13 +9,13 @@
 
 enum { PROBES = 1024 };
 
-/* What one walk over host memory needs. Each thread takes a run of elements. */
+/* The arguments of one pass over host memory, of which each thread handles a contiguous share. */
 struct walk {
     void *ptr;
     size_t bytes;
     uint64_t seed, other_seed;
     uint64_t first;      /* index in the pattern of the first word */
-    atomic_size_t wrong; /* relaxed: only a sum, read after the workers has come together */
+    atomic_size_t wrong; /* relaxed: only a sum, which is read after all workers have finished */
 };
 
 uint64_t bench_new_seed(struct bench *bench)
@@ -23,7 +23,7 @@ uint64_t bench_new_seed(struct bench *bench)
     return ++bench->seed;
 }
 
-/* The run [*begin, *end) of count elements that thread index of threads takes. */
+/* Computes the share [*begin, *end) of count elements for thread index of threads. */
 static void share(size_t count, unsigned index, unsigned threads, size_t *begin, size_t *end)
 {
     size_t each = count / threads + 1;
@@ -158,7 +158,7 @@ bool bench_fill_device(struct bench *bench, void *ptr, size_t bytes, uint64_t se
            bench_check(bench, leat_stream_synchronize(bench->streams[0]));
 }
 
-/* The bytes of the last, incomplete word come back to the host. */
+/* Copies the bytes of the last, incomplete word to the host and compares them there. */
 static bool tail_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t seed, bool *holds)
 {
     uint64_t last = leat_pattern_value(bytes / 8, seed);
@@ -172,8 +172,8 @@ static bool tail_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t se
 }
 
 /*
- * The kernel counts wrong words. To know that it looked at all, it also compares the first words with a pattern
- * that they do not have: exactly these must be counted.
+ * The kernel counts wrong words. To make sure that it reads the memory at all, it first compares some words with
+ * another seed's pattern and must count exactly these as wrong.
  */
 bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t seed, bool *holds)
 {

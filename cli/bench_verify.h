@@ -1,18 +1,18 @@
 /*
- * bench_verify.h - known bytes in, and are they there: on the host by all threads, on the device by leat's
+ * bench_verify.h - writes known bytes and checks them: on the host with all threads, on the device with leat's
  * kernels.
  *
- * Words are leat_pattern_value(index, seed), so that misplaced, repeated, missing and old bytes all show.
+ * Words are leat_pattern_value(index, seed), so that misplaced, repeated, missing and old bytes are all noticed.
  */
 #ifndef CLI_BENCH_VERIFY_H
 #define CLI_BENCH_VERIFY_H
 
 #include "bench.h"
 
-/* A seed that this run has not used before. */
+/* Returns a seed that this run has not used before. */
 uint64_t bench_new_seed(struct bench *bench);
 
-/* Host memory, any size. */
+/* Fill and check host memory of any size. */
 void bench_fill_host(struct bench *bench, void *ptr, size_t bytes, uint64_t seed);
 bool bench_host_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t seed);
 
@@ -20,17 +20,18 @@ bool bench_host_holds(struct bench *bench, const void *ptr, size_t bytes, uint64
 void bench_fill_host_part(struct bench *bench, void *ptr, size_t bytes, uint64_t first, uint64_t seed);
 bool bench_host_part_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t first, uint64_t seed);
 
-/* Device memory; the buffer has room for whole words. False with bench->error set when a call failed. */
+/* Fill and check device memory; the buffer must have room for whole words. They return false with bench->error set
+ * if a call failed. */
 bool bench_fill_device(struct bench *bench, void *ptr, size_t bytes, uint64_t seed);
 bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t seed, bool *holds);
 
-/* Writes to the first and the last MiB of device memory and looks at them, on the device. */
+/* Writes the first and the last MiB of device memory and checks them on the device. */
 bool bench_device_usable(struct bench *bench, void *ptr, size_t bytes, bool *usable);
 
-/* Floats that are whole numbers below 2^20, so that a sum of two is exact. */
+/* Fills memory with floats that are whole numbers below 2^20, so that the sum of two is exact. */
 void bench_fill_floats(struct bench *bench, float *ptr, size_t count, uint64_t seed);
 
-/* Is every element the sum of the two fills' elements? */
+/* Returns true if every element is the sum of the elements of the two fills. */
 bool bench_holds_sums(struct bench *bench, const float *ptr, size_t count, uint64_t seed_a, uint64_t seed_b);
 
 /* Overwrites host memory with bytes that no fill makes (as floats they are NaN). */
