@@ -21,24 +21,25 @@
 enum {
     BLOCKS_MIN = 4,
     QUICK_LIMIT_BLOCKS = 16384,
-    MIX_SHARE = 4, /* a mix has so many times the live bytes of one size, for it has large blocks as well */
-    TURNOVER = 20, /* how often the live bytes are replaced */
+    MIX_SHARE = 4, /* a mix has so many times the live bytes of a single size, because it has large blocks too */
+    TURNOVER = 20, /* how many times the live bytes are replaced */
     QUICK_TURNOVER = 5
 };
 
 /* How sizes are drawn. */
 enum draw {
     DRAW_UNIFORM,
-    DRAW_LOG_UNIFORM, /* each power of two as often, uniform in between */
-    DRAW_POWER_LAW,   /* a size twice as large is a third as frequent (2 to the power of -1.5) */
-    DRAW_TWO_SIZES,   /* least and most, as often */
-    DRAW_IN_TURNS     /* all live blocks have one size; every other one is replaced by blocks of the other one */
+    DRAW_LOG_UNIFORM, /* every power of two equally often, uniform between two powers */
+    DRAW_POWER_LAW,   /* a size twice as large is 2^-1.5 times as frequent, about a third */
+    DRAW_TWO_SIZES,   /* the least and the most size, equally often */
+    DRAW_IN_TURNS     /* alternates between two sizes: all live blocks have one size, then every other block is
+                       * replaced by blocks of the other size */
 };
 
 static const struct recipe {
     const char *name;
     enum draw draw;
-    uint64_t least, most; /* of the logarithmic draws: powers of two, the second one not included */
+    uint64_t least, most; /* for the logarithmic draws these are powers of two, and most is not included */
 } recipes[PACKING_MIXES] = {
     {"uniform, 512 B to 1 MiB", DRAW_UNIFORM, 512, MIB},
     {"uniform, 1 to 64 MiB", DRAW_UNIFORM, MIB, 64 * MIB},
@@ -50,7 +51,7 @@ static const struct recipe {
     {"6 MB and 10 MB in turns", DRAW_IN_TURNS, 6000000, 10000000},
 };
 
-/* splitmix64. */
+/* The generator splitmix64: the same numbers on every machine. */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -95,7 +96,7 @@ static void make_sizes(struct packing_plan *plan, uint64_t live_bytes, bool quic
 
 /* ---- mixes ---- */
 
-/* A mix while it is made. */
+/* The state of making a mix. */
 struct making {
     const struct recipe *recipe;
     struct packing_mix *mix;
@@ -146,7 +147,7 @@ static bool add_alloc(struct making *making, uint64_t bytes)
     return add_step(making, bytes, block);
 }
 
-/* Frees the live block at index; the last one takes its place. */
+/* Adds the free of the live block at index. The last live block moves to that index. */
 static bool add_free(struct making *making, size_t index)
 {
     struct live freed = making->live[index];
@@ -156,8 +157,9 @@ static bool add_free(struct making *making, size_t index)
     return add_step(making, 0, freed.block);
 }
 
-/* The power of two that a size is drawn from: all as often, or each 1.41 times as seldom as the one before it,
- * since it has twice as many sizes. */
+/* Draws the power of two at which a size begins: all equally often, or, for DRAW_POWER_LAW, each 2^-0.5 times as
+ * often as the one before it. Each power has twice as many sizes as the one before, so single sizes follow
+ * 2^-1.5. */
 static unsigned draw_power(struct making *making)
 {
     unsigned least = log2_of(making->recipe->least), count = log2_of(making->recipe->most) - least, i;
@@ -169,7 +171,7 @@ static unsigned draw_power(struct making *making)
         weights[i] = (i % 2 ? UINT64_C(0xB504F333F9DE) : UINT64_C(0x1000000000000)) >> i / 2;
         sum += weights[i];
     }
-    assert(sum); /* no recipe has only one power of two or none */
+    assert(sum); /* every recipe has at least two powers of two */
     drawn = next_random(&making->random) % sum;
     for (i = 0; i + 1 < count && drawn >= weights[i]; i++)
         drawn -= weights[i];
@@ -204,7 +206,8 @@ static bool make_random_mix(struct making *making, uint64_t churn_bytes)
     churn_bytes += making->allocated_bytes;
     for (; making->allocated_bytes < churn_bytes; bytes = draw_size(making)) {
         while (making->live_bytes + packing_round(bytes) > mix->live_bytes) {
-            assert(making->live_count); /* mixes have room for a few of the largest blocks */
+            assert(making->live_count); /* live_bytes has room for several of the largest blocks, so a live block
+                                         * is left */
             if (!add_free(making, next_random(&making->random) % making->live_count))
                 return false;
         }
@@ -243,7 +246,8 @@ static bool make_mix_in_turns(struct making *making, uint64_t churn_bytes)
         bytes = making->recipe->least + making->recipe->most - bytes;
         assert(making->live);
         qsort(making->live, making->live_count, sizeof *making->live, by_block);
-        /* From the end on, so that what takes a freed one's place was looked at already. */
+        /* From the end, because add_free() moves the last block to the freed index: that one was handled
+         * already. */
         for (i = making->live_count; i >= 2; i -= 2)
             if (!add_free(making, i - 1))
                 return false;
@@ -261,7 +265,7 @@ static bool make_mix(struct packing_mix *mix, const struct recipe *recipe, uint6
 
     mix->name = recipe->name;
     mix->live_bytes = live_bytes;
-    /* So the sequence does not change with the others. */
+    /* Each mix has its own seed, so a change of one mix does not change the others. */
     making.random = recipe->least * 31 + recipe->most * 7 + (uint64_t)recipe->draw;
     fine = recipe->draw == DRAW_IN_TURNS ? make_mix_in_turns(&making, churn_bytes)
                                          : make_random_mix(&making, churn_bytes);
@@ -280,7 +284,7 @@ struct packing_plan *packing_plan_make(uint64_t live_bytes, bool quick)
     if (!plan)
         return NULL;
     make_sizes(plan, live_bytes ? live_bytes : quick ? QUICK_LIVE_BYTES : USUAL_LIVE_BYTES, quick);
-    /* Room for a few of the largest blocks. */
+    /* At least 1 GiB, so that several of the largest blocks fit. */
     mix_bytes = mix_bytes > GIB ? mix_bytes : GIB;
     for (i = 0; i < PACKING_MIXES; i++)
         if (!make_mix(&plan->mixes[i], &recipes[i], mix_bytes, quick)) {

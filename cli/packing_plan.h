@@ -1,7 +1,7 @@
 /*
- * packing_plan.h - the sequences of allocations of "leat bench pool --part packing": which sizes, in which order,
- * and what is freed when. They depend on nothing but the options, so that runs compare, and bench/peers runs the
- * same ones through other allocators.
+ * packing_plan.h - the sequences of allocations and frees of "leat bench pool --part packing". They depend only on
+ * the options, so that runs can be compared, and so that the scripts in bench/peers run the same ones through
+ * other allocators.
  */
 #ifndef CLI_PACKING_PLAN_H
 #define CLI_PACKING_PLAN_H
@@ -13,30 +13,31 @@
 
 enum { PACKING_SIZES = 200, PACKING_MIXES = 8, PACKING_GRANULE_BYTES = 512 };
 
-/* As every allocator here rounds, at least. */
+/* Rounds a size up to the granule to which every allocator here rounds at least. */
 static inline uint64_t packing_round(uint64_t bytes)
 {
     return (bytes + PACKING_GRANULE_BYTES - 1) / PACKING_GRANULE_BYTES * PACKING_GRANULE_BYTES;
 }
 
-/* One size: first so many blocks are allocated, and freed again; then, within a limit, as many as there is room
- * for. */
+/* The sequence for one size: this many blocks are allocated and freed; then, under a limit, as many as fit. */
 struct packing_size {
     uint64_t bytes;
     uint64_t blocks;
     uint64_t limit_bytes;
 };
 
-/* Allocates a block, which gets the next number from 0 on, or, where bytes is 0, frees that of a number. */
+/* One step. bytes above 0: allocates a block, whose number is the next one, counted from 0. bytes 0: frees block
+ * number block. */
 struct packing_step {
     uint64_t bytes;
     uint32_t block;
 };
 
-/* Several sizes: the steps up to fill_steps fill a pool up to live_bytes, those after that keep it there. */
+/* A sequence of several sizes. The first fill_steps steps fill a pool up to live_bytes; the others keep it about
+ * that full. */
 struct packing_mix {
     const char *name;
-    uint64_t live_bytes; /* rounded sizes; never more than that */
+    uint64_t live_bytes; /* the most live bytes, as rounded sizes */
     struct packing_step *steps;
     size_t step_count, fill_steps;
     size_t block_count;
@@ -48,18 +49,18 @@ struct packing_plan {
 };
 
 /*
- * live_bytes of blocks of one size are live at once, at least four blocks, and four times as much of a mix; 0: 600
- * MB, or, if quick, 64 MiB of one size. quick: fewer blocks of small sizes, and a shorter churn. NULL when memory
- * is short.
+ * Makes the plan. live_bytes of blocks of one size, at least four blocks, are live at once, and four times as much
+ * of a mix. live_bytes 0: the default, which is 600 MB, or, if quick, 64 MiB of one size. quick: fewer blocks of
+ * small sizes, and fewer replacements. Returns NULL if memory is short.
  */
 struct packing_plan *packing_plan_make(uint64_t live_bytes, bool quick);
 void packing_plan_destroy(struct packing_plan *plan);
 
-/* The most bytes that are live at once. */
+/* Returns the most bytes that are live at once in any sequence. */
 uint64_t packing_plan_most_bytes(const struct packing_plan *plan);
 
-/* The whole plan as JSON; NULL when memory is short. A step is the bytes of an allocation, or 0 or less: minus the
- * number of the block that is freed. */
+/* Returns the plan as JSON, or NULL if memory is short. A step is the size of an allocation, or, if it is not
+ * positive, minus the number of the block that is freed. */
 json_t *packing_plan_json(const struct packing_plan *plan);
 
 #endif

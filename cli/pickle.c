@@ -1,8 +1,8 @@
 /*
  * pickle.c - reads the plain data of a file that Python's pickle module wrote: see pickle.h.
  *
- * Each opcode makes at most one value, so memory grows with the bytes that were read, never with a number that the
- * file claims. Nothing recurses, so depth costs no stack.
+ * Each opcode makes at most one value, so memory grows with the bytes that were read, never with a number in the
+ * file. Nothing is recursive, so nested data cannot exhaust the stack.
  */
 #include "pickle.h"
 
@@ -18,8 +18,8 @@ enum type {
     TYPE_NONE,
     TYPE_BOOL,
     TYPE_INTEGER,
-    TYPE_LARGE_INTEGER, /* beyond 64 bits: its value is not kept */
-    TYPE_FLOAT,         /* not kept either, nor are bytes and sets */
+    TYPE_LARGE_INTEGER, /* an integer of more than 64 bits, whose value is not kept */
+    TYPE_FLOAT,         /* a text that is too long, bytes or a set; not kept either */
     TYPE_BYTES,
     TYPE_SET,
     TYPE_TEXT,
@@ -31,7 +31,7 @@ enum type {
 struct pickle_value {
     enum type type;
     uint32_t room;  /* of items */
-    uint32_t count; /* of items; of a dict keys and values, in turns */
+    uint32_t count; /* number of items; in a dict keys and values alternate */
     union {
         int64_t integer;
         const char *text;
@@ -67,13 +67,13 @@ struct machine {
     gzFile file;
     char *error;
     struct pickle *pickle;
-    size_t bytes, most_bytes; /* of memory */
+    size_t bytes, most_bytes; /* limit of the memory for values, in bytes */
     unsigned char buffer[BUFFER_BYTES];
     size_t buffer_at, buffer_bytes;
-    uint64_t offset;    /* of the next byte in the file */
-    uint64_t opcode_at; /* of the opcode that is being carried out */
+    uint64_t offset;    /* offset in the file of the next byte */
+    uint64_t opcode_at; /* offset in the file of the current opcode */
     struct values stack, memo;
-    size_t *marks; /* heights of the stack */
+    size_t *marks; /* the heights of the stack at the marks */
     size_t mark_count, mark_room;
     bool stopped;
 };
@@ -94,7 +94,8 @@ static bool complain(struct machine *machine, const char *format, ...)
 
 /* ---- memory ---- */
 
-/* Counts bytes that are about to be allocated. */
+/* Adds bytes that are about to be allocated to the count. Returns false, after a complaint, if they exceed the
+ * limit. */
 static bool charge(struct machine *machine, size_t bytes)
 {
     if (bytes > machine->most_bytes - machine->bytes)
@@ -147,7 +148,7 @@ static struct pickle_value *new_value(struct machine *machine, enum type type)
     return value;
 }
 
-/* Room for a text of bytes and its end. */
+/* Allocates a text of so many bytes and a terminating zero. */
 static char *new_text(struct machine *machine, size_t bytes)
 {
     struct text_chunk *chunk = machine->pickle->texts;
@@ -228,7 +229,7 @@ static bool skip_bytes(struct machine *machine, uint64_t bytes)
     return read_bytes(machine, NULL, bytes);
 }
 
-/* A number of up to 8 bytes, the lowest first. */
+/* Reads a little-endian number of up to 8 bytes. */
 static bool read_number(struct machine *machine, unsigned bytes, uint64_t *number)
 {
     unsigned char raw[8];
@@ -256,19 +257,19 @@ static bool append(struct machine *machine, struct values *values, struct pickle
     return true;
 }
 
-/* Pushes what may be NULL after a complaint. */
+/* Pushes a value. NULL: making it failed, after a complaint; returns false. */
 static bool push(struct machine *machine, struct pickle_value *value)
 {
     return value && append(machine, &machine->stack, value);
 }
 
-/* Where the values begin that may be taken off the stack: those under the latest mark may not. */
+/* Returns the index of the lowest value that may be popped: those below the latest mark may not. */
 static size_t floor_of(const struct machine *machine)
 {
     return machine->mark_count ? machine->marks[machine->mark_count - 1] : 0;
 }
 
-/* Returns true if count values can be taken off the stack. */
+/* Returns true if count values can be popped. */
 static bool has(struct machine *machine, size_t count)
 {
     return machine->stack.count - floor_of(machine) >= count ||
@@ -288,7 +289,7 @@ static bool push_mark(struct machine *machine)
     return true;
 }
 
-/* Takes the latest mark away; *first is the index of the first value above it. */
+/* Removes the latest mark. *first: the index of the first value above it. */
 static bool pop_mark(struct machine *machine, size_t *first)
 {
     if (!machine->mark_count)
@@ -297,7 +298,7 @@ static bool pop_mark(struct machine *machine, size_t *first)
     return true;
 }
 
-/* An index beyond the values that were made so far is nothing that Python writes. */
+/* Python numbers memo entries consecutively, so an index larger than the number of values so far is refused. */
 static bool put_memo(struct machine *machine, uint64_t index)
 {
     if (!has(machine, 1))
@@ -330,7 +331,7 @@ static bool push_integer(struct machine *machine, int64_t integer)
     return push(machine, value);
 }
 
-/* Bytes of an integer in two's complement, the lowest first. */
+/* Reads a little-endian integer in two's complement. */
 static bool push_long(struct machine *machine, uint64_t bytes)
 {
     uint64_t number;
@@ -361,7 +362,7 @@ static bool push_bytes(struct machine *machine, uint64_t bytes)
     return skip_bytes(machine, bytes) && push(machine, new_value(machine, TYPE_BYTES));
 }
 
-/* Moves the values from index first of the stack on to the end of list or dict. */
+/* Moves the values from index first of the stack to the end of a list or dict. */
 static bool move_items(struct machine *machine, struct pickle_value *value, size_t first)
 {
     size_t count = machine->stack.count - first, room = value->room;
@@ -382,7 +383,7 @@ static bool move_items(struct machine *machine, struct pickle_value *value, size
     return true;
 }
 
-/* A tuple of the values from index first of the stack on. */
+/* Replaces the values from index first of the stack with a tuple of them. */
 static bool push_tuple(struct machine *machine, size_t first)
 {
     struct pickle_value *value = new_value(machine, TYPE_TUPLE);
@@ -390,7 +391,7 @@ static bool push_tuple(struct machine *machine, size_t first)
     return value && move_items(machine, value, first) && push(machine, value);
 }
 
-/* Moves the values from index first of the stack on into the one below them, which must be of type. */
+/* Moves the values from index first of the stack into the container below them, which must be of this type. */
 static bool extend(struct machine *machine, enum type type, size_t first)
 {
     struct pickle_value *value;
@@ -412,7 +413,7 @@ static bool extend(struct machine *machine, enum type type, size_t first)
     return move_items(machine, value, first);
 }
 
-/* The same for the values above the latest mark. */
+/* The same with the values above the latest mark. */
 static bool extend_marked(struct machine *machine, enum type type)
 {
     size_t first = 0;
@@ -420,7 +421,7 @@ static bool extend_marked(struct machine *machine, enum type type)
     return pop_mark(machine, &first) && extend(machine, type, first);
 }
 
-/* A tuple, list, dict or frozen set of the values above the latest mark. */
+/* Replaces the values above the latest mark with a tuple, list, dict or frozen set of them. */
 static bool push_marked(struct machine *machine, enum type type)
 {
     struct pickle_value *value;
@@ -443,7 +444,7 @@ static bool discard_marked(struct machine *machine)
     return pop_mark(machine, &machine->stack.count);
 }
 
-/* Takes the topmost value off, or the topmost mark where no value is above it. */
+/* Pops the topmost value, or removes the latest mark if no value is above it. */
 static bool discard(struct machine *machine)
 {
     if (machine->mark_count && machine->stack.count == floor_of(machine))
@@ -456,7 +457,7 @@ static bool discard(struct machine *machine)
 
 /* ---- opcodes ---- */
 
-/* The names that Python's pickletools has for opcodes that run code, or need what only a program has. */
+/* The names (of Python's pickletools) of opcodes that run code or need objects of a Python program. */
 static const char *name_of_refused(unsigned char opcode)
 {
     static const struct {
@@ -503,7 +504,7 @@ static bool push_bool(struct machine *machine, bool value)
     return push(machine, made);
 }
 
-/* Opcodes of numbers, texts and bytes. *known: it is one of them. */
+/* Executes opcodes that push numbers, texts and bytes. *known: the opcode is one of these. */
 static bool run_scalar(struct machine *machine, unsigned char opcode, bool *known)
 {
     uint64_t number;
@@ -548,7 +549,7 @@ static bool run_scalar(struct machine *machine, unsigned char opcode, bool *know
     }
 }
 
-/* Opcodes that put values into others. */
+/* Executes opcodes that make containers or fill them. *known: the opcode is one of these. */
 static bool run_container(struct machine *machine, unsigned char opcode, bool *known)
 {
     *known = true;
@@ -589,7 +590,7 @@ static bool run_container(struct machine *machine, unsigned char opcode, bool *k
     }
 }
 
-/* All other opcodes. */
+/* Executes all other opcodes. */
 static bool run_rest(struct machine *machine, unsigned char opcode)
 {
     uint64_t number;
@@ -615,7 +616,7 @@ static bool run_rest(struct machine *machine, unsigned char opcode)
         return read_number(machine, 4, &number) && get_memo(machine, number);
     case 0x80: /* PROTO */
         return begin_protocol(machine);
-    case 0x95: /* FRAME: how many bytes come next, which is of use only to who reads ahead */
+    case 0x95: /* FRAME: the length of what follows, which only helps readers that read ahead */
         return skip_bytes(machine, 8);
     case '.': /* STOP */
         machine->stopped = true;
@@ -712,7 +713,7 @@ const struct pickle_value *pickle_item(const struct pickle_value *list, size_t i
 
 const struct pickle_value *pickle_get(const struct pickle_value *dict, const char *key)
 {
-    /* Of a key that was set twice the later value counts. */
+    /* Search from the end: if a key was set twice, the later value counts. */
     for (size_t i = pickle_is_dict(dict) ? dict->count : 0; i >= 2; i -= 2) {
         const char *text = pickle_text(dict->items[i - 2]);
 

@@ -1,9 +1,9 @@
 /*
  * pickle.h - reads the plain data of a file that Python's pickle module wrote (protocols 2 to 5). Runs no code.
  *
- * A pickle is a program for a stack machine. Only the opcodes that build data are known here: None, booleans,
- * numbers, texts, bytes, lists, tuples, dicts, sets, and references to earlier values. Those that name or call
- * Python code are refused, so a file cannot do anything but take memory, and that is bounded.
+ * A pickle is a program for a stack machine. Only the opcodes that build data are implemented: None, booleans,
+ * numbers, texts, bytes, lists, tuples, dicts, sets, and references to earlier values. Opcodes that name or call
+ * Python code are refused, so a file can do nothing but use memory, and that is limited.
  */
 #ifndef CLI_PICKLE_H
 #define CLI_PICKLE_H
@@ -19,28 +19,30 @@ struct pickle;       /* owns all values */
 struct pickle_value; /* a list may contain itself */
 
 /*
- * Reads the first pickle of file, from where the file stands, compressed by gzip or not. The values take at most
- * most_bytes of memory. NULL: error says at which byte and why; the file's own errors are left to gzerror().
+ * Reads the first pickle from the current position of file, which may be compressed by gzip. The values take at
+ * most most_bytes of memory. Returns NULL on failure; error says at which byte and why. Errors of the file itself
+ * are left to gzerror().
  */
 struct pickle *pickle_load(gzFile file, size_t most_bytes, char error[PICKLE_ERROR_MAX]);
 
-/* NULL does nothing. */
+/* Frees all values. NULL does nothing. */
 void pickle_destroy(struct pickle *pickle);
 
 const struct pickle_value *pickle_root(const struct pickle *pickle);
 
-/* Returns false, or NULL, or 0, if the value is NULL or of another type. A text longer than PICKLE_TEXT_MAX was
- * not kept and counts as "". */
+/* These return false, NULL or 0 if the value is NULL or of another type. A text longer than PICKLE_TEXT_MAX was
+ * not kept and reads as "". */
 bool pickle_is_list(const struct pickle_value *value); /* a list or a tuple */
 bool pickle_is_dict(const struct pickle_value *value);
-bool pickle_integer(const struct pickle_value *value, int64_t *integer); /* false, too, beyond 64 bits */
+bool pickle_integer(const struct pickle_value *value, int64_t *integer); /* false, too, for integers of more than
+                                                                          * 64 bits */
 const char *pickle_text(const struct pickle_value *value);
 
-/* Elements of a list. */
+/* The number of elements of a list or tuple, and one of them. */
 size_t pickle_count(const struct pickle_value *list);
 const struct pickle_value *pickle_item(const struct pickle_value *list, size_t index);
 
-/* The value of a key that is a text; NULL if there is none. */
+/* Returns the value of a dict for a key that is a text, or NULL if there is none. */
 const struct pickle_value *pickle_get(const struct pickle_value *dict, const char *key);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * plan.c - "leat plan": places the large blocks of a recorded run, now that it is known how long each of them
- * lives.
+ * plan.c - "leat plan": assigns an address to each large block of a recorded run. From the record it is known how
+ * long each block lives.
  *
  * The largest block goes first, to the lowest offset at which nothing else lives at the same time; then the next
- * one. Blocks of all streams share one arena.
+ * largest. Blocks of all streams share one arena.
  */
 #include "cli.h"
 #include "text.h"
@@ -32,23 +32,23 @@ const char cli_plan_help[] = "Usage: leat plan [OPTION]... TRACE -o PLAN\n\n"
                              "  -o, --output PLAN  the file to write\n"
                              "  --help             this text\n";
 
-/* A large block of the trace. It lives from one event to before another one. */
+/* A large block of the trace. It lives from event begin to before event end. */
 struct planned {
     uint64_t bytes, offset;
     size_t begin, end;
-    uint32_t block; /* index of the trace's */
+    uint32_t block; /* index of the trace's blocks */
     uint16_t stream;
 };
 
 struct plan {
     struct planned *blocks;
-    size_t count, left_out;   /* left_out: large blocks of the host, and of streams that a plan has no list for */
-    uint64_t bytes;           /* of the arena */
-    uint64_t small_bytes;     /* the most that smaller blocks take at a time */
-    uint64_t requested_bytes; /* the most that was requested at a time */
+    size_t count, left_out;   /* left_out: large blocks of the host, and of streams beyond the first STREAMS_MAX */
+    uint64_t bytes;           /* size of the arena */
+    uint64_t small_bytes;     /* the most bytes of smaller blocks at a time */
+    uint64_t requested_bytes; /* the most bytes of all blocks at a time */
 };
 
-/* Blocks that are placed, by the stretches of time in which they live. */
+/* The blocks with a place that live in one of BUCKETS periods of the run, so that only these are compared. */
 struct bucket {
     uint32_t *blocks;
     size_t count, room;
@@ -61,8 +61,8 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
 }
 
-/* A block's memory can be used again where the program frees it; where other streams used it, where they were
- * done. */
+/* Returns true if a block's memory can be reused after the event: at its free, or, if other streams used it, when
+ * these are done. */
 static bool ends_at(const struct trace *trace, const struct trace_event *event)
 {
     bool late = trace->has_freed && trace->blocks[event->block].used_elsewhere;
@@ -132,7 +132,7 @@ static int by_offset(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* The lowest offset at which a block fits between what is taken. */
+/* Returns the lowest offset at which a block fits between the taken ranges. */
 static uint64_t lowest_gap(struct taken *taken, size_t count, uint64_t bytes)
 {
     uint64_t offset = 0;
@@ -161,12 +161,14 @@ static bool put(struct bucket *bucket, uint32_t block)
     return true;
 }
 
-/* Places all blocks, the largest first. */
+/* Chooses the offsets of all blocks, the largest first. */
 static bool place_all(struct plan *plan, size_t events)
 {
     struct bucket *buckets = calloc(BUCKETS + 1, sizeof *buckets);
     struct taken *taken = malloc((plan->count + 1) * sizeof *taken);
-    uint32_t *seen = calloc(plan->count + 1, sizeof *seen); /* by block: the number of the look that saw it */
+    uint32_t *seen = calloc(plan->count + 1, sizeof *seen); /* for each block, 1 + the latest block that was
+                                                             * compared with it, since a block may be in several
+                                                             * buckets */
     bool fine = buckets && taken && seen;
 
     qsort(plan->blocks, plan->count, sizeof *plan->blocks, by_size);

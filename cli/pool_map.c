@@ -82,11 +82,11 @@ static int draw(const struct pool_map *map, const struct options *options)
         cli_complain("pool-map: %s cannot be written: %s", options->output, strerror(errno));
         return CLI_FAILED;
     }
-    /* Nobody reads SVG on a terminal. */
+    /* A terminal gets characters instead of SVG. */
     drawn = options->json                                                ? pool_map_write_json(map, file)
             : options->text || (file == stdout && isatty(STDOUT_FILENO)) ? pool_map_write_text(map, file)
                                                                          : pool_map_write_svg(map, file);
-    /* Standard output is looked at when the command ends. */
+    /* For standard output main() checks that everything was written. */
     written = file == stdout || !ferror(file);
     if (file != stdout && fclose(file) != 0)
         written = false;

@@ -1,6 +1,6 @@
 /*
- * pool_map.h - what the parts of "leat pool-map" share: the snapshot of a pool as read from its JSON, and the rows
- * that its addresses are drawn in.
+ * pool_map.h - what the parts of "leat pool-map" share: the snapshot of a pool, read from its JSON, and the rows
+ * in which its addresses are drawn.
  */
 #ifndef CLI_POOL_MAP_H
 #define CLI_POOL_MAP_H
@@ -11,15 +11,16 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What a piece of addresses is. */
+/* The state of a range of addresses. */
 enum pool_map_state {
-    POOL_MAP_LIVE,      /* a block of the program's */
+    POOL_MAP_LIVE,      /* a block that the program has */
     POOL_MAP_CACHED,    /* freed, kept for the stream that freed it */
     POOL_MAP_PENDING,   /* freed, waiting for other streams */
-    POOL_MAP_FREE,      /* memory that nobody has */
+    POOL_MAP_FREE,      /* free memory */
     POOL_MAP_IN_STITCH, /* memory that a stitched block is using, at addresses of its own */
-    POOL_MAP_STALE,     /* addresses that were given up, and a stream may still use them */
-    POOL_MAP_DORMANT,   /* addresses of a stitched block that is not in use; its memory is idle where it belongs */
+    POOL_MAP_STALE,     /* addresses that the pool has given up while a stream may still use them */
+    POOL_MAP_DORMANT,   /* addresses of a stitched block that is not in use; its memory is listed as idle in the
+                         * range that it belongs to */
     POOL_MAP_HOLE,      /* addresses without memory */
     POOL_MAP_STATE_COUNT
 };
@@ -34,13 +35,13 @@ extern const char *const pool_map_state_names[POOL_MAP_STATE_COUNT];
 
 enum { POOL_MAP_NO_TAG = -1, POOL_MAP_ERROR_MAX = 512 };
 
-/* Texts belong to the snapshot's JSON. */
+/* A piece of a range in one state. Texts are owned by the snapshot's JSON. */
 struct pool_map_extent {
-    uint64_t offset, bytes; /* from the base of its range */
+    uint64_t offset, bytes; /* offset from the base of its range */
     enum pool_map_state state;
-    uint64_t requested_bytes; /* of live blocks */
-    uint64_t stream;          /* its number; 0: none */
-    int tag;                  /* index of tags */
+    uint64_t requested_bytes; /* what the program asked for; of live blocks */
+    uint64_t stream;          /* number of the stream; 0: none */
+    int tag;                  /* index of tags, or POOL_MAP_NO_TAG */
     const json_t *stack;      /* call stack as a list of texts, or NULL */
 };
 
@@ -52,15 +53,15 @@ struct pool_map_range {
     size_t extent_count;
 };
 
-/* Why rows are left out. */
+/* Returns why rows of the range are left out, in words. */
 static inline const char *pool_map_gap_text(const struct pool_map_range *range)
 {
     return range->stitched ? "not in use" : "without memory";
 }
 
 struct pool_map_share {
-    const char *name; /* of a tag */
-    uint64_t number;  /* of a stream */
+    const char *name; /* name of a tag; NULL: this is a stream */
+    uint64_t number;  /* number of a stream */
     uint64_t requested_bytes, live_blocks, cached_bytes;
 };
 
@@ -74,46 +75,48 @@ struct pool_map {
     struct pool_map_share *streams, *tags;
     size_t stream_count, tag_count;
 
-    /* What follows from the extents. */
+    /* Figures that are computed from the extents. */
     uint64_t state_bytes[POOL_MAP_STATE_COUNT], state_extents[POOL_MAP_STATE_COUNT];
-    uint64_t largest_free_bytes; /* one after the other, in state FREE */
-    uint64_t partly_used_pages;  /* pages that live blocks and idle memory share ... */
-    uint64_t partly_idle_bytes;  /* ... and what is idle in them */
-    uint64_t rounding_bytes;     /* that live blocks have beyond what was asked for */
+    uint64_t largest_free_bytes; /* the largest sum of adjacent extents in state FREE */
+    uint64_t partly_used_pages;  /* pages with both live blocks and idle memory */
+    uint64_t partly_idle_bytes;  /* idle bytes in these pages */
+    uint64_t rounding_bytes;     /* bytes of live blocks beyond what the program asked for */
 };
 
 /* ---- pool_map_read.c ---- */
 
-/* The snapshot in a file, or NULL; error then says what is wrong with it. */
+/* Reads the snapshot in a file (-: standard input). Returns NULL with error set if something is wrong with it. */
 struct pool_map *pool_map_read(const char *path, char error[POOL_MAP_ERROR_MAX]);
 void pool_map_destroy(struct pool_map *map);
 
 /* ---- pool_map_rows.c ---- */
 
-/* One row of addresses, or, as a gap, the rows of addresses without memory that are left out here. */
+/* One row of addresses; or a gap, which stands for rows without memory that are left out. */
 struct pool_map_row {
-    uint64_t begin, end; /* offsets */
+    uint64_t begin, end; /* offsets in the range */
     bool gap;
 };
 
 struct pool_map_rows {
     uint64_t row_bytes; /* addresses in one row: smallest_row_bytes times a power of two */
     struct pool_map_row *rows;
-    size_t row_count; /* gaps count as well */
+    size_t row_count; /* rows and gaps together */
 };
 
-/* Cuts a range into at most rows_max rows and the gaps between them. False when memory is short. */
+/* Cuts a range into at most rows_max rows and the gaps between them. Returns false if memory is short. */
 bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_row_bytes, size_t rows_max,
                         struct pool_map_rows *rows);
 
-/* The piece of a row that begins at offset at: where it ends, and the extent that it is of. False at the end of
- * the row. *index is 0 for the first row of a range and goes on from piece to piece and from row to row. */
+/* Finds the piece of a row that begins at offset at: its end, and the extent to which it belongs. Returns false at
+ * the end of the row. *index is 0 for the first row of a range and must be passed on from call to call, also to
+ * the next row. */
 bool pool_map_next_piece(const struct pool_map_range *range, const struct pool_map_row *row, size_t *index,
                          uint64_t at, uint64_t *end, const struct pool_map_extent **extent);
 
 /* ---- pool_map_svg.c, pool_map_text.c, pool_map_json.c ---- */
 
-/* False when memory is short; what could not be written is seen by the file's error mark. */
+/* Write the picture. They return false if memory is short. Whether everything was written is for the caller to
+ * find out by ferror(). */
 bool pool_map_write_svg(const struct pool_map *map, FILE *file);
 bool pool_map_write_text(const struct pool_map *map, FILE *file);
 bool pool_map_write_json(const struct pool_map *map, FILE *file);

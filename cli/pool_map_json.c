@@ -20,7 +20,7 @@ static json_t *states_json(const struct pool_map *map)
     return states;
 }
 
-/* Of streams, which have numbers, or of tags, which have names. */
+/* Returns the figures of streams, which have numbers, or of tags, which have names (named), as JSON. */
 static json_t *shares_json(const struct pool_map_share *shares, size_t count, bool named)
 {
     json_t *list = json_array();
@@ -62,7 +62,7 @@ bool pool_map_write_json(const struct pool_map *map, FILE *file)
 
     if (!json)
         return false;
-    /* A failure to write is seen by the file's error mark. */
+    /* The caller finds failures to write by ferror(). */
     (void)json_dumpf(json, file, JSON_INDENT(2));
     fputc('\n', file);
     json_decref(json);

@@ -1,5 +1,6 @@
 /*
- * pool_map_read.c - reads the JSON that leat_pool_snapshot() writes, and adds up what the pictures say in figures.
+ * pool_map_read.c - reads the JSON that leat_pool_snapshot() writes, and computes the figures that the pictures
+ * show.
  */
 #include "pool_map.h"
 
@@ -20,7 +21,8 @@ struct reader {
     struct pool_map *map;
     const char *path;
     char *error;
-    char where[WHERE_MAX]; /* the part of the file that is being read, such as "ranges[0].extents[17]: " */
+    char where[WHERE_MAX]; /* the part of the file that is being read, such as "ranges[0].extents[17]: ", for
+                            * messages */
 };
 
 static bool complain(struct reader *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -48,7 +50,7 @@ static bool get_number(struct reader *reader, const json_t *object, const char *
     return true;
 }
 
-/* The same, and 0 when there is no such key. */
+/* The same, but 0 if there is no such key. */
 static bool get_number_if_any(struct reader *reader, const json_t *object, const char *key, uint64_t *number)
 {
     *number = 0;
@@ -123,8 +125,8 @@ static bool read_extent(struct reader *reader, const json_t *object, const struc
     return true;
 }
 
-/* A stitched block in use ends where its request does; the rest of the pages mapped for it is not listed. Adds
- * that to the block, if there is any, and returns where it ends then. */
+/* The snapshot lists a stitched block in use only up to the end of its request, not up to the end of its last
+ * page. Extends the block to the next extent, if there is such a rest, and returns its end. */
 static uint64_t take_tail(const json_t *next, struct pool_map_extent *before)
 {
     const json_t *value = json_object_get(next, "offset");
@@ -177,7 +179,7 @@ static bool read_range(struct reader *reader, const json_t *object, size_t numbe
     return read_extents(reader, extents, number, range);
 }
 
-/* Moves ranges of stitched blocks behind the others, whose memory they use. */
+/* Moves the ranges of stitched blocks behind the other ranges, whose memory they use. */
 static void put_stitched_last(struct pool_map *map)
 {
     size_t kept = 0, i;
@@ -224,7 +226,7 @@ static bool read_share(struct reader *reader, const json_t *object, bool stream,
            get_number_if_any(reader, object, "cached_bytes", &share->cached_bytes);
 }
 
-/* The list of the streams or of the tags. */
+/* Reads the list of streams or of tags. */
 static bool read_shares(struct reader *reader, const char *key, struct pool_map_share **shares, size_t *count)
 {
     bool stream = !strcmp(key, "streams");
@@ -274,7 +276,7 @@ static bool read_head(struct reader *reader)
     return true;
 }
 
-/* What is in use and what is idle of the page that is being looked at. */
+/* The current page: how much of it is in use and how much is idle. */
 struct page {
     uint64_t number, used_bytes, idle_bytes;
 };
@@ -303,7 +305,7 @@ static void add_to_page(struct pool_map *map, struct page *page, const struct po
         page->idle_bytes += (end < page_end ? end : page_end) - begin;
 }
 
-/* Only the first and the last page of an extent may have something else as well. */
+/* Only the first and the last page of an extent may contain other extents too. */
 static void sum_pages(struct pool_map *map, const struct pool_map_range *range)
 {
     struct page page = {.number = 0};

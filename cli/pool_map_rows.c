@@ -1,6 +1,6 @@
 /*
- * pool_map_rows.c - cuts a range of addresses into rows of one length, for pictures of a pool. Rows that have no
- * memory at all are left out.
+ * pool_map_rows.c - cuts a range of addresses into rows of equal length for pictures of a pool. Rows without any
+ * memory are left out.
  */
 #include "pool_map.h"
 
@@ -14,8 +14,8 @@ static uint64_t end_of(const struct pool_map_range *range)
     return range->extent_count ? last->offset + last->bytes : 0;
 }
 
-/* The next stretch of addresses without memory, from extent *index on; *index is that behind it then. Returns
- * false if there is none. */
+/* Finds the next range of addresses without memory, from extent *index on, and sets *index to the extent behind
+ * it. Returns false if there is none. */
 static bool next_blank(const struct pool_map_range *range, size_t *index, uint64_t *begin, uint64_t *end)
 {
     const struct pool_map_extent *extents = range->extents;
@@ -30,7 +30,7 @@ static bool next_blank(const struct pool_map_range *range, size_t *index, uint64
     return true;
 }
 
-/* The rows that [begin, end) covers as far as they go: from row *first to before the result. */
+/* Returns the rows that [begin, end) covers completely: from row *first to before the returned one. */
 static uint64_t whole_rows(const struct pool_map_range *range, uint64_t begin, uint64_t end, uint64_t row_bytes,
                            uint64_t *first)
 {
@@ -38,7 +38,7 @@ static uint64_t whole_rows(const struct pool_map_range *range, uint64_t begin, u
     return end / row_bytes + (end == end_of(range) && end % row_bytes != 0);
 }
 
-/* How many rows have memory somewhere. */
+/* Returns how many rows contain memory. */
 static uint64_t count_rows(const struct pool_map_range *range, uint64_t row_bytes)
 {
     uint64_t end = end_of(range), count = end / row_bytes + (end % row_bytes != 0), blank, blank_end, first, last;
@@ -81,7 +81,7 @@ bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_ro
     }
     for (; at < end; at += rows->row_bytes)
         add_row(rows, at, at + rows->row_bytes, false);
-    /* The snapshot lists no extents behind the last memory: what is left of the addresses is a gap too. */
+    /* The snapshot lists no extents behind the last memory: the rest of the addresses is a gap too. */
     if (at < range->bytes && rows->row_count && rows->rows[rows->row_count - 1].gap)
         rows->rows[rows->row_count - 1].end = range->bytes;
     else if (at < range->bytes)

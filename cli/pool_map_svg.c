@@ -1,10 +1,10 @@
 /*
- * pool_map_svg.c - a picture of a pool as SVG: one self-contained file that a browser shows, light or dark.
+ * pool_map_svg.c - a picture of a pool as SVG: one self-contained file that a browser shows in light or dark
+ * colours.
  *
- * Each range of addresses is cut into rows of one length, drawn to scale; lines mark the pages where they are far
- * enough apart. Pieces too narrow to be seen are joined with their neighbours of the same state. Colours: a live
- * block has the hue of its tag, darker the larger it is. A stitched one has lines across it, and so has the memory
- * that it uses.
+ * Each range of addresses is cut into rows of one length, drawn to scale; lines mark the pages if they are far
+ * enough apart. Adjacent pieces of the same state that are too narrow to be seen are joined. A live block has the
+ * colour of its tag, darker the larger it is. A stitched block is hatched, and so is the memory that it uses.
  */
 #include "pool_map.h"
 #include "svg.h"
@@ -16,7 +16,7 @@
 
 /* Lengths in pixels. */
 enum {
-    MAP_LEFT = 120, /* addresses stand to the left of the rows */
+    MAP_LEFT = 120, /* room for the addresses to the left of the rows */
     MAP_WIDTH = 1024,
     MARGIN = 20,
     ROW_HEIGHT = 16,
@@ -27,36 +27,37 @@ enum {
 
 enum { ROWS_MAX = 64, SHARES_MAX = 32, TAG_MAX = 80, HUES = 8, SHADES = 4 };
 
-/* Widths in pixels: narrower pieces are joined; from block_min on a block has an edge, from label_min on its size
- * in words. */
+/* Widths in pixels. Pieces narrower than narrow are joined. A block of at least block_min has an edge, one of at
+ * least label_min a label with its size. */
 static const double narrow = 0.4, block_min = 4, label_min = 64;
 
-/* Hues that people with any kind of colour vision tell apart at full strength; the last shade is this one. */
+/* Colours that people with colour blindness can tell apart. They are the last shade; lighter shades are mixed with
+ * white. */
 static const unsigned char hue_rgb[HUES + 1][3] = {
     {0xe6, 0x9f, 0x00}, {0x2f, 0xae, 0x86}, {0xd9, 0x82, 0xb0}, {0x8c, 0x8f, 0xd9}, {0xc9, 0xbb, 0x2a},
     {0xe0, 0x7b, 0x4a}, {0x6f, 0xb7, 0x4d}, {0xb0, 0x8d, 0x6a}, {0x56, 0x9a, 0xd8} /* without a tag */};
 
-/* Blocks up to so many bytes have a lighter shade. */
+/* The largest blocks of each shade but the last. */
 static const uint64_t shade_bytes[SHADES - 1] = {64 << 10, 1 << 20, 16 << 20};
 static const char *const shade_texts[SHADES] = {"up to 64 KiB", "1 MiB", "16 MiB", "more"};
 
 struct picture {
     const struct pool_map *map;
-    struct pool_map_rows *rows; /* by range */
+    struct pool_map_rows *rows; /* the rows of each range */
     FILE *file;
-    unsigned y; /* where the next thing goes */
+    unsigned y; /* vertical position of the next element */
 };
 
-/* Pieces of one state that are drawn as one. */
+/* Pieces of one state that are drawn as one rectangle. */
 struct group {
     uint64_t begin, end; /* offsets */
     uint64_t pieces;
-    const struct pool_map_extent *extent; /* the first one */
+    const struct pool_map_extent *extent; /* the extent of the first piece */
 };
 
 /* ---- text ---- */
 
-/* A text that reaches no further than the rows. */
+/* Writes a text, which is shortened at the right end of the rows. */
 static void write_text(struct picture *picture, unsigned x, const char *style, const char *text)
 {
     enum svg_size size = !strcmp(style, "title") ? SVG_TITLE : SVG_TEXT;
@@ -78,7 +79,7 @@ static unsigned hue_of(int tag)
     return tag == POOL_MAP_NO_TAG ? HUES : (unsigned)tag % HUES;
 }
 
-/* "live" blocks have a class for hue and shade, all others that of their state. */
+/* Writes the CSS class of an extent: hue and shade for live blocks, the state's name for others. */
 static void write_class(FILE *file, const struct pool_map_extent *extent)
 {
     if (extent->state == POOL_MAP_LIVE)
@@ -181,7 +182,7 @@ static void write_figures(struct picture *picture)
     picture->y += LINE_STEP;
 }
 
-/* One entry of the legend; returns where the next one goes. */
+/* Writes one entry of the legend and returns the x coordinate of the next one. */
 static unsigned write_swatch(struct picture *picture, unsigned x, const char *style, const char *text)
 {
     fprintf(picture->file,
@@ -219,7 +220,7 @@ static void write_legend(struct picture *picture)
     x = MARGIN;
     for (state = POOL_MAP_CACHED; state < POOL_MAP_STATE_COUNT; state++) {
         snprintf(text, sizeof text, "%s, %s", texts[state], text_bytes(size, map->state_bytes[state]));
-        if (state == POOL_MAP_STALE) { /* the rest needs a line of its own */
+        if (state == POOL_MAP_STALE) { /* the other states go on a second line */
             picture->y += LINE_STEP + 4;
             x = MARGIN;
         }
@@ -252,7 +253,7 @@ static bool is_stitched(const struct pool_map_range *range, const struct pool_ma
     return range->stitched && extent->state != POOL_MAP_STALE && extent->state != POOL_MAP_HOLE;
 }
 
-/* What pointing at a group shows. */
+/* Writes the tooltip of a group. */
 static void write_tooltip(struct picture *picture, const struct pool_map_range *range, const struct group *group)
 {
     const struct pool_map_extent *extent = group->extent;
@@ -284,7 +285,7 @@ static void write_tooltip(struct picture *picture, const struct pool_map_range *
     fputs("</title>", file);
 }
 
-/* Three dots say that the block began in an earlier row. */
+/* Writes the label of a block. Three dots mean that the block began in an earlier row. */
 static void write_label(struct picture *picture, const struct group *group, double x, double width)
 {
     const struct pool_map_extent *extent = group->extent;
@@ -321,7 +322,7 @@ static void write_group(struct picture *picture, const struct pool_map_range *ra
         write_label(picture, group, x, width);
 }
 
-/* The pieces of a row; narrow ones of one state that follow each other are one group. */
+/* Draws the pieces of a row. Adjacent narrow pieces of one state become one group. */
 static void write_pieces(struct picture *picture, const struct pool_map_range *range,
                          const struct pool_map_row *row, uint64_t row_bytes, size_t *index)
 {
@@ -344,7 +345,7 @@ static void write_pieces(struct picture *picture, const struct pool_map_range *r
         write_group(picture, range, row, row_bytes, &group);
 }
 
-/* Lines between pages, where they are far enough apart to be seen. */
+/* Draws marks between pages if they are far enough apart. */
 static void write_page_marks(struct picture *picture, uint64_t row_bytes)
 {
     uint64_t pages = row_bytes / picture->map->page_bytes, page;
@@ -451,7 +452,7 @@ static unsigned shares_height(size_t count)
                : (unsigned)(2 + (count < SHARES_MAX ? count : SHARES_MAX) + (count > SHARES_MAX)) * LINE_STEP;
 }
 
-/* The height stands at the beginning of the file, so it is added up before anything is written. */
+/* Computes the height of the picture, which the first line of the file contains. */
 static unsigned picture_height(const struct picture *picture)
 {
     const struct pool_map *map = picture->map;
@@ -503,7 +504,8 @@ bool pool_map_write_svg(const struct pool_map *map, FILE *file)
     for (i = 0; i < map->range_count && fine; i++) {
         uint64_t least_bytes = map->ranges[i].stitched ? longest_row_bytes : map->page_bytes;
 
-        /* Stitched blocks, which come last, have the scale of the ranges whose memory they use. */
+        /* Ranges of stitched blocks come last. They get at least the scale of the other ranges, whose memory they
+         * use. */
         fine = pool_map_make_rows(&map->ranges[i], least_bytes, ROWS_MAX, &picture.rows[i]);
         if (fine && picture.rows[i].row_bytes > longest_row_bytes)
             longest_row_bytes = picture.rows[i].row_bytes;

@@ -9,12 +9,13 @@
 
 enum { CELLS = 64, ROWS_MAX = 32 };
 
-/* What a cell of the picture has, in bytes by state. */
+/* The bytes of each state in one cell (character) of the picture. */
 struct cell {
     uint64_t bytes[POOL_MAP_STATE_COUNT];
 };
 
-/* Whatever is live decides; else what there is most of. */
+/* Returns the character of a cell: that of live blocks if there are any, otherwise that of the state with the most
+ * bytes. */
 static char cell_character(const struct cell *cell)
 {
     static const char characters[POOL_MAP_STATE_COUNT] = {

@@ -71,7 +71,7 @@ static const double LIMIT_RATIO_MIN = 0.01, LIMIT_RATIO_MAX = 100;
 
 /* ---- the command line ---- */
 
-/* The index of text among count names, or -1 after a complaint. */
+/* Returns the index of text among count names, or -1 after a complaint. */
 static int parse_name(const char *option, const char *text, const char *const *names, int count)
 {
     char list[128] = "";
@@ -103,7 +103,7 @@ static bool parse_rounds(const char *text, unsigned *rounds)
     return true;
 }
 
-/* "4G", or "1.02x". */
+/* Reads the value of --limit: bytes, such as 4G, or a ratio, such as 1.02x. */
 static bool parse_limit(const char *text, struct replay_options *options)
 {
     char *end;
@@ -139,7 +139,7 @@ static bool parse_trace_device(const char *text, int *device)
     return false;
 }
 
-/* One option. Returns PARSE_GO_ON, or what the command exits with. */
+/* Applies one option. Returns PARSE_GO_ON, or the exit status if the command ends here. */
 static bool parse_kind(const char *text, leat_kind *kind)
 {
     static const char *const names[] = {"pinned", "device", "managed"};
@@ -206,7 +206,7 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
     }
 }
 
-/* What only a pool of leat has. */
+/* Refuses options that only a pool of leat supports if another allocator is chosen. */
 static int check_pool_options(const struct replay_options *options)
 {
     bool limited = options->limit_bytes || options->limit_ratio > 0,
@@ -339,7 +339,7 @@ static int replay(const struct replay_options *options, const struct trace *trac
         cli_complain("replay: out of host memory");
         goto release;
     }
-    /* Large enough for the trace and any allocator's waste. */
+    /* Large enough for the trace with the waste of any allocator. */
     host_enlarge_cpu_device(2 * trace_peak_bytes(trace, true, NULL) + ((uint64_t)1 << 30));
     fine = replay_open(target, options, trace) && replay_run(target, options, trace, result);
     if (!fine)
@@ -360,7 +360,7 @@ release:
     return fine && printed ? CLI_OK : CLI_FAILED;
 }
 
-/* What the options ask of the trace; false after a complaint. */
+/* Checks the options that depend on the trace, and computes a relative limit. Returns false after a complaint. */
 static bool fit_options(struct replay_options *options, const struct trace *trace)
 {
     if (options->trace_device != TRACE_ANY_DEVICE && trace->format != TRACE_PYTORCH) {

@@ -1,6 +1,6 @@
 /*
- * replay.h - what the parts of "leat replay" share: the command line, the allocator that is replayed against, and
- * what was measured.
+ * replay.h - what the parts of "leat replay" share: the options, the allocator that the trace is replayed with,
+ * and the results.
  */
 #ifndef CLI_REPLAY_H
 #define CLI_REPLAY_H
@@ -16,8 +16,8 @@ enum { REPLAY_ERROR_MAX = 2048, REPLAY_ROUNDS_MAX = 100, REPLAY_CALLS_MAX = 192 
 enum replay_allocator {
     REPLAY_LEAT,
     REPLAY_DRIVER,            /* the driver's plain calls */
-    REPLAY_DRIVER_ASYNC,      /* its stream-ordered calls, with the pool as it is */
-    REPLAY_DRIVER_ASYNC_KEEP, /* the same, with a pool that keeps what it has */
+    REPLAY_DRIVER_ASYNC,      /* the driver's stream-ordered calls, with the default settings of its pool */
+    REPLAY_DRIVER_ASYNC_KEEP, /* the same, with a pool that keeps all freed memory */
     REPLAY_ALLOCATOR_COUNT
 };
 
@@ -28,8 +28,8 @@ extern const char *const replay_packing_names[3]; /* by leat_pool_packing */
 struct replay_options {
     const char *trace;
     const char *device;
-    const char *snapshot; /* file for the pool at the peak; NULL: none */
-    const char *plan;     /* for the pool; NULL: none */
+    const char *snapshot; /* file for a snapshot of the pool at the peak; NULL: none */
+    const char *plan;     /* file with a plan for the pool; NULL: none */
     const char *pool;     /* only blocks of recorded pools of this name; NULL: of all */
     leat_kind kind;       /* only memory of this kind */
     enum replay_allocator allocator;
@@ -37,87 +37,91 @@ struct replay_options {
     leat_pool_packing packing;
     uint64_t limit_bytes; /* 0: none */
     double limit_ratio;   /* the limit as a multiple of the most bytes requested; 0: given in bytes, or none */
-    int trace_device;     /* of a snapshot of PyTorch's */
+    int trace_device;     /* the device whose events of a PyTorch snapshot are replayed */
     unsigned rounds;
     bool policy_given, packing_given;
-    bool hold; /* free where the trace says "freed" */
-    bool trim; /* after each round */
+    bool hold; /* free blocks at the trace's "freed" instead of "free" */
+    bool trim; /* trim the pool after each round */
     bool json;
 };
 
 /* ---- the allocator: replay_target.c ---- */
 
-/* Where the blocks come from and go to. Calls return false with error set. */
+/* The allocator under test. Calls return false with error set. */
 struct replay_target {
-    /* Memory for a block of the trace. */
+    /* Allocates memory for a block of the trace. */
     bool (*alloc)(struct replay_target *target, const struct trace_block *block, void **ptr);
 
-    /* Gives it back on stream; where the block was used elsewhere, after the work of the other streams. */
+    /* Frees a block on stream. used_elsewhere: other streams used it too, so the free is ordered after their
+     * work. */
     bool (*free)(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr);
 
-    /* Looks how much memory is taken, where that must be asked in between; not timed. NULL: need not be. */
+    /* Samples how much memory is in use. Not timed. NULL: the allocator knows its peak, so sampling is not
+     * needed. */
     void (*sample)(struct replay_target *target);
 
-    char calls[REPLAY_CALLS_MAX]; /* which calls are measured, in words */
+    char calls[REPLAY_CALLS_MAX]; /* the names of the measured calls */
     char error[REPLAY_ERROR_MAX];
-    uint64_t driver_calls;         /* counted here where leat does not */
-    uint64_t events, stream_waits; /* likewise */
-    uint64_t first_free_bytes;     /* of the device, before the first allocation */
-    uint64_t sampled_peak_bytes;   /* most of it that was taken since, as sampled */
-    const char *no_peak;           /* why the memory held is not known; NULL: it is */
+    uint64_t driver_calls;         /* counted by the target if there is no pool */
+    uint64_t events, stream_waits; /* the same */
+    uint64_t first_free_bytes;     /* free memory of the device before the first allocation */
+    uint64_t sampled_peak_bytes;   /* the most memory used since then, according to the samples */
+    const char *no_peak;           /* why the peak of the memory is unknown; NULL: it is known */
     leat_device *device;
     leat_device_info info;
-    leat_pool *pool; /* of REPLAY_LEAT */
+    leat_pool *pool; /* only for REPLAY_LEAT */
     struct bench_peer *peer;
     struct bench_workers *workers;
     leat_event *event;
     bool entered;     /* the peer's context is current */
-    bool driver_pool; /* the peer watches the driver's pool */
+    bool driver_pool; /* pool_watch() of the peer was called */
     unsigned stream_count;
     leat_stream *streams[TRACE_STREAMS_MAX];
     void *native_streams[TRACE_STREAMS_MAX];
-    int host_stream;    /* as in the trace; the pool takes none for it */
-    leat_event **marks; /* the program's events, by the trace's index; NULL where there is none now */
+    int host_stream;    /* index of the trace's "stream" for the host, which has no stream here */
+    leat_event **marks; /* events for those of the program, indexed as in the trace; NULL: does not exist now */
     size_t mark_count;
 };
 
-/* Opens the device and the allocator for a trace. False: target->error says why. replay_close() is needed in both
- * cases, and returns false, with error, when something could not be given back. */
+/* Opens the device and the allocator for a trace. Returns false with target->error set. Call replay_close() in
+ * both cases; it returns false with error set if something could not be released. */
 bool replay_open(struct replay_target *target, const struct replay_options *options, const struct trace *trace);
 bool replay_close(struct replay_target *target);
 
-/* Does what orders the program's streams: an event of the trace beyond TRACE_FREED. ptr: of its block. */
+/* Replays an event of the trace that orders streams (those after TRACE_FREED). ptr: the memory of its block, if it
+ * has one. */
 bool replay_order(struct replay_target *target, const struct trace_event *event, void *ptr);
 
-/* What the allocator says of itself; all zeros but the counts that the target keeps where there is no pool. */
+/* Returns the pool's statistics. Without a pool all members are zero except the counts that the target keeps. */
 bool replay_statistics(struct replay_target *target, leat_pool_statistics *statistics);
 
-/* The most memory that the allocator held so far; false where that is not known. */
+/* Returns the most memory that the allocator held so far; false if that is unknown. */
 bool replay_peak_bytes(struct replay_target *target, uint64_t *bytes);
 
 /* ---- the rounds: replay_run.c ---- */
 
-/* Times of calls in ns, without what reading the clock costs. */
+/* Times of calls in ns, less the cost of reading the clock. */
 struct replay_times {
     double mean;
     uint64_t p50, p99, p999, worst;
 };
 
-/* One round, or several taken together: then counts and totals are sums. */
+/* The figures of one round, or of several: then counts and totals are sums. */
 struct replay_figures {
     unsigned rounds;
     struct replay_times alloc, free, pair; /* a pair is the allocation and the free of one block */
     uint64_t total_ns;                     /* all calls together */
-    uint64_t stalled_ns; /* leat: inside the driver's memory calls; else what calls took above REPLAY_STALL_NS */
+    uint64_t stalled_ns; /* leat: time inside the driver's memory calls; otherwise the time of calls that took
+                          * longer than REPLAY_STALL_NS */
     uint64_t driver_calls;
     uint64_t events, queries, stream_waits, host_waits;
     uint64_t cache_hits;
     uint64_t created_bytes, stitched_bytes, released_bytes;
     uint64_t stitches, stitch_reuses;
-    uint64_t planned; /* allocations that got the place that the pool's plan has for them */
+    uint64_t planned; /* allocations that the pool placed according to its plan */
     bool peak_known;
-    uint64_t peak_reserved_bytes; /* up to the end of these rounds */
-    leat_pool_packing packing;    /* of leat's pool: STILL or TIGHT, as it was at their end */
+    uint64_t peak_reserved_bytes; /* the most up to the end of these rounds */
+    leat_pool_packing packing;    /* of leat's pool at the end of these rounds: STILL or TIGHT */
 };
 
 /* A call of a driver's allocator that takes longer than this counts as a stall. */
@@ -127,21 +131,21 @@ struct replay_result {
     uint64_t peak_requested_bytes;
     unsigned rounds;
     struct replay_figures each[REPLAY_ROUNDS_MAX];
-    struct replay_figures later; /* from the third round on; later.rounds is 0 when there is none */
+    struct replay_figures later; /* from the third round on; later.rounds is 0 if there are only two */
     struct replay_figures all;
-    uint64_t clock_ns;                                           /* what reading the clock twice costs */
+    uint64_t clock_ns;                                           /* the cost of reading the clock twice */
     uint64_t trimmed_bytes, trim_pending_bytes, trim_left_bytes; /* of the last round's trim */
     leat_pool_statistics statistics;                             /* at the end; REPLAY_LEAT only */
 };
 
-/* Replays the trace options->rounds times. False: target->error says where it ended; everything that was
- * allocated has been freed all the same. */
+/* Replays the trace options->rounds times. Returns false with target->error, which says at which event it failed.
+ * All blocks are freed in both cases. */
 bool replay_run(struct replay_target *target, const struct replay_options *options, const struct trace *trace,
                 struct replay_result *result);
 
 /* ---- the report: replay_report.c ---- */
 
-/* False when memory is short. */
+/* Print the results. They return false if memory is short. */
 bool replay_print_tables(const struct replay_target *target, const struct replay_options *options,
                          const struct trace *trace, const struct replay_result *result);
 bool replay_print_json(const struct replay_target *target, const struct replay_options *options,

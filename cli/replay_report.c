@@ -1,5 +1,5 @@
 /*
- * replay_report.c - what "leat replay" prints: tables for people, JSON for scripts.
+ * replay_report.c - the output of "leat replay": tables, or JSON for scripts.
  */
 #include "host_facts.h"
 #include "info_json.h"
@@ -15,7 +15,7 @@
 
 enum { CELL_MAX = 96 };
 
-/* The last part of a path: where a file was says nothing about it. */
+/* Returns the last part of a path, since the folder of a file does not matter in a report. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -23,7 +23,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The driver's entry of the list; false when it has none. */
+/* Finds the driver of the device in the list of drivers. Returns false if it is not there. */
 static bool find_driver(const struct replay_target *target, leat_driver_info *driver)
 {
     unsigned i;
@@ -45,7 +45,7 @@ enum cell {
     CELL_REQUESTED,
     CELL_RESERVED,
     CELL_RATIO,
-    CELL_MEANS, /* of the three kinds of times */
+    CELL_MEANS, /* the means of allocation, free and pair */
     CELL_TIMES,
     CELL_MS,
     CELL_COUNT,
@@ -54,11 +54,11 @@ enum cell {
     CELL_PACKING
 };
 
-/* A row of the table: how it is made of which member of struct replay_figures. */
+/* A row of the table: a member of struct replay_figures and how it is printed. */
 struct row {
     const char *name;
     enum cell cell;
-    bool pool_only; /* only leat's pools say it */
+    bool pool_only; /* only known of leat's pools */
     size_t offset;
 };
 
@@ -73,7 +73,7 @@ static const struct row rows[] = {
     {"free, ns", CELL_TIMES, false, AT(free)},
     {"pair, ns", CELL_TIMES, false, AT(pair)},
     {"all calls, ms", CELL_MS, false, AT(total_ns)},
-    {NULL, CELL_MS, false, AT(stalled_ns)}, /* its name depends on the allocator */
+    {NULL, CELL_MS, false, AT(stalled_ns)}, /* the name of this row depends on the allocator */
     {"driver calls", CELL_COUNT, false, AT(driver_calls)},
     {"events recorded", CELL_COUNT, false, AT(events)},
     {"stream waits", CELL_COUNT, false, AT(stream_waits)},
@@ -94,7 +94,7 @@ static uint64_t number_at(const struct replay_figures *figures, size_t offset)
     return number;
 }
 
-/* The mean of a round. */
+/* Writes the mean over the rounds. */
 static void write_count(char *text, size_t room, const struct replay_figures *figures, uint64_t sum)
 {
     if (sum % figures->rounds == 0)
@@ -158,7 +158,8 @@ static void write_cell(char text[CELL_MAX], const struct row *row, const struct 
 
 enum { ROUND_COLUMNS_MAX = 3 };
 
-/* The rounds that have a column: the first, the second, and all others together. Returns how many there are. */
+/* Finds the columns of the table: the first round, the second, and all others together. Returns how many there
+ * are. */
 static unsigned choose_columns(const struct replay_result *result,
                                const struct replay_figures *columns[ROUND_COLUMNS_MAX],
                                char headings[ROUND_COLUMNS_MAX][CELL_MAX])
@@ -225,7 +226,7 @@ static void print_head(const struct replay_target *target, const struct replay_o
     printf("Allocator: %s (%s)\n", replay_allocator_names[options->allocator], target->calls);
 }
 
-/* Which regime the pool is in, and whether it needs the driver in the steady state. */
+/* Prints which packing the pool uses at the end, and whether it still calls the driver in later rounds. */
 static void print_regime(const struct replay_options *options, const struct replay_result *result)
 {
     const struct replay_figures *last = &result->each[result->rounds - 1];
@@ -338,7 +339,7 @@ static const struct {
     {"stitch_reuses", true, AT(stitch_reuses)},   {"planned", true, AT(planned)},
 };
 
-/* The counts and times of some rounds; the times are those of the rounds that times tells of. */
+/* Adds the counts of figures and the times of times, which may be of other rounds. */
 static bool add_figures(json_t *object, const struct replay_target *target, const struct replay_figures *figures,
                         const struct replay_figures *times)
 {
@@ -356,7 +357,7 @@ static bool add_figures(json_t *object, const struct replay_target *target, cons
            add_times_json(object, "free", &times->free) && add_times_json(object, "pair", &times->pair);
 }
 
-/* null where there was no such round. */
+/* Returns the figures of a round, or null if there was no such round. */
 static json_t *rounds_json(const struct replay_target *target, const struct replay_figures *figures)
 {
     json_t *object;
@@ -370,7 +371,7 @@ static json_t *rounds_json(const struct replay_target *target, const struct repl
     return NULL;
 }
 
-/* Each round by itself. */
+/* Returns an array with the figures of each round. */
 static json_t *each_json(const struct replay_target *target, const struct replay_result *result)
 {
     json_t *list = json_array();
@@ -460,7 +461,7 @@ static json_t *report_json(const struct replay_target *target, const struct repl
     json_t *rest = json_pack("{s:o, s:o, s:o, s:o}", "each_round", each_json(target, result), "later",
                              rounds_json(target, &result->later), "trim", trim_json(options, result), "statistics",
                              statistics_json(target, &result->statistics));
-    /* Steady state, where there are rounds that show it. */
+    /* Times are those of the steady state: of the later rounds if there are any, otherwise of the last one. */
     const struct replay_figures *times = result->later.rounds ? &result->later : &result->each[result->rounds - 1];
     bool fine = json_object_update(all, peaks) == 0 && add_figures(all, target, &result->all, times) &&
                 json_object_update(all, rest) == 0;

@@ -1,9 +1,8 @@
 /*
  * replay_run.c - replays a trace, round after round, and times each call.
  *
- * A call's time is taken by reading the clock before and after it; what two readings cost without a call between
- * them, measured at the start, is taken off. The work between the calls is the replay's own and not timed; so is
- * what is asked of the pool at the end of a round.
+ * The clock is read before and after each call; the cost of two readings, measured at the start, is subtracted.
+ * Work of the replay between the calls is not timed, nor are the queries to the pool at the end of a round.
  */
 #include "replay.h"
 
@@ -21,14 +20,14 @@ struct run {
     const struct trace *trace;
     struct replay_result *result;
     FILE *snapshot;
-    void **blocks; /* by index of the trace's blocks: where each one is; NULL: not allocated now */
+    void **blocks; /* address of each block of the trace; NULL: not allocated now */
 
-    /* By round and block: what the calls took, in ns; longer than 4.2 s counts as 4.2 s. */
+    /* Times of the calls in ns, for each round and block; limited to 4.2 s by their type. */
     uint32_t *alloc_ns, *free_ns;
     uint64_t total_ns[REPLAY_ROUNDS_MAX], stalled_ns[REPLAY_ROUNDS_MAX];
     unsigned round;
 
-    size_t peak_event; /* the allocation that reaches the peak of the bytes requested */
+    size_t peak_event; /* index of the allocation with which the requested bytes reach their peak */
     uint64_t live_bytes, sampled_bytes;
 };
 
@@ -47,7 +46,7 @@ static int compare_ns(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of what two readings of the clock are apart. */
+/* Returns the median time between two consecutive readings of the clock. */
 static uint64_t clock_cost_ns(void)
 {
     uint32_t samples[CLOCK_SAMPLES];
@@ -62,7 +61,7 @@ static uint64_t clock_cost_ns(void)
     return samples[CLOCK_SAMPLES / 2];
 }
 
-/* Books the time of one call. */
+/* Subtracts the cost of the clock from the time of one call, adds it to the totals, and returns it. */
 static uint32_t book(struct run *run, uint64_t elapsed_ns)
 {
     uint64_t cost_ns = run->result->clock_ns;
@@ -97,7 +96,8 @@ static bool free_block(struct run *run, uint32_t index, unsigned stream)
 {
     const struct trace_block *block = &run->trace->blocks[index];
     struct replay_target *target = run->target;
-    /* A pool was told of uses where the trace has them. */
+    /* If the trace itself reports uses by other streams, they were replayed to the pool; other allocators know
+     * nothing of them. */
     bool used_elsewhere = (block->used_elsewhere && !run->options->hold) || (block->is_reported && !target->pool);
     uint64_t begin_ns = now_ns();
     bool fine = target->free(target, stream, used_elsewhere, run->blocks[index]);
@@ -111,8 +111,8 @@ static bool free_block(struct run *run, uint32_t index, unsigned stream)
     return true;
 }
 
-/* Asking a driver for its free memory takes longer than many allocations, so it is done when the live bytes have
- * grown a little beyond those of the last time, and at their peak. */
+/* Querying a driver for its free memory takes longer than many allocations. So a sample is taken only when the
+ * live bytes have grown by 1/256 of their peak since the last one, and at the peak. */
 static void sample(struct run *run, size_t event)
 {
     uint64_t step_bytes = run->result->peak_requested_bytes / 256;
@@ -148,7 +148,7 @@ static bool write_snapshot(struct run *run)
     return false;
 }
 
-/* Says where in the trace the block of an allocation or a free is, in front of what went wrong. */
+/* Puts the position of a failed allocation or free in the trace in front of the error. Returns false. */
 static bool locate(struct run *run, const char *what, uint32_t index)
 {
     const struct trace_block *block = &run->trace->blocks[index];
@@ -196,7 +196,7 @@ static bool replay_event(struct run *run, size_t i)
 
 /* ---- one round ---- */
 
-/* What the trace never frees goes back at its end, on the block's own stream. */
+/* Frees what the trace never frees, at its end, on the stream of the allocation. */
 static bool free_rest(struct run *run)
 {
     uint32_t index;
@@ -207,7 +207,7 @@ static bool free_rest(struct run *run)
     return true;
 }
 
-/* After a failure everything goes back as well; the first failure is the one to tell of. */
+/* Frees all blocks after a failure. Keeps the message of the first failure. */
 static void give_up(struct run *run)
 {
     struct replay_target *target = run->target;
@@ -249,7 +249,7 @@ static bool replay_round(struct run *run)
 
 /* ---- figures ---- */
 
-/* Of count times; the smallest one that at least so many of a thousand do not exceed. */
+/* Returns the percentile of sorted times, in thousandths: the smallest time that so many of them do not exceed. */
 static uint64_t percentile(const uint32_t *sorted, size_t count, unsigned thousandths)
 {
     size_t rank = (count * thousandths + 999) / 1000;
@@ -257,7 +257,7 @@ static uint64_t percentile(const uint32_t *sorted, size_t count, unsigned thousa
     return sorted[rank > 0 ? rank - 1 : 0];
 }
 
-/* Sorts the times. */
+/* Sorts the times and returns their statistics. */
 static struct replay_times summarize(uint32_t *times, size_t count)
 {
     uint64_t sum = 0;
@@ -270,7 +270,7 @@ static struct replay_times summarize(uint32_t *times, size_t count)
                                  percentile(times, count, 990), percentile(times, count, 999), times[count - 1]};
 }
 
-/* Times of the rounds from begin to before end. scratch has room for the times of all rounds. */
+/* Computes the times of the rounds from begin to before end. scratch has room for the times of all rounds. */
 static void sum_times(const struct run *run, unsigned begin, unsigned end, uint32_t *scratch,
                       struct replay_figures *figures)
 {
@@ -289,7 +289,7 @@ static void sum_times(const struct run *run, unsigned begin, unsigned end, uint3
         figures->total_ns += run->total_ns[round];
 }
 
-/* What happened in a round, between two readings of the statistics. */
+/* Computes the figures of a round from the statistics before and after it. */
 static void take_counts(struct run *run, const leat_pool_statistics *before, const leat_pool_statistics *after,
                         struct replay_figures *figures)
 {
@@ -307,7 +307,7 @@ static void take_counts(struct run *run, const leat_pool_statistics *before, con
     figures->stitch_reuses = after->stitch_reuses - before->stitch_reuses;
     figures->planned = after->planned - before->planned;
     figures->packing = after->packing;
-    /* A pool knows how long it was inside the driver; of others only what the calls took is seen. */
+    /* A pool measures its time inside the driver. For other allocators there are only the times of long calls. */
     figures->stalled_ns = run->target->pool ? after->driver_ns - before->driver_ns : run->stalled_ns[run->round];
     figures->peak_known = replay_peak_bytes(run->target, &figures->peak_reserved_bytes);
 }
@@ -341,7 +341,7 @@ static void sum_counts(const struct replay_result *result, unsigned begin, unsig
     }
 }
 
-/* Several rounds taken together. */
+/* Computes the figures of several rounds together. */
 static void sum_rounds(const struct run *run, unsigned begin, unsigned end, uint32_t *scratch,
                        struct replay_figures *figures)
 {
@@ -397,7 +397,7 @@ bool replay_run(struct replay_target *target, const struct replay_options *optio
     run.blocks = calloc(trace->block_count, sizeof *run.blocks);
     run.alloc_ns = calloc(times, sizeof *run.alloc_ns);
     run.free_ns = calloc(times, sizeof *run.free_ns);
-    /* Opened before the first round, so that a wrong name is found at once. */
+    /* Open the file before the first round, so that a wrong name is reported at once. */
     if (options->snapshot)
         run.snapshot = fopen(options->snapshot, "we");
     if (options->snapshot && !run.snapshot)

@@ -1,9 +1,9 @@
 /*
- * replay_target.c - the allocators that "leat replay" knows: a pool of leat, and the driver's own calls through
- * the tables that "leat bench" compares with.
+ * replay_target.c - the allocators that "leat replay" supports: a pool of leat, and the driver's own calls,
+ * through the tables that "leat bench" compares with.
  *
- * On devices without such a table, and for stream order on the CPU device, whose memory has no calls but leat's,
- * the driver's allocator is leat_alloc_driver().
+ * leat_alloc_driver() stands for the driver's allocator on devices without such a table, and for stream order on
+ * the CPU device, whose memory has no other stream-ordered calls.
  */
 #include "bench_peer.h"
 #include "replay.h"
@@ -36,7 +36,7 @@ static bool check_peer(struct replay_target *target, const char *what, int resul
 
 /* ---- a pool of leat ---- */
 
-/* NULL: the host. */
+/* Returns a stream of the trace as leat's stream; NULL for the host. */
 static leat_stream *stream_of(const struct replay_target *target, unsigned stream)
 {
     return (int)stream == target->host_stream ? NULL : target->streams[stream];
@@ -48,7 +48,7 @@ static bool leat_target_alloc(struct replay_target *target, const struct trace_b
                                                  block->alignment, ptr));
 }
 
-/* A block that was used elsewhere was used on all other streams: the trace does not say on which. */
+/* used_elsewhere: the trace does not say which streams used the block, so all others count as users. */
 static bool leat_target_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
     leat_stream *freeing = stream_of(target, stream);
@@ -62,8 +62,8 @@ static bool leat_target_free(struct replay_target *target, unsigned stream, bool
 
 /* ---- the driver's calls ---- */
 
-/* The driver's free is in the order of one stream and knows no others, so that stream waits for them first, as a
- * program without leat would do. */
+/* The driver's free is ordered in one stream only. So that stream first waits for the others, as in a program
+ * without leat. */
 static bool wait_for_others(struct replay_target *target, unsigned stream)
 {
     unsigned i;
@@ -100,7 +100,7 @@ static bool peer_alloc(struct replay_target *target, const struct trace_block *b
     return check_peer(target, "allocating", target->peer->alloc(target->peer, block->bytes, ptr));
 }
 
-/* Waits for the whole device by itself where it must. */
+/* The driver's plain free waits for the device if it has to, so no order is needed here. */
 static bool peer_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
     (void)stream, (void)used_elsewhere;
@@ -180,7 +180,8 @@ bool replay_order(struct replay_target *target, const struct trace_event *event,
 
 /* ---- memory that the driver's plain calls took ---- */
 
-/* The device's free memory says it. Other programs may take some meanwhile; nothing tells their share apart. */
+/* Derives the memory in use from the device's free memory, which includes what other programs allocate
+ * meanwhile. */
 static void sample_free_memory(struct replay_target *target)
 {
     uint64_t free_bytes;
@@ -215,7 +216,7 @@ static bool open_pool(struct replay_target *target, const struct replay_options 
     return check(target, leat_pool_create(target->device, &pool, &target->pool));
 }
 
-/* NULL: this device has none. */
+/* Creates the table of the driver's calls. target->peer stays NULL if there is none for this device. */
 static void make_peer(struct replay_target *target)
 {
     const char *why;
@@ -326,7 +327,7 @@ bool replay_close(struct replay_target *target)
     bool fine;
     unsigned i;
 
-    /* What failed before is not what fails here. */
+    /* Clear the error of an earlier failure, which was reported already. */
     target->error[0] = '\0';
     fine = check(target, leat_pool_destroy(target->pool));
     if (target->driver_pool)

@@ -1,5 +1,5 @@
 /*
- * trace_make.c - a trace that grows event by event: see trace_make.h.
+ * trace_make.c - builds a trace event by event: see trace_make.h.
  */
 #include "trace_make.h"
 
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From an id to its block: open addressing. A slot that is taken may have TRACE_NO_BLOCK: the id stands for none.
- */
+/* A slot of the hash table (open addressing) that maps ids to blocks. A taken slot with TRACE_NO_BLOCK means that
+ * the id was used and names no block now. */
 struct trace_slot {
     uint64_t id;
     uint32_t block;
@@ -43,7 +43,7 @@ static bool out_of_memory(struct trace_maker *maker)
 
 /* ---- arrays and the table of ids ---- */
 
-/* Room for one more element of size bytes. */
+/* Grows an array so that one more element of size bytes fits. */
 static bool make_room(void *array, size_t *room, size_t count, size_t size)
 {
     size_t wanted = *room ? *room * 2 : 1024;
@@ -128,10 +128,10 @@ bool trace_name(struct trace_maker *maker, uint64_t id, uint32_t index)
 
 /* ---- streams, pools, blocks, events ---- */
 
-/* In trace.streams where a stream ended; no file has such a number. */
+/* The number in trace.streams of a stream that has ended. No file contains this number. */
 #define ENDED (TRACE_HOST - 1)
 
-/* TRACE_STREAMS_MAX: nowhere. */
+/* Returns the index of a stream, or TRACE_STREAMS_MAX if it is not in the trace. */
 static unsigned find_stream(const struct trace *trace, uint64_t number)
 {
     unsigned i;
@@ -203,7 +203,7 @@ static bool add_block(struct trace_maker *maker, uint64_t id, uint64_t bytes, ui
 
     if (trace->block_count == TRACE_NO_BLOCK)
         return trace_complain(maker, "there are more allocations than this program can number");
-    /* So no sum of live blocks can overflow. */
+    /* Check the sum of all blocks once, so that no sum of live blocks can overflow later. */
     if (bytes > UINT64_MAX - maker->total_bytes)
         return trace_complain(maker, "%llu bytes cannot be right: all allocations together exceed 2^64 bytes",
                               (unsigned long long)bytes);
@@ -241,7 +241,8 @@ bool trace_make_free(struct trace_maker *maker, uint32_t block, uint16_t stream)
 
     fate->free_record = maker->record;
     fate->free_place = maker->place;
-    maker->trace->blocks[block].used_elsewhere = true; /* unless "freed" is the next one */
+    maker->trace->blocks[block].used_elsewhere = true; /* trace_make_freed() clears this if "freed" is the next
+                                                        * record */
     return add_event(maker, TRACE_FREE, block, stream);
 }
 
@@ -270,7 +271,7 @@ bool trace_maker_begin(struct trace_maker *maker, const char *path, char error[T
     return false;
 }
 
-/* Puts the allocations of what was there before in front of all events. */
+/* Puts the allocations of the blocks that are older than the recording in front of all events. */
 static bool put_before(struct trace_maker *maker)
 {
     struct trace *trace = maker->trace;
@@ -307,7 +308,7 @@ struct trace *trace_maker_end(struct trace_maker *maker, bool whole)
         trace_destroy(trace);
         return NULL;
     }
-    /* A recorder that never says "freed" does not tell which blocks other streams used. */
+    /* Without any "freed" the file does not say which blocks other streams used. */
     for (i = 0; i < trace->block_count && !trace->has_freed; i++)
         trace->blocks[i].used_elsewhere = false;
     return trace;

@@ -1,9 +1,9 @@
 /*
- * trace_read.c - recorded allocations, read from a file: which format it has, and the two that are CSV; see
- * trace_read.h.
+ * trace_read.c - reads recorded allocations from a file: recognizes its format, and reads the two formats that are
+ * CSV; see trace_read.h.
  *
- * A trace that contradicts itself is refused with the line where it does: what a replay of it would show is the
- * mistake of whoever wrote or cut it.
+ * A trace that contradicts itself is refused with the number of the line, because a replay of it would only show
+ * the mistake of the program that wrote or cut it.
  */
 #include "trace_read.h"
 #include "trace_make.h"
@@ -19,7 +19,7 @@
 
 enum { LINE_MAX_BYTES = 4096, FIELDS_MAX = 32, SHOWN_MAX = 40 };
 
-/* The first byte of every pickle of protocol 2 or later, which no text begins with. */
+/* The first byte of every pickle of protocol 2 or later. No text begins with it. */
 enum { PICKLE_FIRST_BYTE = 0x80 };
 
 enum column { COLUMN_TIME, COLUMN_OP, COLUMN_ID, COLUMN_BYTES, COLUMN_STREAM, COLUMN_COUNT };
@@ -29,7 +29,7 @@ static const char *const column_names[][COLUMN_COUNT] = {
     [TRACE_RMM] = {"Time", "Action", "Pointer", "Size", "Stream"},
 };
 
-/* Of what leat records, beside those; the first one tells such a file. */
+/* Additional columns of files that leat recorded. A file with the first of them is such a file. */
 enum extra { EXTRA_POOL, EXTRA_EVENT, EXTRA_ALIGN, EXTRA_KIND, EXTRA_NAME, EXTRA_COUNT };
 
 static const char *const extra_names[EXTRA_COUNT] = {"pool", "event", "align", "kind", "name"};
@@ -37,10 +37,10 @@ static const char *const extra_names[EXTRA_COUNT] = {"pool", "event", "align", "
 struct reader {
     struct trace_maker *maker;
     gzFile file;
-    unsigned columns[COLUMN_COUNT]; /* where each one is in a line */
-    unsigned extras[EXTRA_COUNT];   /* leat: where these are; FIELDS_MAX: nowhere */
-    unsigned thread_column;         /* RMM: where "Thread" is; FIELDS_MAX: nowhere */
-    unsigned field_count;           /* of the header, and so of each line */
+    unsigned columns[COLUMN_COUNT]; /* index of each column's field in a line */
+    unsigned extras[EXTRA_COUNT];   /* leat: the same for these; FIELDS_MAX: the file does not have it */
+    unsigned thread_column;         /* RMM: the same for "Thread" */
+    unsigned field_count;           /* fields of the header line; each line must have as many */
     char *fields[FIELDS_MAX];
     char text[LINE_MAX_BYTES];
 };
@@ -68,7 +68,7 @@ const char *trace_place(const struct trace *trace, uint32_t block, char text[TRA
 
 /* ---- lines and fields ---- */
 
-/* Whether the file could be read up to here; false after a complaint. */
+/* Returns true if the file could be read up to here; false after a complaint. */
 static bool file_is_sound(struct reader *reader)
 {
     int code;
@@ -83,7 +83,8 @@ static bool file_is_sound(struct reader *reader)
                                              : "the compressed file is damaged");
 }
 
-/* Reads the next line that is not empty. False at the end of the file, or after a complaint: *failed tells. */
+/* Reads the next line that is not empty. Returns false at the end of the file, and, with *failed set, after a
+ * complaint. */
 static bool next_line(struct reader *reader, bool *failed)
 {
     *failed = false;
@@ -113,8 +114,7 @@ static bool next_line(struct reader *reader, bool *failed)
     return false;
 }
 
-/* Cuts the line at its commas; blanks around a field do not count. Returns the number of fields, at most
- * FIELDS_MAX
+/* Splits the line at its commas and removes blanks around fields. Returns the number of fields, at most FIELDS_MAX
  * + 1. */
 static unsigned split(struct reader *reader)
 {
@@ -148,7 +148,7 @@ static const char *column_name(const struct reader *reader, enum column column)
     return column_names[reader->maker->trace->format][column];
 }
 
-/* A whole number in digits of base 10 or 16; 0x may stand before hexadecimal ones, and says so. */
+/* Reads a whole number of base 10 or 16. A number that begins with 0x is hexadecimal in any case. */
 static bool parse_number(const char *text, int base, uint64_t *number)
 {
     bool marked = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
@@ -177,7 +177,7 @@ static bool number_field(struct reader *reader, enum column column, uint64_t *nu
     return number_in(reader, column, 10, number);
 }
 
-/* RMM's pointers and streams: always hexadecimal, "(nil)" for a null pointer. */
+/* Reads a pointer or stream of RMM: always hexadecimal; "(nil)" is a null pointer. */
 static bool pointer_field(struct reader *reader, enum column column, uint64_t *number)
 {
     *number = 0;
@@ -188,7 +188,7 @@ static bool pointer_field(struct reader *reader, enum column column, uint64_t *n
 
 /* ---- the header line ---- */
 
-/* Where a name is in the header line; FIELDS_MAX: nowhere. */
+/* Returns the index of a name in the header line, or FIELDS_MAX if it is not there. */
 static unsigned find_column(const struct reader *reader, const char *name)
 {
     unsigned i;
@@ -199,7 +199,8 @@ static unsigned find_column(const struct reader *reader, const char *name)
     return FIELDS_MAX;
 }
 
-/* Finds the columns of one format in the header line. False when one is missing; *found then counts the others. */
+/* Finds the columns of one format in the header line. Returns false if one is missing; *found counts those that
+ * are there. */
 static bool find_columns(struct reader *reader, enum trace_format format, unsigned *found)
 {
     unsigned column;
@@ -247,7 +248,7 @@ static bool read_header(struct reader *reader)
 
 /* ---- leat's format ---- */
 
-/* The block that a line "free" or "freed" speaks of; all its columns must fit. */
+/* Finds the block of a line "free" or "freed". Its size and stream must be those of the allocation. */
 static bool known_block(struct reader *reader, uint64_t id, uint64_t bytes, uint16_t stream, uint32_t *index)
 {
     const struct trace *trace = reader->maker->trace;
@@ -310,7 +311,7 @@ static bool read_leat_line(struct reader *reader)
         return false;
     block = trace_find_block(maker, id);
     if (bytes == 0 && block == TRACE_NO_BLOCK)
-        return true; /* no allocator gives memory for it */
+        return true; /* no allocator returns memory for 0 bytes */
     if (!strcmp(op, "alloc")) {
         if (block == TRACE_NO_BLOCK)
             return trace_make_alloc(maker, id, bytes, stream);
@@ -325,13 +326,13 @@ static bool read_leat_line(struct reader *reader)
 
 /* ---- what leat records ---- */
 
-/* "" where there is no such column. */
+/* Returns the text of an additional column, or "" if the file does not have it. */
 static const char *extra_field(const struct reader *reader, enum extra extra)
 {
     return reader->extras[extra] < FIELDS_MAX ? reader->fields[reader->extras[extra]] : "";
 }
 
-/* A number by which something is known; tag: what it is. */
+/* Reads the number of a block, pool or event. tag: TRACE_ID_POOL, TRACE_ID_MARK, or 0 for a block or stream. */
 static bool name_in(struct reader *reader, const char *column, const char *text, uint64_t tag, uint64_t *id)
 {
     *id = 0;
@@ -367,7 +368,7 @@ static bool recorded_stream(struct reader *reader, uint16_t *stream)
     return stream_number(reader, &number) && trace_make_stream(reader->maker, number, stream);
 }
 
-/* Of a block: the host is a stream too. */
+/* Reads the stream of a block, which may be "host". */
 static bool stream_or_host(struct reader *reader, uint16_t *stream)
 {
     if (strcmp(field(reader, COLUMN_STREAM), "host") != 0)
@@ -378,7 +379,7 @@ static bool stream_or_host(struct reader *reader, uint16_t *stream)
     return true;
 }
 
-/* A block that was allocated and not freed yet. */
+/* Finds the block of a line, which must be allocated and not freed yet. */
 static bool live_block(struct reader *reader, uint32_t *block)
 {
     struct trace_maker *maker = reader->maker;
@@ -395,7 +396,7 @@ static bool live_block(struct reader *reader, uint32_t *block)
     return true;
 }
 
-/* The mark of an event, by its latest record; TRACE_NO_BLOCK: there was none. */
+/* Finds the mark of an event's latest record; TRACE_NO_BLOCK if it was never recorded. */
 static bool find_mark(struct reader *reader, uint32_t *mark)
 {
     uint64_t id;
@@ -552,7 +553,7 @@ static bool stream_end_line(struct reader *reader)
     return stream_number(reader, &number) && trace_make_stream_end(reader->maker, number);
 }
 
-/* Recorded pools of a kind are one when they are replayed, so it does not matter when one of them ends. */
+/* Nothing to do: all recorded pools of a kind are replayed as one pool. */
 static bool no_line(struct reader *reader)
 {
     (void)reader;
@@ -588,10 +589,15 @@ static bool read_recorded_line(struct reader *reader)
 
 /* ---- RMM's logs ---- */
 
-/* CUDA's per-thread default stream has one handle and is another stream for each thread. */
+/* Reads the stream of a line. CUDA's per-thread default stream has the same handle in all threads, but is a
+ * different stream in each. */
 static bool rmm_stream(struct reader *reader, uint16_t *index)
 {
-    enum { PER_THREAD = 2, THREAD_SHIFT = 8 }; /* no stream is at such an address */
+    enum {
+        PER_THREAD = 2,
+        THREAD_SHIFT = 8
+    }; /* a stream's handle is never such a small address, so these numbers
+        * are free */
     uint64_t number, thread;
 
     if (!pointer_field(reader, COLUMN_STREAM, &number))
@@ -607,8 +613,8 @@ static bool rmm_stream(struct reader *reader, uint16_t *index)
     return trace_make_stream(reader->maker, number, index);
 }
 
-/* RMM gives a pointer again once it was freed, and a free has a stream of its own. Its sizes of frees are what the
- * program said, so the block's own count. */
+/* Reads a line of RMM's log. A pointer may be used again after its free, and a free may be on another stream. The
+ * size in a free is what the program passed, so the size of the allocation is used. */
 static bool read_rmm_line(struct reader *reader)
 {
     struct trace_maker *maker = reader->maker;
@@ -666,7 +672,7 @@ static bool read_lines(struct reader *reader)
     return !failed;
 }
 
-/* Reads a file of either kind. Its first byte tells which it is, and is put back. */
+/* Reads a file, CSV or pickle. Its first byte, which is put back, tells which of them it is. */
 static bool read_file(struct trace_maker *maker, gzFile file, int device)
 {
     struct reader reader = {.maker = maker, .file = file};
@@ -679,7 +685,7 @@ static bool read_file(struct trace_maker *maker, gzFile file, int device)
     return read_header(&reader) && read_lines(&reader);
 }
 
-/* Closing the result leaves standard input open. */
+/* Opens standard input by a duplicate of its descriptor, so that closing the result leaves it open. */
 static gzFile open_standard_input(void)
 {
     int descriptor = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -721,7 +727,7 @@ void trace_destroy(struct trace *trace)
     free(trace);
 }
 
-/* Says which memory a trace has, where none of it was chosen. */
+/* Writes an error that lists which memory the trace has, because the choice left none. Returns false. */
 static bool nothing_chosen(const struct trace *trace, leat_kind kind, const char *pool,
                            char error[TRACE_ERROR_MAX])
 {

@@ -1,12 +1,12 @@
 /*
- * trace_read.h - recorded allocations, read from a file, plain or compressed by gzip: traces of leat's own format,
- * logs of RMM's logging adaptor, and PyTorch's memory snapshots. The content says which of them a file is.
+ * trace_read.h - reads recorded allocations from a file, plain or compressed by gzip: traces of leat's own format,
+ * logs of RMM's logging adaptor, and PyTorch's memory snapshots. The content of a file decides which it is.
  *
- * leat's format is CSV with the columns t_us, op (alloc, free, freed), id, bytes, stream; with the column pool, as
- * LEAT_RECORD_ALLOCATIONS writes it, there are further ops (docs/traces.md). RMM's is CSV with
- * Thread, Time, Action (allocate, free, allocate failure), Pointer, Size, Stream. The header line says which one
- * it is and in what order the columns come; further columns are skipped. A snapshot is what
- * torch.cuda.memory._dump_snapshot() writes: a pickle with a list of events for each device.
+ * leat's format is CSV with the columns t_us, op (alloc, free, freed), id, bytes, stream. With the column pool, as
+ * LEAT_RECORD_ALLOCATIONS writes it, there are further ops (docs/traces.md). RMM's format is CSV with Thread,
+ * Time, Action (allocate, free, allocate failure), Pointer, Size, Stream. The header line gives the format and the
+ * order of the columns; further columns are ignored. A snapshot is the output of
+ * torch.cuda.memory._dump_snapshot(): a pickle with a list of events for each device.
  */
 #ifndef CLI_TRACE_READ_H
 #define CLI_TRACE_READ_H
@@ -22,23 +22,23 @@ enum trace_format { TRACE_LEAT, TRACE_RMM, TRACE_PYTORCH };
 
 enum trace_op {
     TRACE_ALLOC,
-    TRACE_FREE,  /* the program let go of the block */
-    TRACE_FREED, /* the recording allocator used its memory again from here on; not in RMM's logs */
-    /* What leat records beside that. */
+    TRACE_FREE,  /* the program freed the block */
+    TRACE_FREED, /* the recording allocator could reuse the memory from here on; not in RMM's logs */
+    /* Further events that leat records. */
     TRACE_USE,        /* stream uses block */
-    TRACE_USE_UNTIL,  /* block is used until what mark marks */
-    TRACE_RECORD,     /* mark marks the work of stream */
-    TRACE_WAIT,       /* stream waits for what mark marks */
-    TRACE_SYNC,       /* the host saw the work of stream done */
-    TRACE_SYNC_MARK,  /* what mark marks */
-    TRACE_SYNC_ALL,   /* all work */
-    TRACE_STREAM_END, /* stream ended; another one may have its index from here on */
+    TRACE_USE_UNTIL,  /* block is used until the work that mark stands for is complete */
+    TRACE_RECORD,     /* an event record: mark stands for all work of stream so far */
+    TRACE_WAIT,       /* stream waits for the work that mark stands for */
+    TRACE_SYNC,       /* the host knows that all work of stream is complete */
+    TRACE_SYNC_MARK,  /* the host knows that the work that mark stands for is complete */
+    TRACE_SYNC_ALL,   /* the host knows that all work of all streams is complete */
+    TRACE_STREAM_END, /* stream was destroyed; its index may be reused */
     TRACE_MARK_END
 };
 
 struct trace_event {
     uint32_t block;  /* index of trace.blocks; 0 from TRACE_RECORD on */
-    uint16_t stream; /* index of trace.streams; of a free, the stream that it was given to */
+    uint16_t stream; /* index of trace.streams; for a free, the stream on which it was made */
     uint16_t op;     /* enum trace_op */
     uint32_t mark;   /* TRACE_USE_UNTIL and later: index of an event of the program's */
 };
@@ -52,15 +52,15 @@ struct trace_pool {
 };
 
 struct trace_block {
-    uint64_t id; /* number of the block, or its pointer */
+    uint64_t id; /* number of the block in the file, or its pointer */
     uint64_t bytes;
-    uint64_t place;      /* of its allocation: the line, or the index of a snapshot's event */
-    uint64_t alignment;  /* 0: as usual */
+    uint64_t place;      /* position of its allocation: the line, or the index of a snapshot's event */
+    uint64_t alignment;  /* alignment in bytes; 0: the default */
     uint32_t pool;       /* index of trace.pools */
     uint16_t stream;     /* index of trace.streams */
     bool used_elsewhere; /* other streams used it: its "freed" does not directly follow its "free" */
-    bool is_reported;    /* the same, as events TRACE_USE and TRACE_USE_UNTIL say */
-    bool before;         /* it was allocated before the recording began; place says nothing */
+    bool is_reported;    /* events TRACE_USE or TRACE_USE_UNTIL report uses by other streams */
+    bool before;         /* it was allocated before the recording began; place has no meaning */
 };
 
 struct trace {
@@ -69,36 +69,36 @@ struct trace {
     size_t event_count;
     struct trace_block *blocks; /* as many as there are allocations */
     size_t block_count;
-    uint64_t streams[TRACE_STREAMS_MAX]; /* their numbers in the file, in the order in which they appear */
+    uint64_t streams[TRACE_STREAMS_MAX]; /* numbers of the streams in the file, in order of appearance */
     unsigned stream_count;
     int host_stream;          /* index of the "stream" that stands for the host; -1: there is none */
-    struct trace_pool *pools; /* the first one stands for what is in none */
+    struct trace_pool *pools; /* the first one stands for blocks outside of any pool */
     size_t pool_count;
     size_t mark_count;
-    uint64_t left_out; /* blocks that trace_choose() took away */
+    uint64_t left_out; /* number of blocks that trace_choose() removed */
     uint64_t failures; /* allocations that failed when the file was recorded */
     uint64_t before;   /* blocks that were allocated before the recording began; they are allocated first */
-    unsigned device;   /* whose events these are; snapshots only */
-    bool has_freed;    /* there is an event "freed" */
+    unsigned device;   /* the device of the events; snapshots only */
+    bool has_freed;    /* there is at least one event "freed" */
 };
 
-/* The trace in a file, or NULL; error then says where it is wrong and why. device: which device of a snapshot, or
- * TRACE_ANY_DEVICE for the only one that has events. */
+/* Reads the trace in a file (-: standard input). Returns NULL with error set: where it is wrong and why. device:
+ * the device of a snapshot, or TRACE_ANY_DEVICE for the only one with events. */
 struct trace *trace_read(const char *path, int device, char error[TRACE_ERROR_MAX]);
 void trace_destroy(struct trace *trace);
 
-/* Leaves only blocks of this kind of memory; pool: and of pools of this name, or NULL. False when none are left,
- * or memory is short: error says so then. */
+/* Removes all blocks but those of this kind of memory, and, unless pool is NULL, of pools of this name. Returns
+ * false with error set if no block is left or memory is short. */
 bool trace_choose(struct trace *trace, leat_kind kind, const char *pool, char error[TRACE_ERROR_MAX]);
 
-/* "leat", "rmm" or "pytorch". */
+/* Returns the name of a format: "leat", "rmm" or "pytorch". */
 const char *trace_format_name(enum trace_format format);
 
-/* Where the trace allocates a block, in words: "line 12". Returns text. */
+/* Writes where the trace allocates a block, such as "line 12". Returns text. */
 const char *trace_place(const struct trace *trace, uint32_t block, char text[TRACE_PLACE_MAX]);
 
-/* The most bytes that are live at once, from "alloc" to "free" or, with until_freed, to "freed"; *event, which may
- * be NULL, gets the index of the allocation that reaches it first. */
+/* Returns the most bytes that are live at once. A block lives from "alloc" to "free" or, with until_freed, to
+ * "freed". *event: the index of the first allocation with which that peak is reached; event may be NULL. */
 uint64_t trace_peak_bytes(const struct trace *trace, bool until_freed, size_t *event);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * trace_snapshot.c - PyTorch's memory snapshots as traces: what torch.cuda.memory._dump_snapshot() writes after
- * torch.cuda.memory._record_memory_history().
+ * trace_snapshot.c - reads PyTorch's memory snapshots, which torch.cuda.memory._dump_snapshot() writes after
+ * torch.cuda.memory._record_memory_history(), as traces.
  *
- * A snapshot is a dict. Its "device_traces" are lists of events, one for each device: alloc, free_requested (the
- * program let go of the block) and free_completed (its memory can be used again) are replayed, oom is counted, and
- * the others, about segments and snapshots, are left out. Its "segments" list the memory at the end.
+ * A snapshot is a dict. Its "device_traces" are lists of events, one for each device. The events alloc,
+ * free_requested (the program freed the block) and free_completed (its memory can be reused) are replayed, oom is
+ * counted, and others, about segments and snapshots, are left out. Its "segments" list the memory at the end.
  *
- * The recording may begin late, or have lost its oldest events. A block is known to be older than the recording
- * when the first event of its address is a free, or when it is in use at the end and no event has its address.
+ * The recording may have begun late, or have lost its oldest events. A block is older than the recording if the
+ * first event with its address is a free, or if it is in use at the end and no event has its address.
  */
 #include "pickle.h"
 #include "trace_make.h"
@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* More than a snapshot of a million events with their call stacks takes. */
+/* The most memory for a snapshot's values: more than a million events with their call stacks need. */
 static const size_t most_bytes = (size_t)8 << 30;
 
 static bool is_event(const struct pickle_value *event)
@@ -107,7 +107,7 @@ static bool read_free_completed(struct trace_maker *maker, uint64_t address, uin
     uint32_t block = trace_find_block(maker, address);
 
     if (block == TRACE_NO_BLOCK)
-        return true; /* the program let go of it before the recording began */
+        return true; /* the program freed it before the recording began */
     if (!maker->fates[block].free_record)
         return trace_complain(maker, "free_completed of the block at 0x%llx comes without free_requested",
                               (unsigned long long)address);
@@ -153,7 +153,7 @@ static bool read_events(struct trace_maker *maker, const struct pickle_value *ev
 
 /* ---- what was there all the time ---- */
 
-/* A block of a segment; address is where it begins, stream its number in the file. */
+/* Reads a block of a segment. address: its start. stream: the number of its stream in the file. */
 static bool read_segment_block(struct trace_maker *maker, const struct pickle_value *block, uint64_t address,
                                uint64_t stream)
 {
@@ -163,13 +163,13 @@ static bool read_segment_block(struct trace_maker *maker, const struct pickle_va
 
     if (!state)
         return trace_complain(maker, "segments: a block is no dict with a text 'state'");
-    /* The program has let go of all others. */
+    /* Blocks in other states were freed by the program. */
     if (strcmp(state, "active_allocated") || trace_find_block(maker, address) != TRACE_NO_BLOCK)
         return true;
     if (trace_forgot_id(maker, address))
         return trace_complain(maker, "segments: the block at 0x%llx is in use, and the events have freed it",
                               (unsigned long long)address);
-    /* Older versions of PyTorch do not say how much was requested. */
+    /* Older versions of PyTorch do not write the requested size. */
     if (!get_size(maker, block, pickle_get(block, "requested_size") ? "requested_size" : "size", &bytes))
         return false;
     return bytes == 0 ||
