@@ -4,11 +4,11 @@
 #ifndef CLI_H
 #define CLI_H
 
-/* What the command exits with. */
+/* The exit statuses of the command. */
 enum {
     CLI_OK = 0,
-    CLI_FAILED = 1, /* something was tried and did not work */
-    CLI_USAGE = 2   /* the command line makes no sense */
+    CLI_FAILED = 1, /* something failed */
+    CLI_USAGE = 2   /* the command line is wrong */
 };
 
 /* The sub-commands. argv[0] is the sub-command's name. They return an exit status. */
@@ -37,7 +37,7 @@ void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Explains what getopt_long() did not understand and returns CLI_USAGE. option: its return value. */
 int cli_bad_option(int argc, char **argv, int option);
 
-/* Complains about what is left on the command line after the options, if anything: CLI_OK or CLI_USAGE. */
+/* Returns CLI_OK if no words follow the options on the command line; otherwise complains and returns CLI_USAGE. */
 int cli_no_operands(int argc, char **argv);
 
 #endif

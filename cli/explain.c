@@ -46,10 +46,10 @@ struct explain_options {
 struct place {
     const char *word;
     void *ptr;
-    void *map; /* where it is not leat's */
+    void *map; /* memory that was not allocated by leat */
     size_t bytes;
     bool registered;
-    leat_device *other; /* opened for it */
+    leat_device *other; /* the device that was opened for this end */
 };
 
 static bool failed(const char *what)
@@ -125,7 +125,7 @@ static void drop_place(struct place *place)
         leat_device_close(place->other);
 }
 
-/* Copies out of memory that is the host's go to the device unless something else is asked for. */
+/* Returns the default destination: the device for a copy from host memory, pageable memory otherwise. */
 static const char *usual_target(const char *from)
 {
     static const char *const on_host[] = {"pageable", "file", "registered", "pinned", "managed"};
@@ -137,7 +137,7 @@ static const char *usual_target(const char *from)
     return "pageable";
 }
 
-/* The copies lie apart, and not in the order of their addresses. */
+/* Explains a batch whose copies are not adjacent and not in the order of their addresses. */
 static bool explain_batch(const struct explain_options *options, leat_stream *stream, const struct place *to,
                           const struct place *from, char *text)
 {
@@ -181,8 +181,9 @@ static bool explain_one(const struct explain_options *options, leat_stream *stre
 }
 
 /*
- * The library's text as JSON. Its lines "  key  words" become members, the words of "protocol" before the colon
- * one of their own; the lines before them are what is copied. False when memory is short.
+ * Prints the library's text as JSON. A line " key words" becomes a member; of "protocol" the part before the colon
+ * becomes a separate member. The lines before the first such line say what is copied. Returns false if memory is
+ * short.
  */
 static bool print_json(char *text)
 {
@@ -236,7 +237,7 @@ static int explain(const struct explain_options *options)
                                : explain_one(options, stream, &to, &from, text);
         if (fine && options->json) {
             fine = print_json(text);
-            if (!fine && !ferror(stdout)) /* main() tells that the output cannot be written */
+            if (!fine && !ferror(stdout)) /* main() reports that the output cannot be written */
                 cli_complain("explain: out of host memory");
         } else if (fine)
             printf("%s%s", text, text[0] && text[strlen(text) - 1] == '\n' ? "" : "\n");

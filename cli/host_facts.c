@@ -1,5 +1,5 @@
 /*
- * host_facts.c - what the machine is, for "leat info" and for records of measurements.
+ * host_facts.c - facts about this machine, for "leat info" and for records of measurements.
  */
 #include "host_facts.h"
 #include "text_json.h"
@@ -55,7 +55,8 @@ void host_facts_read(struct host_facts *facts)
         snprintf(facts->kernel, sizeof facts->kernel, "%.60s %.60s", names.sysname, names.release);
 }
 
-/* The processors' time since the system started, in ticks: all of it, and what nobody used. */
+/* Reads the processors' time since the system started, in ticks: all of it, and the idle part. Returns false if
+ * the system does not report it. */
 static bool read_ticks(unsigned long long *all, unsigned long long *idle)
 {
     unsigned long long ticks[8] = {0};

@@ -1,5 +1,5 @@
 /*
- * host_facts.h - what the machine is, for "leat info" and for records of measurements.
+ * host_facts.h - facts about this machine, for "leat info" and for records of measurements.
  */
 #ifndef CLI_HOST_FACTS_H
 #define CLI_HOST_FACTS_H
@@ -16,27 +16,28 @@ struct host_facts {
 
 void host_facts_read(struct host_facts *facts);
 
-/* Looks at the processors for a quarter of a second. Returns the share of their time that somebody used, 0 to 1, or NAN
- * if the system does not tell. Unlike the load average it is not raised by what has ended. */
+/* Observes the processors for a quarter of a second. Returns the share of their time that was used, 0 to 1, or NAN
+ * if the system does not report it. Unlike the load average, it does not include programs that have ended. */
 double host_busy_share(void);
 
-/* The processors' time at one moment, to find out later what others used of it. */
+/* The processors' time at one moment. host_load_of_others() compares it with the time then. */
 struct host_load {
     unsigned long long all_ticks, idle_ticks; /* of all processors, since the system started; all 0: unknown */
-    double own_seconds;                       /* of this process and of those that it has waited for */
+    double own_seconds;                       /* processor time of this process and of its children that have
+                                               * ended */
 };
 
 void host_load_begin(struct host_load *load);
 
-/* Returns the share of the processors' time that others than this process used since host_load_begin(), 0 to 1, or
- * NAN if the system does not tell. What a hypervisor took away counts as used by others. */
+/* Returns the share of the processors' time that other processes used since host_load_begin(), 0 to 1, or NAN if
+ * the system does not report it. Time that a hypervisor gave to other machines counts as used by others. */
 double host_load_of_others(const struct host_load *load);
 
-/* Makes the CPU device at least so large, for what allocates and touches nothing; unless LEAT_CPU_MEMORY says how
- * large it is. Comes before the first call of leat, which reads the variable once. */
+/* Makes the CPU device at least so large, unless LEAT_CPU_MEMORY sets its size. For commands that allocate much
+ * and touch nothing of it. Call it before the first call of leat, which reads the variable once. */
 void host_enlarge_cpu_device(uint64_t wanted_bytes);
 
-/* {"cpu", "cores", "memory_bytes", "kernel"}; NULL when memory is short. */
+/* Returns {"cpu", "cores", "memory_bytes", "kernel"}, or NULL if memory is short. */
 json_t *host_facts_json(const struct host_facts *facts);
 
 #endif

@@ -51,7 +51,7 @@ static bool add_device(struct table *table, const leat_device_info *info)
     return table_add(table, cells);
 }
 
-/* The numbers of the devices within direct reach, or "-". */
+/* Writes the numbers of the devices that are peers (reached directly), or "-". */
 static void list_peers(const leat_device_info *info, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -83,7 +83,7 @@ static bool add_abilities(struct table *table, const leat_device_info *info)
     return table_add(table, cells);
 }
 
-/* Fills a table with one row for each device. Returns the number of devices, or -1 after saying what failed. */
+/* Fills a table with one row for each device. Returns the number of devices, or -1 after reporting what failed. */
 static int walk_devices(struct table *table, bool (*add)(struct table *, const leat_device_info *))
 {
     leat_device_info info;
@@ -178,14 +178,14 @@ static bool print_drivers(void)
     return fine;
 }
 
-/* Values that leat refuses, and names that it does not know. */
+/* Prints the variables whose values leat refuses, and unknown variables that begin with LEAT_. */
 static void print_problems(void)
 {
     leat_option_info info;
 
     puts("\nProblems with environment variables");
     for (unsigned i = 0; leat_option_list(i, &info) == LEAT_OK; i++) {
-        /* The problem of a value begins with the name. */
+        /* The text about a wrong value already begins with the variable's name. */
         bool named = info.problem && !strncmp(info.problem, info.name, strlen(info.name));
 
         if (info.problem)

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* jansson's format "o" takes a new reference, and fails as a whole when it is given NULL. */
+/* jansson's format "o" takes over a new reference. If it gets NULL, json_pack() fails as a whole. */
 static json_t *number_or_null(uint64_t value)
 {
     return value ? json_integer((json_int_t)value) : json_null();
@@ -82,7 +82,7 @@ static json_t *option_json(const leat_option_info *info)
                      "problem", info->problem ? text_json(info->problem) : json_null(), "debug", info->debug);
 }
 
-/* What went wrong, or NULL. */
+/* Fills the three lists. Returns NULL, or a text that says what failed. */
 static const char *collect(json_t *devices, json_t *drivers, json_t *options)
 {
     static const char *const no_memory = "out of host memory";
@@ -124,7 +124,7 @@ bool info_print_json(void)
         failure = "its JSON could not be printed";
     if (!failure)
         putchar('\n');
-    else if (!ferror(stdout)) /* main() tells that the output cannot be written */
+    else if (!ferror(stdout)) /* main() reports that the output cannot be written */
         cli_complain("info: %s", failure);
     json_decref(all);
     json_decref(options);

@@ -8,13 +8,14 @@
 #include <leat/leat.h>
 #include <stdbool.h>
 
-/* All that leat_device_info says, under the same names; what is unknown is null. NULL when memory is short. */
+/* Returns all members of leat_device_info under the same names; unknown values are null. NULL if memory is
+ * short. */
 json_t *info_device_json(const leat_device_info *info);
 
-/* All that leat_driver_info says. NULL when memory is short. */
+/* Returns all members of leat_driver_info, or NULL if memory is short. */
 json_t *info_driver_json(const leat_driver_info *info);
 
-/* Prints all of "leat info --json". False after saying what failed. */
+/* Prints the output of "leat info --json". Returns false after reporting what failed. */
 bool info_print_json(void);
 
 #endif

@@ -47,7 +47,7 @@ struct layout_options {
     bool verify_all;
 };
 
-/* getopt's numbers for the steps of a view come after all characters. */
+/* getopt_long() returns STEP_OPTION and above for the steps of a view, which no character equals. */
 enum { STEP_OPTION = 256, PARSE_GO_ON = -1 };
 
 static bool parse_number(const char *option, const char *text, unsigned long most, unsigned long *number)
@@ -86,7 +86,7 @@ static bool add_step(struct layout_words *words, enum layout_step_kind kind, con
     return true;
 }
 
-/* One option. Returns PARSE_GO_ON, or what the command exits with. */
+/* Applies one option. Returns PARSE_GO_ON, or the exit status if the command ends here. */
 static int apply_option(int option, struct layout_options *options, int argc, char **argv)
 {
     unsigned long number;

@@ -1,5 +1,5 @@
 /*
- * layout_case.c - one copy between two layouts in the words of a command line: a dense array, and views of it.
+ * layout_case.c - one copy between two layouts as a command line describes it: a dense array, and views of it.
  */
 #include "layout_case.h"
 
@@ -19,10 +19,11 @@ static const char *const step_shapes[LAYOUT_STEP_KIND_COUNT] = {
     "DIM:COUNT or DIM:COUNT:BYTES",
     "DIM:SIZE or DIM:SIZE:BYTES"};
 
-/* What a list points to until there is one. */
+/* Placeholder for the address of the index list, which is set later. */
 static const int64_t no_list_yet;
 
-/* A prime, so that indices that are this far apart go through a dimension in leaps and meet each element once. */
+/* A prime, so that steps of this length, modulo the dimension, visit each element once and in no sequential
+ * order. */
 static const uint64_t index_step = 2654435761u;
 
 int64_t layout_case_index(int64_t i, int64_t bound)
@@ -30,7 +31,7 @@ int64_t layout_case_index(int64_t i, int64_t bound)
     return (int64_t)((uint64_t)i % (uint64_t)bound * (index_step % (uint64_t)bound) % (uint64_t)bound);
 }
 
-/* Whole numbers, separated by mark. Returns how many there are, 0 when text is something else. */
+/* Reads whole numbers separated by mark. Returns how many there are, or 0 if text is something else. */
 static unsigned parse_numbers(const char *text, char mark, int64_t *numbers, unsigned most)
 {
     unsigned count = 0;
@@ -61,13 +62,13 @@ static leat_status permute(leat_layout *view, const int64_t *numbers)
 {
     uint32_t order[LEAT_LAYOUT_MAX_DIMS], i;
 
-    /* A number that is no dimension stays none. */
+    /* UINT32_MAX stands for a number that is no dimension, so that leat_layout_permute() refuses it. */
     for (i = 0; i < view->dims; i++)
         order[i] = numbers[i] >= 0 && numbers[i] < LEAT_LAYOUT_MAX_DIMS ? (uint32_t)numbers[i] : UINT32_MAX;
     return leat_layout_permute(view, order);
 }
 
-/* What the numbers of a step must be in number: from least to most. */
+/* Returns how many numbers a step of the view takes: from *least to *most. */
 static void numbers_wanted(enum layout_step_kind kind, uint32_t dims, unsigned *least, unsigned *most)
 {
     static const unsigned char wanted[LAYOUT_STEP_KIND_COUNT][2] = {{0, 0}, {3, 4}, {1, 1},
@@ -77,7 +78,7 @@ static void numbers_wanted(enum layout_step_kind kind, uint32_t dims, unsigned *
     *most = kind == LAYOUT_PERM ? dims : wanted[kind][1];
 }
 
-/* The destination of a scatter is remembered and made when all sizes are known. */
+/* The parameters of a scatter. Its destination is made later, when all sizes are known. */
 struct scatter {
     bool wanted;
     uint32_t dim, index_bytes;
@@ -155,7 +156,7 @@ static bool make_dst(struct layout_case *made, const struct scatter *scatter, ch
     return true;
 }
 
-/* Both texts of the case. */
+/* Writes both texts of the case. */
 static void name_case(struct layout_case *made, const struct layout_words *words)
 {
     size_t text = 0, name = 0;

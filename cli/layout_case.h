@@ -1,5 +1,5 @@
 /*
- * layout_case.h - one copy between two layouts in the words of a command line: a dense array, and views of it.
+ * layout_case.h - one copy between two layouts as a command line describes it: a dense array, and views of it.
  */
 #ifndef CLI_LAYOUT_CASE_H
 #define CLI_LAYOUT_CASE_H
@@ -11,7 +11,7 @@
 
 enum { LAYOUT_STEPS_MAX = 32, LAYOUT_TEXT_MAX = 768, LAYOUT_ERROR_MAX = 512 };
 
-/* What is done to the view, one after the other. */
+/* The kinds of steps by which a view is made of the array. */
 enum layout_step_kind {
     LAYOUT_PERM,      /* 1,0 */
     LAYOUT_SLICE,     /* DIM:START:STOP[:STEP] */
@@ -22,10 +22,10 @@ enum layout_step_kind {
     LAYOUT_STEP_KIND_COUNT
 };
 
-/* The words after "--": "perm", "slice", ... */
+/* The names of the steps' options: "perm", "slice", ... */
 extern const char *const layout_step_words[LAYOUT_STEP_KIND_COUNT];
 
-/* A case as it is asked for. The texts must outlive layout_case_make(). */
+/* A case as the command line describes it. The texts must outlive layout_case_make(). */
 struct layout_words {
     const char *size; /* of the dense array that is read, its slowest dimension first */
     uint32_t element_bytes;
@@ -38,29 +38,29 @@ struct layout_words {
 
 struct layout_case {
     char text[LAYOUT_TEXT_MAX]; /* the options of "leat layout" that make it */
-    char name[LAYOUT_TEXT_MAX]; /* the same for people */
-    leat_layout dst, src;       /* the views; a list of indices is put in by who has one */
-    uint64_t dst_bytes;         /* of the dense arrays that the views are of */
+    char name[LAYOUT_TEXT_MAX]; /* a short name of the case to print */
+    leat_layout dst, src;       /* the views; the caller sets the address of the index list */
+    uint64_t dst_bytes;         /* size of the dense array of each view */
     uint64_t src_bytes;
     uint64_t payload_bytes;
-    int64_t index_count; /* 0: there is no list, or an empty one */
+    int64_t index_count; /* number of indices; 0: there is no list, or an empty one */
     bool index_on_dst;
 };
 
-/* Makes the case. False: error says what is wrong, as a message without the sub-command's name. */
+/* Makes the case. Returns false with error set: a message without the sub-command's name. */
 bool layout_case_make(struct layout_case *made, const struct layout_words *words, char error[LAYOUT_ERROR_MAX]);
 
-/* The list's index number i of a dimension of bound elements: all are different until they have been round. Other
- * programs compute it too (bench/peers/). */
+/* Returns number i of the list of indices into a dimension of bound elements. The first bound indices are all
+ * different. The scripts in bench/peers/ compute the same. */
 int64_t layout_case_index(int64_t i, int64_t bound);
 
 /* Writes the list: index_count numbers of the layout's index_bytes. */
 void layout_case_fill_list(const struct layout_case *made, void *list);
 
-/* The layout that has a list, or NULL. */
+/* Returns the layout that has an index list, or NULL. */
 leat_layout *layout_case_indexed(struct layout_case *made);
 
-/* The numbers of a layout, separated by commas. Returns text. */
+/* Writes numbers separated by commas. Returns text. */
 const char *layout_numbers(char text[LAYOUT_TEXT_MAX], const int64_t *numbers, uint32_t count);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * layout_lab.c - copies between layouts, run: the memory for them, whether they are right, how fast they are
- * beside the device's plain copy, and what the record says of them.
+ * layout_lab.c - runs copies between layouts: allocates the memory, verifies the bytes, measures beside a plain
+ * copy of the device, and describes the result for the record.
  */
 #include "layout_lab.h"
 #include "bench_verify.h"
@@ -13,10 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes before and behind each destination that nobody may write, and what they hold. */
+/* Guard bytes before and behind each destination, which no copy may change, and their value. */
 enum { GUARD_BYTES = 4096, POISON = 0xa5, BUFFERS_MAX = 256, BATCH_MAX = 1000 };
 
-/* A sample has so many copies that it takes about this long; shorter ones would measure the clock and the wait. */
+/* A sample has so many copies that it takes about this long. In a shorter one the clock and the wait would
+ * dominate. */
 static const double SAMPLE_SECONDS = 0.002;
 
 /* ---- memory ----------------------------------------------------------------------------------------------------
@@ -27,8 +28,8 @@ static bool on_cpu(const struct bench *bench)
     return !strcmp(bench->info.driver, "cpu");
 }
 
-/* More than the last cache holds. GPUs do not say how large theirs is; the largest so far have 126 MB. A virtual
- * machine's processor may say the cache of a whole socket, of which it has a part. */
+/* Returns more bytes than the last-level cache holds. GPUs do not report its size; the largest today have 126 MB.
+ * The processor of a virtual machine may report the cache of a whole socket, although it has only a part of it. */
 static size_t choose_cold_bytes(const struct bench *bench)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -47,8 +48,8 @@ bool layout_lab_open(struct layout_lab *lab, struct bench *bench, leat_kind src,
                                .wanted = {.kind = LEAT_KIND_PAGEABLE},
                                .found = {.kind = LEAT_KIND_PAGEABLE},
                                .cold_bytes = choose_cold_bytes(bench)};
-    /* On the CPU device a stream's thread has to wake up to put down its time: the host's clock says more there.
-     */
+    /* On the CPU device the host's clock is more precise than events, because a stream's thread must wake up to
+     * record one. */
     if (on_cpu(bench))
         return true;
     return bench_check(bench, leat_event_create(bench->device, &lab->begin)) &&
@@ -82,8 +83,8 @@ static bool out_of_memory(struct bench *bench)
     return false;
 }
 
-/* Gives an arena at least so many bytes, all touched. What it held is lost. Device memory is filled before a
- * kernel writes it: then the CPU device's comes in the huge pages that data from a copy would have. */
+/* Gives an arena at least so many bytes, all touched. Its contents are lost. Device memory is touched by a fill:
+ * then the CPU device uses huge pages, as it would for data that was copied in. */
 static bool grow(struct bench *bench, struct layout_arena *arena, size_t bytes)
 {
     bytes = (bytes + 4095) / 4096 * 4096;
@@ -153,8 +154,8 @@ static bool make_list(struct run *run)
     return fine;
 }
 
-/* Buffers for as many copies in turns as no cache holds, as far as there is memory. The plain copies need as many
- * bytes on both sides as the payload has. */
+/* Allocates so many buffers that no cache holds all of them, as far as there is memory. The plain copies need the
+ * size of the payload on both sides. */
 static bool make_buffers(struct run *run, bool timed)
 {
     struct layout_lab *lab = run->lab;
@@ -188,14 +189,15 @@ static bool fill(struct bench *bench, const struct layout_arena *arena, char *pt
            bench_check(bench, leat_stream_synchronize(bench->streams[0]));
 }
 
-/* The plain loop: what the destination must be, made out of the source's pattern by all threads. */
+/* The reference: a plain loop that computes the expected destination from the source's pattern, with all
+ * threads. */
 struct expect {
     const struct layout_case *made;
-    char *image; /* of the destination without guards */
+    char *image; /* start of the destination, behind the guard bytes */
     uint64_t seed, elements;
 };
 
-/* The element's bytes in the pattern that was put into the source. */
+/* Computes the bytes of an element from the pattern with which the source was filled. */
 static void read_pattern(char *element, int64_t offset_bytes, uint32_t bytes, uint64_t seed)
 {
     uint64_t word = (uint64_t)offset_bytes / 8;
@@ -209,7 +211,7 @@ static void read_pattern(char *element, int64_t offset_bytes, uint32_t bytes, ui
     memcpy(element, (const char *)words + first, bytes);
 }
 
-/* Bytes from the pointer to element at[] of a layout. */
+/* Returns the distance in bytes from a layout's pointer to its element at[]. */
 static int64_t offset_of(const leat_layout *layout, const int64_t *at)
 {
     int64_t offset = layout->offset_bytes;
@@ -224,7 +226,7 @@ static int64_t offset_of(const leat_layout *layout, const int64_t *at)
     return offset;
 }
 
-/* Each thread takes a run of elements in the order of the sizes. The innermost dimension steps by its strides. */
+/* Each thread handles a contiguous share of the elements, in the order of the dimensions. */
 static void expect_share(void *argument, unsigned index, unsigned threads)
 {
     struct expect *expect = argument;
@@ -257,7 +259,7 @@ static void expect_share(void *argument, unsigned index, unsigned threads)
     }
 }
 
-/* Is the destination, guards included, what the plain loop says? */
+/* Returns true if the destination, including its guard bytes, equals the result of the reference. */
 static bool compare(struct run *run, unsigned buffer, uint64_t seed, bool *right)
 {
     struct layout_lab *lab = run->lab;
@@ -306,7 +308,8 @@ static bool copy(struct run *run, enum bench_side side, unsigned buffer)
     return bench_check(bench, leat_copy_layout(stream, dst, &run->made->dst, src, &run->made->src));
 }
 
-/* New contents in the first buffers, copies of all of them one after the other, and a look at each. */
+/* Verifies the first buffers: fills them with new bytes, copies all of them one after the other, and checks
+ * each. */
 static bool verify(struct run *run, unsigned buffers, bool *verified)
 {
     struct layout_lab *lab = run->lab;
@@ -372,7 +375,7 @@ static bool time_copies(struct run *run, struct bench_result *times)
 {
     double once;
 
-    /* The first copies of a shape make its plan, and the first of their kind load kernels. */
+    /* Make two copies that do not count: the first copy of a shape makes its plan and may load kernels. */
     run->batch = 1;
     if (!sample(run, BENCH_LEAT, &once) || !sample(run, BENCH_LEAT, &once))
         return false;
@@ -467,7 +470,7 @@ static bool describe_side(json_t *row, const char *side, const leat_layout *layo
 
 bool layout_set_kernel(json_t *row, const char *plan)
 {
-    static const char key[] = "\nkernel: "; /* begins a line of each plan */
+    static const char key[] = "\nkernel: "; /* the beginning of a line that every plan has */
     const char *line = strstr(plan, key);
 
     if (!line)

@@ -44,7 +44,7 @@ int cli_bad_option(int argc, char **argv, int option)
 {
     const char *given = optind > 0 && optind <= argc ? argv[optind - 1] : "";
 
-    /* getopt_long() leaves a short option in optopt, and 0 there for a long one that it does not know. */
+    /* getopt_long() sets optopt to a short option, and to 0 for an unknown long option. */
     if (option == ':')
         cli_complain("%s: %s needs a value; see leat help %s", argv[0], given, argv[0]);
     else if (optopt > 0 && optopt < 128 && given[0] == '-' && given[1] == '-')
@@ -134,7 +134,7 @@ static int dispatch(int argc, char **argv)
     command = find_command(argv[1]);
     if (!command)
         return CLI_USAGE;
-    opterr = 0; /* the sub-commands complain in their own words */
+    opterr = 0; /* getopt_long() prints nothing: the sub-commands print their own messages */
     return command->run(argc - 1, argv + 1);
 }
 

@@ -1,5 +1,5 @@
 /*
- * svg.c - what the pictures of the command share.
+ * svg.c - the parts that all pictures of the command share.
  */
 #include "svg.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many bytes the UTF-8 character at text has; 0: it is cut off or none. */
+/* Returns the length of the UTF-8 character at text in bytes; 0 if it is incomplete or invalid. */
 static unsigned character_bytes(const char *text)
 {
     unsigned char first = (unsigned char)*text;
@@ -47,8 +47,8 @@ void svg_write_text(FILE *file, double x, double y, const char *style, const cha
     fputs("</text>\n", file);
 }
 
-/* Widths of characters in pixels, on average: no font's are known here, and those of DejaVu Sans are among the
- * widest. */
+/* Average widths of characters in pixels. The viewer's font is unknown, so these are of DejaVu Sans, a wide
+ * one. */
 static const double character_widths[] = {[SVG_TEXT] = 6.3, [SVG_TITLE] = 10.8};
 
 void svg_write_text_within(FILE *file, double x, double y, const char *style, const char *text, enum svg_size size,

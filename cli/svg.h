@@ -1,5 +1,5 @@
 /*
- * svg.h - what the pictures of the command share.
+ * svg.h - the parts that all pictures of the command share.
  */
 #ifndef CLI_SVG_H
 #define CLI_SVG_H
@@ -7,15 +7,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Writes text as XML has it. Characters that XML cannot have are left out, and so are those that were cut off when
- * a name was shortened. */
+/* Writes text with XML's special characters escaped. Leaves out characters that XML forbids, and incomplete UTF-8
+ * characters at the end of a shortened name. */
 void svg_write_escaped(FILE *file, const char *text);
 
-/* Such a text at a place. style: one of the picture's classes. */
+/* Writes a text element. style: one of the picture's CSS classes. */
 void svg_write_text(FILE *file, double x, double y, const char *style, const char *text);
 
-/* The same for a text that has only room pixels. A longer one ends in three dots, and pointing at it shows it
- * whole. */
+/* The same for a text that has room pixels. A longer one is shortened to end in three dots; its tooltip has the
+ * whole text. */
 enum svg_size { SVG_TEXT, SVG_TITLE };
 void svg_write_text_within(FILE *file, double x, double y, const char *style, const char *text, enum svg_size size,
                            double room);
@@ -30,18 +30,18 @@ struct svg_hue {
 };
 
 /*
- * Begins the file with the paper and the sheet of styles, and ends it. NULL, or false, after saying why it cannot
- * be written. Class kN of the sheet is the N-th hue, of lines and of what is filled: rectangles, and circles of
- * class dot.
+ * Begin and end a file. svg_begin() writes the background and the style sheet. They return NULL or false after
+ * reporting that the file cannot be written. Class kN of the style sheet has the N-th hue, for lines, rectangles,
+ * and circles of class dot.
  */
 FILE *svg_begin(const char *path, unsigned width, unsigned height, const struct svg_hue *hues, unsigned hue_count);
 bool svg_end(FILE *file, const char *path);
 
-/* The title, and lines on what was measured (each one a string, the last one followed by NULL), for a picture of
- * this width. Returns where the legend goes. */
+/* Writes the title and the lines that say what was measured. lines ends with NULL. width: of the picture. Returns
+ * the y coordinate of the legend. */
 unsigned svg_write_head(FILE *file, unsigned width, const char *title, const char *const *lines);
 
-/* A line of the grid from (x, y) to the right, with its value beside it; and the frame of a panel. */
+/* Draw a horizontal grid line from (x, y) to the right with its value on the left, and the frame of a panel. */
 void svg_write_grid(FILE *file, double x, double y, double width, const char *value);
 void svg_write_frame(FILE *file, double x, double y, double width, double height);
 

@@ -12,7 +12,8 @@
 
 enum { COLUMNS_MAX = 24, REST_MIN = 24, WIDTH_DEFAULT = 80, WIDTH_MIN = 40 };
 
-/* What smartcols takes a line to hold. Tables are made to fit before it sees them, so that it cuts nothing. */
+/* The line width for smartcols: unlimited, because the tables passed to it fit already and it must not cut
+ * anything. */
 static const size_t width_max = 100000;
 
 /* NULL: standard output. */
@@ -51,8 +52,7 @@ size_t table_width(void)
     return WIDTH_DEFAULT;
 }
 
-/* smartcols breaks a line anywhere, so lines are broken here, between words, and it is told to break at newlines
- * only. */
+/* smartcols would break lines anywhere. So this file breaks them between words, and smartcols only at newlines. */
 static bool add_column(struct table *table, const struct table_column *column)
 {
     int flags = (column->right ? SCOLS_FL_RIGHT : 0) | (column->wrap ? SCOLS_FL_WRAP : 0);
@@ -115,7 +115,7 @@ bool table_add(struct table *table, const char *const *cells)
     return true;
 }
 
-/* One Markdown line: header names where line is NULL, else the cells. */
+/* Prints one line of Markdown: the cells of line, or the headers if it is NULL. */
 static void print_markdown_line(const struct table *table, struct libscols_line *line)
 {
     size_t i;
@@ -146,7 +146,7 @@ static void print_markdown(struct table *table)
         print_markdown_line(table, scols_table_get_line(table->scols, i));
 }
 
-/* Puts newlines between words so that lines have at most width characters; longer words stay whole. */
+/* Puts newlines between words so that lines have at most width characters. Longer words are not broken. */
 static void break_lines(char *text, size_t width)
 {
     char *line = text, *blank = NULL, *at;
@@ -162,7 +162,7 @@ static void break_lines(char *text, size_t width)
     }
 }
 
-/* The length of the longest line of a text. */
+/* Returns the length of the longest line of a text. */
 static size_t longest_line(const char *text)
 {
     size_t longest = 0;
@@ -177,7 +177,7 @@ static size_t longest_line(const char *text)
     return longest;
 }
 
-/* The number of characters in the longest line of a column, its header included. */
+/* Returns the number of characters in the longest line of a column, including its header. */
 static size_t column_width(struct table *table, size_t column)
 {
     size_t count = scols_table_get_nlines(table->scols);
@@ -200,7 +200,7 @@ static bool wrap_column(struct table *table, size_t column, size_t width)
     size_t count = scols_table_get_nlines(table->scols);
     size_t i;
 
-    /* A line owns what it refers to. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+    /* scols_line_refer_data() takes ownership of copy. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     for (i = 0; i < count; i++) {
         struct libscols_line *line = scols_table_get_line(table->scols, i);
         const char *text = scols_cell_get_data(scols_line_get_cell(line, column));
@@ -217,8 +217,9 @@ static bool wrap_column(struct table *table, size_t column, size_t width)
     return true;
 }
 
-/* Breaks long cells so that the table fits the line, if it can. Where the line has too little left for the column
- * that takes the rest of it, the table will be split, and that column takes what the key columns leave. */
+/* Breaks long cells so that the table fits the line, if possible. If the line has too little room for the column
+ * that takes the rest of it (TABLE_WRAP_REST), the table will be split, and that column takes what the key columns
+ * leave. */
 static bool wrap_cells(struct table *table)
 {
     size_t used = 0, used_by_keys = 0, width, room = table_width();
@@ -255,8 +256,8 @@ static void show_column(struct table *table, size_t i, bool show)
     scols_column_set_flags(column, show ? flags & ~SCOLS_FL_HIDDEN : flags | SCOLS_FL_HIDDEN);
 }
 
-/* Shows the key columns, and from column first on as many others as the line has room for, but one at least.
- * Returns the first column that found no room. */
+/* Shows the key columns, and as many others from column first on as fit the line, but at least one. Returns the
+ * first column that did not fit. */
 static size_t show_part(struct table *table, const size_t *widths, size_t first)
 {
     size_t used = 0, i;
@@ -304,7 +305,7 @@ bool table_print(struct table *table, const char *title, enum table_style style)
         if (next)
             fputc('\n', table_file());
         next = show_part(table, widths, next);
-        /* smartcols writes to the same stream, so the order stays. */
+        /* smartcols writes to the same stream, so no flush is needed in between. */
         if (scols_print_table(table->scols) != 0)
             return false;
     } while (next < table->column_count);

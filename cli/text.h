@@ -9,17 +9,17 @@
 #include <stdint.h>
 
 enum {
-    TEXT_MAX = 32 /* room for anything that these functions write */
+    TEXT_MAX = 32 /* enough room for the result of each of these functions */
 };
 
-/* "4 B", "64 KiB", "139.8 GiB"; powers of 1024. Returns text. */
+/* Writes a size such as "4 B", "64 KiB", "139.8 GiB" (powers of 1024). Returns text. */
 const char *text_bytes(char text[TEXT_MAX], uint64_t bytes);
 
-/* Reads a number of bytes above 0, with K, M, G or T (powers of 1024) after it if need be. *end is where the
- * number ends; NULL: the text must end there. */
+/* Reads a number of bytes above 0, which K, M, G or T (powers of 1024) may follow. *end: where the number ends.
+ * end NULL: nothing may follow it. Returns false if text is no such number. */
 bool text_parse_bytes(const char *text, const char **end, uint64_t *bytes);
 
-/* A measured figure with about four digits, never with an exponent. Returns text. */
+/* Writes a measured figure with about four digits and without an exponent. Returns text. */
 const char *text_figure(char text[TEXT_MAX], double value);
 
 #endif

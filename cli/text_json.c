@@ -6,7 +6,7 @@
 
 static const char replacement[] = "\xef\xbf\xbd";
 
-/* The number of bytes of the character that text begins with; 0 when it begins with none. */
+/* Returns the length of the UTF-8 character at the beginning of text, in bytes; 0 if there is no valid one. */
 static size_t character(const char *text)
 {
     size_t bytes;

@@ -1,12 +1,13 @@
 /*
- * text_json.h - text that somebody else wrote, as JSON: variables, names of files, what drivers say.
+ * text_json.h - text of any origin as JSON, such as environment variables, file names and what drivers report.
  */
 #ifndef CLI_TEXT_JSON_H
 #define CLI_TEXT_JSON_H
 
 #include <jansson.h>
 
-/* A string with the text; bytes that are no UTF-8 become U+FFFD each. null for NULL. NULL when memory is short. */
+/* Returns the text as a JSON string. Each byte that is not valid UTF-8 becomes U+FFFD. Returns null for NULL, and
+ * NULL if memory is short. */
 json_t *text_json(const char *text);
 
 #endif
