@@ -7,7 +7,7 @@
  */
 #include "cu_source.h"
 
-#include "cu_tokens.h"
+#include "cu_query.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,34 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NONE SIZE_MAX
-
-/* callee<<<configuration>>>(arguments), as token indices. */
-struct launch {
-    size_t callee, open, close, arguments; /* first <, first >, closing ) */
-};
-
-/* The first token of something to be rewritten. */
-struct mark {
-    size_t at;
-    enum { LAUNCH, DYNAMIC_OF_FUNCTION, DYNAMIC_OF_NAMESPACE, SHARED_OF_NAMESPACE } what;
-    struct launch launch;
-    size_t end; /* of a declaration of dynamic shared memory: its ; */
-};
-
-struct translation {
-    const char *text;
-    struct cu_token *tokens;
-    size_t count;       /* without the final CU_END */
-    struct mark *marks; /* sorted */
-    size_t mark_count, mark_room;
-    char *out;
-    size_t used, room;
-    struct cu_error *error;
-    jmp_buf failed; /* target of fail(); all memory is owned by this struct */
-};
-
-static _Noreturn void fail(struct translation *t, size_t at, const char *format, ...)
+static _Noreturn void fail(struct cu_translation *t, size_t at, const char *format, ...)
 {
     va_list list;
 
@@ -54,158 +27,15 @@ static _Noreturn void fail(struct translation *t, size_t at, const char *format,
     longjmp(t->failed, 1);
 }
 
-static _Noreturn void fail_memory(struct translation *t)
+static _Noreturn void fail_memory(struct cu_translation *t)
 {
     snprintf(t->error->text, sizeof t->error->text, "out of memory");
     longjmp(t->failed, 1);
 }
 
-/* ---- token queries ------------------------------------------------------------------------------------- */
-
-static bool is(const struct translation *t, size_t i, const char *text)
-{
-    return cu_is(&t->tokens[i], text);
-}
-
-static bool is_word(const struct translation *t, size_t i)
-{
-    return t->tokens[i].kind == CU_WORD;
-}
-
-static bool is_one_of(const struct translation *t, size_t i, const char *const *words)
-{
-    for (; *words; words++)
-        if (is(t, i, *words))
-            return true;
-    return false;
-}
-
-/* Returns true if the same mark occurs three times without a gap. */
-static bool is_triple(const struct translation *t, size_t i, const char *mark)
-{
-    return i + 2 < t->count && is(t, i, mark) && is(t, i + 1, mark) && cu_adjacent(&t->tokens[i + 1]) &&
-           is(t, i + 2, mark) && cu_adjacent(&t->tokens[i + 2]);
-}
-
-static bool opens(const struct translation *t, size_t i)
-{
-    return is(t, i, "(") || is(t, i, "[") || is(t, i, "{");
-}
-
-static bool closes(const struct translation *t, size_t i)
-{
-    return is(t, i, ")") || is(t, i, "]") || is(t, i, "}");
-}
-
-/* Returns the bracket that closes ( [ or { at i, or for partner_before() opens ) ] or }; NONE if it is missing. */
-static size_t partner(const struct translation *t, size_t i)
-{
-    size_t depth = 0;
-
-    for (; i < t->count; i++) {
-        depth += opens(t, i);
-        if (closes(t, i) && !--depth)
-            return i;
-    }
-    return NONE;
-}
-
-static size_t partner_before(const struct translation *t, size_t i)
-{
-    size_t depth = 0;
-
-    for (;; i--) {
-        depth += closes(t, i);
-        if (opens(t, i) && !--depth)
-            return i;
-        if (!i)
-            return NONE;
-    }
-}
-
-/* Tokens that do not occur in template arguments outside of parentheses. */
-static bool ends_template(const struct translation *t, size_t i)
-{
-    static const char *const never[] = {";", "?", "|", "^", "!", "{", "}", ")", "]", NULL};
-
-    return is_one_of(t, i, never);
-}
-
-/* Returns the > that closes the template argument list opened by the < at i, or NONE if the < looks like an
- * operator. A heuristic, since names are not resolved. */
-static size_t angle(const struct translation *t, size_t i)
-{
-    size_t depth = 0;
-
-    for (; i < t->count; i++) {
-        if (is(t, i, "<"))
-            depth++;
-        else if (is(t, i, ">") && !--depth)
-            return i;
-        else if (is(t, i, "(") || is(t, i, "["))
-            i = partner(t, i);
-        else if (ends_template(t, i))
-            return NONE;
-        if (i == NONE)
-            return NONE;
-    }
-    return NONE;
-}
-
-/* Returns the < that opens the template argument list closed by the > at i. */
-static size_t angle_before(const struct translation *t, size_t i)
-{
-    size_t depth = 0;
-
-    for (;; i--) {
-        if (is(t, i, ">"))
-            depth++;
-        else if (is(t, i, "<") && !--depth)
-            return i;
-        else if (is(t, i, ")") || is(t, i, "]"))
-            i = partner_before(t, i);
-        else if (is(t, i, ";") || is(t, i, "{") || is(t, i, "}"))
-            return NONE;
-        if (!i || i == NONE)
-            return NONE;
-    }
-}
-
-/* Returns the next token at the same nesting level: skips brackets and template arguments. */
-static size_t after(const struct translation *t, size_t i)
-{
-    size_t end = opens(t, i) ? partner(t, i) : is(t, i, "<") && i && is_word(t, i - 1) ? angle(t, i) : NONE;
-
-    return end == NONE ? i + 1 : end + 1;
-}
-
-/* Returns the end of the list element that begins at i: its comma, or end. */
-static size_t element_end(const struct translation *t, size_t i, size_t end)
-{
-    while (i < end && !is(t, i, ","))
-        i = after(t, i);
-    return i < end ? i : end;
-}
-
-/* Returns the = of a default value in a list element, or its end. */
-static size_t default_of(const struct translation *t, size_t i, size_t end)
-{
-    while (i < end && !is(t, i, "="))
-        i = after(t, i);
-    return i < end ? i : end;
-}
-
-/* Returns the first token of the statement or declaration that contains i. */
-static size_t statement_start(const struct translation *t, size_t i)
-{
-    while (i && !is(t, i - 1, ";") && !is(t, i - 1, "{") && !is(t, i - 1, "}"))
-        i--;
-    return i;
-}
-
 /* ---- output ----------------------------------------------------------------------------------------------- */
 
-static void put_bytes(struct translation *t, const char *text, size_t bytes)
+static void put_bytes(struct cu_translation *t, const char *text, size_t bytes)
 {
     if (t->room - t->used < bytes + 1) {
         size_t room = 2 * t->room + bytes + 1;
@@ -221,7 +51,7 @@ static void put_bytes(struct translation *t, const char *text, size_t bytes)
     t->out[t->used] = '\0';
 }
 
-static void put(struct translation *t, const char *text)
+static void put(struct cu_translation *t, const char *text)
 {
     put_bytes(t, text, strlen(text));
 }
@@ -245,7 +75,7 @@ static bool is_nvcc_pragma(const char *line, size_t bytes)
 }
 
 /* Writes the gap before a token. */
-static void put_gap(struct translation *t, size_t i)
+static void put_gap(struct cu_translation *t, size_t i)
 {
     const char *line = t->tokens[i].gap, *end = t->tokens[i].text;
 
@@ -262,7 +92,7 @@ static void put_gap(struct translation *t, size_t i)
 }
 
 /* Writes tokens unchanged, on one line. */
-static void put_flat(struct translation *t, size_t first, size_t end)
+static void put_flat(struct cu_translation *t, size_t first, size_t end)
 {
     for (size_t i = first; i < end; i++) {
         if (i > first && !cu_adjacent(&t->tokens[i]))
@@ -271,10 +101,10 @@ static void put_flat(struct translation *t, size_t first, size_t end)
     }
 }
 
-static void emit(struct translation *t, size_t i, size_t end);
+static void emit(struct cu_translation *t, size_t i, size_t end);
 
 /* Writes a line marker for the position of a token. */
-static void put_marker(struct translation *t, size_t next)
+static void put_marker(struct cu_translation *t, size_t next)
 {
     char file[1024], marker[1100];
     unsigned line = cu_line_of(t->text, &t->tokens[next], file, sizeof file);
@@ -283,7 +113,7 @@ static void put_marker(struct translation *t, size_t next)
     put(t, marker);
 }
 
-static bool has_newline(const struct translation *t, size_t i, size_t end)
+static bool has_newline(const struct cu_translation *t, size_t i, size_t end)
 {
     return memchr(t->tokens[i].text, '\n', (size_t)(t->tokens[end].text - t->tokens[i].text));
 }
@@ -294,20 +124,20 @@ static const char *const statements[] = {"if", "while", "for", "switch", "return
 
 /* Returns true if the expression that ends at i can be followed by ( or [ as a call or subscript. The ) of a
  * condition cannot. */
-static bool is_called(const struct translation *t, size_t i)
+static bool is_called(const struct cu_translation *t, size_t i)
 {
-    size_t open = is(t, i, ")") ? partner_before(t, i) : NONE;
+    size_t open = is(t, i, ")") ? cu_partner_before(t, i) : NONE;
 
     if (open != NONE)
-        return !open || !is_one_of(t, open - 1, statements);
-    return (is_word(t, i) && !is_one_of(t, i, statements)) || is(t, i, "]");
+        return !open || !cu_is_one_of(t, open - 1, statements);
+    return (is_word(t, i) && !cu_is_one_of(t, i, statements)) || is(t, i, "]");
 }
 
 /* Returns the first token of the postfix expression that ends at i: a qualified name, member, element or call. */
-static size_t callee_start(struct translation *t, size_t i)
+static size_t callee_start(struct cu_translation *t, size_t i)
 {
     for (;;) {
-        size_t open = is(t, i, ">") ? angle_before(t, i) : closes(t, i) ? partner_before(t, i) : i;
+        size_t open = is(t, i, ">") ? cu_angle_before(t, i) : cu_closes(t, i) ? cu_partner_before(t, i) : i;
 
         if (open == NONE || (open != i && is(t, i, "}")))
             fail(t, i, "cannot see which kernel is launched before <<<");
@@ -334,15 +164,15 @@ static size_t callee_start(struct translation *t, size_t i)
 
 /* Returns the first > of the >>> that closes a configuration from i on. templates: treat < after a word as the
  * start of template arguments where that is plausible. */
-static size_t configuration_end(const struct translation *t, size_t i, bool templates)
+static size_t configuration_end(const struct cu_translation *t, size_t i, bool templates)
 {
-    while (i < t->count && !is(t, i, ";") && !closes(t, i)) {
-        if (is_triple(t, i, ">") && is(t, i + 3, "("))
+    while (i < t->count && !is(t, i, ";") && !cu_closes(t, i)) {
+        if (cu_is_triple(t, i, ">") && is(t, i + 3, "("))
             return i;
         if (templates)
-            i = after(t, i);
+            i = cu_after(t, i);
         else
-            i = opens(t, i) ? partner(t, i) : i;
+            i = cu_opens(t, i) ? cu_partner(t, i) : i;
         if (i == NONE)
             return NONE;
         i += !templates;
@@ -350,11 +180,11 @@ static size_t configuration_end(const struct translation *t, size_t i, bool temp
     return NONE;
 }
 
-static void add_mark(struct translation *t, const struct mark *mark)
+static void add_mark(struct cu_translation *t, const struct cu_mark *mark)
 {
     if (t->mark_count == t->mark_room) {
         size_t room = t->mark_room ? 2 * t->mark_room : 64;
-        struct mark *larger = realloc(t->marks, room * sizeof *larger);
+        struct cu_mark *larger = realloc(t->marks, room * sizeof *larger);
 
         if (!larger)
             fail_memory(t);
@@ -364,10 +194,10 @@ static void add_mark(struct translation *t, const struct mark *mark)
     t->marks[t->mark_count++] = *mark;
 }
 
-static void find_launch(struct translation *t, size_t open)
+static void find_launch(struct cu_translation *t, size_t open)
 {
-    struct mark mark = {.what = LAUNCH, .launch.open = open};
-    struct launch *launch = &mark.launch;
+    struct cu_mark mark = {.what = LAUNCH, .launch.open = open};
+    struct cu_launch *launch = &mark.launch;
 
     if (!open)
         fail(t, open, "nothing is launched before <<<");
@@ -377,14 +207,14 @@ static void find_launch(struct translation *t, size_t open)
         launch->close = configuration_end(t, open + 3, false);
     if (launch->close == NONE)
         fail(t, open, "a launch is kernel<<<grid, block>>>(arguments), and after this <<< comes no >>>(");
-    launch->arguments = partner(t, launch->close + 3);
+    launch->arguments = cu_partner(t, launch->close + 3);
     if (launch->arguments == NONE)
         fail(t, launch->close + 3, "the arguments of this launch have no end");
     add_mark(t, &mark);
 }
 
 /* (::leat_cuda_configure(configuration), callee(arguments)) */
-static size_t emit_launch(struct translation *t, const struct launch *launch)
+static size_t emit_launch(struct cu_translation *t, const struct cu_launch *launch)
 {
     put_gap(t, launch->callee);
     put(t, "(::leat_cuda_configure(");
@@ -402,11 +232,11 @@ static size_t emit_launch(struct translation *t, const struct launch *launch)
 /* ---- shared variables -------------------------------------------------------------------------------------- */
 
 /* Returns true if the { at i opens a function body, not a namespace, type or initializer. */
-static bool begins_code(const struct translation *t, size_t i)
+static bool begins_code(const struct cu_translation *t, size_t i)
 {
     bool parentheses = false;
 
-    for (size_t j = statement_start(t, i); j < i; j++) {
+    for (size_t j = cu_statement_start(t, i); j < i; j++) {
         parentheses |= is(t, j, "(");
         if (is(t, j, "namespace"))
             return false;
@@ -415,23 +245,23 @@ static bool begins_code(const struct translation *t, size_t i)
 }
 
 /* Returns the ; of the declaration that contains i. */
-static size_t declaration_end(struct translation *t, size_t i)
+static size_t declaration_end(struct cu_translation *t, size_t i)
 {
     size_t at = i;
 
     while (at < t->count && !is(t, at, ";"))
-        at = after(t, at);
+        at = cu_after(t, at);
     if (at >= t->count)
         fail(t, i, "the declaration of this shared variable has no end");
     return at;
 }
 
-static void find_shared(struct translation *t, size_t i, bool in_code)
+static void find_shared(struct cu_translation *t, size_t i, bool in_code)
 {
-    struct mark mark = {.at = statement_start(t, i), .end = declaration_end(t, i)};
+    struct cu_mark mark = {.at = cu_statement_start(t, i), .end = declaration_end(t, i)};
     bool is_extern = false, is_static = false;
 
-    for (size_t at = mark.at; at < mark.end; at = after(t, at)) {
+    for (size_t at = mark.at; at < mark.end; at = cu_after(t, at)) {
         is_extern |= is(t, at, "extern");
         is_static |= is(t, at, "static");
     }
@@ -451,37 +281,37 @@ struct shared {
     bool array;
 };
 
-static bool is_said_elsewhere(const struct translation *t, size_t i)
+static bool is_said_elsewhere(const struct cu_translation *t, size_t i)
 {
     static const char *const words[] = {"extern", "__shared__", "static", "__attribute__", "alignas", NULL};
 
-    return is_one_of(t, i, words);
+    return cu_is_one_of(t, i, words);
 }
 
 /* Writes the type: the tokens before the name without storage class and alignment. */
-static void put_type(struct translation *t, const struct shared *shared)
+static void put_type(struct cu_translation *t, const struct shared *shared)
 {
     for (size_t i = shared->type; i < shared->name; i++) {
         if (!is_said_elsewhere(t, i)) {
             put_flat(t, i, i + 1);
             put(t, " ");
         } else if (is(t, i + 1, "(")) {
-            i = partner(t, i + 1);
+            i = cu_partner(t, i + 1);
         }
     }
 }
 
-static struct shared read_shared(struct translation *t, size_t start, size_t end)
+static struct shared read_shared(struct cu_translation *t, size_t start, size_t end)
 {
     struct shared shared = {.type = start, .name = end - 1, .dimensions = end, .end = end};
 
-    for (size_t i = start; i < end; i = after(t, i)) {
+    for (size_t i = start; i < end; i = cu_after(t, i)) {
         if (is(t, i, ","))
             fail(t, i, "one variable for each extern __shared__, please: they would all be the same memory");
         if (is(t, i, "[") && !shared.array) {
             shared.array = true;
             shared.name = i - 1;
-            shared.dimensions = partner(t, i) + 1;
+            shared.dimensions = cu_partner(t, i) + 1;
         }
     }
     if (shared.name <= start || !is_word(t, shared.name))
@@ -491,7 +321,7 @@ static struct shared read_shared(struct translation *t, size_t start, size_t end
 
 /* extern __shared__ T name[][n] becomes a pointer to the block's memory; outside of functions an object that
  * converts to one. */
-static size_t emit_dynamic(struct translation *t, size_t start, size_t end, bool in_code)
+static size_t emit_dynamic(struct cu_translation *t, size_t start, size_t end, bool in_code)
 {
     struct shared shared = read_shared(t, start, end);
     bool rows = shared.array && shared.dimensions < end;
@@ -543,15 +373,15 @@ struct parameter {
 
 /* Finds the function's name: the first word followed by a parenthesis that is not an attribute. Returns false if
  * there is none. */
-static bool find_name(struct translation *t, size_t i, struct kernel *kernel)
+static bool find_name(struct cu_translation *t, size_t i, struct kernel *kernel)
 {
     static const char *const attributes[] = {"__attribute__", "__attribute", "alignas", "__declspec", NULL};
 
     for (; i < t->count && !is(t, i, ";") && !is(t, i, "{"); i++) {
-        size_t end = is(t, i + 1, "<") ? angle(t, i + 1) : NONE;
+        size_t end = is(t, i + 1, "<") ? cu_angle(t, i + 1) : NONE;
 
-        if (is_one_of(t, i, attributes) && is(t, i + 1, "(")) {
-            i = partner(t, i + 1);
+        if (cu_is_one_of(t, i, attributes) && is(t, i + 1, "(")) {
+            i = cu_partner(t, i + 1);
             if (i == NONE)
                 return false;
         } else if (is_word(t, i) && (is(t, i + 1, "(") || (end != NONE && is(t, end + 1, "(")))) {
@@ -568,16 +398,16 @@ static bool find_name(struct translation *t, size_t i, struct kernel *kernel)
 }
 
 /* Reads a definition. Returns false for a declaration. */
-static bool read_kernel(struct translation *t, size_t global, struct kernel *kernel)
+static bool read_kernel(struct cu_translation *t, size_t global, struct kernel *kernel)
 {
     size_t i;
 
-    kernel->start = statement_start(t, global);
+    kernel->start = cu_statement_start(t, global);
     kernel->template_open =
         is(t, kernel->start, "template") && is(t, kernel->start + 1, "<") ? kernel->start + 1 : NONE;
     if (!find_name(t, global + 1, kernel))
         return false;
-    i = partner(t, kernel->parameters);
+    i = cu_partner(t, kernel->parameters);
     if (i == NONE)
         fail(t, kernel->parameters, "the parameters of this kernel have no end");
     while (i < t->count && !is(t, i, ";") && !is(t, i, "{"))
@@ -585,7 +415,7 @@ static bool read_kernel(struct translation *t, size_t global, struct kernel *ker
     if (i == t->count || is(t, i, ";"))
         return false;
     kernel->body = i;
-    kernel->end = partner(t, i);
+    kernel->end = cu_partner(t, i);
     if (kernel->end == NONE)
         fail(t, i, "the body of this kernel has no end");
     return true;
@@ -601,23 +431,24 @@ static const char *const qualifiers[] = {"const", "volatile", "struct",   "class
                                          "union", "enum",     "register", NULL};
 
 /* Returns the name of a parameter that is neither array nor function pointer, or NONE. */
-static size_t plain_name(const struct translation *t, const struct parameter *parameter)
+static size_t plain_name(const struct cu_translation *t, const struct parameter *parameter)
 {
     size_t last = parameter->end - 1;
     bool typed = false;
 
-    if (!is_word(t, last) || is_one_of(t, last, type_words) || (last > parameter->first && is(t, last - 1, "::")))
+    if (!is_word(t, last) || cu_is_one_of(t, last, type_words) ||
+        (last > parameter->first && is(t, last - 1, "::")))
         return NONE;
     for (size_t i = parameter->first; i < last; i++)
-        typed |= !is_one_of(t, i, qualifiers);
+        typed |= !cu_is_one_of(t, i, qualifiers);
     return typed ? last : NONE;
 }
 
-static struct parameter read_parameter(struct translation *t, size_t first, size_t end)
+static struct parameter read_parameter(struct cu_translation *t, size_t first, size_t end)
 {
-    struct parameter parameter = {.first = first, .end = default_of(t, first, end), .name = NONE};
+    struct parameter parameter = {.first = first, .end = cu_default_of(t, first, end), .name = NONE};
 
-    for (size_t i = first; i < parameter.end; i = after(t, i)) {
+    for (size_t i = first; i < parameter.end; i = cu_after(t, i)) {
         parameter.pack |= is(t, i, "...");
         if (is(t, i, "[") || (is(t, i, "(") && is(t, i + 1, "*"))) {
             parameter.name = is(t, i, "[") ? i - 1 : i + 2;
@@ -633,7 +464,7 @@ static struct parameter read_parameter(struct translation *t, size_t first, size
 /* What put_parameters() writes of each parameter. */
 enum of_parameter { DECLARATION, NAME, TYPE };
 
-static void put_name(struct translation *t, const struct parameter *parameter, unsigned number)
+static void put_name(struct cu_translation *t, const struct parameter *parameter, unsigned number)
 {
     char name[32];
 
@@ -645,15 +476,15 @@ static void put_name(struct translation *t, const struct parameter *parameter, u
     }
 }
 
-static void put_parameters(struct translation *t, const struct kernel *kernel, enum of_parameter what)
+static void put_parameters(struct cu_translation *t, const struct kernel *kernel, enum of_parameter what)
 {
-    size_t i = kernel->parameters + 1, end = partner(t, kernel->parameters);
+    size_t i = kernel->parameters + 1, end = cu_partner(t, kernel->parameters);
     unsigned number = 0;
 
     if (i + 1 == end && is(t, i, "void"))
         return;
     for (; i < end; i++, number++) {
-        size_t element = element_end(t, i, end);
+        size_t element = cu_element_end(t, i, end);
         struct parameter parameter = read_parameter(t, i, element);
 
         put(t, number ? ", " : "");
@@ -670,9 +501,9 @@ static void put_parameters(struct translation *t, const struct kernel *kernel, e
 }
 
 /* Writes the parameter list of the launching function. Unnamed parameters get names. */
-static void emit_parameters(struct translation *t, const struct kernel *kernel)
+static void emit_parameters(struct cu_translation *t, const struct kernel *kernel)
 {
-    size_t i = kernel->parameters + 1, end = partner(t, kernel->parameters);
+    size_t i = kernel->parameters + 1, end = cu_partner(t, kernel->parameters);
     unsigned number = 0;
 
     if (i + 1 == end && is(t, i, "void")) {
@@ -681,7 +512,7 @@ static void emit_parameters(struct translation *t, const struct kernel *kernel)
     }
     emit(t, kernel->parameters, i);
     for (; i < end; i++, number++) {
-        size_t element = element_end(t, i, end);
+        size_t element = cu_element_end(t, i, end);
         struct parameter parameter = read_parameter(t, i, element);
 
         emit(t, i, parameter.end);
@@ -696,17 +527,18 @@ static void emit_parameters(struct translation *t, const struct kernel *kernel)
 }
 
 /* Writes the template parameters as arguments, up to the first unnamed one, which is deduced or has a default. */
-static void put_template_arguments(struct translation *t, size_t open)
+static void put_template_arguments(struct cu_translation *t, size_t open)
 {
-    size_t end = angle(t, open), i = open + 1;
+    size_t end = cu_angle(t, open), i = open + 1;
     bool first = true;
 
     if (end == NONE)
         fail(t, open, "the parameters of this template have no end");
     while (i < end) {
-        size_t element = element_end(t, i, end), last = default_of(t, i, element);
+        size_t element = cu_element_end(t, i, end), last = cu_default_of(t, i, element);
 
-        if (last < i + 2 || !is_word(t, last - 1) || is_one_of(t, last - 1, type_words) || is(t, last - 2, "::"))
+        if (last < i + 2 || !is_word(t, last - 1) || cu_is_one_of(t, last - 1, type_words) ||
+            is(t, last - 2, "::"))
             break;
         put(t, first ? "<" : ", ");
         put_flat(t, last - 1, last);
@@ -719,7 +551,7 @@ static void put_template_arguments(struct translation *t, size_t open)
 
 /* void name(parameters) { struct leat_kernel { static void run(parameters) {body} };
  * leat_cuda_stub<...>::launch(...); } */
-static size_t emit_kernel(struct translation *t, size_t global)
+static size_t emit_kernel(struct cu_translation *t, size_t global)
 {
     struct kernel kernel;
 
@@ -728,7 +560,7 @@ static size_t emit_kernel(struct translation *t, size_t global)
         return global + 1; /* declares the launching function */
     emit(t, global + 1, kernel.parameters);
     emit_parameters(t, &kernel);
-    emit(t, partner(t, kernel.parameters) + 1, kernel.body);
+    emit(t, cu_partner(t, kernel.parameters) + 1, kernel.body);
     put(t, " { struct leat_kernel { static const char *name() { return \"");
     put_flat(t, kernel.name, kernel.name + 1);
     put(t, "\"; } static void run(");
@@ -751,7 +583,7 @@ static size_t emit_kernel(struct translation *t, size_t global)
  */
 
 /* Writes a token or its replacement. */
-static void emit_token(struct translation *t, size_t i)
+static void emit_token(struct cu_translation *t, size_t i)
 {
     bool system = t->tokens[i].system || !is_word(t, i);
 
@@ -767,16 +599,16 @@ static void emit_token(struct translation *t, size_t i)
 
 static int compare_marks(const void *a, const void *b)
 {
-    const struct mark *left = a, *right = b;
+    const struct cu_mark *left = a, *right = b;
 
     return (left->at > right->at) - (left->at < right->at);
 }
 
-static void emit(struct translation *t, size_t i, size_t end)
+static void emit(struct cu_translation *t, size_t i, size_t end)
 {
     while (i < end) {
-        struct mark key = {.at = i};
-        const struct mark *mark =
+        struct cu_mark key = {.at = i};
+        const struct cu_mark *mark =
             t->mark_count ? bsearch(&key, t->marks, t->mark_count, sizeof key, compare_marks) : NULL;
 
         if (mark && mark->what == LAUNCH) {
@@ -794,7 +626,7 @@ static void emit(struct translation *t, size_t i, size_t end)
 }
 
 /* Finds what must be rewritten from before the token that identifies it. */
-static void find_marks(struct translation *t)
+static void find_marks(struct cu_translation *t)
 {
     size_t depth = 0, code = 0; /* brace depth; that of the outermost function body, or 0 */
 
@@ -811,7 +643,7 @@ static void find_marks(struct translation *t)
             continue;
         } else if (is(t, i, "__shared__")) {
             find_shared(t, i, code != 0);
-        } else if (is_triple(t, i, "<") && !(i && is(t, i - 1, "operator"))) {
+        } else if (cu_is_triple(t, i, "<") && !(i && is(t, i - 1, "operator"))) {
             find_launch(t, i);
             i += 2;
         }
@@ -822,7 +654,7 @@ static void find_marks(struct translation *t)
 
 char *cu_source_translate(const char *text, size_t bytes, struct cu_error *error)
 {
-    struct translation *t = calloc(1, sizeof *t);
+    struct cu_translation *t = calloc(1, sizeof *t);
     char *out = NULL;
 
     memset(error, 0, sizeof *error);
