@@ -181,10 +181,8 @@ static bool parse_sizes(const char *text, struct bench_options *options)
             return true;
         rest++;
     }
-    cli_complain(
-        "bench: --bytes takes at most %d numbers of bytes above 0, separated by commas, with K, M or G after "
-        "them if need be, not '%s'",
-        BENCH_SIZES_MAX, text);
+    cli_complain("bench: --bytes takes up to %d sizes above 0, separated by commas, such as 4K,1M, not '%s'",
+                 BENCH_SIZES_MAX, text);
     return false;
 }
 
@@ -553,11 +551,8 @@ static bool run_groups(struct bench *bench, const json_t *record)
     others = host_load_of_others(&load);
     json_object_set_new(json_object_get(record, "host"), "busy_during", bench_figure_json(others));
     if (others > REPORT_BUSY_SHARE)
-        bench_note(
-            bench,
-            "others used %.0f %% of the processors' time during the run, so figures may be too low: measure "
-            "again",
-            others * 100);
+        bench_note(bench, "others used %.0f %% of the processors' time during the run, so figures may be too low",
+                   others * 100);
     if (!options->json) {
         if (options->headline)
             fine = report_print_headline(record, style_of(options)) && fine;

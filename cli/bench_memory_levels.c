@@ -183,9 +183,7 @@ void memory_levels(struct bench *bench, struct bench_rows *rows)
         bench_case_failed(bench, "memory", "levels", largest);
         return;
     }
-    bench_note(bench,
-               "memory, levels: shared memory of a block (LDS) is not measured: leat's device code has none, "
-               "and the CPU device no such thing");
+    bench_note(bench, "memory, levels: shared memory of a block is not measured: leat's device code has none");
     measure_registers(bench, rows);
     measure_local(bench, rows);
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)

@@ -268,8 +268,8 @@ void memory_prefetch(struct bench *bench, struct bench_rows *rows)
     if (!bench->info.managed_memory)
         return;
     if (!strcmp(bench->info.driver, "cpu")) {
-        bench_note(bench, "memory, prefetch: left out, since nothing moves on the CPU device; "
-                          "leat_managed_report() says what would");
+        bench_note(bench,
+                   "memory, prefetch: left out: nothing moves on the CPU device (see leat_managed_report())");
         return;
     }
     if (!bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_MANAGED, c.bytes, &managed))) {

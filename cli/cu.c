@@ -107,10 +107,8 @@ static bool find_leat(struct cu_build *build)
     folder[length] = '\0';
     *strrchr(folder, '/') = '\0';
     if (!find_headers(build, folder)) {
-        cli_complain(
-            "cu: leat/compat/cuda_runtime.h is in no include/ beside or above %s; install leat, or run the "
-            "command where it was built or installed",
-            folder);
+        cli_complain("cu: there is no include/leat/compat/cuda_runtime.h beside or above %s; install leat",
+                     folder);
         return false;
     }
     if (build->stage == CU_LINK && !find_libraries(build, folder)) {

@@ -355,8 +355,7 @@ static bool apply(struct cu_build *build, const struct option *option, const cha
         break;
     case REFUSE:
         cli_complain(
-            "cu: %s: leat cu makes code for the CPU device only; kernels for LEAT_CPU_KERNELS are a library "
-            "(-shared)",
+            "cu: %s: leat cu compiles for the CPU device only; -shared makes a library for LEAT_CPU_KERNELS",
             argument);
         return false;
     case FLAG:

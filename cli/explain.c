@@ -290,10 +290,7 @@ static int parse(int argc, char **argv, struct explain_options *options)
         case 'b':
             if (text_parse_bytes(optarg, NULL, &options->bytes))
                 break;
-            cli_complain(
-                "explain: --bytes takes a number of bytes above 0, with K, M, G or T after it if need be, not "
-                "'%s'",
-                optarg);
+            cli_complain("explain: --bytes takes a size above 0, such as 4096, 64K, 1M or 2G, not '%s'", optarg);
             return CLI_USAGE;
         case 'c':
             if (parse_count("count", optarg, &options->count))

@@ -140,8 +140,8 @@ static bool make_dst(struct layout_case *made, const struct scatter *scatter, ch
     memcpy(size, made->src.size, sizeof size);
     if (scatter->wanted && (!scattered || scatter->size < size[scatter->dim])) {
         snprintf(error, LAYOUT_ERROR_MAX,
-                 "--scatter takes a dimension of the view, and at least as many elements as that has: scattering "
-                 "to the same element twice has no one result");
+                 "--scatter takes a dimension of the view and a size no smaller than it: no element may be "
+                 "written twice");
         return false;
     }
     if (scattered)

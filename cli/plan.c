@@ -239,9 +239,8 @@ static void report(const struct plan *plan, const char *path)
            plan->requested_bytes ? (double)(plan->bytes + plan->small_bytes) / (double)plan->requested_bytes : 0.0,
            text_bytes(requested, plan->requested_bytes));
     if (plan->left_out)
-        printf("%zu blocks of the host, and of streams beyond the first %d, are left out: they go the ordinary "
-               "way.\n",
-               plan->left_out, STREAMS_MAX);
+        printf("%zu blocks of the host and of streams beyond the first %d are not in the plan.\n", plan->left_out,
+               STREAMS_MAX);
 }
 
 /* ---- the command ---- */

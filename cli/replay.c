@@ -117,8 +117,7 @@ static bool parse_limit(const char *text, struct replay_options *options)
     if (strspn(text, "0123456789.") == (size_t)(end - text) && !strcmp(end, "x") && !errno &&
         options->limit_ratio >= LIMIT_RATIO_MIN && options->limit_ratio <= LIMIT_RATIO_MAX)
         return true;
-    cli_complain("replay: --limit takes a number of bytes above 0, with K, M, G or T after it if need be, or a "
-                 "multiple of the bytes requested such as 1.02x, from %gx to %gx, not '%s'",
+    cli_complain("replay: --limit takes a size such as 4G, or a multiple such as 1.02x, from %gx to %gx, not '%s'",
                  LIMIT_RATIO_MIN, LIMIT_RATIO_MAX, text);
     return false;
 }

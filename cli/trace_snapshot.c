@@ -55,8 +55,8 @@ static bool choose_device(struct trace_maker *maker, const struct pickle_value *
         found = (int)i;
     }
     if (found == TRACE_ANY_DEVICE)
-        return trace_complain(maker, "device_traces has no allocation; was the history recorded by "
-                                     "torch.cuda.memory._record_memory_history()?");
+        return trace_complain(
+            maker, "device_traces has no allocation; record with torch.cuda.memory._record_memory_history()");
     maker->trace->device = (unsigned)found;
     return true;
 }
@@ -206,8 +206,8 @@ static bool read_root(struct trace_maker *maker, const struct pickle_value *root
     const struct pickle_value *lists = pickle_get(root, "device_traces"), *segments = pickle_get(root, "segments");
 
     if (!pickle_is_list(lists))
-        return trace_complain(maker, "this pickle is no memory snapshot of PyTorch: it is no dict with a list "
-                                     "'device_traces', as torch.cuda.memory._dump_snapshot() writes it");
+        return trace_complain(maker,
+                              "this pickle is no memory snapshot of PyTorch: it has no list 'device_traces'");
     if (!choose_device(maker, lists, device) || !read_events(maker, pickle_item(lists, maker->trace->device)))
         return false;
     for (size_t i = 0; i < pickle_count(segments); i++)

@@ -342,7 +342,7 @@ run 0 explain copy --device "$device" --bytes 40 --rows 1000 --json && {
     { cmp -s "$work/out" "$work/piped" || fail 'a record from standard input has other tables'; }
 usage 'what is to be explained' explain
 usage 'what is to be explained' explain fill
-usage '--bytes takes a number of bytes above 0' explain copy --bytes 4KiB
+usage '--bytes takes a size above 0' explain copy --bytes 4KiB
 usage '--count takes a whole number' explain copy --count 0
 usage '--rows takes a whole number' explain copy --rows x
 usage '--count or --rows, not both' explain copy --rows 1 --count 1
@@ -352,7 +352,7 @@ run 0 explain --help && run 0 help explain
 # ---- bad command lines ----------------------------------------------------------------------------------------
 
 for sizes in 0 x '' '4K,' ',4K' 4KiB -1 99999999999T; do
-    usage '--bytes takes at most' bench copy --bytes "$sizes"
+    usage '--bytes takes up to' bench copy --bytes "$sizes"
 done
 usage "there is no group 'copies'" bench copies
 usage "--memory knows no 'warm'" bench copy --memory pinned,warm

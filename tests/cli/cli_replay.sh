@@ -296,7 +296,7 @@ for number in 0 101 -1 x ''; do
     usage '--repeat takes a whole number from 1 to 100' replay --repeat "$number" $trace
 done
 for number in 0 -1 1X 1KiB 99999999999T '' 0x 1.02xx x 0x1p3x 1e1x 101x .x nanx; do
-    usage '--limit takes a number of bytes' replay --limit "$number" $trace
+    usage '--limit takes a size' replay --limit "$number" $trace
 done
 usage '--packing takes auto, still or tight' replay --packing loose $trace
 for number in -1 1024 x ''; do
