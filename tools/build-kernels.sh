@@ -5,9 +5,9 @@
 #   tools/build-kernels.sh           rebuilds them in place
 #   tools/build-kernels.sh --check   rebuilds them elsewhere and compares: same bytes, or it fails
 #
-# Where CUDA's ptxas is found, the PTX is also assembled for every GPU generation that ptxas knows. Exits 77
-# where clang-19 or lld-19 is missing: building leat needs neither, only changing a kernel does. The variables
-# CLANG and LLD name other ones.
+# If CUDA's ptxas is installed, the PTX is also assembled for every GPU architecture that this ptxas supports. Exits
+# with 77 if clang-19 or lld-19 is missing: they are only needed for changing a kernel, not for building leat. The
+# variables CLANG and LLD name other programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,13 +21,13 @@ case ${1:-} in
     ;;
 esac
 
-# One line a kernel file: source, then the PTX that is made of it.
+# One line for each file of kernels: its source, then the PTX file made from it.
 ptx_files="src/kernels/builtin_kernels.c src/kernels/built/builtin_kernels.ptx
 tests/support/kernels_user.c tests/support/kernels_user.ptx
 examples/own_kernel_device.c examples/own_kernel_device.ptx"
-# Of layout_kernels.c one text is made for each target, and cut into the modules that this header lists: what clang
-# makes of a kernel depends on which others are in the file. One thing is lost on the way: clang-19 knows no word
-# for gfx1100's hint how much of a kernel to fetch ahead.
+# layout_kernels.c is compiled to one assembly text for each target, and this text is cut into the modules that this
+# header lists, because clang's output for a kernel depends on the other kernels in the file. One thing is lost:
+# clang-19 has no assembler directive for gfx1100's hint how much of a kernel to prefetch.
 modules_h=src/kernels/modules.h
 amd_gpus="gfx90a gfx942 gfx1100"
 nvidia_gpus="75 80 86 89 90 100 120"
@@ -51,12 +51,12 @@ if [ "$mode" = check ]; then
 fi
 mkdir -p "$out/src/kernels/built" "$out/tests/support" "$out/examples"
 
-# Relative names, no debug information and no compiler's name in the files: the same bytes on every machine.
+# With relative names, no debug information and no name of the compiler, the files are the same on every machine.
 flags="-std=c11 -O3 -ffreestanding -nogpulib -fno-ident -Iinclude -Isrc -Wall -Wextra -Wshadow -Wconversion -Werror"
 
-# PTX 6.3 is the first that knows sm_75; a newer text would ask for a newer driver. Loop strength reduction keeps
-# an address register for each access of a loop; without it most kernels fit in 32 registers, so that a GPU's
-# multiprocessor can hold as many threads as it knows.
+# PTX 6.3 is the first version with sm_75; a newer version would require a newer driver. Loop strength reduction is
+# off, since it keeps an address register for each access in a loop. Without it most kernels fit in 32 registers, so
+# that a multiprocessor of a GPU reaches full occupancy.
 ptx() {
     # shellcheck disable=SC2086
     "$clang" --target=nvptx64-nvidia-cuda -march=sm_75 --cuda-feature=+ptx63 $flags -mllvm -disable-lsr \
@@ -70,7 +70,7 @@ amd() {
     "$clang" --target=amdgcn-amd-amdhsa -mcpu="$gpu" -mcode-object-version=5 "$@"
 }
 
-# The linker is named: clang would take the first ld.lld it finds, of whatever version.
+# The linker is given by name, because clang would use the first ld.lld that it finds, of any version.
 link_amd() {
     "$lld" -shared --no-undefined -s "$1" -o "$out/$2"
     chmod 644 "$out/$2"
@@ -81,13 +81,13 @@ kernels_of() {
     sed -n "s/^ *X($1, \(leat_[a-z0-9_]*\)).*/\1/p" "$modules_h" | tr '\n' ' '
 }
 
-# The kernels whose registers are limited, a name and a number each.
+# The kernels with a register limit: pairs of a name and a number.
 registers=$(sed -n 's/.*X(\(leat_[a-z0-9_]*\), \([0-9]*\)).*/\1 \2/p' "$modules_h" | tr '\n' ' ')
 
-# The modules of layouts: a name as the list of kernels has it, and a file's.
+# The modules of layout kernels: pairs of a module's name in the header and the name of its file.
 modules=$(sed -n 's/^ *X(more, \([A-Z0-9_]*\), \(layout_[a-z0-9_]*\)).*/\1 \2/p' "$modules_h")
 
-# Cuts a text ($1) into files beside it.
+# Cuts an assembly text ($1) into one file for each module, in the same folder.
 cut_modules() {
     local name file all cut=0
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Holds the compatibility headers against a vendor's own: each constant, each struct's size and the place of each
-# field, and each prototype. Says "skipped" where the vendor's header is missing or of another version.
-# Arguments: a C compiler (cc when left out), and a layer (all of them when left out). CUDA_HOME says where CUDA is.
+# Compares the compatibility headers with the vendor's: each constant, the size of each struct and the offset of each
+# field, and each prototype. Prints "skipped" if the vendor's header is missing or has another version.
+# Arguments: a C compiler (default: cc), and a layer (default: all). CUDA_HOME is the folder of CUDA.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cc=${1:-cc}
@@ -51,7 +51,7 @@ check_cudart() {
     "$work/ours" >"$work/ours.txt"
     "$work/theirs" >"$work/theirs.txt"
     diff "$work/ours.txt" "$work/theirs.txt"
-    # Our prototypes once more, after the vendor's and with its types: a difference does not compile.
+    # Declare our prototypes again after the vendor's, with the vendor's types: a difference does not compile.
     # shellcheck disable=SC2086
     printf '#include <cuda_runtime_api.h>
             #include <cuda_profiler_api.h>
@@ -70,7 +70,7 @@ check_cuda() {
         echo "compat-abi: cuda skipped: no cuda.h of CUDA 13.0 here"
         return
     fi
-    # Several constants share a line; and what is in the struct within a struct has its place by the struct's size.
+    # Several constants may be on one line. Fields of a nested struct are checked by the size of that struct.
     write_program $ours NOTHING | grep -vE 'Prop_st.(compressionType|gpuDirectRDMACapable|usage|reserved) ' |
         sed '$d' | sed '$d' >"$work/print.c"
     grep -oE '\bCU(DA)?_[A-Z0-9_]+ =' $ours | sed -E 's/(.*) =/    printf("\1 %lld\\n", (long long)\1);/' >>"$work/print.c"
@@ -84,7 +84,8 @@ check_cuda() {
     echo "compat-abi: cuda: $(wc -l <"$work/ours.txt") constants and places agree"
 }
 
-# Ours is HIP 6.3. What any header of AMD's has of it must agree, but for what HIP 6 is known to have changed.
+# Our header has the declarations of HIP 6.3. Those that AMD's installed header has too must agree, except for the
+# known changes of HIP 6.
 check_hip() {
     local header=${HIP_HOME:-/usr}/include/hip/hip_runtime_api.h names type
     local vendor="-D__HIP_PLATFORM_AMD__ -isystem ${HIP_HOME:-/usr}/include" ours=include/leat/compat/hip/driver_types.h
@@ -113,7 +114,7 @@ check_hip() {
     "$work/ours" >"$work/ours.txt"
     "$work/theirs" >"$work/theirs.txt"
     diff "$work/ours.txt" "$work/theirs.txt"
-    # Our prototypes once more, after the vendor's and with its types, of which HIP 5 lacks some.
+    # Declare our prototypes again after the vendor's, with its types. HIP 5 lacks some of these types.
     {
         echo '#include <hip/hip_runtime_api.h>'
         for type in hipDriverProcAddressQueryResult hipDeviceProp_tR0600 hipMemcpy3DPeerParms hipMemcpyAttributes \

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Compares what the compatibility libraries export with the tables of docs/compatibility.md.
+# Compares the exported functions of the compatibility libraries with the tables in docs/compatibility.md.
 # Argument: the folder with the libraries.
 set -euo pipefail
 build=$(realpath "${1:-build}")
 cd "$(dirname "$0")/.."
 wrong=0 checked=0
 
-# The names in the first column of the tables under a heading.
+# Prints the names in the first column of the tables under a heading.
 listed() { # heading
     awk -v heading="## $1" '/^## / { on = $0 == heading } on && /^\| `/ { print }' docs/compatibility.md |
         cut -d'|' -f2 | grep -oE '`[A-Za-z0-9_]+`' | tr -d '`' | sort || :
@@ -27,15 +27,15 @@ check() { # library heading prefix
     done < <(comm -23 <(echo "$names") <(echo "$exported") | sed 's/$/ is in the table and not in the library/'
              comm -13 <(echo "$names") <(echo "$exported") | sed 's/$/ is in the library and not in the table/'
              echo "$names" | uniq -d | sed 's/$/ is in the table twice/')
-    # Everything else would be in a user's way.
+    # Other exported symbols could collide with those of a user's program.
     while read -r line; do
         [ -z "$line" ] || { echo "compat-symbols: $1 exports $line"; wrong=$((wrong + 1)); }
     done < <(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
              grep -vE "^$3|^leat_compat_names\$" || :)
 }
 
-# Each function of AMD's that hip-names.txt knows is in the library, or among those that the documentation says are
-# not there; and the list knows each that AMD's header declares, where one is installed.
+# Each function of AMD's in hip-names.txt must be in the library, or be documented as missing. If AMD's header is
+# installed, hip-names.txt must contain each function that it declares.
 check_hip_names() {
     local library="$build/libleat-hip.so" header=${HIP_HOME:-/usr}/include/hip/hip_runtime_api.h exported all absent
     [ -e "$library" ] || return 0

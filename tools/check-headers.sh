@@ -1,8 +1,8 @@
 #!/bin/bash
-# Compiles each public header alone, in C11 and in C++11, with warnings as errors. Each is
-# included twice, so its guard is tried as well. Then each pair of the headers with CUDA's names, in both orders and as
-# a program includes them, since programs use the runtime's and the driver's in one file.
-# Arguments: a C compiler and a C++ compiler, cc and c++ when left out. CUDA_HOME says where cuda.h is, if it is.
+# Compiles each public header alone, in C11 and in C++11, with warnings as errors. Each is included twice, to test its
+# include guard. Then compiles each pair of the headers with CUDA's names, in both orders, because programs include the
+# runtime's and the driver's in one file.
+# Arguments: a C compiler and a C++ compiler (default: cc and c++). CUDA_HOME is the folder of CUDA, if it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cc=${1:-cc}
@@ -15,7 +15,7 @@ for path in include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h; do
     [ -e "$path" ] || continue
     header=${path#include/}
     system=
-    # The interop headers are for people who have the vendor's SDK.
+    # The interop headers need the vendor's SDK.
     if [ "$header" = leat/interop/cuda.h ]; then
         [ ! -e "$cuda/include/cuda.h" ] || system="-isystem $cuda/include"
         # shellcheck disable=SC2086
@@ -37,7 +37,7 @@ for path in include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h; do
     done
 done
 
-# The standards are those of the kernels in cuda_runtime.h, and the oldest.
+# Compiles two headers together: as C11, the oldest supported standard, or as C++14, which kernels in cuda_runtime.h need.
 try_pair() { # first second language
     local compiler="$cxx -std=c++14"
     [ "$3" = c++ ] || compiler="$cc -std=c11 -Wstrict-prototypes"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# check-layer-symbols.sh OBJECT...: reads the symbols of the library's object files, and names each reference to a symbol
-# of a layer above: an "extern" in a source file passes check-layers.sh, and a header may declare what another layer
-# defines. Also finds cycles between layers, whatever the table here allows.
+# check-layer-symbols.sh OBJECT...: reads the symbols of the library's object files, and prints each reference to a
+# symbol of a layer above. check-layers.sh does not notice an "extern" in a source file, or a header that declares a
+# symbol of another layer. Also finds cycles between layers, even if the table below allows each reference of them.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
@@ -11,7 +11,7 @@ fi
 
 nm -A -P "$@" | awk '
 BEGIN {
-    # What each layer may refer to, besides itself. Drivers are layers of their own, and the registry is another.
+    # The layers to which each layer may refer, besides itself. Each driver is a layer, and so is the registry.
     below["base"] = ""
     below["kernels"] = ""
     below["layout"] = "base kernels"
@@ -24,7 +24,7 @@ BEGIN {
     below["copy"] = "base core pool layout staging"
 }
 
-# The last component of a path is the file; src/driver/cpu/x.o is of driver/cpu, src/driver/registry.o of driver.
+# Prints the layer of an object file: src/driver/cpu/x.o belongs to driver/cpu, src/driver/registry.o to driver.
 function layer_of(file) {
     sub(/^.*\/obj\/src\//, "", file)
     sub(/\/[^\/]*$/, "", file)
@@ -47,7 +47,7 @@ function source_of(file) {
     }
 }
 
-# Depth first; prints a cycle when it comes back to a layer on its way.
+# Searches depth first. Prints a cycle when it reaches a layer of the current path again.
 function visit(layer, way,    other, names, i, count) {
     state[layer] = 1
     count = split(uses[layer], names, " ")

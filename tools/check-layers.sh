@@ -1,20 +1,20 @@
 #!/bin/bash
-# Reads every #include line and names those that a file's layer must not have. docs/architecture.md has the
-# picture; the rules are here. Quoted and leat/ names are judged by allowed(), other headers by system_allowed().
+# Reads every #include line and prints those that the layer of the file must not have. The rules are here;
+# docs/architecture.md draws them. allowed() checks quoted names and names in leat/, system_allowed() other headers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# One extended regular expression: the headers of leat's own that a file may include.
+# Prints the headers of leat that a file may include, as one extended regular expression.
 allowed() {
     local driver name
     case $1 in
     include/leat/device_code.h) echo '^$' ;;
-    # Compatibility libraries: headers in place of a vendor's, each library over the engine,
-    # the engine over the public headers.
+    # Compatibility libraries: each library includes the headers that replace a vendor's and the engine's, the engine
+    # includes the public headers.
     include/leat/compat/hip/*) echo '^[a-z_]+\.h$|^leat/(compat/)?[a-z_]+\.h$' ;;
     include/leat/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$' ;;
-    # What compiled kernels call is in the engine. Its tables of handles are base's, compiled once more, as are locks and
-    # assertions.
+    # The engine implements the functions that compiled kernels call. It compiles the handle tables, locks and
+    # assertions of base once more.
     compat/engine/inside.h) echo '^engine/engine\.h$|^base/(handles|lock|assert)\.h$' ;;
     compat/engine/*) echo '^engine/[a-z_]+\.h$|^base/(lock|assert)\.h$|^leat/[a-z_]+\.h$|^leat/compat/kernel_support\.h$' ;;
     compat/*/*)
@@ -26,9 +26,9 @@ allowed() {
     src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$|^kernels/(layout_task|modules)\.h$' ;;
     src/kernels/*) echo '^kernels/[a-z_]+\.h$|^leat/device_code\.h$' ;;
     src/driver/driver.h) echo '^kernels/modules\.h$|^leat/[a-z_]+\.h$' ;;
-    # The registry is the one place that knows which drivers there are; fault is what it may put around them.
+    # Only the registry knows which drivers there are; it may wrap each of them in the driver fault.
     src/driver/registry.[ch]) echo '^driver/(driver|registry|fault/fault)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
-    # What the drivers for GPUs share, which knows no vendor: only these two use it.
+    # The shared code of the drivers for GPUs, which only these two use.
     src/driver/gpu/*) echo '^driver/(driver|gpu/[a-z_]+)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
     src/driver/cuda/*|src/driver/hip/*)
         driver=${1#src/driver/}
@@ -38,7 +38,7 @@ allowed() {
         echo "^driver/(driver|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
     src/core/*) echo '^driver/(driver|registry)\.h$|^(core|base|leat)/[a-z_]+\.h$' ;;
     src/pool/*) echo '^driver/driver\.h$|^(pool|core|base|leat)/[a-z_]+\.h$' ;;
-    # Knows no device and no pool: what it needs of them comes by hooks.
+    # It includes neither devices nor pools, and reaches them by hooks.
     src/staging/*) echo '^driver/driver\.h$|^staging/[a-z_]+\.h$|^base/[a-z_]+\.h$|^leat/status\.h$' ;;
     src/copy/*) echo '^driver/driver\.h$|^(copy|staging|layout|pool|core|base|leat)/[a-z_]+\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
@@ -49,16 +49,17 @@ allowed() {
     esac
 }
 
-# Tests that include private headers are in unit/; all others see what a user sees.
+# Only tests in unit/ may include private headers; all others include what a user can.
 inside='^tests/(fake/|unit/|support/(held|canonical_cases)\.)'
 
-# The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
+# Prints the system headers that a file may include: only a few files may include a vendor's SDK, and public headers
+# only headers of standard C.
 system_allowed() {
     case $1 in
     include/leat/interop/cuda.h|examples/interop_cuda.c|tests/unit/test_cuda_abi.c|tests/unit/test_cuda_names.c|tests/unit/test_hip_abi.c) return 0 ;;
-    # What a vendor's header is called is leat's own here: include/leat/compat/.
+    # Here a header with a vendor's name is leat's replacement in include/leat/compat/.
     tests/compat/*|examples/compat/*) return 0 ;;
-    # What a C++ kernel is made with.
+    # The headers that kernels in C++ need.
     include/leat/compat/*_functions.h) [[ $2 =~ ^(limits|tuple|type_traits|utility|(math|stdio|stdlib|string|time)\.h)$ ]] ;;
     include/leat/compat/hip/hip_runtime.h) [ "$2" = sched.h ] ;;
     include/leat/compat/cuda_runtime.h) [ "$2" = assert.h ] ;;
@@ -85,7 +86,7 @@ done < <(find include src compat cli examples tests -name '*.[ch]' -print0 | sor
              if (match(rest, /^("[^"]+"|<[^>]+>)/)) print FILENAME ":" FNR ":" substr(rest, 1, RLENGTH)
          }')
 
-# A check that reads nothing would always be content.
+# A check that found no files would succeed too, so fail.
 if [ "$checked" -eq 0 ]; then
     echo "check-layers: found no #include line at all; is this the top of the tree?" >&2
     exit 1

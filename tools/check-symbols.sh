@@ -1,5 +1,6 @@
 #!/bin/bash
-# Compares what a libleat.so exports with what the public headers declare. Argument: the library.
+# Compares the symbols that libleat.so exports with the functions that the public headers declare. Argument: the
+# library.
 set -euo pipefail
 library=$(realpath "${1:-build/libleat.so}")
 cd "$(dirname "$0")/.."

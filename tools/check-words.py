@@ -8,7 +8,7 @@ import sys
 # word in an identifier: (where it is looked for, the word to use). Places are prefixes of paths.
 CODE = ('src/', 'include/leat/', 'cli/', 'compat/', 'tests/')
 OWN = ('src/', 'include/leat/')
-# In kernels a lane is one of a warp, and the ladder is that of transposes (leat bench layout --ladder).
+# Exceptions: in kernels a lane is a thread of a warp, and the ladder is that of "leat bench layout --ladder".
 HOST = ('src/base/', 'src/copy/', 'src/core/', 'src/driver/', 'src/layout/', 'src/pool/', 'src/staging/',
         'include/leat/')
 WORDS = {
@@ -42,14 +42,14 @@ WORDS = {
 ALLOWED = re.compile(r'memory_order_\w+|in_order|put_in_order|'
                      r'(CU|CUDA|HIP|LEAT|LEATC|LEATI_CUDA)_\w*(ORDER|MANY|WORD)\w*|'
                      r'LEATI_FAULT_ORDER_\w+|\w+_red_zones|__\w+')
-# Names of the library that may not come back at all.
+# Former public names that must not be used any more.
 GONE = re.compile(r'leati_(catch|huge|text|links_(close|count)|fleet|route|form|meet|ladder|owner|lane|see|users|'
                   r'watch|stack|pair|area|order|mark|sentence|target|place|value|kernel_own)(_\w+)?$|'
                   r'leat_(known_names|copy_(many|pair|rectangle|box)(_explain)?|alloc_plain|module_own|own_kernel|'
                   r'copy_share_links)$')
-# Strings that were words of the command, of plans or of snapshots.
+# Former words in the output of the command, in plans or in snapshots.
 STRINGS = {'many': 'batch', 'links': 'rails', 'forms': 'timing', 'box': 'nd-tile', 'lent': 'in_stitch'}
-# Parts of file names.
+# Words that must not be part of file names.
 FILES = set('catch available huge text links fleet route form forms meet ladder lane see life users uses stacks '
             'pairs rectangle order known sentence target words team'.split())
 FILES_ALLOWED = {'text.c', 'text.h', 'text_json.c', 'text_json.h', 'replay_target.c',

@@ -1,11 +1,11 @@
-# Cuts some kernels out of the assembly text of many, with all that belongs to none:
+# Prints some kernels of an assembly text with many, and the lines that belong to no kernel:
 #
 #     awk -v kernels="NAME NAME ..." -v registers="NAME NUMBER NAME NUMBER ..."
 #
-# Of PTX, kernels with a number get so many registers at most.
+# In PTX, registers limits the registers of these kernels to these numbers.
 #
-# clang's PTX and AMDGPU texts mark where a function begins and ends. What is between two functions are comments
-# and names of sections; AMD's text ends with a list of the kernels in YAML, whose items are kept likewise.
+# clang marks the begin and the end of functions in PTX and AMDGPU texts. Between two functions there are only comments
+# and section names. AMD's text ends with a list of the kernels in YAML, of which the same kernels are printed.
 BEGIN {
     count = split(kernels, list, " ")
     for (i = 1; i <= count; i++)
@@ -23,7 +23,7 @@ BEGIN {
     keep = name in wanted
 }
 inside {
-    if (keep && $0 == "{" && name in most) { # the first one: those within a function are of its calls
+    if (keep && $0 == "{" && name in most) { # only the first bracket begins the body; later ones belong to calls
         print ".maxnreg " most[name]
         delete most[name]
     }
@@ -35,7 +35,7 @@ inside {
     }
     next
 }
-ended { # in PTX before its bracket
+ended { # in PTX this mark comes before the closing bracket
     ended = 0
     if ($0 == "}") {
         if (keep)

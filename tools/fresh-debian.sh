@@ -1,12 +1,12 @@
 #!/bin/bash
-# Proves what the README says of a bare Debian 12: makes one in a folder (debootstrap, no compiler, no sudo),
-# clones the checkout into it and runs ./dev run and ./dev test there. Needs root, debootstrap and a Debian mirror;
-# takes some minutes and about 1 GiB.
+# Tests that the README's commands work on a bare Debian 12: installs one in a folder (with debootstrap; no compiler, no
+# sudo), clones this checkout into it and runs ./dev run and ./dev test there. Needs root, debootstrap and a Debian
+# mirror; takes some minutes and about 1 GiB.
 #
 #     tools/fresh-debian.sh /var/tmp/fresh [command...]
 #
-# A command instead of the two runs that, in the clone. A folder that already holds such a root is used again, with
-# a new clone. Mirror, proxy and keys are those of this machine's apt.
+# If a command is given, it runs in the clone instead of the two. A folder that already contains such a system is used
+# again, with a new clone. Mirror, proxy and keys are those of this machine's apt.
 set -euo pipefail
 
 die() { printf 'fresh-debian: %s\n' "$*" >&2; exit 1; }
@@ -19,14 +19,14 @@ shift
 top=$(cd "$(dirname "$0")/.." && pwd)
 
 if [ ! -e "$root/etc/debian_version" ]; then
-    # Without a mirror of this machine's debootstrap takes its own default.
+    # If this machine's apt has no mirror, debootstrap uses its default.
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 'debian/*$' || :)
     debootstrap --variant=minbase bookworm "$root" ${mirror:+"$mirror"}
-    # As images of Debian come: without package lists.
+    # Images of Debian have no package lists, so remove them.
     rm -rf "$root"/var/lib/apt/lists/*
 fi
 
-# What lets this machine reach its mirror, the new root needs too.
+# The new system needs the same settings of apt to reach the mirror.
 rm -f "$root/etc/apt/sources.list"
 cp -a /etc/apt/sources.list* "$root/etc/apt/" 2>/dev/null || :
 rm -f "$root"/etc/apt/sources.list.d/*disabled*

@@ -3,10 +3,10 @@
 #
 #     awk -v header=leat/copy.h -v out=FOLDER -v version=0.1.0 -f tools/man3.awk include/leat/copy.h
 #
-# A function without a comment of its own, right below another one, gets that one's. Lines that are indented by four
-# blanks or more stay as they are. What follows "Errors: " is a section of its own.
+# A function without a comment that directly follows another one gets the comment of that one. Lines that are indented
+# by four blanks or more are not reflowed. The text after "Errors: " becomes a section.
 
-# What troff would take for an escape or a request.
+# Escapes what troff would read as an escape or a request.
 function escaped(text) {
     gsub(/\\/, "\\e", text)
     gsub(/-/, "\\-", text)
@@ -15,7 +15,7 @@ function escaped(text) {
     return text
 }
 
-# A line of a comment without its stars.
+# Returns a line of a comment without its stars.
 function stripped(line) {
     sub(/^\/\*+ ?/, "", line)
     sub(/ *\*\/ *$/, "", line)
@@ -24,7 +24,7 @@ function stripped(line) {
     return line
 }
 
-# The first sentence of a text, without its full stop, in at most 100 characters.
+# Returns the first sentence of a text without its full stop, cut to 100 characters.
 function first_sentence(text, at) {
     gsub(/\n/, " ", text)
     gsub(/  +/, " ", text)
@@ -78,7 +78,7 @@ function begin_page(page, title, text) {
     printf ".nf\n.B #include <%s>\n", escaped(header) > page
 }
 
-# Bold, one line of the header a line.
+# Writes a prototype in bold, with the line breaks of the header.
 function write_prototype(page, prototype, lines, count, i) {
     count = split(prototype, lines, "\n")
     print ".PP" > page
@@ -111,7 +111,7 @@ BEGIN {
     gsub("/", "-", page_of_header)
 }
 
-# Comments: those that begin a line.
+# Only comments that begin a line are documentation.
 !in_comment && /^\/\*/ {
     in_comment = 1
     comment = ""

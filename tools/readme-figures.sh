@@ -1,7 +1,6 @@
 #!/bin/bash
 # Puts the table of the newest H200 record of bench/results/ between the "figures" marks of README.md.
-# Arguments: the command to make the table with, and the record if it is not to be the newest (names begin with the
-# date).
+# Arguments: the command that makes the table, and the record (default: the newest, since names begin with the date).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 leat=${1:-build/leat}
