@@ -92,7 +92,7 @@ struct bench {
     struct bench_peer *peer;    /* NULL: the record has no figures of the driver */
     void *buffers[BENCH_BUFFER_COUNT];
     size_t largest;         /* the largest size of this run */
-    uint64_t *wrong_device; /* where the verify kernel counts */
+    uint64_t *wrong_device; /* counter of the verify kernel, in device memory */
     uint64_t *wrong_host;   /* pinned */
     uint64_t seed;          /* the latest one used. Each check takes a new one, so bytes of an earlier check never
                              * pass */

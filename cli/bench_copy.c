@@ -21,7 +21,7 @@ static const size_t choose_call_bytes = 64 * MIB;
 struct sweep {
     struct bench *bench;
     size_t largest;  /* the largest size of this run */
-    void *device[2]; /* in, out */
+    void *device[2]; /* buffers of the device: [0] for copies in, [1] for copies out */
     char names[COPY_MEMORY_COUNT][COPY_DIRECTION_COUNT][64];
 };
 

@@ -109,7 +109,7 @@ bool copy_case_share(struct copy_case *c, struct bench *bench, enum copy_directi
 /* Makes the copy once, from the issue to the completion. call_seconds may be NULL. */
 bool copy_case_run(struct copy_case *c, enum bench_side side, double *call_seconds);
 
-/* A bench_sample for a struct copy_case. */
+/* Takes one sample of a copy: a bench_sample whose state is a struct copy_case. */
 bool copy_case_sample(void *state, enum bench_side side, double *seconds);
 
 /*

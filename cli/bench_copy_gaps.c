@@ -75,8 +75,8 @@ struct gap_case {
     bool touched; /* the gap begins with a write to the buffer of the next copy */
     /* Buffer i of side s has number 2 * i + s on the host and on the device. */
     unsigned positions; /* number of buffers of each side */
-    size_t stride;      /* from one buffer to the next on the host */
-    size_t slot;        /* from one buffer to the next on the device; a multiple of 8 */
+    size_t stride;      /* distance in bytes from one buffer to the next on the host */
+    size_t slot;        /* the same on the device; a multiple of 8 */
     uint64_t seed;
     unsigned used[2]; /* copies by side, measured or not */
     double last_end;  /* end of the latest copy, on the clock of bench_now() */
@@ -265,9 +265,9 @@ static bool copy_next(struct gap_case *c, enum bench_side side, bool measured)
 /* ---- a case ---- */
 
 /*
- * Without gaps, sleeps so that leat's threads do not disturb the driver's block, and then makes copies that do not
- * count. With gaps all copies count, because each has the same gap before it. Cold buffers must not be used up by
- * copies that do not count.
+ * Prepares a block of copies. Without gaps, it sleeps so that leat's threads do not disturb the driver's block,
+ * and then makes copies that do not count; only two with cold buffers, because a buffer is cold only once. With
+ * gaps all copies count, because each has the same gap before it.
  */
 static bool begin_block(struct gap_case *c, enum bench_side side)
 {
@@ -399,8 +399,8 @@ static bool prepare(struct gap_case *c)
 
 /* ---- verification ---- */
 
-/* gaps->check has bytes bytes of the device's buffers from offset on. Returns true if they are right in all
- * buffers that were copied to. */
+/* Checks a part of the device's buffers that was copied to gaps->check: bytes bytes from offset on. Returns true
+ * if they are right in all buffers that were copied to. */
 static bool checked_part_holds(const struct gap_case *c, size_t offset, size_t bytes)
 {
     unsigned number;
@@ -594,7 +594,7 @@ static void choose(struct gaps *gaps)
                                          : sizeof usual_gaps_ms / sizeof usual_gaps_ms[0];
 }
 
-/* Twice the size of the last-level cache, limited because virtual machines may report any size. */
+/* Returns twice the size of the last-level cache, within limits, because virtual machines may report any size. */
 static size_t choose_evict_bytes(void)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);

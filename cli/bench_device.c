@@ -24,8 +24,8 @@ static bool sample_copy(void *state, enum bench_side side, double *seconds)
     return fine;
 }
 
-/* back: where the bytes are verified: dst itself, or, if dst is on another device, memory of the bench's device to
- * which dst is copied. */
+/* Verifies a copy with leat. back: where the bytes are checked: dst itself, or, if dst is on another device,
+ * memory of the bench's device to which dst is copied. */
 static bool verify_copy(struct device_case *c, void *back, bool *verified)
 {
     struct bench *bench = c->bench;

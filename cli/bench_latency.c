@@ -44,7 +44,7 @@ static bool query(struct latency_case *c, enum bench_side side)
     return bench_check_peer(c->bench, "call", c->bench->peer->event_query(c->bench->peer, c->native_event));
 }
 
-/* The kernel adds one to a counter, so that launches can be counted. */
+/* Launches a kernel that adds one to a counter, so that launches can be counted. */
 static bool start(struct latency_case *c, enum bench_side side)
 {
     struct bench *bench = c->bench;

@@ -217,8 +217,8 @@ static void write_dot(struct picture *picture, const struct panel *panel, double
             clipped ? ", above the panel" : "", clipped ? "path" : "circle");
 }
 
-/* The bound of a case as a dash. bound: as a share of the plain copy; NAN: there is none. One above the panel is
- * an angle at the panel's upper edge. */
+/* Draws the bound of a case as a dash, or, if it is above the panel, as an angle at the panel's upper edge. bound:
+ * a share of the plain copy's rate; NAN: the case has no bound. */
 static void write_bound(struct picture *picture, const struct panel *panel, double x, double bound)
 {
     if (isfinite(bound) && bound <= TOP)

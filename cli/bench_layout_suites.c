@@ -287,7 +287,8 @@ static void make_learning(struct maker *maker)
 
 /* ---- many dimensions ---- */
 
-/* The seed is constant, so the orders are the same in every run and on every machine. */
+/* Returns a pseudorandom number. The seed is constant, so the cases are the same in every run and on every
+ * machine. */
 static uint64_t next_random(struct maker *maker)
 {
     return leat_pattern_value(maker->random++, 57);

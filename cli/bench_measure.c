@@ -248,7 +248,8 @@ void bench_rows_commit(struct bench *bench, const struct bench_rows *rows)
     }
 }
 
-/* The best figure of a row: leat's, the driver's, or the bound that it was measured with. NAN if there is none. */
+/* Returns the best figure of a row: leat's, the driver's, or the bound that it was measured with; NAN if there is
+ * none. */
 static double best_of_row(const json_t *row)
 {
     static const char *const keys[] = {"value", "driver_value", "bound"};

@@ -67,7 +67,7 @@ struct bench_row {
     struct bench_result result;
     bool with_driver;
     bool verified;
-    double bound;       /* in the row's unit */
+    double bound;       /* the bound, in the unit of the row */
     const char *path;   /* what the bytes go over; rows of one path share bounds; NULL: the row keeps the bound
                          * that it has */
     size_t chunk_bytes; /* size of the chunks of a pipeline; 0: not a pipeline */

@@ -31,7 +31,7 @@ struct plan {
     size_t bytes;
     size_t chunk_bytes;
     char *in, *out;                /* pinned host memory */
-    char *a, *resident, *c;        /* on the device */
+    char *a, *resident, *c;        /* device memory */
     leat_event *loaded, *computed; /* recorded again for each chunk; a wait refers to the record that was the
                                     * latest at the call */
     struct copy_case both;         /* the copies that are the bound */
@@ -136,7 +136,7 @@ static bool run_plan(struct plan *plan)
     }
 }
 
-/* The driver's side of a sample is the bound: copies in both directions at once. */
+/* Takes a sample: the plan, or, as the driver's side, the bound: copies in both directions at once. */
 static bool sample_plan(void *state, enum bench_side side, double *seconds)
 {
     struct plan *plan = state;

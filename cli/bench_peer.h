@@ -18,7 +18,7 @@
 enum bench_direction { BENCH_TO_DEVICE, BENCH_TO_HOST, BENCH_ON_DEVICE };
 
 struct bench_peer {
-    char text[96]; /* what it is, for the record: "calls of libcuda.so.1" */
+    char text[96]; /* name of the compared calls for the record, such as "calls of libcuda.so.1" */
 
     /* Make the device current for this thread, and undo that. Not timed. */
     int (*enter)(struct bench_peer *peer);

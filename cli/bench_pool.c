@@ -304,7 +304,7 @@ static void add_times(struct bench_row *row, enum bench_side side, const struct 
     bench_row_extra(row, leat ? "longest" : "driver_longest", bench_figure(row, times->worst));
 }
 
-/* with_calls: the first pair, and single calls, are timed as well. */
+/* Measures pairs of one size. with_calls: also times the first pair and single calls. */
 static void measure_pairs(struct pair_case *c, struct bench_rows *rows, bool with_calls)
 {
     struct bench *bench = c->source.bench;
@@ -654,7 +654,7 @@ failed:
     bench_case_failed(bench, "pool", "reading the statistics", 0);
 }
 
-/* Release the default pool's idle memory, which other groups need. */
+/* Releases the default pool's idle memory, which other groups need. */
 static void give_idle_back(struct bench *bench)
 {
     leat_pool *pool;

@@ -14,8 +14,9 @@ enum grow_step { STEP_GROW, STEP_STITCH, STEP_TRIM, STEP_COUNT };
 enum hold_method { HOLD_NOTHING, HOLD_FUNCTION, HOLD_KERNELS, HOLD_COUNT };
 
 enum {
-    PIECES = 32,     /* blocks that fill the pool before one is stitched; every other one is freed then */
-    HOLD_STREAM = 3, /* the pool's blocks are on stream 0 */
+    PIECES = 32,     /* number of blocks that fill the pool; every other one is then freed, so that the next block
+                      * must be stitched */
+    HOLD_STREAM = 3, /* the stream that is kept busy; the pool's blocks use stream 0 */
     LAUNCHES_MAX = 400,
     PIECE_MIN_BYTES = 8 << 20 /* smaller pieces would share pages with others */
 };
@@ -232,8 +233,8 @@ static bool run_step(struct grow_case *c, enum bench_side side, double *seconds)
     return free_blocks(c, side, &blocks) && fine;
 }
 
-/* leat's side creates a new pool for each sample. For the step that stitches, the pool's limit is the size of all
- * pieces, so that it cannot get new memory and must stitch. */
+/* Takes a sample of a step. leat's side creates a new pool for each sample. For the step that stitches, the pool's
+ * limit is the size of all pieces, so that it cannot get new memory and must stitch. */
 static bool sample_step(void *state, enum bench_side side, double *seconds)
 {
     struct grow_case *c = state;

@@ -19,7 +19,7 @@ struct order_case {
     size_t bytes;
     leat_event *events[2];
     bool by_event;  /* the other stream waits for an event; otherwise the host waits */
-    uint64_t pairs; /* leat's */
+    uint64_t pairs; /* timed by leat's side */
 };
 
 /* Orders the next work of the other stream after the work of this one. */
@@ -101,7 +101,7 @@ static bool measure_order_row(struct order_case *c, struct bench_rows *rows, con
     return true;
 }
 
-/* Use a separate pool, so that no blocks of other streams are in it. */
+/* Measures pairs over two streams, in a separate pool, so that no blocks of other streams are in it. */
 static void measure_order(struct bench *bench, struct bench_rows *rows, bool by_event)
 {
     const char *name = by_event ? "allocated on one stream, freed on another, ordered by events"
@@ -126,7 +126,7 @@ struct loop_case {
     struct bench *bench;
     size_t bytes;
     uint64_t addresses; /* how often leat returned another address than the time before, plus one */
-    uint64_t loops;     /* leat's */
+    uint64_t loops;     /* timed by leat's side */
     void *last;
 };
 

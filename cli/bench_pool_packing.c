@@ -86,7 +86,7 @@ static bool give(struct run *run, uint64_t block, uint64_t bytes)
     return true;
 }
 
-/* Allocates a block. *full: there was no room for it, which is not a failure; true is returned. */
+/* Allocates a block. If there is no room for it, sets *full and returns true. */
 static bool take(struct run *run, uint64_t block, uint64_t bytes, bool *full)
 {
     struct bench *bench = run->bench;
@@ -256,7 +256,7 @@ static bool fill_to_limit(struct run *run, const struct packing_size *size, stru
     return true;
 }
 
-/* false with an empty bench->error: the driver took too long */
+/* Runs the sequence of one size. Returns false; if bench->error is empty then, the driver took too long. */
 static bool run_size(struct run *run, const struct packing_size *size, struct size_outcome *outcome,
                      bool *verified)
 {

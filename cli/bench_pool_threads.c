@@ -69,7 +69,8 @@ static bool some_pairs(struct thread_case *c, unsigned stream, unsigned pairs)
     return true;
 }
 
-/* The driver's context must be current in each thread. In thread 0, which calls the sample, it is. */
+/* Makes the driver's context current in this thread. In thread 0, which takes the sample, it is current
+ * already. */
 static bool enter_thread(struct thread_case *c, unsigned index)
 {
     struct bench *bench = c->source.bench;

@@ -428,8 +428,7 @@ static void print_machine(const json_t *record, enum table_style style)
     const json_t *driver = json_object_get(record, "driver");
     const json_t *host = json_object_get(record, "host");
     const char *library = strrchr(record_text(driver, "library"), '/');
-    const char *end = style == TABLE_MARKDOWN ? "  \n" : "\n"; /* in Markdown two blanks at the end break the
-                                                                * line */
+    const char *end = style == TABLE_MARKDOWN ? "  \n" : "\n"; /* two blanks at the end break a line of Markdown */
     char memory[TEXT_MAX];
 
     text_bytes(memory, (uint64_t)json_integer_value(json_object_get(host, "memory_bytes")));

@@ -172,8 +172,8 @@ static bool tail_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t se
 }
 
 /*
- * The kernel counts wrong words. To make sure that it reads the memory at all, it first compares some words with
- * another seed's pattern and must count exactly these as wrong.
+ * Verifies device memory by a kernel that counts wrong words. To make sure that it reads the memory at all, it
+ * first compares some words with another seed's pattern and must count exactly these as wrong.
  */
 bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t seed, bool *holds)
 {

@@ -265,7 +265,8 @@ static void add_includes(struct cu_build *build, struct cu_list *command)
     cu_add_list(command, &build->includes);
 }
 
-/* Dependency files name the object as their target, as if it were compiled directly. */
+/* Adds the options for dependency files. The target in these files is the object, as if the source were compiled
+ * directly. */
 static void add_dependencies(struct cu_build *build, struct cu_list *command, const char *object)
 {
     bool file = false, target = false;
@@ -346,8 +347,8 @@ static bool build_input(struct cu_build *build, size_t i, const char *object)
            (build->stage == CU_PREPROCESS || compile(build, input, translated, object));
 }
 
-/* --as-needed: link only the libraries that are used. The rpath is for libraries outside of the loader's search
- * path. */
+/* Links the program or library. --as-needed links only the libraries that are used. The rpath is for libraries
+ * outside of the loader's search path. */
 static bool link_all(struct cu_build *build, const struct cu_list *objects)
 {
     struct cu_list command = {NULL, 0};

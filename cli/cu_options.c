@@ -72,7 +72,7 @@ enum action {
     TO_COMPILER,
     TO_LINKER,
     BINDIR,
-    DEFAULT_STREAM, /* of nvcc */
+    DEFAULT_STREAM, /* --default-stream of nvcc */
     OUTPUT,
     LANGUAGE,
     STAGE_COMPILE,
@@ -241,7 +241,8 @@ static void add_option(struct cu_build *build, struct cu_list *list, const struc
     }
 }
 
-/* Makefiles for older versions of nvcc ask for standards that the headers do not support. */
+/* Returns the C++ standard to compile with. Makefiles for older versions of nvcc may ask for a standard older than
+ * C++14, which the headers do not support. */
 static const char *standard(const char *name)
 {
     static const char *const older[] = {"c++98", "c++03", "c++0x", "c++11", NULL};
@@ -318,7 +319,7 @@ static void add_linker(struct cu_build *build, const struct option *option, cons
         add_option(build, &build->link, option, argument, value, joined);
 }
 
-/* -Xcompiler a,b: reads a and b as arguments. */
+/* Reads the value of -Xcompiler, such as a,b, as the arguments a and b. */
 static bool read_for_compiler(struct cu_build *build, const char *value)
 {
     struct cu_list parts = {NULL, 0};
@@ -346,7 +347,8 @@ static void read_for_linker(struct cu_build *build, const char *value)
     free(parts.items);
 }
 
-/* value is NULL for options that the table lists as ALONE, and for -M alone. */
+/* Applies an option to the build. value is NULL for options that are ALONE in the table, and for -M without
+ * value. */
 static bool apply(struct cu_build *build, const struct option *option, const char *argument, const char *value,
                   bool joined)
 {

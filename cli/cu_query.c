@@ -53,7 +53,7 @@ size_t cu_partner_before(const struct cu_translation *t, size_t i)
     }
 }
 
-/* Tokens that do not occur in template arguments outside of parentheses. */
+/* Returns true for tokens that do not occur in template arguments, except in parentheses. */
 static bool ends_template(const struct cu_translation *t, size_t i)
 {
     static const char *const never[] = {";", "?", "|", "^", "!", "{", "}", ")", "]", NULL};

@@ -15,17 +15,17 @@
 
 #define NONE SIZE_MAX
 
-/* callee<<<configuration>>>(arguments), as token indices. */
+/* A launch, callee<<<configuration>>>(arguments), as indices of tokens. */
 struct cu_launch {
-    size_t callee, open, close, arguments; /* first <, first >, closing ) */
+    size_t callee, open, close, arguments; /* open: the first <; close: the first >; arguments: the closing ) */
 };
 
-/* The first token of something to be rewritten. */
+/* Something to be rewritten, and its first token (at). */
 struct cu_mark {
     size_t at;
     enum { LAUNCH, DYNAMIC_OF_FUNCTION, DYNAMIC_OF_NAMESPACE, SHARED_OF_NAMESPACE } what;
     struct cu_launch launch;
-    size_t end; /* of a declaration of dynamic shared memory: its ; */
+    size_t end; /* the ; of a declaration of dynamic shared memory */
 };
 
 struct cu_translation {

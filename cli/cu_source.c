@@ -213,7 +213,7 @@ static void find_launch(struct cu_translation *t, size_t open)
     add_mark(t, &mark);
 }
 
-/* (::leat_cuda_configure(configuration), callee(arguments)) */
+/* Writes a launch as (::leat_cuda_configure(configuration), callee(arguments)). */
 static size_t emit_launch(struct cu_translation *t, const struct cu_launch *launch)
 {
     put_gap(t, launch->callee);
@@ -319,8 +319,8 @@ static struct shared read_shared(struct cu_translation *t, size_t start, size_t 
     return shared;
 }
 
-/* extern __shared__ T name[][n] becomes a pointer to the block's memory; outside of functions an object that
- * converts to one. */
+/* Writes the declaration extern __shared__ T name[][n] as a pointer to the block's shared memory, or, outside of
+ * functions, as an object that converts to such a pointer. */
 static size_t emit_dynamic(struct cu_translation *t, size_t start, size_t end, bool in_code)
 {
     struct shared shared = read_shared(t, start, end);
@@ -549,7 +549,7 @@ static void put_template_arguments(struct cu_translation *t, size_t open)
     put(t, first ? "" : ">");
 }
 
-/* void name(parameters) { struct leat_kernel { static void run(parameters) {body} };
+/* Writes a kernel as void name(parameters) { struct leat_kernel { static void run(parameters) {body} };
  * leat_cuda_stub<...>::launch(...); } */
 static size_t emit_kernel(struct cu_translation *t, size_t global)
 {
@@ -628,7 +628,8 @@ static void emit(struct cu_translation *t, size_t i, size_t end)
 /* Finds what must be rewritten from before the token that identifies it. */
 static void find_marks(struct cu_translation *t)
 {
-    size_t depth = 0, code = 0; /* brace depth; that of the outermost function body, or 0 */
+    size_t depth = 0, code = 0; /* depth: of the braces around the token; code: of the outermost function body
+                                 * around it, or 0 */
 
     for (size_t i = 0; i < t->count; i++) {
         if (is(t, i, "{")) {

@@ -84,7 +84,7 @@ static void skip_gap(struct reader *reader)
     reader->line_start = false;
 }
 
-/* R"delimiter( ... )delimiter" */
+/* Skips a raw string: R"delimiter( ... )delimiter". */
 static void skip_raw(struct reader *reader)
 {
     const char *delimiter = ++reader->at, *open;
@@ -112,7 +112,7 @@ static void skip_quoted(struct reader *reader)
         reader->at++;
 }
 
-/* Digits, letters, points, ' as a separator, and signs after the letter of an exponent. */
+/* Skips a number: digits, letters, points, ' as a separator, and signs after the letter of an exponent. */
 static void skip_number(struct reader *reader)
 {
     while (reader->at < reader->end) {
@@ -135,7 +135,7 @@ static void skip_words(struct reader *reader)
         reader->at++;
 }
 
-/* A word, or a literal with a prefix: u8"...", L'...', uR"x(...)x". */
+/* Reads a word, or a literal with a prefix, such as u8"...", L'...' or uR"x(...)x". */
 static enum cu_kind read_word(struct reader *reader)
 {
     const char *word = reader->at;

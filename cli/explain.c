@@ -37,7 +37,7 @@ enum { TEXT_BYTES = 4096, COUNT_MAX = 1 << 20 };
 struct explain_options {
     const char *from, *to, *device;
     uint64_t bytes;
-    size_t count; /* of copies; 0: not leat_copy_batch() */
+    size_t count; /* number of copies of a batch; 0: not leat_copy_batch() */
     size_t rows;  /* 0: not leat_copy_3d() */
     bool json;
 };

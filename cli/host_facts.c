@@ -15,7 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* The processor's name from /proc/cpuinfo; the key differs between architectures. */
+/* Reads the processor's name from /proc/cpuinfo, whose key differs between architectures. */
 static void read_cpu_model(char *text, size_t size)
 {
     FILE *file = fopen("/proc/cpuinfo", "re");

@@ -22,7 +22,8 @@ double host_busy_share(void);
 
 /* The processors' time at one moment. host_load_of_others() compares it with the time then. */
 struct host_load {
-    unsigned long long all_ticks, idle_ticks; /* of all processors, since the system started; all 0: unknown */
+    unsigned long long all_ticks, idle_ticks; /* time of all processors since the system started; all_ticks 0:
+                                               * unknown */
     double own_seconds;                       /* processor time of this process and of its children that have
                                                * ended */
 };

@@ -26,7 +26,7 @@ static const char *yes_no(int value)
     return value ? "yes" : "no";
 }
 
-/* "PCIe 5 x16", or "-" where there is no link or the driver does not say. */
+/* Writes the link of a device, such as "PCIe 5 x16", or "-" if there is none or the driver does not report it. */
 static void describe_link(const leat_device_info *info, char text[TEXT_MAX])
 {
     if (info->link_gen && info->link_width)

@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-/* jansson's format "o" takes over a new reference. If it gets NULL, json_pack() fails as a whole. */
+/* These return a value for jansson's format "o", which takes over the reference. An unknown value must be null,
+ * since json_pack() fails as a whole if it gets NULL. */
 static json_t *number_or_null(uint64_t value)
 {
     return value ? json_integer((json_int_t)value) : json_null();

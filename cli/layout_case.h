@@ -27,7 +27,7 @@ extern const char *const layout_step_words[LAYOUT_STEP_KIND_COUNT];
 
 /* A case as the command line describes it. The texts must outlive layout_case_make(). */
 struct layout_words {
-    const char *size; /* of the dense array that is read, its slowest dimension first */
+    const char *size; /* sizes of the dense array that is read, the slowest dimension first */
     uint32_t element_bytes;
     struct {
         enum layout_step_kind kind;

@@ -110,7 +110,7 @@ struct run {
     struct layout_lab *lab;
     struct layout_case *made;
     const struct layout_effort *effort;
-    size_t src_step, dst_step; /* from one buffer of the arena to the next */
+    size_t src_step, dst_step; /* distance in bytes from one buffer of an arena to the next */
     unsigned buffers, next;
     unsigned batch; /* copies of a sample */
 };
@@ -282,7 +282,7 @@ static bool compare(struct run *run, unsigned buffer, uint64_t seed, bool *right
     return true;
 }
 
-/* A kernel that does nothing. */
+/* Launches a kernel that does nothing. */
 static bool launch_empty(struct bench *bench)
 {
     uint64_t count = 0;

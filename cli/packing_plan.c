@@ -51,7 +51,7 @@ static const struct recipe {
     {"6 MB and 10 MB in turns", DRAW_IN_TURNS, 6000000, 10000000},
 };
 
-/* The generator splitmix64: the same numbers on every machine. */
+/* Returns the next number of the generator splitmix64, which is the same on every machine. */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -68,7 +68,7 @@ static unsigned log2_of(uint64_t power)
 
 /* ---- one size ---- */
 
-/* 200 sizes, each 1.076 times the one before it; every other one is a multiple of 512 bytes. */
+/* Makes 200 sizes, each 1.076 times the one before it. Every other one is a multiple of 512 bytes. */
 static void make_sizes(struct packing_plan *plan, uint64_t live_bytes, bool quick)
 {
     static const uint64_t growth_32 = 0x136D6214; /* 2 to the power of 21/199, less 1, as a share of 2^32 */

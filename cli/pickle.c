@@ -30,7 +30,7 @@ enum type {
 
 struct pickle_value {
     enum type type;
-    uint32_t room;  /* of items */
+    uint32_t room;  /* number of items for which there is room */
     uint32_t count; /* number of items; in a dict keys and values alternate */
     union {
         int64_t integer;
@@ -298,7 +298,8 @@ static bool pop_mark(struct machine *machine, size_t *first)
     return true;
 }
 
-/* Python numbers memo entries consecutively, so an index larger than the number of values so far is refused. */
+/* Stores the topmost value in the memo. Python numbers memo entries consecutively, so an index larger than the
+ * number of values so far is refused. */
 static bool put_memo(struct machine *machine, uint64_t index)
 {
     if (!has(machine, 1))
@@ -457,7 +458,8 @@ static bool discard(struct machine *machine)
 
 /* ---- opcodes ---- */
 
-/* The names (of Python's pickletools) of opcodes that run code or need objects of a Python program. */
+/* Returns the name (of Python's pickletools) of an opcode that runs code or needs objects of a Python program, or
+ * NULL for other opcodes. */
 static const char *name_of_refused(unsigned char opcode)
 {
     static const struct {

@@ -39,7 +39,7 @@ enum { POOL_MAP_NO_TAG = -1, POOL_MAP_ERROR_MAX = 512 };
 struct pool_map_extent {
     uint64_t offset, bytes; /* offset from the base of its range */
     enum pool_map_state state;
-    uint64_t requested_bytes; /* what the program asked for; of live blocks */
+    uint64_t requested_bytes; /* what the program asked for; only for live blocks */
     uint64_t stream;          /* number of the stream; 0: none */
     int tag;                  /* index of tags, or POOL_MAP_NO_TAG */
     const json_t *stack;      /* call stack as a list of texts, or NULL */

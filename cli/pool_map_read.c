@@ -125,8 +125,8 @@ static bool read_extent(struct reader *reader, const json_t *object, const struc
     return true;
 }
 
-/* The snapshot lists a stitched block in use only up to the end of its request, not up to the end of its last
- * page. Extends the block to the next extent, if there is such a rest, and returns its end. */
+/* Extends a stitched block in use to the next extent and returns its end. The snapshot lists such a block only up
+ * to the end of its request, not up to the end of its last page. */
 static uint64_t take_tail(const json_t *next, struct pool_map_extent *before)
 {
     const json_t *value = json_object_get(next, "offset");
@@ -305,7 +305,8 @@ static void add_to_page(struct pool_map *map, struct page *page, const struct po
         page->idle_bytes += (end < page_end ? end : page_end) - begin;
 }
 
-/* Only the first and the last page of an extent may contain other extents too. */
+/* Counts pages with both used and idle memory. Only the first and the last page of an extent can contain other
+ * extents too. */
 static void sum_pages(struct pool_map *map, const struct pool_map_range *range)
 {
     struct page page = {.number = 0};

@@ -21,7 +21,7 @@ enum {
     MARGIN = 20,
     ROW_HEIGHT = 16,
     ROW_STEP = 18,
-    LINE_STEP = 18,   /* of text */
+    LINE_STEP = 18,   /* between two lines of text */
     PAGE_MARK_MIN = 4 /* between two marks */
 };
 
@@ -37,7 +37,7 @@ static const unsigned char hue_rgb[HUES + 1][3] = {
     {0xe6, 0x9f, 0x00}, {0x2f, 0xae, 0x86}, {0xd9, 0x82, 0xb0}, {0x8c, 0x8f, 0xd9}, {0xc9, 0xbb, 0x2a},
     {0xe0, 0x7b, 0x4a}, {0x6f, 0xb7, 0x4d}, {0xb0, 0x8d, 0x6a}, {0x56, 0x9a, 0xd8} /* without a tag */};
 
-/* The largest blocks of each shade but the last. */
+/* The largest block size of each shade except the last. */
 static const uint64_t shade_bytes[SHADES - 1] = {64 << 10, 1 << 20, 16 << 20};
 static const char *const shade_texts[SHADES] = {"up to 64 KiB", "1 MiB", "16 MiB", "more"};
 

@@ -270,7 +270,7 @@ static int parse(int argc, char **argv, struct replay_options *options)
 /* Pools read plans from regular files only, so standard input is copied into a memory file. */
 struct plan_file {
     int descriptor; /* -1: the plan is not standard input */
-    char path[32];  /* of the memory file */
+    char path[32];  /* path of the memory file */
 };
 
 static bool copy_standard_input(int descriptor)

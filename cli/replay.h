@@ -22,8 +22,8 @@ enum replay_allocator {
 };
 
 extern const char *const replay_allocator_names[REPLAY_ALLOCATOR_COUNT];
-extern const char *const replay_policy_names[3];  /* by leat_pool_reuse */
-extern const char *const replay_packing_names[3]; /* by leat_pool_packing */
+extern const char *const replay_policy_names[3];  /* indexed by leat_pool_reuse */
+extern const char *const replay_packing_names[3]; /* indexed by leat_pool_packing */
 
 struct replay_options {
     const char *trace;
@@ -63,7 +63,7 @@ struct replay_target {
     char calls[REPLAY_CALLS_MAX]; /* the names of the measured calls */
     char error[REPLAY_ERROR_MAX];
     uint64_t driver_calls;         /* counted by the target if there is no pool */
-    uint64_t events, stream_waits; /* the same */
+    uint64_t events, stream_waits; /* counted by the target if there is no pool, too */
     uint64_t first_free_bytes;     /* free memory of the device before the first allocation */
     uint64_t sampled_peak_bytes;   /* the most memory used since then, according to the samples */
     const char *no_peak;           /* why the peak of the memory is unknown; NULL: it is known */
@@ -134,7 +134,7 @@ struct replay_result {
     struct replay_figures later; /* from the third round on; later.rounds is 0 if there are only two */
     struct replay_figures all;
     uint64_t clock_ns;                                           /* the cost of reading the clock twice */
-    uint64_t trimmed_bytes, trim_pending_bytes, trim_left_bytes; /* of the last round's trim */
+    uint64_t trimmed_bytes, trim_pending_bytes, trim_left_bytes; /* results of the trim after the last round */
     leat_pool_statistics statistics;                             /* at the end; REPLAY_LEAT only */
 };
 

@@ -111,8 +111,8 @@ static bool free_block(struct run *run, uint32_t index, unsigned stream)
     return true;
 }
 
-/* Querying a driver for its free memory takes longer than many allocations. So a sample is taken only when the
- * live bytes have grown by 1/256 of their peak since the last one, and at the peak. */
+/* Samples the memory in use. Querying a driver for its free memory takes longer than many allocations, so this
+ * happens only when the live bytes have grown by 1/256 of their peak since the last sample, and at the peak. */
 static void sample(struct run *run, size_t event)
 {
     uint64_t step_bytes = run->result->peak_requested_bytes / 256;

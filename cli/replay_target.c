@@ -48,7 +48,8 @@ static bool leat_target_alloc(struct replay_target *target, const struct trace_b
                                                  block->alignment, ptr));
 }
 
-/* used_elsewhere: the trace does not say which streams used the block, so all others count as users. */
+/* Frees a block of the pool. used_elsewhere: the trace does not say which streams used the block, so all others
+ * count as users. */
 static bool leat_target_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
     leat_stream *freeing = stream_of(target, stream);
@@ -62,8 +63,8 @@ static bool leat_target_free(struct replay_target *target, unsigned stream, bool
 
 /* ---- the driver's calls ---- */
 
-/* The driver's free is ordered in one stream only. So that stream first waits for the others, as in a program
- * without leat. */
+/* Makes a stream wait for all others before it frees a block that they used, because the driver's free is ordered
+ * in that stream only. */
 static bool wait_for_others(struct replay_target *target, unsigned stream)
 {
     unsigned i;
@@ -100,7 +101,8 @@ static bool peer_alloc(struct replay_target *target, const struct trace_block *b
     return check_peer(target, "allocating", target->peer->alloc(target->peer, block->bytes, ptr));
 }
 
-/* The driver's plain free waits for the device if it has to, so no order is needed here. */
+/* Frees a block by the driver's plain call. It waits for the device if it has to, so the streams need no order
+ * here. */
 static bool peer_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
     (void)stream, (void)used_elsewhere;

@@ -52,7 +52,8 @@ size_t table_width(void)
     return WIDTH_DEFAULT;
 }
 
-/* smartcols would break lines anywhere. So this file breaks them between words, and smartcols only at newlines. */
+/* Adds a column. smartcols would break lines anywhere, so this file breaks them between words, and smartcols is
+ * told to break at newlines only. */
 static bool add_column(struct table *table, const struct table_column *column)
 {
     int flags = (column->right ? SCOLS_FL_RIGHT : 0) | (column->wrap ? SCOLS_FL_WRAP : 0);

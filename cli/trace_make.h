@@ -26,13 +26,14 @@ struct trace_maker {
     struct trace *trace;
     uint64_t place;  /* position of what is being read: the number of the line, or the index of a snapshot's
                       * event */
-    uint64_t record; /* its number without lines and events that are left out */
+    uint64_t record; /* number of the current line or event, not counting those that are left out */
     struct trace_slot *slots;
     size_t slot_count, slots_taken; /* slot_count is a power of two */
     size_t event_room, block_room, fate_room, pool_room;
     uint64_t total_bytes;     /* sum of all allocations */
     struct trace_fate *fates; /* an element for each block */
-    bool in_events;           /* of a snapshot: messages are about the current event; otherwise about the file */
+    bool in_events;           /* only for snapshots: messages are about the current event, otherwise about the
+                               * file */
 };
 
 /* Begin and end a trace. trace_maker_begin() returns false after a complaint. trace_maker_end() frees the

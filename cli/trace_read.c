@@ -553,7 +553,7 @@ static bool stream_end_line(struct reader *reader)
     return stream_number(reader, &number) && trace_make_stream_end(reader->maker, number);
 }
 
-/* Nothing to do: all recorded pools of a kind are replayed as one pool. */
+/* Ignores the end of a pool: all recorded pools of a kind are replayed as one pool. */
 static bool no_line(struct reader *reader)
 {
     (void)reader;

@@ -67,7 +67,7 @@ struct trace {
     enum trace_format format;
     struct trace_event *events;
     size_t event_count;
-    struct trace_block *blocks; /* as many as there are allocations */
+    struct trace_block *blocks; /* an element for each allocation */
     size_t block_count;
     uint64_t streams[TRACE_STREAMS_MAX]; /* numbers of the streams in the file, in order of appearance */
     unsigned stream_count;
