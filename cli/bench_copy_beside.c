@@ -128,7 +128,7 @@ static double best_alone(const struct alone *alone)
     return times[count / 2];
 }
 
-/* Returns true if the kernels read no wrong word: they read the right buffer, and the copies did not change it. */
+/* *right: the kernels read no wrong word, so they read the right buffer, and the copies did not change it. */
 static bool kernels_were_right(struct beside *b, bool *right)
 {
     struct bench *bench = b->bench;

@@ -129,7 +129,7 @@ failed:
     leat_event_destroy(c.event);
 }
 
-/* Returns true if the counter was incremented once for each launch. */
+/* *counted: the counter was incremented once for each launch. */
 static bool launches_counted(struct latency_case *c, bool *counted)
 {
     struct bench *bench = c->bench;

@@ -371,7 +371,7 @@ static void make_dims(struct maker *maker)
 
 static void make_gathers(struct maker *maker)
 {
-    static const int64_t rows[] = {64, 100, 128, 256, 257, 512, 1024, 5120, 32768}; /* bytes */
+    static const int64_t rows[] = {64, 100, 128, 256, 257, 512, 1024, 5120, 32768}; /* lengths of a row in bytes */
     unsigned i, variant;
 
     for (i = 0; i < sizeof rows / sizeof rows[0]; i++)

@@ -37,7 +37,7 @@ struct memory_case {
     struct bench *bench;
     enum memory_strategy strategy;
     unsigned access;
-    void *host;   /* where the data is at the start; managed memory is only here */
+    void *host;   /* the data before the kernel runs: host memory, or the managed memory itself */
     void *device; /* where it is copied to, or NULL */
     void *read;   /* the address that the kernel gets */
     size_t bytes;

@@ -269,7 +269,8 @@ static bool run_size(struct run *run, const struct packing_size *size, struct si
         return false;
     fine = fill_to_limit(run, size, outcome);
     fine = end_run(run, most) && fine;
-    /* A driver may have pools without limits. */
+    /* A driver may have no limits for its pools. Then the figure of the filled pool is kept, and that is no
+     * failure. */
     if (!fine && !is_leat(run) && !outcome->limit_known) {
         run->bench->error[0] = '\0';
         return true;

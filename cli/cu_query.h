@@ -1,6 +1,6 @@
 /*
- * cu_query.h - a translation of cu_source.c, and what it asks about the tokens of its text: which bracket closes
- * another one, where a statement begins. Indices are those of tokens.
+ * cu_query.h - the state of a translation (cu_source.c), and questions about the tokens of its text, such as which
+ * bracket closes another one, or where a statement begins. Parameters and results are indices of tokens.
  */
 #ifndef CLI_CU_QUERY_H
 #define CLI_CU_QUERY_H

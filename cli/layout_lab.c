@@ -259,7 +259,7 @@ static void expect_share(void *argument, unsigned index, unsigned threads)
     }
 }
 
-/* Returns true if the destination, including its guard bytes, equals the result of the reference. */
+/* *right: the destination, including its guard bytes, equals the result of the reference. */
 static bool compare(struct run *run, unsigned buffer, uint64_t seed, bool *right)
 {
     struct layout_lab *lab = run->lab;
