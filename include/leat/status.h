@@ -70,6 +70,13 @@ typedef enum leat_status {
  */
 LEAT_API const char *leat_last_error(void);
 
+/*
+ * For libraries that are built on leat: sets this thread's message for leat_last_error() to a copy of message, and
+ * returns status. leat truncates messages of more than 2000 bytes. message may be part of the text that
+ * leat_last_error() returned; NULL counts as "".
+ */
+LEAT_API leat_status leat_error_set(leat_status status, const char *message);
+
 /* Returns the name of a status ("LEAT_ERROR_RANGE"). Never NULL: an unknown number gives "LEAT_UNKNOWN". */
 LEAT_API const char *leat_status_name(leat_status status);
 

@@ -140,6 +140,15 @@ const char *leat_last_error(void)
     return unsaid ? "a leat call failed, and there was no host memory for the message that says why" : "";
 }
 
+leat_status leat_error_set(leat_status status, const char *text)
+{
+    struct leati_message kept;
+
+    /* The text may be this thread's own message. */
+    snprintf(kept.text, sizeof kept.text, "%s", text ? text : "");
+    return leati_error_restore(status, &kept);
+}
+
 const char *leat_status_name(leat_status status)
 {
     switch (status) {

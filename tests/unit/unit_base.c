@@ -591,9 +591,27 @@ static void one_thread_wins_the_end(void **state)
     }
 }
 
+static void libraries_above_set_messages(void **state)
+{
+    char text[5000];
+
+    (void)state;
+    assert_int_equal(leat_error_set(LEAT_ERROR_FILE, "a message"), LEAT_ERROR_FILE);
+    assert_string_equal(leat_last_error(), "a message");
+    assert_int_equal(leat_error_set(LEAT_ERROR_RANGE, leat_last_error() + 2), LEAT_ERROR_RANGE);
+    assert_string_equal(leat_last_error(), "message");
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    assert_int_equal(leat_error_set(LEAT_ERROR_FILE, text), LEAT_ERROR_FILE);
+    assert_true(strlen(leat_last_error()) >= 2000 && strlen(leat_last_error()) < sizeof text - 1);
+    assert_int_equal(leat_error_set(LEAT_ERROR_FILE, NULL), LEAT_ERROR_FILE);
+    assert_string_equal(leat_last_error(), "");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(libraries_above_set_messages),
         cmocka_unit_test(characters_are_those_of_utf8),
         cmocka_unit_test(texts_are_cut_between_characters),
         cmocka_unit_test(json_strings_are_utf8),
