@@ -48,7 +48,7 @@ headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h include/leat/*/
 so_real := libleat.so.$(VERSION)
 so_name := libleat.so.$(so_major)
 
-all: lib compat $(BUILD)/leat
+all: lib compat files $(BUILD)/leat
 lib: $(BUILD)/libleat.a $(BUILD)/libleat.so
 
 # Objects are made again when the compiler, the flags or the version change: this file then has other words.
@@ -85,6 +85,10 @@ $(BUILD)/libleat.so: $(BUILD)/$(so_real)
 # ---- compatibility libraries: libleat-cudart and the like, over the public headers ------------------------------
 
 include compat/compat.mk
+
+# ---- libleat-files: models by name ----------------------------------------------------------------------------
+
+include files/files.mk
 
 # ---- the command ------------------------------------------------------------------------------------------
 
@@ -152,8 +156,8 @@ headers:
 	$(Q)tools/check-headers.sh '$(CC)' '$(CXX)'
 words:
 	$(Q)tools/check-words.py
-symbols: $(BUILD)/libleat.so
-	$(Q)tools/check-symbols.sh $(BUILD)/libleat.so
+symbols: $(BUILD)/libleat.so $(BUILD)/libleat-files.so
+	$(Q)tools/check-symbols.sh $(BUILD)/libleat.so $(BUILD)/libleat-files.so
 layers: $(lib_obj)
 	$(Q)tools/check-layers.sh
 	$(Q)tools/check-layer-symbols.sh $(lib_obj)
@@ -169,13 +173,13 @@ thread-safety:
 
 # One file at a time; .clang-tidy has the checks. Kernels of layouts are left out: any change to them changes the built
 # files, and sanitizers see them run.
-tidy_src := $(filter-out src/kernels/layout_kernels.c,$(lib_src) $(cli_src) $(sort $(wildcard compat/*/*.c)))
+tidy_src := $(filter-out src/kernels/layout_kernels.c,$(lib_src) $(cli_src) $(files_src) $(sort $(wildcard compat/*/*.c)))
 tidy: $(tidy_src:%.c=$(BUILD)/tidy/%.done)
 	$(say) TIDY '$(words $(tidy_src)) files have no findings'
-$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h compat/*/*.h)) $(headers)
+$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h files/*.h compat/*/*.h)) $(headers)
 	$(say) TIDY $<
 	@mkdir -p $(@D)
-	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -DLEATI_CHECKED $(cli_cflags) \
+	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -Ifiles -DLEATI_CHECKED $(cli_cflags) \
 	    -DLEAT_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log >&2; exit 1; }
 	$(Q)touch $@
 
@@ -217,7 +221,7 @@ install: install-lib $(BUILD)/leat
 	$(Q)$(INSTALL) -m 644 man/leat.1 '$(DESTDIR)$(mandir)/man1/leat.1'
 
 # The last line lets programs find the library at once; it needs root and is for this machine, not for a package.
-install-lib: lib install-compat $(BUILD)/man3/made
+install-lib: lib install-compat install-files $(BUILD)/man3/made
 	$(say) INST '$(DESTDIR)$(libdir)/$(so_real)'
 	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)' '$(DESTDIR)$(cmakedir)' \
 	    '$(DESTDIR)$(includedir)/leat/interop' '$(DESTDIR)$(mandir)/man3' '$(DESTDIR)$(suppdir)'
@@ -242,11 +246,14 @@ uninstall: $(BUILD)/man3/made
 	    '$(DESTDIR)$(libdir)/libleat.a' $(foreach name,$(compat_libs),'$(DESTDIR)$(libdir)/$(name).so.$(VERSION)' \
 	    '$(DESTDIR)$(libdir)/$(name).so.$(so_major)' '$(DESTDIR)$(libdir)/$(name).so' \
 	    '$(DESTDIR)$(libdir)/$(name).a' '$(DESTDIR)$(pkgconfigdir)/$(name:lib%=%).pc')
+	$(Q)rm -f '$(DESTDIR)$(libdir)/$(files_real)' '$(DESTDIR)$(libdir)/$(files_name)' '$(DESTDIR)$(libdir)/libleat-files.so' \
+	    '$(DESTDIR)$(libdir)/libleat-files.a' '$(DESTDIR)$(pkgconfigdir)/leat-files.pc'
 	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat' '$(DESTDIR)$(suppdir)'
 
 define help_text
 make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
 make lib             the two libraries only; needs nothing but a C compiler
+make files           $(BUILD)/libleat-files.so and .a: models by name (leat/model.h)
 make examples        the programs of examples/, into $(BUILD)/examples/
 make check           the tests on the CPU device; every suite runs, and the last lines name all that failed
 make check-quick     most of them once, in less than a minute on two cores; says what it leaves out

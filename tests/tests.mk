@@ -17,8 +17,8 @@ test_bin := $(BUILD)/tests
 # Programs for any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
-            test_copy_3d test_file test_file_batch test_file_commit test_layout test_layout_lists test_virtual \
-            test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads \
+            test_copy_3d test_file test_file_batch test_file_commit test_model test_layout test_layout_lists \
+            test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads \
             test_pool test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
             test_pool_no_memory \
             test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share \
@@ -27,7 +27,8 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
-               test_file_commit test_layout test_layout_lists test_fill test_bad_input test_stream test_threads \
+               test_file_commit test_model test_layout test_layout_lists test_fill test_bad_input test_stream \
+               test_threads \
                test_pool_threads order_model unit_copy_calls)
 # Random graphs of work; public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
@@ -126,7 +127,10 @@ $(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/canonica
 
 # The translator of "leat cu" without the rest of the command.
 $(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
-$(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o
+$(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o $(BUILD)/obj/cli/cu_query.o
+
+# Models by name, linked with the objects of libleat-files.
+$(addprefix $(test_bin)/,unit_model_parse test_model): $(files_obj)
 
 # Kernels, built as a user builds them.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags

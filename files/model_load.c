@@ -1,0 +1,394 @@
+/* model_load.c - loads: items become reads, and reads become tickets. */
+#include "model_load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- loads ---- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+leat_status leatm_load_create(const char *what, const leat_model_options *options, leat_model_load **load)
+{
+    leat_model_load *made;
+
+    if (options && (!options->size || options->size > sizeof *options))
+        return leatm_model_fail(LEAT_ERROR_INVALID,
+                                "%s: options->size is %zu, and this library knows %zu; start with "
+                                "LEAT_MODEL_OPTIONS_INIT",
+                                what, options->size, sizeof *options);
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the load", what);
+    if (options && options->size >= sizeof *options && options->deadline_ns) {
+        uint64_t now = now_ns();
+
+        made->end_ns = options->deadline_ns < UINT64_MAX - now ? now + options->deadline_ns : UINT64_MAX;
+    }
+    *load = made;
+    return LEAT_OK;
+}
+
+static leat_status start(leat_model_load *load, const struct leatm_read *read)
+{
+    leat_copy_options options;
+    leat_ticket *ticket;
+    uint64_t now;
+
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    if (load->end_ns) {
+        now = now_ns();
+        options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
+    }
+    TRY(leatm_model_room(&load->tickets, &load->room, load->count, sizeof *load->tickets));
+    TRY(leat_file_read_start(read->stream, read->dst, read->file, read->offset, (size_t)read->bytes, &options,
+                             &ticket));
+    load->tickets[load->count++] = ticket;
+    load->bytes += read->bytes;
+    return LEAT_OK;
+}
+
+leat_status leatm_load_read(leat_model_load *load, const leat_model *model, const struct leatm_read *read)
+{
+    leat_status status = start(load, read);
+
+    if (status == LEAT_OK)
+        return status;
+    return leatm_model_fail_in(status, "reading %llu bytes at %llu of %s", (unsigned long long)read->bytes,
+                               (unsigned long long)read->offset, model->files[read->file_number].path);
+}
+
+static int compare_reads(const void *a, const void *b)
+{
+    const struct leatm_read *left = a, *right = b;
+
+    if (left->stream != right->stream)
+        return (uintptr_t)left->stream < (uintptr_t)right->stream ? -1 : 1;
+    if (left->file_number != right->file_number)
+        return left->file_number < right->file_number ? -1 : 1;
+    if (left->offset != right->offset)
+        return left->offset < right->offset ? -1 : 1;
+    return left->bytes < right->bytes ? -1 : left->bytes > right->bytes;
+}
+
+leat_status leatm_load_reads(leat_model_load *load, const leat_model *model, struct leatm_read *reads,
+                             size_t count)
+{
+    size_t i = 0;
+
+    if (count > 1)
+        qsort(reads, count, sizeof *reads, compare_reads);
+    while (i < count) {
+        struct leatm_read whole = reads[i++];
+
+        while (i < count && reads[i].stream == whole.stream && reads[i].file_number == whole.file_number &&
+               reads[i].offset == whole.offset + whole.bytes && reads[i].dst == whole.dst + whole.bytes)
+            whole.bytes += reads[i++].bytes;
+        TRY(leatm_load_read(load, model, &whole));
+    }
+    return LEAT_OK;
+}
+
+leat_status leatm_load_event(leat_model_load *load, leat_stream *stream)
+{
+    leat_device *device;
+    leat_event *event;
+    leat_status status;
+
+    TRY(leatm_model_room(&load->events, &load->event_room, load->event_count, sizeof *load->events));
+    TRY(leat_stream_device(stream, &device));
+    TRY(leat_event_create(device, &event));
+    status = leat_event_record(event, stream);
+    if (status != LEAT_OK) {
+        leat_event_destroy(event);
+        return status;
+    }
+    load->events[load->event_count++] = event;
+    return LEAT_OK;
+}
+
+/* ---- items ---- */
+
+static leat_status check_item(const leat_model_item *item)
+{
+    if (item->size != sizeof *item)
+        return leatm_model_fail(LEAT_ERROR_INVALID,
+                                "its size is %zu, and this library knows %zu; start with LEAT_MODEL_ITEM_INIT",
+                                item->size, sizeof *item);
+    if (!item->stream)
+        return leatm_model_fail(LEAT_ERROR_INVALID, "its stream is NULL");
+    return LEAT_OK;
+}
+
+static leat_status item_failed(const leat_model *model, const leat_model_item *item, size_t index,
+                               leat_status status)
+{
+    struct leatm_shown shown;
+    const char *name =
+        item->tensor < model->count ? leatm_tensor_name(model, &model->tensors[item->tensor]) : "(no such)";
+
+    return leatm_model_fail_in(status, "item %zu, tensor %s", index, leatm_shown(&shown, name, strlen(name)));
+}
+
+/* The destination of an item that is contiguous. */
+struct taken {
+    const char *at;
+    uint64_t bytes;
+    size_t item;
+};
+
+static int compare_taken(const void *a, const void *b)
+{
+    const struct taken *left = a, *right = b;
+
+    return (uintptr_t)left->at < (uintptr_t)right->at ? -1 : left->at != right->at;
+}
+
+static leat_status check_overlaps(struct taken *taken, size_t count)
+{
+    if (count > 1)
+        qsort(taken, count, sizeof *taken, compare_taken);
+    for (size_t i = 1; i < count; i++)
+        if ((uintptr_t)taken[i].at - (uintptr_t)taken[i - 1].at < taken[i - 1].bytes)
+            return leatm_model_fail(LEAT_ERROR_OVERLAP, "items %zu and %zu overlap at %p", taken[i - 1].item,
+                                    taken[i].item, (const void *)taken[i].at);
+    return LEAT_OK;
+}
+
+/* What the items are read by. */
+struct work {
+    struct leatm_region *staged;
+    size_t *staged_item;
+    size_t staged_count, staged_room, staged_item_room;
+    struct leatm_read *reads;
+    size_t count, room;
+    struct taken *taken;
+    size_t taken_count;
+};
+
+static leat_status add_region(const leat_model *model, const leat_model_item *item, size_t index,
+                              const struct leatm_region *region, struct work *work)
+{
+    struct leatm_read read = {.stream = item->stream, .file_number = model->tensors[item->tensor].file};
+    uint64_t row_bytes, rows;
+
+    if (!item->layout)
+        work->taken[work->taken_count++] = (struct taken){item->dst, region->bytes, index};
+    if (region->staged) {
+        TRY(leatm_model_room(&work->staged, &work->staged_room, work->staged_count, sizeof *work->staged));
+        TRY(leatm_model_room(&work->staged_item, &work->staged_item_room, work->staged_count,
+                             sizeof *work->staged_item));
+        work->staged_item[work->staged_count] = index;
+        work->staged[work->staged_count++] = *region;
+        return LEAT_OK;
+    }
+    read.file = model->files[read.file_number].file;
+    rows = leatm_region_rows(region, &row_bytes);
+    for (uint64_t row = 0; row < rows; row++) {
+        TRY(leatm_model_room(&work->reads, &work->room, work->count, sizeof *work->reads));
+        leatm_region_row(region, row, &read);
+        work->reads[work->count++] = read;
+    }
+    return LEAT_OK;
+}
+
+static leat_status plan(const leat_model *model, const leat_model_item *items, size_t count, struct work *work)
+{
+    work->taken = malloc((count ? count : 1) * sizeof *work->taken);
+    if (!work->taken)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", count);
+    for (size_t i = 0; i < count; i++) {
+        struct leatm_region region;
+        leat_status status = check_item(&items[i]);
+
+        if (status == LEAT_OK)
+            status = leatm_region_make(model, &items[i], &region);
+        if (status == LEAT_OK && region.bytes)
+            status = add_region(model, &items[i], i, &region, work);
+        if (status != LEAT_OK)
+            return item_failed(model, &items[i], i, status);
+    }
+    return check_overlaps(work->taken, work->taken_count);
+}
+
+static leat_status submit(leat_model_load *load, const leat_model *model, const leat_model_item *items,
+                          struct work *work)
+{
+    TRY(leatm_load_reads(load, model, work->reads, work->count));
+    for (size_t i = 0; i < work->staged_count; i++) {
+        const leat_model_item *item = &items[work->staged_item[i]];
+        leat_status status = leatm_region_stage(load, model, item, &work->staged[i]);
+
+        /* One event after the last copy of a run of items with one stream. */
+        if (status == LEAT_OK &&
+            (i + 1 == work->staged_count || items[work->staged_item[i + 1]].stream != item->stream))
+            status = leatm_load_event(load, item->stream);
+        if (status != LEAT_OK)
+            return item_failed(model, item, work->staged_item[i], status);
+    }
+    return LEAT_OK;
+}
+
+leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items, size_t count,
+                                  const leat_model_options *options, leat_model_load **load)
+{
+    struct work work = {0};
+    leat_model_load *made;
+    leat_status status;
+
+    if (!model || !load || (!items && count))
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_start: %s is NULL",
+                                !model  ? "model"
+                                : !load ? "load"
+                                        : "items");
+    TRY(leatm_load_create("leat_model_load_start", options, &made));
+    status = plan(model, items, count, &work);
+    if (status == LEAT_OK)
+        status = submit(made, model, items, &work);
+    free(work.staged);
+    free(work.staged_item);
+    free(work.reads);
+    free(work.taken);
+    if (status != LEAT_OK) {
+        status = leatm_model_fail_in(status, "leat_model_load_start");
+        (void)leat_model_load_cancel(made);
+        (void)leat_model_load_free(made);
+        return status;
+    }
+    *load = made;
+    return LEAT_OK;
+}
+
+/* ---- running loads ---- */
+
+static leat_status check_load(const char *what, const leat_model_load *load)
+{
+    return load ? LEAT_OK : leatm_model_fail(LEAT_ERROR_INVALID, "%s: load is NULL", what);
+}
+
+/* Events can only be queried and waited for without a limit. */
+static leat_status wait_for_event(leat_event *event, uint64_t end_ns)
+{
+    const struct timespec moment = {0, 100000};
+
+    if (end_ns == UINT64_MAX)
+        return leat_event_synchronize(event);
+    for (;;) {
+        leat_status status = leat_event_query(event);
+
+        if (status != LEAT_NOT_READY || now_ns() >= end_ns)
+            return status;
+        nanosleep(&moment, NULL);
+    }
+}
+
+/* Keeps the first failure, with its message. */
+struct first_failure {
+    leat_status status;
+    char message[1800];
+};
+
+static void note(struct first_failure *first, leat_status status)
+{
+    if (status >= LEAT_OK || first->status != LEAT_OK)
+        return;
+    first->status = status;
+    strncpy(first->message, leat_last_error(), sizeof first->message - 1);
+    first->message[sizeof first->message - 1] = '\0';
+}
+
+leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, uint64_t timeout_ns)
+{
+    struct first_failure first = {.status = LEAT_OK};
+    uint64_t now = now_ns(), end_ns;
+
+    TRY(check_load("leat_model_load_wait", load));
+    if (point != LEAT_COPY_STAGED && point != LEAT_COPY_DONE)
+        return leatm_model_fail(LEAT_ERROR_INVALID,
+                                "leat_model_load_wait: point is %d; use LEAT_COPY_STAGED or "
+                                "LEAT_COPY_DONE",
+                                (int)point);
+    end_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+    for (size_t i = 0; i < load->count; i++) {
+        uint64_t left = LEAT_FOREVER;
+        leat_status status;
+
+        if (end_ns != UINT64_MAX) {
+            now = timeout_ns ? now_ns() : end_ns;
+            left = end_ns > now ? end_ns - now : 0;
+        }
+        status = leat_ticket_wait(load->tickets[i], point, left);
+        if (status == LEAT_NOT_READY)
+            return status;
+        note(&first, status);
+    }
+    for (size_t i = 0; point == LEAT_COPY_DONE && i < load->event_count; i++) {
+        leat_status status = wait_for_event(load->events[i], end_ns);
+
+        if (status == LEAT_NOT_READY)
+            return status;
+        note(&first, status);
+    }
+    if (first.status == LEAT_OK)
+        return LEAT_OK;
+    (void)leat_error_set(first.status, first.message);
+    return leatm_model_fail_in(first.status, "leat_model_load_wait");
+}
+
+leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *info)
+{
+    leat_model_load_info full = LEAT_MODEL_LOAD_INFO_INIT;
+
+    TRY(check_load("leat_model_load_query", load));
+    if (!info || !info->size || info->size > sizeof full)
+        return leatm_model_fail(LEAT_ERROR_INVALID,
+                                "leat_model_load_query: info is NULL or its size wrong; start with "
+                                "LEAT_MODEL_LOAD_INFO_INIT");
+    full.bytes = load->bytes;
+    full.reads = load->count;
+    full.staged = full.done = 1;
+    for (size_t i = 0; i < load->count; i++) {
+        leat_ticket_info ticket;
+
+        memset(&ticket, 0, sizeof ticket);
+        TRY(leat_ticket_query(load->tickets[i], &ticket));
+        full.arrived_bytes += ticket.arrived_bytes;
+        full.staged = full.staged && ticket.staged;
+        full.done = full.done && ticket.done;
+        if (full.status == LEAT_OK)
+            full.status = ticket.status;
+    }
+    for (size_t i = 0; i < load->event_count && full.done; i++)
+        full.done = leat_event_query(load->events[i]) != LEAT_NOT_READY;
+    memcpy((char *)info + sizeof(size_t), (const char *)&full + sizeof(size_t), info->size - sizeof(size_t));
+    return LEAT_OK;
+}
+
+leat_status leat_model_load_cancel(leat_model_load *load)
+{
+    TRY(check_load("leat_model_load_cancel", load));
+    for (size_t i = 0; i < load->count; i++)
+        TRY(leat_ticket_cancel(load->tickets[i]));
+    return LEAT_OK;
+}
+
+leat_status leat_model_load_free(leat_model_load *load)
+{
+    if (!load)
+        return LEAT_OK;
+    for (size_t i = 0; i < load->count; i++)
+        (void)leat_ticket_free(load->tickets[i]);
+    for (size_t i = 0; i < load->event_count; i++)
+        (void)leat_event_destroy(load->events[i]);
+    free(load->tickets);
+    free(load->events);
+    free(load);
+    return LEAT_OK;
+}

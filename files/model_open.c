@@ -1,0 +1,301 @@
+/* model_open.c - leat_model_open() and what a model says of itself. */
+#include "model_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- one file ---- */
+
+static const char pickle_advice[] =
+    "leat does not read pickles, because reading one runs the program in it. Convert it once where you trust it: "
+    "load it with torch.load(..., weights_only=True) and save it with safetensors.torch.save_file()";
+
+/* Tells the format by the first bytes, and refuses those that leat does not read by their names. */
+static leat_status tell_format(struct leatm_model_file *file)
+{
+    static const struct {
+        const char *magic, *name;
+    } others[] = {{"GGUF", "GGUF"}, {"\x93NUMPY", "numpy.save()"}, {"\x89HDF", "HDF5"}};
+    unsigned char first[16] = {0};
+    size_t bytes = file->bytes < sizeof first ? (size_t)file->bytes : sizeof first;
+
+    TRY(leatm_model_read_file(file, 0, first, bytes));
+    file->format = LEAT_MODEL_SAFETENSORS;
+    if (bytes > 8 && first[8] == '{')
+        return LEAT_OK;
+    if (bytes >= 2 && first[0] == 0x80 && first[1] >= 1 && first[1] <= 5)
+        return leatm_model_fail(LEAT_ERROR_FILE, "it is a pickle (an old file of torch.save()). %s",
+                                pickle_advice);
+    if (bytes >= 4 && first[0] == 'P' && first[1] == 'K' && (first[2] == 3 || first[2] == 5))
+        return leatm_model_fail(
+            LEAT_ERROR_FILE, "it is a zip file, as torch.save() and numpy.savez() write them. %s", pickle_advice);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (bytes >= strlen(others[i].magic) && !memcmp(first, others[i].magic, strlen(others[i].magic)))
+            return leatm_model_fail(LEAT_ERROR_FILE,
+                                    "it is a file of %s, which leat does not read: convert it with "
+                                    "safetensors.torch.save_file() or safetensors.numpy.save_file()",
+                                    others[i].name);
+    if (bytes < 8)
+        return leatm_model_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for every format",
+                                (unsigned long long)file->bytes);
+    if (first[0] == '{' || first[0] == '[')
+        return leatm_model_fail(LEAT_ERROR_FILE, "it is JSON, but its name does not end in .index.json");
+    /* The parser's message is about the length, or the '{' that a header must begin with. */
+    return LEAT_OK;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* The tensors are read through file->file, the header through file->fd: both must be the same file. */
+static leat_status open_both(struct leatm_model_file *file)
+{
+    struct stat before, after;
+
+    TRY(leat_file_open(file->path, LEAT_FILE_READ, &file->file));
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (file->fd < 0)
+        return leatm_model_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
+    if (fstat(file->fd, &before) || stat(file->path, &after))
+        return leatm_model_fail(LEAT_ERROR_FILE, "stat: %s", strerror(errno));
+    TRY(leat_file_size(file->file, &file->bytes));
+    if (!same_file(&before, &after) || (uint64_t)before.st_size != file->bytes)
+        return leatm_model_fail(LEAT_ERROR_FILE, "it was replaced or written while it was opened; open it again");
+    return LEAT_OK;
+}
+
+static leat_status parse_file(leat_model *model, struct leatm_model_file *file, uint32_t number)
+{
+    TRY(open_both(file));
+    TRY(tell_format(file));
+    return leatm_safetensors_parse(model, file, number);
+}
+
+leat_status leatm_model_open_file(leat_model *model, const char *path)
+{
+    struct leatm_model_file *file;
+    leat_status status;
+
+    if (model->file_count >= UINT32_MAX)
+        return leatm_model_fail(LEAT_ERROR_FILE, "too many files");
+    TRY(leatm_model_room(&model->files, &model->file_room, model->file_count, sizeof *model->files));
+    file = &model->files[model->file_count];
+    memset(file, 0, sizeof *file);
+    file->fd = -1;
+    file->path = strdup(path);
+    if (!file->path)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a path");
+    file->first = model->count;
+    model->file_count++;
+    status = parse_file(model, file, (uint32_t)(model->file_count - 1));
+    if (file->fd >= 0)
+        (void)close(file->fd);
+    file->fd = -1;
+    file->count = model->count - file->first;
+    return status == LEAT_OK ? status : leatm_model_fail_in(status, "%s", path);
+}
+
+/* ---- the set ---- */
+
+static void destroy(leat_model *model)
+{
+    for (size_t i = 0; i < model->file_count; i++) {
+        leat_file_close(model->files[i].file);
+        free(model->files[i].path);
+        free(model->files[i].text);
+    }
+    free(model->files);
+    free(model->tensors);
+    free(model->shapes);
+    free(model->metadata);
+    free(model->slots);
+    free(model);
+}
+
+/* Gives back what growing arrays have too much. */
+static void shrink(leat_model *model)
+{
+    void *less = realloc(model->tensors, model->count * sizeof *model->tensors + 1);
+
+    if (less)
+        model->tensors = less;
+    less = realloc(model->shapes, model->shape_count * sizeof *model->shapes + 1);
+    if (less)
+        model->shapes = less;
+}
+
+static bool is_index(const char *path)
+{
+    static const char end[] = ".index.json";
+    size_t bytes = strlen(path);
+
+    return bytes >= sizeof end - 1 && !strcmp(path + bytes - (sizeof end - 1), end);
+}
+
+static leat_status open_all(leat_model *model, const char *const *paths, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!paths[i])
+            return leatm_model_fail(LEAT_ERROR_INVALID, "path number %zu is NULL", i);
+        if (is_index(paths[i]))
+            TRY(leatm_index_open(model, paths[i]));
+        else
+            TRY(leatm_model_open_file(model, paths[i]));
+    }
+    TRY(leatm_model_hash(model));
+    shrink(model);
+    return LEAT_OK;
+}
+
+leat_status leat_model_open(const char *const *paths, size_t count, leat_model **model)
+{
+    leat_model *made;
+    leat_status status;
+
+    if (!paths || !count || !model)
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_open: %s",
+                                !paths   ? "paths is NULL"
+                                : !count ? "count is 0"
+                                         : "model is NULL");
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "leat_model_open: no memory for the model");
+    status = open_all(made, paths, count);
+    if (status != LEAT_OK) {
+        status = leatm_model_fail_in(status, "leat_model_open");
+        destroy(made);
+        return status;
+    }
+    *model = made;
+    return LEAT_OK;
+}
+
+leat_status leat_model_close(leat_model *model)
+{
+    if (model)
+        destroy(model);
+    return LEAT_OK;
+}
+
+/* ---- what there is ---- */
+
+static leat_status check(const char *call, const void *model, const void *out)
+{
+    if (model && out)
+        return LEAT_OK;
+    return leatm_model_fail(LEAT_ERROR_INVALID, "%s: %s is NULL", call, model ? "an argument" : "model");
+}
+
+static leat_status check_index(const char *call, size_t index, size_t count, size_t size, size_t known)
+{
+    if (!size || size > known)
+        return leatm_model_fail(LEAT_ERROR_INVALID,
+                                "%s: info->size is %zu, and this library knows %zu; start with its INIT macro",
+                                call, size, known);
+    if (index >= count)
+        return leatm_model_fail(LEAT_ERROR_INVALID, "%s: index %zu, and there are %zu", call, index, count);
+    return LEAT_OK;
+}
+
+/* Fills in the first bytes of a public struct that an older program knows, but not its size. */
+static void fill_in(void *to, const void *from, size_t bytes)
+{
+    if (bytes > sizeof(size_t))
+        memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t), bytes - sizeof(size_t));
+}
+
+leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *files)
+{
+    TRY(check("leat_model_count", model, model));
+    if (tensors)
+        *tensors = model->count;
+    if (files)
+        *files = model->file_count;
+    return LEAT_OK;
+}
+
+leat_status leat_model_file(const leat_model *model, size_t index, leat_model_file_info *info)
+{
+    leat_model_file_info full = LEAT_MODEL_FILE_INFO_INIT;
+    const struct leatm_model_file *file;
+
+    TRY(check("leat_model_file", model, info));
+    TRY(check_index("leat_model_file", index, model->file_count, info->size, sizeof full));
+    file = &model->files[index];
+    full.path = file->path;
+    full.format = file->format;
+    full.bytes = file->bytes;
+    full.header_bytes = file->header_bytes;
+    full.first_tensor = file->first;
+    full.tensors = file->count;
+    fill_in(info, &full, info->size);
+    return LEAT_OK;
+}
+
+leat_status leat_model_tensor(const leat_model *model, size_t index, leat_model_tensor_info *info)
+{
+    leat_model_tensor_info full = LEAT_MODEL_TENSOR_INFO_INIT;
+    const struct leatm_model_tensor *tensor;
+
+    TRY(check("leat_model_tensor", model, info));
+    TRY(check_index("leat_model_tensor", index, model->count, info->size, sizeof full));
+    tensor = &model->tensors[index];
+    full.name = leatm_tensor_name(model, tensor);
+    full.type = leatm_model_types[tensor->type].name;
+    full.block_elements = leatm_model_types[tensor->type].elements;
+    full.block_bytes = leatm_model_types[tensor->type].bytes;
+    full.dims = tensor->dims;
+    full.shape = model->shapes + tensor->shape_at;
+    full.file = tensor->file;
+    full.offset = tensor->offset;
+    full.bytes = tensor->bytes;
+    fill_in(info, &full, info->size);
+    return LEAT_OK;
+}
+
+leat_status leat_model_find(const leat_model *model, const char *name, size_t *index)
+{
+    struct leatm_shown shown;
+    size_t found;
+
+    TRY(check("leat_model_find", model, name ? (const void *)index : NULL));
+    found = leatm_model_lookup(model, name);
+    if (found == SIZE_MAX)
+        return leatm_model_fail(LEAT_ERROR_NOT_FOUND, "leat_model_find: there is no tensor '%s' in %s%s",
+                                leatm_shown(&shown, name, strlen(name)), model->files[0].path,
+                                model->file_count > 1 ? " and the other files" : "");
+    *index = found;
+    return LEAT_OK;
+}
+
+leat_status leat_model_metadata_count(const leat_model *model, size_t *count)
+{
+    TRY(check("leat_model_metadata_count", model, count));
+    *count = model->metadata_count;
+    return LEAT_OK;
+}
+
+leat_status leat_model_metadata(const leat_model *model, size_t index, leat_model_metadata_info *info)
+{
+    leat_model_metadata_info full = LEAT_MODEL_METADATA_INFO_INIT;
+    const struct leatm_model_metadata *metadata;
+    const char *text;
+
+    TRY(check("leat_model_metadata", model, info));
+    TRY(check_index("leat_model_metadata", index, model->metadata_count, info->size, sizeof full));
+    metadata = &model->metadata[index];
+    text = model->files[metadata->file].text;
+    full.file = metadata->file;
+    full.key = text + metadata->key_at;
+    full.text = text + metadata->text_at;
+    full.text_bytes = metadata->text_bytes;
+    fill_in(info, &full, info->size);
+    return LEAT_OK;
+}

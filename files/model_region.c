@@ -1,0 +1,376 @@
+/*
+ * model_region.c - slices and layouts of tensors: which bytes of a file are read for them, and how.
+ *
+ * Rows of ROW_MIN bytes that are contiguous in the file and at the destination are read directly. Other regions
+ * are read into temporary device memory, with the gaps between their blocks as far as these are short, and
+ * leat_copy_layout() takes them from there.
+ */
+#include "model_load.h"
+
+#include <leat/memory.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW_MIN ((int64_t)64 << 10) /* of direct reads */
+#define GAP_MAX ((int64_t)64 << 10) /* that is read and dropped */
+#define TEMPORARY_MAX ((int64_t)256 << 20)
+
+/* ---- making a region ---- */
+
+static leat_status check_slice(const leat_model_slice *slice, int64_t size, unsigned dim)
+{
+    if (slice->step >= 1 && slice->start >= 0 && slice->start <= slice->stop && slice->stop <= size)
+        return LEAT_OK;
+    return leatm_model_fail(LEAT_ERROR_INVALID,
+                            "slice[%u] is %lld to %lld by %lld; the dimension has %lld, and 0 <= start <= stop <= "
+                            "that, and step is at least 1",
+                            dim, (long long)slice->start, (long long)slice->stop, (long long)slice->step,
+                            (long long)size);
+}
+
+/* The selected part of a dimension of size elements, in blocks of block elements that are pitch bytes apart. */
+static leat_status select_part(struct leatm_region *region, unsigned dim, const leat_model_slice *slice,
+                               int64_t size, int64_t block, int64_t pitch)
+{
+    int64_t start = 0, count = size / block, step = 1;
+
+    if (slice) {
+        TRY(check_slice(slice, size, dim));
+        if (block > 1 && (slice->start % block || slice->stop % block || slice->step != 1))
+            return leatm_model_fail(
+                LEAT_ERROR_INVALID,
+                "slice[%u] is %lld to %lld by %lld; this type has blocks of %lld elements, which "
+                "cannot be cut",
+                dim, (long long)slice->start, (long long)slice->stop, (long long)slice->step, (long long)block);
+        start = slice->start / block;
+        step = slice->step;
+        count = slice->stop / block - start;
+        count = count / step + (count % step ? 1 : 0);
+    }
+    region->size[dim] = count;
+    /* Steps beyond the dimension would only matter for a second element, and there is none then. */
+    region->from[dim] = count > 1 ? pitch * step : pitch;
+    region->offset += (uint64_t)(count ? start * pitch : 0);
+    return LEAT_OK;
+}
+
+static leat_status make_source(const leat_model_tensor_info *info, const leat_model_item *item,
+                               struct leatm_region *region)
+{
+    /* Without bytes, the other sizes may be so large that strides overflow. */
+    int64_t pitch = info->bytes ? info->block_bytes : 0;
+
+    region->offset = info->offset;
+    region->block_bytes = info->block_bytes;
+    region->dims = info->dims;
+    if (info->block_elements > 1 && item->slice && info->dims &&
+        info->shape[info->dims - 1] % (int64_t)info->block_elements)
+        return leatm_model_fail(LEAT_ERROR_UNSUPPORTED,
+                                "the rows of the tensor do not fill whole blocks of %u elements: load all of it",
+                                info->block_elements);
+    if (info->block_elements > 1 && !item->slice) {
+        /* Blocks may span rows; all of them are loaded. */
+        region->dims = 1;
+        region->size[0] = (int64_t)(info->bytes / info->block_bytes);
+        region->from[0] = pitch;
+        return LEAT_OK;
+    }
+    for (unsigned dim = info->dims; dim--;) {
+        int64_t block = dim + 1 == info->dims ? (int64_t)info->block_elements : 1, size = info->shape[dim];
+
+        TRY(select_part(region, dim, item->slice ? &item->slice[dim] : NULL, size, block, pitch));
+        pitch *= size / block;
+    }
+    return LEAT_OK;
+}
+
+/* Dense, as the blocks follow one another in the file. */
+static leat_status make_dense(const leat_model_item *item, struct leatm_region *region)
+{
+    int64_t pitch = region->bytes ? region->block_bytes : 0;
+
+    for (unsigned dim = region->dims; dim--;) {
+        region->to[dim] = pitch;
+        pitch *= region->size[dim];
+    }
+    if (region->bytes > item->dst_bytes)
+        return leatm_model_fail(LEAT_ERROR_RANGE, "the slice has %llu bytes, and dst_bytes is %zu",
+                                (unsigned long long)region->bytes, item->dst_bytes);
+    return LEAT_OK;
+}
+
+static leat_status check_layout(const leat_model_tensor_info *info, const leat_layout *layout,
+                                const struct leatm_region *region)
+{
+    if (info->block_elements != 1 || layout->index)
+        return leatm_model_fail(
+            LEAT_ERROR_UNSUPPORTED, "%s; load it without a layout, and rearrange it with leat_copy_layout()",
+            layout->index ? "the layout has an index list" : "a layout needs elements of whole bytes");
+    if (layout->dims != region->dims || layout->element_bytes != info->block_bytes)
+        return leatm_model_fail(LEAT_ERROR_INVALID,
+                                "the layout has %u dimensions of elements of %u bytes, and the slice has %u of %u",
+                                layout->dims, layout->element_bytes, region->dims, info->block_bytes);
+    for (unsigned dim = 0; dim < region->dims; dim++)
+        if (layout->size[dim] != region->size[dim])
+            return leatm_model_fail(LEAT_ERROR_INVALID, "the layout's size[%u] is %lld, and the slice has %lld",
+                                    dim, (long long)layout->size[dim], (long long)region->size[dim]);
+    return LEAT_OK;
+}
+
+static leat_status make_layout(const leat_model_tensor_info *info, const leat_model_item *item,
+                               struct leatm_region *region)
+{
+    __int128 first = item->layout->offset_bytes, last = first;
+
+    TRY(check_layout(info, item->layout, region));
+    if (!region->bytes)
+        return LEAT_OK;
+    for (unsigned dim = 0; dim < region->dims; dim++) {
+        __int128 reach;
+
+        region->to[dim] = item->layout->stride_bytes[dim];
+        reach = (__int128)region->to[dim] * (region->size[dim] - 1);
+        *(reach < 0 ? &first : &last) += reach;
+    }
+    if (first < 0 || last + region->block_bytes > (__int128)item->dst_bytes)
+        return leatm_model_fail(LEAT_ERROR_RANGE, "the layout reaches outside of the %zu bytes at dst",
+                                item->dst_bytes);
+    region->dst += item->layout->offset_bytes;
+    return LEAT_OK;
+}
+
+/* Drops dimensions of size 1, and joins those that continue each other at both ends. */
+static void simplify(struct leatm_region *region)
+{
+    unsigned dims = 0;
+
+    for (unsigned dim = 0; dim < region->dims; dim++) {
+        if (region->size[dim] == 1)
+            continue;
+        if (dims && region->from[dims - 1] == region->from[dim] * region->size[dim] &&
+            region->to[dims - 1] == region->to[dim] * region->size[dim]) {
+            dims--;
+            region->size[dims] *= region->size[dim];
+        } else {
+            region->size[dims] = region->size[dim];
+        }
+        region->from[dims] = region->from[dim];
+        region->to[dims] = region->to[dim];
+        dims++;
+    }
+    region->dims = dims;
+}
+
+/* The bytes of a row that is contiguous at both ends. Returns the number of outer dimensions. */
+static unsigned row_of(const struct leatm_region *region, int64_t *row)
+{
+    unsigned dims = region->dims;
+
+    *row = region->block_bytes;
+    if (dims && region->from[dims - 1] == *row && region->to[dims - 1] == *row)
+        *row *= region->size[--dims];
+    return dims;
+}
+
+/* Returns true if no two rows certainly share bytes of the destination: outer dimensions step over inner ones. */
+static bool rows_apart(const struct leatm_region *region, unsigned outer, int64_t row)
+{
+    bool taken[LEAT_MODEL_MAX_DIMS] = {false};
+    __int128 span = row;
+
+    for (unsigned done = 0; done < outer; done++) {
+        unsigned least = outer;
+        int64_t stride;
+
+        for (unsigned dim = 0; dim < outer; dim++)
+            if (!taken[dim] && (least == outer || llabs(region->to[dim]) < llabs(region->to[least])))
+                least = dim;
+        taken[least] = true;
+        stride = llabs(region->to[least]);
+        if (stride < span)
+            return false;
+        span += (__int128)stride * (region->size[least] - 1);
+    }
+    return true;
+}
+
+leat_status leatm_region_make(const leat_model *model, const leat_model_item *item, struct leatm_region *region)
+{
+    leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
+    unsigned outer;
+    int64_t row;
+
+    TRY(leat_model_tensor(model, item->tensor, &info));
+    memset(region, 0, sizeof *region);
+    region->dst = item->dst;
+    TRY(make_source(&info, item, region));
+    region->bytes = region->block_bytes;
+    for (unsigned dim = 0; dim < region->dims; dim++)
+        region->bytes *= (uint64_t)region->size[dim]; /* at most the bytes of the tensor, unless one is 0 */
+    TRY(item->layout ? make_layout(&info, item, region) : make_dense(item, region));
+    if (!region->bytes)
+        return LEAT_OK;
+    if (!item->dst)
+        return leatm_model_fail(LEAT_ERROR_INVALID, "dst is NULL");
+    simplify(region);
+    outer = row_of(region, &row);
+    region->staged = outer && (row < ROW_MIN || !rows_apart(region, outer, row));
+    return LEAT_OK;
+}
+
+/* ---- direct reads ---- */
+
+uint64_t leatm_region_rows(const struct leatm_region *region, uint64_t *row_bytes)
+{
+    int64_t row;
+    unsigned outer = row_of(region, &row);
+    uint64_t rows = 1;
+
+    for (unsigned dim = 0; dim < outer; dim++)
+        rows *= (uint64_t)region->size[dim];
+    *row_bytes = (uint64_t)row;
+    return rows;
+}
+
+void leatm_region_row(const struct leatm_region *region, uint64_t index, struct leatm_read *read)
+{
+    int64_t row;
+
+    read->offset = region->offset;
+    read->dst = region->dst;
+    for (unsigned dim = row_of(region, &row); dim--;) {
+        int64_t at = (int64_t)(index % (uint64_t)region->size[dim]);
+
+        index /= (uint64_t)region->size[dim];
+        read->offset += (uint64_t)(at * region->from[dim]);
+        read->dst += at * region->to[dim];
+    }
+    read->bytes = (uint64_t)row;
+}
+
+/* ---- staged reads ---- */
+
+/* Ranges of the file that are read whole: the inner dimensions with the gaps between their blocks. Returns the
+ * number of outer dimensions. */
+static unsigned range_of(const struct leatm_region *region, int64_t *span)
+{
+    unsigned dims = region->dims;
+
+    *span = region->block_bytes;
+    while (dims && region->from[dims - 1] - *span <= GAP_MAX) {
+        dims--;
+        *span += region->from[dims] * (region->size[dims] - 1);
+    }
+    return dims;
+}
+
+/* The bytes of temporary memory. At most those of the tensor. */
+static int64_t temporary_bytes(const struct leatm_region *region)
+{
+    int64_t bytes;
+    unsigned outer = range_of(region, &bytes);
+
+    for (unsigned dim = 0; dim < outer; dim++)
+        bytes *= region->size[dim];
+    return bytes;
+}
+
+/* The layouts of the temporary memory and of the destination, with a block as their element. */
+static void make_layouts(const struct leatm_region *region, leat_layout *from, leat_layout *to)
+{
+    int64_t bytes;
+    unsigned outer = range_of(region, &bytes);
+
+    memset(from, 0, sizeof *from);
+    from->dims = region->dims;
+    from->element_bytes = region->block_bytes;
+    memcpy(from->size, region->size, region->dims * sizeof from->size[0]);
+    *to = *from;
+    for (unsigned dim = region->dims; dim--;) {
+        from->stride_bytes[dim] = region->from[dim];
+        to->stride_bytes[dim] = region->to[dim];
+        if (dim < outer) {
+            from->stride_bytes[dim] = bytes;
+            bytes *= region->size[dim];
+        }
+    }
+}
+
+static leat_status read_ranges(leat_model_load *load, const leat_model *model, const leat_model_item *item,
+                               const struct leatm_region *region, char *temporary)
+{
+    struct leatm_read read = {.stream = item->stream, .file_number = model->tensors[item->tensor].file};
+    int64_t span;
+    unsigned outer = range_of(region, &span);
+    uint64_t ranges = 1;
+
+    read.file = model->files[read.file_number].file;
+    read.bytes = (uint64_t)span;
+    for (unsigned dim = 0; dim < outer; dim++)
+        ranges *= (uint64_t)region->size[dim];
+    for (uint64_t i = 0; i < ranges; i++) {
+        uint64_t index = i;
+
+        read.offset = region->offset;
+        for (unsigned dim = outer; dim--;) {
+            read.offset += index % (uint64_t)region->size[dim] * (uint64_t)region->from[dim];
+            index /= (uint64_t)region->size[dim];
+        }
+        read.dst = temporary + i * (uint64_t)span;
+        TRY(leatm_load_read(load, model, &read));
+    }
+    return LEAT_OK;
+}
+
+static leat_status stage_once(leat_model_load *load, const leat_model *model, const leat_model_item *item,
+                              const struct leatm_region *region)
+{
+    leat_layout from, to;
+    void *temporary;
+    leat_status status;
+
+    make_layouts(region, &from, &to);
+    TRY(leat_alloc(item->stream, (size_t)temporary_bytes(region), &temporary));
+    status = read_ranges(load, model, item, region, temporary);
+    if (status == LEAT_OK)
+        status = leat_copy_layout(item->stream, region->dst, &to, temporary, &from);
+    if (status == LEAT_OK)
+        return leat_free(item->stream, temporary);
+    (void)leatm_model_fail_in(status, "through temporary memory");
+    char message[1024];
+    strncpy(message, leat_last_error(), sizeof message - 1);
+    message[sizeof message - 1] = '\0';
+    (void)leat_free(item->stream, temporary);
+    return leat_error_set(status, message);
+}
+
+leat_status leatm_region_stage(leat_model_load *load, const leat_model *model, const leat_model_item *item,
+                               const struct leatm_region *region)
+{
+    /* What is left to do: a region is cut in halves, of which the second one waits here. */
+    struct leatm_region waiting[64];
+    unsigned count = 1;
+
+    waiting[0] = *region;
+    while (count) {
+        struct leatm_region *last = &waiting[count - 1], part;
+        unsigned dim = 0;
+
+        while (dim < last->dims && last->size[dim] == 1)
+            dim++;
+        if (temporary_bytes(last) <= TEMPORARY_MAX || dim == last->dims || count == 64) {
+            part = *last;
+            count--;
+            TRY(stage_once(load, model, item, &part));
+            continue;
+        }
+        waiting[count] = *last;
+        waiting[count].size[dim] = last->size[dim] / 2;
+        last->size[dim] -= waiting[count].size[dim];
+        last->offset += (uint64_t)(waiting[count].size[dim] * last->from[dim]);
+        last->dst += waiting[count].size[dim] * last->to[dim];
+        count++;
+    }
+    return LEAT_OK;
+}

@@ -1,0 +1,199 @@
+/*
+ * model_set.c - leat_model_load_all(): one block for each file, filled by few large reads.
+ *
+ * A run is a range of a file that is read at once: tensors that follow one another, with short padding between
+ * them. In the block a run looks as in the file, unless a tensor would not be aligned there: then a new run
+ * begins.
+ */
+#include "model_load.h"
+
+#include <leat/memory.h>
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PADDING_MAX = 512, BLOCK_ALIGN = 256 };
+
+struct leat_model_set {
+    leat_stream *stream;
+    leat_model_load *load;
+    size_t count; /* of the model's tensors */
+    void **at;    /* by tensor */
+    bool *has;
+    void **blocks; /* by file; NULL: none of its tensors */
+    size_t block_count;
+};
+
+/* The alignment of a tensor: the largest power of two that divides its block, at most 16. */
+static uint64_t alignment_of(uint32_t block_bytes)
+{
+    uint64_t least = block_bytes & (~block_bytes + 1);
+
+    return least > 16 ? 16 : least;
+}
+
+/* Where the tensors of a file go: offsets in its block, as if they were addresses. */
+static leat_status place(const leat_model *model, size_t number, struct leat_model_set *set,
+                         struct leatm_read *reads, size_t *count, uint64_t *block_bytes)
+{
+    const struct leatm_model_file *file = &model->files[number];
+    struct leatm_read *run = NULL;
+    uint64_t end = 0; /* of what the block has so far */
+
+    for (size_t i = file->first; i < file->first + file->count; i++) {
+        leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
+        uint64_t align, at;
+
+        if (!set->has[i])
+            continue;
+        TRY(leat_model_tensor(model, i, &info));
+        if (!info.bytes)
+            continue;
+        align = alignment_of(info.block_bytes);
+        at = run ? (uint64_t)(uintptr_t)run->dst + (info.offset - run->offset) : 0;
+        if (!run || info.offset < run->offset + run->bytes ||
+            info.offset - (run->offset + run->bytes) > PADDING_MAX || at % align) {
+            at = (end + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
+            run = &reads[(*count)++];
+            memset(run, 0, sizeof *run);
+            run->stream = set->stream;
+            run->file = file->file;
+            run->file_number = (uint32_t)number;
+            run->offset = info.offset;
+            run->dst = (char *)(uintptr_t)at; /* becomes an address when the block is there */
+        }
+        run->bytes = info.offset + info.bytes - run->offset;
+        end = at + info.bytes;
+        set->at[i] = (void *)(uintptr_t)at;
+    }
+    *block_bytes = end;
+    return LEAT_OK;
+}
+
+static leat_status load_file(const leat_model *model, size_t number, struct leat_model_set *set)
+{
+    const struct leatm_model_file *file = &model->files[number];
+    struct leatm_read *reads = malloc((file->count ? file->count : 1) * sizeof *reads);
+    uint64_t bytes = 0;
+    size_t count = 0;
+    leat_status status;
+
+    if (!reads)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu tensors", file->count);
+    status = place(model, number, set, reads, &count, &bytes);
+    if (status == LEAT_OK && bytes)
+        status = leat_alloc(set->stream, (size_t)bytes, &set->blocks[number]);
+    if (status == LEAT_OK && bytes) {
+        uintptr_t block = (uintptr_t)set->blocks[number];
+
+        for (size_t i = 0; i < count; i++)
+            reads[i].dst = (char *)(block + (uintptr_t)reads[i].dst);
+        for (size_t i = file->first; i < file->first + file->count; i++)
+            if (set->has[i] && model->tensors[i].bytes)
+                set->at[i] = (void *)(block + (uintptr_t)set->at[i]);
+        status = leatm_load_reads(set->load, model, reads, count);
+    }
+    free(reads);
+    return status;
+}
+
+/* Marks the tensors whose names match. */
+static leat_status select_tensors(const leat_model *model, const char *pattern, struct leat_model_set *set)
+{
+    size_t selected = 0;
+
+    for (size_t i = 0; i < model->count; i++) {
+        set->has[i] = !pattern || !fnmatch(pattern, leatm_tensor_name(model, &model->tensors[i]), 0);
+        selected += set->has[i];
+    }
+    if (selected || !pattern)
+        return LEAT_OK;
+    return leatm_model_fail(LEAT_ERROR_NOT_FOUND, "no tensor matches '%s'", pattern);
+}
+
+static leat_status load_files(const leat_model *model, const char *pattern, struct leat_model_set *set)
+{
+    set->at = calloc(model->count + 1, sizeof *set->at);
+    set->has = calloc(model->count + 1, sizeof *set->has);
+    set->blocks = calloc(model->file_count + 1, sizeof *set->blocks);
+    set->count = model->count;
+    set->block_count = model->file_count;
+    if (!set->at || !set->has || !set->blocks)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a set of %zu tensors", model->count);
+    TRY(select_tensors(model, pattern, set));
+    for (size_t i = 0; i < model->file_count; i++)
+        TRY(load_file(model, i, set));
+    return LEAT_OK;
+}
+
+leat_status leat_model_load_all(const leat_model *model, const char *pattern, leat_stream *stream,
+                                const leat_model_options *options, leat_model_set **set)
+{
+    leat_model_set *made;
+    leat_status status;
+    char message[1500];
+
+    if (!model || !stream || !set)
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_all: %s is NULL",
+                                !model    ? "model"
+                                : !stream ? "stream"
+                                          : "set");
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "leat_model_load_all: no memory for the set");
+    made->stream = stream;
+    status = leatm_load_create("leat_model_load_all", options, &made->load);
+    if (status != LEAT_OK) {
+        free(made);
+        return status;
+    }
+    status = load_files(model, pattern, made);
+    if (status != LEAT_OK) {
+        strncpy(message, leat_last_error(), sizeof message - 1);
+        message[sizeof message - 1] = '\0';
+        (void)leat_model_load_cancel(made->load);
+        (void)leat_model_set_free(made);
+        return leatm_model_fail(status, "leat_model_load_all: %s", message);
+    }
+    *set = made;
+    return LEAT_OK;
+}
+
+leat_status leat_model_set_tensor(const leat_model_set *set, size_t index, void **ptr)
+{
+    if (!set || !ptr || index >= set->count)
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_set_tensor: %s",
+                                !set   ? "set is NULL"
+                                : !ptr ? "ptr is NULL"
+                                       : "the model does not have so many tensors");
+    if (!set->has[index])
+        return leatm_model_fail(LEAT_ERROR_NOT_FOUND,
+                                "leat_model_set_tensor: tensor %zu did not match the pattern", index);
+    *ptr = set->at[index];
+    return LEAT_OK;
+}
+
+leat_model_load *leat_model_set_load(leat_model_set *set)
+{
+    return set ? set->load : NULL;
+}
+
+leat_status leat_model_set_free(leat_model_set *set)
+{
+    leat_status status = LEAT_OK;
+
+    if (!set)
+        return LEAT_OK;
+    for (size_t i = 0; set->blocks && i < set->block_count; i++) {
+        leat_status one = set->blocks[i] ? leat_free(set->stream, set->blocks[i]) : LEAT_OK;
+
+        status = status == LEAT_OK ? one : status;
+    }
+    (void)leat_model_load_free(set->load);
+    free(set->at);
+    free(set->has);
+    free(set->blocks);
+    free(set);
+    return status;
+}

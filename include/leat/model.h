@@ -1,0 +1,255 @@
+/*
+ * leat/model.h - models by name: the tensors of safetensors files, onto devices.
+ *
+ * These calls are in the library libleat-files (cc program.c $(pkg-config --cflags --libs leat-files)).
+ *
+ * Model. leat_model_open() reads the headers of a set of files and checks them; it never reads the tensors. A load
+ * reads tensors, or slices of them, to where the caller wants them, in stream order:
+ *
+ *     leat_model_open((const char *[]){"model.safetensors.index.json"}, 1, &model);
+ *     leat_model_load_all(model, NULL, stream, NULL, &set);                  // allocates and returns at once
+ *     leat_model_find(model, "lm_head.weight", &index);
+ *     leat_model_set_tensor(set, index, &weights);
+ *     leat_launch(stream, ...);                                              // runs when the bytes are there
+ *     leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER);
+ *     leat_model_set_free(set);
+ *     leat_model_close(model);
+ *
+ * The parsers are strict: a file that breaks a rule of its format is refused before leat allocates anything whose
+ * size the file determines. docs/models.md lists the rules, and where leat is stricter than other readers.
+ * Pickles (.pt, .bin) are programs; leat refuses them.
+ *
+ * Names, shapes and metadata belong to the model and are valid until leat_model_close(). Loads keep the files open
+ * that they read, so the model may be closed while they run.
+ *
+ * Threads. A model never changes, and any thread may use it. A load, a set and a save may be used by several
+ * threads too; the call that closes or frees one must be the last. Handles are pointers that leat does not check,
+ * except for NULL.
+ */
+#ifndef LEAT_MODEL_H
+#define LEAT_MODEL_H
+
+#include <leat/copy.h>
+#include <leat/layout.h>
+#include <leat/status.h>
+#include <leat/stream.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- opening --------------------------------------------------------------------------------------------- */
+
+/* An open set of files. */
+typedef struct leat_model leat_model;
+
+/* The formats that leat reads. */
+typedef enum leat_model_format { LEAT_MODEL_SAFETENSORS = 1 } leat_model_format;
+
+#define LEAT_MODEL_MAX_DIMS LEAT_LAYOUT_MAX_DIMS
+
+/*
+ * Opens count files as one set: safetensors files, and index files (*.index.json) in place of the safetensors
+ * files in the same folder that they name. The tensors of a file follow one another in the order of their bytes.
+ * Errors: INVALID (paths or model NULL, count 0); FILE (a file cannot be opened or read, breaks a rule of its
+ * format, or is of another format; two tensors of the set have the same name); HOST_MEMORY; NOT_PERMITTED
+ * (inside a host function).
+ */
+LEAT_API leat_status leat_model_open(const char *const *paths, size_t count, leat_model **model);
+
+/* Closes a model; NULL does nothing. Loads and sets remain valid. Errors: none. */
+LEAT_API leat_status leat_model_close(leat_model *model);
+
+/* One file of a set. Start with LEAT_MODEL_FILE_INFO_INIT. */
+typedef struct leat_model_file_info {
+    size_t size; /* sizeof(leat_model_file_info), so that the struct can grow */
+    const char *path;
+    leat_model_format format;
+    uint64_t bytes;        /* of the file */
+    uint64_t header_bytes; /* of what leat has read and parsed */
+    size_t first_tensor, tensors;
+} leat_model_file_info;
+#define LEAT_MODEL_FILE_INFO_INIT                                                                                 \
+    {                                                                                                             \
+        sizeof(leat_model_file_info), NULL, (leat_model_format)0, 0, 0, 0, 0                                      \
+    }
+
+/* Returns the number of tensors, and of files, of a model; either pointer may be NULL. Errors: INVALID (model
+ * NULL). */
+LEAT_API leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *files);
+
+/* Describes file number index. Errors: INVALID (model or info NULL, info->size, index). */
+LEAT_API leat_status leat_model_file(const leat_model *model, size_t index, leat_model_file_info *info);
+
+/* One tensor. Start with LEAT_MODEL_TENSOR_INFO_INIT. */
+typedef struct leat_model_tensor_info {
+    size_t size; /* sizeof(leat_model_tensor_info), so that the struct can grow */
+    const char *name;
+    const char *type;        /* as the format names it: "BF16", "F8_E4M3" */
+    uint32_t block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4 */
+    uint32_t block_bytes;    /* of that part: the size of an element, if block_elements is 1 */
+    uint32_t dims;           /* 0: a single element */
+    const int64_t *shape;    /* dims sizes, the slowest first */
+    size_t file;             /* number of its file */
+    uint64_t offset;         /* in the file */
+    uint64_t bytes;
+} leat_model_tensor_info;
+#define LEAT_MODEL_TENSOR_INFO_INIT                                                                               \
+    {                                                                                                             \
+        sizeof(leat_model_tensor_info), NULL, NULL, 0, 0, 0, NULL, 0, 0, 0                                        \
+    }
+
+/* Describes tensor number index. Errors: INVALID (model or info NULL, info->size, index). */
+LEAT_API leat_status leat_model_tensor(const leat_model *model, size_t index, leat_model_tensor_info *info);
+
+/* Finds a tensor by its name. Errors: INVALID (an argument is NULL); NOT_FOUND. */
+LEAT_API leat_status leat_model_find(const leat_model *model, const char *name, size_t *index);
+
+/* One entry of a file's metadata. Start with LEAT_MODEL_METADATA_INFO_INIT. */
+typedef struct leat_model_metadata_info {
+    size_t size; /* sizeof(leat_model_metadata_info), so that the struct can grow */
+    size_t file;
+    const char *key;
+    const char *text; /* the value */
+    size_t text_bytes;
+} leat_model_metadata_info;
+#define LEAT_MODEL_METADATA_INFO_INIT                                                                             \
+    {                                                                                                             \
+        sizeof(leat_model_metadata_info), 0, NULL, NULL, 0                                                        \
+    }
+
+/* Returns the number of metadata entries of all files. Errors: INVALID (an argument is NULL). */
+LEAT_API leat_status leat_model_metadata_count(const leat_model *model, size_t *count);
+
+/* Describes entry number index. Errors: INVALID (model or info NULL, info->size, index). */
+LEAT_API leat_status leat_model_metadata(const leat_model *model, size_t index, leat_model_metadata_info *info);
+
+/* ---- loading: items --------------------------------------------------------------------------------------- */
+
+/* The elements start, start + step, ... of one dimension, below stop. */
+typedef struct leat_model_slice {
+    int64_t start, stop, step; /* 0 <= start <= stop <= size; step is positive */
+} leat_model_slice;
+
+/* One tensor, or a slice of one, and where it goes. Start with LEAT_MODEL_ITEM_INIT. */
+typedef struct leat_model_item {
+    size_t size;   /* sizeof(leat_model_item), the same for all items of an array, so that the struct can grow */
+    size_t tensor; /* its number */
+    void *dst;     /* memory of any kind */
+    size_t dst_bytes; /* usable bytes at dst; leat reads no more than fits, and refuses the item otherwise */
+    /* NULL: the whole tensor; otherwise one for each of its dimensions. In the last dimension of a type with
+     * several elements a block, start and stop are multiples of block_elements, and step is 1. */
+    const leat_model_slice *slice;
+    /* NULL: the elements of the slice follow one another, in the order of the file. Otherwise where each goes:
+     * the layout has the dimensions and the sizes of the slice, and block_bytes as its element_bytes. Not for
+     * types with several elements a block, and without an index list. */
+    const leat_layout *layout;
+    leat_stream *stream;
+} leat_model_item;
+#define LEAT_MODEL_ITEM_INIT                                                                                      \
+    {                                                                                                             \
+        sizeof(leat_model_item), 0, NULL, 0, NULL, NULL, NULL                                                     \
+    }
+
+/* Options of a load. Start with LEAT_MODEL_OPTIONS_INIT. */
+typedef struct leat_model_options {
+    size_t size;          /* sizeof(leat_model_options), so that the struct can grow */
+    uint64_t deadline_ns; /* from the call; then leat cancels what has not been read yet; 0: none */
+} leat_model_options;
+#define LEAT_MODEL_OPTIONS_INIT                                                                                   \
+    {                                                                                                             \
+        sizeof(leat_model_options), 0                                                                             \
+    }
+
+/* A running load: like a ticket, but of many copies. */
+typedef struct leat_model_load leat_model_load;
+
+/*
+ * Loads count items; each runs on its own stream, in stream order, and the streams may belong to several devices.
+ * Returns at once, with the exceptions of leat_file_read(). Items that are neighbours in their file and at their
+ * destinations, on one stream, become one large read. options may be NULL.
+ *
+ * A slice, or a layout with strides, reads the bytes that it needs, and gaps of up to 64 KiB between them:
+ * directly to dst where rows of 64 KiB and more are whole at both ends, otherwise into temporary device memory of
+ * the stream's pool, at most 256 MiB at a time, from which leat_copy_layout() makes the result.
+ *
+ * leat checks all items before it starts the first one.
+ * Errors: INVALID (an argument or a stream is NULL; item->size, tensor, slice or layout are wrong; the message has
+ * the number of the item); RANGE (dst_bytes is too small); OVERLAP (destinations without a layout overlap);
+ * UNSUPPORTED (a layout for a type with several elements a block, or with an index
+ * list; a slice of such a type whose rows do not fill whole blocks); FILE, and those of leat_file_read() and
+ * leat_copy_layout(). After an error nothing was loaded, except if a copy could not be started after others: these
+ * are cancelled then, and the destinations are undefined once the streams have passed them.
+ */
+LEAT_API leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items, size_t count,
+                                           const leat_model_options *options, leat_model_load **load);
+
+/*
+ * Waits until all copies of the load have reached point (LEAT_COPY_STAGED: the files have been read), for at most
+ * timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no limit). A load that failed, was cancelled or passed its
+ * deadline reaches both points too, and the call then returns its first failure.
+ * Errors: INVALID (load NULL); NOT_READY; those of leat_ticket_wait().
+ */
+LEAT_API leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, uint64_t timeout_ns);
+
+/* Progress of a load. Start with LEAT_MODEL_LOAD_INFO_INIT. */
+typedef struct leat_model_load_info {
+    size_t size;            /* sizeof(leat_model_load_info), so that the struct can grow */
+    uint64_t bytes;         /* that are read from files, with gaps */
+    uint64_t arrived_bytes; /* of these */
+    size_t reads;           /* copies that the load consists of */
+    uint8_t staged, done;   /* 1: all copies have reached this point */
+    leat_status status;     /* LEAT_OK so far, or why a copy stopped */
+} leat_model_load_info;
+#define LEAT_MODEL_LOAD_INFO_INIT                                                                                 \
+    {                                                                                                             \
+        sizeof(leat_model_load_info), 0, 0, 0, 0, 0, LEAT_OK                                                      \
+    }
+
+/* Returns the progress of a load without waiting. Errors: INVALID (an argument is NULL, info->size). */
+LEAT_API leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *info);
+
+/* Cancels what has not been read yet, as leat_ticket_cancel(). Does not wait. Errors: INVALID (load NULL). */
+LEAT_API leat_status leat_model_load_cancel(leat_model_load *load);
+
+/* Frees a load; its copies continue. NULL does nothing. Errors: none. */
+LEAT_API leat_status leat_model_load_free(leat_model_load *load);
+
+/* ---- loading: whole sets ---------------------------------------------------------------------------------- */
+
+/* The tensors of a model in memory that leat has allocated. */
+typedef struct leat_model_set leat_model_set;
+
+/*
+ * Loads all tensors whose names match pattern, into device memory of the stream's pool: one block for each file,
+ * with the tensors in the order of the file, so that many small tensors need few large reads. The
+ * first tensor is aligned to 256 bytes, each other one to its block_bytes, up to 16. pattern is a wildcard as in
+ * the shell ("*.mlp.*", "lm_head.*"; "*" also matches dots and slashes); NULL matches every name. Returns at once,
+ * with the exceptions of leat_file_read(). Padding between tensors of up to 512 bytes is read too. Errors: INVALID
+ * (model, stream or set NULL, options->size); NOT_FOUND (no name matches); DEVICE_MEMORY, and those of
+ * leat_model_load_start().
+ */
+LEAT_API leat_status leat_model_load_all(const leat_model *model, const char *pattern, leat_stream *stream,
+                                         const leat_model_options *options, leat_model_set **set);
+
+/* Returns the address of tensor number index of the model. The bytes are there in stream order. A tensor without
+ * bytes has the address NULL. Errors: INVALID (an argument is NULL, index); NOT_FOUND (the set does not have it).
+ */
+LEAT_API leat_status leat_model_set_tensor(const leat_model_set *set, size_t index, void **ptr);
+
+/* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set: do not free it. NULL
+ * for NULL. */
+LEAT_API leat_model_load *leat_model_set_load(leat_model_set *set);
+
+/* Frees a set and its memory, in the order of its stream, which must still exist. NULL does nothing. Errors: those
+ * of leat_free(). */
+LEAT_API leat_status leat_model_set_free(leat_model_set *set);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

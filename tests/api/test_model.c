@@ -1,0 +1,683 @@
+/*
+ * test_model.c - loads of leat/model.h: bytes of whole tensors, slices and layouts, sets, failures, and what is
+ * refused. tests/unit/unit_model_parse.c tests the parsers.
+ */
+#include "harness.h"
+#include "seed.h"
+
+#include <leat/model.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/leat-model-XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char paths[4][200];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+/* ---- files ---- */
+
+/* A file that is being made: tensors of any type, with data that says where it is. */
+struct maker {
+    char *header;
+    size_t used, room;
+    uint64_t data;
+};
+
+static void add(struct maker *maker, const char *name, const char *type, uint32_t element_bytes, unsigned dims,
+                const int64_t *shape)
+{
+    uint64_t bytes = element_bytes;
+
+    if (maker->room - maker->used < 2000) {
+        maker->room = 2 * maker->room + 4000;
+        maker->header = realloc(maker->header, maker->room);
+        assert_non_null(maker->header);
+    }
+    maker->used += (size_t)sprintf(maker->header + maker->used, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[",
+                                   maker->used ? ',' : '{', name, type);
+    for (unsigned i = 0; i < dims; i++) {
+        bytes *= (uint64_t)shape[i];
+        maker->used += (size_t)sprintf(maker->header + maker->used, "%s%" PRId64, i ? "," : "", shape[i]);
+    }
+    maker->used += (size_t)sprintf(maker->header + maker->used, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
+                                   maker->data, maker->data + bytes);
+    maker->data += bytes;
+}
+
+/* Returns the file's data, which the caller frees. */
+static unsigned char *finish(struct maker *maker, const char *path)
+{
+    unsigned char *data = test_buffer(maker->data + 1), length[8];
+    FILE *file = fopen(path, "wb");
+    uint64_t bytes;
+
+    assert_non_null(file);
+    if (!maker->used)
+        maker->header = strdup("{");
+    bytes = strlen(maker->header) + 1;
+    for (unsigned i = 0; i < 8; i++)
+        length[i] = (unsigned char)(bytes >> 8 * i);
+    test_pattern(data, maker->data, 5);
+    assert_int_equal(fwrite(length, 1, 8, file), 8);
+    assert_int_equal(fprintf(file, "%s}", maker->header), (int)bytes);
+    assert_int_equal(fwrite(data, 1, maker->data, file), maker->data);
+    assert_int_equal(fclose(file), 0);
+    free(maker->header);
+    memset(maker, 0, sizeof *maker);
+    return data;
+}
+
+static leat_model *open_one(const char *path)
+{
+    leat_model *model = NULL;
+
+    OK(leat_model_open(&path, 1, &model));
+    return model;
+}
+
+static leat_model_tensor_info info_of(const leat_model *model, size_t index)
+{
+    leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
+
+    OK(leat_model_tensor(model, index, &info));
+    return info;
+}
+
+static leat_model_load_info load_info(leat_model_load *load)
+{
+    leat_model_load_info info = LEAT_MODEL_LOAD_INFO_INIT;
+
+    OK(leat_model_load_query(load, &info));
+    return info;
+}
+
+static leat_model_item item_of(struct test_state *t, size_t tensor, void *dst, size_t dst_bytes)
+{
+    leat_model_item item = LEAT_MODEL_ITEM_INIT;
+
+    item.tensor = tensor;
+    item.dst = dst;
+    item.dst_bytes = dst_bytes;
+    item.stream = t->stream;
+    return item;
+}
+
+/* ---- sets ---- */
+
+static void sets_have_all_tensors(void **state)
+{
+    static const char *const types[] = {"F32", "U8", "BF16", "F64"};
+    static const uint32_t bytes_of[] = {4, 1, 2, 8};
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("set");
+    unsigned char *data, *out;
+    leat_model *model;
+    leat_model_set *set;
+    uint64_t at = 0;
+
+    for (int i = 0; i < 3000; i++) {
+        char name[40];
+
+        snprintf(name, sizeof name, "layer.%d.%s", i, i % 3 ? "weight" : "bias");
+        add(&maker, name, types[i / 1000], bytes_of[i / 1000], 2, (int64_t[]){1 + i % 7, 1 + i % 50});
+    }
+    data = finish(&maker, path);
+    model = open_one(path);
+    OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
+    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_STAGED, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, 0));
+    assert_true(load_info(leat_model_set_load(set)).done);
+    assert_int_equal(load_info(leat_model_set_load(set)).arrived_bytes, load_info(leat_model_set_load(set)).bytes);
+    /* F32, and BF16 after U8, begin where they are not aligned, so there are a few reads and not 3000. */
+    assert_in_range(load_info(leat_model_set_load(set)).reads, 1, 3);
+    out = test_buffer(4000);
+    for (size_t i = 0; i < 3000; i++) {
+        leat_model_tensor_info info = info_of(model, i);
+        void *ptr;
+
+        OK(leat_model_set_tensor(set, i, &ptr));
+        assert_int_equal((uintptr_t)ptr % info.block_bytes, 0);
+        OK(leat_copy_sync(t->stream, out, ptr, info.bytes));
+        OK(leat_stream_synchronize(t->stream));
+        assert_memory_equal(out, data + at, info.bytes);
+        at += info.bytes;
+    }
+    OK(leat_model_set_free(set));
+    free(out);
+    free(data);
+    OK(leat_model_close(model));
+}
+
+static void patterns_select(void **state)
+{
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *paths[2];
+    unsigned char *data[2], out[400];
+    leat_model *model;
+    leat_model_set *set;
+    void *ptr;
+
+    paths[0] = path_of("first");
+    paths[1] = path_of("second");
+    for (int i = 0; i < 10; i++) {
+        char name[20];
+
+        snprintf(name, sizeof name, "a.%d", i);
+        add(&maker, name, "U8", 1, 1, (int64_t[]){1000});
+    }
+    add(&maker, "empty.1", "F32", 4, 2, (int64_t[]){0, 5});
+    data[0] = finish(&maker, paths[0]);
+    add(&maker, "b.1", "F32", 4, 0, NULL);
+    data[1] = finish(&maker, paths[1]);
+    OK(leat_model_open(paths, 2, &model));
+    OK(leat_model_load_all(model, "*.[15]", t->stream, NULL, &set));
+    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_int_equal(load_info(leat_model_set_load(set)).bytes, 2004);
+    assert_int_equal(load_info(leat_model_set_load(set)).reads, 3);
+    OK(leat_model_set_tensor(set, 5, &ptr));
+    OK(leat_copy_sync(t->stream, out, ptr, 400));
+    assert_memory_equal(out, data[0] + 5000, 400);
+    OK(leat_model_set_tensor(set, 11, &ptr));
+    OK(leat_copy_sync(t->stream, out, ptr, 4));
+    assert_memory_equal(out, data[1], 4);
+    OK(leat_model_set_tensor(set, 10, &ptr));
+    assert_null(ptr);
+    REFUSED(leat_model_set_tensor(set, 2, &ptr), LEAT_ERROR_NOT_FOUND, "did not match");
+    REFUSED(leat_model_set_tensor(set, 12, &ptr), LEAT_ERROR_INVALID, "so many");
+    OK(leat_model_set_free(set));
+    REFUSED(leat_model_load_all(model, "c*", t->stream, NULL, &set), LEAT_ERROR_NOT_FOUND,
+            "no tensor matches 'c*'");
+    REFUSED(leat_model_load_all(NULL, NULL, t->stream, NULL, &set), LEAT_ERROR_INVALID, "model is NULL");
+    REFUSED(leat_model_load_all(model, NULL, NULL, NULL, &set), LEAT_ERROR_INVALID, "stream is NULL");
+    OK(leat_model_set_free(NULL));
+    assert_null(leat_model_set_load(NULL));
+    /* A set, and the load of one, outlive the model. */
+    OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
+    OK(leat_model_close(model));
+    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_set_free(set));
+    free(data[0]);
+    free(data[1]);
+}
+
+/* ---- items ---- */
+
+static void neighbours_are_read_together(void **state)
+{
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("neighbours");
+    unsigned char *data, *out = test_buffer(4000);
+    leat_model_item items[40];
+    leat_model_load *load;
+    leat_model *model;
+
+    for (int i = 0; i < 40; i++) {
+        char name[20];
+
+        snprintf(name, sizeof name, "%d", i);
+        add(&maker, name, "U8", 1, 1, (int64_t[]){100});
+    }
+    data = finish(&maker, path);
+    model = open_one(path);
+    for (size_t i = 0; i < 40; i++) /* in any order */
+        items[i] = item_of(t, i * 7 % 40, out + i * 7 % 40 * 100, 100);
+    OK(leat_model_load_start(model, items, 40, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_memory_equal(out, data, 4000);
+    assert_int_equal(load_info(load).reads, 1);
+    OK(leat_model_load_free(load));
+    items[3].stream = t->second;
+    memset(out, 0, 4000);
+    OK(leat_model_load_start(model, items, 40, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_memory_equal(out, data, 4000);
+    assert_int_equal(load_info(load).reads, 3);
+    OK(leat_model_load_free(load));
+    OK(leat_model_load_start(model, NULL, 0, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, 0));
+    OK(leat_model_load_free(load));
+    OK(leat_model_close(model));
+    free(out);
+    free(data);
+}
+
+static uint64_t random_state;
+
+static int64_t draw(int64_t below)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (int64_t)((random_state >> 11) % (uint64_t)below);
+}
+
+/* Element by element, what a load must have moved. slices has dims entries; NULL layout: dense. */
+static void copy_slowly(unsigned char *dst, const leat_layout *layout, const unsigned char *src,
+                        const leat_model_tensor_info *info, const leat_model_slice *slices)
+{
+    int64_t at[LEAT_MODEL_MAX_DIMS] = {0}, number = 0;
+
+    for (;;) {
+        int64_t from = 0, to = layout ? layout->offset_bytes : number * info->block_bytes, pitch = 1;
+        unsigned dim = info->dims;
+
+        while (dim--) {
+            from += (slices[dim].start + at[dim] * slices[dim].step) * pitch;
+            pitch *= info->shape[dim];
+            to += layout ? at[dim] * layout->stride_bytes[dim] : 0;
+        }
+        memcpy(dst + to, src + from * info->block_bytes, info->block_bytes);
+        number++;
+        for (dim = info->dims; dim--;) {
+            if (slices[dim].start + ++at[dim] * slices[dim].step < slices[dim].stop)
+                break;
+            at[dim] = 0;
+        }
+        if (dim > info->dims)
+            return;
+    }
+}
+
+/* A layout for the sizes, of any order of dimensions, with gaps and turned round at random. */
+static leat_layout draw_layout(unsigned dims, const int64_t *size, uint32_t element_bytes, int64_t *reach)
+{
+    leat_layout layout;
+    int64_t pitch = element_bytes;
+
+    memset(&layout, 0, sizeof layout);
+    layout.dims = dims;
+    layout.element_bytes = element_bytes;
+    for (unsigned i = 0, first = (unsigned)draw(dims + 1); i < dims; i++) {
+        unsigned dim = draw(2) ? dims - 1 - i : (i + first) % dims;
+
+        while (layout.size[dim])
+            dim = (dim + 1) % dims;
+        layout.size[dim] = size[dim];
+        layout.stride_bytes[dim] = pitch;
+        pitch = pitch * size[dim] + (draw(4) ? 0 : draw(5) * element_bytes);
+        if (!draw(5)) {
+            layout.offset_bytes += layout.stride_bytes[dim] * (size[dim] - 1);
+            layout.stride_bytes[dim] = -layout.stride_bytes[dim];
+        }
+    }
+    *reach = pitch;
+    return layout;
+}
+
+static void load_and_compare(struct test_state *t, const leat_model *model, size_t tensor,
+                             const unsigned char *data)
+{
+    leat_model_tensor_info info = info_of(model, tensor);
+    leat_model_slice slices[LEAT_MODEL_MAX_DIMS];
+    int64_t size[LEAT_MODEL_MAX_DIMS], room = info.block_bytes;
+    leat_kind kind = draw(2) ? LEAT_KIND_DEVICE : LEAT_KIND_PINNED;
+    bool slice = draw(4), with_layout = draw(2);
+    leat_layout layout;
+    leat_model_load *load;
+    leat_model_item item;
+    unsigned char *memory, *out, *wanted;
+
+    for (unsigned i = 0; i < info.dims; i++) {
+        slices[i].start = slice ? draw(info.shape[i]) : 0;
+        slices[i].stop = slice ? slices[i].start + 1 + draw(info.shape[i] - slices[i].start) : info.shape[i];
+        slices[i].step = slice && !draw(4) ? 1 + draw(4) : 1;
+        size[i] = (slices[i].stop - slices[i].start + slices[i].step - 1) / slices[i].step;
+        room *= size[i];
+    }
+    if (with_layout)
+        layout = draw_layout(info.dims, size, info.block_bytes, &room);
+    memory = test_alloc(t->device, kind, (size_t)room);
+    out = test_buffer((size_t)room);
+    wanted = test_buffer((size_t)room);
+    memset(wanted, 0xee, (size_t)room);
+    OK(leat_copy_sync(t->stream, memory, wanted, (size_t)room));
+    copy_slowly(wanted, with_layout ? &layout : NULL, data, &info, slices);
+    item = item_of(t, tensor, memory, (size_t)room);
+    item.slice = slice ? slices : NULL;
+    item.layout = with_layout ? &layout : NULL;
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_copy_sync(t->stream, out, memory, (size_t)room));
+    OK(leat_stream_synchronize(t->stream));
+    assert_memory_equal(out, wanted, (size_t)room);
+    OK(leat_model_load_free(load));
+    if (!with_layout) { /* the drawn layouts may have a gap at their end */
+        item.dst_bytes--;
+        REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_RANGE, "item 0");
+    }
+    OK(leat_memory_free(memory));
+    free(out);
+    free(wanted);
+}
+
+static void slices_and_layouts_are_right(void **state)
+{
+    static const char *const types[] = {"U8", "F16", "F32", "F64"};
+    struct test_state *t = *state;
+
+    for (int round = 0; round < 60; round++) {
+        struct maker maker = {0};
+        const char *path = path_of("slices");
+        unsigned dims = 1 + (unsigned)draw(4), type = (unsigned)draw(4);
+        /* Now and then rows that are long enough to be read directly. */
+        int64_t shape[4], most = dims == 1 ? 200000 : dims == 2 ? 600 : dims == 3 ? 60 : 20;
+        unsigned char *data;
+        leat_model *model;
+
+        for (unsigned i = 0; i < dims; i++)
+            shape[i] = 1 + draw(most);
+        if (dims > 1 && !draw(3)) {
+            shape[0] = 1 + draw(5);
+            shape[dims - 1] = 70000 + draw(1000);
+            for (unsigned i = 1; i + 1 < dims; i++)
+                shape[i] = 1 + draw(3);
+        }
+        add(&maker, "before", "U8", 1, 1, (int64_t[]){draw(9) * 8});
+        add(&maker, "x", types[type], 1u << type, dims, shape);
+        data = finish(&maker, path);
+        model = open_one(path);
+        for (int i = 0; i < 3; i++)
+            load_and_compare(t, model, 1, data + info_of(model, 0).bytes);
+        OK(leat_model_close(model));
+        free(data);
+    }
+}
+
+/* What is read for slices: whole rows alone, short rows with the gaps between them. */
+static void little_else_is_read(void **state)
+{
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("bytes");
+    unsigned char *data, *out = test_buffer(4 << 20);
+    leat_model_slice slices[2] = {{2, 4, 1}, {0, 65536, 1}};
+    leat_model_item item = item_of(t, 0, out, 4 << 20);
+    leat_model_load *load;
+    leat_model *model;
+
+    add(&maker, "x", "U8", 1, 2, (int64_t[]){16, 200000});
+    data = finish(&maker, path);
+    model = open_one(path);
+    item.slice = slices;
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    assert_int_equal(load_info(load).bytes, 2 * 65536);
+    assert_int_equal(load_info(load).reads, 2);
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_memory_equal(out + 65536, data + 3 * 200000, 65536);
+    OK(leat_model_load_free(load));
+    slices[1].stop = 100; /* the gaps are longer than 64 KiB */
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    assert_int_equal(load_info(load).bytes, 2 * 100);
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_memory_equal(out + 100, data + 3 * 200000, 100);
+    OK(leat_model_load_free(load));
+    slices[1].start = 150000;
+    slices[1].stop = 200000;
+    slices[1].step = 50;
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    assert_int_equal(load_info(load).bytes, 2 * (999 * 50 + 1));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_int_equal(out[1001], data[3 * 200000 + 150050]);
+    OK(leat_model_load_free(load));
+    OK(leat_model_close(model));
+    free(out);
+    free(data);
+}
+
+/* Types below a byte are cut between blocks only. */
+static void blocks_are_not_cut(void **state)
+{
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("blocks");
+    unsigned char *data, out[64];
+    leat_model_slice slices[2] = {{1, 3, 1}, {4, 8, 1}};
+    leat_model_item item = item_of(t, 0, out, sizeof out);
+    leat_model_load *load;
+    leat_model *model;
+    leat_layout layout;
+
+    /* 4 x 16 elements of 4 bits are 32 bytes. */
+    maker.header = strdup("{\"x\":{\"dtype\":\"F4\",\"shape\":[4,16],\"data_offsets\":[0,32]},"
+                          "\"odd\":{\"dtype\":\"F4\",\"shape\":[4,3],\"data_offsets\":[32,38]}");
+    maker.used = strlen(maker.header);
+    maker.data = 38;
+    data = finish(&maker, path);
+    model = open_one(path);
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_memory_equal(out, data, 32);
+    OK(leat_model_load_free(load));
+    item.slice = slices;
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_memory_equal(out, data + 8 + 2, 2);
+    assert_memory_equal(out + 2, data + 16 + 2, 2);
+    OK(leat_model_load_free(load));
+    slices[1].start = 5;
+    REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_INVALID, "cannot be cut");
+    slices[1] = (leat_model_slice){4, 8, 2};
+    REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_INVALID, "cannot be cut");
+    item.slice = NULL;
+    OK(leat_layout_dense(&layout, 2, (int64_t[]){4, 8}, 1));
+    item.layout = &layout;
+    REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_UNSUPPORTED, "whole bytes");
+    item.layout = NULL;
+    item.tensor = 1;
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_memory_equal(out, data + 32, 6);
+    OK(leat_model_load_free(load));
+    slices[1] = (leat_model_slice){0, 2, 1};
+    item.slice = slices;
+    REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_UNSUPPORTED,
+            "do not fill whole blocks");
+    OK(leat_model_close(model));
+    free(data);
+}
+
+/* ---- failures ---- */
+
+static void files_that_were_cut_fail(void **state)
+{
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("cut");
+    leat_model_load *load;
+    leat_model_set *set = NULL;
+    leat_model *model;
+    leat_status status;
+
+    add(&maker, "x", "U8", 1, 1, (int64_t[]){8 << 20});
+    free(finish(&maker, path));
+    model = open_one(path);
+    assert_int_equal(truncate(path, 4 << 20), 0);
+    status = leat_model_load_all(model, NULL, t->stream, NULL, &set);
+    if (status == LEAT_OK) {
+        load = leat_model_set_load(set);
+        status = leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER);
+        assert_int_equal(status, LEAT_ERROR_FILE);
+    } else {
+        assert_int_equal(status, LEAT_ERROR_RANGE);
+        assert_non_null(strstr(leat_last_error(), "cut"));
+        assert_non_null(strstr(leat_last_error(), "leat_model_load_all: "));
+    }
+    OK(leat_model_set_free(set));
+    (void)leat_stream_synchronize(t->stream);
+    OK(leat_model_close(model));
+}
+
+static void loads_are_cancelled(void **state)
+{
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("cancel");
+    unsigned char *out = test_buffer(8 << 20);
+    leat_model_options options = LEAT_MODEL_OPTIONS_INIT;
+    struct test_gate *gate;
+    leat_model_load *load;
+    leat_model_item item;
+    leat_model *model;
+
+    add(&maker, "x", "U8", 1, 1, (int64_t[]){8 << 20});
+    free(finish(&maker, path));
+    model = open_one(path);
+    item = item_of(t, 0, out, 8 << 20);
+    gate = test_gate_close(t->stream);
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
+    assert_false(load_info(load).done);
+    OK(leat_model_load_cancel(load));
+    test_gate_open(gate);
+    REFUSED(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED,
+            "leat_model_load_wait");
+    assert_int_equal(load_info(load).status, LEAT_ERROR_CANCELLED);
+    OK(leat_model_load_free(load));
+    (void)leat_stream_synchronize(t->stream);
+    gate = test_gate_close(t->stream);
+    options.deadline_ns = 1000000;
+    OK(leat_model_load_start(model, &item, 1, &options, &load));
+    test_sleep_us(20000);
+    test_gate_open(gate);
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE);
+    OK(leat_model_load_free(load));
+    (void)leat_stream_synchronize(t->stream);
+    /* A load may be freed while it runs. */
+    OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    OK(leat_model_load_free(load));
+    OK(leat_model_close(model));
+    OK(leat_stream_synchronize(t->stream));
+    free(out);
+}
+
+static void wrong_items_are_refused(void **state)
+{
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("items");
+    unsigned char out[64];
+    leat_model_slice slices[2] = {{0, 2, 1}, {0, 3, 1}};
+    leat_model_options options = LEAT_MODEL_OPTIONS_INIT;
+    leat_model_item items[2], item;
+    leat_model_load *load;
+    leat_model *model;
+    leat_layout layout;
+
+    add(&maker, "x", "F32", 4, 2, (int64_t[]){2, 3});
+    free(finish(&maker, path));
+    model = open_one(path);
+    item = item_of(t, 0, out, sizeof out);
+#define BAD(status, words)                                                                                        \
+    do {                                                                                                          \
+        REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), status, words);                              \
+        item = item_of(t, 0, out, sizeof out);                                                                    \
+    } while (0)
+    item.tensor = 1;
+    BAD(LEAT_ERROR_INVALID, "index 1, and there are 1");
+    item.size = 0;
+    BAD(LEAT_ERROR_INVALID, "its size is 0");
+    item.stream = NULL;
+    BAD(LEAT_ERROR_INVALID, "its stream is NULL");
+    item.dst = NULL;
+    BAD(LEAT_ERROR_INVALID, "dst is NULL");
+    item.dst_bytes = 23;
+    BAD(LEAT_ERROR_RANGE, "dst_bytes is 23");
+    slices[1].stop = 4;
+    item.slice = slices;
+    BAD(LEAT_ERROR_INVALID, "slice[1] is 0 to 4 by 1; the dimension has 3");
+    slices[1] = (leat_model_slice){2, 1, 1};
+    item.slice = slices;
+    BAD(LEAT_ERROR_INVALID, "slice[1]");
+    slices[1] = (leat_model_slice){0, 3, 0};
+    item.slice = slices;
+    BAD(LEAT_ERROR_INVALID, "slice[1]");
+    slices[1] = (leat_model_slice){-1, 3, 1};
+    item.slice = slices;
+    BAD(LEAT_ERROR_INVALID, "slice[1]");
+    OK(leat_layout_dense(&layout, 2, (int64_t[]){3, 2}, 4));
+    item.layout = &layout;
+    BAD(LEAT_ERROR_INVALID, "the layout's size[0] is 3, and the slice has 2");
+    OK(leat_layout_dense(&layout, 1, (int64_t[]){6}, 4));
+    item.layout = &layout;
+    BAD(LEAT_ERROR_INVALID, "the layout has 1 dimensions");
+    OK(leat_layout_dense(&layout, 2, (int64_t[]){2, 3}, 4));
+    layout.stride_bytes[0] = 60;
+    item.layout = &layout;
+    BAD(LEAT_ERROR_RANGE, "reaches outside");
+    layout.stride_bytes[0] = -12;
+    item.layout = &layout;
+    BAD(LEAT_ERROR_RANGE, "reaches outside");
+    layout.stride_bytes[0] = INT64_MAX;
+    item.layout = &layout;
+    BAD(LEAT_ERROR_RANGE, "reaches outside");
+    layout.stride_bytes[0] = 4;
+    item.layout = &layout;
+    BAD(LEAT_ERROR_INVALID, "item 0");
+    items[0] = item;
+    items[1] = item;
+    items[1].dst = out + 23;
+    items[1].dst_bytes = 24;
+    REFUSED(leat_model_load_start(model, items, 2, NULL, &load), LEAT_ERROR_OVERLAP, "items 0 and 1 overlap");
+    REFUSED(leat_model_load_start(NULL, items, 2, NULL, &load), LEAT_ERROR_INVALID, "model is NULL");
+    REFUSED(leat_model_load_start(model, NULL, 2, NULL, &load), LEAT_ERROR_INVALID, "items is NULL");
+    REFUSED(leat_model_load_start(model, items, 2, NULL, NULL), LEAT_ERROR_INVALID, "load is NULL");
+    options.size = 0;
+    REFUSED(leat_model_load_start(model, items, 1, &options, &load), LEAT_ERROR_INVALID, "options->size is 0");
+    REFUSED(leat_model_load_wait(NULL, LEAT_COPY_DONE, 0), LEAT_ERROR_INVALID, "load is NULL");
+    REFUSED(leat_model_load_cancel(NULL), LEAT_ERROR_INVALID, "load is NULL");
+    OK(leat_model_load_free(NULL));
+    OK(leat_model_load_start(model, items, 1, NULL, &load));
+    REFUSED(leat_model_load_query(load, NULL), LEAT_ERROR_INVALID, "info is NULL");
+    REFUSED(leat_model_load_wait(load, (leat_copy_point)9, 0), LEAT_ERROR_INVALID, "point is 9");
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_free(load));
+    OK(leat_model_close(model));
+}
+
+static int remove_folder(void **state)
+{
+    char command[100];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        STATE_TEST(sets_have_all_tensors),        STATE_TEST(patterns_select),
+        STATE_TEST(neighbours_are_read_together), STATE_TEST(slices_and_layouts_are_right),
+        STATE_TEST(little_else_is_read),          STATE_TEST(blocks_are_not_cut),
+        STATE_TEST(files_that_were_cut_fail),     STATE_TEST(loads_are_cancelled),
+        STATE_TEST(wrong_items_are_refused),
+    };
+
+    random_state = argc > 2 && !strcmp(argv[1], "--seed") ? strtoull(argv[2], NULL, 0) : test_seed();
+    printf("seed 0x%" PRIx64 "\n", random_state);
+    random_state = random_state * 0x9e3779b97f4a7c15u + 1;
+    if (!test_device_there())
+        return 77;
+    return cmocka_run_group_tests(tests, make_folder, remove_folder) ? 1 : 0;
+}
