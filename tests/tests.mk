@@ -18,18 +18,16 @@ test_bin := $(BUILD)/tests
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
             test_copy_3d test_file test_file_batch test_file_commit test_model test_layout test_layout_lists \
-            test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads \
-            test_pool test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
-            test_pool_no_memory \
-            test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share \
-            test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
+            test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input \
+            test_threads test_pool test_pool_stats test_pool_order test_pool_reuse test_pool_pending \
+            test_pool_limits test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad \
+            test_pool_threads test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
 # Programs about copies. They run once more with pageable memory staged on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
                test_file_commit test_model test_layout test_layout_lists test_fill test_bad_input test_stream \
-               test_threads \
-               test_pool_threads order_model unit_copy_calls)
+               test_threads test_pool_threads order_model unit_copy_calls)
 # Random graphs of work; public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # Programs about the CPU device alone.
@@ -99,7 +97,8 @@ $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_mem_limit_get
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
 
 # The command's readers of the traces that it replays.
-$(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_make.o trace_read.o trace_snapshot.o)
+$(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_choose.o trace_make.o trace_read.o \
+                         trace_snapshot.o)
 $(test_bin)/unit_trace: test_libs = -lz
 
 # The sequences of allocations of "leat bench" that measure packing.
