@@ -1,5 +1,6 @@
 /*
- * explain.c - "leat explain copy": how leat would make a copy here, in the library's own words.
+ * explain.c - "leat explain copy" and "leat explain file": how leat would make a copy here, in the library's own
+ * words.
  */
 #include "cli.h"
 #include "text.h"
@@ -18,14 +19,18 @@
 
 const char cli_explain_help[] =
     "Usage: leat explain copy [--from PLACE] [--to PLACE] [--bytes SIZE] [--count N | --rows N]\n"
-    "                         [--device NAME] [--json]\n\n"
+    "                         [--device NAME] [--json]\n"
+    "       leat explain file PATH [--to PLACE] [--offset N] [--bytes SIZE] [--device NAME] [--json]\n\n"
     "Allocates two places and prints how leat would copy from one to the other: the protocol, why it was\n"
-    "chosen, the other protocols, and the bound. Nothing is copied.\n\n"
+    "chosen, the other protocols, and the bound. With a file: how leat would read it, what the system's cache\n"
+    "has of it, and whether leat would read past that cache. Nothing is copied or read.\n\n"
     "Options:\n"
     "  --from PLACE    pageable (the default), file, registered, pinned, managed, device, or a device such as "
     "cuda:1\n"
     "  --to PLACE      the same; without it device, or pageable where --from is a device\n"
-    "  --bytes SIZE    bytes of the copy, 64M without it; K, M, G and T (powers of 1024) may follow\n"
+    "  --bytes SIZE    bytes of the copy, 64M without it, or the rest of the file; K, M, G and T (powers of 1024)\n"
+    "                  may follow\n"
+    "  --offset N      of a file: the first byte that is read, 0 without it; K, M, G and T may follow\n"
     "  --count N       so many scattered copies of that size by one call of leat_copy_batch()\n"
     "  --rows N        so many rows of that size, with gaps as long between them, by leat_copy_3d()\n"
     "  --device NAME   the device of the stream, such as cuda:1 or cpu:0; without it the best there is\n"
@@ -35,8 +40,10 @@ const char cli_explain_help[] =
 enum { TEXT_BYTES = 4096, COUNT_MAX = 1 << 20 };
 
 struct explain_options {
+    const char *file; /* NULL: a copy between two places */
     const char *from, *to, *device;
-    uint64_t bytes;
+    uint64_t bytes;   /* 0: not given */
+    uint64_t offset;  /* in the file */
     size_t count; /* number of copies of a batch; 0: not leat_copy_batch() */
     size_t rows;  /* 0: not leat_copy_3d() */
     bool json;
@@ -218,32 +225,78 @@ static bool print_json(char *text)
     return fine;
 }
 
-static int explain(const struct explain_options *options)
+static bool explain_copy(const struct explain_options *options, leat_stream *stream, leat_device *device,
+                         char *text)
 {
     uint64_t places = options->count ? options->count : options->rows;
     uint64_t bytes = places ? 2 * options->bytes * places : options->bytes;
     struct place from = {.word = options->from ? options->from : "pageable", .bytes = bytes};
     struct place to = {.word = options->to ? options->to : usual_target(from.word), .bytes = bytes};
-    leat_device *device = NULL;
-    leat_stream *stream = NULL;
-    char text[TEXT_BYTES];
-    bool fine = false;
+    bool fine = make_place(&from, device) && make_place(&to, device);
 
-    if (leat_device_open(options->device, &device) != LEAT_OK || leat_stream_create(device, &stream) != LEAT_OK) {
-        failed("the device");
-    } else if (make_place(&from, device) && make_place(&to, device)) {
+    if (fine)
         fine = options->count  ? explain_batch(options, stream, &to, &from, text)
                : options->rows ? explain_rows(options, stream, &to, &from, text)
                                : explain_one(options, stream, &to, &from, text);
-        if (fine && options->json) {
-            fine = print_json(text);
-            if (!fine && !ferror(stdout)) /* main() reports that the output cannot be written */
-                cli_complain("explain: out of host memory");
-        } else if (fine)
-            printf("%s%s", text, text[0] && text[strlen(text) - 1] == '\n' ? "" : "\n");
-    }
     drop_place(&from);
     drop_place(&to);
+    return fine;
+}
+
+/* Explains a read of the range, or, without --bytes, of the rest of the file. */
+static bool explain_range(const struct explain_options *options, leat_stream *stream, leat_device *device,
+                          leat_file *file, char *text)
+{
+    struct place to = {.word = options->to ? options->to : "device"};
+    uint64_t file_bytes, left;
+    bool fine;
+
+    if (leat_file_size(file, &file_bytes) != LEAT_OK)
+        return failed("the file");
+    left = options->offset < file_bytes ? file_bytes - options->offset : 0;
+    to.bytes = options->bytes ? options->bytes : left;
+    if (options->offset > file_bytes || to.bytes > left) {
+        cli_complain("explain: offset %llu + %zu bytes is beyond the end of %s, %llu",
+                     (unsigned long long)options->offset, to.bytes, options->file, (unsigned long long)file_bytes);
+        return false;
+    }
+    /* An empty file has nothing to read, but memory must have a size. */
+    fine = (to.bytes == 0 || make_place(&to, device)) &&
+           (leat_file_explain(stream, to.ptr, file, options->offset, to.bytes, text, TEXT_BYTES) == LEAT_OK ||
+            failed("this read"));
+    drop_place(&to);
+    return fine;
+}
+
+static bool explain_file(const struct explain_options *options, leat_stream *stream, leat_device *device,
+                         char *text)
+{
+    leat_file *file = NULL;
+    bool fine = leat_file_open(options->file, LEAT_FILE_READ, &file) == LEAT_OK || failed("the file");
+
+    fine = fine && explain_range(options, stream, device, file, text);
+    leat_file_close(file);
+    return fine;
+}
+
+static int explain(const struct explain_options *options)
+{
+    leat_device *device = NULL;
+    leat_stream *stream = NULL;
+    char text[TEXT_BYTES];
+    bool fine = (leat_device_open(options->device, &device) == LEAT_OK &&
+                 leat_stream_create(device, &stream) == LEAT_OK) ||
+                failed("the device");
+
+    fine = fine && (options->file ? explain_file(options, stream, device, text)
+                                  : explain_copy(options, stream, device, text));
+    if (fine && options->json) {
+        fine = print_json(text);
+        if (!fine && !ferror(stdout)) /* main() reports that the output cannot be written */
+            cli_complain("explain: out of host memory");
+    } else if (fine) {
+        printf("%s%s", text, text[0] && text[strlen(text) - 1] == '\n' ? "" : "\n");
+    }
     leat_stream_destroy(stream);
     if (device)
         leat_device_close(device);
@@ -263,11 +316,49 @@ static bool parse_count(const char *option, const char *text, size_t *count)
     return false;
 }
 
+/* An offset may be 0, which is no size. */
+static bool parse_offset(const char *text, uint64_t *offset)
+{
+    *offset = 0;
+    if (!strcmp(text, "0") || text_parse_bytes(text, NULL, offset))
+        return true;
+    cli_complain("explain: --offset takes bytes, such as 0, 4096 or 1M, not '%s'", text);
+    return false;
+}
+
+/* Sets the default size. Returns false, after a complaint, if two options contradict each other. */
+static bool check_options(struct explain_options *options)
+{
+    uint64_t places = options->count ? options->count : options->rows;
+
+    if (options->file && (options->from || places)) {
+        cli_complain("explain: --from, --count and --rows do not go with a file");
+        return false;
+    }
+    if (!options->file && options->offset) {
+        cli_complain("explain: --offset goes only with a file");
+        return false;
+    }
+    if (options->count && options->rows) {
+        cli_complain("explain: --count or --rows, not both");
+        return false;
+    }
+    if (!options->file && !options->bytes)
+        options->bytes = (uint64_t)64 << 20;
+    if (places && options->bytes > UINT64_MAX / 2 / places) {
+        cli_complain("explain: %llu copies of %llu bytes are more than can be addressed",
+                     (unsigned long long)places, (unsigned long long)options->bytes);
+        return false;
+    }
+    return true;
+}
+
 static int parse(int argc, char **argv, struct explain_options *options)
 {
     static const struct option names[] = {{"from", required_argument, NULL, 'f'},
                                           {"to", required_argument, NULL, 't'},
                                           {"bytes", required_argument, NULL, 'b'},
+                                          {"offset", required_argument, NULL, 'o'},
                                           {"count", required_argument, NULL, 'c'},
                                           {"rows", required_argument, NULL, 'r'},
                                           {"device", required_argument, NULL, 'd'},
@@ -292,6 +383,10 @@ static int parse(int argc, char **argv, struct explain_options *options)
                 break;
             cli_complain("explain: --bytes takes a size above 0, such as 4096, 64K, 1M or 2G, not '%s'", optarg);
             return CLI_USAGE;
+        case 'o':
+            if (parse_offset(optarg, &options->offset))
+                break;
+            return CLI_USAGE;
         case 'c':
             if (parse_count("count", optarg, &options->count))
                 break;
@@ -310,26 +405,23 @@ static int parse(int argc, char **argv, struct explain_options *options)
             return cli_bad_option(argc, argv, option);
         }
     }
-    if (optind >= argc || strcmp(argv[optind], "copy") != 0) {
-        cli_complain("explain: what is to be explained? leat explain copy; see leat help explain");
+    if (optind < argc && !strcmp(argv[optind], "file")) {
+        if (++optind >= argc) {
+            cli_complain("explain: which file? leat explain file PATH; see leat help explain");
+            return CLI_USAGE;
+        }
+        options->file = argv[optind];
+    } else if (optind >= argc || strcmp(argv[optind], "copy") != 0) {
+        cli_complain("explain: what is to be explained? leat explain copy, or leat explain file PATH");
         return CLI_USAGE;
     }
     optind++;
-    if (options->count && options->rows) {
-        cli_complain("explain: --count or --rows, not both");
-        return CLI_USAGE;
-    }
-    if ((options->count && options->bytes > UINT64_MAX / 2 / options->count) ||
-        (options->rows && options->bytes > UINT64_MAX / 2 / options->rows)) {
-        cli_complain("explain: so many bytes there are nowhere");
-        return CLI_USAGE;
-    }
-    return cli_no_operands(argc, argv);
+    return check_options(options) ? cli_no_operands(argc, argv) : CLI_USAGE;
 }
 
 int cli_explain(int argc, char **argv)
 {
-    struct explain_options options = {.bytes = (uint64_t)64 << 20};
+    struct explain_options options = {.file = NULL};
     int status = parse(argc, argv, &options);
 
     return status == CLI_OK ? explain(&options) : status < 0 ? CLI_OK : status;
