@@ -66,6 +66,8 @@ const char cli_bench_help[] =
     "  --ladder        instead, a transpose step by step: from a copy for each column to the whole kernel\n\n"
     "Of the group memory:\n"
     "  --bytes SIZE    with so much data, rounded up to 2 MiB\n\n"
+    "Of the group file:\n"
+    "  --bytes SIZES   only files of these sizes\n\n"
     "The manual (man leat) says what each figure and each bound is.\n";
 
 const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
@@ -81,6 +83,8 @@ const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
      bench_overlap_group, 5},
     {"memory", "host data for a kernel: copied, read in place, managed; what levels of memory cost",
      bench_memory_group, 33},
+    {"file", "files read to the device and written from it: in the page cache, in memory, on the disk",
+     bench_file_group, 9},
 };
 
 /* Prints what --list asks for: the groups, or, with --part packing, the sequences of that part. */

@@ -154,7 +154,7 @@ struct bench_group {
 };
 
 enum {
-    BENCH_GROUP_COUNT = 8,
+    BENCH_GROUP_COUNT = 9,
     BENCH_GROUP_COPY = 0,
     BENCH_GROUP_LAYOUT = 2,
     BENCH_GROUP_POOL = 4,
@@ -171,5 +171,6 @@ void bench_pool_group(struct bench *bench);
 void bench_latency_group(struct bench *bench);
 void bench_overlap_group(struct bench *bench);
 void bench_memory_group(struct bench *bench);
+void bench_file_group(struct bench *bench);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * bench_child.c - runs this command again in a child process. leat reads its environment variables once in a
- * process, so a measurement with other values needs a new process.
+ * bench_child.c - runs a program that prints JSON in a child process; see bench_child.h.
  */
 #include "bench_child.h"
 #include "cli.h"
@@ -47,10 +46,10 @@ static const char **make_environment(const struct bench_child *child)
     return made;
 }
 
-/* Starts the command. Returns the end of the pipe from which its standard output can be read, or NULL. */
+/* Starts the program. Returns the end of the pipe from which its standard output can be read, or NULL. */
 static FILE *start(const struct bench_child *child, pid_t *pid)
 {
-    const char *words[BENCH_CHILD_WORDS_MAX + 1] = {"leat"};
+    const char *words[BENCH_CHILD_WORDS_MAX + 1] = {child->program ? child->program : "leat"};
     const char **environment = make_environment(child);
     posix_spawn_file_actions_t actions;
     FILE *output = NULL;
@@ -63,9 +62,9 @@ static FILE *start(const struct bench_child *child, pid_t *pid)
     }
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    /* posix_spawn() writes to neither array; its declaration merely lacks const. */
-    errno = posix_spawn(pid, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)words,
-                        (char *const *)(uintptr_t)environment);
+    /* posix_spawnp() writes to neither array; its declaration merely lacks const. */
+    errno = posix_spawnp(pid, child->program ? child->program : "/proc/self/exe", &actions, NULL,
+                         (char *const *)(uintptr_t)words, (char *const *)(uintptr_t)environment);
     if (errno == 0)
         output = fdopen(ends[0], "r");
     posix_spawn_file_actions_destroy(&actions);
@@ -84,7 +83,8 @@ json_t *bench_child_run(struct bench *bench, const struct bench_child *child)
     FILE *file = start(child, &pid);
 
     if (!file) {
-        snprintf(bench->error, sizeof bench->error, "the command cannot be started again: %s", strerror(errno));
+        snprintf(bench->error, sizeof bench->error, "%s cannot be started: %s",
+                 child->program ? child->program : "a second leat", strerror(errno));
         return NULL;
     }
     json = json_loadf(file, 0, NULL);
@@ -93,8 +93,8 @@ json_t *bench_child_run(struct bench *bench, const struct bench_child *child)
         ;
     if (json && WIFEXITED(status) && WEXITSTATUS(status) == CLI_OK)
         return json;
-    snprintf(bench->error, sizeof bench->error, "the process of its own ended with %s %d",
-             WIFEXITED(status) ? "exit status" : "signal",
+    snprintf(bench->error, sizeof bench->error, "the child process %s ended with %s %d",
+             child->program ? child->program : "leat", WIFEXITED(status) ? "exit status" : "signal",
              WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
     json_decref(json);
     return NULL;

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 /* Processor time is measured for each copy of at least this size. For smaller copies it is measured over many of
@@ -100,15 +99,6 @@ bool copy_case_run(struct copy_case *c, enum bench_side side, double *call_secon
 
 /* ---- costs ---- */
 
-static double cpu_now(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
-
 static bool needs_preparing(const struct copy_host *host)
 {
     return host && (host->memory == COPY_FRESH || host->memory == COPY_FILE_COLD);
@@ -136,7 +126,7 @@ bool copy_case_sample(void *state, enum bench_side side, double *seconds)
     if (!prepare(c))
         return false;
     if (alone)
-        cpu = cpu_now();
+        cpu = bench_cpu_now();
     begin = bench_now();
     if (!copy_case_run(c, side, &call))
         return false;
@@ -144,7 +134,7 @@ bool copy_case_sample(void *state, enum bench_side side, double *seconds)
     if (!cost)
         return true;
     if (alone && cost->warm) {
-        cost->cpu_seconds += cpu_now() - cpu;
+        cost->cpu_seconds += bench_cpu_now() - cpu;
         cost->cpu_copies++;
     }
     if (cost->warm && cost->call_count < COPY_CALLS_MAX)
@@ -166,10 +156,10 @@ static bool burst(struct copy_case *c, enum bench_side side, double seconds_each
     if (!bench_side_enter(c->bench, side))
         return false;
     usleep(1000);
-    begin = cpu_now();
+    begin = bench_cpu_now();
     for (i = 0; i < count && fine; i++)
         fine = copy_case_run(c, side, NULL);
-    cost->cpu_seconds = cpu_now() - begin;
+    cost->cpu_seconds = bench_cpu_now() - begin;
     cost->cpu_copies = count;
     bench_side_leave(c->bench, side);
     return fine;

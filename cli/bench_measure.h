@@ -28,6 +28,9 @@ struct bench_result {
 /* Returns the time of a monotonic clock in seconds. */
 double bench_now(void);
 
+/* Returns the processor time of the whole process in seconds. */
+double bench_cpu_now(void);
+
 /* Returns the time in seconds between two consecutive readings of the clock, which is to be subtracted from the
  * time of a short call. Measured once, at the first call. */
 double bench_clock_cost(void);

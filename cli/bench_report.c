@@ -58,6 +58,10 @@ static const struct report_column group_columns[] = {
     {"LOWEST", "lowest_share", CELL_PERCENT, false, false},
     {"PYTORCH", "pytorch_gb_s", CELL_FIGURE, false, false},
     {"CUTENSOR", "cutensor_gb_s", CELL_FIGURE, false, false},
+    {"THREADS", "threads_gb_s", CELL_FIGURE, false, false},
+    {"LEAT / THREADS", "ratio_to_threads", CELL_RATIO, false, false},
+    {"PINNED COPY", "pinned_gb_s", CELL_FIGURE, false, false},
+    {"FIO", "fio_gb_s", CELL_FIGURE, false, false},
     {"BOUND", "bound", CELL_FIGURE, true, false},
     {"OF BOUND", "ratio_to_bound", CELL_PERCENT, true, false},
     {"EMPTY KERNEL", "empty_us", CELL_FIGURE, false, false},
@@ -75,6 +79,7 @@ static const struct report_column group_columns[] = {
     {"DRIVER CALL us", "driver_call_us", CELL_FIGURE, false, false},
     {"CPU s/GB", "cpu_s_per_gb", CELL_MEAN, false, false},
     {"DRIVER CPU s/GB", "driver_cpu_s_per_gb", CELL_MEAN, false, false},
+    {"THREADS CPU s/GB", "threads_cpu_s_per_gb", CELL_MEAN, false, false},
     {"ALONE us", "alone_us", CELL_FIGURE, false, false},
     {"SLOWDOWN", "slowdown", CELL_RATIO, false, false},
     {"DRIVER SLOWDOWN", "driver_slowdown", CELL_RATIO, false, false},
@@ -155,6 +160,9 @@ static const struct headline_row {
     {"overlap", "in sequence, 1 stream", 0},
     {"overlap", "overlapped, 3 streams", 0},
     {"overlap", "overlapped, a stream for each step", 0},
+    {"file", "read, in the page cache", 0},
+    {"file", "read, from the disk", 0},
+    {"file", "write, to the page cache", 0},
 };
 
 const char *record_text(const json_t *object, const char *key)

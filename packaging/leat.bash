@@ -63,8 +63,8 @@ _leat() {
     elif [ "$command" = bench ]; then
         mapfile -t COMPREPLY < <(compgen -W "$(leat bench --list 2>/dev/null | sed 's/ .*//')" -- "$word")
     elif [ "$command" = explain ]; then
-        for i in "${COMP_WORDS[@]:2:COMP_CWORD-2}"; do [ "$i" != copy ] || command=; done
-        [ -z "$command" ] || mapfile -t COMPREPLY < <(compgen -W copy -- "$word")
+        for i in "${COMP_WORDS[@]:2:COMP_CWORD-2}"; do [[ $i != copy && $i != file ]] || command=; done
+        [ -z "$command" ] || mapfile -t COMPREPLY < <(compgen -W 'copy file' -- "$word")
     fi
 }
 complete -o default -F _leat leat

@@ -1,7 +1,7 @@
 #!/bin/sh
-# cli_bench.sh - "leat bench copy", "leat bench memory", "leat bench pool" and "leat explain" as a user calls them: runs
-# of small sizes, their records, tables and pictures, how much memory pools hold, plans in words, and command lines
-# that make no sense.
+# cli_bench.sh - "leat bench copy", "leat bench memory", "leat bench pool", "leat bench file" and "leat explain" as a
+# user calls them: runs of small sizes, their records, tables and pictures, how much memory pools hold, plans in
+# words, and command lines that make no sense.
 #
 # LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be there; counts and bytes of the
 # packing are held against bounds.
@@ -346,8 +346,44 @@ usage '--bytes takes a size above 0' explain copy --bytes 4KiB
 usage '--count takes a whole number' explain copy --count 0
 usage '--rows takes a whole number' explain copy --rows x
 usage '--count or --rows, not both' explain copy --rows 1 --count 1
-usage 'so many bytes there are nowhere' explain copy --bytes 10000000T --count 1000000
+usage 'are more than can be addressed' explain copy --bytes 10000000T --count 1000000
 run 0 explain --help && run 0 help explain
+
+head -c 3000000 /dev/zero >"$work/file"
+run 0 explain file "$work/file" --device "$device" && {
+    grep -q '^2[.0-9]* MiB from a file to ' "$work/out" || fail 'the size of the file is not in the first line'
+    grep -q '^  file  *[0-9]* % of the range is in the system' "$work/out" || fail 'nothing about the cache'
+}
+run 0 explain file "$work/file" --offset 1M --bytes 4K --to pageable --device "$device" --json && {
+    grep -q '"file": "[0-9]* % of the range' "$work/out" || fail 'the JSON lacks the cache'
+}
+run 1 explain file "$work/file" --offset 4M --device "$device" && says 'is beyond the end of'
+run 1 explain file "$work/file" --bytes 4M --device "$device" && says 'is beyond the end of'
+run 1 explain file "$work/nothing" --device "$device" && says 'No such file or directory'
+run 1 explain file "$work" --device "$device" && says 'not a regular file'
+: >"$work/empty"
+run 0 explain file "$work/empty" --device "$device"
+usage 'which file' explain file
+usage 'do not go with a file' explain file x --from pinned
+usage 'goes only with a file' explain copy --offset 1
+usage '--offset takes bytes' explain file x --offset -1
+
+# ---- the group file --------------------------------------------------------------------------------------------
+
+run 0 bench file --quick --repeat 3 --bytes 70001,1M --device "$device" --json && {
+    ! grep -q '"verified": false' "$work/out" || fail 'a file was read or written wrong'
+    count 2 '"case": "read, in the page cache"' "$work/out"
+    count 2 '"case": "write, to the page cache"' "$work/out"
+    for key in threads_gb_s ratio_to_threads cpu_s_per_gb threads_cpu_s_per_gb; do
+        [ "$(grep -c "^      \"$key\": [0-9]" "$work/out")" -ge 4 ] || fail "rows of files have no $key"
+    done
+}
+# A folder that cannot be written: a note and no rows, not a failure.
+export TMPDIR="$work/nothing"
+run 0 bench file --quick --repeat 3 --bytes 4K --device "$device" --json && {
+    grep -q 'a file of 4096 bytes cannot be made in' "$work/out" || fail 'no note of the missing folder'
+}
+export TMPDIR="$work"
 
 # ---- bad command lines ----------------------------------------------------------------------------------------
 

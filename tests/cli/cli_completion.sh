@@ -38,8 +38,9 @@ completes 'leat pool' pool-map
 completes 'leat help pl' plan
 completes 'leat bench al' alloc
 completes 'leat bench --pic' --picture
-completes 'leat explain ' copy
+completes 'leat explain ' copy file
 completes 'leat explain copy '
+completes 'leat explain file '
 completes 'leat bench --device ' cpu:0 cpu:1
 completes 'leat bench --device c' cpu:0 cpu:1
 completes 'leat bench --device cpu:' 0 1
