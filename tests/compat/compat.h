@@ -1,9 +1,9 @@
 /*
- * compat.h - what the tests of the compatibility libraries share: calls with the result that is wanted, and a gate
- * that holds a stream up.
+ * compat.h - shared by the tests of the compatibility libraries: checks of a call's result, patterns of bytes, and
+ * gates that hold up a stream.
  *
- * Each test program includes its vendor's header, then this. It runs on the devices that the library finds; the
- * tests are made for the CPU device, which has two.
+ * Each test program includes its vendor's header before this one. The tests run on the devices that the library
+ * finds; they are written for the two devices of the CPU driver.
  */
 #ifndef COMPAT_TEST_H
 #define COMPAT_TEST_H
@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-/* The call must return this number. */
+/* Fails the test unless the call returns this result. */
 #define GIVES(result, call) expect_result((int)(call), (int)(result), #call, __FILE__, __LINE__)
 #define OK(call) GIVES(0, call)
 
@@ -41,7 +41,8 @@ static inline void sleep_ms(long milliseconds)
         continue;
 }
 
-/* A host function that waits until the gate opens; it gives up after half a minute, so that no failure hangs. */
+/* wait_at_gate() is a host function: it holds up its stream until the gate is open. It gives up after 30 seconds,
+ * so that a failing test ends. */
 typedef atomic_int gate;
 
 static inline void wait_at_gate(void *argument)
@@ -52,7 +53,7 @@ static inline void wait_at_gate(void *argument)
         sleep_ms(1);
 }
 
-/* Every byte says where it is. */
+/* Writes bytes that depend on their position, so that a copy to a wrong place shows. */
 static inline void write_pattern(void *to, size_t bytes, unsigned seed)
 {
     for (size_t i = 0; i < bytes; i++)

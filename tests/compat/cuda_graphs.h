@@ -1,5 +1,5 @@
-/* cuda_graphs.h - shared by the tests of CUDA driver graphs: the context, stream and memory of the program, a
- * kernel node, runs of a graph. */
+/* cuda_graphs.h - shared by the tests of the CUDA driver's graphs: context, stream and memory, a kernel node, and
+ * how to run a graph. */
 #ifndef CUDA_GRAPHS_H
 #define CUDA_GRAPHS_H
 
@@ -22,7 +22,7 @@ static inline void count_up(void *argument)
     ++*(int *)argument;
 }
 
-/* A launch of leat_add_u32, which adds to each of count words. */
+/* The parameters of a kernel node that launches leat_add_u32, which adds a number to each of count words. */
 struct addition {
     CUdeviceptr data;
     uint64_t count;

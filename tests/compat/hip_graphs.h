@@ -1,5 +1,4 @@
-/* hip_graphs.h - shared by the tests of HIP graphs: the stream and memory of the program, a kernel node, runs of a
- * graph. */
+/* hip_graphs.h - shared by the tests of HIP's graphs: stream and memory, a kernel node, and how to run a graph. */
 #ifndef HIP_GRAPHS_H
 #define HIP_GRAPHS_H
 
@@ -82,7 +81,7 @@ static inline void device_has(const unsigned char *memory, unsigned char value)
     HAS_BYTES(pinned, BYTES, value);
 }
 
-/* ---- edges, clones, executables, objects ---- */
+/* ---- - ---- */
 
 static inline int set_up(void **state)
 {

@@ -1,4 +1,5 @@
-/* nodes.h - what the tests of graphs that are made by hand share: kernels, nodes, and runs. */
+/* nodes.h - shared by the tests of graphs that are built node by node: kernels, node parameters, and how to run a
+ * graph. */
 #ifndef NODES_H
 #define NODES_H
 
@@ -30,7 +31,7 @@ static inline void count_up(void *argument)
     ++*(int *)argument;
 }
 
-/* A launch of add_to_all. */
+/* The parameters of a kernel node that launches add_to_all. */
 struct addition {
     unsigned char *data;
     uint64_t count;

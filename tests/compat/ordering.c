@@ -1,24 +1,27 @@
 /*
- * ordering.c - random graphs of work by the compatibility libraries on two devices, against a model of what the
- * names promise to run before what. See ordering.h.
+ * ordering.c - random graphs of work on two devices, by the calls of a compatibility library, checked against a
+ * model of the order that CUDA and HIP promise. See ordering.h.
  *
- * The model. Host and streams are agents with vector clocks, as in order_model.c: work of a stream moves its clock
- * on, an access at (agent, tick) happened before all that is done under a clock that has reached that tick. Beside
- * events and waits, these rules join clocks:
+ * The model. The host and each stream are agents with vector clocks, as in order_model.c. Work of a stream
+ * advances the stream's clock. An access at (agent, tick) happened before everything done under a clock that has
+ * reached that tick. Clocks are joined by events, by waits, and by these rules:
  *
- * - Work of a legacy default stream comes after that of the device's blocking streams, and theirs after it.
+ * - Work of a legacy default stream comes after earlier work of the device's blocking streams, and their later
+ *   work comes after it.
  * - A synchronous copy or set comes after its own stream and, for each other device whose memory it uses, after
- * that device's legacy default stream and blocking streams; what they get later comes after it.
- * - A copy by a peer's name, or in the legacy default stream from one device's memory to another's, does so for
- * the current device and both others, and for non-blocking streams as well, those that were destroyed included.
+ *   that device's legacy default stream and blocking streams. Their later work comes after it.
+ * - A copy by a call for peers (cudaMemcpyPeer), or a copy in the legacy default stream between two devices'
+ *   memory, does the same for the current device and both devices of the copy, and also for their non-blocking
+ *   streams, including destroyed ones.
  *
- * Every write fills a cell with a value of its own, and before an access the model makes the order that is
- * missing, by an event or a host that waits. So the value of each read is known, and a wait that is missing in the
- * library shows as an older or a younger value: gates, which are host functions that wait, hold streams up.
+ * Every write fills a cell with a unique value. Before an access, the model submits the events or waits that are
+ * still needed to order it. So the value of each read is known, and if the library omits a wait, the read
+ * returns an older or a younger value. Gates (host functions that wait) hold up streams so that such errors
+ * show.
  *
- * A gate stays closed until the host is about to wait for something that comes after it; then another thread opens
- * it a moment later. So a call that returns too early is seen, and so is one that waits for what it need not: it
- * never returns, and the watchdog says so.
+ * A gate stays closed until the host is about to wait for something behind it; then another thread opens it a
+ * moment later. So a call that returns too early is detected, and also a call that waits for too much: it never
+ * returns, and the watchdog reports it.
  */
 #include "ordering_graph.h"
 
@@ -31,7 +34,7 @@ struct ordering_graph g;
 
 /* ---- a graph ---------------------------------------------------------------------------------- */
 
-/* Each symbol is a variable of its own: an address inside of one is no symbol. */
+/* Each symbol is a variable of its own: the libraries do not accept an address inside a variable as a symbol. */
 static uint64_t first_symbol[WORDS_MAX], second_symbol[WORDS_MAX];
 
 static void make_cell(enum sort sort, int device, int number)
@@ -60,7 +63,8 @@ static void make_cells(void)
     }
 }
 
-/* The copy to begin and to end with. */
+/* Returns a synchronous form of copy, with which a graph fills its cells at the start and reads them at the
+ * end. */
 static const struct form *plain_form(unsigned dst, unsigned src)
 {
     for (size_t i = 0; i < g.names->form_count; i++) {
@@ -72,7 +76,7 @@ static const struct form *plain_form(unsigned dst, unsigned src)
     give_up("no form copies from 0x%x to 0x%x", src, dst);
 }
 
-/* Gives each cell its first value. */
+/* Writes a random value into each cell. */
 static void fill_cells(uint64_t *words)
 {
     struct cell from = {.sort = PAGEABLE, .ptr = words};
@@ -126,7 +130,7 @@ static void begin_graph(uint64_t *words)
     fill_cells(words);
 }
 
-/* Looks at everything once more, and gives all back. */
+/* Checks each cell once more, then destroys the arrays, events and streams of the graph. */
 static void end_graph(uint64_t *words)
 {
     struct cell to = {.sort = PAGEABLE, .ptr = words};

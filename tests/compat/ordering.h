@@ -1,8 +1,9 @@
 /*
- * ordering.h - the order that default streams, synchronous copies and copies between devices promise, by the names
- * of any of the three libraries: what ordering.c needs from a library's names.
+ * ordering.h - between ordering.c, which tests the order that default streams, synchronous copies and copies
+ * between devices promise, and the programs that run it: one for each of the three compatibility libraries.
  *
- * A program lists its library's forms of copies and sets and a few other calls in one table, and runs the model.
+ * A program fills a table with its library's forms of copies and sets and a few other calls, and passes it to
+ * run_ordering().
  */
 #ifndef ORDERING_H
 #define ORDERING_H
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Kinds of memory. SYMBOL is a variable of the program. */
+/* Kinds of memory. A SYMBOL is a variable of the program, for calls such as cudaMemcpyToSymbol(). */
 enum sort { DEVICE, ARRAY, PINNED, PAGEABLE, MANAGED, SYMBOL, SORTS };
 
 #define IN(sort) (1u << (sort))
@@ -20,36 +21,37 @@ enum sort { DEVICE, ARRAY, PINNED, PAGEABLE, MANAGED, SYMBOL, SORTS };
 #define LINEAR (IN(DEVICE) | ON_HOST | IN(MANAGED) | IN(SYMBOL))
 #define ANY (LINEAR | IN(ARRAY))
 
-/* An array, if those of the graph have one row. */
+/* An array, but only in graphs whose arrays have one row. */
 #define ONE_ROW IN(SORTS)
 #define ROW_ARRAY (IN(ARRAY) | ONE_ROW)
 
-/* What a copy reads and writes, always as a whole: cell_bytes() bytes without gaps, arrays row by row. */
+/* The memory of one copy or set. A copy always moves a whole cell: cell_bytes() bytes without gaps; arrays row by
+ * row. */
 struct cell {
     enum sort sort;
-    int device; /* of DEVICE and ARRAY */
+    int device; /* for DEVICE and ARRAY */
     int number;
-    void *ptr; /* of an ARRAY its handle */
+    void *ptr; /* for an ARRAY its handle */
 };
 
-/* In which order a call is. */
+/* What a call is ordered with. */
 enum order {
-    STREAM,  /* that of the stream that it is given */
-    SYNC,    /* that of a default stream, and of the devices whose memory it uses */
-    WAITING, /* the same in the stream that it is given, and it is done at the return */
-    PEER     /* that of all work of these devices and of the current one */
+    STREAM,  /* the stream in its argument */
+    SYNC,    /* the default stream and the devices whose memory the call uses */
+    WAITING, /* like SYNC, but in the stream of the argument; returns when complete */
+    PEER     /* all work of the current device and of the devices whose memory the call uses */
 };
 
-/* A way to copy. */
+/* One call that copies. */
 struct form {
     const char *name;
     enum order order;
-    unsigned dst, src; /* sets of sorts */
+    unsigned dst, src; /* bit masks of sorts */
     int (*copy)(const struct cell *dst, const struct cell *src, void *stream);
-    bool mine; /* without a stream, it takes the per-thread default stream and not the legacy one */
+    bool mine; /* without a stream argument, and uses the per-thread default stream */
 };
 
-/* A way to fill a cell of sort DEVICE, PINNED or MANAGED with a value of 1, 2 or 4 bytes. */
+/* One call that fills a cell of sort DEVICE, PINNED or MANAGED with a value of 1, 2 or 4 bytes. */
 struct set {
     const char *name;
     enum order order;
@@ -58,13 +60,13 @@ struct set {
     bool mine;
 };
 
-/* Calls return the library's own result; 0 is success. */
+/* A library's calls. They return the library's own result code; 0 is success. */
 struct names {
     const char *program;
     int not_ready;
     int (*set_device)(int device);
     int (*device_synchronize)(void);
-    int (*device_reset)(void); /* of the current device */
+    int (*device_reset)(void); /* resets the current device */
     int (*stream_create)(void **stream, bool blocking);
     int (*stream_destroy)(void *stream);
     int (*stream_synchronize)(void *stream);
@@ -76,9 +78,9 @@ struct names {
     int (*event_record)(void *event, void *stream);
     int (*event_synchronize)(void *event);
     int (*event_query)(void *event);
-    int (*allocate)(enum sort sort, size_t bytes, void **ptr); /* DEVICE, PINNED, MANAGED */
+    int (*allocate)(enum sort sort, size_t bytes, void **ptr); /* for DEVICE, PINNED, MANAGED */
     int (*release)(enum sort sort, void *ptr);
-    int (*array_create)(size_t row_bytes, size_t rows, void **array); /* of elements of 4 bytes */
+    int (*array_create)(size_t row_bytes, size_t rows, void **array); /* elements have 4 bytes */
     int (*array_destroy)(void *array);
     const struct form *forms;
     size_t form_count;
@@ -86,15 +88,15 @@ struct names {
     size_t set_count;
 };
 
-/* Of the graph that runs. */
+/* The size of a cell in the current graph. */
 size_t cell_bytes(void);
 size_t cell_rows(void);
 size_t row_bytes(void);
 
-/* A random copy kind that is valid for these cells, by the numbers that CUDA and HIP share. */
+/* Returns a random copy kind that is valid for these cells. CUDA and HIP use the same numbers. */
 int kind_of_copy(const struct cell *dst, const struct cell *src);
 
-/* Runs random graphs of work. Returns what main() returns. */
+/* Runs random graphs of work. Returns the exit status for main(). */
 int run_ordering(const struct names *names, int argc, char **argv);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * ordering_calls.h - the calls for streams and events, whose names differ in the libraries by their prefix alone,
- * and the table of names. It comes last in a program, which defines before: CALL(name), the name with its prefix;
- * STREAM_HANDLE and EVENT_HANDLE, the types of the handles; and the functions of struct names that are not here.
+ * ordering_calls.h - the calls for streams and events, which differ between the libraries only by their prefix,
+ * and the table struct names. A program includes this last. Before that it defines CALL(name), which adds the
+ * prefix to a name; STREAM_HANDLE and EVENT_HANDLE, the types of the handles; and the functions of struct names
+ * that are not here.
  */
 static int stream_destroy(void *stream)
 {
@@ -48,7 +49,7 @@ static int event_query(void *event)
     return (int)CALL(EventQuery)((EVENT_HANDLE)event);
 }
 
-/* Runs the model. Returns what main() returns. */
+/* Runs the model. Returns the exit status for main(). */
 static int run(const char *program, int not_ready, int argc, char **argv)
 {
     const struct names names = {.program = program,

@@ -1,6 +1,6 @@
 /*
- * ordering_clocks.c - the model of ordering.c: gates that hold streams up, vector clocks, checks of results, waits
- * of the host, and how a step comes after the accesses that it needs to come after.
+ * ordering_clocks.c - the model of ordering.c: gates that hold up streams, vector clocks, checks of results, waits
+ * of the host, and the events and waits that order a step after earlier accesses.
  */
 #include "ordering_graph.h"
 
@@ -27,7 +27,7 @@ size_t row_bytes(void)
     return g.words * 8 / g.rows;
 }
 
-/* Pinned and managed memory is either. */
+/* The kind argument may name pinned and managed memory as host or as device memory, so one of the two is drawn. */
 static bool counts_as_device(const struct cell *cell)
 {
     return IN(cell->sort) & ON_DEVICE || (IN(cell->sort) & (IN(PINNED) | IN(MANAGED)) && chance(50));
@@ -56,7 +56,7 @@ void wait_at_gate(void *argument)
         rest_us(20 + i / 10);
 }
 
-/* Opens the gates of a list a moment after it was given one. */
+/* Gates for the thread open_gates() to open, and the delay before it opens them. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t given;
@@ -156,7 +156,7 @@ static bool is_default(const struct stream *s)
     return index_of(s) < OTHERS;
 }
 
-/* What the device's streams of one sort were given. */
+/* Joins the clocks of the device's blocking or non-blocking streams, including streams that were destroyed. */
 static void join_streams(struct clock *into, int device, bool blocking)
 {
     join(into, &g.ended[device][blocking]);
@@ -320,7 +320,8 @@ void synchronize_device(int device)
     join_streams(&clock, device, false);
     set_device(device);
     note("synchronize device %d", device);
-    /* A call may wait for work of others that uses the device. */
+    /* The call may also wait for other devices' work that uses this device's memory, so its gates must open
+     * too. */
     most = clock;
     join(&most, &g.foreign[device]);
     let_pass(&most);
@@ -385,7 +386,7 @@ static struct event *covering_event(struct moment moment)
     return NULL;
 }
 
-/* A stream, of those that are there, whose work has reached the moment. */
+/* Returns a live stream whose submitted work includes the moment, or NULL. */
 static struct stream *covering_stream(struct moment moment)
 {
     for (int i = 0; i < STREAMS_MAX; i++)
@@ -411,7 +412,7 @@ static void host_after(struct moment moment)
         give_up("the model itself is wrong: no order made for agent %d", moment.agent);
 }
 
-/* The next work of s, with these partners, comes after moment. */
+/* Makes the next work of s come after moment, by an event or by a wait of the host if it does not already. */
 static void work_after(struct stream *s, struct partners with, struct moment moment)
 {
     struct clock clock = coming(s, with);

@@ -1,6 +1,6 @@
 /*
- * ordering_graph.h - shared by the files of the ordering model: the state of a graph, and what they call of each
- * other. The model is explained in ordering.c.
+ * ordering_graph.h - shared by the files of the ordering model: the state of a graph and the functions that one
+ * file calls in another. ordering.c explains the model.
  */
 #ifndef ORDERING_GRAPH_H
 #define ORDERING_GRAPH_H
@@ -14,8 +14,8 @@
 enum {
     DEVICES = 2,
     HOST = 0,
-    AGENTS_MAX = 40, /* over a graph's life */
-    LEGACY = 0, /* places in the list of streams: one legacy and one per-thread default stream of each device */
+    AGENTS_MAX = 40, /* in the whole life of a graph */
+    LEGACY = 0, /* indices of streams: for each device one legacy and one per-thread default stream */
     MINE = DEVICES,
     OTHERS = 2 * DEVICES,
     STREAMS_MAX = OTHERS + 6,
@@ -39,18 +39,18 @@ struct moment {
     uint32_t tick;
 };
 
-/* A cell, and who used it last. */
+/* A cell, and its latest accesses. */
 struct use {
     struct cell cell;
     bool there;
     uint64_t value;
     struct moment write;
-    uint32_t read_tick[AGENTS_MAX]; /* the last read of each agent since then; 0 for none */
+    uint32_t read_tick[AGENTS_MAX]; /* each agent's last read since the write; 0 if none */
 };
 
 struct stream {
     bool there, blocking;
-    void *handle; /* of those that are no default streams */
+    void *handle; /* NULL for default streams */
     int device, agent;
     struct clock clock;
 };
@@ -62,7 +62,7 @@ struct event {
     struct clock clock;
 };
 
-/* What a read brought, to be looked at once it is done. */
+/* The destination of a read, to be checked once the read is complete. */
 struct result {
     bool used;
     struct moment done;
@@ -73,11 +73,11 @@ struct result {
 
 struct gate {
     atomic_int open;
-    bool held; /* until somebody must wait for what comes after it */
+    bool held; /* closed until a call is about to wait for work behind the gate */
     struct moment moment;
 };
 
-/* What one host function does with a cell of the host. */
+/* One host function's access to a cell in host memory. */
 struct errand {
     uint64_t *words;
     size_t count;
@@ -94,14 +94,14 @@ extern struct ordering_graph {
     void *pinned_results, *pageable_results;
     uint64_t checked, steps_done;
 
-    /* of the graph */
+    /* of the current graph */
     size_t words, rows;
-    int current; /* device */
+    int current; /* the current device */
     int agents;
     struct clock host;
-    struct clock ended[DEVICES][2]; /* of streams that were destroyed: non-blocking, blocking */
-    struct clock fence[DEVICES];    /* what non-blocking streams come after */
-    struct clock foreign[DEVICES];  /* what streams of other devices were given with this one's memory */
+    struct clock ended[DEVICES][2]; /* destroyed streams: [0] non-blocking, [1] blocking */
+    struct clock fence[DEVICES];    /* work that later work of non-blocking streams comes after */
+    struct clock foreign[DEVICES];  /* any stream's sets of this device's memory */
     struct use cells[CELLS_MAX];
     struct stream streams[STREAMS_MAX];
     struct event events[EVENTS];
@@ -120,10 +120,10 @@ extern struct ordering_graph {
             give_up("%s gave %d", #call, call_result_);                                                           \
     } while (0)
 
-/* Steps that the host has begun. */
+/* Counts the steps that the host has begun; the watchdog checks that it grows. */
 extern atomic_ullong progress;
 
-/* Devices that a call is ordered with beside its stream. */
+/* Devices that a call is ordered with besides its stream; all: with their non-blocking streams too. */
 struct partners {
     unsigned devices;
     bool all;
@@ -137,34 +137,34 @@ extern const struct partners none;
 
 size_t row_bytes(void);
 
-/* Gives up after half a minute. */
+/* A host function that waits until the gate opens, for at most 30 seconds. */
 void wait_at_gate(void *argument);
 
 void *open_gates(void *unused);
 
-/* The host is about to wait for all that this clock has reached. */
+/* Call before the host waits for work that this clock covers: opens the gates in front of that work. */
 void let_pass(const struct clock *clock);
 
 void *watch(void *main_thread);
 void join(struct clock *into, const struct clock *from);
 bool is_legacy(const struct stream *s);
 
-/* The clock of the next work of a stream, before its own tick. */
+/* Returns the clock that the next work of a stream will have, but for the tick of the work itself. */
 struct clock coming(const struct stream *s, struct partners with);
 
-/* Gives the stream work. */
+/* Records in the model that work was submitted to the stream. Returns the moment of that work. */
 struct moment advance(struct stream *s, struct partners with);
 
 struct moment host_now(void);
 void look(const uint64_t *words, uint64_t expected, int step);
 void look_at_results(const struct clock *clock);
 
-/* The host comes after all that a clock has reached. */
+/* Records in the model that the host has waited for everything that the clock covers, and checks the results. */
 void host_joins(const struct clock *clock);
 
 void set_device(int device);
 
-/* How a call names the stream; a default stream is one of the current device. */
+/* Returns the handle to pass to a call. For a default stream it first makes the stream's device current. */
 void *handle_of(const struct stream *s);
 
 const char *stream_name(const struct stream *s);
@@ -174,8 +174,8 @@ void synchronize_stream(struct stream *s);
 void synchronize_event(struct event *e);
 void synchronize_device(int device);
 
-/* Only when the answer is yes there is something to look at. It changes nothing in the model, so that the graph
- * does not depend on how quick the machine is. */
+/* Queries a stream or an event, and checks the results of work that the answer reports as complete. Leaves the
+ * model unchanged, so that the graph does not depend on the machine's speed. */
 void ask(void);
 
 void record(struct event *e, struct stream *s);
@@ -190,7 +190,7 @@ void was_written(struct use *c, struct moment now, uint64_t value);
 
 const char *cell_name(const struct cell *c);
 
-/* Has the graph the arrays that the form takes? */
+/* Returns true if the arrays of this graph suit the form: some forms only copy arrays of one row. */
 bool has_arrays(const struct form *form);
 
 void copy(void);

@@ -1,4 +1,4 @@
-/* ordering_steps.c - the random steps of ordering.c: copies, sets, host functions, events, and waits. */
+/* ordering_steps.c - the random steps of ordering.c: copies, sets, host functions, events and waits. */
 #include "ordering_graph.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ const char *cell_name(const struct cell *c)
     return name;
 }
 
-/* Any cell of these sorts, or NULL; often the one that work has just been given for. */
+/* Returns a cell of one of these sorts, or NULL; often the cell that was written last. */
 static struct use *any_cell(unsigned sorts)
 {
     int first = g.latest && chance(30) ? (int)(g.latest - g.cells) : pick(CELLS_MAX);
@@ -31,7 +31,7 @@ static struct use *any_cell(unsigned sorts)
     return NULL;
 }
 
-/* Holds up what comes next on a stream. */
+/* Sometimes puts a gate into the stream, so that what follows in the stream is held up. */
 static void maybe_hold(struct stream *s)
 {
     struct gate *gate = &g.gates[g.gate_count];
@@ -47,7 +47,7 @@ static void maybe_hold(struct stream *s)
     g.held_count++;
 }
 
-/* Opens a gate though nobody waits yet. */
+/* Opens a gate that no call waits for yet. */
 static void open_a_gate(void)
 {
     for (int i = 0; i < g.gate_count; i++)
@@ -65,7 +65,7 @@ static bool takes_stream(enum order order)
     return order == STREAM || order == WAITING;
 }
 
-/* The stream that a call uses which is given one, or none. */
+/* Returns the stream of a call: a random one if the call has a stream argument, otherwise a default stream. */
 static struct stream *stream_for(enum order order, bool mine)
 {
     return takes_stream(order) ? any_stream() : &g.streams[(mine ? MINE : LEGACY) + g.current];
@@ -87,7 +87,7 @@ static struct partners partners_of(const struct stream *s, enum order order, uns
     return (struct partners){devices & ~here, false};
 }
 
-/* Any form of copy; often one of the few that are ordered with everything. */
+/* Returns a random form of copy; in a quarter of the calls one with order PEER, since there are few of those. */
 static const struct form *any_form(void)
 {
     bool peer = chance(25);
@@ -109,7 +109,7 @@ static bool is_ordinary(const struct cell *c)
     return c->sort == PAGEABLE || c->sort == SYMBOL;
 }
 
-/* May the call wait until the copy is done? And if so, does it promise that? */
+/* Returns true if the call returns only when the copy is complete. Other calls do not wait for a gate. */
 static bool waits(const struct form *form, const struct cell *dst, const struct cell *src)
 {
     bool host_to_host =
@@ -133,7 +133,7 @@ static void give_copy(const struct form *form, struct stream *s, struct partners
     CALL(form->copy(dst, &src->cell, handle_of(s)));
     *done = advance(s, with);
     if (wait && !takes_stream(form->order) && is_ordinary(&src->cell) && IN(dst->sort) & ON_DEVICE)
-        host_joins(&before); /* the stream was waited for, and the source has been read */
+        host_joins(&before); /* the call waited for earlier work and read the source; the DMA may still run */
     else if (wait)
         host_joins(&s->clock);
     was_read(src, is_ordinary(&src->cell) ? host_now() : *done);
@@ -150,7 +150,8 @@ void copy(void)
     if (!dst || !src || dst == src || !has_arrays(form))
         return;
     with = partners_of(s, form->order, device_of(&dst->cell) | device_of(&src->cell));
-    /* A pageable source is read by the call, or by a thread that the host waits for. */
+    /* A pageable source is read by the call or by one of leat's threads, so its order with the host matters
+     * too. */
     work_may(s, with, src, false);
     if (form->order == STREAM && is_ordinary(&src->cell))
         host_may(src, false);
@@ -200,7 +201,7 @@ static void set(void)
              any_cell(IN(DEVICE) | (chance(20) ? IN(PINNED) | IN(MANAGED) : 0)));
 }
 
-/* Ends a stream with its work still queued, such as a set. */
+/* Destroys a stream, often with a set still queued in it, and creates another one in its place. */
 static void renew_stream(void)
 {
     struct stream *s = &g.streams[OTHERS + pick(STREAMS_MAX - OTHERS)];
@@ -216,7 +217,7 @@ static void renew_stream(void)
     open_stream(s, pick(DEVICES), chance(50));
 }
 
-/* A free place for a result; when there is none the host waits for all. */
+/* Returns an unused result. If there is none, waits for all devices first, which frees all results. */
 static struct result *new_result(void)
 {
     for (int turn = 0; turn < 2; turn++) {
@@ -229,7 +230,7 @@ static struct result *new_result(void)
     give_up("the model itself is wrong: no place for a result");
 }
 
-/* Copies a cell to memory of its own, of the sorts that the form can write. */
+/* Copies a cell to memory of a result, pageable or pinned, which is checked when the copy is complete. */
 static void read_cell(void)
 {
     const struct form *form = any_form();

@@ -1,6 +1,6 @@
 /*
- * recorded_cudart.c - a program with the names of the CUDA runtime, whose allocations cli_record.sh records.
- * Prints "allocations N peak BYTES" of device memory, as the program itself counts them.
+ * recorded_cudart.c - a program that allocates through the CUDA runtime's calls; cli_record.sh records its
+ * allocations. Prints "allocations N peak BYTES" of device memory, as the program itself counts them.
  */
 #include <cuda_runtime.h>
 

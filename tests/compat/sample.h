@@ -1,5 +1,5 @@
-/* sample.h - what the programs of this folder share that are written as public samples of CUDA are: sample_*.cu. They
- * compile with nvcc as well. */
+/* sample.h - shared by sample_*.cu, programs written in the style of NVIDIA's public CUDA samples. They also
+ * compile with nvcc. */
 #ifndef TESTS_COMPAT_SAMPLE_H
 #define TESTS_COMPAT_SAMPLE_H
 
@@ -28,7 +28,7 @@ static int failures;
     } while (0)
 #define OK(call) GIVES(cudaSuccess, call)
 
-/* What main() returns: gives the device back, and says what was shown. */
+/* Resets the device and prints what the program has shown. Returns the exit status for main(). */
 static inline int finish(const char *shown)
 {
     OK(cudaDeviceSynchronize());

@@ -1,4 +1,5 @@
-/* sample_driver.cu - the driver's and the runtime's names in one file: contexts, memory of one for kernels of the other. */
+/* sample_driver.cu - driver and runtime calls in one file: contexts, and kernels of the one that use memory of the
+ * other. */
 #include <cuda.h>
 #include "sample.h"
 

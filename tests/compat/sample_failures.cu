@@ -1,5 +1,5 @@
-/* sample_failures.cu - kernels that fail, and launches that cannot be: each is an error, and the device works again after
- * a reset. */
+/* sample_failures.cu - kernels that fail and launches with invalid arguments: each is an error, and the device
+ * works again after a reset. */
 #include "sample.h"
 
 #include <cassert>
@@ -56,7 +56,7 @@ int main()
     worksAgain();
     asserts<<<2, 32>>>(60);
     GIVES(cudaErrorAssert, cudaDeviceSynchronize());
-    GIVES(cudaErrorAssert, cudaMalloc(&out, 4)); /* it stays */
+    GIVES(cudaErrorAssert, cudaMalloc(&out, 4)); /* the error is sticky */
     GIVES(cudaErrorAssert, cudaGetLastError());
     worksAgain();
 
@@ -65,7 +65,7 @@ int main()
     GIVES(cudaErrorLaunchFailure, cudaDeviceSynchronize());
     worksAgain();
 
-    asserts<<<2, 32>>>(64); /* holds */
+    asserts<<<2, 32>>>(64); /* the assertion holds */
     OK(cudaDeviceSynchronize());
     return finish("what fails is told, and does no harm");
 }

@@ -1,4 +1,4 @@
-/* sample_functions.cu - what kernels compute with: min and max, intrinsics, conversions, math, and types. */
+/* sample_functions.cu - functions that kernels call: min and max, intrinsics, conversions, math, and types. */
 #include "sample.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ struct __align__(16) Aligned {
     float x, y;
 };
 
-/* Each returns the number of what is wrong, from 1 on; 0 when nothing is. */
+/* Each of these functions returns the number of the first wrong result, counted from 1, or 0 if all are right. */
 __device__ int integers()
 {
     if (min(3, -4) != -4 || max(3, -4) != 3 || max(3u, 4) != 4u || min(5ll, -6ll) != -6 || max(2ull, 7ull) != 7)

@@ -1,11 +1,11 @@
-/* sample_grid_sync.cu - cooperative launches: the whole grid waits for itself. */
+/* sample_grid_sync.cu - cooperative launches: all threads of the grid wait for each other. */
 #include "sample.h"
 
 #include <cooperative_groups.h>
 
 namespace cg = cooperative_groups;
 
-/* Each round reads what other blocks wrote in the one before. */
+/* In each round a thread reads what other blocks wrote in the round before. */
 __global__ void rotate(int *data, int *next, int rounds)
 {
     cg::grid_group grid = cg::this_grid();
@@ -18,12 +18,12 @@ __global__ void rotate(int *data, int *next, int rounds)
         cg::sync(grid);
         data[grid.thread_rank()] = next[grid.thread_rank()];
         grid.sync();
-        if (first != (int)blockIdx.x) /* shared memory is the block's all the while */
+        if (first != (int)blockIdx.x) /* shared memory keeps its contents across grid.sync() */
             data[grid.thread_rank()] = -1;
     }
 }
 
-/* Some blocks, and some threads of others, end before the others meet. */
+/* Some blocks, and some threads of other blocks, return before the rest reaches grid.sync(). */
 template <class T> __global__ void fewMeet(T *count)
 {
     extern __shared__ int seen[];
@@ -72,7 +72,7 @@ int main()
     OK(cudaDeviceSynchronize());
     CHECK(*count == 10 * ((all + 1) / 2) * ((threads + 2) / 3));
 
-    /* By an attribute of the launch. */
+    /* A cooperative launch through an attribute of cudaLaunchKernelEx(). */
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeCooperative;

@@ -1,4 +1,5 @@
-/* sample_histogram.cu - counts by atomics in shared and in global memory, and every atomic with operands of other types. */
+/* sample_histogram.cu - histograms by atomics in shared and global memory, and every atomic with operands of other
+ * types. */
 #include "sample.h"
 
 #include <vector>

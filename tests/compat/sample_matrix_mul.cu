@@ -1,5 +1,5 @@
-/* sample_matrix_mul.cu - tiles in shared memory whose size is a template's parameter, and transposes in tiles that are
- * padded. */
+/* sample_matrix_mul.cu - tiles in shared memory whose size is a template parameter, and transposes with padded
+ * tiles. */
 #include "sample.h"
 
 #include <vector>

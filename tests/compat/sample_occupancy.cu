@@ -1,5 +1,5 @@
-/* sample_occupancy.cu - how large blocks should be, and what devices and kernels say of themselves that programs divide
- * by. */
+/* sample_occupancy.cu - occupancy and block sizes, and attributes of devices and kernels by which programs
+ * divide. */
 #include "sample.h"
 
 #include <climits>
@@ -76,7 +76,8 @@ static void launches()
     for (int i = 0; i < count; i++)
         CHECK(host[i] == i * i);
 
-    /* More than 48 KiB must be asked for, and more than there is cannot be had. */
+    /* More than 48 KiB of shared memory needs an attribute of the kernel first; more than the device has is an
+     * error. */
     square<<<1, 32, 49153>>>(array, 32);
     GIVES(cudaErrorInvalidValue, cudaGetLastError());
     OK(cudaFuncSetAttribute(square, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10));

@@ -1,4 +1,4 @@
-/* sample_reduction.cu - sums by dynamic shared memory of a template's type, by cooperative groups, by shuffles, and by
+/* sample_reduction.cu - sums through dynamic shared memory of a template type, cooperative groups, shuffles, and
  * the block that ends last. */
 #include "sample.h"
 
@@ -9,7 +9,7 @@
 
 namespace cg = cooperative_groups;
 
-/* So that the arrays of the instances have names of their own. */
+/* Gives the shared array of each instance its own name. */
 template <class T> struct SharedMemory {
     __device__ inline operator T *()
     {
@@ -69,7 +69,7 @@ __global__ void reduce(const T *__restrict__ g_idata, T *__restrict__ g_odata, u
         g_odata[blockIdx.x] = mySum;
 }
 
-/* The same by warps, whose sums are summed by the first. */
+/* The same with shuffles: each warp sums its values, then the first warp adds the sums of the warps. */
 __global__ void reduceWarps(const int *in, int *out, unsigned n)
 {
     __shared__ int sums[32];
@@ -92,7 +92,7 @@ __global__ void reduceWarps(const int *in, int *out, unsigned n)
 
 __device__ unsigned int retirementCount = 0;
 
-/* All in one launch: the last block to end sums what the others have left. */
+/* The whole sum in one launch: the block that ends last adds the partial sums of the others. */
 __global__ void reduceSinglePass(const float *in, float *partial, float *out, unsigned n)
 {
     extern __shared__ float part[];

@@ -57,7 +57,7 @@ int main()
         CHECK(h_a[i] == 2 * 3 * c);
     CHECK(calls == 1);
 
-    /* Launches by the syntax are captured as others are. */
+    /* Launches in <<<...>>> syntax can be captured like any other launch. */
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     OK(cudaStreamBeginCapture(streams[1], cudaStreamCaptureModeGlobal));

@@ -1,7 +1,7 @@
 /*
- * sample_templates.cu - everything by which a launch can be written: templates, overloads, specializations, namespaces,
- * pointers to kernels, macros and headers, default arguments, structs by value, and configurations with templates and
- * shifts in them.
+ * sample_templates.cu - all ways to write a launch: templates, overloads, specializations, namespaces, pointers to
+ * kernels, macros and headers, default arguments, structs by value, and configurations that contain templates and
+ * shifts.
  */
 #include "sample.h"
 #include "sample_templates.cuh"
@@ -216,7 +216,7 @@ int main()
     return finish("launches are what they are written as");
 }
 
-/* Lines are counted as in the source. */
+/* __LINE__ must be the same as in the source file. */
 extern const int lineOfLater = __LINE__ + 4;
 
 __global__ void later(int *data)

@@ -1,4 +1,4 @@
-/* sample_templates.cuh - kernels, and launches of them, in a header. */
+/* sample_templates.cuh - kernels, and launches of them, in a header file. */
 #ifndef SAMPLE_TEMPLATES_CUH
 #define SAMPLE_TEMPLATES_CUH
 

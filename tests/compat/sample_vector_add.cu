@@ -1,5 +1,5 @@
-/* sample_vector_add.cu - the first program of all: two vectors, a grid of blocks, errors looked at after the launch, and
- * events around it. */
+/* sample_vector_add.cu - the first CUDA program: adds two vectors, checks for errors after the launch, and takes
+ * the time with events. */
 #include "sample.h"
 
 #include <vector>
@@ -13,7 +13,7 @@ __global__ void vectorAdd(const float *A, const float *B, float *C, int numEleme
     }
 }
 
-/* Each thread takes elements that are a grid apart. */
+/* Grid-stride loop. */
 __global__ void __launch_bounds__(256) saxpy(int n, float a, const float *__restrict__ x, float *__restrict__ y)
 {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)

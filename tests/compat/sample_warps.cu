@@ -1,5 +1,4 @@
-/* sample_warps.cu - what the threads of a warp tell each other: votes, shuffles, matches, reductions, and groups of those
- * that are together. */
+/* sample_warps.cu - communication inside a warp: votes, shuffles, matches, reductions, and coalesced groups. */
 #include "sample.h"
 
 #include <cooperative_groups.h>
@@ -9,7 +8,7 @@ namespace cg = cooperative_groups;
 
 #define FULL_MASK 0xffffffffu
 
-/* The block's last warp has less than 32 threads. */
+/* The last warp of the block has fewer than 32 threads. */
 __global__ void votes(unsigned *out, int n)
 {
     int tx = threadIdx.x, lane = tx % warpSize;
@@ -39,7 +38,7 @@ __global__ void shuffles(int *out)
     out[lane + 128] = __shfl_sync(FULL_MASK, value, 1, 8);
     out[lane + 160] = __shfl_up_sync(FULL_MASK, value, 1, 4);
     out[lane + 192] = (int)(4 * __shfl_down_sync(FULL_MASK, precise, 1, 16));
-    /* Halves of the warp by themselves, not in step. */
+    /* The two halves of the warp diverge: each runs its own code. */
     if (lane < 16) {
         for (int i = 0; i < 3; i++)
             value = __shfl_xor_sync(0xffff, value, 1 << i);
@@ -86,7 +85,7 @@ __global__ void shfl_scan(int *data, int width)
     data[id] = value;
 }
 
-/* One addition for all threads that are together, in the style of a warp's aggregated atomics. */
+/* One atomic addition for all active threads of the warp (warp-aggregated atomics). */
 __device__ int atomicAggInc(int *counter)
 {
     cg::coalesced_group active = cg::coalesced_threads();

@@ -1,11 +1,12 @@
-/* test_cuda_beside.c - the CUDA driver's names beside the runtime's in one process: one start, one memory. */
+/* test_cuda_beside.c - the CUDA driver's and the CUDA runtime's compatibility libraries in one process: one
+ * initialization, one view of memory. */
 #include <cuda.h>
 
 #include "compat.h"
 
 #include <dlfcn.h>
 
-/* The runtime's functions, loaded when the test wants them there. */
+/* The runtime's functions. load_runtime() loads them, so that a test can first run without the runtime. */
 static int (*runtime_malloc)(void **ptr, size_t bytes);
 static int (*runtime_free)(void *ptr);
 static int (*runtime_set_device)(int device);
@@ -20,7 +21,8 @@ static void find(void *library, const char *name, void *function)
     memcpy(function, &found, sizeof found);
 }
 
-/* It lies beside the driver's. By its whole path, since sanitizers look for libraries in their own folder. */
+/* The runtime's library lies in the same folder as the driver's. The whole path is needed, since sanitizers change
+ * the folder in which dlopen() searches. */
 static void load_runtime(void)
 {
     char path[4096];
@@ -53,7 +55,7 @@ static void the_runtime_starts_the_driver(void **state)
     (void)state;
     GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count));
     load_runtime();
-    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count)); /* it is there, and was not used */
+    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count)); /* the runtime is loaded but was not called yet */
     OK(runtime_malloc(&ptr, 100));
     OK(cuDeviceGetCount(&count));
     OK(cuMemGetAddressRange(&base, &bytes, (CUdeviceptr)(uintptr_t)ptr));

@@ -1,5 +1,5 @@
-/* test_cuda_driver.c - the CUDA driver's names: contexts, memory, copies, words, modules, virtual memory,
- * refusals. */
+/* test_cuda_driver.c - the CUDA driver's calls: contexts, memory, copies, 32-bit flags in memory, modules, virtual
+ * memory, refusals. */
 #include <cuda.h>
 
 #include "compat.h"
@@ -10,7 +10,7 @@
 
 static CUcontext context;
 
-/* Before cuInit() nothing works but asking for the version and for names. */
+/* Before cuInit() only the calls for the version and for names of errors work. */
 static void nothing_before_the_start(void **state)
 {
     int number = 0;
@@ -73,7 +73,7 @@ static void contexts_are_a_stack(void **state)
     GIVES(CUDA_ERROR_INVALID_VALUE, cuCtxCreate(&mine, 3, 0));
 }
 
-/* cuCtxCreate() takes the arguments of CUDA 12 or of CUDA 13. */
+/* cuCtxCreate() accepts the parameters of CUDA 12 and of CUDA 13. */
 static void contexts_take_parameters(void **state)
 {
     CUexecAffinityParam affinity = {0};
@@ -104,7 +104,7 @@ static void contexts_take_parameters(void **state)
     OK(cuCtxDestroy(mine));
 }
 
-/* Programs divide by some of these, and print the others. */
+/* Programs divide by some of these attributes, so those must not be 0. */
 static void attributes_describe_the_cpu(void **state)
 {
     static const CUdevice_attribute divisors[] = {
@@ -143,7 +143,7 @@ static void attributes_describe_the_cpu(void **state)
     }
     OK(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
     OK(cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
-    assert_int_equal(major * 10 + minor, 99); /* no GPU has it */
+    assert_int_equal(major * 10 + minor, 99); /* a compute capability that no GPU has */
 }
 
 static void memory_is_checked(void **state)
@@ -399,7 +399,7 @@ static void virtual_memory_is_put_together(void **state)
     OK(cuMemAddressFree(base, 2 * unit));
 }
 
-/* One range of addresses over memory of two devices, in stripes. */
+/* One address range in whose stripes memory of two devices alternates. */
 static void a_range_may_be_of_two_devices(void **state)
 {
     enum { STRIPES = 4 };
@@ -433,7 +433,7 @@ static void a_range_may_be_of_two_devices(void **state)
     OK(cuMemsetD16(range + unit - 100, 0x0909, 100));
     OK(cuMemcpyDtoH(out, range + unit - 100, 200));
     HAS_BYTES(out, 200, 9);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(range + unit, in, STRIPES * unit)); /* past the end */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(range + unit, in, STRIPES * unit)); /* past its end */
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(range + 1, 0, STRIPES * unit));
     OK(cuMemUnmap(range, STRIPES * unit));
     OK(cuMemAddressFree(range, STRIPES * unit));
@@ -499,7 +499,7 @@ static void functions_are_found_by_name(void **state)
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress("cuMemAlloc", &function, 12000, 8, &why));
 }
 
-/* The last release ends what the device has. */
+/* The last release of a primary context frees everything that the device had. */
 static void the_last_release_ends_it(void **state)
 {
     (void)state;

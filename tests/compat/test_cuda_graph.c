@@ -1,12 +1,12 @@
 /*
  * test_cuda_graph.c - the CUDA driver's calls on whole graphs: edges, executable graphs and their updates, user
- * objects, capture into a graph, pictures in DOT, versions of symbols, refusals, and the unload of a module.
+ * objects, capture into a graph, DOT files, versions of symbols, refusals, and unloading a module.
  */
 #include "cuda_graphs.h"
 
 #include <unistd.h>
 
-/* ---- before anything else ---- */
+/* ---- before cuInit() ---- */
 
 static void nothing_before_the_start(void **state)
 {
@@ -208,8 +208,8 @@ static void graphs_are_drawn(void **state)
     OK(cuGraphDestroy(graph));
 }
 
-/* cuGetProcAddress() finds the function of the version that the caller asks for. The header's macros lead to the
- * newest one, so they are taken away for the names of older ones. */
+/* cuGetProcAddress() finds the function of the version that the caller asks for. The header's macros map the names
+ * to the newest versions, so they are undefined here to reach the older ones. */
 #undef cuGraphAddKernelNode
 static void names_are_found_by_version(void **state)
 {
@@ -256,7 +256,7 @@ static void what_there_is_not_is_refused(void **state)
     OK(cuGraphDestroy(graph));
 }
 
-/* Functions of a module that is gone are refused, by the graphs that have them too. */
+/* A new node with a function of an unloaded module is refused; launching a graph that has one does no harm. */
 static void a_module_that_goes_leaves_its_nodes_without_a_kernel(void **state)
 {
     struct addition one;
@@ -270,7 +270,7 @@ static void a_module_that_goes_leaves_its_nodes_without_a_kernel(void **state)
     exec = instantiated(graph);
     OK(cuModuleUnload(module));
     GIVES(CUDA_ERROR_INVALID_HANDLE, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &one.params));
-    (void)cuGraphLaunch(exec, stream); /* leat's built-in kernels, for which the list of names stood, stay */
+    (void)cuGraphLaunch(exec, stream); /* any result: the kernel is leat's own and outlives the module */
     OK(cuStreamSynchronize(stream));
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));

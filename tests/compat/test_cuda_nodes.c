@@ -1,6 +1,6 @@
 /*
- * test_cuda_nodes.c - nodes that a program adds to a graph by the CUDA driver's calls, with contexts and functions
- * of modules: kernels, copies, fills, host functions, child graphs, events, memory operations, memory.
+ * test_cuda_nodes.c - nodes that a program adds to a graph by the CUDA driver's calls, with contexts and with
+ * functions of modules: kernels, copies, fills, host functions, child graphs, events, memory operations, memory.
  */
 #include "cuda_graphs.h"
 
@@ -77,7 +77,7 @@ static void functions_of_modules_are_nodes(void **state)
     OK(cuGraphDestroy(graph));
 }
 
-/* Kernels tell how long their arguments are, so launches can be captured. */
+/* The library knows the sizes of these kernels' parameters, so their launches can be captured. */
 static void launches_of_modules_are_captured(void **state)
 {
     struct addition one;
@@ -153,7 +153,7 @@ static void copies_and_fills_are_nodes(void **state)
     run_and_end(graph);
     assert_int_equal(pinned[0], 9);
 
-    /* A context says where the node runs; one that is gone is refused. */
+    /* A node runs in the context that it names; a destroyed context is refused. */
     OK(cuCtxGetCurrent(&before));
     OK(cuCtxCreate(&other, 0, 1));
     OK(cuCtxDestroy(other));
@@ -169,7 +169,7 @@ static void copies_and_fills_are_nodes(void **state)
     OK(cuGraphDestroy(graph));
 }
 
-/* What was captured is told in the vendor's struct as well. */
+/* The parameters of captured copies can be read back in the vendor's struct. */
 static void captured_copies_are_told(void **state)
 {
     CUDA_MEMCPY3D got;
@@ -249,7 +249,7 @@ static void host_functions_graphs_and_events_are_nodes(void **state)
     OK(cuEventDestroy(event));
 }
 
-/* Operations on words are done at each launch; captured ones too. */
+/* Each launch of the graph executes the memory operations on 32-bit flags, captured ones too. */
 static void mem_ops_are_nodes(void **state)
 {
     CUstreamBatchMemOpParams ops[3] = {{.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32},
@@ -286,7 +286,7 @@ static void mem_ops_are_nodes(void **state)
         *wide = 0;
         OK(cuGraphLaunch(exec, stream));
         GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
-        __atomic_store_n(word, 5, __ATOMIC_RELEASE); /* the graph looks at it meanwhile */
+        __atomic_store_n(word, 5, __ATOMIC_RELEASE); /* while the launched graph waits for it */
         OK(cuStreamSynchronize(stream));
         assert_true(*wide == 1ull << 40 && *word == 6);
     }
@@ -314,7 +314,7 @@ static void mem_ops_are_nodes(void **state)
     OK(cuGraphBatchMemOpNodeGetParams(node, &got));
     assert_true(got.count == 3 && got.ctx == context);
     exec = instantiated(graph);
-    for (int i = 0; i < 2; i++) { /* more than once, and after the captured list is gone */
+    for (int i = 0; i < 2; i++) { /* launched twice, and after the captured list was overwritten */
         memset(ops, 0xff, sizeof ops);
         __atomic_store_n(word, 5, __ATOMIC_RELEASE);
         *(volatile uint32_t *)(void *)(pinned + 128) = 0;
@@ -323,7 +323,7 @@ static void mem_ops_are_nodes(void **state)
         assert_int_equal(pinned[128], 9);
     }
     OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph)); /* and never launched again */
+    OK(cuGraphDestroy(graph)); /* this graph is never launched */
 }
 
 static void nodes_allocate_and_free(void **state)

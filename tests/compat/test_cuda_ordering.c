@@ -1,9 +1,9 @@
-/* test_cuda_ordering.c - the model of ordering.c by the names of the CUDA driver: every form of copy and set. */
+/* test_cuda_ordering.c - runs the model of ordering.c with the CUDA driver's calls: every form of copy and set. */
 #include "ordering.h"
 
 #include <cuda.h>
 
-static CUcontext contexts[2]; /* the primary ones */
+static CUcontext contexts[2]; /* the primary contexts */
 
 /* ---- arguments ---- */
 
@@ -101,7 +101,7 @@ static const CUDA_MEMCPY3D *box(const struct cell *dst, const struct cell *src)
 
 /* ---- forms: name, order, sorts of dst and of src, arguments ---- */
 
-/* Those that there are for the thread's default stream too, with _ptds. */
+/* Calls that also exist for the per-thread default stream, with the suffix _ptds. */
 #define COPIES_BOTH(X)                                                                                            \
     X(cuMemcpy, SYNC, LINEAR, LINEAR, (TO, FROM, BYTES))                                                          \
     X(cuMemcpyHtoD_v2, SYNC, IN(DEVICE), HOSTS, (TO, src->ptr, BYTES))                                            \

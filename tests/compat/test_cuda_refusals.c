@@ -1,4 +1,4 @@
-/* test_cuda_refusals.c - arguments that the CUDA driver's manual rules out, and the result that each gives. */
+/* test_cuda_refusals.c - arguments that the CUDA driver's manual forbids, and the error code that each returns. */
 #include <cuda.h>
 
 #include "compat.h"
@@ -111,7 +111,8 @@ static void copies_and_fills(void **state)
     OK(cuMemsetD8(0, 1, 0));
 }
 
-/* Fills and copies within a device return at once, unless the memory was told otherwise. */
+/* Fills and copies within a device return at once unless CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is set for the
+ * memory. */
 static void synchronous_memory(void **state)
 {
     unsigned on = 1, off = 0, is = 7;
@@ -128,7 +129,7 @@ static void synchronous_memory(void **state)
     OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory + 5));
     OK(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
     assert_int_equal(is, 1);
-    OK(cuMemsetD8Async(memory, 1, 16, NULL)); /* those that are asynchronous by name stay so */
+    OK(cuMemsetD8Async(memory, 1, 16, NULL)); /* calls with Async in their name still return at once */
     GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
     atomic_store(&open, 1);
     OK(cuMemcpyDtoD(memory + 64, memory, 16));
@@ -254,14 +255,14 @@ static void virtual_memory(void **state)
     OK(cuMemAddressReserve(&range, 2 * unit, 0, 0, 0));
     OK(cuMemCreate(&handle, unit, &good, 0));
     INVALID(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                         0)); /* not asked for */
+                                         0)); /* this kind of handle was not requested */
     INVALID(cuMemMap(0, unit, 0, handle, 0));
     INVALID(cuMemMap(range, 0, 0, handle, 0));
     INVALID(cuMemMap(range + 1, unit, 0, handle, 0));
     INVALID(cuMemMap(range, unit, 0, 0, 0));
     INVALID(cuMemMap(range, unit, 0, handle, 1));
     INVALID(cuMemMap(range, 2 * unit, 0, handle, 0));
-    INVALID(cuMemSetAccess(range, unit, &access, 1)); /* nothing is mapped */
+    INVALID(cuMemSetAccess(range, unit, &access, 1)); /* nothing is mapped there */
     OK(cuMemMap(range, unit, 0, handle, 0));
     INVALID(cuMemMap(range, unit, 0, handle, 0));
     INVALID(cuMemSetAccess(0, unit, &access, 1));
@@ -281,7 +282,7 @@ static void virtual_memory(void **state)
     INVALID(cuMemImportFromShareableHandle(&none, (void *)(intptr_t)-1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     INVALID(cuMemAddressFree(range, unit));
     INVALID(cuMemUnmap(range, unit / 2));
-    OK(cuMemRelease(handle)); /* the mapping holds the memory */
+    OK(cuMemRelease(handle)); /* the mapping keeps the memory alive */
     OK(cuMemsetD8(range, 3, unit));
     OK(cuMemUnmap(range, unit));
     INVALID(cuMemsetD8(range, 3, unit));
@@ -320,7 +321,7 @@ static void contexts_and_devices(void **state)
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxEnablePeerAccess(context, 0));
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxDisablePeerAccess(NULL));
     OK(cuCtxCreate(&other, 0, 1));
-    OK(cuCtxPopCurrent(&other)); /* it was made the current one */
+    OK(cuCtxPopCurrent(&other)); /* creating it made it current */
     INVALID(cuCtxEnablePeerAccess(other, 1));
     GIVES(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(other));
     OK(cuCtxEnablePeerAccess(other, 0));
@@ -331,7 +332,7 @@ static void contexts_and_devices(void **state)
     GIVES(CUDA_ERROR_INVALID_DEVICE, cuDeviceCanAccessPeer(&number, 0, 99));
     INVALID(cuInit(1));
     INVALID(cuDriverGetVersion(NULL));
-    /* Without a context most calls have nothing to work on. */
+    /* Most calls fail when no context is current. */
     OK(cuCtxPopCurrent(&other));
     assert_ptr_equal(other, context);
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc(&memory, 16));

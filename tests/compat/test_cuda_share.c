@@ -1,5 +1,5 @@
-/* test_cuda_share.c - pools of the CUDA driver's names by descriptor: what is none, and whose pool a pointer is.
- */
+/* test_cuda_share.c - the CUDA driver's pools shared by file descriptor: descriptors that are no pool, and the
+ * pool of a pointer. */
 #include <cuda.h>
 
 #include "compat.h"

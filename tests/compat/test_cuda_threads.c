@@ -1,4 +1,4 @@
-/* test_cuda_threads.c - what several threads do at once to the contexts of the CUDA driver's names. */
+/* test_cuda_threads.c - several threads use contexts by the CUDA driver's calls at the same time. */
 #include <cuda.h>
 
 #include "compat.h"
@@ -35,7 +35,7 @@ static void *use_primary(void *result)
     return NULL;
 }
 
-/* A context of one's own: nobody else's streams and memory are in it. */
+/* Uses a context of its own, which must not contain streams or memory of other threads. */
 static void *use_own(void *result)
 {
     int wrong = 0;

@@ -1,6 +1,6 @@
 /*
- * test_cudart_addresses.c - the compatibility libraries under a limit on addresses ('ulimit -v'): the tables of
- * handles take less of them.
+ * test_cudart_addresses.c - the compatibility libraries under a limit on address space ('ulimit -v'): their tables
+ * of handles then reserve fewer addresses.
  */
 #include <cuda_runtime.h>
 

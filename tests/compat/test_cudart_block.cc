@@ -1,5 +1,5 @@
-/* test_cudart_block.cc - the threads of a block on the CPU device: stacks and their limits, many threads, threads
- * that end early, and waits that some never come to. */
+/* test_cudart_block.cc - the threads of a block on the CPU device: their stacks and limits, blocks with many
+ * threads, threads that end early, and barriers that some threads never reach. */
 #include <cuda_runtime.h>
 
 #include <cooperative_groups.h>
@@ -36,7 +36,7 @@ template <class... P, class... A> static void run(void (*kernel)(P...), dim3 gri
 
 /* ---- stacks ---- */
 
-/* Uses so many KiB of stack, with a wait at the bottom; are they as they were left? */
+/* Uses kib KiB of stack, with a barrier in the innermost call. Returns true if no other thread overwrote it. */
 static __attribute__((noinline)) bool intact(int kib, unsigned char value)
 {
     volatile unsigned char here[1024];
@@ -59,7 +59,7 @@ static __global__ void use_stacks(int kib, int *fine)
         atomicAdd(fine, 1);
 }
 
-/* Writes past the end of a stack that another one lies below of. */
+/* Overflows the thread's stack. The stack of another thread lies directly below it. */
 static __attribute__((noinline)) int overflow(int kib)
 {
     volatile char here[1024];
@@ -83,7 +83,7 @@ static __global__ void use_too_much(int *out)
 static void stacks_have_a_limit()
 {
     int *fine, status = 0;
-    pid_t child = fork(); /* before anything uses the device */
+    pid_t child = fork(); /* fork() first: a child cannot use its parent's device */
 
     if (!child) {
         if (!freopen("/dev/null", "w", stderr) || cudaMallocManaged(&fine, sizeof *fine) != cudaSuccess)
@@ -108,7 +108,7 @@ static void stacks_have_a_limit()
 
 /* ---- many ---- */
 
-/* Each round a thread reads what its neighbour wrote in the one before. */
+/* In each round a thread reads what its neighbour wrote in the round before. */
 static __global__ void pass_on(int rounds, unsigned *out)
 {
     __shared__ unsigned ring[2][1024];
@@ -142,7 +142,7 @@ static void many_threads_wait()
     OK(cudaFree(out));
 }
 
-/* ---- who never comes ---- */
+/* ---- threads that never reach a barrier ---- */
 
 static __global__ void some_leave(int *counts)
 {
@@ -158,7 +158,8 @@ static __global__ void some_leave(int *counts)
     }
 }
 
-/* Lanes that a shuffle waits for end, or wait for the block: those who are there go on by themselves. */
+/* A shuffle names lanes that have ended or that wait at the block's barrier; the lanes that are there must go
+ * on. */
 static __global__ void warps_lack_lanes(int *out)
 {
     int i = static_cast<int>(threadIdx.x);
@@ -170,7 +171,7 @@ static __global__ void warps_lack_lanes(int *out)
         out[i] = 1;
         return;
     }
-    out[i] = __shfl_xor_sync(0xffffffff, i, i < 8 ? 1 : 16); /* those from 8 on ask for lanes that do not come */
+    out[i] = __shfl_xor_sync(0xffffffff, i, i < 8 ? 1 : 16); /* lanes from 8 on ask for lanes that never come */
     out[i + 32] = __popc(__ballot_sync(0xffffffff, 1));
     __syncthreads();
     out[i + 64] = __syncthreads_count(1);
@@ -217,7 +218,7 @@ static void not_all_come()
     OK(cudaFree(out));
 }
 
-/* ---- launches of this sort of program ---- */
+/* ---- launches of kernels with barriers ---- */
 
 static __global__ void grid_waits(int *out)
 {
@@ -229,7 +230,7 @@ static __global__ void grid_waits(int *out)
         out[1] = grid.is_valid() ? *out : -1;
 }
 
-/* A program may have functions of these names, as some have for host compilers. */
+/* A program may define functions of these names, as programs for host compilers do. */
 static inline int max(int a, int b)
 {
     return a > b ? a : b;
@@ -277,7 +278,7 @@ static void kernels_without_the_command()
     run(calls_its_own, 1, 1, out);
     CHECK(*out == 5);
 
-    /* Waiting for the grid in a launch that is not for it, and a reset. */
+    /* A kernel waits for the grid although its launch is not cooperative; then a reset. */
     config.numAttrs = 0;
     OK(cudaLaunchKernelEx(&config, grid_waits, out));
     CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);

@@ -1,5 +1,5 @@
 /* test_cudart_cxx.cc - the CUDA runtime's header in C++: kernels that are functions and templates, symbols, and
- * calls with types. */
+ * typed calls. */
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -55,7 +55,7 @@ static void kernels_run()
     config.gridDim = (count + 255) / 256;
     config.blockDim = 256;
     config.stream = stream;
-    OK(cudaLaunchKernelEx(&config, add<float>, a, b, sum, count)); /* arguments are converted */
+    OK(cudaLaunchKernelEx(&config, add<float>, a, b, sum, count)); /* the arguments are converted */
     {
         float by = 3;
         int length = count;
@@ -120,7 +120,7 @@ struct counted {
     }
 };
 
-/* Symbols by their variables, and objects that are deleted. */
+/* Symbols passed as variables, and user objects that delete C++ objects. */
 static void nodes_of_graphs_are_typed()
 {
     cudaGraphExecUpdateResult why;

@@ -1,4 +1,5 @@
-/* test_cudart_edges.c - graphs that are made by hand: edges, copies of graphs, executables, captures, pictures. */
+/* test_cudart_edges.c - graphs that are built node by node: edges, clones, executable graphs, captures, DOT
+ * files. */
 #include "nodes.h"
 
 #include <unistd.h>
@@ -53,7 +54,7 @@ static void edges_are_added_listed_and_removed(void **state)
     OK(cudaGraphGetRootNodes(graph, NULL, &count));
     assert_int_equal(count, 1);
 
-    /* All edges of a call or none. */
+    /* A call adds or removes all of its edges or none. */
     OK(cudaGraphCreate(&other, 0));
     OK(cudaGraphAddEmptyNode(&stranger, other, NULL, 0));
     from[0] = nodes[0];
@@ -61,15 +62,15 @@ static void edges_are_added_listed_and_removed(void **state)
     from[1] = nodes[0];
     to[1] = stranger;
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
-    to[1] = nodes[3]; /* twice */
+    to[1] = nodes[3]; /* the same edge twice */
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
-    to[1] = nodes[0]; /* itself */
+    to[1] = nodes[0]; /* a node before itself */
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
-    to[1] = nodes[1]; /* there already */
+    to[1] = nodes[1]; /* an edge that exists already */
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, NULL, NULL, NULL, 1));
     GIVES(cudaErrorInvalidValue,
-          cudaGraphRemoveDependencies(graph, from, to, NULL, 2)); /* the first is not there */
+          cudaGraphRemoveDependencies(graph, from, to, NULL, 2)); /* the first edge does not exist */
     OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
     assert_int_equal(count, 4);
     OK(cudaGraphAddDependencies(graph, NULL, NULL, NULL, 0));
@@ -78,7 +79,7 @@ static void edges_are_added_listed_and_removed(void **state)
     OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
     assert_int_equal(count, 3);
 
-    /* Adding a node checks those before it. */
+    /* A call that adds a node checks its dependencies. */
     list[0] = list[1] = nodes[0];
     GIVES(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&stranger, graph, list, 2));
     list[1] = stranger;
@@ -89,7 +90,7 @@ static void edges_are_added_listed_and_removed(void **state)
     OK(cudaGraphGetNodes(graph, NULL, &count));
     assert_int_equal(count, 3);
     OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
-    assert_int_equal(count, 2); /* its own went with it */
+    assert_int_equal(count, 2); /* destroying a node removes its edges */
     OK(cudaGraphDestroy(other));
     OK(cudaGraphDestroy(graph));
 }
@@ -149,7 +150,7 @@ static void clones_are_graphs_of_their_own(void **state)
     OK(cudaGraphNodeGetDependencies(in_second, &in_child, NULL, &(size_t){1}));
     assert_ptr_equal(in_child, in_clone);
 
-    /* Changes of the one are none of the other. */
+    /* Changes of one graph do not appear in its clone. */
     OK(cudaGraphMemsetNodeSetParams(in_clone, &two));
     OK(cudaGraphMemsetNodeGetParams(first, &got));
     assert_int_equal(got.value, 1);
@@ -173,7 +174,7 @@ static void clones_are_graphs_of_their_own(void **state)
     run_and_end(of_clone);
     device_has(device, 2);
 
-    /* Child graphs are cloned with it. */
+    /* Cloning a graph clones its child graphs. */
     OK(cudaGraphCreate(&graph, 0));
     OK(cudaGraphAddChildGraphNode(&child_node, graph, NULL, 0, clone));
     OK(cudaGraphChildGraphNodeGetGraph(child_node, &child));
@@ -219,7 +220,7 @@ static void nodes_can_be_switched_off(void **state)
     assert_int_equal(on, 0);
     run(exec);
     device_has(device, 21);
-    OK(cudaGraphExecKernelNodeSetParams(exec, second, addition(&add, device, 30))); /* it stays off */
+    OK(cudaGraphExecKernelNodeSetParams(exec, second, addition(&add, device, 30))); /* it stays disabled */
     run(exec);
     device_has(device, 21);
     OK(cudaGraphNodeSetEnabled(exec, second, 1));
@@ -234,7 +235,7 @@ static void nodes_can_be_switched_off(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* A fill, and two additions after it; then count - 3 more after these. */
+/* Builds a graph: a fill, two additions after it, and count - 3 more additions after these two. */
 static cudaGraph_t make_diamond(cudaGraphNode_t *nodes, int value, uint8_t what, unsigned char *data)
 {
     struct cudaMemsetParams set = fill(device, (unsigned)value, BYTES);
@@ -269,19 +270,19 @@ static void executables_are_updated(void **state)
     assert_true(!info.errorNode && !info.errorFromNode);
     run(exec);
     device_has(device, 22);
-    OK(cudaGraphNodeSetEnabled(exec, nodes[1], 0)); /* its handles are still those of the first graph */
+    OK(cudaGraphNodeSetEnabled(exec, nodes[1], 0)); /* it still takes handles of the first graph's nodes */
     run(exec);
     device_has(device, 2);
     OK(cudaGraphNodeSetEnabled(exec, nodes[1], 1));
 
-    /* Another kind of node. */
+    /* The update has a node of another type. */
     OK(cudaGraphDestroyNode(others[3]));
     OK(cudaGraphAddHostNode(&others[3], other, &others[1], 2, &call));
     GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
     assert_int_equal(info.result, cudaGraphExecUpdateErrorNodeTypeChanged);
     assert_ptr_equal(info.errorNode, others[3]);
     OK(cudaGraphDestroy(other));
-    /* Another number of nodes, and of edges. */
+    /* The update has another number of nodes or edges. */
     other = make_diamond(others, 3, 30, device);
     OK(cudaGraphAddEmptyNode(&others[4], other, &others[3], 1));
     GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
@@ -295,7 +296,7 @@ static void executables_are_updated(void **state)
     GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
     assert_int_equal(info.result, cudaGraphExecUpdateErrorTopologyChanged);
     OK(cudaGraphDestroy(other));
-    /* Parameters that a node cannot be given. */
+    /* The update has parameters that the node cannot take. */
     other = make_diamond(others, 3, 30, device);
     set = fill(pinned, 3, BYTES);
     OK(cudaGraphMemsetNodeSetParams(others[0], &set));
@@ -307,7 +308,7 @@ static void executables_are_updated(void **state)
     set = fill(device, 3, BYTES);
     OK(cudaGraphMemsetNodeSetParams(others[0], &set));
     addition(&add, device, 0);
-    add.params.func = (void *)(uintptr_t)&leat_cpu_kernel_double_all; /* another function may be given */
+    add.params.func = (void *)(uintptr_t)&leat_cpu_kernel_double_all; /* an update may change a node's function */
     OK(cudaGraphKernelNodeSetParams(others[1], &add.params));
     OK(cudaGraphExecUpdate(exec, other, &info));
     run(exec);
@@ -323,7 +324,7 @@ static void executables_are_updated(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphExecUpdate(exec, other, &info));
 }
 
-/* What frameworks do: the same work is captured again with other addresses, and updates what was instantiated. */
+/* As frameworks do: capture the same work again with other addresses, and update the executable with it. */
 static void captures_update_executables(void **state)
 {
     cudaGraphExecUpdateResultInfo info;
@@ -365,7 +366,7 @@ static void flags_are_told(void **state)
     OK(cudaGraphExecGetFlags(exec, &flags));
     assert_int_equal(flags, cudaGraphInstantiateFlagAutoFreeOnLaunch);
     GIVES(cudaErrorInvalidValue, cudaGraphExecGetFlags(exec, NULL));
-    run(exec); /* there is nothing in it */
+    run(exec); /* the graph is empty */
     OK(cudaGraphExecDestroy(exec));
     GIVES(cudaErrorInvalidValue, cudaGraphExecGetFlags(exec, &flags));
     GIVES(cudaErrorInvalidValue, cudaGraphUpload(exec, stream));
@@ -392,7 +393,7 @@ static void a_capture_adds_to_a_graph(void **state)
           cudaStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 1, cudaStreamCaptureModeGlobal));
     OK(cudaStreamBeginCaptureToGraph(stream, graph, &first, NULL, 1, cudaStreamCaptureModeGlobal));
     OK(cudaLaunchKernel(add.params.func, add.params.gridDim, add.params.blockDim, add.args, 0, stream));
-    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(graph)); /* while it is captured into */
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(graph)); /* a capture into it is active */
     OK(cudaStreamEndCapture(stream, &ended));
     assert_ptr_equal(ended, graph);
     OK(cudaGraphGetNodes(graph, list, &count));
@@ -402,7 +403,7 @@ static void a_capture_adds_to_a_graph(void **state)
     run_and_end(graph);
     device_has(device, 11);
 
-    /* A capture that fails leaves the graph. */
+    /* A capture that fails leaves the graph usable. */
     OK(cudaStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, cudaStreamCaptureModeGlobal));
     OK(cudaMemsetAsync(more, 1, BYTES, stream));
     GIVES(cudaErrorStreamCaptureUnsupported, cudaStreamQuery(stream));
@@ -429,7 +430,7 @@ static void dependencies_of_a_capture_are_updated(void **state)
     OK(cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, &ends, NULL, &count));
     assert_int_equal(count, 1);
     first = ends[0];
-    OK(cudaGraphAddEmptyNode(&second, graph, NULL, 0)); /* by hand, into the graph that is captured */
+    OK(cudaGraphAddEmptyNode(&second, graph, NULL, 0)); /* added by a call, while the graph is captured into */
     OK(cudaStreamUpdateCaptureDependencies(stream, &second, NULL, 1, cudaStreamAddCaptureDependencies));
     OK(cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &ends, NULL, &count));
     assert_int_equal(count, 2);
@@ -451,7 +452,7 @@ static void dependencies_of_a_capture_are_updated(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* ---- pictures ---- */
+/* ---- DOT files ---- */
 
 static bool file_has(const char *path, const char *what)
 {

@@ -1,5 +1,5 @@
-/* test_cudart_graph.c - capturing streams of the CUDA runtime: what becomes of work, what is refused, and graphs.
- */
+/* test_cudart_graph.c - stream capture in the CUDA runtime: how work becomes nodes, what is refused, and running
+ * the graphs. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -13,7 +13,7 @@
 static cudaStream_t stream, other;
 static unsigned char *device, *pinned;
 
-/* Ends a capture that something has spoilt. */
+/* Ends a capture that an unsupported call has invalidated. */
 static void ends_invalid(cudaStream_t captured)
 {
     cudaGraph_t graph = (cudaGraph_t)&graph;
@@ -76,7 +76,7 @@ static void work_is_done_when_the_graph_is_launched(void **state)
     OK(cudaLaunchHostFunc(stream, count_up, &called));
     OK(cudaMemset2DAsync(device, 64, 7, 32, 8, stream));
     end(&graph);
-    what = 100; /* the value was taken when it was captured */
+    what = 100; /* the capture has copied the argument's value */
     OK(cudaStreamSynchronize(stream));
     assert_int_equal(called, 0);
     HAS_BYTES(pinned, BYTES, 0);
@@ -95,7 +95,7 @@ static void work_is_done_when_the_graph_is_launched(void **state)
     OK(cudaGraphLaunch(exec, other));
     OK(cudaGraphLaunch(exec, other));
     OK(cudaGraphDestroy(graph));
-    OK(cudaGraphExecDestroy(exec)); /* while it may still run */
+    OK(cudaGraphExecDestroy(exec)); /* the launches may still run */
     OK(cudaStreamSynchronize(other));
     assert_int_equal(called, 2);
     HAS_BYTES(pinned, BYTES, 4);
@@ -149,14 +149,14 @@ static void events_fork_and_join(void **state)
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
 
-    begin(); /* without the way back */
+    begin(); /* a fork that is never joined */
     OK(cudaEventRecord(fork, stream));
     OK(cudaStreamWaitEvent(other, fork, 0));
     OK(cudaMemsetAsync(device, 2, 1, other));
     GIVES(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(stream, &graph));
     assert_null(graph);
 
-    begin(); /* two captures and one event */
+    begin(); /* two captures must not meet in one event */
     OK(cudaStreamBeginCapture(other, cudaStreamCaptureModeGlobal));
     OK(cudaEventRecord(fork, stream));
     GIVES(cudaErrorStreamCaptureMerge, cudaStreamWaitEvent(other, fork, 0));
@@ -178,7 +178,7 @@ static void events_fork_and_join(void **state)
     OK(cudaEventDestroy(join));
 }
 
-/* Of the records of an event the latest counts, in a capture and outside of it. */
+/* Only the latest record of an event counts, in a capture and outside of one. */
 static void an_event_is_where_it_was_recorded_last(void **state)
 {
     enum cudaStreamCaptureStatus status;
@@ -212,7 +212,8 @@ static void an_event_is_where_it_was_recorded_last(void **state)
     OK(cudaEventDestroy(event));
 }
 
-/* The default stream is kept from work only by blocking streams of its own device that are captured. */
+/* A capture makes the legacy default stream unusable only while a blocking stream of the same device is
+ * captured. */
 static void streams_that_are_gone_hinder_nobody(void **state)
 {
     enum cudaStreamCaptureStatus status;
@@ -305,7 +306,7 @@ static void what_a_capture_forbids(void **state)
     begin();
     GIVES(cudaErrorIllegalState, cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     GIVES(cudaErrorInvalidValue, cudaStreamEndCapture(stream, NULL));
-    GIVES(cudaErrorInvalidValue, cudaMemsetAsync(device, 0, BYTES + 1, stream)); /* arguments are checked */
+    GIVES(cudaErrorInvalidValue, cudaMemsetAsync(device, 0, BYTES + 1, stream)); /* BYTES + 1: past the end */
     GIVES(cudaErrorInvalidValue, cudaMemcpyAsync(device, pinned, BYTES + 1, cudaMemcpyDefault, stream));
     GIVES(cudaErrorInvalidMemcpyDirection, cudaMemcpyAsync(device, pinned, 1, (enum cudaMemcpyKind)9, stream));
     OK(cudaStreamIsCapturing(stream, &status));
@@ -332,12 +333,13 @@ static void what_a_capture_forbids(void **state)
     SPOILS(cudaErrorStreamCaptureImplicit, cudaMemcpyAsync(device, pinned, 1, cudaMemcpyDefault, 0));
     SPOILS(cudaErrorStreamCaptureImplicit, cudaStreamSynchronize(0));
 
-    begin(); /* asking the default stream is not enough to spoil it */
+    begin(); /* a query of the default stream is refused, but the capture stays valid */
     GIVES(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(0, &status));
     end(&graph);
     OK(cudaGraphDestroy(graph));
 
-    /* A non-blocking stream has nothing to do with the default one, and relaxed captures nothing with the rest. */
+    /* A captured non-blocking stream does not restrict the default stream, and a relaxed capture does not forbid
+     * calls such as cudaMalloc(). */
     OK(cudaStreamCreateWithFlags(&aside, cudaStreamNonBlocking));
     OK(cudaStreamBeginCapture(aside, cudaStreamCaptureModeRelaxed));
     OK(cudaMemset(device, 1, 1));
@@ -354,7 +356,7 @@ static void what_a_capture_forbids(void **state)
     end(&graph);
     OK(cudaGraphDestroy(graph));
     OK(cudaStreamBeginCapture(aside, cudaStreamCaptureModeGlobal));
-    OK(cudaStreamDestroy(aside)); /* and the capture with it */
+    OK(cudaStreamDestroy(aside)); /* destroying the stream ends its capture */
     OK(cudaMalloc(&ptr, 16));
     OK(cudaFree(ptr));
 }
@@ -427,7 +429,7 @@ static void a_capture_may_span_devices(void **state)
     end(&graph);
     OK(cudaGraphInstantiate(&exec, graph, 0));
     OK(cudaGraphDestroy(graph));
-    begin(); /* a graph in a graph */
+    begin(); /* a captured launch becomes a child graph */
     OK(cudaGraphLaunch(exec, stream));
     end(&outer);
     OK(cudaGraphExecDestroy(exec));

@@ -1,6 +1,6 @@
 /*
- * test_cudart_graph_memory.c - memory that nodes of graphs allocate: whose its addresses are, when it may be used,
- * what frees it, and what the device keeps.
+ * test_cudart_graph_memory.c - memory that graph nodes allocate: its addresses, when it may be used, what frees
+ * it, and how much the device keeps.
  */
 #include <cuda_runtime.h>
 
@@ -28,7 +28,7 @@ static uint64_t figure(enum cudaGraphMemAttributeType which)
     return value;
 }
 
-/* An executable that allocates, fills with value, and leaves the memory for others to free. */
+/* Makes an executable graph that allocates memory and fills it with value, but does not free it. */
 static unsigned char *make_filler(size_t bytes, int value, unsigned long long flags, cudaGraph_t *graph,
                                   cudaGraphExec_t *exec)
 {
@@ -54,11 +54,11 @@ static void end(cudaGraph_t graph, cudaGraphExec_t exec)
     OK(cudaGraphDestroy(graph));
 }
 
-/* ---- whose the addresses are ---- */
+/* ---- who may use the addresses ---- */
 
 enum { TAKEN = 64 };
 
-/* Takes blocks of all sorts, and fills them. */
+/* Allocates and fills blocks, by cudaMalloc() and cudaMallocAsync() in turn. */
 static void take_blocks(unsigned char **blocks)
 {
     for (int i = 0; i < TAKEN; i++) {
@@ -95,7 +95,7 @@ static void a_launch_writes_into_nobody_elses_memory(void **state)
         else
             OK(cudaFreeAsync(memory, stream));
         take_blocks(blocks);
-        OK(cudaGraphLaunch(exec, stream)); /* the memory is its own again */
+        OK(cudaGraphLaunch(exec, stream)); /* the graph allocates the same addresses again */
         has_value(memory, BYTES, 6);
         give_blocks_back(blocks);
         OK(cudaFree(memory));
@@ -103,7 +103,7 @@ static void a_launch_writes_into_nobody_elses_memory(void **state)
     end(graph, exec);
 }
 
-/* As long as it is live, nobody gets the addresses, whatever becomes of the graph. */
+/* No other allocation gets the addresses while the memory is live, even after the graph is destroyed. */
 static void live_memory_outlives_its_graph(void **state)
 {
     unsigned char *memory, *blocks[TAKEN];
@@ -127,7 +127,7 @@ static void live_memory_outlives_its_graph(void **state)
 
 /* ---- when it may be used ---- */
 
-/* What is refused before the first launch and after the free. */
+/* Calls that must refuse the memory before the graph's first launch and after the free. */
 static void is_nobodys(unsigned char *memory)
 {
     GIVES(cudaErrorInvalidValue, cudaMemset(memory, 1, BYTES));
@@ -179,7 +179,7 @@ static void a_launch_wants_the_memory_freed(void **state)
     OK(cudaGraphLaunch(exec, stream));
     OK(cudaMemset(memory, 1, BYTES));
     GIVES(cudaErrorInvalidValue, cudaGraphLaunch(exec, stream));
-    has_value(memory, BYTES, 1); /* and it was not launched */
+    has_value(memory, BYTES, 1); /* the failed launch did not run */
     OK(cudaFreeAsync(memory, stream));
     OK(cudaGraphLaunch(exec, stream));
     has_value(memory, BYTES, 6);
@@ -201,7 +201,7 @@ static void a_launch_wants_the_memory_freed(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* What another stream frees behind held work is not written by the next launch before that. */
+/* Another stream, held up by a gate, frees the memory; the next launch must not write to it before that free. */
 static void a_launch_comes_after_what_freed_its_memory(void **state)
 {
     unsigned char *memory;
@@ -250,7 +250,7 @@ static void a_graph_frees_what_it_allocated(void **state)
     OK(cudaMemcpyAsync(block, memory, BYTES, cudaMemcpyDeviceToDevice, stream));
     OK(cudaFreeAsync(memory, stream));
     GIVES(cudaErrorInvalidValue, cudaFreeAsync(memory, stream));
-    GIVES(cudaErrorInvalidValue, cudaFreeAsync(block, stream)); /* no graph can free what none has allocated */
+    GIVES(cudaErrorInvalidValue, cudaFreeAsync(block, stream)); /* not a graph's memory */
     OK(cudaStreamEndCapture(stream, &graph));
     OK(cudaGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 3; i++) {
@@ -283,7 +283,7 @@ static void another_graph_frees_it(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphAddMemFreeNode(&again, frees, NULL, 0, memory));
     GIVES(cudaErrorInvalidValue, cudaGraphAddMemFreeNode(&again, graph, NULL, 0, memory));
     OK(cudaGraphCreate(&third, 0));
-    OK(cudaGraphAddMemFreeNode(&again, third, NULL, 0, memory)); /* one of the two may be launched */
+    OK(cudaGraphAddMemFreeNode(&again, third, NULL, 0, memory)); /* either of the two graphs may free the memory */
     OK(cudaGraphInstantiate(&freeing, frees, 0));
     GIVES(cudaErrorInvalidValue, cudaGraphLaunch(freeing, stream));
     for (int i = 0; i < 3; i++) {
@@ -299,7 +299,7 @@ static void another_graph_frees_it(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphLaunch(freeing, stream));
     end(frees, freeing);
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    OK(cudaFreeAsync(memory, stream)); /* likewise by a capture */
+    OK(cudaFreeAsync(memory, stream)); /* the same with a captured free */
     OK(cudaStreamEndCapture(stream, &frees));
     OK(cudaGraphInstantiate(&freeing, frees, 0));
     GIVES(cudaErrorInvalidValue, cudaGraphLaunch(freeing, stream));
@@ -308,7 +308,7 @@ static void another_graph_frees_it(void **state)
     is_nobodys(memory);
     end(frees, freeing);
     OK(cudaGraphDestroy(third));
-    OK(cudaGraphAddMemFreeNode(&again, graph, NULL, 0, memory)); /* nobody else does any more */
+    OK(cudaGraphAddMemFreeNode(&again, graph, NULL, 0, memory)); /* the only free node now */
     end(graph, exec);
     OK(cudaDeviceSynchronize());
     assert_int_equal(figure(cudaGraphMemAttrReservedMemCurrent), 0);
@@ -344,9 +344,9 @@ static void figures_are_true(void **state)
     assert_true(figure(cudaGraphMemAttrUsedMemHigh) > large);
     OK(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemHigh, &zero));
     assert_int_equal(figure(cudaGraphMemAttrUsedMemHigh), figure(cudaGraphMemAttrUsedMemCurrent));
-    assert_true(figure(cudaGraphMemAttrReservedMemCurrent) > reserved); /* it stays the graph's */
+    assert_true(figure(cudaGraphMemAttrReservedMemCurrent) > reserved); /* kept for the graph */
 
-    OK(cudaDeviceGraphMemTrim(0)); /* gives back what is not live */
+    OK(cudaDeviceGraphMemTrim(0)); /* returns the memory that is not live */
     assert_in_range(figure(cudaGraphMemAttrReservedMemCurrent), 1, large - 1);
     assert_true(figure(cudaGraphMemAttrReservedMemHigh) > reserved);
     has_value(more, 1, 2);
@@ -370,7 +370,8 @@ static void figures_are_true(void **state)
     GIVES(cudaErrorInvalidDevice, cudaDeviceGraphMemTrim(99));
 }
 
-/* A graph with its gate in the middle: it allocates, waits, fills, copies the result out, and frees. */
+/* Makes a graph with a gate in the middle: it allocates, waits at the gate, fills, copies the result out, and
+ * frees. */
 static void make_held(cudaGraph_t *graph, cudaGraphExec_t *exec)
 {
     void *memory;
@@ -395,7 +396,7 @@ static void memory_stays_while_work_needs_it(void **state)
     (void)state;
     make_held(&graph, &exec);
     OK(cudaGraphLaunch(exec, stream));
-    assert_int_equal(figure(cudaGraphMemAttrUsedMemCurrent), 0); /* freed, as far as calls go */
+    assert_int_equal(figure(cudaGraphMemAttrUsedMemCurrent), 0); /* a free counts when it is submitted */
     OK(cudaDeviceGraphMemTrim(0));
     assert_true(figure(cudaGraphMemAttrReservedMemCurrent) > 0);
     end(graph, exec);
@@ -443,7 +444,7 @@ static void an_upload_takes_the_memory(void **state)
     end(graph, exec);
 }
 
-/* A launch for which there is no memory was not made, and changes nothing. */
+/* A launch that finds no memory fails, runs nothing and changes nothing. */
 static void a_launch_may_find_no_memory(void **state)
 {
     unsigned char *memory;
@@ -463,7 +464,7 @@ static void a_launch_may_find_no_memory(void **state)
     end(graph, exec);
 }
 
-/* What a capture allocated that gives no graph goes with it. */
+/* If a capture fails, the memory that it allocated is gone too. */
 static void spoilt_captures_keep_nothing(void **state)
 {
     void *memory;
@@ -485,7 +486,7 @@ static void spoilt_captures_keep_nothing(void **state)
     assert_int_equal(figure(cudaGraphMemAttrReservedMemCurrent), 0);
 }
 
-/* ---- nodes by hand ---- */
+/* ---- nodes added by calls ---- */
 
 static struct cudaMemAllocNodeParams allocation(size_t bytes)
 {
@@ -630,7 +631,7 @@ static void wrong_allocations_are_refused(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* Memory that two devices use. */
+/* Memory of a graph that two devices may access. */
 static void other_devices_may_have_access(void **state)
 {
     struct cudaMemAccessDesc access[2] = {{{cudaMemLocationTypeDevice, 0}, cudaMemAccessFlagsProtReadWrite},
@@ -671,7 +672,7 @@ static void other_devices_may_have_access(void **state)
     end(graph, exec);
 }
 
-/* A reset takes memory of graphs along, and what is left of them is refused. */
+/* A device reset frees the memory of graphs; later uses of the graphs are refused. */
 static void a_reset_takes_all(void **state)
 {
     cudaGraphExec_t exec, idle;

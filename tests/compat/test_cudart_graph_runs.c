@@ -1,6 +1,6 @@
 /*
- * test_cudart_graph_runs.c - how graphs run: in the order of their edges, beside each other where there are none,
- * launch after launch; and when user objects end.
+ * test_cudart_graph_runs.c - how graphs run: nodes in the order of their edges, other nodes concurrently, launches
+ * one after the other; and when user objects are destroyed.
  */
 #include <cuda_runtime.h>
 
@@ -17,13 +17,13 @@ static unsigned char *device, *pinned;
 
 enum { NODES_MOST = 40, BEFORE_MOST = 4 };
 
-/* Each node has a cell of its own, which it makes of the cells of the nodes that it comes after; so a node that
- * runs too early finds what was there before. All of it is pinned, and so in reach of host functions. */
+/* Each node computes its own cell from the cells of the nodes before it, so a node that runs too early computes a
+ * wrong value. Everything is pinned memory, so that host functions can be nodes too. */
 struct cell_node {
     uint32_t *cells;
     const uint32_t *salt;
-    uint32_t number, before_count, reads[BEFORE_MOST]; /* whose cells it reads, one for each node before it */
-    gate *held;                                        /* what a host function waits for, or NULL */
+    uint32_t number, before_count, reads[BEFORE_MOST]; /* cells to read: one for each node before it */
+    gate *held;                                        /* the gate of a host function, or NULL */
 };
 
 static struct cell_node *plan;
@@ -118,7 +118,7 @@ static void add_of_kind(cudaGraph_t graph, enum kind kind, const cudaGraphNode_t
     }
 }
 
-/* What a node's cell becomes, once those before it are right. */
+/* Returns the value that the node's cell must have after a run. */
 static uint32_t modelled(const struct cell_node *node, enum kind kind, const uint32_t *model)
 {
     uint32_t value = *salt;
@@ -134,7 +134,8 @@ static uint32_t modelled(const struct cell_node *node, enum kind kind, const uin
     return value + node->number;
 }
 
-/* A graph of so many nodes, the edges from lower to higher numbers, some of them added later. */
+/* Builds a graph of count nodes with edges from lower to higher numbers. Some edges are added after their
+ * nodes. */
 static void make_random(cudaGraph_t graph, uint32_t count, enum kind *kinds, gate *held)
 {
     cudaGraphNode_t nodes[NODES_MOST], before[BEFORE_MOST];
@@ -156,7 +157,8 @@ static void make_random(cudaGraph_t graph, uint32_t count, enum kind *kinds, gat
                 continue;
             ones[node->before_count] = one;
             before[node->before_count] = nodes[one];
-            /* An empty node has no cell: what comes after it looks at what that comes after. */
+            /* An empty node has no cell, so a node after it reads the cell of the empty node's first
+             * predecessor. */
             node->reads[node->before_count++] =
                 kinds[one] == EMPTY && plan[one].before_count ? plan[one].reads[0] : one;
         }
@@ -183,7 +185,8 @@ static void make_random(cudaGraph_t graph, uint32_t count, enum kind *kinds, gat
     }
 }
 
-/* The gate stays shut for a moment, in which whoever does not wait for the node there goes wrong. */
+/* Launches the graph and checks all cells. The gate opens late, so that a node that does not wait for it goes
+ * wrong. */
 static void runs_as_modelled(cudaGraphExec_t exec, uint32_t count, const enum kind *kinds, gate *held)
 {
     uint32_t model[NODES_MOST];
@@ -231,14 +234,14 @@ static void random_graphs_keep_their_edges(void **state)
     }
 }
 
-/* ---- beside each other ---- */
+/* ---- concurrent branches ---- */
 
 static void set_flag(void *argument)
 {
     atomic_store((gate *)argument, 1);
 }
 
-/* Opens after half a minute at the latest. */
+/* Waits until the flag is set, for at most 30 seconds. */
 static bool comes(gate *flag)
 {
     wait_at_gate(flag);
@@ -271,7 +274,7 @@ static void branches_run_beside_each_other(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* More branches than an executable has streams of its own. */
+/* More branches than the streams that an executable graph has. */
 static void many_branches_are_all_run(void **state)
 {
     enum { BRANCHES = 23 };
@@ -358,7 +361,7 @@ static void launches_take_turns(void **state)
     OK(cudaGraphExecDestroy(exec));
 }
 
-/* A change after a launch applies to the next launch only. */
+/* Changing an executable graph after a launch affects only later launches. */
 static void launches_keep_what_they_were_given(void **state)
 {
     gate held = 0;
@@ -399,7 +402,7 @@ static void launches_keep_what_they_were_given(void **state)
     HAS_BYTES(pinned + 300, 100, 0);
 }
 
-/* A graph comes after what its stream was given before, and before what comes later, with all of its branches. */
+/* All branches of a graph come after earlier work of its stream and before later work of it. */
 static void graphs_keep_their_place_in_the_stream(void **state)
 {
     gate held = 0, late = 0;
@@ -471,8 +474,8 @@ static void nodes_run_on_their_devices(void **state)
     OK(cudaSetDevice(0));
     OK(cudaGraphAddMemcpyNode1D(&back, graph, &added, 1, pinned, far, BYTES, cudaMemcpyDeviceToHost));
     OK(cudaGraphInstantiate(&exec, graph, 0));
-    GIVES(cudaErrorInvalidValue, cudaGraphExecKernelNodeSetParams(exec, added, &kernel)); /* of another device */
-    for (int round = 0; round < 4; round++) { /* from either device's stream */
+    GIVES(cudaErrorInvalidValue, cudaGraphExecKernelNodeSetParams(exec, added, &kernel)); /* other device */
+    for (int round = 0; round < 4; round++) { /* launched in a stream of either device */
         memset(pinned, 0, BYTES);
         OK(cudaGraphLaunch(exec, round % 2 ? there : stream));
         OK(cudaStreamSynchronize(round % 2 ? there : stream));
@@ -504,10 +507,10 @@ static void objects_end_with_their_last_reference(void **state)
     OK(cudaUserObjectCreate(&object, &ended, count_up, 2, cudaUserObjectNoDestructorSync));
     OK(cudaUserObjectRetain(object, 3));
     OK(cudaUserObjectRelease(object, 4));
-    GIVES(cudaErrorInvalidValue, cudaUserObjectRelease(object, 2)); /* more than there are */
+    GIVES(cudaErrorInvalidValue, cudaUserObjectRelease(object, 2)); /* more references than there are */
     OK(cudaGraphCreate(&graph, 0));
     OK(cudaGraphRetainUserObject(graph, object, 2, 0));
-    OK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove)); /* the program's last one */
+    OK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove)); /* the last reference */
     GIVES(cudaErrorInvalidValue, cudaUserObjectRelease(object, 1));
     GIVES(cudaErrorInvalidValue, cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
     OK(cudaGraphReleaseUserObject(graph, object, 2));
@@ -543,7 +546,7 @@ static void objects_end_with_their_last_reference(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* Within half a minute. */
+/* Waits until the count is reached, for at most 30 seconds. */
 static void comes_to(atomic_int *count, int wanted)
 {
     for (int i = 0; i < 30000 && atomic_load(count) != wanted; i++)
@@ -551,7 +554,7 @@ static void comes_to(atomic_int *count, int wanted)
     assert_int_equal(atomic_load(count), wanted);
 }
 
-/* Those of an executable end when its launches are over, and no sooner. */
+/* User objects of an executable graph are destroyed when its launches are complete, and not earlier. */
 static void objects_outlive_the_launches_that_need_them(void **state)
 {
     atomic_int ended = 0, replaced = 0;
@@ -573,7 +576,7 @@ static void objects_outlive_the_launches_that_need_them(void **state)
     OK(cudaGraphLaunch(exec, stream));
     OK(cudaGraphReleaseUserObject(graph, object, 1));
     OK(cudaGraphRetainUserObject(graph, second, 1, cudaGraphUserObjectMove));
-    OK(cudaGraphExecUpdate(exec, graph, &info)); /* the executable has the second one from now on */
+    OK(cudaGraphExecUpdate(exec, graph, &info)); /* from now on the executable graph holds the second object */
     OK(cudaGraphDestroy(graph));
     sleep_ms(2);
     assert_int_equal(replaced, 0);
@@ -592,7 +595,7 @@ static void objects_outlive_the_launches_that_need_them(void **state)
     assert_int_equal(replaced, 1);
 }
 
-/* Objects of graphs within graphs, and of nodes that go. */
+/* User objects of child graphs, and of nodes that are destroyed. */
 static void objects_of_child_graphs_go_with_them(void **state)
 {
     atomic_int ended = 0;

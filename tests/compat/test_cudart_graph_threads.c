@@ -1,6 +1,6 @@
 /*
- * test_cudart_graph_threads.c - what several threads do with graphs at once: launches of one executable, changes
- * of it meanwhile, graphs made and destroyed, memory of graphs, captures.
+ * test_cudart_graph_threads.c - several threads use graphs at the same time: they launch one executable graph,
+ * change it meanwhile, create and destroy graphs, allocate memory in graphs, and capture.
  */
 #include <cuda_runtime.h>
 
@@ -12,7 +12,7 @@
 
 enum { THREADS = 4, ROUNDS = 60, BYTES = 4096 };
 
-/* Only the main thread may fail a test: others count what went wrong. */
+/* cmocka allows only the main thread to fail a test; the other threads count their errors here. */
 static atomic_int wrong;
 #define FINE(call) (void)((call) == cudaSuccess || atomic_fetch_add(&wrong, 1))
 #define IS(condition) (void)((condition) || atomic_fetch_add(&wrong, 1))
@@ -36,14 +36,15 @@ LEAT_KERNEL(add_one, 1, uint32_t *, to)
         ++*to;
 }
 
-static uint32_t *counted; /* pinned */
+static uint32_t *counted; /* pinned memory */
 
 static void count_up(void *argument)
 {
     ++*(uint32_t *)argument;
 }
 
-/* Adds to two counters, beside each other; not atomically, since launches take turns. */
+/* Makes a graph that adds to two counters, concurrently. The additions are not atomic: launches of one executable
+ * graph do not overlap. */
 static cudaGraph_t make_counters(cudaGraphNode_t *nodes)
 {
     uint32_t *first = &counted[0];
@@ -144,7 +145,7 @@ static void executables_are_changed_between_launches(void **state)
     OK(cudaGraphDestroy(shared.graph));
 }
 
-/* One graph, which all threads clone, instantiate, add to and list. */
+/* All threads clone, instantiate, extend and list one graph. */
 static void *make_and_destroy(void *argument)
 {
     cudaGraph_t common = *(cudaGraph_t *)argument, clone, mine;
@@ -187,7 +188,7 @@ static void graphs_are_made_and_destroyed(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* Captures, with memory; each thread's bytes are its own. */
+/* Captures work with memory of the capture; each thread writes its own value. */
 static void *capture_memory(void *unused)
 {
     int me = atomic_fetch_add(&shared.number, 1);

@@ -1,10 +1,10 @@
 /*
- * test_cudart_ipc.c - handles between processes when something goes wrong: no descriptor is free, a process stands
- * still, ends, or is another one than the handle says, connections say nothing, data is of another pool or made
- * up.
+ * test_cudart_ipc.c - handles between processes in cases of failure: no descriptor is free; a process is stopped,
+ * has ended, or is not the one that the handle names; a connection stays silent; data belongs to another pool or
+ * is invented.
  *
- * Other processes are this program again, in a role that its first argument names; they and the test speak through
- * descriptor 3.
+ * The other processes run this program again, in a role that the first argument names. They talk to the test
+ * through descriptor 3.
  */
 #include <cuda_runtime.h>
 
@@ -30,7 +30,7 @@ struct other {
     int line;
 };
 
-/* ---- speaking ---- */
+/* ---- messages between the processes ---- */
 
 static void say(int line, const void *what, size_t bytes)
 {
@@ -38,7 +38,7 @@ static void say(int line, const void *what, size_t bytes)
         abort();
 }
 
-/* Nothing is said any more after a minute, or when the other process has ended. */
+/* Receives a message. Aborts after a minute without one, or when the other process has ended. */
 static void hear(int line, void *what, size_t bytes)
 {
     struct timeval patience = {.tv_sec = 60};
@@ -69,7 +69,7 @@ static struct other start(const char *role, const char *argument)
     return other;
 }
 
-/* Says that it is time to end, and waits for that. */
+/* Asks the other process to end, and waits until it has. */
 static void finish(struct other *other)
 {
     int status = -1;
@@ -89,7 +89,8 @@ static void wait_for_the_end(int line)
 
 /* ---- the other processes ---- */
 
-/* Opens the handles that it is sent, and says what became of each and which byte the memory begins with. */
+/* The role "open": opens each handle that it receives, and answers with the result and the first byte of the
+ * memory. */
 struct answer {
     int result;
     unsigned char first;
@@ -127,7 +128,7 @@ static int export_memory(void)
     return (int)cudaDeviceReset();
 }
 
-/* Leaves a child behind, which has all of its descriptors, until the test has ended. */
+/* The role "leave": ends, but leaves a child process that holds all descriptors until the test has ended. */
 static int export_and_leave_a_child(void)
 {
     cudaIpcMemHandle_t handle;
@@ -143,7 +144,7 @@ static int export_and_leave_a_child(void)
     _exit(0);
 }
 
-/* Listens by the name of another process, and gives everybody memory of its own. */
+/* The role "pretend": listens under the name of another process, and answers every request with its own memory. */
 static int pretend(const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -182,12 +183,12 @@ static int play(const char *role, const char *argument)
     return pretend(argument);
 }
 
-/* ---- what the tests use ---- */
+/* ---- helpers of the tests ---- */
 
 static unsigned char *mine;
 static cudaIpcMemHandle_t my_handle;
 
-/* Is it the inode of a socket that the process has? */
+/* Returns true if the process has a socket with this inode number. */
 static bool has_socket(pid_t pid, unsigned long inode)
 {
     char folder[64], path[400], wanted[64], found[64] = "";
@@ -208,7 +209,7 @@ static bool has_socket(pid_t pid, unsigned long inode)
     return has;
 }
 
-/* The name that a process listens by. */
+/* Finds the socket name under which the process answers requests for its memory. */
 static void find_name(pid_t pid, char name[64])
 {
     FILE *file = fopen("/proc/net/unix", "re");
@@ -254,7 +255,7 @@ static struct other start_opener(void)
 
 /* ---- tests ---- */
 
-/* The number of the next descriptor. */
+/* Returns the number that the next descriptor will get. */
 static int next_descriptor(void)
 {
     int fd = dup(LINE - 1);
@@ -277,7 +278,7 @@ static void a_moment_without_descriptors_passes(void **state)
         none.rlim_cur = (rlim_t)next_descriptor();
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
         say(opener.line, &my_handle, sizeof my_handle);
-        sleep_ms(30); /* for the thread that answers, to find that there is none */
+        sleep_ms(30); /* time for the answering thread to fail for lack of descriptors */
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         hear(opener.line, &answer, sizeof answer);
         expect_answer(answer, cudaSuccess);
@@ -285,7 +286,7 @@ static void a_moment_without_descriptors_passes(void **state)
     }
 }
 
-/* Who asks needs descriptors as well, and is told when there is none. */
+/* Opening a handle needs descriptors in the calling process too; without one the call returns an error. */
 static void without_descriptors_asking_fails(void **state)
 {
     struct other exporter = start("export", "");
@@ -297,7 +298,7 @@ static void without_descriptors_asking_fails(void **state)
     hear(exporter.line, &handle, sizeof handle);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = before;
-    for (int free_ones = 0; free_ones < 2; free_ones++) { /* none for a socket; and none for what comes */
+    for (int free_ones = 0; free_ones < 2; free_ones++) { /* none; then one, for the socket only */
         few.rlim_cur = (rlim_t)(next_descriptor() + free_ones);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
         GIVES(cudaErrorOperatingSystem, cudaIpcOpenMemHandle(&there, handle, cudaIpcMemLazyEnablePeerAccess));
@@ -309,7 +310,7 @@ static void without_descriptors_asking_fails(void **state)
     finish(&exporter);
 }
 
-/* The system takes its connections, and nobody answers. */
+/* A stopped process: the kernel accepts connections for it, but nobody answers. */
 static void a_process_that_stands_still_is_given_up(void **state)
 {
     struct other exporter = start("export", "");
@@ -332,7 +333,7 @@ static void a_process_that_stands_still_is_given_up(void **state)
 
 enum { SILENT = 100 };
 
-/* A connection to this process's own thread. */
+/* Returns a connection to this process's own answering thread. */
 static int connect_to_this(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -356,7 +357,7 @@ static void connections_that_say_nothing_hold_nobody_up(void **state)
     for (int i = 0; i < SILENT; i++) {
         silent[i] = connect_to_this();
         if (i % 2)
-            (void)send(silent[i], "lea", 3, MSG_NOSIGNAL); /* the beginning of something */
+            (void)send(silent[i], "lea", 3, MSG_NOSIGNAL); /* an incomplete request */
     }
     expect_answer(ask(&opener, &my_handle), cudaSuccess);
     for (int i = 0; i < SILENT; i++)
@@ -365,7 +366,7 @@ static void connections_that_say_nothing_hold_nobody_up(void **state)
     finish(&opener);
 }
 
-/* Its name is free when a process has ended, and another one may take it. */
+/* After a process has ended, another process can listen under its name. */
 static void nobody_answers_for_a_process_that_has_ended(void **state)
 {
     struct other exporter = start("export", ""), impostor;
@@ -385,7 +386,7 @@ static void nobody_answers_for_a_process_that_has_ended(void **state)
     finish(&impostor);
 }
 
-/* A child of fork() has its parent's socket, and does not answer; nobody waits for it either. */
+/* A child of fork() inherits the listening socket, but it does not answer; the call must fail and not wait. */
 static void a_child_does_not_stand_for_its_parent(void **state)
 {
     struct other exporter = start("leave", "");
@@ -425,7 +426,7 @@ static void other_users_get_and_give_nothing(void **state)
     finish(&opener);
 }
 
-/* Handlers of the program's signals run on its own threads. */
+/* Signal handlers of the program must only run on the program's own threads. */
 static void the_thread_that_answers_takes_no_signals(void **state)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGCHLD, SIGIO};
@@ -511,10 +512,10 @@ static void pointers_belong_to_their_pool(void **state)
         GIVES(cudaErrorInvalidValue, cudaMemPoolImportPointer(&there, pools[i], &data[i]));
         OK(cudaMemPoolImportPointer(&there, imported[i], &data[i]));
         assert_int_equal(first_byte(there), 10 + i);
-        /* It is open now, and no other pool's for that. */
+        /* An import that is open does not make the data valid for another pool. */
         GIVES(cudaErrorInvalidValue, cudaMemPoolImportPointer(&there, imported[!i], &data[i]));
     }
-    /* What was changed on the way is refused, or means what it did. */
+    /* Changed data is refused, or still names the same memory. */
     for (size_t at = 0; at < sizeof broken; at++) {
         broken = data[0];
         ((unsigned char *)&broken)[at] ^= 1;
@@ -525,7 +526,7 @@ static void pointers_belong_to_their_pool(void **state)
     }
     memset(&broken, 0, sizeof broken);
     GIVES(cudaErrorInvalidValue, cudaMemPoolImportPointer(&there, imported[0], &broken));
-    /* A handle of memory that is of no pool. */
+    /* A handle of memory that is in no pool. */
     memcpy(&broken, &my_handle, sizeof broken);
     GIVES(cudaErrorInvalidValue, cudaMemPoolImportPointer(&there, imported[0], &broken));
     for (int i = 0; i < 2; i++) {
@@ -541,7 +542,7 @@ static void pointers_belong_to_their_pool(void **state)
     (void)cudaGetLastError();
 }
 
-/* Nothing is a pool that looks like one. */
+/* Descriptors that only look like a pool are refused. */
 static void descriptors_of_something_else_are_no_pools(void **state)
 {
     cudaMemPool_t pool = new_pool(), imported = NULL;
@@ -553,7 +554,7 @@ static void descriptors_of_something_else_are_no_pools(void **state)
     OK(cudaMemPoolExportToShareableHandle(&fd, pool, cudaMemHandleTypePosixFileDescriptor, 0));
     length = pread(fd, copied, sizeof copied, 0);
     assert_true(length > 0);
-    assert_true(pwrite(fd, "x", 1, 0) < 0); /* nor can it be changed */
+    assert_true(pwrite(fd, "x", 1, 0) < 0); /* the descriptor of a pool cannot be written either */
     assert_int_not_equal(ftruncate(fd, 0), 0);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     wrong[0] = -1;
@@ -576,7 +577,7 @@ static void descriptors_of_something_else_are_no_pools(void **state)
     (void)cudaGetLastError();
 }
 
-/* A reset ends what the device had, for others too. */
+/* A device reset ends the handles of its memory, in other processes too. */
 static void handles_end_with_their_device(void **state)
 {
     struct other opener = start_opener();
@@ -598,7 +599,7 @@ static void handles_end_with_their_device(void **state)
 
 /* ---- descriptors ---- */
 
-/* Those of the program close on exec too, so that all do. */
+/* The program's own descriptors are set to close on exec as well, so that the test can check all of them. */
 static void descriptors_close_on_exec(void **state)
 {
     cudaMemPool_t pool = new_pool(), imported = import_of(pool);
@@ -677,7 +678,7 @@ int main(int argc, char **argv)
 
     if (argc > 1)
         return play(argv[1], argc > 2 ? argv[2] : "");
-    /* Those that the program was started with are not what is looked at. */
+    /* Skip the descriptors with which the program was started. */
     for (fd = LINE; fd < 1024; fd++)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     wrong = cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,6 +1,6 @@
 /*
- * test_cudart_log.c - leat's message behind a CUDA error code: leat_last_error() has it, and LEAT_LOG=error prints
- * it, and nothing else does.
+ * test_cudart_log.c - leat's message for a CUDA error code: leat_last_error() returns it, and only LEAT_LOG=error
+ * prints it.
  */
 #include "cuda_runtime.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call that fails; its code goes to the parent. */
+/* Runs one failing call; the exit status is its error code. */
 static int fail_once(void)
 {
     void *ptr = NULL;
@@ -23,8 +23,8 @@ static int fail_once(void)
     return 0;
 }
 
-/* Runs this program again in a shell, with that variable, and returns how many lines of its standard error have
- * text; -1 when it failed. */
+/* Runs this program again in a shell with the given variable set. Returns how many lines of its standard error
+ * contain text, or -1 on failure. */
 static int count_lines(const char *self, const char *variable, const char *text)
 {
     char command[4200], line[4096];

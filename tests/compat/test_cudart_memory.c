@@ -1,4 +1,4 @@
-/* test_cudart_memory.c - the CUDA runtime's memory: allocating, copying, filling, and every refusal. */
+/* test_cudart_memory.c - the CUDA runtime's memory: allocations, copies, fills, and all refusals. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -84,7 +84,7 @@ static void copies_between_all_kinds(void **state)
     OK(cudaMemcpy(out, in, BYTES, cudaMemcpyHostToHost));
     HAS_PATTERN(out, BYTES, 1);
     OK(cudaMemcpy(a, a, BYTES, cudaMemcpyDeviceToDevice));
-    OK(cudaMemcpy(a + 4096, a, BYTES - 4096, cudaMemcpyDeviceToDevice)); /* overlaps: as memmove */
+    OK(cudaMemcpy(a + 4096, a, BYTES - 4096, cudaMemcpyDeviceToDevice)); /* overlapping ranges: like memmove() */
     OK(cudaMemcpy(out, a + 4096, BYTES - 4096, cudaMemcpyDeviceToHost));
     HAS_PATTERN(out, BYTES - 4096, 1);
     OK(cudaFree(managed));
@@ -156,7 +156,7 @@ static void rectangles_and_regions(void **state)
     assert_true(pitch >= W && pitch % 32 == 0);
     OK(cudaMemset2D(rows, pitch, 9, pitch, H));
     OK(cudaMemcpy2D(rows, pitch, in, W, W, H, cudaMemcpyHostToDevice));
-    OK(cudaMemset2D(rows + 10, pitch, 0xee, 5, H)); /* a column, 5 wide */
+    OK(cudaMemset2D(rows + 10, pitch, 0xee, 5, H)); /* one column, 5 bytes wide */
     OK(cudaMemcpy2D(out, W, rows, pitch, W, H, cudaMemcpyDeviceToHost));
     for (size_t y = 0; y < H; y++) {
         HAS_BYTES(out + y * W + 10, 5, 0xee);
@@ -326,7 +326,7 @@ static void free_memory_is_counted(void **state)
     GIVES(cudaErrorInvalidValue, cudaMemGetInfo(NULL, NULL));
 }
 
-/* Blocks that could be given to other processes take 2 MiB each; small ones must not all be such. */
+/* Blocks that other processes could open take 2 MiB each, so small blocks must not all be of that kind. */
 static void thousands_of_small_blocks(void **state)
 {
     enum { COUNT = 3000 };
@@ -362,7 +362,7 @@ static void two_devices(void **state)
     OK(cudaMemcpyPeer(second, 1, first, 0, sizeof in));
     OK(cudaMemcpy(out, second, sizeof out, cudaMemcpyDeviceToHost));
     HAS_PATTERN(out, sizeof out, 5);
-    OK(cudaMemset(first, 8, sizeof in)); /* of the other device */
+    OK(cudaMemset(first, 8, sizeof in)); /* memory of the other device */
     OK(cudaMemcpy(out, first, sizeof out, cudaMemcpyDeviceToHost));
     HAS_BYTES(out, sizeof out, 8);
     GIVES(cudaErrorInvalidDevice, cudaSetDevice(count));

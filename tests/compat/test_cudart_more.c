@@ -1,4 +1,5 @@
-/* test_cudart_more.c - the CUDA runtime's batches, ranges of arrays, attributes of streams, and pools by place. */
+/* test_cudart_more.c - the CUDA runtime's batched copies, ranges of arrays, attributes of streams, and pools by
+ * location. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -23,7 +24,7 @@ static void copies_in_a_batch(void **state)
         from[i] = in[i];
     }
     OK(cudaMemcpyBatchAsync(to, from, sizes, 3, &plain, &first, 1, stream));
-    memset(in, 0, sizeof in); /* pageable sources have been read */
+    memset(in, 0, sizeof in); /* the call has already read its pageable sources */
     for (int i = 0; i < 3; i++) {
         from[i] = device + i * 200;
         to[i] = out[i];
@@ -83,7 +84,7 @@ static void ranges_of_arrays(void **state)
     write_pattern(in, sizeof in, 4);
     OK(cudaMallocArray(&a, &four, W, H, 0));
     OK(cudaMallocArray(&b, &four, W / 2, H * 2, 0));
-    /* A part of a row, whole rows, and a part of a row again. */
+    /* A part of a row, then whole rows, then a part of a row. */
     OK(cudaMemcpyToArray(a, 0, 0, in, 12, cudaMemcpyHostToDevice));
     OK(cudaMemcpyToArray(a, 12, 0, in + 12, sizeof in - 32, cudaMemcpyHostToDevice));
     OK(cudaMemcpyToArrayAsync(a, W * 4 - 20, H - 1, in + sizeof in - 20, 20, cudaMemcpyHostToDevice, stream));

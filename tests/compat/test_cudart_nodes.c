@@ -1,4 +1,4 @@
-/* test_cudart_nodes.c - graphs that are made by hand: each type of node. */
+/* test_cudart_nodes.c - graphs that are built node by node: each type of node. */
 #include "nodes.h"
 
 #include <libgen.h>
@@ -23,7 +23,7 @@ static void kernels_are_nodes(void **state)
     OK(cudaMemset(device, 1, BYTES));
     OK(cudaGraphCreate(&graph, 0));
     OK(cudaGraphAddKernelNode(&node, graph, NULL, 0, addition(&add, device, 3)));
-    add.what = 99; /* the value was taken when the node was added */
+    add.what = 99; /* the node has copied the argument's value */
     OK(cudaGraphKernelNodeGetParams(node, &given));
     assert_ptr_equal(given.func, add.params.func);
     assert_memory_equal(&given.gridDim, &add.params.gridDim, sizeof given.gridDim);
@@ -34,7 +34,7 @@ static void kernels_are_nodes(void **state)
     run(exec);
     device_has(device, 4);
 
-    OK(cudaGraphKernelNodeSetParams(node, addition(&other, device, 5))); /* of the graph, not of the executable */
+    OK(cudaGraphKernelNodeSetParams(node, addition(&other, device, 5))); /* in the graph only */
     run(exec);
     device_has(device, 7);
     run_and_end(graph);
@@ -220,7 +220,7 @@ static void copies_are_nodes(void **state)
     GIVES(cudaErrorInvalidValue,
           cudaGraphExecMemcpyNodeSetParams1D(exec, node, more, device, 200, cudaMemcpyDefault));
     OK(cudaGraphMemcpyNodeSetParams1D(node, pinned, device, BYTES,
-                                      cudaMemcpyDeviceToHost)); /* of the graph: any */
+                                      cudaMemcpyDeviceToHost)); /* a node of the graph takes any copy */
     memset(pinned, 0, BYTES);
     run_and_end(graph);
     HAS_PATTERN(pinned, BYTES, 4);
@@ -232,7 +232,7 @@ static void copies_are_nodes(void **state)
     params.dstPos = make_cudaPos(70, 1, 0);
     params.srcPtr.ysize = 16;
     params.dstPtr.ysize = 9;
-    GIVES(cudaErrorInvalidValue, cudaGraphMemcpyNodeSetParams(node, &params)); /* rows past the slice */
+    GIVES(cudaErrorInvalidValue, cudaGraphMemcpyNodeSetParams(node, &params)); /* more rows than the slice has */
     params.dstPtr.ysize = 10;
     OK(cudaGraphMemcpyNodeSetParams(node, &params));
     OK(cudaGraphMemcpyNodeGetParams(node, &given));
@@ -246,7 +246,7 @@ static void copies_are_nodes(void **state)
             OK(cudaMemcpy(row, device + (z * 10 + y + 1) * 128 + 70, 50, cudaMemcpyDefault));
             assert_memory_equal(row, pinned + (z * 16 + y + 2) * 64 + 3, 50);
         }
-    /* A node of rows cannot be set in an executable, nor one be given rows. */
+    /* In an executable graph a copy of rows cannot be changed, and a copy of one row cannot become one. */
     GIVES(cudaErrorInvalidValue, cudaGraphExecMemcpyNodeSetParams(exec, node, &params));
     OK(cudaGraphExecDestroy(exec));
     exec = instantiated(graph);
@@ -286,7 +286,7 @@ static void arrays_are_copied_by_nodes(void **state)
     for (int row = 0; row < 5; row++)
         assert_memory_equal(pinned + 1000 + row * 16, pinned + (row + 1) * 32 + 8, 16);
 
-    /* What was captured says where in the array it goes. */
+    /* The parameters of a captured copy name the position in the array. */
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     OK(cudaMemcpy2DToArrayAsync(array, 4, 1, pinned, 8, 8, 2, cudaMemcpyDefault, stream));
     OK(cudaStreamEndCapture(stream, &graph));
@@ -300,7 +300,7 @@ static void arrays_are_copied_by_nodes(void **state)
     assert_int_equal(given.srcPtr.pitch, 8);
     assert_int_equal(given.extent.width, 2);
     assert_int_equal(given.extent.height, 2);
-    OK(cudaGraphMemcpyNodeSetParams(nodes[0], &given)); /* and can be set so */
+    OK(cudaGraphMemcpyNodeSetParams(nodes[0], &given)); /* the same parameters can be set again */
     OK(cudaGraphDestroy(graph));
     OK(cudaFreeArray(array));
 }
@@ -410,7 +410,7 @@ static void fills_are_nodes(void **state)
     OK(cudaGraphExecMemsetNodeSetParams(exec, node, &params));
     run(exec);
     device_has(device, 7);
-    params = fill(pinned, 7, BYTES); /* another kind of memory */
+    params = fill(pinned, 7, BYTES); /* memory of another kind is refused */
     GIVES(cudaErrorInvalidValue, cudaGraphExecMemsetNodeSetParams(exec, node, &params));
     params = fill(device, 9, 16);
     params.height = 4;
@@ -425,7 +425,7 @@ static void fills_are_nodes(void **state)
         HAS_BYTES(pinned + row * 32, 16, 9);
         HAS_BYTES(pinned + row * 32 + 16, 16, 7);
     }
-    params.value = 8; /* the same shape elsewhere */
+    params.value = 8; /* other memory with the same shape is accepted */
     params.dst = more;
     OK(cudaGraphExecMemsetNodeSetParams(exec, node, &params));
     params.height = 3;
@@ -446,7 +446,7 @@ static void fills_are_nodes(void **state)
     params.height = 2;
     params.pitch = 9;
     GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, &params));
-    params = fill(words, 1, 10); /* pageable */
+    params = fill(words, 1, 10); /* pageable memory is refused */
     GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, &params));
     GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, NULL));
     GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeGetParams(node, NULL));
@@ -528,7 +528,7 @@ static void events_are_nodes(void **state)
     OK(cudaEventDestroy(second));
     assert_true(cudaGraphAddEventRecordNode(&record, graph, NULL, 0, first) != cudaSuccess);
     assert_true(cudaGraphAddEventWaitNode(&wait, graph, NULL, 0, NULL) != cudaSuccess);
-    assert_true(cudaGraphLaunch(exec, stream) != cudaSuccess); /* its events are gone */
+    assert_true(cudaGraphLaunch(exec, stream) != cudaSuccess); /* fails: its events are destroyed */
     OK(cudaStreamSynchronize(stream));
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
@@ -556,12 +556,12 @@ static void graphs_are_nodes(void **state)
     OK(cudaGraphAddChildGraphNode(&last, outer, &second, 1, middle));
     OK(cudaGraphNodeGetType(last, &type));
     assert_int_equal(type, cudaGraphNodeTypeGraph);
-    OK(cudaGraphDestroy(inner)); /* the nodes have copies */
+    OK(cudaGraphDestroy(inner)); /* the nodes have copies of it */
     OK(cudaGraphDestroy(middle));
     run_and_end(outer);
     device_has(device, 4);
 
-    /* The copies can be looked at and changed. */
+    /* The copies can be read and changed. */
     OK(cudaGraphChildGraphNodeGetGraph(last, &got));
     OK(cudaGraphGetNodes(got, NULL, &count));
     assert_int_equal(count, 2);
@@ -576,7 +576,7 @@ static void graphs_are_nodes(void **state)
     run(exec);
     device_has(device, 13);
 
-    /* The child of a node in an executable. */
+    /* The child graph of a node in an executable graph. */
     OK(cudaGraphClone(&other, got));
     OK(cudaGraphGetNodes(other, &first, &(size_t){1}));
     OK(cudaGraphChildGraphNodeGetGraph(first, &inner));
@@ -604,7 +604,7 @@ static void graphs_are_nodes(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphInstantiate(&none, got, 0));
 }
 
-/* A child that is moved stays the same graph, and is the node's. */
+/* A moved child is not copied: it becomes the node's graph under the same handle. */
 static void child_graphs_can_be_moved(void **state)
 {
     struct cudaGraphNodeParams params = {.type = cudaGraphNodeTypeGraph};
@@ -633,7 +633,7 @@ static void child_graphs_can_be_moved(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeGetParams(leaf, &add.params));
 }
 
-/* ---- nodes of any type ---- */
+/* ---- nodes of any type through one call ---- */
 
 static void one_call_adds_them_all(void **state)
 {
@@ -695,7 +695,7 @@ static void one_call_adds_them_all(void **state)
     device_has(memory, 4);
     OK(cudaFree(memory));
 
-    /* And sets the parameters, in the graph and in the executable. */
+    /* One call also sets the parameters, in the graph and in the executable graph. */
     params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeMemset};
     params.memset =
         (struct cudaMemsetParamsV2){.dst = device, .value = 7, .elementSize = 1, .width = BYTES, .height = 1};
@@ -751,7 +751,7 @@ static void what_there_is_not_is_refused(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphConditionalHandleCreate(NULL, graph, 0, 0));
     GIVES(cudaErrorNotSupported, cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagDeviceLaunch));
     GIVES(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, graph, 1 << 10));
-    /* Edges that let the second node begin before the first has ended. */
+    /* Edges that would start the second node before the first has ended. */
     OK(cudaGraphAddEmptyNode(&nodes[1], graph, NULL, 0));
     data.type = cudaGraphDependencyTypeProgrammatic;
     data.from_port = cudaGraphKernelNodePortProgrammatic;
