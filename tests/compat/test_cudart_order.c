@@ -1,10 +1,11 @@
 /*
- * test_cudart_order.c - what runs after what, with default streams, by chance; and all of it from several threads.
+ * test_cudart_order.c - random work in default streams and other streams must run in the order that CUDA promises,
+ * submitted by one thread; then several threads use everything at the same time.
  *
- * Each piece of work is a host function that takes a number when it begins and one when it ends. Afterwards every
- * two pieces are looked at which the rules put in order: those of one stream; those of the legacy default stream
- * and a blocking one, in the order in which they were given; those before a record and after a wait for it. The
- * seed is printed, and may be given as the first argument or as TEST_SEED.
+ * Each piece of work is a host function that takes a number when it begins and another when it ends. Afterwards
+ * the test checks all pairs of pieces that the rules order: pieces of one stream; a piece of the legacy default
+ * stream and one of a blocking stream, in the order of submission; and a piece before an event's record with one
+ * after a wait for that event. The test prints its seed; the first argument or TEST_SEED sets it.
  */
 #include <cuda_runtime.h>
 
@@ -15,7 +16,8 @@
 
 enum { STREAMS = 6, PIECES = 150, ROUNDS = 8, EVENTS = 3 };
 
-/* Stream 0 is the legacy default stream, 1 this thread's, 2 and 3 block, 4 and 5 do not. */
+/* Stream 0 is the legacy default stream, 1 the per-thread default stream, 2 and 3 are blocking, 4 and 5
+ * non-blocking. */
 static bool is_blocking(int stream)
 {
     return stream >= 1 && stream <= 3;
@@ -24,14 +26,14 @@ static bool is_blocking(int stream)
 struct piece {
     int stream;
     bool slow;
-    atomic_uint begin, end; /* 0: not yet */
+    atomic_uint begin, end; /* 0 until it begins or ends */
 };
 
 static struct piece pieces[PIECES];
 static atomic_uint clock_now;
 static uint64_t seed;
 
-/* after[i][j]: j was given after i, and must run after it. */
+/* after[i][j]: j was submitted after i, and the rules say that j runs after i. */
 static bool after[PIECES][PIECES];
 
 static unsigned chance(unsigned below)
@@ -52,15 +54,16 @@ static void run_piece(void *argument)
     atomic_store(&piece->end, atomic_fetch_add(&clock_now, 1) + 1);
 }
 
-/* Do the rules put work on these two streams in the order in which it was given? */
+/* Returns true if work of these two streams runs in the order of submission. */
 static bool in_order(int first, int second)
 {
     return first == second || (first == 0 && is_blocking(second)) || (second == 0 && is_blocking(first));
 }
 
 /*
- * waits[s][e] is how many pieces had been given at the latest record of event e that stream s waited for, and
- * recorded_on the stream of that record.
+ * waits[s][e]: the number of pieces submitted before the record that stream s has waited for through event e.
+ * waited_on[s][e]: the stream of that record. recorded_at and recorded_on: the same for the latest record of each
+ * event.
  */
 struct model {
     int recorded_at[EVENTS], recorded_on[EVENTS];
@@ -96,7 +99,8 @@ static void play_round(const cudaStream_t *streams, const cudaEvent_t *events)
             break;
         case 1:
             OK(cudaStreamWaitEvent(streams[stream], events[event], 0));
-            /* A later wait for an earlier place takes nothing back; the model keeps the latest only. */
+            /* The model keeps only the stream's latest wait for this event, so it may know less order than there
+             * is. */
             model.waits[stream][event] = model.recorded_at[event];
             model.waited_on[stream][event] = model.recorded_on[event];
             break;
@@ -131,7 +135,7 @@ static void work_runs_in_the_order_of_the_rules(void **state)
     for (int i = 0; i < EVENTS; i++)
         OK(cudaEventCreateWithFlags(&events[i], cudaEventDisableTiming));
     for (int i = 0; i < ROUNDS; i++) {
-        /* Events begin each round without a mark that the model does not know. */
+        /* Record each event once, since a record of an earlier round would be unknown to the model. */
         for (int e = 0; e < EVENTS; e++)
             OK(cudaEventRecord(events[e], 0));
         OK(cudaDeviceSynchronize());
@@ -147,8 +151,8 @@ static void work_runs_in_the_order_of_the_rules(void **state)
 
 enum { THREADS = 4, TURNS = 60, BYTES = 20000 };
 
-/* One thread's own memory goes through everything, by streams that others use too. Returns the line that failed.
- */
+/* Passes one thread's own memory through all kinds of calls, in streams that other threads use too. Returns the
+ * line that failed, or NULL. */
 static void *use_everything(void *argument)
 {
     int number = *(int *)argument;

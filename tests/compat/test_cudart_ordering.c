@@ -1,5 +1,5 @@
-/* test_cudart_ordering.c - the model of ordering.c by the names of the CUDA runtime: every form of copy and set.
- */
+/* test_cudart_ordering.c - runs the model of ordering.c with the CUDA runtime's calls: every form of copy and
+ * set. */
 #include "ordering.h"
 
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ static struct cudaPitchedPtr rows_of(const struct cell *cell)
     return make_cudaPitchedPtr(cell->ptr, row_bytes(), row_bytes(), cell_rows());
 }
 
-/* The whole cell; with an array it is counted in elements, which have 4 bytes. */
+/* The extent of a whole cell. The width counts elements of 4 bytes if one side is an array, otherwise bytes. */
 static struct cudaExtent extent_of(const struct cell *dst, const struct cell *src)
 {
     bool elements = dst->sort == ARRAY || src->sort == ARRAY;
@@ -69,7 +69,7 @@ static const struct cudaMemcpy3DPeerParms *peer_region(const struct cell *dst, c
 
 /* ---- forms: name, order, sorts of dst and of src, arguments ---- */
 
-/* Those that there are for the thread's default stream too, with _ptds. */
+/* Calls that also exist for the per-thread default stream, with the suffix _ptds. */
 #define COPIES_BOTH(X)                                                                                            \
     X(cudaMemcpy, SYNC, LINEAR, LINEAR, (dst->ptr, src->ptr, BYTES, KIND))                                        \
     X(cudaMemcpy2D, SYNC, LINEAR, LINEAR, (dst->ptr, ROW, src->ptr, ROW, ROW, ROWS, KIND))                        \

@@ -1,9 +1,10 @@
 /*
- * test_cudart_peers.c - synchronous copies and sets with the memory of a device that is not current, and copies
- * between devices: what they come after, what comes after them, and what a capture on the other device says.
+ * test_cudart_peers.c - synchronous copies and sets that use memory of a device that is not current, and copies
+ * between devices: what they come after, what comes after them, and what happens if a stream of the other device
+ * is captured.
  *
- * Device 0 is current. What is waited for stands at a gate on device 1. Copies that wait have it opened a moment
- * later by another thread; those that do not wait return while it is closed.
+ * Device 0 is current. Most tests hold up a stream of device 1 by a gate. For calls that must wait, another thread
+ * opens the gate a moment later; calls that must not wait have to return while it is closed.
  */
 #include <cuda_runtime.h>
 
@@ -15,9 +16,9 @@
 #define OLD 1
 #define NEW 2
 
-static unsigned char *near, *far; /* of device 0 and of device 1 */
+static unsigned char *near, *far; /* memory of device 0, memory of device 1 */
 static unsigned char *pinned, *pageable;
-static cudaStream_t near_stream, far_stream, far_apart; /* far_apart does not block */
+static cudaStream_t near_stream, far_stream, far_apart; /* far_apart is non-blocking */
 static gate open_now;
 static pthread_t opener;
 
@@ -29,7 +30,7 @@ static void *open_later(void *unused)
     return NULL;
 }
 
-/* ---- work that is pending comes first ---- */
+/* ---- pending work comes first ---- */
 
 enum { PLAIN, PITCHED, BOXED, SORTS };
 
@@ -48,7 +49,7 @@ static void copy(void *dst, const void *src, int sort)
         OK(cudaMemcpy3D(&box));
 }
 
-/* The stream of device 1 will set the memory there to a value, behind a gate that opens soon. */
+/* Sets the memory of device 1 in this stream, behind a gate that another thread opens 30 ms later. */
 static void set_late(cudaStream_t stream, unsigned char value)
 {
     atomic_store(&open_now, 0);
@@ -107,7 +108,7 @@ static void sets_win_over_what_was_given_before(void **state)
     HAS_BYTES(pinned, BYTES, NEW);
 }
 
-/* ---- between devices: nobody waits here, and the order holds on both sides ---- */
+/* ---- between devices: the calls do not wait, and the order holds on both devices ---- */
 
 static void copy_regions_of_peers(void *dst, int dst_device, const void *src, int src_device)
 {
@@ -139,7 +140,7 @@ static void pass_gate(void *unused)
     atomic_store(&has_passed, 1);
 }
 
-/* The stream stands at the gate; open_the_gate() opens it when all has been given. */
+/* Holds up the stream by a gate, until the test calls open_the_gate(). */
 static void hold(cudaStream_t stream)
 {
     atomic_store(&open_now, 0);
@@ -147,10 +148,10 @@ static void hold(cudaStream_t stream)
     OK(cudaLaunchHostFunc(stream, pass_gate, NULL));
 }
 
-/* No call since hold() has waited for the gate, or it would have given up. */
+/* Checks that no call since hold() has waited for the gate: then the gate would have given up. Then opens it. */
 static void open_the_gate(void)
 {
-    sleep_ms(5); /* for what does not wait, to go wrong */
+    sleep_ms(5); /* time for work that wrongly ignores the gate */
     assert_int_equal(atomic_load(&has_passed), 0);
     atomic_store(&open_now, 1);
     for (int device = 1; device >= 0; device--) {
@@ -166,7 +167,8 @@ static void peers_come_after_pending_work_and_before_later_work(void **state)
         for (int apart = 0; apart < 2; apart++) {
             cudaStream_t stream = apart ? far_apart : far_stream;
 
-            /* From device 1: it reads the value of the work before it, and not of the work behind it. */
+            /* From device 1: the copy reads the value of the work before it, not the value of the work after
+             * it. */
             OK(cudaMemset(far, OLD, BYTES));
             OK(cudaDeviceSynchronize());
             hold(stream);
@@ -176,7 +178,8 @@ static void peers_come_after_pending_work_and_before_later_work(void **state)
             open_the_gate();
             OK(cudaMemcpy(pinned, near, BYTES, cudaMemcpyDefault));
             HAS_BYTES(pinned, BYTES, NEW);
-            /* To device 1, behind held work of device 0: what comes later there wins. */
+            /* To device 1, after work of device 0 that is held up: work submitted later on device 1 overwrites the
+             * copy's result. */
             OK(cudaMemset(near, OLD, BYTES));
             OK(cudaDeviceSynchronize());
             hold(near_stream);
@@ -188,7 +191,8 @@ static void peers_come_after_pending_work_and_before_later_work(void **state)
         }
 }
 
-/* A stream that was destroyed at work is pending work; one that was made since is later work. */
+/* Pending work of a destroyed stream comes before the copy; work of a stream created after the copy comes after
+ * it. */
 static void peers_know_streams_that_come_and_go(void **state)
 {
     cudaStream_t stream;
@@ -212,7 +216,7 @@ static void peers_know_streams_that_come_and_go(void **state)
     OK(cudaStreamDestroy(stream));
 }
 
-/* Asynchronous copies and sets come after their stream, and wait for nobody else. */
+/* Asynchronous copies and sets come after their own stream's work only. */
 static void asynchronous_calls_wait_for_their_stream_alone(void **state)
 {
     (void)state;
@@ -234,8 +238,8 @@ static void asynchronous_calls_wait_for_their_stream_alone(void **state)
     open_the_gate();
 }
 
-/* A blocking stream that comes after the default stream's work does not come after another stream that the default
- * stream was asked about since. */
+/* A blocking stream comes after the default stream's work. A query of the default stream must not make it come
+ * after other blocking streams too. */
 static void blocking_streams_do_not_wait_for_each_other(void **state)
 {
     cudaStream_t other;
@@ -252,7 +256,7 @@ static void blocking_streams_do_not_wait_for_each_other(void **state)
     OK(cudaStreamDestroy(other));
 }
 
-/* A record in the default stream is work of it: later work comes after what it marks. */
+/* A record in the default stream counts as work: later work comes after everything that the event marks. */
 static void records_in_the_default_stream_are_work(void **state)
 {
     cudaStream_t other;
@@ -272,12 +276,12 @@ static void records_in_the_default_stream_are_work(void **state)
     OK(cudaStreamDestroy(other));
 }
 
-/* ---- several threads: no order between them is promised, and each has its own ---- */
+/* ---- several threads: only each thread's own calls are ordered ---- */
 
 enum { THREADS = 4, TURNS = 40 };
 
-/* Each thread's memory goes to the other device and back, while the others make streams of both devices wait for
- * each other. Returns the line that failed. */
+/* Copies the thread's memory to the other device and back, while other threads make streams of both devices wait
+ * for each other. Returns the line that failed, or NULL. */
 static void *go_to_and_fro(void *argument)
 {
     int number = *(int *)argument, here = number % 2, there = !here;
@@ -335,7 +339,7 @@ static void threads_copy_between_devices_at_once(void **state)
 
 /* ---- captures ---- */
 
-/* A call that would be ordered with a stream that is captured is refused, and ends the capture. */
+/* A call that would have to be ordered with a captured stream is refused, and invalidates the capture. */
 static void captures_of_the_other_device_are_refused(void **state)
 {
     cudaGraph_t graph;
@@ -352,7 +356,7 @@ static void captures_of_the_other_device_are_refused(void **state)
         else
             GIVES(cudaErrorStreamCaptureImplicit, cudaMemset(far, 0, BYTES));
         GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(far_stream, &graph));
-        /* Asynchronous ones in another stream have nothing to do with it. */
+        /* Asynchronous calls in another stream do not affect the capture. */
         OK(cudaStreamBeginCapture(far_stream, cudaStreamCaptureModeRelaxed));
         OK(cudaMemcpyAsync(pinned, far, BYTES, cudaMemcpyDefault, near_stream));
         OK(cudaMemcpyPeerAsync(near, 0, far, 1, BYTES, near_stream));

@@ -1,6 +1,7 @@
 /*
- * test_cudart_pool.c - pools: how small one may be, and how memory passes from one stream to another. The pools
- * are those of the engine, so what holds here holds for the driver's names and HIP's.
+ * test_cudart_pool.c - pools: the smallest maxSize, and how memory passes from one stream to another. The engine
+ * implements pools for all compatibility libraries, so the results also hold for the CUDA driver's and HIP's
+ * pools.
  */
 #include <cuda_runtime.h>
 
@@ -28,7 +29,7 @@ static void a_small_limit_is_rounded_up(void **state)
         cudaMemPool_t pool = make_pool(limits[i]);
         void *ptr, *none;
 
-        OK(cudaMallocFromPoolAsync(&ptr, limits[i], pool, 0)); /* as much as was asked for */
+        OK(cudaMallocFromPoolAsync(&ptr, limits[i], pool, 0)); /* the pool can allocate maxSize bytes at once */
         GIVES(cudaErrorMemoryAllocation, cudaMallocFromPoolAsync(&none, 4 * BYTES, pool, 0));
         OK(cudaFreeAsync(ptr, 0));
         OK(cudaStreamSynchronize(0));
@@ -50,7 +51,8 @@ static void raise_flag(void *flag)
     atomic_store((atomic_int *)flag, 1);
 }
 
-/* Memory of the first stream's is freed there; the second one can have it in one way, which its flag allows. */
+/* The first stream frees a block. In each round there is one way for the second stream to reuse it, and it must
+ * succeed only when the flag for that way is set. */
 static void a_reuse_flag_allows_its_way_and_no_other(void **state)
 {
     static const enum cudaMemPoolAttr flags[] = {cudaMemPoolReuseFollowEventDependencies,
@@ -79,7 +81,7 @@ static void a_reuse_flag_allows_its_way_and_no_other(void **state)
             OK(cudaEventRecord(event, first));
             OK(cudaStreamWaitEvent(second, event, 0));
         }
-        while (way == 1 && !atomic_load(&done)) /* finished, and nobody told leat */
+        while (way == 1 && !atomic_load(&done)) /* complete, but leat has not noticed it yet */
             sleep_ms(1);
         for (unsigned i = 0; i < 3; i++)
             set(pool, flags[i], i != way && i != 2);
@@ -90,12 +92,12 @@ static void a_reuse_flag_allows_its_way_and_no_other(void **state)
         for (int i = 0; i < 10000 && error == cudaErrorMemoryAllocation; i++) {
             error = cudaMallocFromPoolAsync(&ptr, 2 * BYTES, pool, second);
             if (error != cudaSuccess)
-                sleep_ms(1); /* way 1: it may be finished any moment */
+                sleep_ms(1); /* way 1: the work may be complete at any moment */
         }
         OK(error);
         OK(cudaMemsetAsync(ptr, 7, 2 * BYTES, second));
         if (way != 1)
-            GIVES(cudaErrorNotReady, cudaStreamQuery(second)); /* behind the first stream's work */
+            GIVES(cudaErrorNotReady, cudaStreamQuery(second)); /* waits for the first stream's work */
         atomic_store(&open, 1);
         OK(cudaFreeAsync(ptr, second));
         OK(cudaStreamSynchronize(second));
@@ -107,7 +109,8 @@ static void a_reuse_flag_allows_its_way_and_no_other(void **state)
     OK(cudaStreamDestroy(first));
 }
 
-/* With all three off: the stream's own memory, and what the host has waited for. */
+/* With all three flags off, a stream reuses only its own memory and memory whose last work the host has waited
+ * for. */
 static void without_reuse_flags_a_stream_has_its_own_memory(void **state)
 {
     cudaMemPool_t pool = make_pool(2 * BYTES);
@@ -143,7 +146,7 @@ int main(void)
     };
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that a search for leaks finds nothing */
+    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
         wrong += cudaSetDevice(i) || cudaDeviceReset();
     return wrong;
 }

@@ -1,4 +1,5 @@
-/* test_cudart_refusals.c - arguments that the CUDA runtime's manual rules out, and the result that each gives. */
+/* test_cudart_refusals.c - arguments that the CUDA runtime's manual forbids, and the error code that each
+ * returns. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -67,7 +68,7 @@ static void registering(void **state)
     INVALID(cudaHostRegister(own, 4096, 0xf0));
     INVALID(cudaHostRegister(own, 4096, UINT_MAX));
     INVALID(cudaHostRegister(device, 16, 0));
-    INVALID(cudaHostRegister((void *)(uintptr_t)4096, 4096, 0)); /* nothing is there */
+    INVALID(cudaHostRegister((void *)(uintptr_t)4096, 4096, 0)); /* no memory there */
     INVALID(cudaHostRegister(own, (size_t)1 << 46, 0));
     GIVES(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(pinned, 16, 0));
     OK(cudaHostRegister(own + 4096, 4096, cudaHostRegisterMapped));
@@ -89,7 +90,7 @@ static void registering(void **state)
     INVALID(cudaHostGetFlags(&flags, device));
 }
 
-/* Each copy of rows in both forms. */
+/* Checks a copy of rows by the synchronous and by the asynchronous call. */
 #define ROWS(result, dst, dst_pitch, src, src_pitch, width, height, kind)                                         \
     do {                                                                                                          \
         GIVES(result, cudaMemcpy2D(dst, dst_pitch, src, src_pitch, width, height, kind));                         \
@@ -331,7 +332,7 @@ static void pools(void **state)
     GIVES(cudaErrorInvalidDevice, cudaDeviceGetDefaultMemPool(&none, -1));
     GIVES(cudaErrorInvalidDevice, cudaDeviceGetMemPool(&none, 99));
     INVALID(cudaDeviceSetMemPool(0, NULL));
-    INVALID(cudaDeviceSetMemPool(1, pool)); /* of another device */
+    INVALID(cudaDeviceSetMemPool(1, pool)); /* a pool of another device */
     OK(cudaMemPoolDestroy(pool));
     INVALID(cudaMemPoolDestroy(pool));
     INVALID(cudaMemPoolDestroy(NULL));
@@ -455,7 +456,8 @@ static void stop_for_a_moment(void *argument)
     usleep(100000);
 }
 
-/* Work is under way when the process forks: in the child nothing is left that would finish it. */
+/* fork() while work is pending: the child has no threads that would finish it, so each call must return an
+ * error. */
 static void forked_children(void **state)
 {
     int count, status;

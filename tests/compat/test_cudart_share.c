@@ -1,8 +1,9 @@
 /*
- * test_cudart_share.c - memory, pools and events of the CUDA runtime between two processes.
+ * test_cudart_share.c - memory, pools and events of the CUDA runtime that two processes share.
  *
- * The second process is forked before anything is opened, since a child cannot use its parent's devices. The two
- * speak through a socket pair: the parent sends handles, the child says that it is done, or what failed.
+ * The test forks the second process before it opens a device, since a child cannot use its parent's devices. The
+ * two processes talk through a socket pair: the parent sends handles; the child answers that it is done, or what
+ * failed.
  */
 #include <cuda_runtime.h>
 
@@ -64,7 +65,7 @@ static int hear_descriptor(int end)
     return fd;
 }
 
-/* ---- the other process: each step returns the line that went wrong, or 0 ---- */
+/* ---- the other process: each step returns the line that failed, or 0 ---- */
 
 #define NEED(condition)                                                                                           \
     do {                                                                                                          \
@@ -114,7 +115,7 @@ static int use_memory(void)
     NEED(cudaMemset(there, 0, 0) == cudaSuccess);
     NEED(cudaIpcCloseMemHandle(there) == cudaSuccess);
     NEED(cudaIpcCloseMemHandle(there) == cudaErrorInvalidValue);
-    /* A reset takes along what was opened, and it can be opened again. */
+    /* A reset closes imported memory; it can be opened again afterwards. */
     NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
     NEED(cudaDeviceReset() == cudaSuccess);
     NEED(cudaIpcOpenMemHandle((void **)&again, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
@@ -122,7 +123,8 @@ static int use_memory(void)
     HAS_PATTERN(host, BYTES, 2);
     NEED(cudaIpcCloseMemHandle(again) == cudaSuccess);
     NEED(cudaIpcCloseMemHandle(again) == cudaErrorInvalidValue);
-    /* Threads that open it at the same time get the same address; closing waits for whoever uses it. */
+    /* Threads that open the same handle at the same time get the same address. Closing waits for work that uses
+     * the memory. */
     for (int round = 0; round < 20; round++) {
         struct opening openings[OPENINGS];
 
@@ -143,7 +145,7 @@ static int use_memory(void)
         gate open = 0;
 
         NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
-        /* A stream of another device may use it as well, and is then the one that is waited for. */
+        /* A stream of another device may use the memory too; then the close waits for that stream. */
         NEED(cudaSetDevice(by_stream) == cudaSuccess);
         NEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
         NEED(cudaSetDevice(0) == cudaSuccess);
@@ -170,7 +172,7 @@ static int use_event(void)
     hear(line[1], &handle, sizeof handle);
     NEED(cudaIpcOpenEventHandle(&event, handle) == cudaSuccess);
     NEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
-    NEED(cudaEventQuery(event) == cudaErrorNotReady); /* the parent's stream stands at a gate */
+    NEED(cudaEventQuery(event) == cudaErrorNotReady); /* a gate holds up the parent's stream */
     NEED(cudaStreamWaitEvent(stream, event, 0) == cudaSuccess);
     NEED(cudaStreamQuery(stream) == cudaErrorNotReady);
     say(line[1], &ready, 1);
@@ -305,7 +307,7 @@ static void pools_are_shared(void **state)
     OK(cudaMemPoolExportToShareableHandle(&fd, pool, cudaMemHandleTypePosixFileDescriptor, 0));
     OK(cudaMemPoolExportPointer(&data, device));
     OK(cudaMalloc(&plain, 16));
-    GIVES(cudaErrorInvalidValue, cudaMemPoolExportPointer(&data, plain)); /* of no pool; data is as it was */
+    GIVES(cudaErrorInvalidValue, cudaMemPoolExportPointer(&data, plain)); /* in no pool; data is unchanged */
     OK(cudaFree(plain));
     say_descriptor(line[0], fd);
     close(fd);

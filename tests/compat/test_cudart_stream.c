@@ -25,7 +25,7 @@ static void the_legacy_stream_waits_for_blocking_ones(void **state)
     GIVES(cudaErrorNotReady, cudaStreamQuery(0));
     GIVES(cudaErrorNotReady, cudaStreamQuery(cudaStreamLegacy));
     OK(cudaStreamQuery(other));
-    OK(cudaGetLastError()); /* not ready is no error */
+    OK(cudaGetLastError()); /* cudaErrorNotReady is not remembered as an error */
     atomic_store(&open, 1);
     OK(cudaStreamSynchronize(0));
     OK(cudaStreamQuery(blocking));
@@ -48,7 +48,7 @@ static void blocking_streams_wait_for_the_legacy_one(void **state)
     OK(cudaLaunchHostFunc(0, wait_at_gate, &open));
     OK(cudaMemsetAsync(device, 2, BYTES, blocking));
     GIVES(cudaErrorNotReady, cudaStreamQuery(blocking));
-    OK(cudaMemcpyAsync(out, device, BYTES, cudaMemcpyDeviceToHost, other)); /* not held up */
+    OK(cudaMemcpyAsync(out, device, BYTES, cudaMemcpyDeviceToHost, other)); /* does not wait */
     HAS_BYTES(out, BYTES, 1);
     atomic_store(&open, 1);
     OK(cudaStreamSynchronize(blocking));
@@ -74,7 +74,7 @@ static void each_thread_has_a_default_stream(void **state)
     (void)state;
     OK(cudaLaunchHostFunc(cudaStreamPerThread, wait_at_gate, &open));
     GIVES(cudaErrorNotReady, cudaStreamQuery(cudaStreamPerThread));
-    GIVES(cudaErrorNotReady, cudaStreamQuery(0)); /* it is a blocking stream */
+    GIVES(cudaErrorNotReady, cudaStreamQuery(0)); /* the per-thread default stream is a blocking stream */
     atomic_store(&open, 1);
     OK(cudaStreamSynchronize(0));
     assert_int_equal(pthread_create(&thread, NULL, query_own_default_stream, NULL), 0);
@@ -89,7 +89,8 @@ static void do_nothing(void *unused)
     (void)unused;
 }
 
-/* Nobody waits for what is over: a stream that was given nothing since is idle at once. */
+/* Completed work does not count: a stream is idle if it has no work of its own since, whatever other streams did
+ * before. */
 static void what_is_over_keeps_nobody_busy(void **state)
 {
     cudaStream_t stream;
@@ -107,7 +108,8 @@ static void what_is_over_keeps_nobody_busy(void **state)
     OK(cudaStreamDestroy(stream));
 }
 
-/* More streams than handles rest before they are used again: the default stream still knows which there are. */
+/* Creates more streams than it takes until handles are reused: the default stream must still know which streams
+ * exist. */
 static void streams_come_and_go(void **state)
 {
     cudaStream_t first, stream;
@@ -127,7 +129,7 @@ static void streams_come_and_go(void **state)
     OK(cudaStreamDestroy(first));
 }
 
-/* The work of a stream that was destroyed goes on, and the default stream comes after it. */
+/* The work of a destroyed stream continues, and the default stream waits for it. */
 static void work_outlives_its_stream(void **state)
 {
     cudaStream_t stream;
@@ -150,7 +152,8 @@ static void stand_in_callback(cudaStream_t stream, cudaError_t status, void *arg
     wait_at_gate(argument);
 }
 
-/* Each sort of work in a blocking stream is work that the default stream comes after, and the other way round. */
+/* The default stream waits for every kind of work in a blocking stream, and blocking streams wait for every kind
+ * of work in the default stream. */
 static void all_work_keeps_the_default_stream_waiting(void **state)
 {
     cudaStream_t stream, apart;
@@ -174,7 +177,7 @@ static void all_work_keeps_the_default_stream_waiting(void **state)
                 OK(cudaStreamAddCallback(first, stand_in_callback, &open, 0));
             }
             if (by_default) {
-                OK(cudaStreamQuery(then)); /* it has no work that could wait */
+                OK(cudaStreamQuery(then)); /* idle: it has no work of its own */
                 OK(cudaLaunchHostFunc(then, do_nothing, NULL));
             }
             GIVES(cudaErrorNotReady, cudaStreamQuery(then));
@@ -197,7 +200,7 @@ static void *open_later(void *open)
     return NULL;
 }
 
-/* The host waits for an event, be it one that processes share. */
+/* The host waits for an event, an interprocess event too. */
 static void events_are_waited_for(void **state)
 {
     cudaStream_t stream;
@@ -221,7 +224,7 @@ static void events_are_waited_for(void **state)
     OK(cudaStreamDestroy(stream));
 }
 
-/* Of an event that was recorded in two streams the later record counts, whichever is reached first. */
+/* If an event was recorded in two streams, only the later record counts, even if it completes first. */
 static void the_latest_record_counts(void **state)
 {
     cudaStream_t streams[2];
@@ -268,9 +271,9 @@ static void copies_wait_as_documented(void **state)
     OK(cudaMemcpyAsync(a, pinned, BYTES, cudaMemcpyHostToDevice, stream));
     OK(cudaMemcpyAsync(b, a, BYTES, cudaMemcpyDeviceToDevice, stream));
     OK(cudaMemcpyAsync(a, pageable, BYTES, cudaMemcpyHostToDevice, stream));
-    memset(pageable, 0, BYTES); /* it has been read */
+    memset(pageable, 0, BYTES); /* the call has already read it */
     OK(cudaMemcpy2DAsync(a, 64, pageable, 64, 32, 8, cudaMemcpyHostToDevice, stream));
-    OK(cudaMemset(b, 3, 1)); /* in the default stream, and returns at once */
+    OK(cudaMemset(b, 3, 1)); /* in the default stream; returns at once */
     OK(cudaMemcpy(b + 1, b, 1, cudaMemcpyDeviceToDevice));
     GIVES(cudaErrorNotReady, cudaStreamQuery(stream));
     GIVES(cudaErrorNotReady, cudaStreamQuery(0));
@@ -486,12 +489,12 @@ static void pools_count_and_give_back(void **state)
     OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrUsedMemCurrent, &value));
     assert_int_equal(value, 0);
     OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrReservedMemCurrent, &value));
-    assert_int_equal(value, 0); /* the threshold is 0 */
+    assert_int_equal(value, 0); /* released at once, since the threshold is 0 */
     OK(cudaEventCreate(&event));
     OK(cudaMallocAsync(&a, 4 << 20, stream));
     OK(cudaFreeAsync(a, stream));
     OK(cudaEventRecord(event, stream));
-    OK(cudaEventSynchronize(event)); /* is waiting, too */
+    OK(cudaEventSynchronize(event)); /* waiting for an event also releases memory */
     OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrReservedMemCurrent, &value));
     assert_int_equal(value, 0);
     OK(cudaEventDestroy(event));
@@ -513,7 +516,7 @@ static void pools_count_and_give_back(void **state)
     OK(cudaFreeAsync(a, stream));
     OK(cudaStreamSynchronize(stream));
     OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &value));
-    assert_true(value >= 4 << 20); /* kept */
+    assert_true(value >= 4 << 20); /* kept: the threshold is high */
     OK(cudaMemPoolTrimTo(pool, 0));
     OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &value));
     assert_true(value < 4 << 20);
@@ -524,7 +527,7 @@ static void pools_count_and_give_back(void **state)
     GIVES(cudaErrorInvalidValue, cudaMemPoolDestroy(pool));
     OK(cudaDeviceGetMemPool(&now, 0));
     assert_ptr_equal(now, standard);
-    OK(cudaFree(b)); /* a block outlives its pool's handle */
+    OK(cudaFree(b)); /* a block stays valid after its pool is destroyed */
     GIVES(cudaErrorInvalidValue, cudaMemPoolDestroy(standard));
     GIVES(cudaErrorInvalidValue, cudaMemPoolCreate(&pool, NULL));
     props.allocType = cudaMemAllocationTypeInvalid;
@@ -571,7 +574,7 @@ static void blocks_may_be_freed_on_another_devices_stream(void **state)
     OK(cudaStreamDestroy(there));
 }
 
-/* ---- what there is not, and the end ---- */
+/* ---- what is not supported, and the end ---- */
 
 static void what_there_is_not(void **state)
 {

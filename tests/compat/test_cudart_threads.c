@@ -1,6 +1,6 @@
 /*
- * test_cudart_threads.c - several threads use the library's per-process state at once: handles for
- * other processes, graphs, each thread's streams.
+ * test_cudart_threads.c - several threads use the library's per-process state at the same time: handles for other
+ * processes, graphs, per-thread streams.
  */
 #include <cuda_runtime.h>
 
@@ -12,7 +12,7 @@
 
 #define THREADS 4
 
-/* What there is of something: "/proc/self/fd", "/proc/self/task". */
+/* Counts the entries of a folder such as "/proc/self/fd" or "/proc/self/task". */
 static int count_entries(const char *path)
 {
     DIR *folder = opendir(path);
@@ -25,7 +25,7 @@ static int count_entries(const char *path)
     return count;
 }
 
-/* All threads go on at the same time. */
+/* Lets all threads start at the same time. */
 static pthread_barrier_t start;
 
 /* ---- handles for other processes ---- */
@@ -49,7 +49,8 @@ static void *ask_for_handles(void *argument)
     return NULL;
 }
 
-/* However often it is asked for, a thing has one handle, of which nothing is left when the thing is gone. */
+/* All requests for one object return the same handle. When the object is destroyed, its handle leaves no open
+ * descriptor behind. */
 static void handles_end_with_what_they_stand_for(void **state)
 {
     struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
@@ -86,7 +87,7 @@ static void handles_end_with_what_they_stand_for(void **state)
         OK(cudaFreeAsync(memory, 0));
         OK(cudaStreamSynchronize(0));
         OK(cudaMemPoolDestroy(pool));
-        /* The first round starts the thread that answers. */
+        /* Count after the first round, which starts the thread that answers other processes. */
         if (!round)
             before = count_entries("/proc/self/fd");
     }
@@ -103,7 +104,7 @@ static void do_nothing(void *unused)
     (void)unused;
 }
 
-/* Makes graphs that nobody else knows, and destroys them. */
+/* Creates and destroys graphs that no other thread uses. */
 static void *make_graphs(void *result)
 {
     cudaStream_t stream;
@@ -121,7 +122,7 @@ static void *make_graphs(void *result)
     return NULL;
 }
 
-/* A node is looked for in all graphs. */
+/* To validate a node handle the library searches all graphs, while other threads create and destroy graphs. */
 static void nodes_are_told_while_graphs_come_and_go(void **state)
 {
     enum cudaGraphNodeType type;
@@ -154,7 +155,7 @@ static void nodes_are_told_while_graphs_come_and_go(void **state)
     OK(cudaStreamDestroy(stream));
 }
 
-/* ---- each thread's streams ---- */
+/* ---- per-thread streams ---- */
 
 static void *use_own_stream(void *result)
 {
@@ -164,7 +165,8 @@ static void *use_own_stream(void *result)
     return NULL;
 }
 
-/* A thread's streams end with it: on the CPU device each is a thread of its own. */
+/* A thread's per-thread stream ends with the thread. On the CPU device a stream has a thread, so threads are
+ * counted. */
 static void streams_end_with_their_threads(void **state)
 {
     int before, result = 0;
@@ -180,12 +182,12 @@ static void streams_end_with_their_threads(void **state)
         pthread_join(thread, NULL);
         OK(result);
     }
-    /* The last ones may still be on their way out. */
+    /* The threads of the last streams may not have ended yet. */
     assert_true(count_entries("/proc/self/task") < before + 15);
     pthread_barrier_destroy(&start);
 }
 
-/* Threads end, and with them their streams, while the device is reset. */
+/* Threads and their per-thread streams end while the device is reset. */
 static void threads_end_during_a_reset(void **state)
 {
     (void)state;
@@ -226,7 +228,7 @@ static void *use_short_lived_streams(void *result)
     return NULL;
 }
 
-/* The default stream comes after all others, whichever there are just then. */
+/* The default stream comes after all other streams, while other threads create and destroy some. */
 static void streams_come_and_go_beside_the_default_one(void **state)
 {
     pthread_t threads[2];
@@ -273,7 +275,7 @@ static void *keep_stream_busy(void *stream)
     return NULL;
 }
 
-/* A stream comes after what its thread gave the default stream before, while other threads use it too. */
+/* A stream's work comes after earlier work of the default stream, even if other threads use that stream too. */
 static void a_shared_stream_follows_the_default_one(void **state)
 {
     cudaStream_t stream;

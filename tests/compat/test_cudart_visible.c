@@ -3,7 +3,7 @@
 
 #include "visible.h"
 
-/* The result of counting, and the numbers of the devices that are there, by their addresses on the bus. */
+/* Prints the result of cudaGetDeviceCount() and the number of each visible device, taken from its PCI bus ID. */
 static int look(void)
 {
     int count = 0, bus, number = -1;
@@ -41,19 +41,19 @@ static void an_entry_that_is_no_device_ends_the_list(void **state)
     SEES("100", "CUDA_VISIBLE_DEVICES=none");
 }
 
-/* The devices are called cpu:0 and so on, and their UUIDs are these names' bytes. */
+/* The CPU devices are called cpu:0 and so on; their UUIDs contain these names as bytes. */
 static void a_UUID_names_a_device_by_its_start(void **state)
 {
     (void)state;
     SEES("0 2", "CUDA_VISIBLE_DEVICES=GPU-6370753a-3200-0000-0000-000000000000");
     SEES("0 3 1", "CUDA_VISIBLE_DEVICES=GPU-6370753a-33,gpu-6370753A-31");
     SEES("0 1 0", "CUDA_VISIBLE_DEVICES=GPU-6370753a-31,0");
-    SEES("100", "CUDA_VISIBLE_DEVICES=GPU-6370"); /* all of them */
+    SEES("100", "CUDA_VISIBLE_DEVICES=GPU-6370"); /* ambiguous: matches all devices */
     SEES("0 0", "CUDA_VISIBLE_DEVICES=0,GPU-77,1");
     SEES("0 0", "CUDA_VISIBLE_DEVICES=0,GPU-6370753a-3100-0000-0000-000000000000-and-more,1");
 }
 
-/* Without HIP's names in the process. */
+/* The process does not use HIP, so HIP's variables have no effect. */
 static void the_variables_of_HIP_change_nothing(void **state)
 {
     (void)state;
@@ -61,7 +61,7 @@ static void the_variables_of_HIP_change_nothing(void **state)
     SEES("0 3", "HIP_VISIBLE_DEVICES=1 ROCR_VISIBLE_DEVICES=2 CUDA_VISIBLE_DEVICES=3");
 }
 
-/* In a copy that sees cpu:2 and cpu:3: a place by its ordinal here, not by leat's. */
+/* Runs in a copy that sees only cpu:2 and cpu:3. Locations must use the visible ordinals 0 and 1. */
 static int place(void)
 {
     struct cudaMemLocation first = {cudaMemLocationTypeDevice, 0};

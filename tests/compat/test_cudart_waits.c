@@ -1,7 +1,7 @@
 /*
- * test_cudart_waits.c - what waits for what, call by call: copies that are synchronous, memory that goes, graphs
- * of several devices, and each sort of work beside the default stream. What is waited for stands at a gate, which
- * is opened late, so that a call that does not wait is back too early each time.
+ * test_cudart_waits.c - what each call waits for: synchronous copies, calls that free memory, graphs of several
+ * devices, and each kind of work next to the default stream. The work to wait for is held up by a gate that opens
+ * late, so that a call that does not wait returns too early each time.
  */
 #include <cuda_runtime.h>
 
@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 #define BYTES 4096
-#define LONG_BYTES ((size_t)2 << 20) /* more than is put into pinned memory for a busy stream */
+#define LONG_BYTES ((size_t)2 << 20) /* too long for a copy through a pinned buffer */
 
 static cudaStream_t stream;
 static unsigned char *device, *more, *pinned, *pageable;
@@ -30,7 +30,7 @@ static void *open_later(void *unused)
     return NULL;
 }
 
-/* The stream stands at the gate for a moment from here on. */
+/* Holds up the stream by a gate that opens 30 ms later. */
 static void hold_in(cudaStream_t held)
 {
     atomic_store(&open_now, 0);
@@ -43,7 +43,7 @@ static void hold(void)
     hold_in(stream);
 }
 
-/* The call before this one came back when the gate was open. */
+/* Checks that the gate was already open when the previous call returned. */
 static void has_waited(void)
 {
     int is_open = atomic_load(&open_now);
@@ -75,7 +75,7 @@ static void synchronous_copies_wait(void **state)
     has_waited();
 }
 
-/* Bytes that arrive in ordinary memory have arrived, and so they have from host to host. */
+/* Asynchronous copies to pageable memory, and from host to host, are complete when the call returns. */
 static void some_asynchronous_copies_wait(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void some_asynchronous_copies_wait(void **state)
     hold();
     OK(cudaMemcpyAsync(pinned + BYTES, pinned, BYTES, cudaMemcpyHostToHost, stream));
     has_waited();
-    /* Ranges that overlap, as memmove would. */
+    /* Overlapping ranges: the result must be that of memmove(). */
     hold();
     OK(cudaMemcpyAsync(pinned, device, BYTES, cudaMemcpyDeviceToHost, stream));
     OK(cudaMemcpyAsync(pinned + 1, pinned, BYTES, cudaMemcpyHostToHost, stream));
@@ -100,7 +100,7 @@ static void some_asynchronous_copies_wait(void **state)
     has_waited();
 }
 
-/* The source is the caller's again, short or long. */
+/* The program may overwrite a pageable source as soon as the call returns, for short and for long copies. */
 static void ordinary_memory_has_been_read(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void ordinary_memory_has_been_read(void **state)
     }
 }
 
-/* While another thread's work is captured, nothing that waits may be called. */
+/* While another thread captures in global mode, calls that wait are forbidden. */
 static void captures_forbid_synchronous_copies(void **state)
 {
     cudaStream_t captured;
@@ -142,7 +142,7 @@ static void captures_forbid_synchronous_copies(void **state)
     OK(cudaStreamDestroy(captured));
 }
 
-/* ---- memory that goes ---- */
+/* ---- freeing memory ---- */
 
 static void memory_is_freed_behind_its_users(void **state)
 {
@@ -171,7 +171,7 @@ static void memory_is_freed_behind_its_users(void **state)
     hold();
     OK(cudaFreeArray(array));
     has_waited();
-    /* Of host memory the users may be on any device. */
+    /* Any device may use host memory, so freeing it waits for all devices. */
     OK(cudaMallocHost(&memory, BYTES));
     OK(cudaSetDevice(1));
     OK(cudaFree(0));
@@ -187,8 +187,7 @@ static void memory_is_freed_behind_its_users(void **state)
     OK(cudaSetDevice(0));
 }
 
-/* A block that a graph has of its own goes with it, behind the graph's work. */
-/* What was launched goes on when the executable is destroyed, which waits for nothing. */
+/* Destroying an executable graph does not wait; a launch that is running continues and keeps its memory. */
 static void graphs_that_are_gone_still_run(void **state)
 {
     cudaGraphExec_t exec;
@@ -208,7 +207,7 @@ static void graphs_that_are_gone_still_run(void **state)
     OK(cudaGraphDestroy(graph));
     atomic_store(&open_now, 0);
     OK(cudaGraphLaunch(exec, stream));
-    GIVES(cudaErrorNotReady, cudaStreamQuery(0)); /* it is work of a blocking stream */
+    GIVES(cudaErrorNotReady, cudaStreamQuery(0)); /* the launch is work of a blocking stream */
     OK(cudaGraphExecDestroy(exec));
     GIVES(cudaErrorNotReady, cudaStreamQuery(stream));
     atomic_store(&open_now, 1);
@@ -226,7 +225,7 @@ static uint64_t reserved(cudaMemPool_t pool)
     return bytes;
 }
 
-/* What lies above the threshold goes back at the next wait, of whatever sort; and at a later one where work still
+/* Memory above the release threshold is released at the next wait of any kind, or at a later wait if work still
  * used it. */
 static void pools_give_back_when_something_is_waited_for(void **state)
 {
@@ -274,7 +273,8 @@ static void pools_give_back_when_something_is_waited_for(void **state)
     OK(cudaStreamDestroy(apart));
 }
 
-/* A block of another device's pool that is freed behind held work is nobody else's before that is done. */
+/* A block of another device's pool is freed after work that is held up. Nobody may get the memory before that work
+ * ends. */
 static void blocks_of_another_device_are_freed_in_order(void **state)
 {
     unsigned char *block, *next;
@@ -288,7 +288,7 @@ static void blocks_of_another_device_are_freed_in_order(void **state)
     OK(cudaLaunchHostFunc(stream, wait_at_gate, &open_now));
     OK(cudaMemcpyAsync(block, pinned, BYTES, cudaMemcpyDefault, stream));
     OK(cudaFreeAsync(block, stream));
-    /* Its own device's default stream is the one that it went back on. */
+    /* The owning device's default stream asks for memory next. */
     OK(cudaSetDevice(1));
     OK(cudaMallocFromPoolAsync((void **)&next, BYTES, pool, 0));
     OK(cudaMemsetAsync(next, 6, BYTES, 0));
@@ -302,7 +302,7 @@ static void blocks_of_another_device_are_freed_in_order(void **state)
     OK(cudaSetDevice(0));
 }
 
-/* A pool that was destroyed takes its memory along, when its last block is freed. */
+/* A destroyed pool releases its memory when its last block is freed. */
 static void pools_end_with_their_last_block(void **state)
 {
     struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
@@ -373,8 +373,8 @@ static void devices_take_turns_in_a_graph(void **state)
     OK(cudaEventDestroy(fork));
 }
 
-/* Memory of another device is filled in the order of the stream, though not by it: whichever of the two is late.
- */
+/* A set of another device's memory keeps its place in the stream, whether that stream or the other device is held
+ * up. */
 static void fills_elsewhere_keep_their_place(void **state)
 {
     unsigned char *far;
@@ -409,7 +409,7 @@ LEAT_KERNEL(write_slowly, 3, unsigned char *, data, uint64_t, count, uint8_t, va
             ((volatile unsigned char *)data)[i] = round == 99 ? value : 0;
 }
 
-/* Whatever a blocking stream does for long, the default stream reads the result. */
+/* The default stream sees the result of every kind of long work in a blocking stream. */
 static void the_default_stream_sees_all_work(void **state)
 {
     enum { ROWS = 100000, PITCH = 20 };

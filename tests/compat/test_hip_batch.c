@@ -1,4 +1,4 @@
-/* test_hip_batch.c - HIP's calls that do several things at once, those that name a place, and attributes of
+/* test_hip_batch.c - HIP's calls that do several things at once, calls with a memory location, and attributes of
  * streams. */
 #include <hip/hip_runtime.h>
 
@@ -67,7 +67,7 @@ static void regions_in_batches(void **state)
     op[1].src = op[0].dst;
     op[1].dst = op[0].src;
     op[1].dst.op.ptr.ptr = out;
-    op[1].dst.op.ptr.rowLength = 4; /* elements of the array */
+    op[1].dst.op.ptr.rowLength = 4; /* counts elements of the array */
     OK(hipMemcpy3DBatchAsync(2, op, &failed, 0, NULL));
     OK(hipStreamSynchronize(NULL));
     HAS_PATTERN(out, sizeof out, 3);

@@ -1,4 +1,5 @@
-/* test_hip_graph.c - capture and captured graphs under HIP's names: what HIP refuses, and with which result. */
+/* test_hip_graph.c - stream capture and captured graphs in HIP: what HIP refuses, and the error code of each
+ * refusal. */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"
@@ -55,7 +56,7 @@ static void work_is_captured_and_launched(void **state)
     assert_int_equal(status, hipStreamCaptureStatusActive);
     assert_true(id != 0);
     OK(hipStreamEndCapture(stream, &graph));
-    HAS_BYTES(pinned, BYTES, 0); /* nothing was done yet */
+    HAS_BYTES(pinned, BYTES, 0); /* captured work does not run */
     assert_int_equal(calls, 0);
     OK(hipGraphGetNodes(graph, NULL, &nodes));
     assert_int_equal(nodes, 5);
@@ -67,7 +68,7 @@ static void work_is_captured_and_launched(void **state)
     OK(hipGraphUpload(exec, stream));
     OK(hipGraphLaunch(exec, stream));
     OK(hipGraphLaunch(exec, stream));
-    OK(hipGraphExecDestroy(exec)); /* while the work runs */
+    OK(hipGraphExecDestroy(exec)); /* while the launch runs */
     OK(hipGraphDestroy(graph));
     OK(hipStreamSynchronize(stream));
     HAS_BYTES(pinned, BYTES, 2);
@@ -112,7 +113,7 @@ static void what_waits_spoils_a_capture(void **state)
     }
 }
 
-/* Refused unless the capture is relaxed. */
+/* Checks that the call is refused during a capture, unless the capture is relaxed. */
 #define UNSAFE(call)                                                                                              \
     do {                                                                                                          \
         OK(hipStreamBeginCapture(stream, hipStreamCaptureModeGlobal));                                            \

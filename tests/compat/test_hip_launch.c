@@ -1,6 +1,6 @@
 /*
- * test_hip_launch.c - HIP's newer ways to launch, occupancy, libraries, and what is refused of grids whose blocks
- * wait for each other. Kernels of modules come from kernels_user.so, which lies in the folder above.
+ * test_hip_launch.c - HIP's newer ways to launch, occupancy, libraries, and refusals of cooperative launches.
+ * Kernels of modules come from kernels_user.so, which is built into the parent folder.
  */
 #include <hip/hip_runtime.h>
 
@@ -29,7 +29,7 @@ static const char *module_path(void)
     return path;
 }
 
-/* ---- what is known of a kernel ---- */
+/* ---- attributes of kernels ---- */
 
 static void attributes_of_a_function(void **state)
 {
@@ -163,7 +163,7 @@ static void launches_with_attributes(void **state)
     OK(hipFree(data));
 }
 
-/* Blocks of a LEAT_KERNEL cannot wait for one another; and no device here launches on others too. */
+/* A LEAT_KERNEL does not support cooperative launches, and no device here supports launches on several devices. */
 static void grids_that_wait_are_refused(void **state)
 {
     unsigned *data, addend = 5;
@@ -236,7 +236,7 @@ static void libraries(void **state)
         assert_string_equal(name, "user_scale_f32");
         OK(hipKernelGetLibrary(&of, found));
         assert_ptr_equal(of, library);
-        OK(hipLaunchKernel(found, grid, block, args, 0, NULL)); /* in a function's place */
+        OK(hipLaunchKernel(found, grid, block, args, 0, NULL)); /* passed in place of a function */
         OK(hipModuleLaunchKernel((hipFunction_t)(void *)found, 4, 1, 1, 32, 1, 1, 0, NULL, args, NULL));
         GIVES(hipErrorNotFound, hipLibraryGetKernel(&found, library, "no_such_kernel"));
         OK(hipDeviceSynchronize());
@@ -275,7 +275,7 @@ static void a_fat_binary_is_a_module(void **state)
     OK(hipModuleUnload(module));
 }
 
-/* ---- devices, and names by their text ---- */
+/* ---- choice of a device, and functions found by name ---- */
 
 static void the_device_that_matches_best_is_chosen(void **state)
 {
@@ -286,7 +286,7 @@ static void the_device_that_matches_best_is_chosen(void **state)
     OK(hipChooseDevice(&device, &wanted));
     assert_int_equal(device, 0);
     wanted.major = 1;
-    wanted.multiProcessorCount = 1 << 30; /* none has so many */
+    wanted.multiProcessorCount = 1 << 30; /* more than any device has */
     OK(hipChooseDeviceR0600(&device, &wanted));
     assert_int_equal(device, 0);
     GIVES(hipErrorInvalidValue, hipChooseDevice(NULL, &wanted));
@@ -303,7 +303,7 @@ static void a_linear_texture_would_be_so_wide(void **state)
     OK(hipGetDeviceProperties(&properties, 0));
     OK(hipDeviceGetTexture1DLinearMaxWidth(&width, &desc, 0));
     assert_int_equal(width, properties.maxTexture1DLinear);
-    assert_int_equal(width, 0); /* there are no textures */
+    assert_int_equal(width, 0); /* textures are not supported */
     GIVES(hipErrorInvalidValue, hipDeviceGetTexture1DLinearMaxWidth(NULL, &desc, 0));
     GIVES(hipErrorInvalidValue, hipDeviceGetTexture1DLinearMaxWidth(&width, NULL, 0));
     GIVES(hipErrorInvalidDevice, hipDeviceGetTexture1DLinearMaxWidth(&width, &desc, 99));
@@ -355,7 +355,7 @@ int main(void)
 
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that a search for leaks finds nothing */
+    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }

@@ -1,4 +1,4 @@
-/* test_hip_memory.c - HIP's memory: allocating, copying, filling, and what HIP refuses otherwise than CUDA. */
+/* test_hip_memory.c - HIP's memory: allocations, copies, fills, and refusals that differ from CUDA's. */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"
@@ -69,7 +69,7 @@ static void copies_between_all_kinds(void **state)
     OK(hipMemcpy(managed, pinned, BYTES, hipMemcpyDefault));
     HAS_PATTERN(managed, BYTES, 1);
     OK(hipMemset(a, 0x5a, BYTES));
-    OK(hipMemcpy(a, managed, BYTES, hipMemcpyHostToHost)); /* the pointers decide, not the word */
+    OK(hipMemcpy(a, managed, BYTES, hipMemcpyHostToHost)); /* the pointers decide the direction, not the kind */
     OK(hipMemcpyDtoH(out, a, BYTES));
     HAS_PATTERN(out, BYTES, 1);
     OK(hipMemcpyPeer(b, 0, a, 0, BYTES));
@@ -110,7 +110,7 @@ static void fills_of_all_widths(void **state)
     OK(hipMemset2D(device, 16, 9, 8, 16));
     OK(hipMemcpy(out, device, sizeof out, hipMemcpyDeviceToHost));
     assert_int_equal(out[4], 0x09090909);
-    assert_int_equal(out[2], 0x01020304); /* between the rows */
+    assert_int_equal(out[2], 0x01020304); /* the bytes between the rows */
     OK(hipFree(device));
 }
 
@@ -201,7 +201,7 @@ static void what_is_known_of_an_address(void **state)
     assert_ptr_equal(base, device);
     GIVES(hipErrorNotFound, hipMemGetAddressRange(&base, &bytes, plain));
     GIVES(hipErrorNotFound, hipMemGetAddressRange(&base, &bytes, NULL));
-    OK(hipMemPtrGetInfo(NULL, &bytes)); /* what hipMalloc() of 0 bytes gives */
+    OK(hipMemPtrGetInfo(NULL, &bytes)); /* NULL is what hipMalloc() returns for 0 bytes */
     assert_int_equal(bytes, 0);
     OK(hipHostGetFlags(&flags, pinned));
     assert_int_equal(flags, hipHostMallocPortable);
@@ -287,7 +287,8 @@ static void copies_of_device_memory_wait_when_told(void **state)
     OK(hipFree(b));
 }
 
-/* What was said of managed memory is not found in what is allocated after it was freed, nor next to it. */
+/* Advice for managed memory ends when the memory is freed: it affects neither new memory there nor memory next to
+ * it. */
 static void advice_ends_with_the_memory(void **state)
 {
     enum { PAGE = 4096 };
@@ -318,7 +319,7 @@ static void advice_ends_with_the_memory(void **state)
         assert_int_equal(place, hipInvalidDeviceId);
         OK(hipFree(first));
         if (i)
-            OK(hipFree(second)); /* the first time it stays, so that no page goes back */
+            OK(hipFree(second)); /* kept in round 0, so that its page is not reused */
     }
 }
 
@@ -387,7 +388,7 @@ int main(void)
 
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that a search for leaks finds nothing */
+    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }

@@ -1,9 +1,9 @@
 /*
  * test_hip_nodes.c - nodes that a program adds to a graph by HIP's calls: kernels, copies, fills, host functions,
- * child graphs, events, memory, and the driver's forms with a context.
+ * child graphs, events, memory, and the driver-style calls with a context.
  *
- * Only what differs from CUDA is tested in depth, and that every call exists. What graphs do is the same code for
- * both, and test_cudart_nodes.c tests it.
+ * Every call is made at least once, but only differences from CUDA are tested in depth: the engine implements
+ * graphs for both, and test_cudart_nodes.c tests it.
  */
 #include "hip_graphs.h"
 
@@ -42,7 +42,8 @@ static void kernels_are_nodes(void **state)
     run_and_end(graph);
     device_has(device, 114);
 
-    /* Attributes: the source comes first, and no more is written than older versions of the union have. */
+    /* Attributes: HIP's call takes the source first, and must write no more than the union of older versions
+     * holds. */
     OK(hipGraphAddKernelNode(&second, graph, NULL, 0, &add.params));
     memset(&value, 0, sizeof value);
     value.priority = 3;
@@ -80,7 +81,8 @@ static void kernels_are_nodes(void **state)
     OK(hipGraphDestroy(graph));
 }
 
-/* Functions of modules: of a shared object, and leat's own, which AMD's code objects stand for. */
+/* Functions of modules: from a shared object, and leat's own kernels, which are found in place of AMD code
+ * objects. */
 static void functions_of_modules_are_nodes(void **state)
 {
     struct {
@@ -117,7 +119,7 @@ static void functions_of_modules_are_nodes(void **state)
     OK(hipStreamEndCapture(stream, &graph));
     OK(hipGraphGetNodes(graph, nodes, &listed));
     assert_int_equal(listed, 2);
-    for (int i = 0; i < 2; i++) { /* what was captured can be added again */
+    for (int i = 0; i < 2; i++) { /* parameters that were read from a captured node can be added again */
         OK(hipGraphKernelNodeGetParams(nodes[i], &got));
         OK(hipGraphAddKernelNode(&node, graph, nodes, 2, &got));
     }
@@ -184,7 +186,6 @@ static void copies_are_nodes(void **state)
     }
     GIVES(hipErrorInvalidValue, hipGraphExecMemcpyNodeSetParams(exec, node, &box));
     OK(hipGraphExecDestroy(exec));
-    /* No other node comes before or after this one. */
     OK(hipGraphMemcpyNodeSetParams1D(node, pinned + 200, device, 8, hipMemcpyDeviceToHost));
     OK(hipGraphAddMemcpyNode(&node, graph, &node, 1, &box));
     OK(hipGraphDestroyNode(node));
@@ -356,7 +357,7 @@ static void nodes_allocate_and_free(void **state)
     OK(hipGraphDestroy(graph));
     OK(hipDeviceSynchronize());
 
-    /* The driver's name, in the graph that allocates. */
+    /* The driver-style call, in the graph that allocates the memory. */
     OK(hipGraphCreate(&graph, 0));
     OK(hipGraphAddMemAllocNode(&alloc, graph, NULL, 0, &params));
     OK(hipDrvGraphAddMemFreeNode(&freed, graph, &alloc, 1, params.dptr));
@@ -365,7 +366,7 @@ static void nodes_allocate_and_free(void **state)
     OK(hipGraphDestroy(graph));
 }
 
-/* ---- the driver's forms ---- */
+/* ---- driver-style calls ---- */
 
 static void nodes_with_a_context(void **state)
 {

@@ -1,11 +1,11 @@
-/* test_hip_ordering.c - the model of ordering.c by HIP's names: every form of copy and set. */
+/* test_hip_ordering.c - runs the model of ordering.c with HIP's calls: every form of copy and set. */
 #include "ordering.h"
 
 #include <hip/hip_runtime_api.h>
 
 /* ---- arguments ---- */
 
-/* Where the memory lies decides, whatever kind is said. */
+/* HIP takes the direction from the pointers and ignores the kind, so any kind is valid. */
 static hipMemcpyKind kind(const struct cell *dst, const struct cell *src)
 {
     return (hipMemcpyKind)kind_of_copy(dst, src);
@@ -21,7 +21,7 @@ static hipPitchedPtr rows_of(const struct cell *cell)
     return make_hipPitchedPtr(cell->ptr, row_bytes(), row_bytes(), cell_rows());
 }
 
-/* The whole cell; with an array it is counted in elements, which have 4 bytes. */
+/* The extent of a whole cell. The width counts elements of 4 bytes if one side is an array, otherwise bytes. */
 static hipExtent extent_of(const struct cell *dst, const struct cell *src)
 {
     bool elements = dst->sort == ARRAY || src->sort == ARRAY;
@@ -116,7 +116,7 @@ static const hip_Memcpy2D *driver_rows(const struct cell *dst, const struct cell
 
 /* ---- forms: name, order, sorts of dst and of src, arguments ---- */
 
-/* Those that there are for the thread's default stream too, with _spt. */
+/* Calls that also exist for the per-thread default stream, with the suffix _spt. */
 #define COPIES_BOTH(X)                                                                                            \
     X(hipMemcpy, SYNC, LINEAR, LINEAR, (dst->ptr, src->ptr, BYTES, KIND))                                         \
     X(hipMemcpy2D, SYNC, LINEAR, LINEAR, (dst->ptr, ROW, src->ptr, ROW, ROW, ROWS, KIND))                         \

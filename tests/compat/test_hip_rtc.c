@@ -1,4 +1,5 @@
-/* test_hip_rtc.c - hiprtc: a program gets as far as compiling, and is told there what to do. */
+/* test_hip_rtc.c - hiprtc: compiling fails with a log that says what to do instead, and wrong arguments are
+ * refused. */
 #include <hip/hiprtc.h>
 
 #include "compat.h"

@@ -1,6 +1,7 @@
 /*
- * test_hip_share.c - descriptors as HIP's programs give them (by value, with whatever above it, or by address),
- * what is none, and whose pool a pointer is; and copies of virtual memory that two devices have parts of.
+ * test_hip_share.c - the ways in which HIP programs pass file descriptors (by value, with other bits set above it,
+ * or by address), descriptors that are refused, and the pool of a pointer; also copies of virtual memory whose
+ * parts belong to two devices.
  */
 #include <hip/hip_runtime_api.h>
 
@@ -39,7 +40,7 @@ static void refuse_pool(void *handle)
     assert_null(imported);
 }
 
-/* AMD's own programs keep it in 64 bits of which the export writes half. */
+/* AMD's own programs keep the descriptor in a 64-bit variable, of which the export writes only the lower half. */
 static void descriptors_come_in_several_ways(void **state)
 {
     hipMemPool_t pool = new_pool();
@@ -52,7 +53,7 @@ static void descriptors_come_in_several_ways(void **state)
     expect_pool((void *)(intptr_t)fd);
     expect_pool((void *)(uintptr_t)(kept | (unsigned)fd));
     expect_pool(&fd);
-    /* Where many may be open, one is larger than the lowest address of memory. */
+    /* If the limit of descriptors allows it: a descriptor that is larger than the lowest mappable address. */
     high = fcntl(fd, F_DUPFD_CLOEXEC, 70000);
     if (high >= 0) {
         expect_pool((void *)(intptr_t)high);
@@ -131,7 +132,7 @@ static void pointers_belong_to_their_pool(void **state)
     (void)hipGetLastError();
 }
 
-/* The part that is copied says which device's work is waited for, whoever has the other parts. */
+/* A copy waits for the device that owns the copied part of the range, whoever owns the other parts. */
 static void parts_of_virtual_memory_have_their_own_device(void **state)
 {
     hipMemGenericAllocationHandle_t parts[2];
@@ -147,7 +148,7 @@ static void parts_of_virtual_memory_have_their_own_device(void **state)
     (void)state;
     OK(hipMemGetAllocationGranularity(&unit, &properties, hipMemAllocationGranularityMinimum));
     OK(hipMemAddressReserve((void **)&range, 2 * unit, 0, NULL, 0));
-    for (unsigned i = 0; i < 2; i++) { /* device 1 has the first part, device 0 the second and later one */
+    for (unsigned i = 0; i < 2; i++) { /* device 1 owns the first part, device 0 the second */
         properties.location.id = !i;
         OK(hipMemCreate(&parts[i], unit, &properties, 0));
         OK(hipMemMap(range + i * unit, unit, 0, parts[i], 0));
@@ -160,7 +161,7 @@ static void parts_of_virtual_memory_have_their_own_device(void **state)
     OK(hipLaunchHostFunc(stream, wait_at_gate, &open));
     OK(hipMemsetAsync(range, 2, sizeof host, stream));
     OK(hipSetDevice(0));
-    /* From one part to the other it is a copy between devices: it returns, and comes after the set. */
+    /* This copy between two devices returns while the gate is closed, but runs after the set. */
     OK(hipMemcpy(range + unit, range, sizeof host, hipMemcpyDeviceToDevice));
     atomic_store(&open, 1);
     OK(hipMemcpy(host, range + unit, sizeof host, hipMemcpyDeviceToHost));

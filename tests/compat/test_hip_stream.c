@@ -138,7 +138,7 @@ static void events(void **state)
     OK(hipEventCreateWithFlags(&untimed, hipEventDisableTiming | hipEventReleaseToDevice));
     OK(hipEventQuery(start));
     OK(hipEventRecord(start, stream));
-    GIVES(hipErrorInvalidHandle, hipEventElapsedTime(&ms, start, stop)); /* not recorded */
+    GIVES(hipErrorInvalidHandle, hipEventElapsedTime(&ms, start, stop)); /* not recorded yet */
     OK(hipLaunchHostFunc(stream, wait_at_gate, &open));
     OK(hipEventRecord(stop, stream));
     GIVES(hipErrorNotReady, hipEventQuery(stop));
@@ -204,7 +204,7 @@ static void pools(void **state)
     OK(hipDeviceSetMemPool(0, pool));
     OK(hipMallocAsync((void **)&ptr, BYTES, stream));
     OK(hipFree(ptr));
-    OK(hipMemPoolDestroy(pool)); /* the usual one is the current one again */
+    OK(hipMemPoolDestroy(pool)); /* the default pool becomes the current one again */
     OK(hipDeviceGetMemPool(&pool, 0));
     assert_ptr_equal(pool, usual);
     OK(hipMemPoolTrimTo(usual, 0));
@@ -251,7 +251,7 @@ static void virtual_memory(void **state)
     OK(hipMemRelease(again));
     OK(hipMemExportToShareableHandle(&fd, memory, hipMemHandleTypePosixFileDescriptor, 0));
     OK(hipMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, hipMemHandleTypePosixFileDescriptor));
-    OK(hipMemMap(base, unit, 0, again, 0)); /* the same memory twice */
+    OK(hipMemMap(base, unit, 0, again, 0)); /* maps the same memory a second time */
     OK(hipMemSetAccess(base, unit, &access, 1));
     OK(hipMemset(base, 0x55, 16));
     OK(hipMemcpy(out, base + unit, 16, hipMemcpyDeviceToHost));
@@ -272,9 +272,9 @@ static void virtual_memory(void **state)
     GIVES(hipErrorInvalidValue, hipMemUnmap(NULL, unit));
 }
 
-/* ---- managed memory ---- */
+/* ---- memory in use, managed memory ---- */
 
-/* Work that uses the memory is over before it goes. */
+/* Unmapping waits for work that uses the memory. */
 static void unmapping_waits_for_work(void **state)
 {
     hipMemAllocationProp of = {.type = hipMemAllocationTypePinned, .location = {hipMemLocationTypeDevice, 0}};
@@ -356,7 +356,7 @@ static void launches(void **state)
     OK(hipFree(data));
 }
 
-/* ---- other processes, of what one process can see ---- */
+/* ---- sharing between processes, as far as one process can test it ---- */
 
 static void sharing(void **state)
 {
@@ -405,7 +405,7 @@ int main(void)
 
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that a search for leaks finds nothing */
+    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }

@@ -1,6 +1,6 @@
 /*
- * test_hip_symbols.c - which addresses are symbols and how long those are, also in a program without .symtab: the
- * program copies itself through strip and runs the copy for one of the tests.
+ * test_hip_symbols.c - which addresses are symbols, and their sizes, also in a program without .symtab: the
+ * program makes a stripped copy of itself and runs one test in it.
  */
 #include <hip/hip_runtime.h>
 
@@ -13,9 +13,9 @@
 int global_symbol[8] = {1};
 static int static_symbol[4] = {1};
 static const int constant_symbol[2] = {5, 6};
-static char zeros[100]; /* .bss */
+static char zeros[100]; /* in .bss */
 
-/* The exit status of a program; 127 where it cannot be run. */
+/* Runs a program and returns its exit status, or 127 if it cannot be run. */
 static int run(char *const *arguments)
 {
     pid_t child = fork();
@@ -59,7 +59,7 @@ static void a_copy_is_bounded_by_its_symbol(void **state)
     assert_int_equal(bytes, sizeof zeros);
 }
 
-/* Of neither a variable's start nor any variable at all. */
+/* Pointers that are no symbol: NULL, the stack, the heap, device memory, the middle of a variable, code. */
 static void what_is_no_symbol_is_an_invalid_symbol(void **state)
 {
     int here = 0, *heap = malloc(64);
@@ -84,7 +84,7 @@ static void what_is_no_symbol_is_an_invalid_symbol(void **state)
     free(heap);
 }
 
-/* In the copy. */
+/* Runs in the stripped copy. */
 static void a_stripped_program_copies_within_its_segment(void **state)
 {
     int here = 0, in[4] = {4, 3, 2, 1}, out[4];
@@ -98,7 +98,7 @@ static void a_stripped_program_copies_within_its_segment(void **state)
     GIVES(hipErrorInvalidValue, hipMemcpyToSymbol(static_symbol, in, 16, (size_t)1 << 40, hipMemcpyHostToDevice));
     GIVES(hipErrorInvalidSymbol, hipMemcpyToSymbol(&here, in, 4, 0, hipMemcpyHostToDevice));
     GIVES(hipErrorInvalidSymbol,
-          hipMemcpyFromSymbol(out, (void *)(uintptr_t)run, 4, 0, hipMemcpyDeviceToHost)); /* code */
+          hipMemcpyFromSymbol(out, (void *)(uintptr_t)run, 4, 0, hipMemcpyDeviceToHost)); /* code is no symbol */
 }
 
 static void a_stripped_program_has_symbols(void **state)
@@ -109,7 +109,7 @@ static void a_stripped_program_has_symbols(void **state)
 
     (void)state;
     assert_true(readlink("/proc/self/exe", own, sizeof own - 1) > 0);
-    snprintf(copy, sizeof copy, "%s.stripped", own); /* beside it, where it finds its libraries */
+    snprintf(copy, sizeof copy, "%s.stripped", own); /* in the same folder, so that it finds its libraries */
     if (run(strip) == 127) {
         print_message("skipped: there is no strip here\n");
         skip();
@@ -121,7 +121,7 @@ static void a_stripped_program_has_symbols(void **state)
 
 static int end(int wrong)
 {
-    for (int i = 0; i < 2; i++) /* so that a search for leaks finds nothing */
+    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }
@@ -130,7 +130,7 @@ int main(int count, char **arguments)
 {
     const struct CMUnitTest stripped[] = {cmocka_unit_test(a_stripped_program_copies_within_its_segment)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stripped_program_has_symbols), /* it forks, so it comes before a device is used */
+        cmocka_unit_test(a_stripped_program_has_symbols), /* forks, so must run before a device is used */
         cmocka_unit_test(a_copy_is_bounded_by_its_symbol),
         cmocka_unit_test(what_is_no_symbol_is_an_invalid_symbol),
     };

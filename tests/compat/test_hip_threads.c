@@ -1,5 +1,5 @@
 /*
- * test_hip_threads.c - what several threads do at once to what the library keeps of a program: reserved addresses.
+ * test_hip_threads.c - several threads change and use the library's table of reserved addresses at the same time.
  */
 #include <hip/hip_runtime.h>
 
@@ -16,7 +16,7 @@ struct user {
     long rounds;
 };
 
-/* Uses memory that stays mapped. */
+/* Uses memory that stays mapped during the test. */
 static void *use_memory(void *argument)
 {
     struct user *user = argument;
@@ -51,7 +51,8 @@ static void map_part(char *at, size_t bytes)
     OK(hipMemSetAccess(at, bytes, &access_both, 1));
 }
 
-/* One part of a reservation is in use while others come and go, and while giving all of it back is refused. */
+/* One thread uses a part of a reservation, while the test maps and unmaps other parts and tries in vain to free
+ * the whole. */
 static void reserved_addresses_stay_known(void **state)
 {
     struct user user = {0};

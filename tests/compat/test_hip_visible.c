@@ -4,7 +4,7 @@
 
 #include "visible.h"
 
-/* The result of counting, and the numbers of the devices that are there, by their addresses on the bus. */
+/* Prints the result of hipGetDeviceCount() and the number of each visible device, taken from its PCI bus ID. */
 static int look(void)
 {
     int count = 0, bus, number = -1;
@@ -36,7 +36,7 @@ static void ROCRs_filters_below(void **state)
     (void)state;
     SEES("0 3 1", "ROCR_VISIBLE_DEVICES=3,1");
     SEES("0 1 3", "ROCR_VISIBLE_DEVICES=3,1 HIP_VISIBLE_DEVICES=1,0");
-    SEES("0 1", "ROCR_VISIBLE_DEVICES=3,1 CUDA_VISIBLE_DEVICES=1,2,0"); /* there is no third one left */
+    SEES("0 1", "ROCR_VISIBLE_DEVICES=3,1 CUDA_VISIBLE_DEVICES=1,2,0"); /* ROCR's list leaves two devices */
     SEES("100", "ROCR_VISIBLE_DEVICES=7 HIP_VISIBLE_DEVICES=0");
 }
 
@@ -48,13 +48,13 @@ static void empty_lists_are_as_AMD_has_them(void **state)
     SEES("100", "ROCR_VISIBLE_DEVICES=");
 }
 
-/* The bytes of a UUID are text with HIP. */
+/* With HIP, a UUID is text. */
 static void a_UUID_names_a_device(void **state)
 {
     (void)state;
     SEES("0 2 0", "ROCR_VISIBLE_DEVICES=GPU-cpu:2,0");
     SEES("0 1", "HIP_VISIBLE_DEVICES=gpu-CPU:1");
-    SEES("100", "HIP_VISIBLE_DEVICES=GPU-cpu:"); /* all of them */
+    SEES("100", "HIP_VISIBLE_DEVICES=GPU-cpu:"); /* ambiguous: matches all devices */
 }
 
 int main(int count, char **arguments)

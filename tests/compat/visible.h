@@ -1,6 +1,6 @@
 /*
- * visible.h - for the tests of CUDA_VISIBLE_DEVICES and the like: the program runs itself with other variables,
- * and says in that copy what it sees.
+ * visible.h - for the tests of CUDA_VISIBLE_DEVICES and similar variables: the program runs a copy of itself with
+ * other variables, and the copy prints the devices that it sees.
  */
 #ifndef COMPAT_TEST_VISIBLE_H
 #define COMPAT_TEST_VISIBLE_H
@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <unistd.h>
 
-/* With these variables and four CPU devices, the copy must say this. */
+/* With these variables set and four CPU devices, the copy must print this text. */
 #define SEES(says, variables) expect_sight((says), (variables), __FILE__, __LINE__)
 static inline void expect_sight(const char *says, const char *variables, const char *file, int line)
 {
