@@ -17,17 +17,17 @@
 #include <string.h>
 
 #define WORDS 5000
-#define VALUES 64 /* of a row */
+#define VALUES 64 /* in each row */
 #define TOKENS 1000
 #define WRONG_TOKEN 17
 
 struct work {
     leat_device *device;
     leat_stream *stream;
-    uint32_t *table, *rows; /* on the host */
+    uint32_t *table, *rows; /* host memory */
     int32_t tokens[TOKENS];
     void *device_table, *device_tokens, *device_rows;
-    uint64_t *wrong; /* pinned: the host and the device both reach it */
+    uint64_t *wrong; /* pinned memory, which the host and the device both reach */
 };
 
 static int failed(const char *step)
@@ -62,7 +62,7 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* Gathers on the device, by a list that is there or on the host, and looks at all rows but one. */
+/* Gathers on the device. The list may lie on the device or on the host. Checks all rows except the row skipped. */
 static int gather(struct work *w, const void *list, uint64_t *wrong, int skipped)
 {
     leat_layout table, rows;
@@ -91,7 +91,8 @@ static int gather_all(struct work *w)
         return 1;
     printf("%d rows by a list on the host: all are right\n", TOKENS);
 
-    /* One number too large. The host's list is refused, and the message says which it is. */
+    /* Makes one row number too large. A list on the device is not checked: the copy leaves out that row and counts
+     * it. */
     w->tokens[WRONG_TOKEN] = WORDS;
     *w->wrong = 0;
     if (leat_copy(w->stream, w->device_tokens, w->tokens, sizeof w->tokens) != LEAT_OK)
@@ -107,7 +108,7 @@ static int gather_all(struct work *w)
     return 0;
 }
 
-/* The same list on the host. */
+/* The same list on the host: the call refuses it, and the message names the wrong entry. */
 static int try_wrong_list(struct work *w)
 {
     leat_layout table, rows;
@@ -133,10 +134,10 @@ int main(int argc, char **argv)
         return failed("open the device");
     wrong = prepare(&w) || gather_all(&w) || try_wrong_list(&w);
 
-    /* What the stream was still given must be over before the host's memory goes away. */
+    /* The stream's work must be complete before the host's memory is freed, also after a failed step. */
     if (w.stream && leat_stream_synchronize(w.stream) != LEAT_OK)
         wrong = failed("finish the work");
-    if (leat_device_close(w.device) != LEAT_OK) /* frees what was allocated, too */
+    if (leat_device_close(w.device) != LEAT_OK) /* frees the allocations too */
         wrong = failed("close the device");
     free(w.rows);
     free(w.table);

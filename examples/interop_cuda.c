@@ -28,20 +28,20 @@
 
 struct work {
     leat_device *device;
-    CUcontext context;     /* the device's, lent by leat */
-    int context_is_pushed; /* current for this thread */
+    CUcontext context;     /* the device's context, borrowed from leat */
+    int context_is_pushed; /* whether this thread has pushed it */
 
-    CUstream cuda_stream; /* the program's own */
-    leat_stream *first;   /* what leat calls it */
-    leat_stream *second;  /* leat's own */
-    leat_event *done;     /* the end of the second half */
+    CUstream cuda_stream; /* created by this program */
+    leat_stream *first;   /* leat's handle for cuda_stream */
+    leat_stream *second;  /* created by leat */
+    leat_event *done;     /* recorded at the end of the second half */
 
-    float *a, *b, *sum;             /* pinned host memory, from leat */
-    CUdeviceptr da, db, device_sum; /* device memory, from CUDA */
+    float *a, *b, *sum;             /* pinned host memory, allocated by leat */
+    CUdeviceptr da, db, device_sum; /* device memory, allocated by CUDA */
     leat_kernel *add;
 };
 
-/* Both return 1 after saying what failed, so that calls can be chained with ||. */
+/* Both functions print what failed and return 1, so that calls can be chained with ||. */
 static int leat_failed(leat_status status, const char *step)
 {
     if (status == LEAT_OK)
@@ -62,7 +62,7 @@ static int cuda_failed(CUresult result, const char *step)
     return 1;
 }
 
-/* What each side makes, and shows to the other. */
+/* Creates the objects of CUDA and of leat, and passes each side's objects to the other. */
 static int set_up(struct work *w)
 {
     leat_module *kernels;
@@ -86,7 +86,7 @@ static int set_up(struct work *w)
            leat_failed(leat_kernel_get(kernels, "leat_vector_add_f32", &w->add), "find the kernel");
 }
 
-/* Adds the half that starts at element start: the arguments are what the kernel declares, sum, a, b, count. */
+/* Adds the half that starts at element start. The kernel's parameters are sum, a, b and count. */
 static leat_status launch_add(const struct work *w, leat_stream *stream, size_t start)
 {
     CUdeviceptr sum = w->device_sum + start * sizeof(float);
@@ -107,7 +107,7 @@ static int add_first_half(const struct work *w)
            cuda_failed(cuMemcpyDtoHAsync(w->sum, w->device_sum, HALF_BYTES, w->cuda_stream), "copy the sum back");
 }
 
-/* leat finds by itself that the addresses are device memory of the program's. */
+/* leat recognizes the addresses as device memory that the program allocated by CUDA's own calls. */
 static int add_second_half(const struct work *w)
 {
     void *da = leat_cuda_pointer(w->da + HALF_BYTES);
@@ -121,7 +121,7 @@ static int add_second_half(const struct work *w)
            leat_failed(leat_event_record(w->done, w->second), "mark the end of the second half");
 }
 
-/* The CUDA code makes its stream wait for leat's event, so waiting for that one stream is waiting for both. */
+/* The CUDA stream waits for leat's event, so it is enough that the host waits for the CUDA stream. */
 static int wait_for_both(const struct work *w)
 {
     CUevent done = NULL;
@@ -143,8 +143,9 @@ static int check(const struct work *w)
     return 0;
 }
 
-/* Everything was made or is still 0. The wrapping goes before the CUstream that it wraps, and leat's own things go
- * with the device. After a failure work may still be running on the second stream: freeing device memory waits. */
+/* Each object was created or is still 0. leat's handle of the CUDA stream goes before the stream; closing the
+ * device destroys leat's own objects. After a failure the second stream may still be working: freeing device
+ * memory waits for it. */
 static int tear_down(struct work *w)
 {
     CUcontext left;

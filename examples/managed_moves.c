@@ -25,7 +25,7 @@ struct work {
     leat_device *device;
     leat_stream *stream;
     leat_kernel *add;
-    uint32_t *table, *input, *result; /* managed */
+    uint32_t *table, *input, *result; /* managed memory */
     int recorded;
 };
 
@@ -45,11 +45,11 @@ static int allocate(struct work *w, uint32_t **numbers)
     return 0;
 }
 
-/* Said once, before the loop. */
+/* Called once, before the loop. */
 static int advise(struct work *w)
 {
-    /* Everybody may have a copy of the table. The input stays at the host, where it is written, and the device
-     * reads it there. */
+    /* The host and the device may each have a copy of the table. The input stays on the host, which writes it, and
+     * the device reads it there. */
     if (leat_managed_advise(w->table, BYTES, LEAT_ADVICE_READ_MOSTLY, LEAT_HOST) != LEAT_OK ||
         leat_managed_advise(w->input, BYTES, LEAT_ADVICE_PREFERRED, LEAT_HOST) != LEAT_OK ||
         leat_managed_advise(w->input, BYTES, LEAT_ADVICE_ACCESSED_BY, w->device) != LEAT_OK)
@@ -57,7 +57,8 @@ static int advise(struct work *w)
     return 0;
 }
 
-/* Pages of a pool keep their advice when a block is freed, so it is undone for who gets them next. */
+/* The pages belong to a pool and keep their advice when a block is freed, so undo it for the next user of the
+ * pages. */
 static int undo_advice(struct work *w)
 {
     if (leat_managed_advise(w->table, BYTES, LEAT_ADVICE_NOT_READ_MOSTLY, LEAT_HOST) != LEAT_OK ||
@@ -89,7 +90,7 @@ static int run_round(struct work *w, enum way way, uint32_t round)
 {
     for (size_t i = 0; i < COUNT; i++)
         w->input[i] = round;
-    /* The table goes over once: it is not changed. */
+    /* The table moves only once, since nobody changes it. */
     if (way == PREFETCH && round == 0 && leat_managed_prefetch(w->stream, w->table, BYTES, w->device) != LEAT_OK)
         return failed("prefetch the table");
     if ((way != ALONE && prefetch(w, way, w->device)) || add(w) || (way != ALONE && prefetch(w, way, LEAT_HOST)))
@@ -119,7 +120,7 @@ static int run_way(struct work *w, enum way way)
     static const char *const names[WAYS] = {"without help", "with prefetch",
                                             "with advice, and prefetch of the result"};
 
-    /* Memory of a pool keeps the place of its pages; a new record begins with none. */
+    /* The pages of a pool stay where they were last used. A new record counts only moves after its start. */
     if (allocate(w, &w->table) || allocate(w, &w->input) || allocate(w, &w->result))
         return 1;
     w->recorded = leat_managed_record(w->device, 1) == LEAT_OK;
@@ -171,7 +172,7 @@ int main(int argc, char **argv)
     if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
         return failed("open the device");
     wrong = run(&w);
-    /* Closing ends the stream, and frees what a failed step left behind. */
+    /* Closing destroys the stream, and frees what a failed step left behind. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");
     return wrong;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #define RECORDS ((size_t)4096)
-#define VALUES ((size_t)256) /* in a record, 1 KiB */
+#define VALUES ((size_t)256) /* in each record: 1 KiB */
 #define RECORD_BYTES (VALUES * sizeof(uint32_t))
 #define ADDEND 1000u
 
@@ -27,8 +27,8 @@ struct work {
     leat_device *device;
     leat_stream *stream;
     leat_kernel *add;
-    struct record *records[RECORDS]; /* each where malloc put it */
-    void *table;                     /* of the device: all of them side by side */
+    struct record *records[RECORDS]; /* each from its own malloc() */
+    void *table;                     /* device memory: all records side by side */
     leat_copy_op pairs[RECORDS];
 };
 
@@ -44,8 +44,8 @@ static int prepare(struct work *w)
 
     if (leat_stream_create(w->device, &w->stream) != LEAT_OK)
         return failed("create a stream");
-    /* leat_copy_batch() has its kernel there, too. To load kernels may take a moment: better now than in between.
-     */
+    /* leat_copy_batch() uses a built-in kernel too. Loading kernels takes a moment, so load them before the work
+     * begins. */
     if (leat_module_builtin(w->device, &module) != LEAT_OK)
         return failed("load the built-in kernels");
     if (leat_kernel_get(module, "leat_add_u32", &w->add) != LEAT_OK)
@@ -64,7 +64,7 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* Every record to its place in the table. */
+/* Copies each record to its place in the table. */
 static int gather(struct work *w)
 {
     for (size_t i = 0; i < RECORDS; i++)
@@ -86,8 +86,8 @@ static int compute(struct work *w)
     return 0;
 }
 
-/* And back, to where each of them lies. The pairs were read before leat_copy_batch() returned, so they can be
- * turned round at once; the copies before, which may still be under way, do not mind. */
+/* Copies the records back to their places. leat_copy_batch() has read the pairs when it returns, so the same array
+ * can be filled again although the first copy may still be running. */
 static int scatter(struct work *w)
 {
     char plan[2000];
@@ -124,12 +124,12 @@ int main(int argc, char **argv)
     if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
         return failed("open the device");
     wrong = prepare(&w) || gather(&w) || compute(&w) || scatter(&w);
-    /* Records that the stream writes may be read, and freed, when it is done. */
+    /* The host may read and free the records only when the stream has finished writing them. */
     if (w.stream && leat_stream_synchronize(w.stream) != LEAT_OK)
         wrong = failed("finish the work");
     wrong = wrong || check(&w);
 
-    /* Closing ends the stream and frees the table. */
+    /* Closing destroys the stream and frees the table. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");
     for (size_t i = 0; i < RECORDS; i++)

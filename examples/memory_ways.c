@@ -29,7 +29,7 @@ static int failed(const char *step)
     return 1;
 }
 
-/* What differs between the three is where numbers lies, and what a kernel calls it. */
+/* The three ways differ only in where the numbers are and in the address that the kernel gets. */
 static int square(struct work *w, void *numbers)
 {
     uint64_t count = COUNT;
@@ -57,7 +57,7 @@ static int check(const char *way, const uint32_t *numbers)
     return 0;
 }
 
-/* Ordinary memory of the host, memory of the device, and a copy each way. */
+/* Ordinary host memory, device memory, and a copy each way. */
 static int explicit_copies(struct work *w)
 {
     uint32_t *numbers = malloc(BYTES);
@@ -78,7 +78,7 @@ static int explicit_copies(struct work *w)
     } else {
         wrong = 0;
     }
-    /* Whatever failed: copies that were given may still use the host's memory. */
+    /* Wait even after a failure: submitted copies may still use the host's memory. */
     if (leat_stream_synchronize(w->stream) != LEAT_OK)
         wrong = failed("finish the work");
     wrong = wrong || check("explicit", numbers);
@@ -86,8 +86,8 @@ static int explicit_copies(struct work *w)
     return wrong;
 }
 
-/* Pinned memory is mapped for the device: the kernel reads and writes it over the link, by the address that
- * leat_pointer_query() gives. No copy anywhere. */
+/* Pinned memory is mapped for the device: the kernel reads and writes it over the link, through the address that
+ * leat_pointer_query() returns. No copy is made. */
 static int in_place(struct work *w)
 {
     leat_pointer_info info;
@@ -107,8 +107,8 @@ static int in_place(struct work *w)
     return leat_memory_free(numbers) == LEAT_OK ? 0 : failed("free pinned memory");
 }
 
-/* Managed memory has one address for both, and goes to who touches it. It does so by itself; the two prefetches
- * only have it there before it is needed. */
+/* Managed memory has one address for host and device, and moves to the side that uses it. The two prefetches only
+ * move it early. */
 static int managed(struct work *w)
 {
     void *numbers;
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
     if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
         return failed("open the device");
     wrong = run(&w);
-    /* Closing ends the stream, and frees what a failed step left behind. */
+    /* Closing destroys the stream, and frees what a failed step left behind. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");
     return wrong;

@@ -23,7 +23,7 @@ static int failed(const char *step)
     return 1;
 }
 
-/* The file that suits the device. */
+/* Chooses the module file for this kind of device. */
 static int pick_module(leat_device *device, const char **path)
 {
     leat_device_info info;
@@ -34,8 +34,8 @@ static int pick_module(leat_device *device, const char **path)
     return 0;
 }
 
-/* y = FACTOR * x + y on the device. The arguments are what the kernel declares: y, x, count, a. Their types must
- * be the same, too: leat copies as many bytes as the kernel expects from each address. */
+/* Computes y = FACTOR * x + y on the device. The arguments must have the types of the kernel's parameters y, x,
+ * count and a: leat copies as many bytes from each address as the parameter has. */
 static int axpy(leat_stream *stream, leat_kernel *kernel, float *y, const float *x)
 {
     static const size_t bytes = COUNT * sizeof *y;
@@ -90,7 +90,7 @@ static int run(leat_device *device, const char *path)
         }
     printf("axpy from %s: %d elements are right\n", path, COUNT);
 
-    /* The module's work is done, so it may go, and its kernel with it. */
+    /* The module's work is complete, so the module can be unloaded, and its kernel with it. */
     if (leat_module_unload(module) != LEAT_OK)
         return failed("unload the module");
     return 0;

@@ -23,7 +23,7 @@ static int failed(const char *step)
     return 1;
 }
 
-/* Gives the stream all three steps. None of the calls waits for the device. */
+/* Submits all three steps to the stream. None of the calls waits for the device. */
 static int enqueue(leat_device *device, leat_stream *stream, uint32_t *pinned, void *device_numbers)
 {
     uint64_t count = COUNT;
@@ -46,8 +46,8 @@ static int enqueue(leat_device *device, leat_stream *stream, uint32_t *pinned, v
     return 0;
 }
 
-/* Something for the host to do until the stream is done; returns how far it got. The numbers in pinned memory are
- * off limits meanwhile: the device is reading and writing them. */
+/* Work for the host until the stream is done. Returns how far it got. The host must not use the numbers in pinned
+ * memory meanwhile, since the device reads and writes them. */
 static int work_meanwhile(leat_stream *stream, unsigned long *steps)
 {
     leat_status status;
@@ -79,7 +79,7 @@ static int run(leat_device *device)
 
     if (leat_stream_create(device, &stream) != LEAT_OK)
         return failed("create a stream");
-    /* Pinning takes time: a real program does it once and uses the memory again and again. */
+    /* Pinning takes time, so a real program pins memory once and reuses it. */
     if (leat_memory_alloc(device, LEAT_KIND_PINNED, BYTES, &memory) != LEAT_OK)
         return failed("allocate pinned memory");
     if (leat_alloc(stream, BYTES, &device_numbers) != LEAT_OK)
@@ -91,7 +91,7 @@ static int run(leat_device *device)
 
     if (enqueue(device, stream, pinned, device_numbers) || work_meanwhile(stream, &steps))
         return 1;
-    /* After this the results are there, for certain. (Here the loop above has waited already.) */
+    /* After this call the results are there. (In this program the loop above has already waited.) */
     if (leat_stream_synchronize(stream) != LEAT_OK)
         return failed("finish the work");
     if (check(pinned))
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
     if (leat_device_open(argc > 1 ? argv[1] : NULL, &device) != LEAT_OK)
         return failed("open the device");
     wrong = run(device);
-    /* Closing ends the stream, and frees what a failed step left behind. */
+    /* Closing destroys the stream, and frees what a failed step left behind. */
     if (leat_device_close(device) != LEAT_OK)
         wrong = failed("close the device");
     return wrong;

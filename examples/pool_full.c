@@ -18,11 +18,11 @@
 #define LIMIT_BYTES ((uint64_t)64 << 20)
 #define RESULT_COUNT ((size_t)1 << 20) /* numbers in each result, 4 MiB */
 #define RESULT_BYTES (RESULT_COUNT * sizeof(uint32_t))
-#define RESULTS 100 /* far more than fit */
+#define RESULTS 100 /* far more than the pool can hold */
 
 struct result {
     struct result *next;
-    void *memory; /* on the device */
+    void *memory; /* device memory */
     uint32_t number;
 };
 
@@ -30,8 +30,8 @@ struct work {
     leat_device *device;
     leat_stream *stream;
     leat_pool *pool;
-    uint32_t *host;         /* one result, pinned */
-    struct result *results; /* the newest first */
+    uint32_t *host;         /* room for one result, pinned */
+    struct result *results; /* newest first */
 };
 
 static int failed(const char *step)
@@ -55,8 +55,8 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* Computes a result (its number, everywhere) into fresh memory at the head of the list. LEAT_ERROR_DEVICE_MEMORY
- * when there is no more room, which is for the caller to handle. */
+/* Computes a result (all of its elements are its number) into new memory at the head of the list. Returns
+ * LEAT_ERROR_DEVICE_MEMORY if the pool is full; the caller handles that. */
 static leat_status add_result(struct work *w, uint32_t number)
 {
     struct result *result = malloc(sizeof *result);
@@ -88,7 +88,7 @@ static int check(const struct work *w, const struct result *result)
     return 0;
 }
 
-/* Takes the newest result out of the list, after a look at it, and gives its memory back to the pool. */
+/* Checks the newest result, removes it from the list, and returns its memory to the pool. */
 static int use_result(struct work *w)
 {
     struct result *result = w->results;
@@ -102,7 +102,7 @@ static int use_result(struct work *w)
     return 0;
 }
 
-/* The mistake: every result is kept. *kept: how many there were when no more fitted. */
+/* The mistake: keep every result. *kept returns how many results fitted. */
 static int collect(struct work *w, uint32_t *kept)
 {
     leat_status status = LEAT_OK;
@@ -129,13 +129,13 @@ static int run(struct work *w)
     if (prepare(w) || collect(w, &kept))
         return 1;
 
-    /* The error has harmed nothing: all results so far are there, and can be used and freed. */
+    /* The error has destroyed nothing: all results so far can be used and freed. */
     for (uint32_t i = 0; i < kept; i++)
         if (use_result(w))
             return 1;
     printf("all %u were right and are freed; on to the same work, one result at a time\n", kept);
 
-    /* The cure: each is freed when it has been used. Any number of them fits now. */
+    /* The cure: free each result after its use. Then any number of results can be computed. */
     for (uint32_t number = 0; number < RESULTS; number++)
         if (add_result(w, number) != LEAT_OK)
             return failed("compute a result after memory was freed");
@@ -145,7 +145,7 @@ static int run(struct work *w)
 
     if (leat_memory_free(w->host) != LEAT_OK)
         return failed("free the pinned memory");
-    /* A pool can be destroyed when no block of it is in use any more. */
+    /* A pool can be destroyed only when none of its blocks is in use. */
     if (leat_pool_destroy(w->pool) != LEAT_OK)
         return failed("destroy the pool");
     return 0;
@@ -165,7 +165,7 @@ int main(int argc, char **argv)
         w.results = result->next;
         free(result);
     }
-    /* Closing ends the stream and the pool, and frees what a failed step left behind. */
+    /* Closing destroys the stream and the pool, and frees what a failed step left behind. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");
     return wrong;

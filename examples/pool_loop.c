@@ -25,10 +25,10 @@ struct work {
     leat_device *device;
     leat_stream *stream;
     leat_kernel *add;
-    leat_pool *pool;     /* where leat_alloc gets its memory from */
-    void *sum;           /* on the device: what all rounds add up to */
-    uint32_t *host;      /* pinned, for the check */
-    void *place[ROUNDS]; /* where each round's temporary memory was */
+    leat_pool *pool;     /* leat_alloc() allocates from it */
+    void *sum;           /* device memory: the sum of all rounds */
+    uint32_t *host;      /* pinned memory, for the check */
+    void *place[ROUNDS]; /* the address of each round's temporary memory */
 };
 
 static int failed(const char *step)
@@ -50,7 +50,7 @@ static int prepare(struct work *w)
         return failed("create a stream");
     if (leat_pool_default(w->device, LEAT_KIND_DEVICE, &w->pool) != LEAT_OK)
         return failed("find the device's pool");
-    /* These live through all rounds, so they are allocated once, outside of the loop. */
+    /* These live through all rounds, so allocate them once, before the loop. */
     if (leat_memory_alloc(w->device, LEAT_KIND_DEVICE, BYTES, &w->sum) != LEAT_OK)
         return failed("allocate on the device");
     if (leat_memory_alloc(w->device, LEAT_KIND_PINNED, BYTES, &memory) != LEAT_OK)
@@ -59,8 +59,8 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* One round: temporary memory, something in it (its number everywhere), a kernel that adds it to the sum, and
- * free. All four are only given to the stream; nothing here waits for the device. */
+/* One round: allocate temporary memory, fill it with the round's number, add it to the sum, free it. All four
+ * calls only submit work; none waits for the device. */
 static int run_round(struct work *w, allocate_function *allocate, uint32_t round)
 {
     uint64_t count = COUNT;
@@ -122,7 +122,7 @@ static int query(const struct work *w, leat_pool_statistics *now)
     return leat_pool_query(w->pool, now) == LEAT_OK ? 0 : failed("ask the pool for its figures");
 }
 
-/* The time is that of this one run, of a fresh program; "leat bench" measures with care. */
+/* These are the times of one run of a new process; "leat bench" measures with care. */
 static void report(const struct work *w, const char *name, double seconds, const leat_pool_statistics figures[3])
 {
     size_t places = count_places(w);
@@ -167,7 +167,7 @@ static int run(struct work *w)
     if (prepare(w))
         return 1;
     printf("%d rounds of: allocate %zu bytes, fill, add, free\n", ROUNDS, BYTES);
-    /* The slow loop asks the driver each time. It has no other fault. */
+    /* The slow loop is slow only because each round allocates from the driver. */
     if (run_loop(w, "leat_alloc_driver", leat_alloc_driver) || run_loop(w, "leat_alloc", leat_alloc))
         return 1;
     printf("all sums are right\n");
@@ -184,7 +184,7 @@ int main(int argc, char **argv)
     if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
         return failed("open the device");
     wrong = run(&w);
-    /* Closing ends the stream, and frees what a failed step left behind. */
+    /* Closing destroys the stream, and frees what a failed step left behind. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");
     return wrong;

@@ -24,7 +24,7 @@
 struct work {
     leat_device *device;
     leat_stream *stream;
-    leat_pool *pool; /* NULL: the driver's own calls */
+    leat_pool *pool; /* NULL: allocate by the driver's own calls */
     uint64_t threshold;
 };
 
@@ -40,7 +40,7 @@ static leat_status allocate(struct work *w, void **block)
                    : leat_alloc_driver(w->stream, BLOCK, block);
 }
 
-/* Takes count blocks, uses them, and gives them back, all in stream order. */
+/* Allocates count blocks, uses them and frees them, all in stream order. */
 static int use_blocks(struct work *w, int count)
 {
     void *blocks[BURST_BLOCKS];
@@ -63,7 +63,7 @@ static int run_round(struct work *w)
             return 1;
     if (leat_stream_synchronize(w->stream) != LEAT_OK)
         return failed("finish the round");
-    /* What is above the threshold goes back now, instead of when the pool next needs memory. */
+    /* Release the memory above the threshold now, instead of when the pool next needs memory. */
     if (w->pool && w->threshold && leat_pool_trim(w->pool, w->threshold, NULL, NULL) != LEAT_OK)
         return failed("trim the pool");
     return 0;
@@ -125,7 +125,7 @@ int main(int argc, char **argv)
     if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
         return failed("open the device");
     wrong = run(&w);
-    /* Closing ends the stream and the pools that a failed step left behind. */
+    /* Closing destroys the stream, and the pools that a failed step left behind. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");
     return wrong;

@@ -17,15 +17,15 @@
 
 #define COUNT 10
 
-/* Every call that can fail returns a status; leat_last_error() has the message for it: what was asked, what was
- * wrong, what to do. Returns 1, so that a caller can write "return failed(...)". */
+/* Every call that can fail returns a status. leat_last_error() returns the message for it: what was asked, what
+ * was wrong, and what to do. Returns 1, so that a caller can write "return failed(...)". */
 static int failed(const char *step)
 {
     fprintf(stderr, "round_trip: cannot %s: %s\n", step, leat_last_error());
     return 1;
 }
 
-/* Finds the kernel that squares numbers, which comes with leat, and gives it to the stream. */
+/* Finds the kernel that squares numbers, which is part of leat, and launches it in the stream. */
 static int square(leat_device *device, leat_stream *stream, uint32_t *device_numbers)
 {
     leat_module *module;
@@ -38,7 +38,8 @@ static int square(leat_device *device, leat_stream *stream, uint32_t *device_num
     if (leat_kernel_get(module, "leat_square_u32", &kernel) != LEAT_OK)
         return failed("find the kernel");
 
-    /* One block of 32 threads. Kernels of leat take any number: threads without an element do nothing. */
+    /* One block of 32 threads. leat's kernels work with any number of threads: threads without an element do
+     * nothing. */
     if (leat_launch(stream, kernel, leat_dim(1, 1, 1), leat_dim(32, 1, 1), 0, args, 2) != LEAT_OK)
         return failed("launch the kernel");
     return 0;
@@ -51,13 +52,13 @@ static int round_trip(leat_device *device, uint32_t *numbers)
     leat_stream *stream;
     void *device_numbers;
 
-    /* A stream is a queue of work for the device. It runs what it is given in order. */
+    /* A stream is a queue of work for the device, which runs it in order. */
     if (leat_stream_create(device, &stream) != LEAT_OK)
         return failed("create a stream");
     if (leat_alloc(stream, bytes, &device_numbers) != LEAT_OK)
         return failed("allocate on the device");
 
-    /* leat sees from the two addresses that this goes from the host to the device. */
+    /* The two addresses tell leat that this copy goes from the host to the device. */
     if (leat_copy(stream, device_numbers, numbers, bytes) != LEAT_OK)
         return failed("copy to the device");
     if (square(device, stream, device_numbers))
@@ -67,7 +68,7 @@ static int round_trip(leat_device *device, uint32_t *numbers)
     if (leat_free(stream, device_numbers) != LEAT_OK)
         return failed("free the device memory");
 
-    /* The device works on its own time. Here the host waits for it, and hears if something failed on the way. */
+    /* The device works asynchronously. Here the host waits for it, and learns whether something failed. */
     if (leat_stream_synchronize(stream) != LEAT_OK)
         return failed("finish the work");
     return 0;
@@ -85,7 +86,7 @@ static int check(const uint32_t *squares)
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : NULL; /* NULL: the best device there is */
+    const char *name = argc > 1 ? argv[1] : NULL; /* NULL: the best device of this machine */
     uint32_t *numbers = malloc(COUNT * sizeof *numbers);
     leat_device_info info;
     leat_device *device;
@@ -112,7 +113,8 @@ int main(int argc, char **argv)
         printf("\n");
     }
 
-    /* Closing the device ends its streams and frees its memory too, also what a failed step left behind. */
+    /* Closing the device also destroys its streams and frees its memory, including what a failed step left
+     * behind. */
     if (leat_device_close(device) != LEAT_OK)
         wrong = failed("close the device");
     free(numbers);

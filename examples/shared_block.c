@@ -27,7 +27,7 @@ struct work {
     leat_device *device;
     leat_stream *maker, *reader;
     leat_event *made, *was_read;
-    uint32_t *host; /* pinned: what was read, round after round */
+    uint32_t *host; /* pinned memory: the bytes that were read in each round */
 };
 
 static int failed(const char *step)
@@ -51,12 +51,12 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* The block is full of value when the reader gets to it, and then copied to the host. */
+/* Fills the block with value on one stream; after that the reader copies it to the host. */
 static int make_and_read(struct work *w, void *block, uint32_t value, uint32_t *host)
 {
     if (leat_fill_pattern(w->maker, block, &value, sizeof value, BYTES) != LEAT_OK)
         return failed("make the data");
-    /* This is the order of the work itself, which is needed with and without a pool. */
+    /* The reader must wait for the data. The program needs this order with or without a pool. */
     if (leat_event_record(w->made, w->maker) != LEAT_OK || leat_stream_wait(w->reader, w->made) != LEAT_OK)
         return failed("let one stream wait for the other");
     if (leat_copy(w->reader, host, block, BYTES) != LEAT_OK)
@@ -64,7 +64,7 @@ static int make_and_read(struct work *w, void *block, uint32_t value, uint32_t *
     return 0;
 }
 
-/* Tells the pool of the second stream, for as long as it has work now. */
+/* Tells the pool that the second stream uses the block, in all work that it has so far. */
 static int share_with_stream(struct work *w, void *block)
 {
     if (leat_pool_use(block, w->reader) != LEAT_OK)
@@ -72,8 +72,8 @@ static int share_with_stream(struct work *w, void *block)
     return 0;
 }
 
-/* Tells the pool of the place in the second stream after which it does not need the block. The event can be used
- * for the next block at once. */
+/* Tells the pool after which point of the second stream the block is no longer used. The event can be recorded
+ * again for the next block at once. */
 static int share_until_event(struct work *w, void *block)
 {
     if (leat_event_record(w->was_read, w->reader) != LEAT_OK)
@@ -103,11 +103,11 @@ static int run_rounds(struct work *w, uint32_t first_value, int (*share)(struct 
             return failed("allocate a block");
         if (make_and_read(w, block, first_value + round, w->host + round * COUNT) || share(w, block))
             return 1;
-        /* Freed here and now, while the copy above has perhaps not even begun. */
+        /* Frees the block at once, although the copy above has perhaps not begun. */
         if (leat_free(w->maker, block) != LEAT_OK)
             return failed("free the block");
     }
-    /* The only wait: for the last copy. */
+    /* The only wait of the host: for the last copy. */
     if (leat_stream_synchronize(w->reader) != LEAT_OK)
         return failed("finish the work");
     return check(w, first_value);
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
     if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
         return failed("open the device");
     wrong = run(&w);
-    /* Closing ends the streams and events, and frees what a failed step left behind. */
+    /* Closing destroys the streams and events, and frees what a failed step left behind. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");
     return wrong;

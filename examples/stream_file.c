@@ -28,17 +28,17 @@
 
 #define BUFFERS 3
 #define PAGE_BYTES ((uint64_t)4096)           /* mappings start at a multiple of this */
-#define CHUNK_MOST_BYTES ((uint64_t)64 << 20) /* what one copy has pinned memory for, as usual */
+#define CHUNK_MOST_BYTES ((uint64_t)64 << 20) /* pinned memory for one copy, by default */
 #define TEMPORARY_BYTES (((uint64_t)48 << 20) + 12345)
-#define LOOK_NS ((uint64_t)50000000) /* how often the percentage is looked at */
+#define LOOK_NS ((uint64_t)50000000) /* how often the percentage is updated */
 
-/* One of the buffers that take turns, and the chunk that is on its way into it. */
+/* One of the buffers that take turns, and the chunk that is being copied into it. */
 struct buffer {
     leat_stream *stream;
-    void *memory;        /* on the device */
-    void *mapping;       /* of the chunk in the file; NULL when it is not needed any more */
-    size_t bytes;        /* of the chunk */
-    leat_ticket *ticket; /* of its copy; NULL when none is under way */
+    void *memory;        /* device memory */
+    void *mapping;       /* the chunk of the file; NULL if not mapped */
+    size_t bytes;        /* size of the chunk */
+    leat_ticket *ticket; /* of the chunk's copy; NULL if none is running */
 };
 
 struct work {
@@ -46,12 +46,12 @@ struct work {
     leat_kernel *checksum;
     struct buffer buffers[BUFFERS];
     void *device_sums;   /* one for each chunk */
-    uint64_t *host_sums; /* the same, pinned */
+    uint64_t *host_sums; /* the same in pinned memory */
     size_t sums_bytes;
     int file;
     uint64_t file_bytes, chunk_bytes, chunk_count;
-    uint64_t done_bytes; /* of chunks that have arrived as a whole */
-    int percent;         /* that was printed last */
+    uint64_t done_bytes; /* of chunks that have arrived completely */
+    int percent;         /* the percentage printed last */
 };
 
 static int failed(const char *step)
@@ -68,7 +68,7 @@ static int failed_file(const char *step)
 
 /* ---- the file ---- */
 
-/* A file without a name, which goes away when it is closed. */
+/* Makes a file without a name, which the system deletes when it is closed. */
 static int make_file(struct work *w)
 {
     static uint64_t words[32768];
@@ -119,7 +119,7 @@ static size_t chunk_size(const struct work *w, uint64_t chunk)
     return (size_t)(left < w->chunk_bytes ? left : w->chunk_bytes);
 }
 
-/* Maps a chunk of the file, and has the system begin to read it from the disk. */
+/* Maps a chunk of the file, and lets the system start to read it from the disk. */
 static int map_chunk(const struct work *w, uint64_t chunk, void **mapping)
 {
     size_t bytes = chunk_size(w, chunk);
@@ -133,8 +133,8 @@ static int map_chunk(const struct work *w, uint64_t chunk, void **mapping)
 
 /* ---- the device ---- */
 
-/* At most an eighth of the device's memory for a buffer, and at least eight chunks, so that there is something to
- * overlap. */
+/* Chooses the size of a chunk: at most an eighth of the device's memory, and small enough for at least eight
+ * chunks, so that copies and kernels overlap. */
 static int choose_chunks(struct work *w)
 {
     leat_device_info info;
@@ -174,16 +174,16 @@ static int prepare(struct work *w)
     if (leat_memory_alloc(w->device, LEAT_KIND_PINNED, w->sums_bytes, &memory) != LEAT_OK)
         return failed("allocate pinned memory");
     w->host_sums = memory;
-    /* All three streams add to the sums, so the zeros must be there before any of them begins. */
+    /* All three streams add to the sums, so they must be zero before any stream begins. */
     if (leat_fill(w->buffers[0].stream, w->device_sums, 0, w->sums_bytes) != LEAT_OK ||
         leat_stream_synchronize(w->buffers[0].stream) != LEAT_OK)
         return failed("clear the sums");
     return 0;
 }
 
-/* ---- the stream of chunks ---- */
+/* ---- the pipeline ---- */
 
-/* What has arrived by now, with the parts of the chunks that are under way. On a terminal each percent is shown,
+/* Prints how much has arrived, including parts of chunks that are being copied: on a terminal each percent,
  * elsewhere each tenth. */
 static int show_progress(struct work *w)
 {
@@ -208,7 +208,7 @@ static int show_progress(struct work *w)
     return 0;
 }
 
-/* Waits for a point of a buffer's copy, and shows the progress meanwhile. */
+/* Waits until a buffer's copy has reached a point, and shows the progress meanwhile. */
 static int wait_for(struct work *w, struct buffer *buffer, leat_copy_point point)
 {
     leat_status status;
@@ -223,13 +223,13 @@ static int wait_for(struct work *w, struct buffer *buffer, leat_copy_point point
     return 0;
 }
 
-/* Waits until a buffer's chunk is on the device. The kernel may still be at work on it: the next copy into this
- * buffer goes to the same stream, so it comes after that. */
+/* Waits until a buffer's chunk is on the device. The kernel may still be reading it: the next copy into this
+ * buffer is in the same stream, so it comes after the kernel. */
 static int finish_chunk(struct work *w, struct buffer *buffer)
 {
     if (!buffer->ticket)
         return 0;
-    /* Staged: all bytes have been read, so the pages of the file are not needed any more. */
+    /* STAGED: all bytes have been read, so the mapping is no longer needed. */
     if (wait_for(w, buffer, LEAT_COPY_STAGED))
         return 1;
     munmap(buffer->mapping, buffer->bytes);
@@ -243,7 +243,7 @@ static int finish_chunk(struct work *w, struct buffer *buffer)
     return 0;
 }
 
-/* Gives a buffer's stream the copy of a chunk and the kernel behind it. Neither is waited for. */
+/* Submits the copy of a chunk and the kernel after it to a buffer's stream, without waiting. */
 static int start_chunk(struct work *w, struct buffer *buffer, uint64_t chunk)
 {
     uint64_t whole_bytes, count;
@@ -255,7 +255,7 @@ static int start_chunk(struct work *w, struct buffer *buffer, uint64_t chunk)
     count = (buffer->bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
     if (map_chunk(w, chunk, &buffer->mapping))
         return 1;
-    /* The kernel reads whole words: zeros fill up the last one of the file. */
+    /* The kernel reads whole words, so pad the last word of the file with zeros. */
     if (whole_bytes < buffer->bytes &&
         leat_fill(buffer->stream, (char *)buffer->memory + whole_bytes, 0, sizeof(uint64_t)) != LEAT_OK)
         return failed("clear the last word");
@@ -302,7 +302,8 @@ static int stream_chunks(struct work *w)
 
 /* ---- the check ---- */
 
-/* The same sum on the host. Behind the end of the file its last page has zeros, so the last word is whole. */
+/* Computes the same sum on the host. The last page of a mapped file is padded with zeros, so the last word is
+ * whole. */
 static int sum_on_host(const struct work *w, uint64_t chunk, uint64_t *sum)
 {
     size_t bytes = chunk_size(w, chunk);
@@ -362,7 +363,7 @@ int main(int argc, char **argv)
     if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
         return failed("open the device");
     wrong = run(&w, argc > 2 ? argv[2] : NULL);
-    /* Closing waits for what is under way, ends the streams, and frees what a failed step left behind. The system
+    /* Closing waits for running work, destroys the streams, and frees what a failed step left behind. The system
      * closes the file. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");

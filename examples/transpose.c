@@ -21,7 +21,7 @@
 #define HEIGHT 120
 #define WIDTH 160
 
-/* One block of memory serves both parts. */
+/* Both parts of the program use one block of memory. */
 _Static_assert(ROWS *COLUMNS <= IMAGES * PLANES * HEIGHT * WIDTH, "the images are larger than the matrix");
 
 struct work {
@@ -56,7 +56,7 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* The matrix goes to the device as it is, and comes back transposed. */
+/* Copies the matrix to the device unchanged, and copies it back transposed. */
 static int transpose(struct work *w)
 {
     leat_layout matrix, view, result;
@@ -91,12 +91,12 @@ static int transpose(struct work *w)
     return 0;
 }
 
-/* Plane by plane on the host, pixel by pixel on the device: one call, which turns them round on the way. */
+/* One call copies the images to the device and changes planes to pixels on the way. */
 static int make_pixels(struct work *w)
 {
     leat_layout planes, pixels;
 
-    /* What frameworks call NCHW, and NHWC: number, channel, height, width. */
+    /* Frameworks call the two orders NCHW and NHWC: number, channel, height, width. */
     if (leat_layout_dense(&planes, 4, (int64_t[]){IMAGES, PLANES, HEIGHT, WIDTH}, sizeof(float)) != LEAT_OK ||
         leat_layout_permute(&planes, (uint32_t[]){0, 2, 3, 1}) != LEAT_OK ||
         leat_layout_dense(&pixels, 4, planes.size, sizeof(float)) != LEAT_OK)
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
         return failed("open the device");
     wrong = prepare(&w) || transpose(&w) || make_pixels(&w);
 
-    /* What the stream was still given must be over before the host's memory goes away. */
+    /* The stream's work must be complete before the host's memory is freed, also after a failed step. */
     if (w.stream && leat_stream_synchronize(w.stream) != LEAT_OK)
         wrong = failed("finish the work");
     if (leat_device_close(w.device) != LEAT_OK)

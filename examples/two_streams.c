@@ -17,7 +17,7 @@
 #define HALF (COUNT / 2)
 #define HALF_BYTES (HALF * sizeof(float))
 
-/* One half of the work: its stream, and the marks before and after its kernel. */
+/* One half of the work: its stream, and the events before and after its kernel. */
 struct half {
     leat_stream *stream;
     leat_event *kernel_start, *kernel_end;
@@ -27,7 +27,7 @@ struct work {
     leat_device *device;
     leat_kernel *add;
     struct half half[2];
-    leat_event *start, *end, *half_done; /* of everything; of the second half */
+    leat_event *start, *end, *half_done; /* of the whole work; the end of the second half */
     float *a, *b, *sum;                  /* pinned host memory */
     float *device_a, *device_b, *device_sum;
 };
@@ -65,14 +65,14 @@ static int prepare(struct work *w)
         leat_event_create(w->device, &w->half_done) != LEAT_OK)
         return failed("create the events");
 
-    /* Only copies from and to pinned memory run beside other work; see pinned_async.c. */
+    /* Only copies of pinned memory run while the host does other work; see pinned_async.c. */
     if (allocate(w->device, LEAT_KIND_PINNED, &w->a) || allocate(w->device, LEAT_KIND_PINNED, &w->b) ||
         allocate(w->device, LEAT_KIND_PINNED, &w->sum) || allocate(w->device, LEAT_KIND_DEVICE, &w->device_a) ||
         allocate(w->device, LEAT_KIND_DEVICE, &w->device_b) ||
         allocate(w->device, LEAT_KIND_DEVICE, &w->device_sum))
         return 1;
 
-    /* Small whole numbers, which float adds exactly, so that the check can be exact. */
+    /* Small integers, which float adds exactly, so the check can compare for equality. */
     for (size_t i = 0; i < COUNT; i++) {
         w->a[i] = (float)(i % 1000);
         w->b[i] = (float)(2 * (i % 777));
@@ -81,7 +81,8 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* Copy in, add, copy out, for the half that starts at element first. Returns long before the device is done. */
+/* Submits copy in, add and copy out for the half that starts at element first. Returns long before the device is
+ * done. */
 static int enqueue_half(const struct work *w, const struct half *half, size_t first)
 {
     float *sum = w->device_sum + first;
@@ -94,7 +95,7 @@ static int enqueue_half(const struct work *w, const struct half *half, size_t fi
         leat_copy(half->stream, b, w->b + first, HALF_BYTES) != LEAT_OK)
         return failed("copy to the device");
 
-    /* An event is a mark in a stream. The device notes the time when it gets there. */
+    /* An event is a mark in a stream. The device notes the time when it reaches the mark. */
     if (leat_event_record(half->kernel_start, half->stream) != LEAT_OK)
         return failed("mark the start");
     if (leat_launch(half->stream, w->add, leat_dim(1024, 1, 1), leat_dim(256, 1, 1), 0, args, 4) != LEAT_OK)
@@ -111,13 +112,13 @@ static int enqueue(const struct work *w)
 {
     leat_stream *first = w->half[0].stream, *second = w->half[1].stream;
 
-    /* The second stream starts after the mark in the first, so that one time covers both. */
+    /* The second stream starts after this event of the first, so that one time covers both streams. */
     if (leat_event_record(w->start, first) != LEAT_OK || leat_stream_wait(second, w->start) != LEAT_OK)
         return failed("mark the start");
     if (enqueue_half(w, &w->half[0], 0) || enqueue_half(w, &w->half[1], HALF))
         return 1;
-    /* And the first waits for the second: who has waited for the first has then waited for both. The host waits
-     * for nothing here. */
+    /* The first stream waits for the second, so that waiting for the first is enough to wait for both. The host
+     * does not wait here. */
     if (leat_event_record(w->half_done, second) != LEAT_OK || leat_stream_wait(first, w->half_done) != LEAT_OK ||
         leat_event_record(w->end, first) != LEAT_OK)
         return failed("mark the end");
@@ -135,8 +136,8 @@ static int check(const struct work *w)
     return 0;
 }
 
-/* A kernel reads two elements and writes one for each sum. These are the times of this one run, the first of a
- * fresh program; "leat bench" measures with care. */
+/* For each sum the kernel reads two elements and writes one. These are the times of the first run in a new
+ * process; "leat bench" measures with care. */
 static int report(const struct work *w)
 {
     double all, ms;
@@ -177,7 +178,7 @@ int main(int argc, char **argv)
         wrong = failed("finish the work");
     wrong = wrong || check(&w) || report(&w) || release(&w);
 
-    /* Closing ends the streams and events, and frees what a failed step left behind. */
+    /* Closing destroys the streams and events, and frees what a failed step left behind. */
     if (leat_device_close(w.device) != LEAT_OK)
         wrong = failed("close the device");
     return wrong;

@@ -1,11 +1,6 @@
 /*
- * cuda_pinned_async.c - pinned memory, a copy in, a kernel, a copy out on one stream, in the words of the CUDA
- * runtime.
- *
- *     cc cuda_pinned_async.c -o cuda_pinned_async $(pkg-config --cflags --libs leat-cudart)
- *     nvcc -x cu cuda_pinned_async.c -o cuda_pinned_async       # the same with NVIDIA's library; -I where leat is
- *
- * None of the three steps waits: the host is free until it synchronizes.
+ * cuda_pinned_async.c - pinned memory, and a copy in, a kernel and a copy out on one stream, through the CUDA
+ * runtime's API.
  */
 #include "kernel.h"
 

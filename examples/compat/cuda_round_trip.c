@@ -12,7 +12,7 @@
 
 #define COUNT 1000
 
-/* Ends the program when a call failed, and says which. */
+/* Ends the program if a call fails, and prints the call. */
 #define CHECK(call) check((call), #call)
 
 static int check(cudaError_t error, const char *call)
@@ -41,5 +41,5 @@ int main(void)
             return 1;
         }
     printf("%d numbers went to the device and came back\n", COUNT);
-    return CHECK(cudaDeviceReset()); /* gives everything back, for those who look for leaks */
+    return CHECK(cudaDeviceReset()); /* frees everything, so that leak checkers find nothing */
 }

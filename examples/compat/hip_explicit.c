@@ -70,5 +70,5 @@ int main(void)
     printf("%d numbers went there, had %u added and came back in %.3f ms\n", COUNT, ADDEND, (double)milliseconds);
     if (CHECK(hipStreamDestroy(stream)) || CHECK(hipFree(device)) || CHECK(hipHostFree(host)))
         return 1;
-    return CHECK(hipDeviceReset()); /* gives everything back, for those who look for leaks */
+    return CHECK(hipDeviceReset()); /* frees everything, so that leak checkers find nothing */
 }

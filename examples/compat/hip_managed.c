@@ -62,5 +62,5 @@ int main(void)
         }
     printf("%d numbers were halved where they were\n", COUNT);
     return CHECK(hipFree(data)) ||
-           CHECK(hipDeviceReset()); /* gives everything back, for those who look for leaks */
+           CHECK(hipDeviceReset()); /* frees everything, so that leak checkers find nothing */
 }

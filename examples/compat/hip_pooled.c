@@ -60,5 +60,5 @@ int main(void)
     printf("%d rounds of %zu bytes took %" PRIu64 " bytes of the device\n", ROUNDS, BYTES, most);
     if (CHECK(hipHostFree(last)) || CHECK(hipStreamDestroy(stream)))
         return 1;
-    return CHECK(hipDeviceReset()); /* gives everything back, for those who look for leaks */
+    return CHECK(hipDeviceReset()); /* frees everything, so that leak checkers find nothing */
 }

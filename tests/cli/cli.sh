@@ -1,11 +1,11 @@
 # shellcheck shell=sh disable=SC2034
-# cli.sh - what the tests of the command share: one call of it, and what is to be found afterwards. For the shell's
-# "." from this folder; $device is the device, $work a folder that goes with the test.
+# cli.sh - shared by the tests of the leat command: functions that run it once and check its output. A test
+# includes it with "." from this folder. $device is the device to test, $work a temporary folder of the test.
 leat=${LEAT_COMMAND:-$PWD/../../build/leat}
 device=${LEAT_TEST_DEVICE:-cpu:0}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export COLUMNS=100000 # tables with all columns beside one another, unless a test wants them to fit a line
+export COLUMNS=100000 # wide tables, unless a test sets a line's width
 failures=0
 
 fail() {
@@ -25,21 +25,21 @@ run() {
     return 1
 }
 
-# says TEXT: standard error has it, in one line that begins with the command's name; advice is a line of its own.
+# says TEXT: standard error must contain TEXT, in one line that begins with "leat: ". Lines with advice may follow.
 says() {
     grep -q '^leat: ' "$work/err" && grep -qF -- "$1" "$work/err" && [ "$(grep -cv '^Advice: ' "$work/err")" -eq 1 ] &&
         return
     fail "the message does not have: $1"
 }
 
-# usage TEXT WORDS...: such a command line is refused.
+# usage TEXT WORDS...: the command line must be refused with exit status 2 and a message that contains TEXT.
 usage() {
     text=$1
     shift
     run 2 "$@" && says "$text"
 }
 
-# Whether a picture is well-formed XML, as far as there is something here to tell.
+# check_xml FILE: the picture must be well-formed XML, checked by a tool of this machine if there is one.
 if command -v xmllint >/dev/null; then
     check_xml() { xmllint --noout "$1" 2>"$work/err" || fail "$1 is not well-formed"; }
 elif command -v python3 >/dev/null; then
@@ -52,7 +52,7 @@ else
     check_xml() { [ "$(tail -n 1 "$1")" = '</svg>' ] || fail "$1 does not end"; }
 fi
 
-# The last line of a test.
+# finish: ends a test, with an exit status that says whether it passed.
 finish() {
     [ $failures -eq 0 ] && echo 'all is well'
     exit $((failures > 0))

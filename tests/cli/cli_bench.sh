@@ -1,15 +1,15 @@
 #!/bin/sh
 # cli_bench.sh - "leat bench copy", "leat bench memory", "leat bench pool", "leat bench file" and "leat explain" as a
-# user calls them: runs of small sizes, their records, tables and pictures, how much memory pools hold, plans in
-# words, and command lines that make no sense.
+# user calls them: short runs with their records, tables and pictures, how much memory pools hold, plans as text, and
+# wrong command lines.
 #
-# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be there; counts and bytes of the
-# packing are held against bounds.
+# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be present; counts, and the bytes of
+# the packing, must stay within bounds.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
-export TMPDIR="$work" # for the files that are mapped
+export TMPDIR="$work" # for mapped files
 
-# count NUMBER PATTERN FILE
+# count NUMBER PATTERN FILE: exactly NUMBER lines of the file must match.
 count() {
     found=$(grep -c -- "$2" "$3")
     [ "$found" -eq "$1" ] || fail "$found lines instead of $1 have: $2"
@@ -19,7 +19,8 @@ bench() { run 0 bench copy --device "$device" --repeat 2 "$@"; }
 
 # ---- one screen --------------------------------------------------------------------------------------------------
 
-# At most 80 columns and ten rows, and the last line says whether all bytes were right. The tables are in the file.
+# The summary has at most 80 columns and 24 lines; its last line says whether all bytes were verified. The full
+# tables are in the file.
 COLUMNS='' run 0 bench alloc copy --device "$device" --quick --repeat 2 --bytes 64K,1M --memory pinned,pageable \
     --part sizes --summary "$work/tables" && {
     [ "$(wc -l <"$work/out")" -le 24 ] || fail 'the summary is longer than a screen'
@@ -29,7 +30,8 @@ COLUMNS='' run 0 bench alloc copy --device "$device" --quick --repeat 2 --bytes 
     grep -q '^copy: pinned memory' "$work/tables" && grep -q '^alloc: ' "$work/tables" || fail 'the file lacks tables'
 }
 
-# Tables fit a line, whose first columns are in each part of a table that is too wide; no figure is above its bound.
+# Tables must fit the line: a table that is too wide is split, and each part repeats the first columns. No figure
+# may exceed its bound.
 run 0 bench copy --device "$device" --quick --repeat 2 --bytes 4K,64K,1M --memory pinned,pageable --part sizes \
     --output "$work/narrow" && {
     awk '{ for (i = 2; i <= NF; i++) if ($i == "%" && $(i - 1) > 100) exit 1 }' "$work/out" ||
@@ -43,7 +45,7 @@ for width in '' 100; do
         [ "$(grep -c '^CASE  *SIZE' "$work/out")" -gt "$(grep -c '^copy: ' "$work/out")" ] || fail 'no table was split'
     }
 done
-# What others do to the processors before the run and during it is said.
+# The report must say that other processes used the processors before the run and during it.
 for i in 1 2 3 4; do while :; do :; done & spinning="$spinning $!"; done
 sleep 0.2
 run 0 bench latency --device "$device" --quick --repeat 2 --json
@@ -56,7 +58,7 @@ usage '--summary does not go with --from' bench --summary "$work/tables" --json
 
 # ---- sizes ----------------------------------------------------------------------------------------------------
 
-# Main kinds of memory have three directions and the others two; fresh pages are targets only.
+# The main kinds of memory have three directions, the others two. Fresh pages are only destinations.
 bench --part sizes --memory pinned,pageable,huge,registered,file,fresh --bytes 4K,64K,1M --json --output "$work/record" \
     --picture "$work/a.svg" && {
     cmp -s "$work/out" "$work/record" || { echo >>"$work/record" && cmp -s "$work/out" "$work/record"; } ||
@@ -77,7 +79,7 @@ bench --part sizes --memory pinned,pageable,huge,registered,file,fresh --bytes 4
         count "$rows" "\"$key\": [0-9]" "$work/out"
     done
     check_xml "$work/a.svg"
-    # leat's lines: pinned and pageable in three panels, files and, where there are any, huge pages in two.
+    # Curves of leat: pinned and pageable in three panels each; files, and huge pages if there are any, in two.
     lines=$(grep -c '<path .*class="curve k' "$work/a.svg")
     wanted=8
     grep -q 'huge pages"' "$work/record" && wanted=10
@@ -100,7 +102,7 @@ bench --part sizes --memory file-cold --bytes 64K &&
 
 # ---- the other parts ------------------------------------------------------------------------------------------
 
-# On GPUs other processes take a second each to start.
+# On GPUs each process of this part takes a second to start, so keep it short.
 bench --part workers --bytes 64K --json && {
     count 3 '"workers": 1' "$work/out"
     count 1 '"case": "host to device, pageable, 1 thread"' "$work/out"
@@ -119,8 +121,8 @@ bench --part batch --json && {
 
 # ---- copies with idle gaps --------------------------------------------------------------------------------------
 
-# gap_rows SIZES GAPS: rows of the record in $work/out for each timing, direction and state of the caches. Without calls
-# of the driver to compare with there are no turns.
+# gap_rows SIZES GAPS: checks the number of rows in $work/out for each timing, direction and state of the caches.
+# Rows that take turns with the driver's own calls exist only if the record compares with them.
 gap_rows() {
     each=$(($1 * $2 * 2))
     with=$(grep -c '"compared_with": "' "$work/out")
@@ -197,7 +199,7 @@ run 0 bench memory --quick --bytes 2M --repeat 2 --device "$device" --json --out
 
 # ---- parts of the group pool -----------------------------------------------------------------------------------
 
-# Hardly a block is touched, so AddressSanitizer need not be told which memory is idle, which takes it minutes.
+# These parts hardly touch their blocks, and telling AddressSanitizer which memory is idle would take minutes.
 usual_options=${ASAN_OPTIONS-}
 export ASAN_OPTIONS="$usual_options${usual_options:+:}allow_user_poisoning=0"
 run 0 bench --part streams --quick --repeat 2 --device "$device" --json && {
@@ -228,7 +230,7 @@ run 0 bench pool --part packing --quick --device "$device" --output "$work/packi
     sed 1,5d "$work/out" >"$work/tables"
     run 0 bench --from "$work/packing" pool && { sed 1,5d "$work/out" | cmp -s - "$work/tables" || fail 'the tables differ'; }
 
-    # The rows of the record: "KEY": VALUE in lines of their own.
+    # Each value of the record is a line of its own: "KEY": VALUE.
     awk -F '": ' '
         /^    {/ { split("", row) }
         /^      "/ { key = $1; sub(/^ *"/, "", key); value = $2; sub(/,$/, "", value); row[key] = value }
@@ -236,8 +238,8 @@ run 0 bench pool --part packing --quick --device "$device" --output "$work/packi
         /^    }/ && "stitches" in row { mixes++; check_mix() }
         function wrong(text) { printf "%s bytes of %s: %s\n", row["bytes"], row["case"], text; failed = 1 }
         function n(key) { return row[key] + 0 }
-        # What is held: 2 percent more than the blocks, and a page in each heap. Within a limit: 97 percent of it are
-        # blocks, or, of sizes above 32 MiB, all that there is room for.
+        # Bounds for blocks of one size: the pool may hold 2 percent more than the blocks, and a page in each heap.
+        # With a limit, blocks must fill 97 percent of it; blocks above 32 MiB must fill it as far as possible.
         function check_size(  rounded, possible) {
             rounded = int((n("bytes") + 511) / 512) * 512
             possible = int(n("limit_bytes") / rounded)
@@ -252,7 +254,7 @@ run 0 bench pool --part packing --quick --device "$device" --output "$work/packi
                 (n("bytes") > 33554432 || n("fitting_blocks") * rounded < 0.97 * n("limit_bytes")))
                 wrong(n("fitting_blocks") " blocks of " possible " fit in " n("limit_bytes"))
         }
-        # No promise is made for mixes. What they have come to is held here, so that a change is seen.
+        # leat promises no bound for mixes. These are the values that were measured, so that a change is noticed.
         function check_mix(  most) {
             most = row["case"] ~ /, filled"/ ? 1.05 : row["case"] ~ /in turns/ ? 1.45 : 1.15
             if (n("ratio") > most || n("tight_ratio") > most) wrong("ratio " n("ratio") ", " n("tight_ratio"))
@@ -266,7 +268,8 @@ run 0 bench pool --part packing --quick --device "$device" --output "$work/packi
         }' "$work/packing" >"$work/out" || fail 'the packing'
 }
 
-# Beside a driver's own pools: those of leat's names of the CUDA driver, which are leat's pools and so hold the same.
+# Compare with a driver's own pools. Here the driver is leat's own compatibility library for the CUDA driver, whose
+# pools are leat's pools, so both must hold the same.
 names=$(dirname "$leat")/libleat-cuda.so
 case $device in
 cpu:*)
@@ -301,7 +304,7 @@ cpu:*)
 esac
 export ASAN_OPTIONS="$usual_options"
 
-# The sequences of the packing, for other programs.
+# Lists of the packing's sequences, for other programs.
 run 0 bench pool --part packing --list --quick && {
     grep -q '^{"format":"leat-packing-1",.*}$' "$work/out" || fail 'the sequences are no JSON'
     cp "$work/out" "$work/list"
@@ -332,7 +335,7 @@ run 0 explain copy --device "$device" --bytes 40 --rows 1000 && {
     grep -q '^1000 rows of 40 B, 39 KiB from ' "$work/out" || fail 'the plan of rows'
 }
 run 1 explain copy --device "$device" --from nonsense && says "'nonsense' is not a device name"
-# A member for each line of the text.
+# The JSON has a member for each line of the text.
 run 0 explain copy --device "$device" --bytes 40 --rows 1000 --json && {
     for key in copy name protocol why others bound; do
         count 1 "^  \"$key\": " "$work/out"

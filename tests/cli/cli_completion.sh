@@ -1,6 +1,6 @@
 #!/bin/bash
-# cli_completion.sh - completion for bash (packaging/leat.bash), called as readline calls it: commands, options, groups,
-# and names of devices, also where loading a driver takes long. LEAT_COMMAND is the command.
+# cli_completion.sh - bash completion (packaging/leat.bash), called as readline calls it: commands, options,
+# groups, and names of devices, also if loading a driver takes long. LEAT_COMMAND is the command.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 leat=$(realpath "$leat")
@@ -8,19 +8,19 @@ export LEAT_DRIVERS=cpu
 unset LEAT_CPU_DEVICES
 leat() { "$leat" "$@"; }
 slow=
-timeout() { # a function is no program, so the real one would not find it
+timeout() { # timeout(1) cannot run a shell function
     [ -z "$slow" ] || return 137
     shift 3
     "$@"
 }
 . ../../packaging/leat.bash
 
-# completes LINE TEXT...: completing at the end of the line offers exactly that.
+# completes LINE TEXT...: completing at the end of LINE must offer exactly these texts.
 completes() {
     local found wanted
 
     COMP_LINE=$1 COMP_POINT=${#1}
-    # The words as readline splits them: at blanks, and around colons and equals signs.
+    # COMP_WORDS as readline makes them: split at blanks and around colons and equals signs.
     mapfile -t COMP_WORDS < <(sed -E 's/([:=]+)/ \1 /g' <<<"$1" | grep -oE '[^ ]+')
     case $1 in *' ' | *[:=]) COMP_WORDS+=('') ;; esac
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
@@ -52,7 +52,7 @@ export LEAT_CPU_DEVICES=3
 completes 'leat bench --device cpu:' 0 1 2
 COMP_WORDBREAKS=${COMP_WORDBREAKS//:} completes 'leat bench --device cpu:1' cpu:1
 
-# A driver that takes too long: the names are guessed.
+# If a driver takes too long to answer, completion offers names that are likely.
 export LEAT_CPU_DEVICES=1
 slow=1
 completes 'leat bench --device cp' cpu:0 cpu:1

@@ -1,7 +1,7 @@
 #!/bin/sh
-# cli_cu.sh - "leat cu" as a user calls it: programs of one file and of several, libraries of kernels, nvcc's options, and
-# what is wrong. Programs run on the CPU device. LEAT_COMMAND is the command; LEAT_TEST_CFLAGS what its libraries were built
-# with that programs need as well.
+# cli_cu.sh - "leat cu" as a user calls it: programs of one file and of several, libraries of kernels, nvcc's
+# options, and errors. The programs run on the CPU device. LEAT_COMMAND is the command; LEAT_TEST_CFLAGS are flags
+# of the library's build that programs need as well.
 # shellcheck disable=SC2086
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
@@ -10,19 +10,19 @@ unset CXX CC
 flags=$LEAT_TEST_CFLAGS
 mkdir "$work/tmp"
 
-# cu WORDS...: leat cu must succeed, in the folder of the test.
+# cu WORDS...: runs "leat cu" in the folder of the test; it must succeed.
 cu() { (cd "$work" && "$leat" cu $flags "$@") >"$work/out" 2>"$work/err" || { fail "leat cu $*"; return 1; }; }
 
-# prints TEXT PROGRAM: it runs and prints that.
+# prints TEXT PROGRAM: the program must run and print TEXT.
 prints() {
     (cd "$work" && "./$2") >"$work/out" 2>"$work/err" || { fail "$2: exit status $?"; return 1; }
     [ "$(cat "$work/out")" = "$1" ] || fail "$2 does not print $1"
 }
 
-# has PATTERN: standard error does.
+# has PATTERN: standard error must match.
 has() { grep -q -- "$1" "$work/err" || fail "the error output lacks: $1"; }
 
-# gone: nothing is left of what was needed meanwhile.
+# gone: no temporary file may be left.
 gone() { [ -z "$(ls -A "$work/tmp")" ] || fail "left in TMPDIR: $(ls "$work/tmp")"; }
 
 cat >"$work/kernel.cuh" <<'END'
@@ -55,7 +55,7 @@ int main()
 }
 END
 echo 'int host_value() { return 3; }' >"$work/host.cpp"
-echo 'int c_value(void) { int class = 7; return class; }' >"$work/host.c" # no C++
+echo 'int c_value(void) { int class = 7; return class; }' >"$work/host.c" # C that is not valid C++
 printf '#include "kernel.cu"\n#include "host.cpp"\nextern "C" int c_value() { return VALUE; }\n#include "main.cu"\n' >"$work/one.cu"
 
 # ---- programs ----------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ cp "$work/one.cu" "$work/one.txt"
 cu -DVALUE=4 -x cu one.txt -o named && prints 1200 named
 gone
 
-# The C++ that is compiled; and where things are is said as in the source.
+# -E prints the generated C++. Its lines must refer to the source file.
 run 0 cu -E "$work/kernel.cu" && {
     grep -q 'leat_cuda_stub<leat_kernel' "$work/out" || fail 'no kernel in the output of -E'
     grep -q '^# 1 ".*kernel.cu"' "$work/out" || fail 'no line markers in the output of -E'

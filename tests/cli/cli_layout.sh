@@ -1,17 +1,18 @@
 #!/bin/sh
-# cli_layout.sh - "leat layout" and "leat bench layout" as a user calls them: single copies of all sorts, every suite in
-# small, the ladder, records, tables and pictures, and command lines that make no sense.
+# cli_layout.sh - "leat layout" and "leat bench layout" as a user calls them: single copies of all kinds, every
+# suite with few bytes, the ladder, records, tables and pictures, and wrong command lines.
 #
-# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. The command verifies the bytes; times only have to be there.
+# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. The command verifies the bytes; times only have to be
+# present.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 
-# has PATTERN: the output does.
+# has PATTERN: standard output must match.
 has() {
     grep -q -- "$1" "$work/out" || fail "the output lacks: $1"
 }
 
-# layout PAYLOAD WORDS...: such a copy is right, and of so many bytes.
+# layout PAYLOAD WORDS...: the copy must be verified and have PAYLOAD bytes.
 layout() {
     bytes=$1
     shift
@@ -41,7 +42,7 @@ run 0 layout --device "$device" --repeat 2 --size 512,512 --perm 1,0 && {
 for bytes in 1 2 3 5 6 7 8 11 12 16; do
     layout $((bytes * 31 * 17 * 9)) --size 31,17,9 --perm 2,0,1 --elem $bytes
 done
-layout 300 --size 10,100 --slice 0:1:10:3 --slice 1:99:74:-1 --elem 4 # rows 1, 4, 7 and 25 columns, turned round
+layout 300 --size 10,100 --slice 0:1:10:3 --slice 1:99:74:-1 --elem 4 # rows 1, 4, 7; 25 columns in reverse order
 layout 12000 --size 30,100 --flip 0 --flip 1
 layout 16000 --size 40,1 --broadcast 1:100
 layout 12800 --size 100,64 --index 0:50
@@ -61,7 +62,7 @@ run 0 layout --help && run 0 help layout
 
 # ---- suites ---------------------------------------------------------------------------------------------------
 
-# Everything in small. The 57 permutations are there for four sizes of elements.
+# All suites with few bytes. The 57 permutations are measured for four sizes of elements.
 run 0 bench layout --device "$device" --bytes 16K --repeat 1 --json --output "$work/record" --picture "$work/a.svg" && {
     grep -q '"verified": false' "$work/out" && fail 'bytes were not verified'
     [ "$(grep -c '"part": "permute: ' "$work/out")" -eq 228 ] || fail 'the permutations are not 4 x 57'
@@ -81,7 +82,7 @@ run 0 bench layout --device "$device" --bytes 16K --repeat 1 --json --output "$w
     calls=$(grep -c '"times_empty": ' "$work/record")
     [ "$dots" -eq $((rows - calls)) ] || fail "the picture has $dots dots for $rows cases, $calls of them calls"
     check_xml "$work/a.svg"
-    # What a picture has no room for is marked: names that end in dots, bounds above the panel.
+    # A picture marks what does not fit: long names are cut with an ellipsis, and bounds above the panel are named.
     long=$(printf '%0200d' 0)
     sed -E 's/("command": ")/\1'"$long"'/; s/("bound": )[0-9.]+/\19e9/' "$work/record" >"$work/long"
     run 0 bench --from "$work/long" --picture "$work/c.svg" layout && {
@@ -95,7 +96,7 @@ run 0 bench layout --ladder --device "$device" --bytes 256K --repeat 2 --json &&
     [ "$(grep -c '"part": "ladder: ' "$work/out")" -eq 5 ] || fail 'the ladder has not 5 rungs'
     [ "$(grep -c '"verified": true' "$work/out")" -eq 5 ] || fail 'a rung was not verified'
     has '"case": "a copy for each column"'
-    # Each rung of the CPU device's is another way.
+    # On the CPU device each rung uses another protocol.
     case $device in
     cpu:*)
         has '"kernel": "elements, plain C, cached '

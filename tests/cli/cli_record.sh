@@ -1,14 +1,16 @@
 #!/bin/sh
-# cli_record.sh - LEAT_RECORD_ALLOCATIONS: programs are recorded, and "leat replay" makes of the trace what they did.
+# cli_record.sh - LEAT_RECORD_ALLOCATIONS: records programs, and checks that "leat replay" repeats from the trace
+# what they did.
 #
-# LEAT_COMMAND is the command, beside whose tests the programs are; LEAT_TEST_DEVICE the device.
+# LEAT_COMMAND is the command; the recorded programs lie in the tests folder beside it. LEAT_TEST_DEVICE is the
+# device.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 programs=$(dirname "$leat")/tests
 export LEAT_TEST_DEVICE="$device" LEAT_DEVICE="$device"
 trace=$work/trace.csv
 
-# record PROGRAM...: runs it with its trace going to $trace; it must do well and say nothing on standard error.
+# record PROGRAM...: runs the program and records to $trace. It must succeed and print nothing on standard error.
 record() {
     rm -f "$trace"
     LEAT_RECORD_ALLOCATIONS=$trace "$@" >"$work/said" 2>"$work/err" || fail "$* failed"
@@ -16,8 +18,9 @@ record() {
     : >"$work/out"
 }
 
-# sound FILE [wraps]: a trace by itself: whole lines, times that do not go back, blocks that are allocated once, then used, then
-# freed once; pools that are there; of a program that wraps no events, those are recorded before they are waited for.
+# sound FILE [wraps]: checks the trace: whole lines, times that never decrease, blocks that are allocated once,
+# then used, then freed once, pools that exist, and events that are recorded before a wait, unless the program
+# wraps events of its own ("wraps").
 sound() {
     awk -F, -v wraps="$2" '
         NR == 1 { if ($0 != "t_us,op,id,bytes,stream,pool,event,align,kind,device,name") bad("the header line"); next }
@@ -39,11 +42,11 @@ sound() {
     [ "$(tail -c 1 "$1" | wc -l)" -eq 1 ] || fail "the last line of $1 is not whole"
 }
 
-# The value of a key at the top of the JSON, and one of the statistics.
+# value KEY: a top-level value of the JSON. inner OBJECT KEY: a value of an object in it.
 value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
 inner() { sed -n "/^  \"$1\": {/,/^  }/s/^    \"$2\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
 
-# replayed: the replay has the allocations and the peak that the program said.
+# replayed: the replay must have the allocations and the peak that the program printed.
 replayed() {
     run 0 replay --device "$device" --json "$trace" || return
     said="allocations $(inner statistics allocations) peak $(value peak_requested_bytes)"
@@ -51,14 +54,14 @@ replayed() {
     [ "$(inner statistics frees)" = "$(inner statistics allocations)" ] || fail 'not every block was freed'
 }
 
-# ops FILE: blocks and what orders them, without numbers and times.
+# ops FILE: the operations on blocks and those that order them, without ids and times.
 ops() { awk -F, '$2 ~ /^(alloc|free|use|use_until|record|wait|sync)$/ { print $2, $4, $8, $5 == "host" }' "$1"; }
 
-# again: the replay makes the calls that were recorded, in that order, as a recording of it shows.
+# again: the replay must make the recorded calls in the recorded order; the test records the replay to see that.
 again() {
     mv "$trace" "$work/first.csv"
     record "$leat" replay --device "$device" "$work/first.csv" && sound "$trace"
-    # Other memory is left out: here blocks of 1000 bytes.
+    # The replay leaves out pinned memory: here the blocks of 1000 bytes.
     ops "$work/first.csv" | grep -v ' 1000 ' >"$work/first" && ops "$trace" >"$work/second"
     [ -s "$work/first" ] || fail 'there is nothing to compare'
     diff "$work/first" "$work/second" >"$work/out" || fail 'the replay makes other calls than the program did'
@@ -114,7 +117,7 @@ alloc,9437184,,
 free,9437184,,
 pool_destroy,,,
 LINES
-# Who it was: streams, the host, pools by their names, events.
+# The lines must name the streams, the host, the pools and the events of the calls.
 awk -F, '$2 == "alloc" && $4 == 3145728 { first = $5; id = $3 }
     $2 == "use" { second = $5; used = $3 == id && second != first }
     $2 == "use_until" { until = $3 == id && $7 == event }
@@ -149,7 +152,7 @@ again
 record "$programs/recorded" loop && sound "$trace" && replayed
 again
 
-# crowded PROGRAM...: one of several threads.
+# crowded PROGRAM...: records a program with several threads, whose peak is not known.
 crowded() {
     record "$@" && sound "$trace" && run 0 replay --device "$device" --json "$trace" || return
     [ "allocations $(inner statistics allocations) peak 0" = "$(cat "$work/said")" ] || fail "$*: allocations are missing"
@@ -157,17 +160,17 @@ crowded() {
 }
 crowded "$programs/recorded" threads
 crowded "$programs/recorded" crowd
-# A sanitizer's runtime must come first.
+# Not with AddressSanitizer, whose runtime must be the first library.
 if ! grep -q __asan_init "$programs/recorded"; then
     crowded env LD_PRELOAD="$programs/jitter.so" "$programs/recorded" crowd
 fi
 
-# Random programs; and guards, with which the fast path is left alone.
+# Random programs; and guard mode, where allocations do not take the fast path.
 record "$programs/pool_model" --graphs 20 && sound "$trace" wraps
 run 0 replay --device "$device" --json "$trace"
 LEAT_POOL_GUARD=1 record "$programs/recorded" loop && sound "$trace" && replayed
 
-# Names of the CUDA runtime.
+# A program that uses the CUDA runtime's compatibility library.
 if [ -x "$programs/compat/recorded_cudart" ]; then
     record "$programs/compat/recorded_cudart" && sound "$trace" && replayed
     for op in record wait sync event_destroy stream_destroy; do
@@ -179,17 +182,18 @@ fi
 
 # ---- how programs end -------------------------------------------------------------------------------------------
 
-# Some close nothing on purpose.
+# Some of these programs leave objects open on purpose.
 export ASAN_OPTIONS="detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
-# Nothing closed; frees by atexit().
+# leave: closes nothing, and frees in atexit() handlers.
 record "$programs/recorded" leave && sound "$trace" && replayed
 [ "$(grep -c ',free,' "$trace")" = 2 ] || fail 'what is freed while the program ends is not recorded'
-# _exit(): what was written until the device was closed is there.
+# vanish: calls _exit(); the trace must hold everything that was written until the device was closed.
 record "$programs/recorded" vanish && sound "$trace" && cp "$trace" "$work/cut.csv"
 head -n 1 "$work/said" >"$work/said.1" && mv "$work/said.1" "$work/said" && replayed
-# Children of fork(), which use a device of their own or only end.
+# split: children of fork(), which use a device of their own or only end.
 record "$programs/recorded" split && sound "$trace" && replayed
-# A program that the recorded one starts finds the file taken, and says so; a file of its own it may have.
+# start: the recorded program starts another one, which must report that the file is taken. With %p in the name
+# each has a file of its own.
 rm -f "$trace"
 LEAT_RECORD_ALLOCATIONS=$trace "$programs/recorded" start >"$work/said" 2>"$work/err" || fail 'recorded start failed'
 says 'another process is recording to it; with %p in the name each process has a file of its own'
@@ -201,7 +205,7 @@ for file in "$work"/own.[0-9]*.csv; do sound "$file"; done
 
 # ---- files that cannot be written ---------------------------------------------------------------------------------
 
-# refused FILE TEXT: the program works, and one line says why nothing is recorded.
+# refused FILE TEXT: the program must work, and one line must say why nothing is recorded.
 refused() {
     LEAT_RECORD_ALLOCATIONS=$1 "$programs/recorded" loop >"$work/said" 2>"$work/err" || fail "recording to $1 broke the program"
     says "LEAT_RECORD_ALLOCATIONS: $1" && says "$2"
@@ -210,7 +214,7 @@ refused "$work/none/x" 'No such file or directory; nothing is recorded'
 refused "$work" 'cannot be written'
 mkfifo "$work/pipe" && refused "$work/pipe" 'nothing is recorded'
 [ ! -c /dev/full ] || refused /dev/full 'cannot be written: No space left on device; it ends after 0 lines'
-# A disk that is full in the middle: whole lines stay.
+# fill: the disk is full in the middle; only whole lines remain.
 rm -f "$trace"
 LEAT_RECORD_ALLOCATIONS=$trace "$programs/recorded" fill >"$work/said" 2>"$work/err" ||
     fail 'a file that may not grow broke the program'
@@ -229,7 +233,7 @@ run 0 info && grep -q LEAT_RECORD_ALLOCATIONS "$work/out" || fail 'leat info doe
 
 # ---- bad traces -----------------------------------------------------------------------------------------------
 
-# bad LINES LINE TEXT: such a trace is refused for that line.
+# bad LINES LINE TEXT: the trace must be refused with a message that names this line and contains TEXT.
 bad() {
     printf 't_us,op,id,bytes,stream,pool,event,align,kind,device,name\n%b' "$1" >"$work/bad.csv"
     run 1 replay --device "$device" "$work/bad.csv" && says "bad.csv:$2: " && says "$3"
@@ -249,10 +253,10 @@ bad "${one}2,free,2,64,1,,,,,,\n" 4 'block 2 was never allocated'
 bad "${one}2,free,1,64,1,,,,,,\n3,use,1,,1,,,,,,\n" 5 'block 1 was freed already, in line 4'
 bad "${one}2,use,1,,host,,,,,,\n" 4 "the column stream has 'host'"
 bad "${one}2,use_until,1,,,,,,,,\n" 4 "the column event has ''"
-# Events that were never recorded, and streams that are not there, mean nothing.
+# Waits for events that were never recorded and ends of unknown streams are ignored.
 printf 't_us,op,id,bytes,stream,pool,event,align,kind,device,name\n%b' "${one}2,wait,,,7,,9,,,,\n3,use_until,1,,,,9,,,,\n4,event_destroy,,,,,9,,,,\n5,stream_destroy,,,8,,,,,,\n6,sync,,,,,9,,,,\n" >"$work/odd.csv"
 run 0 replay --device "$device" --json "$work/odd.csv"
-# More streams than a trace can have at once, one after the other.
+# More streams than a trace can have at the same time, but one after the other.
 {
     printf 't_us,op,id,bytes,stream,pool,event,align,kind,device,name\n'
     awk 'BEGIN { for (i = 1; i <= 600; i++) printf "0,alloc,%d,64,%d,,,,,,\n0,free,%d,64,%d,,,,,,\n0,stream_destroy,,,%d,,,,,,\n", i, i, i, i, i }'

@@ -2,30 +2,31 @@
 # cli_replay.sh - "leat replay" and "leat pool-map" as a user calls them: traces, bad traces, every allocator,
 # snapshots.
 #
-# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Figures that do not depend on time are held against
-# what is known of the traces; times only have to make sense.
+# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Figures that do not depend on time are compared with
+# known values; times only have to be plausible.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 cd ../traces || exit 1
 
 replay() { run 0 replay --device "$device" "$@"; }
 
-# The value of a key at the top of the JSON, and one of the JSON's objects by name.
+# value KEY: a top-level value of the JSON. inner OBJECT KEY: a value of an object in it.
 value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
 inner() { sed -n "/^  \"$1\": {/,/^  }/s/^    \"$2\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
 
-# The value of a key in the figures of round N.
+# each N KEY: a value in the figures of round N.
 each() { sed -n '/^  "each_round": \[/,/^  \]/p' "$work/out" | sed -n "s/^      \"$2\": \(.*[^,]\),\{0,1\}\$/\1/p" | sed -n "$1p"; }
 
-# is KEY VALUE
+# is KEY VALUE: the top-level value must be VALUE.
 is() { [ "$(value "$1")" = "$2" ] || fail "$1 is $(value "$1") instead of $2"; }
 
-# holds EXPRESSION: of awk, over numbers.
+# holds EXPRESSION: this awk expression over numbers must be true.
 holds() { awk "BEGIN { exit !($1) }" || fail "does not hold: $1"; }
 
 # ---- the pieces of recorded traces ----------------------------------------------------------------------------
 
-# whole TRACE EVENTS ALLOCATIONS STREAMS PEAK RATIO: replays it; what is reserved is at most RATIO times the peak.
+# whole TRACE EVENTS ALLOCATIONS STREAMS PEAK RATIO: replays the trace and checks its figures. The reserved bytes
+# must be at most RATIO times the peak.
 whole() {
     replay --json "$1" || return
     is trace "\"$1\"" && is format '"leat"' && is allocator '"leat"' && is policy '"wait-last"'
@@ -40,7 +41,7 @@ whole() {
         holds "$(value ${call}_ns_p999) <= $(value ${call}_ns_worst)"
         holds "0 < $(value ${call}_ns_mean) && $(value ${call}_ns_mean) <= $(value ${call}_ns_worst)"
     done
-    # The mean pair is all that the calls took, the time in the driver included.
+    # The mean of a pair times the pairs is the time of all calls, including the time in the driver.
     holds "$(value pair_ns_mean) * $3 < $(value total_ns) * 1.001"
     holds "$(value pair_ns_mean) * $3 > $(value total_ns) * 0.999"
     is packing '"auto"'
@@ -55,18 +56,18 @@ whole() {
 memory_bytes=$("$leat" info --json | grep -A9 "\"name\": \"$device\"" |
     sed -n 's/.*"memory_bytes": \([0-9]*\),/\1/p')
 case $device in
-cpu:*) memory_bytes=1000000000000 ;; # as much as a trace needs: nothing is touched
+cpu:*) memory_bytes=1000000000000 ;; # enough for each trace: the replay touches no pages
 esac
 if [ "$memory_bytes" -gt 28000000000 ]; then
     whole gpt2_train_cut.csv.gz 6285 2600 1 24712356640 1.03
 else
     echo 'skipped: gpt2_train_cut needs 26 GiB of device memory'
 fi
-# A pool grows by up to 4 % rather than stitch, and by whole handles.
+# A pool grows by up to 4 percent instead of stitching, and by whole driver allocations.
 whole vit_checkpoint_cut.csv.gz 6015 2337 1 3507757272 1.045
 whole two_stream_cut.csv.gz 7304 2784 2 5792626680 1.03
 
-# A trace that is not compressed, with its columns in another order and one that nobody knows.
+# An uncompressed trace with its columns in another order and an unknown column.
 {
     printf 'stream,bytes,who,id,op,t_us\r\n0,1000,me,1,alloc,0\r\n\r\n0,500,me,2,alloc,1\r\n'
     printf '0,1000,me,1,free,2\n0,1000,me,1,freed,3'
@@ -74,7 +75,7 @@ whole two_stream_cut.csv.gz 7304 2784 2 5792626680 1.03
 replay --json "$work/small.csv" && is events 4 && is allocations 2 && is peak_requested_bytes 1500 &&
     is trace '"small.csv"'
 
-# Tables have the same figures.
+# The tables show the same figures.
 replay two_stream_cut.csv.gz && { grep -q '5792626680' "$work/out" || fail 'the table lacks the bytes requested'; }
 replay --repeat 2 two_stream_cut.csv.gz &&
     { grep -q 'ROUND 1  *ROUND 2$' "$work/out" || fail 'two rounds are not kept apart'; }
@@ -89,7 +90,7 @@ replay --repeat 5 two_stream_cut.csv.gz && {
 
 # ---- options --------------------------------------------------------------------------------------------------
 
-# sum KEY: over the rounds.
+# sum KEY: adds the value of all three rounds.
 sum() { echo "$(each 1 "$1") + $(each 2 "$1") + $(each 3 "$1")"; }
 
 replay --json --repeat 3 --trim vit_checkpoint_cut.csv.gz && {
@@ -105,10 +106,11 @@ replay --json --repeat 3 --trim vit_checkpoint_cut.csv.gz && {
     holds "$(inner trim released_bytes) > 3000000000"
     [ "$(inner trim pending_bytes),$(inner trim left_bytes)" = 0,0 ] || fail 'memory stayed after the trim'
 }
-# A steady loop: the pool that had one round needs hardly more for the next ones.
+# A steady loop: after the first round the pool must hardly grow.
 replay --json --repeat 5 two_stream_cut.csv.gz && holds "$(value ratio) <= 1.1"
 
-# The one block that another stream used: the pool was told, or the block kept until the recorder had it back.
+# Another stream used one block: the replay tells the pool that, or with --hold keeps the block as long as the
+# recorded program did.
 for policy in wait-last wait wait-never; do
     replay --json --policy $policy two_stream_cut.csv.gz && is policy "\"$policy\"" && is hold false
 done
@@ -119,8 +121,8 @@ printf 't_us,op,id,bytes,stream\n0,alloc,1,1000,0\n1,free,1,1000,0\n2,alloc,2,30
 replay --json "$work/held.csv" && is peak_requested_bytes 3000
 replay --json --hold "$work/held.csv" && is peak_requested_bytes 4000
 
-# A plan: nearly every large block gets its place, and later rounds need no driver call. Another trace's plan does no
-# harm; what is no plan is refused.
+# With a plan nearly every large block gets its planned place, and later rounds make no driver call. The plan of
+# another trace does no harm; a file that is no plan is refused.
 run 0 plan vit_checkpoint_cut.csv.gz -o "$work/vit.plan"
 replay --json --repeat 3 --plan "$work/vit.plan" vit_checkpoint_cut.csv.gz && {
     holds "$(value ratio) <= 1.01 && $(each 1 planned) > 800 && $(each 3 planned) == $(each 2 planned)"
@@ -135,8 +137,8 @@ run 1 replay --device "$device" --plan - vit_checkpoint_cut.csv.gz </dev/null &&
 usage 'cannot both be standard input' replay --device "$device" --plan - - </dev/null
 usage 'give one TRACE' plan vit_checkpoint_cut.csv.gz
 
-# What the pool does where nothing fits in one piece: it grows, or it stitches. No pool has whole pages in exactly the
-# bytes that were requested.
+# If no idle memory fits in one piece, the pool grows (still) or stitches (tight). No pool can keep whole pages
+# within exactly the requested bytes.
 replay --json --packing still vit_checkpoint_cut.csv.gz && is packing '"still"' && {
     is stitches 0 && is pages_stitched 0 && is packing_at_end '"still"'
     still=$(value peak_reserved_bytes)
@@ -147,7 +149,7 @@ replay --json --packing tight --repeat 3 vit_checkpoint_cut.csv.gz && is packing
     holds "$(value stitch_reuses) <= $(value stitches)"
 }
 replay --json --limit 1.03x vit_checkpoint_cut.csv.gz && is limit_bytes 3612989991 && holds "$(value ratio) <= 1.03"
-# The environment decides where nothing else does.
+# The environment variable counts only if there is no option.
 LEAT_POOL_PACKING=tight replay --json vit_checkpoint_cut.csv.gz && is packing '"auto"' && is packing_at_end '"tight"'
 LEAT_POOL_PACKING=tight replay --json --packing still vit_checkpoint_cut.csv.gz && is packing_at_end '"still"'
 LEAT_POOL_PACKING=loose run 1 replay --device "$device" vit_checkpoint_cut.csv.gz &&
@@ -164,7 +166,8 @@ run 1 replay --device "$device" --json --limit 1M two_stream_cut.csv.gz && {
 
 # ---- the other allocators -------------------------------------------------------------------------------------
 
-# other ALLOCATOR: the piece of two streams; two calls a block, and what is unknown is null.
+# other ALLOCATOR: replays the trace of two streams: two driver calls for each block; figures that are unknown are
+# null.
 other() {
     replay --json --allocator "$1" two_stream_cut.csv.gz || return
     is allocator "\"$1\"" && is policy null && is packing null && is statistics null && is cache_hits null
@@ -193,8 +196,8 @@ replay --json rmm_log.csv && is format '"rmm"' && is allocations 5 && is events 
 replay --json --allocator driver-async rmm_log.csv && is driver_calls 10
 run 1 replay --device "$device" --hold rmm_log.csv && says "no line 'freed'"
 
-# As later versions write it, and older ones without 0x; CUDA's per-thread default stream, which is another one for
-# each thread.
+# The log of later RMM versions, and of older ones without 0x; CUDA's per-thread default stream, which is a
+# different stream in each thread.
 {
     printf 'Thread,Time,Action,Pointer,Size,Stream\n7,12:00:00:000001,allocate,0x7f00,100,0\n'
     printf '7,12:00:00:000002,allocate failure,(nil),200,0\n7,12:00:00:000003,allocate,7f0A,300,0x55aa\n'
@@ -206,7 +209,8 @@ replay --json "$work/rmm.csv" && is format '"rmm"' && is allocations 4 && is eve
 
 # ---- PyTorch's snapshots --------------------------------------------------------------------------------------
 
-# Made by traces/make_snapshot.py, which says what is in it. The pickles of both protocols have the same data.
+# traces/make_snapshot.py made these files and says what is in them. The pickles of both protocols hold the same
+# data.
 for snapshot in pytorch_snapshot.pickle pytorch_snapshot_2.pickle.gz; do
     replay --json $snapshot && is format '"pytorch"' && is trace "\"$snapshot\"" && is allocations 43 &&
         is events 127 && is streams 2 && is allocated_before 2 && is failures_recorded 1 &&
@@ -229,7 +233,8 @@ run 1 replay "$work/bad.pickle" && says 'opcode GLOBAL asks for Python objects o
 
 # ---- bad traces -----------------------------------------------------------------------------------------------
 
-# bad LINES LINE TEXT: a trace of leat's format with those lines after its header is refused for that line.
+# bad LINES LINE TEXT: a leat trace with these lines after its header must be refused with a message that names
+# line LINE.
 bad() {
     printf 't_us,op,id,bytes,stream\n%b' "$1" >"$work/bad.csv"
     run 1 replay --device "$device" "$work/bad.csv" && says "bad.csv:$2: " && says "$3"
@@ -270,7 +275,7 @@ bad_rmm "${one}1,12:00,free,0x20,64,0x0\n" 3 'pointer 0x20 is not allocated'
 bad_rmm "${one}1,12:00,free,0x10,64,0x0\n1,12:00,free,0x10,64,0x0\n" 4 'pointer 0x10 is not allocated'
 bad_rmm "${one}1,12:00,free,0xzz,64,0x0\n" 3 "the column Pointer has '0xzz'"
 
-# Files that are no traces at all.
+# Files that are no trace.
 : >"$work/bad.csv"
 run 1 replay "$work/bad.csv" && says 'bad.csv:1: the file is empty'
 printf 'a,b,c\n1,2,3\n' >"$work/bad.csv"
@@ -312,7 +317,7 @@ run 0 replay --help && run 0 help replay
 
 # ---- names that are no UTF-8 ------------------------------------------------------------------------------------
 
-# JSON is UTF-8, whatever variables and files are called.
+# JSON must be UTF-8, whatever bytes variables and file names contain.
 is_utf8() {
     iconv -f UTF-8 -t UTF-16 "$work/out" >/dev/null 2>"$work/err" || fail "$1 is no UTF-8"
     grep -qF "$2$(printf '\357\277\275')" "$work/out" || fail "$1 has no U+FFFD behind $2"
@@ -325,7 +330,7 @@ replay --json "$work/$odd.csv.gz" && is_utf8 'leat replay --json' '"trace": "odd
 
 # ---- pool-map -------------------------------------------------------------------------------------------------
 
-# drawn SNAPSHOT: both pictures of it can be made.
+# drawn SNAPSHOT: both kinds of picture can be made from it.
 drawn() {
     run 0 pool-map "$1" -o "$work/map.svg" || return
     check_xml "$work/map.svg"
@@ -337,7 +342,7 @@ drawn() {
             grep -q "\"$key\":" "$work/out" || fail "the JSON of the map lacks $key"
         done
     }
-    # A terminal gets characters. script(1) makes one.
+    # On a terminal the picture is made of characters. script(1) provides a terminal.
     if command -v script >/dev/null; then
         script -qec "'$leat' pool-map '$1'" "$work/terminal" >/dev/null </dev/null
         ! grep -q '<svg' "$work/terminal" || fail 'SVG was written to a terminal'
@@ -350,17 +355,17 @@ replay --snapshot "$work/peak.json" --repeat 2 vit_checkpoint_cut.csv.gz && draw
     grep -q '^  0x[0-9a-f]* |.*#' "$work/out" || fail 'nothing is live in the picture'
     [ "$(grep -c '~ .* of addresses without memory ~' "$work/out")" -eq 2 ] ||
         fail 'the addresses behind the last memory are left out without a mark'
-    # The live blocks of the snapshot are the requested bytes at the peak.
+    # At the peak the live blocks of the snapshot are the requested bytes.
     live=$(grep -o '"state":"live","requested_bytes":[0-9]*' "$work/peak.json" |
         awk -F: '{ sum += $3 } END { printf "%.0f", sum }')
     [ "$live" = 3507757272 ] || fail "the blocks of the snapshot have $live bytes instead of 3507757272"
 }
 
-# A pool at its fullest that has stitched blocks in use: the memory that they use is no less than they have.
+# At its peak this pool uses stitched blocks: they map at least as much memory as they have.
 replay --snapshot "$work/tight.json" --packing tight vit_checkpoint_cut.csv.gz && drawn "$work/tight.json" && {
     grep -q '^stitched: .*; memory of the ranges above, mapped once more$' "$work/out" || fail 'no stitched range'
     grep -q '|.*s.*|$' "$work/out" || fail 'no memory is used by stitched blocks in the picture'
-    # sum RANGE STATE
+    # sum RANGE STATE: adds the bytes of this state in this range.
     sum() {
         tr -d '\n' <"$work/tight.json" | sed 's/{"name":/\n&/g' | grep "^{\"name\":\"$1\"" | tr '{' '\n' |
             grep "\"state\":\"$2\"" | sed 's/.*"bytes":\([0-9]*\),"state".*/\1/' |
@@ -372,7 +377,7 @@ replay --snapshot "$work/tight.json" --packing tight vit_checkpoint_cut.csv.gz &
     [ "$live" = 3507757272 ] || fail "the blocks of the snapshot have $live bytes instead of 3507757272"
 }
 
-# Planned blocks have a range of their own.
+# Planned blocks are shown in a range of their own.
 run 0 plan vit_checkpoint_cut.csv.gz -o "$work/vit.plan"
 replay --snapshot "$work/planned.json" --plan "$work/vit.plan" vit_checkpoint_cut.csv.gz && drawn "$work/planned.json" && {
     grep -q '^planned: a character is' "$work/out" || fail 'no range of planned blocks'
@@ -381,7 +386,8 @@ replay --snapshot "$work/planned.json" --plan "$work/vit.plan" vit_checkpoint_cu
     [ "$live" = 3507757272 ] || fail "the blocks of the planned snapshot have $live bytes instead of 3507757272"
 }
 
-# Every state, a tag and names that XML must escape or cannot have, a call stack, a hole that is cut, small pages.
+# A snapshot with every state, a tag and names that XML must escape or cannot contain, a call stack, a hole that is
+# cut out, and small pages.
 head='"format":"leat-pool-1","pool":"a<b>&\"c\u0001\uffff","device":"cuda:0","kind":"device"'
 figures='"statistics":{"requested_bytes":5000000,"reserved_bytes":6291456}'
 shares='"streams":[{"number":12,"requested_bytes":5000000,"live_blocks":1,"cached_bytes":7}],
@@ -408,9 +414,9 @@ for page in 2097152 4096 1; do
 done
 snapshot 2097152 '' && drawn "$work/map.json"
 
-# Stitched blocks: in the list in front of what they use, and drawn behind it. The pages of a block in use reach
-# further than the block; addresses that are not in use are left out. Memory that a stitched block uses counts as used,
-# so that the page that it shares with free memory is partly used.
+# Stitched blocks come first in the list, and are drawn behind the memory that they use. A live block's pages
+# extend further than the block; unused addresses are left out. Memory of stitched blocks counts as used, so a page
+# that they share with free memory is partly used.
 stitched='{"name":"stitched","base":"0x7e0000000000","bytes":1073741824,"extents":[
     {"offset":0,"bytes":134217728,"state":"dormant"},
     {"offset":134217728,"bytes":4194304,"state":"live","requested_bytes":4194000},
@@ -432,7 +438,7 @@ drawn "$work/map.json" && {
     done
 }
 
-# wrong EXTENTS TEXT: such a snapshot is refused.
+# wrong EXTENTS TEXT: the snapshot must be refused with TEXT.
 wrong() {
     snapshot 2097152 "$1"
     run 1 pool-map "$work/map.json" && says "map.json: " && says "$2"

@@ -1,7 +1,7 @@
 /*
- * recorded.c - programs whose allocations cli_record.sh records. Public headers only.
+ * recorded.c - programs whose allocations cli_record.sh records. They use only public headers.
  *
- * Usage: recorded WHAT. Prints "allocations N peak BYTES" of device memory, as the program itself counts them.
+ * Usage: recorded PROGRAM. Prints "allocations N peak BYTES" of device memory, as the program itself counts them.
  */
 #include <leat/leat.h>
 
@@ -28,10 +28,10 @@ static void must(bool fine, const char *what, int line)
     exit(1);
 }
 
-/* ---- what the program knows of itself ---- */
+/* ---- the program's own count ---- */
 
 static _Atomic uint64_t allocations;
-static uint64_t live_bytes, peak_bytes; /* of one thread's program */
+static uint64_t live_bytes, peak_bytes; /* only in programs with one thread */
 
 static void *count_alloc(void *ptr, size_t bytes)
 {
@@ -91,7 +91,7 @@ static void scene(void)
     OK(leat_stream_create(device, &second));
     OK(leat_event_create(device, &event));
     OK(leat_event_create(device, &never));
-    /* The default pools, of three kinds. */
+    /* The default pools of three kinds of memory. */
     OK(leat_alloc(first, 3 * MIB, &a));
     count_alloc(a, 3 * MIB);
     OK(leat_memory_alloc(device, LEAT_KIND_PINNED, 1000, &pinned));
@@ -99,7 +99,7 @@ static void scene(void)
     OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 5000, &b));
     count_alloc(b, 5000);
     give(NULL, b, 5000);
-    /* Users of other streams, told in both ways. */
+    /* Uses by another stream, reported to the pool in both ways. */
     OK(leat_event_record(event, second));
     OK(leat_pool_use(a, second));
     OK(leat_pool_use_until(a, event));
@@ -107,7 +107,7 @@ static void scene(void)
     give(first, a, 3 * MIB);
     OK(leat_stream_wait(first, event));
     OK(leat_stream_wait(first, never));
-    /* An alignment, a free on another stream, a failure. */
+    /* An alignment, a free on another stream, and an allocation that fails. */
     OK(leat_pool_alloc_aligned(own, first, 700, 4096, &b));
     count_alloc(b, 700);
     c = take(own, first, 8 * MIB);
@@ -116,12 +116,12 @@ static void scene(void)
     give(second, c, 8 * MIB);
     if (leat_pool_alloc(own, first, 17 * MIB, &refused) != LEAT_ERROR_DEVICE_MEMORY)
         must(false, "a pool above its limit", __LINE__);
-    /* What the host waits for. */
+    /* Waits of the host. */
     OK(leat_event_synchronize(event));
     OK(leat_stream_synchronize(second));
     OK(leat_device_synchronize(device));
     give(first, b, 700);
-    /* The driver's own call, a stream and a pool that end, and a block that is never freed. */
+    /* A driver allocation, the ends of a stream and of a pool, and a block that is never freed. */
     OK(leat_alloc_driver(first, 4096, &a));
     count_alloc(a, 4096);
     give(first, a, 4096);
@@ -136,7 +136,7 @@ static void scene(void)
     (void)lost;
     OK(leat_device_close(device));
     live_bytes -= 4 * MIB;
-    /* Once more: the block that was lost is no longer there. */
+    /* Open the device again: the lost block was freed when it was closed. */
     device = open_device();
     OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 9 * MIB, &a));
     count_alloc(a, 9 * MIB);
@@ -186,7 +186,7 @@ static void loop(void)
     tell();
 }
 
-/* ---- threads: each allocates, and frees what another one allocated ---- */
+/* ---- threads: each thread frees blocks that other threads allocated ---- */
 
 enum { THREADS = 4, HANDED = 64, TURNS = 4000 };
 
@@ -209,7 +209,7 @@ static void *run_thread(void *argument)
             continue;
         }
         old = atomic_exchange(&handed[(random >> 16) % HANDED], block);
-        /* Nobody used it: any stream may free it. */
+        /* No stream has used the block, so any stream may free it. */
         if (old)
             OK(leat_free(stream, old));
     }
@@ -292,14 +292,14 @@ static void free_at_exit(void)
 
 static void *last_block;
 
-/* Runs after what atexit() was given, and after the library's own. */
+/* Runs after the atexit() handlers of the program, and after those of the library. */
 __attribute__((destructor)) static void free_last(void)
 {
     if (last_block)
         give(stream_until_exit, last_block, MIB);
 }
 
-/* Closes nothing, and frees when it ends. */
+/* Closes nothing; frees one block in an atexit() handler and one in a destructor. */
 static void leave(void)
 {
     leat_pool *pool;
@@ -313,7 +313,7 @@ static void leave(void)
     tell();
 }
 
-/* Its files may not grow any more from some time on. */
+/* From some point on the system refuses to let the trace grow, as on a full disk. */
 static void fill(void)
 {
     struct rlimit limit = {.rlim_cur = 100000, .rlim_max = RLIM_INFINITY};
@@ -331,7 +331,8 @@ static void fill(void)
     tell();
 }
 
-/* Ends between two moments at which the file is written: what it has by then is whole. */
+/* Calls _exit() before the rest of the trace is written; the part that is in the file must consist of whole
+ * lines. */
 static void vanish(void)
 {
     loop();
@@ -340,11 +341,11 @@ static void vanish(void)
     _exit(0);
 }
 
-/* Children, with and without a device open: none may write to the file. */
+/* Forks children, with and without an open device. No child may write to the trace. */
 static void split(void)
 {
     leat_device *device = open_device();
-    /* A driver for GPUs that was used once cannot be used in a child. */
+    /* After a GPU driver was used, a child of fork() cannot use it. */
     const char *name = getenv("LEAT_TEST_DEVICE");
     bool forks = name && !strncmp(name, "cpu", 3);
     leat_stream *stream;
@@ -380,7 +381,7 @@ static void split(void)
     tell();
 }
 
-/* A program started by a program that is being recorded. */
+/* Starts another recorded program. */
 static void start(char *self)
 {
     leat_device *device = open_device();

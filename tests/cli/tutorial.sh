@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial.sh - the programs of docs/tutorial.md, built as the tutorial says, against the library of this tree, and run.
-# "<!-- ci: NAME -->" stands before each; NAME_device.c is device code.
+# tutorial.sh - builds the programs of docs/tutorial.md with the commands of the tutorial, against the library of
+# this tree, and runs them. "<!-- ci: NAME -->" stands before each program; NAME_device.c is device code.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 build=$(dirname "$leat")

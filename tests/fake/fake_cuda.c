@@ -153,8 +153,8 @@ cu_result cuDeviceCanAccessPeer(int *reachable, cu_device device, cu_device peer
 FORWARD(cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device), retain_context(context, device))
 FORWARD(cu_result cuDevicePrimaryCtxRelease_v2(cu_device device), release_context(device))
 
-/* This call and the next are never made to fail by a test: they only fail when the driver or the context is
- * destroyed, and then nothing of leat's is left in it. */
+/* Tests never make this call and the next fail. The real ones only fail after the driver or the context was
+ * destroyed, and then nothing of leat is left in it. */
 cu_result cuCtxGetCurrent(cu_context *context)
 {
     *context = current();

@@ -75,8 +75,7 @@ struct memory {
     struct FAKE_CONTEXT *context;
     bool start_unknown; /* the driver reports only the size */
 
-    /* Advice and prefetches for a whole managed allocation. Devices are given by number; -1 is the host, -2
-     * none. */
+    /* Advice and prefetches for a whole managed allocation. Devices are numbers; -1 is the host, -2 means none. */
     bool read_mostly, used_by[DEVICES_MOST + 1]; /* the last element is the host's */
     int preferred, prefetched;
 };

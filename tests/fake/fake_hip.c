@@ -95,8 +95,8 @@ hi_result hipGetDeviceCount(int *number)
     return *number ? LEATI_hipSuccess : LEATI_hipErrorNoDevice;
 }
 
-/* This call and the next are never made to fail by a test: they only fail when the runtime is gone, and then
- * nothing of leat's is left in it. */
+/* Tests never make this call and the next fail. The real ones only fail after the runtime has ended, and then
+ * nothing of leat is left in it. */
 hi_result hipGetDevice(int *device)
 {
     *device = current_device;

@@ -22,7 +22,7 @@ enum queue_order { QUEUE_ALONE, QUEUE_WITH_DEFAULT, QUEUE_DEFAULT };
 
 /* The latest record of an event. */
 struct queue_mark {
-    struct queue *at; /* the queue in which the record is still pending; NULL: completed, or never recorded */
+    struct queue *at; /* the queue in which the record is pending; NULL if it is complete or was never recorded */
     const struct queue_work *work;
     bool recorded;
 };
@@ -139,7 +139,7 @@ static bool waits_for_others(const struct queue *queue)
     return false;
 }
 
-/* Runs all queued work that nothing holds up. */
+/* Runs the queue's work until it reaches work that must wait. */
 static void go_on(struct queue *queue)
 {
     while (queue->first && !queue->held && !waits_for_others(queue) &&
@@ -147,7 +147,7 @@ static void go_on(struct queue *queue)
         do_work(take_first(queue));
 }
 
-/* Runs all queued work, and the work of other queues that it waits for. */
+/* Runs all work of the queue, and first the work of other queues that it waits for. */
 static void drain(struct queue *queue)
 {
     if (queue->draining)
