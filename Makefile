@@ -28,15 +28,17 @@ say = @printf '  %-5s %s\n'
 endif
 
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
-# CHECKED=1 compiles src/base/assert.h's assertions in: the library that the tests are linked with, sanitizer builds.
+# CHECKED=1 compiles the assertions of src/base/assert.h in: for the library of the tests, and for sanitizer
+# builds.
 checked_flag = $(if $(filter 1,$(CHECKED)),-DLEATI_CHECKED)
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Isrc $(WARN) $(checked_flag) \
              $(CPPFLAGS) $(CFLAGS)
-# What a program of somebody else's sees: the public headers only.
+# The flags for code that sees only the public headers, as a user's program does.
 PUBLIC_CFLAGS = -std=c11 -D_GNU_SOURCE -pthread -Iinclude $(WARN) $(CPPFLAGS) $(CFLAGS)
 LIB_LIBS := -pthread -ldl -lm
-# The library stays loaded once it is (nodelete): the CPU device's threads run its code while a device is open.
-# A sanitizer's runtime belongs to the program, so a library built for one may leave its symbols open.
+# nodelete: the library stays loaded after dlclose(), because the CPU device's threads run its code while a device
+# is open. A library built for a sanitizer may have undefined symbols: the sanitizer's runtime is linked into the
+# program.
 SO_LDFLAGS = -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-soname,libleat.so.$(so_major) -Wl,--version-script=src/libleat.map \
              $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs)
 
@@ -51,7 +53,8 @@ so_name := libleat.so.$(so_major)
 all: lib compat files $(BUILD)/leat
 lib: $(BUILD)/libleat.a $(BUILD)/libleat.so
 
-# Objects are made again when the compiler, the flags or the version change: this file then has other words.
+# All objects depend on this file. Its contents change with the compiler, the flags and the version, so that the
+# objects are then built again.
 flags_now = $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(VERSION)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
@@ -67,7 +70,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -DLEAT_VERSION='"$(VERSION)"' -MMD -MP -c $< -o $@
 
-# The embedded device code is read by the assembler, which writes no dependencies.
+# embed.o includes the built device code through the assembler, which writes no dependencies.
 $(BUILD)/obj/src/kernels/embed.o: $(wildcard src/kernels/built/*)
 
 $(BUILD)/libleat.a: $(lib_obj)
@@ -82,7 +85,7 @@ $(BUILD)/libleat.so: $(BUILD)/$(so_real)
 	$(Q)ln -sf $(so_real) $(BUILD)/$(so_name)
 	$(Q)ln -sf $(so_name) $@
 
-# ---- compatibility libraries: libleat-cudart and the like, over the public headers ------------------------------
+# compatibility libraries: libleat-cudart and others, on top of the public headers
 
 include compat/compat.mk
 
@@ -109,10 +112,12 @@ endif
 
 cuda_include := $(if $(wildcard $(CUDA_HOME)/include/cuda.h),-I$(CUDA_HOME)/include)
 have_cuda_h := $(shell $(CC) $(cuda_include) -include cuda.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
-# A machine without a GPU has only the toolkit's stub to link with; the program then says so when it is run.
+# Without an NVIDIA driver, link with the toolkit's stub of libcuda. The program then reports that there is no CUDA
+# device.
 cuda_libs := $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64/stubs)) -lcuda
 
-# Files named *_device.c are device code: a shared object for the CPU device, and the kept PTX beside it.
+# Files named *_device.c are device code: built as a shared object for the CPU device; the PTX beside them is kept
+# in the tree.
 device_src := $(sort $(wildcard examples/*_device.c))
 example_src := $(filter-out $(device_src),$(sort $(wildcard examples/*.c)))
 ifneq ($(have_cuda_h),yes)
@@ -141,11 +146,11 @@ $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 
 # ---- tests and checks ---------------------------------------------------------------------------------------
 
-# Lists the test programs, and says how check, check-gpu and gate run them.
+# tests.mk lists the test programs, and has the rules by which check, check-gpu and gate run them.
 -include tests/tests.mk
 
 san_flags := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
-# Sanitizers make programs several times as slow, the fault walk above all.
+# Sanitizers make programs several times slower, above all the fault walk.
 asan:
 	+$(Q)TEST_TIMEOUT=1800 tests/suites.sh '$(MAKE)' CHECKED=1 BUILD='$(BUILD)/asan' \
 	    CFLAGS='$(san_flags) -fsanitize=address,undefined' -- $(asan_suites)
@@ -162,7 +167,7 @@ layers: $(lib_obj)
 	$(Q)tools/check-layers.sh
 	$(Q)tools/check-layer-symbols.sh $(lib_obj)
 
-# Which lock is held where (src/base/lock.h), by clang's analysis; once more as a checked build is compiled.
+# Checks by clang's thread safety analysis which lock is held where (src/base/lock.h), also in checked builds.
 thread_safety_src := $(lib_src) $(sort $(wildcard compat/engine/*.c))
 thread-safety:
 	$(Q)for checked in 0 1; do \
@@ -171,8 +176,8 @@ thread-safety:
 	        -Wthread-safety -Werror || exit 1; done
 	$(say) LOCKS '$(words $(thread_safety_src)) files have no findings'
 
-# One file at a time; .clang-tidy has the checks. Kernels of layouts are left out: any change to them changes the built
-# files, and sanitizers see them run.
+# Runs clang-tidy on one file at a time with the checks of .clang-tidy. The layout kernels are left out: any change
+# of them would change the built files, and sanitizers test them.
 tidy_src := $(filter-out src/kernels/layout_kernels.c,$(lib_src) $(cli_src) $(files_src) $(sort $(wildcard compat/*/*.c)))
 tidy: $(tidy_src:%.c=$(BUILD)/tidy/%.done)
 	$(say) TIDY '$(words $(tidy_src)) files have no findings'
@@ -203,7 +208,7 @@ fill_in = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@SO_MAJOR@|$(so_major)|g' -e '
 completiondir ?= $(prefix)/share/bash-completion/completions
 suppdir ?= $(prefix)/share/leat
 
-# Manual pages of the public headers, one a function and one a header.
+# Manual pages of the public headers: one for each function and one for each header.
 man3_headers := $(sort $(wildcard include/leat/*.h))
 $(BUILD)/man3/made: tools/man3.awk $(man3_headers) VERSION
 	$(say) MAN $(@D)
@@ -220,7 +225,8 @@ install: install-lib $(BUILD)/leat
 	$(Q)$(INSTALL) -m 755 $(BUILD)/leat '$(DESTDIR)$(bindir)/leat'
 	$(Q)$(INSTALL) -m 644 man/leat.1 '$(DESTDIR)$(mandir)/man1/leat.1'
 
-# The last line lets programs find the library at once; it needs root and is for this machine, not for a package.
+# The last line runs ldconfig so that programs find the library at once. It needs root, and is not done for a
+# package (DESTDIR).
 install-lib: lib install-compat install-files $(BUILD)/man3/made
 	$(say) INST '$(DESTDIR)$(libdir)/$(so_real)'
 	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)' '$(DESTDIR)$(cmakedir)' \

@@ -87,7 +87,7 @@ $(compat_samples): $(BUILD)/tests/compat/%: tests/compat/%.cu tests/compat/sampl
 	$(Q)CXX='$(CXX)' $(BUILD)/leat cu -Wall -Wextra $(CPPFLAGS) $(CFLAGS) $< $(LDFLAGS) -o $@
 -include $(compat_tests:=.d)
 
-# A program that is recorded (tests/cli/cli_record.sh).
+# A program whose allocations tests/cli/cli_record.sh records.
 compat_recorded := $(if $(filter cudart,$(compat_names)),$(BUILD)/tests/compat/recorded_cudart)
 $(compat_recorded): tests/compat/recorded_cudart.c $(compat_so) $(BUILD)/flags
 	$(say) CC $<
@@ -129,7 +129,7 @@ $(nvcc_cu_examples): $(BUILD)/examples/nvcc/%: examples/compat/%.cu
 	$(Q)$(NVCC) $< -o $@
 examples-nvcc: $(nvcc_examples) $(nvcc_cu_examples)
 
-# Measures what a call of a compatibility library costs in addition to leat's own call.
+# Measures how much longer a call of a compatibility library takes than leat's own call.
 $(BUILD)/bench/compat_cost: bench/compat_cost.c $(compat_so) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
@@ -138,7 +138,7 @@ $(BUILD)/bench/compat_cost: bench/compat_cost.c $(compat_so) $(BUILD)/flags
 compat-cost: $(BUILD)/bench/compat_cost
 	$(Q)$<
 
-# Measures what a barrier costs the threads of a block.
+# Measures how long the threads of a block take for a barrier.
 $(BUILD)/bench/barrier_cost: bench/barrier_cost.cc $(cu_headers) $(compat_so) $(BUILD)/flags
 	$(say) CXX $<
 	@mkdir -p $(@D)

@@ -1,11 +1,11 @@
-# files.mk - libleat-files: models by name (leat/model.h), over the public headers of leat. Read by the Makefile.
+# files.mk - libleat-files: models by name (leat/model.h), on top of leat's public headers. Read by the Makefile.
 
 files_src := $(sort $(wildcard files/*.c))
 files_obj := $(files_src:%.c=$(BUILD)/obj/%.o)
 files_real := libleat-files.so.$(VERSION)
 files_name := libleat-files.so.$(so_major)
 
-# Like a program of somebody else's, it sees leat's public headers only.
+# Like a user's program, it sees only leat's public headers.
 FILES_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Ifiles $(WARN) $(CPPFLAGS) $(CFLAGS)
 $(BUILD)/obj/files/%.o: files/%.c $(BUILD)/flags
 	$(say) CC $<

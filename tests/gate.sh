@@ -1,27 +1,26 @@
 #!/bin/sh
-# gate.sh PROGRAM...: proves the tests. With each of these faults put into every driver, at least one program must
-# fail by an assertion of its own, whatever happens to it afterwards, and not by a crash or by running for ever
-# alone; and without a fault all must pass. Faults of order are put in once more with pageable copies staged, which
-# have waits of their own.
+# gate.sh PROGRAM...: tests the tests. For each fault below, which LEAT_FAULT puts into every driver, at least one
+# program must notice it by a failing assertion; a crash or a hang alone does not count. Without a fault all must
+# pass. The faults of order are tested once more with staged pageable copies, which use other waits.
 faults="copy-short fill-off query-ready wait-nothing order-loose"
 passed=0 failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export ORDER_MODEL_SECONDS="${ORDER_MODEL_SECONDS:-4}"
-# Freed late, memory that is used out of order holds a wrong value; freed at once, it is gone and the program with
-# it.
+# Keep freed memory mapped: then a use after free reads a wrong value, which an assertion notices, instead of
+# crashing.
 export ORDER_MODEL_KEEP_MEMORY=1
-# A fault may keep a program waiting for ever: all together they must not take too long. The gates of the tests
-# open after half a minute at the latest, which is not yet for ever.
+# With a fault a program may hang, so end programs sooner than usual. The limits are above the 30 seconds after
+# which the tests' gates open.
 export TEST_TIMEOUT=60 TEST_STUCK=45 TEST_LONGEST=150
 here=$(cd "${0%/*}" && pwd)
 
-# Runs a program with a fault; its words go to the log.
+# run FAULT PROGRAM: runs the program with the fault, and writes its output to the log.
 run() {
     LEAT_FAULT=$1 LEAT_TEST_DEVICE=${LEAT_TEST_DEVICE:-cpu:0} "$here/limited.sh" "$2" >"$log" 2>&1
 }
 
-# All programs must pass.
+# expect_passes PROGRAM...: all programs must pass without a fault.
 expect_passes() {
     passes=0
     for program in "$@"; do
@@ -39,7 +38,7 @@ expect_passes() {
     printf 'ok    without a fault: %d of %d programs pass\n' "$passes" "$#"
 }
 
-# expect_notice FAULT PROGRAM...: at least one program must fail.
+# expect_notice FAULT PROGRAM...: at least one program must fail by an assertion.
 expect_notice() {
     fault=$1
     shift
@@ -47,8 +46,8 @@ expect_notice() {
     for program in "$@"; do
         run "$fault" "$program"
         code=$?
-        # cmocka turns a crash into a failed test and says so. A program that has seen the fault may die of it
-        # later.
+        # cmocka reports a crash as a failed test, which does not count. But a program that failed an assertion may
+        # crash later.
         if grep -q '\[   LINE   \].*: error: Failure!' "$log" ||
             { [ $code -eq 1 ] && ! grep -q 'Test failed with exception' "$log"; }; then
             noticed="$noticed ${program##*/}"
@@ -73,7 +72,7 @@ for fault in $faults; do
     expect_notice "$fault" "$@"
 done
 
-# Copies that are staged wait for words in memory, which on the CPU device they do only when they are told to.
+# Staged copies wait for flags in memory. On the CPU device copies are staged only with this setting.
 export LEAT_COPY_STAGE=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
 echo 'with pageable copies staged (LEAT_COPY_STAGE=1):'
 staged=''
@@ -87,7 +86,8 @@ expect_passes $staged
 for fault in wait-nothing order-loose; do
     # shellcheck disable=SC2086
     expect_notice "$fault" $staged
-    # Without staging this program waits for nothing that the fault takes away; so here it has noticed the words.
+    # Unstaged, test_copy does not use the waits that this fault removes, so here it must notice missing waits for
+    # flags.
     case "$fault$noticed " in
     "wait-nothing"*" test_copy "* | order-loose*) ;;
     *)

@@ -1,13 +1,14 @@
 #!/bin/sh
-# run.sh BUILD DEVICE PROGRAM...: runs each program on DEVICE and counts. A program exits with 77 when it has
-# nothing to run here; its last line is then "skipped: REASON". A program that runs prints such a line for each
-# test that it skips. Without a reason the program fails. Prints what failed in full, and "N passed, N failed, N
-# skipped" at the end; skipped.sh sums the reasons up. limited.sh ends a program that does not end by itself; that
-# one fails.
+# run.sh BUILD DEVICE PROGRAM...: runs each program on DEVICE and counts. Prints the output of each program that
+# fails, and at the end "N passed, N failed, N skipped"; skipped.sh sums the reasons up. limited.sh ends a program
+# that hangs, which then fails.
 #
-# Where TEST_RESULTS names a file, each program adds a line to it, with the name of the suite (TEST_SUITE): "pass
-# SUITE", "skip SUITE" or "fail SUITE PROGRAM: REASON", and "left REASON" for each of its tests that it skips.
-# suites.sh counts those of several runs together, and gives each reason once.
+# A program that can run nothing here exits with 77, and its last line is "skipped: REASON"; without a reason it
+# fails. A program that runs prints such a line for each test that it skips.
+#
+# If TEST_RESULTS names a file, run.sh appends lines to it for suites.sh, which adds up several runs: "pass SUITE",
+# "skip SUITE" or "fail SUITE PROGRAM: REASON" for each program, and "left REASON" for each test that a program
+# skipped. SUITE is the value of TEST_SUITE.
 build=$1
 device=$2
 shift 2
@@ -15,10 +16,10 @@ here=$(cd "${0%/*}" && pwd)
 LSAN_OPTIONS=suppressions=$here/leaks.supp:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}
 export LSAN_OPTIONS
 passed=0 failed=0 skipped=0 left_out=0
-log=$build/tests/run.$$.log # several may run at once
+log=$build/tests/run.$$.log # several run.sh may run at once
 trap 'rm -f "$log"' EXIT
 
-# " 12 s" for what took long enough to be asked why.
+# Prints the seconds of a program that took 10 s or more.
 took_long() { [ $(($(date +%s) - started)) -lt 10 ] || printf ', %d s' $(($(date +%s) - started)); }
 
 note_result() { [ -z "$TEST_RESULTS" ] || echo "$*" >>"$TEST_RESULTS"; }
@@ -30,7 +31,7 @@ fail() {
     note_result fail "${TEST_SUITE:-$device}" "$name: $*"
 }
 
-# The reasons of the tests that the program left out: to the file of results, or here, one line each.
+# Reports the reasons of skipped tests: to the file of results, or as one line each.
 tell_reasons() {
     if [ -n "$TEST_RESULTS" ]; then
         sed -n 's/^ *skipped: /left /p' "$log" >>"$TEST_RESULTS"
@@ -43,17 +44,18 @@ tell_reasons() {
 for program in "$@"; do
     name=${program##*/}
     started=$(date +%s)
-    # In its own folder: an example looks for its kernel where it is started. Examples take the best device there
-    # is, so they are told which; tests open the one of LEAT_TEST_DEVICE, and some try what NULL gives.
+    # Run the program in its own folder, where an example finds its kernel. LEAT_DEVICE sets the device for
+    # examples, which open the best one. Tests open the one in LEAT_TEST_DEVICE, and some of them test what NULL
+    # opens.
     (
         cd "${program%/*}" || exit 1
         case $program in */examples/*) export LEAT_DEVICE="$device" ;; esac
-        # TEST_UNDER: a checker and its options, in words.
+        # TEST_UNDER: a checker such as compute-sanitizer, with its options.
         # shellcheck disable=SC2086
         LEAT_TEST_DEVICE=$device exec "$here/limited.sh" $TEST_UNDER "./$name"
     ) >"$log" 2>&1
     code=$?
-    # Tests that were skipped inside a program, with the reasons that it gave, and as cmocka counts them.
+    # The number of tests that the program skipped: by its lines with reasons, and as cmocka counts them.
     inside=$(grep -c '^ *skipped: ' "$log")
     counted=$(awk '/^\[  SKIPPED \] [0-9]+ test\(s\), listed below:$/ { n += $4 } END { print n + 0 }' "$log")
     case $code in

@@ -1,6 +1,6 @@
 #!/bin/sh
-# runners.sh: tests of run.sh, limited.sh, suites.sh, skipped.sh and gate.sh, with programs made for it, and of the
-# libraries to preload.
+# runners.sh: tests run.sh, limited.sh, suites.sh, skipped.sh and gate.sh with small programs that it writes, and
+# the libraries to preload.
 cd "${0%/*}" || exit 1
 here=$PWD
 work=$(mktemp -d)
@@ -14,13 +14,13 @@ fail() {
     sed 's/^/      | /' "$work/out"
 }
 
-# program NAME: makes one of the shell commands on standard input.
+# program NAME: makes a program of the shell commands on standard input.
 program() {
     { echo '#!/bin/sh'; cat; } >"$work/tests/$1"
     chmod +x "$work/tests/$1"
 }
 
-# says PATTERN: some line of the output is like that, from its first character on to its last.
+# says PATTERN: a whole line of the output must match.
 says() { grep -qxE -- "$1" "$work/out" || fail "no line is like: $1"; }
 
 program passes <<'END'
@@ -53,7 +53,7 @@ program hangs <<'END'
 echo 'waiting'
 exec sleep 300
 END
-# With a child that ignores the signal.
+# Runs for ever, with a child that ignores TERM.
 program spins <<'END'
 (trap '' TERM; while :; do :; done) &
 while :; do :; done
@@ -61,7 +61,7 @@ END
 program looks_around <<'END'
 while :; do sleep 0.1; done
 END
-# For longer than it may do nothing.
+# Works longer than TEST_STUCK allows a program to be idle.
 program works <<'END'
 end=$(($(date +%s) + 4))
 while [ "$(date +%s)" -lt $end ]; do :; done
@@ -70,7 +70,7 @@ program dies <<'END'
 kill -KILL $$
 END
 
-# This script may be one of the programs that another run.sh counts, or be run under make.
+# Unset what a calling make or run.sh has exported.
 unset LEAT_REQUIRE TEST_UNDER TEST_RESULTS TEST_SUITE TEST_TIMEOUT TEST_LONGEST TEST_STUCK MAKEFLAGS MFLAGS MAKELEVEL
 (
     cd "$work" || exit 1
@@ -103,7 +103,7 @@ says 'note: nothing ran on cpu:0: all 2 programs were skipped'
 echo 'ok    passes' | ./skipped.sh >"$work/out" 2>&1
 [ -s "$work/out" ] && fail 'skipped.sh says something where nothing was skipped'
 
-# The other two limits.
+# The limits TEST_TIMEOUT and TEST_LONGEST.
 (
     cd "$work" || exit 1
     TEST_TIMEOUT=1 TEST_STUCK=45 TEST_LONGEST=600 "$here/run.sh" "$work" cpu:0 tests/spins tests/passes
@@ -114,7 +114,7 @@ says 'FAIL  looks_around: still running after 2 s'
 [ "$(grep -cx 'on cpu:0: 1 passed, 1 failed, 0 skipped; 0 tests left out inside programs' "$work/out")" -eq 2 ] ||
     fail 'what follows a program that was ended does not run, or is not counted'
 
-# Suites run whatever becomes of the others, and the last lines have it all.
+# All suites run even if some fail, and the last lines sum up all of them.
 cat >"$work/Makefile" <<END
 check-%: export TEST_SUITE = \$@
 suite-%: % ; @echo 'end \$*' >>"\$\$TEST_RESULTS"
@@ -150,7 +150,7 @@ tail -n "$(wc -l <"$work/wanted")" "$work/out" | diff - "$work/wanted" >"$work/d
 LEAT_REQUIRE=cuda sh -c 'cd "$1" && exec "$2" "$1" cuda:0 tests/not_here' sh "$work" "$here/run.sh" >"$work/out" 2>&1 &&
     fail 'run.sh takes a skipped program although LEAT_REQUIRE is set'
 
-# The gate's programs notice each fault by an assertion, and die of it one way or another.
+# With each fault the gate's programs fail by an assertion, and then end in different ways.
 assertion='echo "[  ERROR   ] --- [   LINE   ] --- tests/api/a.c:7: error: Failure!"'
 exception='echo "[  ERROR   ] --- Test failed with exception: Segmentation fault(11)"'
 gate() { (cd "$work" && "$here/gate.sh" tests/test_copy) >"$work/out" 2>&1; }
@@ -167,7 +167,7 @@ done
 echo 'exit 1' | program test_copy
 gate && fail 'gate.sh takes a program that fails without a fault'
 
-# What is preloaded must be found in front of the system's own.
+# The loader must find preloaded libraries before the system's own.
 leat=${LEAT_COMMAND:-$here/../build/leat}
 for pair in jitter:pthread_mutex_lock jitter:mprotect keys:pkey_mprotect keys:sigaction; do
     nm -D --defined-only "${leat%/*}/tests/${pair%:*}.so" >"$work/out" 2>&1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# skipped.sh [LOG]: what was not tried, from what run.sh said: programs and single tests that were skipped, by reason,
-# and what else has to be known of the run (lines "note: ..."). Prints nothing where there is nothing to say.
+# skipped.sh [LOG]: sums up what run.sh did not test: the programs and single tests that it skipped, by reason, and
+# notes about the run (lines "note: ..."). Prints nothing if there is nothing to report.
 awk '
 function plural(number, word) { return number " " word (number == 1 ? "" : "s") }
 /^skip  / { reason = $0; sub(/^skip  [^:]*: /, "", reason); programs++; skipped[reason]++ }

@@ -1,10 +1,10 @@
 #!/bin/sh
-# suites.sh MAKE [VARIABLE=VALUE...] -- SUITE...: makes every suite, also where others fail, and sums up. A suite
-# is a target of the Makefile whose programs run.sh counts, or a check without programs, which counts as one.
+# suites.sh MAKE [VARIABLE=VALUE...] -- SUITE...: runs every suite, even if others fail, and sums up. A suite is a
+# target of the Makefile: either programs that run.sh counts, or a check without programs, which counts as one.
 #
-# The last lines are: what was skipped, by reason; "FAIL  SUITE: PROGRAM: REASON" for each program that failed, and
-# "FAIL  SUITE: ..." for each suite that stopped for another cause, such as an error of the compiler; at last
-# "N passed, N failed". tests.mk has the rule for "suite-%", which notes that a suite ran to its end.
+# The last lines are: what was skipped, by reason; "FAIL SUITE: PROGRAM: REASON" for each program that failed;
+# "FAIL SUITE: ..." for each suite that stopped for another reason, such as a compiler error; and "N passed, N
+# failed". A rule "suite-%" in tests.mk notes that a suite ran to its end.
 make=$1
 shift
 here=${0%/*}
@@ -13,7 +13,7 @@ log=$(mktemp)
 export TEST_RESULTS
 trap 'rm -f "$TEST_RESULTS" "$log"' EXIT
 
-# From the arguments: the variables stay, and "--" begins the suites.
+# Split the arguments: variables before "--", suites after it.
 suites=''
 for argument in "$@"; do
     shift

@@ -14,7 +14,7 @@
 
 test_bin := $(BUILD)/tests
 
-# Programs for any device, with the public headers only.
+# Programs for any device. They include only the public headers.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
             test_copy_3d test_file test_file_batch test_file_commit test_model test_layout test_layout_lists \
@@ -22,19 +22,19 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
             test_threads test_pool test_pool_stats test_pool_order test_pool_reuse test_pool_pending \
             test_pool_limits test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad \
             test_pool_threads test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
-# Programs about copies. They run once more with pageable memory staged on the CPU device.
+# Programs that test copies. They run once more with staged pageable copies on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
                test_file_commit test_model test_layout test_layout_lists test_fill test_bad_input test_stream \
                test_threads test_pool_threads order_model unit_copy_calls)
-# Random graphs of work; public headers only.
+# Random graphs of work. They include only the public headers.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
-# Programs about the CPU device alone.
+# Programs that test only the CPU device.
 test_cpu := $(test_bin)/test_strict
-# Crashes child processes on purpose. One run is enough.
+# A program that crashes child processes on purpose. One run is enough.
 test_crash := $(test_bin)/test_kernel_fault
-# Programs with private headers: single parts of the library, the drivers against fake libraries, every error path.
+# Programs with private headers: parts of the library, the drivers against fake libraries, every error path.
 test_walk := $(test_bin)/fault_walk
 unit_src := $(sort $(wildcard $(addprefix tests/unit/,test_*.c unit_*.c fuzz_*.c)))
 test_unit := $(unit_src:tests/unit/%.c=$(test_bin)/%)
@@ -85,7 +85,8 @@ $(filter-out $(test_layer),$(test_programs)): %: %.o $(test_objects) $(checked_l
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) \
 	    -o $@
 
-# These programs hold up the work that a wait is for (held.h). A wrapped function calls code of the test first.
+# These programs hold up the work that a call waits for (held.h): the linker replaces a function by one
+# that first calls code of the test.
 $(addprefix $(test_bin)/,unit_copy_waits unit_rails_waits unit_copy_help unit_copy_calls unit_plan \
   unit_timeline): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_timeline_failed
@@ -96,7 +97,7 @@ $(test_bin)/unit_plan: test_wraps = $(plan_wraps:%=-Wl,--wrap=%)
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_mem_limit_get
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
 
-# The command's readers of the traces that it replays.
+# The code of the command that reads traces and pickles.
 $(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_choose.o trace_make.o trace_read.o \
                          trace_snapshot.o)
 $(test_bin)/unit_trace: test_libs = -lz
@@ -131,20 +132,20 @@ $(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tok
 # Models by name, linked with the objects of libleat-files.
 $(addprefix $(test_bin)/,unit_model_parse test_model): $(files_obj)
 
-# Kernels, built as a user builds them.
+# Kernels of the tests, built as a user builds kernels.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
-# A program that cli_record.sh records.
+# A program whose allocations cli_record.sh records.
 $(test_bin)/recorded: tests/cli/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
 -include $(test_bin)/recorded.d
 
-# The same kernels without a sanitizer's code, for tests that read the file.
+# The same kernels without sanitizer code, for tests that read the file's bytes.
 test_kernels_plain := $(test_bin)/kernels_plain.so
 $(test_kernels_plain): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
@@ -172,13 +173,13 @@ $(test_jitter) $(test_keys): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
        $(test_bin)/recorded
 
-# The command as a user calls it, on the device under test.
+# Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_cu.sh \
             cli_completion.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
-# Tests of the scripts that run and count the tests.
+# The tests of the scripts that run and count tests.
 test_runners := tests/runners.sh
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
@@ -200,12 +201,12 @@ suite-%: %
 
 check:
 	+$(Q)tests/suites.sh '$(MAKE)' -- $(check_suites)
-# The suites of "./dev test": those of "make check", and the checks of the tree that take no time.
+# Prints the suites of "./dev test": those of "make check", and quick checks of the tree.
 suites:
 	@echo $(check_suites) words layers symbols
 
-# Takes less than a minute on two idle cores once everything is built: runs each program that is not slow once, and
-# the random ones for two seconds. The lines "note: ..." say what is left out.
+# Takes less than a minute on two idle cores after the build: runs each program that is not slow once, and the
+# random ones for two seconds. Lines "note: ..." name what is left out.
 quick_slow := $(test_walk) $(addprefix $(test_bin)/,test_pool_order test_pool_guard test_pool_reports \
               test_copy_broken test_copy_exit) \
               $(test_bin)/compat/test_cudart_ipc \
@@ -254,8 +255,8 @@ check-names-hip: tests compat
 	$(Q)LEAT_HIP_LIBRARY='$(abspath $(checked))/libleat-hip.so' LEAT_REQUIRE=hip ORDER_MODEL_SECONDS=3 \
 	    tests/run.sh '$(BUILD)' hip:0 $(test_names)
 
-# The same on cuda:0, which calls libleat-cuda, and the fault walk without pools. libleat-cuda cannot run PTX: it
-# finds the kernels of a PTX module in the shared objects of LEAT_CPU_KERNELS.
+# The same on cuda:0, which calls libleat-cuda, and the fault walk without pools. libleat-cuda cannot run PTX: for
+# the kernels of a PTX module it uses the shared objects in LEAT_CPU_KERNELS.
 cuda_names := LEAT_CUDA_LIBRARY='$(abspath $(checked))/libleat-cuda.so' LEAT_DRIVERS=cuda,cpu \
               LEAT_CPU_KERNELS='$(abspath $(test_kernels))'
 check-names-cuda: tests compat
@@ -263,9 +264,8 @@ check-names-cuda: tests compat
 	$(Q)$(cuda_names) LEAT_REQUIRE=cuda ORDER_MODEL_SECONDS=3 FAULT_WALK_POOLS=0 \
 	    tests/run.sh '$(BUILD)' cuda:0 $(test_walk) $(test_names)
 
-# Pageable copies staged as on a GPU, and layouts planned as for a GPU. The rings have few slots, so that each is
-# used many times. There are three workers, so few that waiting threads help to copy; then four, so that none
-# helps.
+# Stage pageable copies and plan layouts as on a GPU. The rings have few slots, so that each slot is reused often.
+# First three workers, so few that waiting threads help to copy; then four, so that they do not.
 staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
 
 check-staged: $(check_needs)
@@ -299,15 +299,15 @@ check-prefetch: $(check_needs)
 	$(Q)LEAT_PREFETCH_STREAMS_IN=3 LEAT_PREFETCH_STREAMS_OUT=2 LEAT_PREFETCH_CHUNK=64K \
 	    tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_managed
 
-# The GPU to test, of any driver: GPU=hip:1.
+# The GPU to test, of any driver. Another one: GPU=hip:1.
 GPU ?= cuda:0
 
 check-gpu: tests $(example_bin) $(BUILD)/leat
 	$(Q)LEAT_REQUIRE=$(firstword $(subst :, ,$(GPU))) tests/run.sh '$(BUILD)' $(GPU) $(test_api) \
 	    $(test_bin)/unit_virtual $(test_walk) $(test_order) $(example_bin) $(test_cli)
 
-# Searches for wrong accesses on the GPU. Calls that CUDA refuses are not reported: the tests of bad input make
-# them.
+# Runs tests under compute-sanitizer, which finds wrong accesses on the GPU. It does not report calls that CUDA
+# refuses, since the tests of bad input make such calls on purpose.
 check-memcheck: tests
 	$(Q)LEAT_TEST_MEMCHECK=1 \
 	    TEST_UNDER='compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9' \
@@ -315,7 +315,7 @@ check-memcheck: tests
 
 # Long programs with one host thread are left out, and the fault walk: under this sanitizer they take many minutes.
 test_tsan := $(filter-out $(filter-out $(staged_ends),$(above_drivers)) %/test_pool_threads,$(test_api))
-# Pools reserve addresses for all memory of a device, and this sanitizer leaves few addresses.
+# Pools reserve addresses for all memory of a device, and ThreadSanitizer leaves few addresses.
 few_addresses := LEAT_CPU_MEMORY=2G
 check-tsan-plain: tests
 	$(Q)status=0; export TEST_TIMEOUT=1800; \
@@ -329,7 +329,7 @@ check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter-out %/test_bad_input,$(test_staged))
 
-# The arithmetic of layouts under libFuzzer, for FUZZ_SECONDS. It starts from the inputs that earlier runs found.
+# Fuzzes the arithmetic of layouts by libFuzzer for FUZZ_SECONDS, starting from the inputs that earlier runs found.
 FUZZ_SECONDS ?= 60
 fuzz_dir := $(BUILD)/fuzz/layout
 fuzz_src := tests/unit/fuzz_layout.c tests/support/layouts.c $(sort $(wildcard src/layout/*.c src/base/*.c))
@@ -341,7 +341,8 @@ fuzz-layout:
 	$(Q)$(fuzz_dir)/fuzz_layout -max_total_time=$(FUZZ_SECONDS) -max_len=400 -artifact_prefix=$(fuzz_dir)/ \
 	    $(fuzz_dir)/found
 
-# The gate breaks copies, fills and order. Programs that test other things are left out: they would only take time.
+# The gate puts faults into copies, fills and order. Programs that test other things would only take time, so they
+# are left out.
 not_gated := $(staged_ends) $(addprefix $(test_bin)/,test_pool_limits test_pool_no_memory test_pool_bad \
              test_pool_threads test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_pool_share \
              test_copy_rails)

@@ -51,7 +51,7 @@ if [ "$mode" = check ]; then
 fi
 mkdir -p "$out/src/kernels/built" "$out/tests/support" "$out/examples"
 
-# With relative names, no debug information and no name of the compiler, the files are the same on every machine.
+# Relative names, no debug information and no compiler name, so that the files are the same on every machine.
 flags="-std=c11 -O3 -ffreestanding -nogpulib -fno-ident -Iinclude -Isrc -Wall -Wextra -Wshadow -Wconversion -Werror"
 
 # PTX 6.3 is the first version with sm_75; a newer version would require a newer driver. Loop strength reduction is

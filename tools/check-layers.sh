@@ -26,7 +26,7 @@ allowed() {
     src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$|^kernels/(layout_task|modules)\.h$' ;;
     src/kernels/*) echo '^kernels/[a-z_]+\.h$|^leat/device_code\.h$' ;;
     src/driver/driver.h) echo '^kernels/modules\.h$|^leat/[a-z_]+\.h$' ;;
-    # Only the registry knows which drivers there are; it may wrap each of them in the driver fault.
+    # Only the registry knows all drivers; it may wrap each of them in the fault driver.
     src/driver/registry.[ch]) echo '^driver/(driver|registry|fault/fault)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
     # The shared code of the drivers for GPUs, which only these two use.
     src/driver/gpu/*) echo '^driver/(driver|gpu/[a-z_]+)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
@@ -38,10 +38,10 @@ allowed() {
         echo "^driver/(driver|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
     src/core/*) echo '^driver/(driver|registry)\.h$|^(core|base|leat)/[a-z_]+\.h$' ;;
     src/pool/*) echo '^driver/driver\.h$|^(pool|core|base|leat)/[a-z_]+\.h$' ;;
-    # It includes neither devices nor pools, and reaches them by hooks.
+    # The staging layer does not include devices or pools, and reaches them by hooks.
     src/staging/*) echo '^driver/driver\.h$|^staging/[a-z_]+\.h$|^base/[a-z_]+\.h$|^leat/status\.h$' ;;
     src/copy/*) echo '^driver/driver\.h$|^(copy|staging|layout|pool|core|base|leat)/[a-z_]+\.h$' ;;
-    # Models by name see what a user sees, and each other.
+    # libleat-files includes the public headers and its own.
     files/*) echo '^(model_files|model_load|json_scan)\.h$|^leat/[a-z_]+\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
     examples/compat/*) echo '^leat/[a-z_]+\.h$|^kernel\.h$' ;;

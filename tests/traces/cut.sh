@@ -1,8 +1,7 @@
 #!/bin/sh
-# cut.sh TRACE FIRST LAST: writes a piece of a trace in leat's format to standard output, compressed. The piece is
-# whole by itself: the blocks that are live before line FIRST are allocated at its beginning, in their old order, and
-# what is still live after line LAST is never freed. The header is line 1. Times begin at 0; lines that only go with
-# what lies outside of the piece are left out.
+# cut.sh TRACE FIRST LAST: cuts the lines FIRST to LAST out of a trace in leat's format (line 1 is the header), and
+# writes them compressed to standard output. The piece is a complete trace: it first allocates the blocks that are
+# live before line FIRST, in their old order; blocks that are live after LAST are never freed. Times begin at 0.
 [ $# -eq 3 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
 gzip -dcf "$1" | awk -F, -v OFS=, -v first="$2" -v last="$3" '
     NR == 1 { print; next }
@@ -21,5 +20,5 @@ gzip -dcf "$1" | awk -F, -v OFS=, -v first="$2" -v last="$3" '
     }
     NR > last { exit }
     $2 == "alloc" { known[$3] = 1 }
-    # A block that was let go of before the piece begins is not in it, so its "freed" is not either.
+    # Drop lines about blocks that are not in the piece, such as "freed" of a block that was freed before it.
     known[$3] { $1 -= start; print }' | gzip -9n
