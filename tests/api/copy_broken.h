@@ -1,4 +1,5 @@
-/* copy_broken.h - shared by the tests of copies that do not end well. */
+/* copy_broken.h - shared by the tests of copies that fail, are cancelled, or are cut off by the end of the
+ * process. */
 #ifndef COPY_BROKEN_H
 #define COPY_BROKEN_H
 
@@ -13,7 +14,8 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Is pageable memory staged, by threads that a copy can be stopped in front of? */
+/* Returns true if copies of pageable memory are staged. Worker threads then copy the bytes, so that a closed gate
+ * keeps them from starting, and a copy can be stopped before it moves anything. */
 static inline bool staged(void)
 {
     const char *stage = getenv("LEAT_COPY_STAGE");
@@ -21,7 +23,7 @@ static inline bool staged(void)
     return !test_on_cpu() || (stage && atoi(stage));
 }
 
-/* The stream copies as if nothing had been. */
+/* Checks that the stream still copies in both directions, after a failure. */
 static inline void still_copies(leat_stream *stream, leat_device *device)
 {
     size_t bytes = 3 * MIB + 1;
@@ -38,7 +40,7 @@ static inline void still_copies(leat_stream *stream, leat_device *device)
     free(out);
 }
 
-/* ---- faults that are not leat's ---- */
+/* ---- faults of the program itself ---- */
 
 static inline void own_handler(int number, siginfo_t *info, void *context)
 {

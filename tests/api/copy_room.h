@@ -11,7 +11,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Less and more than the smallest chunk of a staged copy, and up to many chunks. */
+/* Below, at and above the smallest chunk of a staged copy, and up to many chunks. */
 static const size_t sizes[] = {1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, MIB, 5 * MIB + 3, 40 * MIB};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 #define MOST (40 * MIB)
@@ -19,7 +19,7 @@ static const size_t sizes[] = {1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, MIB, 5 *
 /* The memory that most tests copy between. */
 struct room {
     unsigned char *in, *out;        /* pageable */
-    unsigned char *pinned, *memory; /* of the device */
+    unsigned char *pinned, *memory; /* pinned and device memory */
 };
 
 static inline struct room make_room(leat_device *device, size_t bytes)
@@ -42,7 +42,8 @@ static inline void end_room(struct room *room)
     free(room->out);
 }
 
-/* Writes the pattern of seed to device memory without pageable memory, and waits for it. */
+/* Fills device memory with the pattern of seed and waits. The bytes come from pinned memory, so nothing is
+ * staged. */
 static inline void write_memory(leat_stream *stream, struct room *room, size_t bytes, uint64_t seed)
 {
     test_pattern(room->pinned, bytes, seed);
@@ -50,7 +51,7 @@ static inline void write_memory(leat_stream *stream, struct room *room, size_t b
     OK(leat_stream_synchronize(stream));
 }
 
-/* Copies device memory to room->pinned without pageable memory, behind all work of the stream. Does not wait. */
+/* Submits a copy of device memory to room->pinned, so nothing is staged. Does not wait for it. */
 static inline void read_memory(leat_stream *stream, struct room *room, size_t bytes)
 {
     memset(room->pinned, 0xee, bytes);

@@ -29,11 +29,12 @@ static inline uint64_t chance(uint64_t below)
     return layouts_random(&random_state, below);
 }
 
-/* Two memories of each kind, lists of indices and counters, and what is needed to look at all that. */
+/* Two arenas in memory of each kind, index lists and error counters in each kind, and host buffers to compare
+ * with. */
 struct arenas {
     leat_device *device, *other;
     size_t bytes;
-    unsigned char *arena[2][PLACES]; /* NULL where there is none */
+    unsigned char *arena[2][PLACES]; /* NULL if the kind is unavailable */
     uint64_t *list[PLACES], *wrong[PLACES];
     unsigned char *in, *wanted, *seen;
 };
@@ -101,7 +102,7 @@ static inline void end_arenas(struct arenas *arenas)
     free(arenas->seen);
 }
 
-/* ---- one copy, looked at from all sides ---- */
+/* ---- one copy, with all its bytes compared ---- */
 
 static inline void complain(const struct layouts_pair *pair, const char *what, enum place to, enum place from)
 {
@@ -128,7 +129,8 @@ static inline void expect_same(const struct arenas *arenas, const unsigned char 
     complain(pair, what, to, from);
 }
 
-/* A pointer for a side whose bytes begin at low from it: so far into the arena that all of it has a guard. */
+/* Returns a base pointer in the arena for a layout whose lowest byte is at base + low. GUARD_BYTES or more of the
+ * arena lie in front of that byte. */
 static inline unsigned char *base_for(unsigned char *arena, int64_t low, size_t shift)
 {
     return arena + GUARD_BYTES + shift + (low < 0 ? -low : 0);
@@ -139,7 +141,8 @@ static inline bool has_gaps(const struct layouts_pair *pair)
     return (uint64_t)(pair->dst_high - pair->dst_low) != pair->elements * pair->dst.element_bytes;
 }
 
-/* What leat/layout.h says that a GPU cannot do. The stream is of the device under test. */
+/* Returns true if leat/layout.h says that a GPU cannot do this copy. The stream belongs to the device under
+ * test. */
 static inline bool may_be_refused(enum place to, enum place from, enum place list, const struct layouts_pair *pair)
 {
     bool on_device = list == DEVICE || list == MANAGED;
@@ -149,7 +152,7 @@ static inline bool may_be_refused(enum place to, enum place from, enum place lis
     return to == PAGEABLE && on_device && (from == PAGEABLE || pair->dst.index);
 }
 
-/* list: where the list is, if there is one. */
+/* list: the kind of memory that holds the index list, if the pair has one. */
 static inline void copy_pair(leat_stream *stream, struct arenas *arenas, enum place to, enum place from,
                              enum place list, const struct layouts_pair *pair, const leat_layout *dst_layout,
                              const leat_layout *src_layout)
@@ -166,7 +169,7 @@ static inline void copy_pair(leat_stream *stream, struct arenas *arenas, enum pl
     OK(leat_copy_sync(stream, src + pair->src_low - GUARD_BYTES, arenas->in, src_window));
     status = leat_copy_layout(stream, dst, dst_layout, src, src_layout);
     if (status == LEAT_ERROR_UNSUPPORTED && may_be_refused(to, from, list, pair)) {
-        /* What was given so far uses the arenas, which may be freed next. */
+        /* The work submitted so far uses the arenas, and the caller may free them next. */
         OK(leat_stream_synchronize(stream));
         return;
     }
@@ -184,7 +187,7 @@ static inline bool is_there(const struct arenas *arenas, enum place to, enum pla
     return arenas->arena[0][to] && arenas->arena[1][from];
 }
 
-/* Reads TEST_SEED and LAYOUT_MANY, starts the random numbers and prints the seed. */
+/* Reads TEST_SEED and LAYOUT_MANY, seeds the random numbers and prints the seed. */
 static inline void begin_random(const char *program)
 {
     const char *given_many = getenv("LAYOUT_MANY");

@@ -1,4 +1,5 @@
-/* pool_guard.h - shared by the tests of guarded pools: wrong writes by kernels, and the text that leat prints. */
+/* pool_guard.h - shared by the tests of guarded pools: out-of-bounds writes by kernels, and checks of the
+ * reports. */
 #ifndef POOL_GUARD_H
 #define POOL_GUARD_H
 
@@ -8,7 +9,7 @@
 
 enum { ZONE = 0xfd, FRESH = 0xcd, FREED = 0xdd };
 
-/* All sorts of pools that can be guarded. */
+/* Every sort of pool that guard mode supports. */
 static const struct test_pool_sort sorts[] = {
     {"device", {.size = sizeof(leat_pool_options), .guard = 1}},
     {"plain", {.size = sizeof(leat_pool_options), .guard = 1, .no_virtual_memory = 1}},
@@ -18,9 +19,9 @@ static const struct test_pool_sort sorts[] = {
 };
 enum { SORTS = sizeof sorts / sizeof sorts[0] };
 
-/* ---- wrong writes, and what was said ------------------------------------------------------------------------ */
+/* ---- out-of-bounds writes, and the text of reports --------------------------------------------------------- */
 
-/* Has a kernel write count bytes of value at ptr, whatever is there. */
+/* Writes count bytes of value at ptr by a kernel, which no check of leat refuses. */
 static inline void scribble(struct test_state *t, leat_stream *stream, void *ptr, uint64_t count, uint8_t value)
 {
     leat_kernel *kernel = test_kernel(t->device, "leat_fill_u8");
@@ -29,7 +30,8 @@ static inline void scribble(struct test_state *t, leat_stream *stream, void *ptr
     OK(leat_launch(stream, kernel, leat_dim(1, 1, 1), leat_dim(32, 1, 1), 0, args, 3));
 }
 
-/* Reads bytes at ptr by a kernel, to where the host can see them: leat_copy() would refuse. */
+/* Reads bytes at ptr by a kernel, because leat_copy() refuses to read outside of blocks. bytes is a multiple of
+ * 4. */
 static inline void peek(struct test_state *t, leat_stream *stream, const void *ptr, unsigned char *out,
                         size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* pool_scene.h - what tests of the order of pools share: work on a block that stands behind a gate. */
+/* pool_scene.h - shared by the tests of stream order in pools: work on a block that a closed gate holds up. */
 #ifndef POOL_SCENE_H
 #define POOL_SCENE_H
 
@@ -11,13 +11,13 @@ struct scene {
     struct test_state *t;
     leat_stream *s, *u; /* the test's two streams */
     leat_pool *pool;
-    bool limited;         /* the pool holds one block of BYTES and no more */
-    size_t between_bytes; /* in pages between those of the block, which are in use all the time */
+    bool limited;         /* the pool's limit leaves no room for a second block */
+    size_t between_bytes; /* live bytes that separate the block's pages, or 0 */
     unsigned char *kept;
     struct test_gate *gate;
 };
 
-/* The old work of a block: reads it, then writes over it, once the gate is open. */
+/* Submits the first owner's work behind a gate: it reads the block, then overwrites it. */
 static inline void work_late(struct scene *x, leat_stream *stream, void *block)
 {
     OK(leat_fill(stream, block, OLD, BYTES));
@@ -26,14 +26,15 @@ static inline void work_late(struct scene *x, leat_stream *stream, void *block)
     OK(leat_fill(stream, block, LATE, BYTES));
 }
 
-/* Waits a moment for a stream to end its work; one that is held up does not. */
+/* Waits up to 30 ms for a stream to become idle. Work that a gate holds up stays pending. */
 static inline void give_a_chance(leat_stream *stream)
 {
     for (int i = 0; i < 30 && leat_stream_query(stream) == LEAT_NOT_READY; i++)
         test_sleep_us(1000);
 }
 
-/* Fills the new owner's block, before the gate opens if nothing holds its stream up, and looks at both ends. */
+/* Fills the block for its new owner, then opens the gate: the first owner must have read OLD, and the new owner
+ * must see NEW. If the new owner's stream does not wait for the gate, its fill runs first. */
 static inline void both_are_right(struct scene *x, leat_stream *stream, void *block)
 {
     OK(leat_fill(stream, block, NEW, BYTES));
@@ -46,7 +47,7 @@ static inline void both_are_right(struct scene *x, leat_stream *stream, void *bl
     OK(leat_stream_synchronize(stream));
 }
 
-/* Work given to later from now on comes after all that earlier was given. */
+/* Orders work that is submitted to later from now on after the work submitted to earlier so far. */
 static inline void order(struct scene *x, leat_stream *earlier, leat_stream *later)
 {
     leat_event *event;
@@ -67,7 +68,7 @@ static inline leat_stream *new_stream(struct scene *x)
 
 enum { DEFAULT_KIND, PLAIN, DEDICATED, PINNED, KINDS, STITCHED = KINDS, PLANNED, SCENE_KINDS };
 
-/* Leaves the pool idle pages that lie apart, so that the next block of BYTES must be stitched. */
+/* Leaves idle pages in the pool that are not adjacent, so that the next block of BYTES must be stitched. */
 static inline void take_every_second_page(struct scene *x, void *kept[2])
 {
     void *freed[2];

@@ -1,5 +1,5 @@
-/* test_bad_input.c - what must not be done: each call returns the status that its header names and a message that
- * names what was wrong, nothing is lost, and the device still works. */
+/* test_bad_input.c - wrong arguments: each call returns the status that its header names and a message that names
+ * the wrong argument, nothing leaks, and the device still works. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #define KIB 1024
 
-/* After the misuse the device does its work as before. */
+/* Checks that the device still allocates, copies and frees after the wrong calls. */
 static void still_works(struct test_state *t)
 {
     unsigned char in[1000], out[1000];
@@ -178,7 +178,7 @@ static void dead_handles(void **state)
     OK(leat_stream_create(t->device, &stream));
     OK(leat_stream_destroy(stream));
     REFUSED(leat_stream_destroy(stream), LEAT_ERROR_HANDLE, "stream");
-    /* A younger stream does not bring the dead handle back to life. */
+    /* Creating another stream must not make the old handle valid again. */
     OK(leat_stream_create(t->device, &other));
     refuse_stream(t, stream);
     OK(leat_stream_destroy(other));
@@ -197,7 +197,7 @@ static void dead_handles(void **state)
     still_works(t);
 }
 
-/* A pool has addresses for far more than it holds. */
+/* A pool reserves far more addresses than it has memory. Addresses without memory are refused. */
 static void addresses_of_a_pool_without_memory(void **state)
 {
     static const ptrdiff_t offsets[] = {-(64 << 20), 8 << 20, 64 << 20, 1 << 30};
@@ -219,7 +219,7 @@ static void addresses_of_a_pool_without_memory(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* Native handles are addresses too, and any may be given. */
+/* Native handles of the CPU device are addresses, and the caller may pass any address. */
 static void native_handles_that_are_none(void **state)
 {
     struct test_state *t = *state;
@@ -308,7 +308,7 @@ static void null_and_dead_memory(void **state)
 
     assert_ptr_not_equal(around, MAP_FAILED);
     assert_ptr_not_equal(constant, MAP_FAILED);
-    /* Holes of a page, too small for what other threads map meanwhile. */
+    /* Unmap single pages between mapped ones: other threads' mappings need more room and do not end up there. */
     munmap(unmapped, page_bytes);
     munmap(constant + page_bytes, page_bytes);
     OK(leat_memory_free(dead));
@@ -322,10 +322,10 @@ static void null_and_dead_memory(void **state)
     REFUSED(leat_copy(t->stream, memory, unmapped, 1), LEAT_ERROR_POINTER, "src");
     REFUSED(leat_copy(t->stream, unmapped, memory, 1), LEAT_ERROR_POINTER, "dst");
     REFUSED(leat_copy(t->stream, memory, (void *)(uintptr_t)16, 1), LEAT_ERROR_POINTER, "src");
-    /* A page that is there, up to one that is not. */
+    /* The range begins in a mapped page and its last byte is in an unmapped one. */
     REFUSED(leat_copy(t->stream, pinned, constant + page_bytes - 4 * KIB + 1, 4 * KIB), LEAT_ERROR_POINTER, "src");
     REFUSED(leat_copy(t->stream, constant, memory, 1), LEAT_ERROR_POINTER, "dst");
-    /* Once registered it would count as pinned, which may be written. */
+    /* The mapping is read-only. Registered, it would count as pinned memory, which copies may write. */
     REFUSED(leat_register(t->device, constant, 100), LEAT_ERROR_POINTER, "written");
     REFUSED(leat_fill(t->stream, own, 0, 1), LEAT_ERROR_POINTER, "memset");
     OK(leat_memory_free(pinned));
@@ -441,7 +441,7 @@ static void wrong_frees(void **state)
         OK(leat_stream_destroy(far));
         OK(leat_device_close(other));
     }
-    /* It is all still there. */
+    /* The refused calls freed nothing. */
     OK(leat_fill(t->stream, memory, 1, 1000));
     OK(leat_fill(t->stream, pinned, 1, 1000));
     OK(leat_fill(t->stream, own, 1, 1000));
@@ -556,7 +556,7 @@ static void things_of_another_driver(void **state)
     REFUSED(leat_copy(t->stream, mine, memory, 100), LEAT_ERROR_UNSUPPORTED, "host memory");
     REFUSED(leat_copy(t->stream, memory, mine, 100), LEAT_ERROR_UNSUPPORTED, "host memory");
     REFUSED(leat_fill(t->stream, memory, 1, 100), LEAT_ERROR_UNSUPPORTED, "dst");
-    /* What the other driver pinned is plain host memory here. */
+    /* leat treats memory that the other driver pinned as pageable host memory. */
     memset(pinned, 5, 100);
     OK(leat_copy(t->stream, mine, pinned, 100));
     OK(leat_copy_sync(t->stream, out, mine, 100));
@@ -627,7 +627,7 @@ static void wrong_launches(void **state)
     } else {
         assert_true(leat_launch(t->stream, kernel, one, one, (size_t)1 << 40, args, 3) < 0);
     }
-    /* None of them ran. */
+    /* No refused launch has run. */
     OK(leat_copy_sync(t->stream, out, memory, 400));
     EXPECT_BYTES(out, 400, 0);
     OK(leat_memory_free(memory));
@@ -702,7 +702,7 @@ static void truncated_modules(void **state)
         status = leat_module_load_file(t->device, path, &module);
         unlink(path);
         if (status == LEAT_OK) {
-            /* PTX may end between two kernels. */
+            /* A PTX text that is cut off between two kernels is still valid. */
             assert_false(test_on_cpu());
             OK(leat_module_unload(module));
             continue;

@@ -1,5 +1,5 @@
-/* test_copy.c - leat_copy between all kinds of memory, at odd sizes and places, and what it promises of the host's
- * buffers. */
+/* test_copy.c - leat_copy between all kinds of memory, at odd sizes and addresses, and when the caller may reuse
+ * its host buffers. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum place { PAGEABLE, PINNED, REGISTERED, DEVICE, OTHER_DEVICE, PLACES };
 
 struct arenas {
     leat_device *other;
-    unsigned char *arena[PLACES]; /* NULL where there is none */
+    unsigned char *arena[PLACES]; /* NULL if the kind is unavailable */
     unsigned char *expected;      /* what the destination should hold */
     unsigned char *seen;
 };
@@ -43,8 +43,8 @@ static void end_arenas(struct arenas *arenas)
     free(arenas->seen);
 }
 
-/* Copies bytes from the first half of one arena to the second half of another, and looks at what is around it too.
- */
+/* Copies bytes from the first half of one arena to the second half of another, and compares the bytes around the
+ * destination too. */
 static void copy_once(leat_stream *stream, struct arenas *arenas, enum place to, enum place from, size_t bytes,
                       size_t dst_offset, size_t src_offset, uint64_t seed)
 {
@@ -105,7 +105,7 @@ static void a_stream_of_the_other_device_copies_too(void **state)
     end_arenas(&arenas);
 }
 
-/* Memory of leat_alloc() comes from the vendor's pool, which has rules of its own about other devices. */
+/* Memory of leat_alloc() comes from a pool. Streams of another device must be able to copy it too. */
 static void a_stream_of_the_other_device_copies_pool_memory(void **state)
 {
     struct test_state *t = *state;
@@ -140,7 +140,7 @@ static void a_stream_of_the_other_device_copies_pool_memory(void **state)
 
 static void a_whole_allocation_can_be_copied(void **state)
 {
-    /* Sizes around the borders of pages and slabs: the last byte of an allocation is there. */
+    /* Sizes around multiples of pages and slabs: the last byte of each allocation must be accessible. */
     static const size_t sizes[] = {1, 4095, 4096, 4097, (2 << 20) - 1, 2 << 20, (2 << 20) + 1};
     struct test_state *t = *state;
 
@@ -195,8 +195,8 @@ static void zero_bytes_do_nothing(void **state)
 
 static void a_pageable_source_may_be_changed_after_copy_sync(void **state)
 {
-    /* From one byte to several staging pieces; the stream is busy meanwhile, so a copy that reads late reads
-     * wrong. */
+    /* From one byte to several staging chunks. The stream is busy when leat_copy_sync() is called, so a copy that
+     * reads its source too late copies wrong bytes. */
     static const size_t sizes[] = {1, 1000, 64 << 10, 1 << 20, (5 << 20) + 7};
     struct test_state *t = *state;
 

@@ -1,9 +1,9 @@
 /*
- * test_copy_3d.c - regions of rows between all kinds of memory against a plain loop, what is refused, and
- * their place in the order of the stream.
+ * test_copy_3d.c - 3-D copies between all kinds of memory, compared with a plain loop; regions that are refused;
+ * and stream order.
  *
- * On the CPU device pageable memory is reached by the device itself unless LEAT_COPY_STAGE=1 has it staged as for
- * a GPU; make check runs this program both ways.
+ * On the CPU device the kernels access pageable memory directly unless LEAT_COPY_STAGE=1 stages it as on a GPU.
+ * "make check" runs this program both ways.
  */
 #include "harness.h"
 
@@ -20,11 +20,11 @@
 
 enum place { PAGEABLE, PINNED, REGISTERED, DEVICE, MANAGED, OTHER_DEVICE, PLACES };
 
-/* Two memories of each kind, and what is needed to look at them. */
+/* Two arenas in memory of each kind, and host buffers to compare with. */
 struct arenas {
     leat_device *other;
     size_t bytes;
-    unsigned char *arena[2][PLACES]; /* NULL where there is none */
+    unsigned char *arena[2][PLACES]; /* NULL if the kind is unavailable */
     unsigned char *in, *wanted, *seen;
 };
 
@@ -75,7 +75,7 @@ static void end_arenas(struct arenas *arenas)
     free(arenas->seen);
 }
 
-/* The plain loop. */
+/* The reference: copies the region with memcpy() row by row. */
 static void copy_plainly(unsigned char *dst, const unsigned char *src, const leat_copy_region *region)
 {
     for (size_t z = 0; z < region->depth; z++)
@@ -115,7 +115,7 @@ static void expect_same(const unsigned char *seen, const unsigned char *wanted, 
              seen[i], wanted[i]);
 }
 
-/* Everything around the rows is looked at too. */
+/* Copies a region and compares the whole destination with the reference, including the bytes around the rows. */
 static void copy_once(leat_stream *stream, struct arenas *arenas, enum place to, enum place from,
                       const leat_copy_region *region, size_t dst_offset, size_t src_offset)
 {
@@ -139,7 +139,7 @@ static void copy_once(leat_stream *stream, struct arenas *arenas, enum place to,
 
 static const size_t widths[] = {1, 2, 3, 4, 7, 8, 16, 17, 31, 32, 33, 64, 255, 1000, 4096, 4097};
 
-/* Dense, odd, aligned to words, sparse. */
+/* Returns a row pitch: the width (dense), some odd pitches, or a multiple of 16. */
 static size_t some_pitch(size_t width, unsigned which)
 {
     static const size_t more[] = {0, 1, 3, 5, 16, 333};
@@ -155,7 +155,7 @@ static leat_copy_region some_region(size_t width, size_t height, size_t depth, u
                                .dst_pitch_bytes = some_pitch(width, to),
                                .src_pitch_bytes = some_pitch(width, from)};
 
-    /* Slices that touch, that are whole rows apart, and that are not. */
+    /* Adjacent slices, slices whole rows apart, and slices a few bytes apart. */
     region.dst_slice_bytes =
         height * region.dst_pitch_bytes + (to % 3 == 2 ? 2 * region.dst_pitch_bytes : to % 3 * 5);
     region.src_slice_bytes =
@@ -217,7 +217,7 @@ static void many_narrow_rows(void **state)
     end_arenas(&arenas);
 }
 
-/* More than any ring of the tests, in rows that are short, long, and longer than a ring. */
+/* Larger than any staging ring of the tests, in rows that are short, long, and longer than a ring. */
 static void large_regions(void **state)
 {
     static const leat_copy_region regions[] = {
@@ -280,7 +280,8 @@ static void write_bytes(void *argument)
     memcpy(writing->dst, writing->src, writing->bytes);
 }
 
-/* Into device memory and out of it again behind a gate; the source is written by the stream itself. */
+/* Copies a region into device memory and out again behind a gate. A host function of the stream writes the source
+ * first. */
 static void regions_keep_their_place(void **state)
 {
     static const leat_copy_region in = {1000, 3000, 1, 1100, 1003, 0, 0}, out = {1000, 3000, 1, 1001, 1100, 0, 0};
@@ -292,7 +293,7 @@ static void regions_keep_their_place(void **state)
     struct test_gate *gate;
     leat_module *module;
 
-    /* The kernels are there before the gate is closed. */
+    /* Load the kernels now: loading them could wait for the closed gate. */
     OK(leat_module_layout(t->device, &module));
     test_pattern(written, 4 * MIB, 3);
     memset(source, 0, 4 * MIB);
@@ -303,7 +304,7 @@ static void regions_keep_their_place(void **state)
     OK(leat_launch_host(t->stream, write_bytes, &writing));
     OK(leat_copy_3d(t->stream, memory, source, &in));
     OK(leat_copy_3d(t->stream, target, memory, &out));
-    /* What comes next reads what the region has brought. */
+    /* A later copy must read what the region copy has written. */
     OK(leat_copy(t->stream, again, target, dst_reach(&out)));
     EXPECT_HELD(t->stream, gate);
     EXPECT_BYTES(target, 4 * MIB, 0x77);
@@ -321,7 +322,7 @@ static void regions_keep_their_place(void **state)
     free(target);
 }
 
-/* Short ones, many on a stream that is held up. */
+/* Many short regions on a stream that a gate holds up. */
 static void short_regions_on_a_held_stream(void **state)
 {
     enum { COUNT = 200, ROWS = 20, WIDTH = 12, PITCH = 16, REGION = ROWS * PITCH };
@@ -333,7 +334,7 @@ static void short_regions_on_a_held_stream(void **state)
     struct test_gate *gate;
     leat_module *module;
 
-    /* The kernels are there before the gate is closed. */
+    /* Load the kernels now: loading them could wait for the closed gate. */
     OK(leat_module_layout(t->device, &module));
     test_pattern(source, COUNT * REGION, 4);
     memset(target, 0, COUNT * REGION);
@@ -353,9 +354,8 @@ static void short_regions_on_a_held_stream(void **state)
     free(target);
 }
 
-/* Rows that the caller packs, on streams of the same device: each thread may end what the other one has just
- * given.
- */
+/* Regions that are packed by the calling thread. Several threads do this on streams of one device, and each may
+ * complete jobs that another thread has just submitted. */
 struct packer {
     leat_device *device;
     unsigned seed;
@@ -403,7 +403,7 @@ static void threads_copy_short_regions(void **state)
     }
 }
 
-/* ---- what does nothing, and what is refused ---- */
+/* ---- empty regions, and regions that are refused ---- */
 
 static void a_size_of_zero_does_nothing(void **state)
 {
@@ -457,7 +457,7 @@ static void explaining_copies_nothing(void **state)
     explained(t->stream, device, host, &region, "39 KiB");
     OK(leat_copy_3d_explain(t->stream, device, host, &region, text, 10));
     assert_int_equal(strlen(text), 9);
-    /* Many narrow rows: who moves them is a kernel on GPUs. */
+    /* GPUs copy many narrow rows with a kernel. */
     if (!test_on_cpu() && !getenv("LEAT_COPY_PROTOCOL")) {
         leat_copy_region narrow = {20, 400, 1, 24, 64, 0, 0};
 
@@ -499,7 +499,7 @@ static void wrong_regions_are_refused(void **state)
     WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, 3, 8, 8, SIZE_MAX / 2, 32);
     WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, 3, 8, 8, 32, SIZE_MAX / 2 + 1);
     WRONG(LEAT_ERROR_INVALID, "64 bits", SIZE_MAX, 2, 1, SIZE_MAX, SIZE_MAX, 0, 0);
-    /* The last byte of the region, and no other, decides. */
+    /* Regions whose last byte is the last of the allocation are accepted; one byte more is refused. */
     OK(leat_copy_3d(t->stream, memory, pinned, &(leat_copy_region){8, 4, 1, 1362, 8, 0, 0}));
     OK(leat_copy_3d(t->stream, memory, pinned, &(leat_copy_region){8, 2, 2, 8, 8, 64, 4080}));
     WRONG(LEAT_ERROR_RANGE, "dst", 8, 4, 1, 1363, 8, 0, 0);
@@ -557,7 +557,8 @@ static void overlaps_are_refused_and_neighbours_are_not(void **state)
             assert_memory_equal(seen, wanted, 40000);
         }
     }
-    /* At two pitches the rows of one side come nearer to those of the other, until they meet. */
+    /* With two pitches the distance between source and destination rows shrinks with each row, until row 59
+     * overlaps. */
     OK(leat_copy_3d(t->stream, memory, memory + 40, &(leat_copy_region){4, 58, 1, 100, 101, 0, 0}));
     REFUSED(leat_copy_3d(t->stream, memory, memory + 40, &(leat_copy_region){4, 59, 1, 100, 101, 0, 0}),
             LEAT_ERROR_OVERLAP, "overlap");
@@ -571,7 +572,7 @@ static void overlaps_are_refused_and_neighbours_are_not(void **state)
     free(plain);
 }
 
-/* A page in the middle cannot be read: an error of the stream, or of the call itself, that has the address. */
+/* Pages in the middle of the source are unreadable. The call or the stream returns LEAT_ERROR_POINTER. */
 static void a_source_that_cannot_be_read(void **state)
 {
     struct test_state *t = *state;

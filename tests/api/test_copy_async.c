@@ -1,6 +1,6 @@
 /*
- * test_copy_async.c - copies of pageable memory return before their stream has made them, and keep their place in
- * the order of the stream; also where several threads copy.
+ * test_copy_async.c - copies of pageable memory return before they have run, and run in the order of their stream,
+ * also if several threads submit them.
  *
  * On the CPU device such a copy is one pass over memory, unless LEAT_COPY_STAGE=1 stages it as on a GPU. "make
  * check" runs this program both ways, the second time with rings so small that each slot is used many times.
@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* ---- the call returns, whatever the stream is doing ---- */
+/* ---- the call returns while its stream is held up ---- */
 
 static void a_copy_in_returns_while_its_stream_is_held(void **state)
 {
@@ -45,7 +45,7 @@ static void a_copy_out_returns_while_its_stream_is_held(void **state)
         gate = test_gate_close(t->stream);
         OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
         EXPECT_HELD(t->stream, gate);
-        /* A host function in front of the copy may still look at it. */
+        /* A host function before the copy may still read the old bytes. */
         EXPECT_BYTES(room.out, sizes[i], 0x5a);
         assert_int_equal(atomic_load(&gate->passed), 0);
         test_gate_open(gate);
@@ -55,7 +55,7 @@ static void a_copy_out_returns_while_its_stream_is_held(void **state)
     end_room(&room);
 }
 
-/* Both directions, with nothing else on the stream and with a kernel's worth of work in front. */
+/* Both directions, on an idle stream and behind three fills. */
 static void copies_on_a_stream_that_is_not_held(void **state)
 {
     struct test_state *t = *state;
@@ -154,7 +154,7 @@ static void no_bytes_at_all(void **state)
 
 /* ---- order ---- */
 
-/* What host functions and other threads use is static: a test that fails leaves it to them. */
+/* State of host functions and other threads is static: they may still use it after the test has failed. */
 struct writer {
     unsigned char *ptr;
     size_t bytes;
@@ -187,7 +187,7 @@ static void a_source_is_read_after_a_host_function_that_writes_it(void **state)
     end_room(&room);
 }
 
-/* The host function is another stream's, and an event stands between. */
+/* A host function of another stream writes the source. An event orders the copy after it. */
 static void a_source_is_read_after_a_host_function_of_another_stream(void **state)
 {
     static struct writer writer;
@@ -276,7 +276,7 @@ static void a_destination_is_complete_in_a_later_host_function(void **state)
     end_room(&room);
 }
 
-/* By event_synchronize, event_query, stream_query and device_synchronize. */
+/* Waits with leat_event_synchronize, leat_event_query, leat_stream_query and leat_device_synchronize. */
 static void a_destination_is_complete_when_the_host_has_waited(void **state)
 {
     struct test_state *t = *state;
@@ -312,7 +312,7 @@ static void a_destination_is_complete_when_the_host_has_waited(void **state)
     end_room(&room);
 }
 
-/* Two streams hand data to each other through pageable memory. */
+/* Two streams pass data to each other through pageable memory. */
 static void other_streams_see_the_data_after_an_event(void **state)
 {
     struct test_state *t = *state;
@@ -342,7 +342,7 @@ static void other_streams_see_the_data_after_an_event(void **state)
     end_room(&room);
 }
 
-/* No pinned memory and no thread that others need may be bound to a stream that stands still. */
+/* Streams that stand still must not keep pinned memory or threads that copies of other streams need. */
 static void many_held_streams_hold_nobody_else_up(void **state)
 {
     enum { HELD = 16 };
@@ -386,7 +386,7 @@ static void many_held_streams_hold_nobody_else_up(void **state)
     end_room(&own);
 }
 
-/* More copies than there are slots, on one stream that is held. */
+/* More copies than staging slots, on one stream that a gate holds up. */
 static void many_copies_wait_on_one_stream(void **state)
 {
     enum { COUNT = 200, BYTES = 100003 };
@@ -429,7 +429,7 @@ static void two_devices_at_once(void **state)
         EXPECT_PATTERN(there.out, sizes[i], 950 + i);
         OK(leat_stream_synchronize(t->stream));
         EXPECT_PATTERN(here.out, sizes[i], 900 + i);
-        /* And each stream with the other one's memory. */
+        /* Each stream also copies to the other device's memory. */
         OK(leat_copy(stream, here.memory, there.in, sizes[i]));
         OK(leat_copy(stream, here.out, here.memory, sizes[i]));
         OK(leat_copy(t->stream, there.memory, here.in, sizes[i]));
@@ -466,7 +466,7 @@ static bool job_failed(struct job *job, const char *call)
             goto end;                                                                                             \
     } while (0)
 
-/* Copies of all sizes in and out, waited for in several ways. */
+/* Copies of all sizes in both directions, with several ways to wait for them. */
 static void *copy_again_and_again(void *argument)
 {
     enum { ROUNDS = 40 };
@@ -529,7 +529,8 @@ static void threads_copy_beside_each_other(void **state)
     OK(leat_device_close(other));
 }
 
-/* Two threads give copies to one stream: each copy is whole, and both threads' copies keep their order. */
+/* Two threads submit copies to one stream. Each copy must arrive whole, and each thread's copies must run in
+ * order. */
 struct half {
     leat_stream *stream;
     unsigned char *in, *out, *memory;
@@ -582,7 +583,8 @@ static void expect_why(leat_stream *stream, void *dst, const void *src, size_t b
         fail_msg("%zu bytes: '%s' is%s in\n%s", bytes, why, there ? " not" : "", text);
 }
 
-/* What is explained is what would be done now: on a stream that is known to be empty, and on one that is not. */
+/* leat_copy_explain() names the protocol that leat_copy() would choose now. An idle stream makes it eager, a busy
+ * one does not. */
 static void short_copies_are_explained_as_they_go(void **state)
 {
     static const char eager[] = "  protocol  eager: ";
@@ -592,7 +594,7 @@ static void short_copies_are_explained_as_they_go(void **state)
     struct room room = make_room(t->device, 64 * KIB);
     struct test_gate *gate;
 
-    /* What is made behind the first copies is there then. */
+    /* leat creates its staging memory in the background of a process's first copies. Make those copies now. */
     OK(leat_copy(t->stream, room.memory, room.in, 64 * KIB));
     gate = test_gate_close(t->stream);
     OK(leat_copy(t->stream, room.memory, room.in, 64 * KIB));

@@ -1,9 +1,9 @@
 /*
- * test_copy_batch.c - many copies at once: all kinds of memory and mixtures of them against a plain loop, what is
- * merged and what is refused, and their place in the order of the stream.
+ * test_copy_batch.c - leat_copy_batch between all kinds of memory and mixtures of them, compared with a plain
+ * loop; which ops are merged, which are refused, and stream order.
  *
- * On the CPU device pageable memory is reached by the kernel itself unless LEAT_COPY_STAGE=1 has it packed as for
- * a GPU; make check runs this program both ways.
+ * On the CPU device the kernel accesses pageable memory directly unless LEAT_COPY_STAGE=1 packs it as on a GPU.
+ * "make check" runs this program both ways.
  */
 #include "harness.h"
 
@@ -18,21 +18,21 @@
 
 enum { PAGEABLE, PINNED, DEVICE, MANAGED, OTHER_PINNED, SIDES };
 
-/* Memory of every kind, of which a copy of what it must hold is kept. Two of each, so that sources and
- * destinations of one kind may be in one allocation or in two. */
+/* An arena in memory of one kind, and a host copy of its expected content. There are two of each kind, so that
+ * sources and destinations can be in one allocation or in two. */
 struct place {
     leat_kind kind;
     leat_device *device;
-    unsigned char *ptr;    /* NULL: there is none of this kind */
-    unsigned char *wanted; /* ordinary memory */
-    bool plain;            /* of malloc */
+    unsigned char *ptr;    /* NULL: the kind is unavailable */
+    unsigned char *wanted; /* the expected content, in host memory */
+    bool plain;            /* allocated by malloc() */
 };
 
 struct room {
     leat_stream *stream;
-    size_t bytes; /* of each place */
+    size_t bytes; /* size of each place */
     struct place places[2 * SIDES];
-    unsigned char *pinned; /* to look at device memory with */
+    unsigned char *pinned; /* buffer to read device memory into */
 };
 
 static uint64_t random_state;
@@ -95,7 +95,7 @@ static void end_room(struct room *room)
     OK(leat_memory_free(room->pinned));
 }
 
-/* Every byte of every place, those between the ops too. */
+/* Compares every byte of every place with its expected content, including the bytes between the ops. */
 static void expect_room(struct room *room, const char *what)
 {
     OK(leat_stream_synchronize(room->stream));
@@ -116,7 +116,7 @@ static void expect_room(struct room *room, const char *what)
     }
 }
 
-/* Pairs to be copied, and the loop that says what must come of it. */
+/* The ops of one batch. add_op() appends an op and applies it to the expected content. */
 struct plan {
     leat_copy_op *ops;
     size_t count, room;
@@ -146,7 +146,7 @@ static struct plan new_plan(size_t room)
     return (struct plan){.ops = test_buffer(room * sizeof(leat_copy_op)), .room = room};
 }
 
-/* The ops are gone as soon as the call returns. */
+/* Submits the batch, and overwrites and frees the ops as soon as the call returns, as a caller may. */
 static void copy_plan(struct room *room, struct plan *plan)
 {
     leat_copy_op *ops = test_buffer((plan->count + 1) * sizeof *ops);
@@ -160,7 +160,8 @@ static void copy_plan(struct room *room, struct plan *plan)
 
 /* ---- all kinds ---- */
 
-/* Destinations of one place from the front on, with gaps or without, from random places of another. */
+/* Adds ops whose destinations go through one place from front to back, with or without gaps, and whose sources are
+ * at random offsets of another place. */
 static void fill_plan(struct plan *plan, struct room *room, int to, int from, size_t count, size_t most)
 {
     size_t at = random_below(64);
@@ -200,7 +201,7 @@ static void every_kind_to_every_kind(void **state)
     end_room(&room);
 }
 
-/* Within one allocation: the lower half from the upper one, with nothing common. */
+/* Source and destination in one allocation: the lower half receives bytes of the upper half. */
 static void within_one_allocation(void **state)
 {
     struct test_state *t = *state;
@@ -242,7 +243,7 @@ static void all_kinds_in_one_call(void **state)
                 int from = SIDES + (int)random_below(SIDES);
                 size_t bytes = random_below(20) ? random_below(12000) : 0;
 
-                /* Now and then one that is too large to go with the others. */
+                /* Sometimes add a range that is too large to be packed with the others. */
                 if (!random_below(60) && at + 400000 < room.bytes)
                     bytes = 200000 + random_below(200000);
                 if (room.places[from].ptr)
@@ -259,7 +260,7 @@ static void all_kinds_in_one_call(void **state)
     end_room(&room);
 }
 
-/* Every alignment of both ends, and sizes around whole words. */
+/* Every alignment of source and destination, and sizes around multiples of a word. */
 static void every_alignment(void **state)
 {
     static const size_t sizes[] = {1, 2, 3, 15, 16, 17, 31, 32, 33, 511, 512, 513, 4095, 4096, 4097, 16385};
@@ -305,7 +306,7 @@ static void a_hundred_thousand_ops(void **state)
     end_room(&room);
 }
 
-/* More than one round of packing when the ring is small, and more than all of it when it is very small. */
+/* More bytes than a small staging ring, so that packing needs several rounds, and with a very small ring many. */
 static void more_than_a_ring(void **state)
 {
     struct test_state *t = *state;
@@ -323,7 +324,7 @@ static void more_than_a_ring(void **state)
     end_room(&room);
 }
 
-/* ---- what is merged ---- */
+/* ---- merging of adjacent ranges ---- */
 
 static void explained(leat_stream *stream, const leat_copy_op *ops, size_t count, const char *words)
 {
@@ -352,7 +353,7 @@ static void neighbours_are_merged(void **state)
     explained(t->stream, plan.ops, plan.count, "merged into 10 ranges");
     copy_plan(&room, &plan);
     expect_room(&room, "merged into ten");
-    /* The other way round they are no neighbours. */
+    /* In reverse order the ranges are not adjacent in both source and destination. */
     for (size_t i = 0; i < 100; i++)
         add_op(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], (99 - i) * 1000, 1000);
     explained(t->stream, plan.ops, plan.count, "merged into 100 ranges");
@@ -383,7 +384,7 @@ static void explaining_copies_nothing(void **state)
     end_room(&room);
 }
 
-/* ---- what is refused; nothing is copied then ---- */
+/* ---- refused batches, which must copy nothing ---- */
 
 static void fill_ops(struct room *room, int to, int from, leat_copy_op *ops, size_t count)
 {
@@ -403,18 +404,18 @@ static void overlaps_are_refused(void **state)
         for (size_t k = 0; k < 3; k++) {
             size_t count = counts[k];
 
-            /* Two destinations, by one byte. */
+            /* Two destinations overlap by one byte. */
             fill_ops(&room, to, DEVICE, ops, count);
             ops[count - 1].dst = (char *)ops[0].dst + 2999;
             REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "op 0");
             /* The same destination twice. */
             ops[0].dst = ops[count - 1].dst;
             REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "overlaps the dst of op");
-            /* One op's source is another's destination. */
+            /* One op's source overlaps another op's destination by one byte. */
             fill_ops(&room, to, DEVICE, ops, count);
             ops[count - 1].src = (char *)ops[0].dst + 2999;
             REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "src of op");
-            /* Itself. */
+            /* An op whose source overlaps its own destination. */
             fill_ops(&room, to, DEVICE, ops, count);
             ops[count / 2].src = (char *)ops[count / 2].dst + 1;
             REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "overlap");
@@ -426,7 +427,7 @@ static void overlaps_are_refused(void **state)
     end_room(&room);
 }
 
-/* Many sources may lie in one another, and touch destinations. */
+/* Sources may overlap each other, and may be adjacent to destinations. */
 static void sources_may_overlap(void **state)
 {
     struct test_state *t = *state;
@@ -513,7 +514,7 @@ static void on_a_held_stream(void **state)
     struct plan plan = new_plan(500);
     leat_module *module;
 
-    /* Loading the kernels would wait for the stream. */
+    /* Load the kernels now: loading them could wait for the closed gate. */
     OK(leat_module_builtin(t->device, &module));
     for (int kinds = 0; kinds < 9; kinds++) {
         int to = kinds % 3, from = SIDES + kinds / 3;
@@ -545,7 +546,7 @@ static void write_late(void *argument)
     test_pattern(writer->ptr, writer->bytes, writer->seed);
 }
 
-/* What a host function, a copy and a kernel wrote just before is what goes; what comes later does not. */
+/* The batch must copy what a host function and a copy before it wrote, and nothing that later work writes. */
 static void between_earlier_and_later_work(void **state)
 {
     struct test_state *t = *state;
@@ -565,7 +566,7 @@ static void between_earlier_and_later_work(void **state)
             for (size_t i = 0; i < 100; i++)
                 add_op(&plan, target, i * 5000, source, i * 4111, 4000);
             copy_plan(&room, &plan);
-            /* Later work sees it, in other memory, and may write over the sources. */
+            /* Later work reads the destinations, and then overwrites the sources. */
             for (size_t i = 0; i < 100; i++)
                 add_op(&plan, &room.places[SIDES + OTHER_PINNED], i * 5001, target, i * 5000, 4000);
             copy_plan(&room, &plan);
@@ -580,8 +581,8 @@ static void between_earlier_and_later_work(void **state)
     end_room(&room);
 }
 
-/* With nothing else under way, a pageable source is packed while the call lasts, or goes with its stream; either
- * way the stream's copies that follow come after. */
+/* On an idle stream the call packs a pageable source itself, on a busy one the stream does it later. Both ways,
+ * later copies of the stream must see the data. */
 static void one_after_the_other(void **state)
 {
     struct test_state *t = *state;
@@ -595,7 +596,7 @@ static void one_after_the_other(void **state)
             add_op(&plan, &room.places[to], i * 17000 + random_below(5000), &room.places[from],
                    random_below(MIB - 12000), random_below(12000));
         copy_plan(&room, &plan);
-        /* Then from there to a third place. */
+        /* Then copy from those destinations to a third place. */
         for (size_t i = 0; i < 60; i++)
             add_op(&plan, &room.places[SIDES + to], i * 17000 + random_below(5000), &room.places[to],
                    random_below(MIB - 12000), random_below(12000));
@@ -606,7 +607,7 @@ static void one_after_the_other(void **state)
     end_room(&room);
 }
 
-/* Memory that is given back in stream order right behind the copies. */
+/* The destination is freed in stream order right after the copies. */
 static void blocks_freed_behind(void **state)
 {
     struct test_state *t = *state;
@@ -653,7 +654,7 @@ static void memory_of_two_devices(void **state)
     OK(leat_copy(t->stream, far, room.places[PAGEABLE].ptr, MIB));
     OK(leat_stream_synchronize(t->stream));
     memcpy(wanted, room.places[PAGEABLE].wanted, MIB);
-    /* To the other device, from it, and beside them what stays here. */
+    /* Copies to the other device, from it, and within this device. */
     for (size_t i = 0; i < 40; i++) {
         ops[i] = (leat_copy_op){far + i * 5000, room.places[DEVICE].ptr + i * 7000, 4000};
         memcpy(wanted + i * 5000, room.places[DEVICE].wanted + i * 7000, 4000);
@@ -674,9 +675,9 @@ static void memory_of_two_devices(void **state)
     end_room(&room);
 }
 
-/* ---- memory that goes away ---- */
+/* ---- memory that becomes inaccessible ---- */
 
-/* Sources that cannot be read are found in the call, or when the stream is waited for. */
+/* An unreadable source is reported by the call, or by the stream. */
 static void a_source_in_the_middle_is_gone(void **state)
 {
     struct test_state *t = *state;
@@ -691,7 +692,8 @@ static void a_source_in_the_middle_is_gone(void **state)
     memset(holed, 1, 200 * page);
     for (size_t i = 0; i < 50; i++)
         ops[i] = (leat_copy_op){room.places[DEVICE].ptr + i * 3 * page, holed + i * 4 * page, 3 * page - 16};
-    /* The first byte of op 20 is gone: that is seen whichever way it goes. */
+    /* The first byte of op 20's source is unmapped. The call checks first bytes, so it fails with every
+     * protocol. */
     assert_int_equal(munmap(holed + 80 * page, page), 0);
     REFUSED(leat_copy_batch(t->stream, ops, 50), LEAT_ERROR_POINTER, "op 20");
     expect_room(&room, "a source is gone");

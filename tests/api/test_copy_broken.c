@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- memory that is taken away ---- */
+/* ---- memory that becomes inaccessible ---- */
 
 static void let_leat_catch_faults(void)
 {
@@ -25,14 +25,14 @@ static void let_leat_catch_faults(void)
 
 #define MAP_BYTES (6 * MIB)
 
-/* What is done to a mapping while a copy waits to use it. */
+/* How a mapping becomes inaccessible while a copy waits to use it. */
 enum loss { UNMAPPED, PROTECTED, READ_ONLY, TRUNCATED, LOSSES };
 
 static const char *const loss_names[] = {"unmapped", "protected", "read-only", "truncated"};
 
 struct mapping {
     unsigned char *ptr;
-    size_t lost_at; /* what lies from here on, or the one page here, cannot be reached */
+    size_t lost_at; /* offset of the first inaccessible byte; UNMAPPED: of the one page */
     int fd;
 };
 
@@ -69,7 +69,7 @@ static struct mapping map(enum loss loss, size_t lost_at)
     return m;
 }
 
-/* Only one page of what is unmapped goes, so that nothing else is mapped there by chance. */
+/* UNMAPPED unmaps one page only. Other mappings of the process need more room and do not end up there. */
 static void lose(struct mapping *m, enum loss loss)
 {
     switch (loss) {
@@ -94,7 +94,7 @@ static void unmap(struct mapping *m)
         close(m->fd);
 }
 
-/* The message names an address that cannot be reached. */
+/* Checks that the message names an inaccessible address of the mapping. */
 static void expect_address(const struct mapping *m, enum loss loss)
 {
     uintptr_t first = (uintptr_t)m->ptr + m->lost_at;
@@ -111,7 +111,8 @@ static void expect_address(const struct mapping *m, enum loss loss)
              leat_last_error());
 }
 
-/* Where the loss begins: at the start, at a page in the first chunk, between, at the very end. */
+/* Offsets at which the inaccessible part begins: the start, a page in the first chunk, a chunk border, the middle
+ * of a chunk, and the last page. */
 #define FIRST_PART (3 * PAGE)
 static const size_t losses_at[] = {0, FIRST_PART, MIB, 3 * MIB + 5 * PAGE, MAP_BYTES - PAGE};
 #define LOSSES_AT (sizeof losses_at / sizeof losses_at[0])
@@ -131,7 +132,7 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     gate = test_gate_close(t->stream);
     ticket = out ? test_copy_start(t->stream, m.ptr, memory, MAP_BYTES)
                  : test_copy_start(t->stream, memory, m.ptr, MAP_BYTES);
-    /* Work behind it goes on all the same. */
+    /* Later work of the stream must still run. */
     OK(leat_fill(t->stream, pinned, 0x66, 100));
     lose(&m, loss);
     test_gate_open(gate);
@@ -142,10 +143,11 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     assert_true(info.staged && info.done && info.status == LEAT_ERROR_POINTER && info.bytes == MAP_BYTES);
     if (info.arrived_bytes > lost_at)
         fail_msg("%s at %zu: %zu bytes have arrived", loss_names[loss], lost_at, (size_t)info.arrived_bytes);
-    /* In the first part of a copy nothing lies in front of the loss that another thread may have left out. */
+    /* Before a loss in the first chunk there are no chunks that another worker may have skipped, so the count is
+     * exact. */
     if (staged() && lost_at == FIRST_PART)
         assert_int_equal(info.arrived_bytes, lost_at);
-    /* The stream tells it once. */
+    /* The stream reports the failure once. */
     assert_int_equal(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER);
     expect_address(&m, loss);
     OK(leat_stream_synchronize(t->stream));
@@ -185,7 +187,8 @@ static void a_destination_is_lost(void **state)
     still_copies(t->stream, t->device);
 }
 
-/* Without a ticket, by leat_copy(), the stream tells it; small copies may go another way than large ones. */
+/* leat_copy() without a ticket: the stream reports the failure. Small copies may use another protocol than large
+ * ones. */
 static void a_small_source_is_lost(void **state)
 {
     static const size_t sizes[] = {1, 100, PAGE, 64 * KIB, MIB};
@@ -214,7 +217,7 @@ static void a_small_source_is_lost(void **state)
     still_copies(t->stream, t->device);
 }
 
-/* Both ends are the host's. */
+/* Source and destination are host memory. */
 static void host_memory_is_lost_under_a_copy_to_host_memory(void **state)
 {
     struct test_state *t = *state;
@@ -274,14 +277,14 @@ static void copy_sync_says_what_went_wrong(void **state)
 
         call = (struct sync_call){.stream = t->stream, .dst = out ? m.ptr : memory, .src = out ? memory : m.ptr};
         assert_int_equal(pthread_create(&thread, NULL, call_sync, &call), 0);
-        /* Until the call has looked at the memory and waits. */
+        /* Wait until the call has checked the memory and waits for the stream. */
         test_sleep_us(50000);
         lose(&m, PROTECTED);
         test_gate_open(gate);
         pthread_join(thread, NULL);
         assert_int_equal(call.status, LEAT_ERROR_POINTER);
         assert_non_null(strstr(call.message, "leat_copy_sync"));
-        /* Who was told need not be told again. */
+        /* The caller knows of the failure already, so the stream may report it again or not. */
         status = leat_stream_synchronize(t->stream);
         assert_true(status == LEAT_OK || status == LEAT_ERROR_POINTER);
         OK(leat_stream_synchronize(t->stream));
@@ -291,7 +294,7 @@ static void copy_sync_says_what_went_wrong(void **state)
     still_copies(t->stream, t->device);
 }
 
-/* The stream is destroyed before anyone has heard of the failure, or the device is closed. */
+/* The stream is destroyed, or the device is closed, before any call has returned the failure. */
 static void a_failure_that_nobody_asks_for(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@
 
 #define LONG_BYTES (64 * MIB)
 
-/* One long copy in either direction, and what of it is at dst in the end. */
+/* One long copy in either direction, and a buffer to check the bytes that arrived. */
 struct journey {
     struct test_state *t;
     bool out;
@@ -48,7 +48,7 @@ static const void *src_of(const struct journey *j)
     return j->out ? j->memory : j->host;
 }
 
-/* What has arrived is right, whatever the end was; returns how much. */
+/* Checks the ticket's final state and the bytes that arrived, and returns their number. */
 static size_t expect_prefix(const struct journey *j, leat_ticket *ticket, leat_status status)
 {
     leat_ticket_info info = test_ticket_info(ticket);
@@ -87,9 +87,9 @@ static void a_copy_is_cancelled_before_it_begins(void **state)
         leat_status status;
 
         OK(leat_ticket_cancel(ticket));
-        /* Twice is as good as once. */
+        /* Cancelling twice is allowed. */
         OK(leat_ticket_cancel(ticket));
-        /* The stream still goes past it in its order. */
+        /* The cancelled copy keeps its place in the order of the stream. */
         EXPECT_HELD(t->stream, gate);
         test_gate_open(gate);
         status = leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER);
@@ -157,7 +157,7 @@ static void a_cancel_after_the_end_is_too_late(void **state)
     }
 }
 
-/* Others on the same stream, before and after, are not touched by it. */
+/* A cancel must not affect earlier and later copies of the same stream. */
 static void a_cancel_stops_one_copy_only(void **state)
 {
     enum { COUNT = 9 };
@@ -221,7 +221,7 @@ static void a_deadline_passes(void **state)
                 assert_int_equal(status, LEAT_ERROR_DEADLINE);
             if (i == 0 && staged())
                 assert_int_equal(status, LEAT_ERROR_DEADLINE);
-            /* It may be told once more, or not. */
+            /* The stream may report the failure again or not. */
             seen = leat_stream_synchronize(t->stream);
             assert_true(seen == LEAT_OK || seen == status);
             expect_prefix(&j, ticket, status);

@@ -1,7 +1,7 @@
 /*
- * test_copy_exit.c - processes that end, close the device, fork, crash, or run out of memory while copies are
- * running: none may hang, and each must end with the status that its program meant. Each case is a child process:
- * this program again, with the name of the case as its argument.
+ * test_copy_exit.c - processes that exit, close the device, fork, crash, or run out of memory while copies run.
+ * None may hang, and each must end with the expected status. Each case is a child process, which runs this program
+ * with the name of the case as its argument.
  */
 #include "copy_broken.h"
 
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- in a child: no cmocka ---- */
+/* ---- in a child, where cmocka is not used ---- */
 
 static void must(leat_status status)
 {
@@ -26,7 +26,8 @@ static void must(leat_status status)
 
 #define CHILD_BYTES (96 * MIB)
 
-/* Copies both ways on two streams, that have hardly begun when it returns. */
+/* Starts copies in both directions on two streams, and returns while they run. slow: a gate holds the streams
+ * up. */
 static leat_device *start_much(bool slow)
 {
     leat_device *device;
@@ -99,7 +100,7 @@ static int child_closes(void)
     return 42;
 }
 
-/* Forks in the middle. The grandchild has none of leat's threads: it only ends. */
+/* Forks while copies run. The grandchild has none of leat's threads and only exits. */
 static int child_forks(void)
 {
     leat_device *device = start_much(false);
@@ -115,7 +116,7 @@ static int child_forks(void)
     return 42;
 }
 
-/* Makes a staged copy fail, so that every handler that leat may need is there. */
+/* Makes a staged copy fail, so that leat has installed every signal handler it needs. */
 static void fail_once(leat_device **device, leat_stream **stream)
 {
     struct test_gate *gate;
@@ -139,7 +140,7 @@ static void fail_once(leat_device **device, leat_stream **stream)
 
 static volatile char *volatile nowhere = (volatile char *)(uintptr_t)16;
 
-/* A fault of the program's own still ends it. */
+/* A fault in the program's own code must still end the process. */
 static int child_crashes(void)
 {
     leat_device *device;
@@ -150,7 +151,7 @@ static int child_crashes(void)
     return 1;
 }
 
-/* And a handler of the program's own, set before or after leat's, still hears of it. */
+/* A handler that the program installs before or after leat's must still be called for the program's own fault. */
 static int child_handles(bool before)
 {
     struct sigaction action = {.sa_sigaction = own_handler, .sa_flags = SA_SIGINFO};
@@ -182,7 +183,7 @@ static void be_slow(void *argument)
     test_sleep_us(500);
 }
 
-/* Copies beyond LEAT_COPY_MEMORY wait for others to end; they neither fail nor stand still for ever. */
+/* Copies that exceed LEAT_COPY_MEMORY must wait for others to complete; they must neither fail nor hang. */
 static void *copy_out_and_back(void *argument)
 {
     struct {
@@ -246,7 +247,8 @@ static void block_all_signals(void *argument)
 
 enum { COPY, COPY_SYNC, COPY_START, COPY_MANY, COPY_ROWS, COPY_LAYOUT, COPIES };
 
-/* One copy between device memory and pageable memory, some of which cannot be reached; does it say so? */
+/* Copies between device memory and pageable memory that is partly inaccessible. Returns true if the call or the
+ * stream returned LEAT_ERROR_POINTER. */
 static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const char *src, size_t bytes)
 {
     leat_copy_op halves[] = {{dst, src, bytes / 2}, {dst + bytes / 2, src + bytes / 2, bytes - bytes / 2}};
@@ -288,7 +290,8 @@ static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const ch
     return waited == LEAT_ERROR_POINTER || status == LEAT_ERROR_POINTER;
 }
 
-/* Threads that block all signals after they used leat, the program's and the stream's, get a status too. */
+/* The program's thread and the stream's thread block all signals after their first use of leat. A fault must still
+ * become a status. */
 static int child_blocks_signals(void)
 {
     static const size_t sizes[] = {12288, 64 * KIB, 2 * MIB};
@@ -311,7 +314,7 @@ static int child_blocks_signals(void)
             if (own == MAP_FAILED)
                 return 1;
             memset(own, 1, bytes);
-            /* A page that calls do not look at. */
+            /* Protect the second page: the calls probe only the first and the last one. */
             if (mprotect(own + PAGE, PAGE, PROT_NONE))
                 return 1;
             block_all_signals(NULL);
@@ -357,7 +360,7 @@ static int run_child(const char *name)
 
 /* ---- in the parent ---- */
 
-/* This program again; returns its wait status. One that hangs is ended. */
+/* Runs this program again for one case and returns its wait status. Kills a child that hangs. */
 static int child_status(size_t index)
 {
     int status = 0;
@@ -365,7 +368,7 @@ static int child_status(size_t index)
 
     assert_true(child >= 0);
     if (child == 0) {
-        /* Most of them leave everything behind, and a sanitizer would have its own word on their status. */
+        /* Most children leak on purpose, and a leak report of a sanitizer would change their exit status. */
         setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
         if (children[index].variable)
             setenv(children[index].variable, children[index].value, 1);
@@ -390,7 +393,7 @@ static void a_process_ends_with_copies_under_way(void **state)
         int status;
         bool killed;
 
-        /* At the end of a process compute-sanitizer waits for all streams, and this one's never ends. */
+        /* At process exit compute-sanitizer waits for all streams, but this child's stream never becomes idle. */
         if (children[i].run == child_returns_while_held && getenv("LEAT_TEST_MEMCHECK"))
             continue;
         status = child_status(i);
@@ -398,7 +401,7 @@ static void a_process_ends_with_copies_under_way(void **state)
 
         if (children[i].run == child_crashes) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-            killed = true; /* the sanitizer's handler ends the process in its own way */
+            killed = true; /* the sanitizer's own handler ends the process */
 #endif
             if (!killed)
                 fail_msg("a process that '%s' ended with wait status 0x%x and not by SIGSEGV", children[i].name,

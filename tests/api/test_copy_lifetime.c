@@ -1,6 +1,6 @@
 /*
- * test_copy_lifetime.c - the end of what a running copy uses: blocks of pools that are freed behind it, host
- * memory behind leat_copy_sync(), and its stream and device.
+ * test_copy_lifetime.c - objects that end while a copy uses them: pool blocks freed after the copy was submitted,
+ * host memory after leat_copy_sync(), streams and devices.
  *
  * "make check" runs this program twice, like test_copy_async.
  */
@@ -10,7 +10,8 @@
 
 /* ---- blocks of pools ---- */
 
-/* The block goes back right behind the copy, and another stream gets it: the copy must not notice. */
+/* The block is freed right after the copies are submitted and another stream gets it. The copies must not be
+ * affected. */
 static void a_block_may_be_freed_behind_a_copy(void **state)
 {
     struct test_state *t = *state;
@@ -53,7 +54,7 @@ static void a_block_may_be_freed_behind_a_copy(void **state)
     free(more);
 }
 
-/* Only a copy in, and then the block is gone: nobody may write to it after the next one has it. */
+/* Only a copy into the block, which is then freed. The copy must not write to it after the next owner has it. */
 static void a_block_freed_behind_a_copy_in_is_left_alone(void **state)
 {
     struct test_state *t = *state;
@@ -117,11 +118,11 @@ static void copy_sync_waits_for_pageable_memory_only(void **state)
         call.dst = way ? room.out : room.memory;
         call.src = way ? room.memory : room.in;
         gate = test_gate_close(t->stream);
-        /* It returns on a held stream when no end is pageable. */
+        /* Without a pageable side the call returns although the stream is held up. */
         OK(leat_copy_sync(t->stream, room.pinned, room.memory, 1));
         assert_int_equal(pthread_create(&thread, NULL, call_sync, &call), 0);
         EXPECT_HELD(t->stream, gate);
-        /* A pageable source may have been read already, and only then may the call be back. */
+        /* With a pageable source the call may have returned already, once it has read the source. */
         if (way)
             assert_int_equal(atomic_load(&call.returned), 0);
         test_gate_open(gate);
@@ -161,7 +162,7 @@ static void a_stream_is_destroyed_with_copies_under_way(void **state)
             OK(leat_stream_destroy(stream));
             if (held)
                 test_gate_open(gate);
-            /* The work goes on, and so do its tickets. */
+            /* The copies and their tickets outlive the stream. */
             OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
             EXPECT_PATTERN(room.out, sizes[i], seed);
             OK(leat_ticket_wait(in, LEAT_COPY_DONE, LEAT_FOREVER));
@@ -194,7 +195,7 @@ static void the_device_is_synchronized_after_its_stream_has_ended(void **state)
     end_room(&room);
 }
 
-/* Closing waits. Streams, memory and tickets go with the device; the caller's memory holds what it should. */
+/* Closing waits for the copies. It frees streams and memory, and the caller's buffers hold the copied bytes. */
 static void a_device_is_closed_with_copies_under_way(void **state)
 {
     unsigned char *in = test_buffer(MOST), *out = test_buffer(MOST);
@@ -218,7 +219,7 @@ static void a_device_is_closed_with_copies_under_way(void **state)
         OK(leat_ticket_free(ticket));
         OK(leat_device_close(device));
         EXPECT_PATTERN(out, sizes[i], 80 + i);
-        /* A ticket that outlives its device is done. */
+        /* A ticket that outlives its device is complete. */
         for (int k = 0; k < 2; k++) {
             leat_ticket_info info = test_ticket_info(kept[k]);
 

@@ -1,8 +1,8 @@
 /*
- * test_copy_rails.c - one device filled over the host links of several.
+ * test_copy_rails.c - copies to and from one device over the host links of several.
  *
- * Runs where there are two devices of one driver. Copies from pinned memory go over both links in every form;
- * those from pageable memory on a GPU, or on the CPU device with LEAT_COPY_STAGE=1.
+ * Needs two devices of one driver. Copies of pinned memory always use both links; copies of pageable memory do on
+ * a GPU, or on the CPU device with LEAT_COPY_STAGE=1.
  */
 #include "harness.h"
 
@@ -61,7 +61,7 @@ static void all_bytes_arrive(void **state)
     end_room(&room);
 }
 
-/* Nothing arrives before the stream gets there, and what follows sees all of it. */
+/* A rail copy starts only when its stream reaches it, and later work sees all of its bytes. */
 static void the_order_of_the_stream_is_kept(void **state)
 {
     struct test_state *t = *state;
@@ -88,7 +88,7 @@ static void the_order_of_the_stream_is_kept(void **state)
     end_room(&room);
 }
 
-/* A copy that is held up does not hold those of other streams up: each has routes of its own. */
+/* A copy that is held up must not hold up copies of other streams, because each copy has its own routes. */
 static void held_copies_hold_nobody_up(void **state)
 {
     struct test_state *t = *state;
@@ -110,7 +110,7 @@ static void held_copies_hold_nobody_up(void **state)
         EXPECT_PATTERN(room.seen, BYTES, 5);
         OK(leat_memory_free(memory));
     }
-    /* It was not the gate's patience that let them through. */
+    /* The gate is still closed, so the other copies did not wait for it to time out. */
     assert_int_equal(atomic_load(&gate->passed), 0);
     test_gate_open(gate);
     OK(leat_stream_synchronize(streams[0]));

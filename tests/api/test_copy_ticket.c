@@ -1,4 +1,4 @@
-/* test_copy_ticket.c - tickets of copies: how far a copy is, waiting for it, and what a ticket outlives. */
+/* test_copy_ticket.c - tickets of copies: progress, waiting, freeing a ticket early, and wrong arguments. */
 #include "copy_room.h"
 
 #include <pthread.h>
@@ -36,11 +36,11 @@ static void a_ticket_tells_how_far_its_copy_is(void **state)
         test_gate_open(gate);
         OK(leat_ticket_wait(in, LEAT_COPY_STAGED, LEAT_FOREVER));
         assert_true(test_ticket_info(in).staged);
-        /* Now it is the caller's again. */
+        /* The source is read: the caller may overwrite it. */
         memset(room.in, 0x77, sizes[i]);
         OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
         EXPECT_PATTERN(room.out, sizes[i], 20 + i);
-        /* The one that came before it is done too. */
+        /* The earlier copy of the stream is done too. */
         OK(leat_ticket_wait(in, LEAT_COPY_DONE, 0));
         for (int k = 0; k < 2; k++) {
             info = test_ticket_info(k ? out : in);
@@ -69,7 +69,7 @@ static void tickets_of_memory_that_is_not_pageable(void **state)
 
         assert_true(info.bytes == MIB && !info.arrived_bytes && !info.staged && !info.done);
         assert_int_equal(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
-        /* It goes on as if nothing was said. */
+        /* Copies without pageable memory ignore a cancel. */
         OK(leat_ticket_cancel(tickets[i]));
     }
     test_gate_open(gate);
@@ -103,13 +103,13 @@ static void a_wait_ends_when_its_time_is_over(void **state)
         assert_true(took > 0.025 && took < 10);
     }
     test_gate_open(gate);
-    /* Far away, but not for ever: no sum may overflow. */
+    /* A very long timeout that is not LEAT_FOREVER: the sum with the current time must not overflow. */
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER - 1));
     OK(leat_ticket_free(ticket));
     end_room(&room);
 }
 
-/* Looks again and again from outside while the copies run. */
+/* A thread that queries a ticket in a loop while its copy runs. */
 struct looker {
     leat_ticket *ticket;
     const char *wrong;
@@ -231,7 +231,7 @@ static void a_ticket_may_be_freed_before_the_end(void **state)
     end_room(&room);
 }
 
-/* What the calls say inside a host function. */
+/* What ticket calls return inside a host function. */
 struct inside {
     leat_ticket *ticket;
     leat_status staged, done, query, cancel, free;

@@ -1,7 +1,7 @@
 /*
- * test_device.c - devices: names, opening and closing, lists of devices, drivers and options, statuses; what
- * limits and child processes do to them. Settings are read once, so for those that are wrong this program runs
- * itself again.
+ * test_device.c - devices: names, opening and closing; lists of devices, drivers and options; statuses; resource
+ * limits and child processes. leat reads its environment once, so this program runs itself again for wrong
+ * settings.
  */
 #include "harness.h"
 
@@ -64,7 +64,7 @@ static void list_has_the_device_and_ends(void **state)
         leat_device *device;
 
         found = found || !strcmp(info.name, test_device_name());
-        /* What the list names can be opened. */
+        /* Each listed device can be opened. */
         OK(leat_device_open(info.name, &device));
         OK(leat_device_close(device));
         index++;
