@@ -201,7 +201,7 @@ static void closing_waits_for_work(void **state)
     assert_int_equal(number, 42);
 }
 
-/* What the work needs goes only after it: memory, and the code of a module. */
+/* Closing a device waits for its work before it frees the memory and unloads the modules that the work uses. */
 static void closing_lets_work_keep_what_it_uses(void **state)
 {
     leat_device *device = test_open();
@@ -216,7 +216,7 @@ static void closing_lets_work_keep_what_it_uses(void **state)
     OK(leat_module_load_file(device, test_kernels_path(), &module));
     OK(leat_kernel_get(module, "user_spin", &kernel));
     OK(leat_alloc(stream, sizeof *memory, (void **)&memory));
-    /* Takes a while, so that the kernel comes after the close. */
+    /* A slow host function, so that the kernel starts after leat_device_close() has been called. */
     OK(leat_launch_host(stream, set_number, &number));
     OK(leat_launch(stream, kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, (void *[]){&memory, &rounds}, 2));
     OK(leat_fill(stream, memory, 1, sizeof *memory));
@@ -273,7 +273,7 @@ static void drivers_are_listed(void **state)
             assert_string_equal(info.reason, "");
             assert_true(info.device_count > 0);
         } else if (info.status != LEAT_OK) {
-            /* A driver that is not there says why, and has no devices. */
+            /* For an unavailable driver the list gives the reason, and no devices. */
             assert_true(strlen(info.reason) > 10);
             assert_int_equal(info.device_count, 0);
         }
@@ -346,7 +346,8 @@ static int exit_status_of(pid_t child)
     return WEXITSTATUS(status);
 }
 
-/* In the child of expect_refused(): 0 when opening the best device is INVALID, for the setting. */
+/* Runs in the child of expect_refused(). Returns 0 if opening the best device fails with LEAT_ERROR_INVALID and a
+ * message that names the setting. */
 static int open_with(const char *setting)
 {
     leat_device *device;
@@ -377,7 +378,7 @@ static void expect_refused(const char *name, const char *value)
     assert_int_equal(exit_status_of(child), 0);
 }
 
-/* The message is of the setting, not of devices that are not there because of it. */
+/* The message must name the wrong setting, and not a device that is missing because of it. */
 static void wrong_settings_are_refused_by_name(void **state)
 {
     (void)state;
@@ -397,8 +398,8 @@ static void wrong_settings_are_refused_by_name(void **state)
     expect_refused("LEAT_DRIVERS", "cpu, cuda");
 }
 
-/* In a child whose environment has LEAT_DEVCE: 0 when it is listed with the name that was meant, opening a device
- * works, and a failure to open one names it. */
+/* Runs in a child that has LEAT_DEVCE in its environment. Returns 0 if the list of options has it with the name
+ * that was probably meant, a device can be opened, and the message of a failed open names it. */
 static int look_for_unknown(void)
 {
     leat_option_info info;
@@ -457,7 +458,7 @@ static void a_limit_for_files_is_no_end_of_the_process(void **state)
     OK(leat_device_close(device));
 }
 
-/* No thread of the parent's lives in a child: without an answer of its own the child would wait for ever. */
+/* A child process has none of the parent's threads, so every call must fail there instead of waiting for one. */
 static void a_forked_child_is_told_so(void **state)
 {
     leat_device *device = test_open(), *again;

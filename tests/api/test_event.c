@@ -32,7 +32,7 @@ static void the_mark_is_where_it_was_put(void **state)
     struct test_gate *gate;
     leat_event *event;
 
-    /* Work behind the mark does not hold the event up. */
+    /* Work submitted after the record must not delay the event. */
     memset(pinned, 0, 1 << 20);
     OK(leat_event_create(t->device, &event));
     OK(leat_fill(t->stream, pinned, 1, 1 << 20));

@@ -1,4 +1,5 @@
-/* test_fill.c - leat_fill and leat_fill_pattern: every pattern size, odd places, nothing touched around them. */
+/* test_fill.c - leat_fill and leat_fill_pattern: every pattern size, odd addresses and sizes, and the bytes around
+ * the filled range. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #define ARENA_BYTES ((size_t)(3 << 20))
 #define GUARD_BYTES 64
 
-/* Fills bytes at arena + GUARD_BYTES + offset through leat and compares with a plain loop. */
+/* Fills bytes at arena + GUARD_BYTES + offset and compares the range and the bytes around it with a plain loop. */
 static void fill_once(struct test_state *t, unsigned char *arena, size_t offset, const unsigned char *pattern,
                       size_t pattern_bytes, size_t bytes)
 {
@@ -34,7 +35,7 @@ static void fill_once(struct test_state *t, unsigned char *arena, size_t offset,
 static void fill_arena(struct test_state *t, unsigned char *arena)
 {
     static const size_t counts[] = {1, 2, 3, 7, 64, 255, 1000, 4097, 65537};
-    /* Some repeat a shorter pattern, and the last bytes differ from all others. */
+    /* Some consist of a shorter repeated pattern; one differs from that in its last byte only. */
     static const unsigned char patterns[][16] = {
         {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, {9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9},
         {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2},        {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 5},
@@ -125,7 +126,8 @@ static void the_pattern_is_read_before_the_return(void **state)
     struct test_state *t = *state;
     leat_module *module;
 
-    /* Ahead of time, as leat/copy.h says: loading the kernels for long patterns may wait for the closed gate. */
+    /* As leat/copy.h says: load the kernels for long patterns now, because loading could wait for the closed
+     * gate. */
     OK(leat_module_builtin(t->device, &module));
     for (size_t size = 1; size <= 16; size *= 2) {
         unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, 1600), pattern[16];
@@ -133,7 +135,7 @@ static void the_pattern_is_read_before_the_return(void **state)
 
         memset(pattern, 0x33, sizeof pattern);
         pattern[size - 1] = 0x44;
-        /* Once before: a kernel may be loaded at its first use, which may wait for the device. */
+        /* Fill once before: a driver may load a kernel at its first launch, which can wait for the device. */
         OK(leat_fill_pattern(t->stream, pinned, pattern, size, 1600));
         OK(leat_stream_synchronize(t->stream));
         memset(pinned, 0, 1600);

@@ -1,4 +1,5 @@
-/* test_kernel.c - modules and launches: every built-in kernel against a plain loop, and a user's own module. */
+/* test_kernel.c - modules and launches: every built-in kernel compared with a plain loop, and a user's own
+ * module. */
 #include "harness.h"
 
 #include <leat/device_code.h>
@@ -13,7 +14,7 @@ static void launch(leat_stream *stream, leat_kernel *kernel, uint32_t blocks, ui
     OK(leat_launch(stream, kernel, leat_dim(blocks, 1, 1), leat_dim(threads, 1, 1), 0, args, count));
 }
 
-/* Grids that cover the elements more than once, just, and hardly. */
+/* Grids with fewer threads than elements, with about as many, and with more. */
 static const uint32_t grids[][2] = {{1, 1}, {1, 256}, {7, 33}, {3, 1}, {64, 128}, {500, 256}};
 static const uint64_t counts[] = {1, 2, 31, 257, 1000, 65537};
 
@@ -22,7 +23,7 @@ static const uint64_t counts[] = {1, 2, 31, 257, 1000, 65537};
     index < sizeof(array) / sizeof(array)[0];                                                                     \
     index++
 
-/* Runs a fill kernel of one element size with guards on both sides. */
+/* Runs a fill kernel for one element size and checks the bytes on both sides too. */
 static void check_fill(struct test_state *t, const char *name, size_t element_bytes)
 {
     static const unsigned char bytes16[16] = {0x81, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0xf0};
@@ -58,11 +59,11 @@ static void fills(void **state)
     check_fill(*state, "leat_fill_u128", 16);
 }
 
-/* Device memory for three vectors of at most this many 4-byte elements, one more after each as a guard. */
+/* Device memory for three vectors of at most MOST elements of 4 bytes, each followed by one element as a guard. */
 #define MOST 65537
 
 struct vectors {
-    uint32_t *a, *b, *c; /* on the device */
+    uint32_t *a, *b, *c; /* in device memory */
     uint32_t *in_a, *in_b, *out;
 };
 
@@ -94,7 +95,7 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* What a kernel must make of element i of a and b. */
+/* Returns the expected result of a kernel for one element of a and b. */
 typedef uint32_t (*expect)(uint32_t a, uint32_t b, uint32_t scalar);
 
 static float float_of(uint32_t bits)
@@ -210,7 +211,7 @@ static void pattern_verify_and_checksum(void **state)
             assert_int_equal(results[0], 0);
             assert_true(results[1] == expected);
 
-            /* They notice a wrong word, and add to what is there. */
+            /* Both kernels must detect a wrong word, and add to the old values of their results. */
             OK(leat_copy(t->stream, broken, &middle, 8));
             launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
             launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
@@ -263,7 +264,7 @@ static void kernels_tell_the_sizes_of_their_parameters(void **state)
     REFUSED(leat_kernel_parameter_bytes(NULL, 0, &bytes), LEAT_ERROR_HANDLE, "kernel");
 }
 
-/* leat/kernel.h says which kernels of the module for layouts are for everybody. */
+/* The transpose kernels that leat/kernel.h documents. */
 static void the_steps_to_a_fast_transpose(void **state)
 {
     static const char *const names[] = {"leat_transpose_naive_u32", "leat_transpose_shared_u32",
@@ -307,7 +308,7 @@ static void arguments_are_read_before_the_return(void **state)
     void *pointer = memory, *args[] = {&pointer, &count, &value};
     struct test_gate *gate;
 
-    /* Once before: a kernel may be loaded at its first use, which may wait for the device. */
+    /* Launch once before: a driver may load a kernel at its first launch, which can wait for the device. */
     launch(t->stream, kernel, 4, 32, args, 3);
     OK(leat_fill(t->stream, memory, 0, 4000));
     OK(leat_stream_synchronize(t->stream));
@@ -531,7 +532,7 @@ static void every_element_is_visited_once(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* Compiled into this program. */
+/* A kernel that is compiled into this program. */
 LEAT_KERNEL(own_triple, 2, uint32_t *, data, uint64_t, count)
 {
     LEAT_FOR (i, count)
@@ -554,7 +555,7 @@ static void kernels_of_the_program_itself(void **state)
         return;
     }
     OK(leat_module_embedded(t->device, list, 1, &module));
-    memset(list, 0, sizeof list); /* read before the return */
+    memset(list, 0, sizeof list); /* leat must have copied the list */
     REFUSED(leat_kernel_get(module, "own_triple", &kernel), LEAT_ERROR_NOT_FOUND, "own_triple");
     OK(leat_kernel_get(module, "triple", &kernel));
     for (uint32_t i = 0; i < count; i++)
@@ -571,7 +572,7 @@ static void kernels_of_the_program_itself(void **state)
     OK(leat_memory_free(data));
 }
 
-/* Kernels of one block's memory, and of blocks that wait for one another, without the macros. */
+/* Kernels written without the macros: one uses its block's shared memory, the other waits for the whole grid. */
 static void note_shared(const leat_cpu_block *block, void *const *args)
 {
     uint32_t *wrong = *(uint32_t **)args[0];
@@ -579,7 +580,7 @@ static void note_shared(const leat_cpu_block *block, void *const *args)
 
     if ((uintptr_t)shared % 128 || block->shared_bytes != 1000 || block->wait_for_grid)
         __atomic_fetch_add(wrong, 1, __ATOMIC_RELAXED);
-    /* Nobody else writes there while this block runs. */
+    /* No other block may write to the shared memory of this block while it runs. */
     for (unsigned round = 0; round < 20; round++) {
         memset(shared, (int)(block->block.x + round), 1000);
         for (unsigned i = 0; i < 1000; i++)
@@ -588,8 +589,8 @@ static void note_shared(const leat_cpu_block *block, void *const *args)
     }
 }
 
-/* Each block adds up what all have written, round by round; a block that does not wait reads what is old. Block 0
- * ends first. */
+/* In each round every block writes a value, waits for the grid and adds up the values of all blocks. A block that
+ * did not wait would add old values. Block 0 returns half-way, and the others must not wait for it any longer. */
 #define TOGETHER_ROUNDS 50
 static void add_together(const leat_cpu_block *block, void *const *args)
 {
@@ -669,7 +670,7 @@ static void blocks_run_together(void **state)
     OK(leat_stream_create(t->device, &other));
     OK(leat_fill(t->stream, values, 0, 2 * sizeof host));
     OK(leat_stream_synchronize(t->stream));
-    /* On two streams at once. */
+    /* Two streams run such grids at the same time. */
     for (int i = 0; i < 3; i++) {
         uint32_t *second = values + 2048;
         void *second_args[] = {&second};

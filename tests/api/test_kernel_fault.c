@@ -1,6 +1,6 @@
 /*
- * test_kernel_fault.c - a kernel of the CPU device that is given a bad pointer: the process ends by SIGSEGV as before,
- * and before that a line on standard error has the pointer and what is there.
+ * test_kernel_fault.c - a kernel of the CPU device gets a bad pointer: the process ends by SIGSEGV as without
+ * leat, but first prints a line on standard error with the pointer and what is at that address.
  */
 #include <leat/leat.h>
 
@@ -19,7 +19,8 @@
         }                                                                                                         \
     } while (0)
 
-/* Launches a kernel that writes four words at an address: 16, or one of the device's that is no allocation. */
+/* Launches a kernel that writes four words at address 16, or, for "freed", at the address of a freed
+ * allocation. */
 static int crash(const char *which)
 {
     struct rlimit no_core = {0, 0};
@@ -47,7 +48,8 @@ static int crash(const char *which)
     return 0;
 }
 
-/* Returns true if such a run ends by SIGSEGV with one line that has both texts. */
+/* Returns true if this program, run with the argument, ends by SIGSEGV and prints one line that contains both
+ * texts. */
 static int says(const char *self, const char *which, const char *first, const char *second)
 {
     char command[4200], line[2048];

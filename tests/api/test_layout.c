@@ -1,6 +1,6 @@
 /*
- * test_layout.c - leat_copy_layout() against a plain loop: random layouts of every element size between all kinds
- * of memory, the layouts that programs have, plans, and what is refused.
+ * test_layout.c - leat_copy_layout() compared with a plain loop: random layouts of every element size, typical
+ * layouts of programs, plans, and calls that are refused.
  *
  * The seed is printed; TEST_SEED sets it. LAYOUT_MANY sets the number of random layouts of each sort.
  */
@@ -54,7 +54,7 @@ static void random_layouts_between_all_kinds(void **state)
     end_arenas(&arenas);
 }
 
-/* ---- shapes that programs have ---- */
+/* ---- typical shapes ---- */
 
 static void pair_of(struct layouts_pair *pair, uint32_t dims, const int64_t *size, const uint32_t *order,
                     uint32_t element_bytes)
@@ -111,8 +111,7 @@ static void known_shapes(void **state)
     end_arenas(&arenas);
 }
 
-/* 24 dimensions of 2, in random orders. */
-/* Turned by quarters and halves, and mirrored: every choice of dimensions that are flipped on the source. */
+/* Rotations and reflections: every combination of source dimensions is flipped. */
 static void flipped_shapes(void **state)
 {
     static const struct {
@@ -170,7 +169,7 @@ static void many_small_dimensions(void **state)
     end_arenas(&arenas);
 }
 
-/* From one half of a matrix into the other: the same rows, and no byte in common. */
+/* Copies one part of a matrix to another part of it: they share rows or columns, but no byte. */
 static void parts_of_one_array(void **state)
 {
     struct test_state *t = *state;
@@ -227,7 +226,7 @@ static void a_plan_copies(void **state)
     assert_non_null(strstr(text, "1250 sectors"));
     OK(leat_layout_plan_text(plan, cut, sizeof cut));
     assert_int_equal(strlen(cut), sizeof cut - 1);
-    /* There and back again. */
+    /* Copy there and back again: the bytes must be the same. */
     OK(leat_layout_plan_copy(t->stream, plan, memory + 40000, memory));
     OK(leat_layout_plan_free(again));
     OK(leat_layout_plan_free(plan));
@@ -253,7 +252,7 @@ static void a_plan_copies(void **state)
     REFUSED(leat_layout_plan_get(t->device, &dense, 1, &turned, 1, NULL), LEAT_ERROR_INVALID, "plan");
     REFUSED(leat_layout_plan_get(t->device, &dense, 3, &turned, 1, &plan), LEAT_ERROR_INVALID, "align");
     REFUSED(leat_layout_plan_get(t->device, &dense, 1, &turned, 0, &plan), LEAT_ERROR_INVALID, "align");
-    /* Nothing is a plan too. */
+    /* An empty layout also gives a plan. */
     OK(leat_layout_dense(&empty, 2, (int64_t[]){0, 5}, 2));
     OK(leat_layout_plan_get(t->device, &empty, 1, &empty, 1, &plan));
     OK(leat_layout_plan_copy(t->stream, plan, NULL, NULL));
@@ -292,7 +291,7 @@ static void a_copy_is_explained_and_not_made(void **state)
     free(out);
 }
 
-/* ---- what does nothing, and what is refused ---- */
+/* ---- empty layouts, and calls that are refused ---- */
 
 static void a_size_of_zero_does_nothing(void **state)
 {
@@ -317,7 +316,7 @@ static void a_size_of_zero_does_nothing(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* No dimension: one element, of any size, anywhere. */
+/* Without dimensions a layout is one element, here of every size and at an odd address. */
 static void one_element(void **state)
 {
     struct test_state *t = *state;
@@ -363,7 +362,7 @@ static void wrong_layouts_are_refused(void **state)
     REFUSED(leat_copy_layout(t->stream, NULL, &good, pinned, &good), LEAT_ERROR_POINTER, "dst");
     REFUSED(leat_copy_layout(t->stream, memory, &good, NULL, &good), LEAT_ERROR_POINTER, "src");
 
-    /* What is no layout. */
+    /* Invalid layouts. */
     wrong = good;
     wrong.dims = 33;
     WRONG_BOTH(LEAT_ERROR_INVALID, "32 dimensions");
@@ -376,7 +375,7 @@ static void wrong_layouts_are_refused(void **state)
     wrong.size[1] = -1;
     WRONG_BOTH(LEAT_ERROR_INVALID, "size[1]");
 
-    /* Two that do not belong together. */
+    /* Two layouts that do not match. */
     wrong = good;
     wrong.dims = 1;
     WRONG_SRC(LEAT_ERROR_INVALID, "dimensions");
@@ -387,7 +386,8 @@ static void wrong_layouts_are_refused(void **state)
     wrong.size[0] = 3;
     WRONG_SRC(LEAT_ERROR_INVALID, "size[0]");
 
-    /* What is written twice: by no stride, by a pitch that is less than a row, by strides that meet. */
+    /* Layouts that would write bytes twice: a stride of 0, a pitch smaller than a row, and strides that
+     * overlap. */
     wrong = good;
     wrong.stride_bytes[0] = 0;
     WRONG_DST(LEAT_ERROR_INVALID, "stride 0");
@@ -402,7 +402,7 @@ static void wrong_layouts_are_refused(void **state)
     wrong.stride_bytes[1] = 3;
     WRONG_DST(LEAT_ERROR_INVALID, "twice");
 
-    /* Too far, too much. */
+    /* Layouts that reach too far. */
     wrong = good;
     wrong.stride_bytes[0] = INT64_MAX / 2;
     WRONG_DST(LEAT_ERROR_RANGE, "dst");
@@ -425,7 +425,7 @@ static void wrong_layouts_are_refused(void **state)
     wrong.stride_bytes[0] = 2000;
     WRONG_DST(LEAT_ERROR_RANGE, "dst");
 
-    /* Written and read. */
+    /* Source and destination overlap. */
     REFUSED(leat_copy_layout(t->stream, memory, &good, memory, &good), LEAT_ERROR_OVERLAP, "dst");
     REFUSED(leat_copy_layout(t->stream, memory + 1, &good, memory, &good), LEAT_ERROR_OVERLAP, "dst");
     OK(leat_layout_dense(&other, 2, (int64_t[]){8, 4}, 4));
@@ -433,7 +433,7 @@ static void wrong_layouts_are_refused(void **state)
     REFUSED(leat_copy_layout(t->stream, memory, &good, memory, &other), LEAT_ERROR_OVERLAP, "dst");
     REFUSED(leat_copy_layout(t->stream, in, &good, in + 64, &other), LEAT_ERROR_OVERLAP, "dst");
 
-    /* Lists. */
+    /* Invalid index lists. */
     wrong = good;
     OK(leat_layout_index(&wrong, 0, list, 4, 4, NULL));
     WRONG_BOTH(LEAT_ERROR_INVALID, "both");
@@ -463,13 +463,13 @@ static void wrong_layouts_are_refused(void **state)
     wrong.index = memory + 4096 - 12;
     WRONG_SRC(LEAT_ERROR_RANGE, "indices");
 
-    /* Memory that is gone. */
+    /* Freed memory. */
     OK(leat_memory_free(memory));
     REFUSED(leat_copy_layout(t->stream, memory, &good, pinned, &good), LEAT_ERROR_POINTER, "dst");
     OK(leat_memory_free(pinned));
 }
 
-/* In a host function no call may wait. */
+/* Layout copies may wait, so they are refused inside host functions. */
 static void call_in_host_function(void *argument)
 {
     leat_layout one = {.element_bytes = 1};

@@ -1,7 +1,6 @@
 /*
- * test_layout_lists.c - leat_copy_layout() with lists of indices in all kinds of memory, against a plain loop:
- * wrong indices, duplicates, and when the list is read. Also the place of a layout copy in the order of its
- * stream.
+ * test_layout_lists.c - leat_copy_layout() with index lists in all kinds of memory, compared with a plain loop:
+ * wrong indices, duplicates, and when the list is read. Also the order of layout copies within their stream.
  *
  * The seed is printed; TEST_SEED sets it. LAYOUT_MANY sets the number of random lists.
  */
@@ -14,7 +13,8 @@
 
 /* ---- random layouts ---- */
 
-/* The list of a pair, in memory of some kind. */
+/* Copies the pair's list to memory of one kind and points the layout at it. Returns the layout that has the
+ * list. */
 static leat_layout *put_list(leat_stream *stream, struct arenas *arenas, enum place place,
                              struct layouts_pair *given)
 {
@@ -43,7 +43,7 @@ static void random_lists_in_all_kinds_of_memory(void **state)
             layouts_draw(&random_state, 1 + i % 16, SMALL_BYTES, i % 2 ? LAYOUTS_GATHER : LAYOUTS_SCATTER, &pair);
             given = pair;
             put_list(t->stream, &arenas, place, &given);
-            /* The plain loop reads the list that the pair still has. */
+            /* The plain loop reads the list in host memory that pair still points to. */
             copy_pair(t->stream, &arenas, to, from, place, &pair, &given.dst, &given.src);
         }
     }
@@ -52,7 +52,7 @@ static void random_lists_in_all_kinds_of_memory(void **state)
 
 /* ---- lists ---- */
 
-/* Indices that are out of bounds, in memory that only the device sees in time. */
+/* Indices that are out of bounds, in device memory, so that only the kernel can check them. */
 static void wrong_indices_are_left_out_and_counted(void **state)
 {
     static const enum place lists[] = {DEVICE, MANAGED}, counters[] = {PINNED, DEVICE, MANAGED};
@@ -126,8 +126,8 @@ static void wrong_indices_of_host_lists_are_refused(void **state)
 
 enum { FEW = 4, FEW_BYTES = 400, FEW_PITCH = 512 };
 
-/* Gathers rows by a list in device memory: a row whose index is wrong is as it was, or zeros, and what lies
- * between rows is as it was. */
+/* Gathers rows by a list in device memory. A row whose index is wrong must keep its bytes, or become zeros; the
+ * bytes between rows must not change. */
 static void gather_few(struct test_state *t, unsigned char *dst, int64_t pitch, const unsigned char *src,
                        int64_t bound, const int32_t *list, const int32_t *indices, enum place place)
 {
@@ -159,7 +159,8 @@ static void gather_few(struct test_state *t, unsigned char *dst, int64_t pitch, 
     EXPECT_BYTES(seen, sizeof seen, 0x77);
 }
 
-/* Wherever the rows go, and from an array that has none too. */
+/* Wrong indices must not copy other memory into the rows: for every kind of destination, and for a source array
+ * without elements. */
 static void wrong_indices_show_nothing_of_others(void **state)
 {
     static const int32_t right[FEW] = {3, 2, 1, 0}, wrong[FEW] = {2, 9, 1, -3};
@@ -193,7 +194,7 @@ static void wrong_indices_show_nothing_of_others(void **state)
     OK(leat_memory_free(list));
 }
 
-/* dst[row][i] = src[row][list[i]], or dst[row][list[i]] = src[row][i] when scattering. */
+/* Checks dst[row][i] = src[row][list[i]], or with scatter dst[row][list[i]] = src[row][i]. */
 static void expect_picked(struct test_state *t, size_t element_bytes, int64_t rows, int32_t count, bool scatter,
                           leat_kind kind)
 {
@@ -204,7 +205,7 @@ static void expect_picked(struct test_state *t, size_t element_bytes, int64_t ro
 
     test_pattern(in, bytes, 9);
     memset(out, 0, bytes);
-    /* A permutation: count has no factor in common with the step. */
+    /* A permutation, because 7919 and count have no common factor. */
     for (int32_t i = 0; i < count; i++)
         list[i] = (int32_t)((int64_t)i * 7919 % count);
     OK(leat_layout_dense(&plain, 2, (int64_t[]){rows, count}, (uint32_t)element_bytes));
@@ -235,8 +236,8 @@ static void expect_picked(struct test_state *t, size_t element_bytes, int64_t ro
     free(list);
 }
 
-/* Lists on the inner dimension, so that each entry is one element. They are longer than what kernels for
- * processors take at once, and no multiple of it. */
+/* The list is on the inner dimension, so that each entry moves one element. The lists are longer than the number
+ * of elements that a CPU kernel handles at once, and no multiple of it. */
 static void long_lists_of_single_elements(void **state)
 {
     static const size_t element_bytes[] = {1, 2, 4, 8, 16};
@@ -254,7 +255,7 @@ static void long_lists_of_single_elements(void **state)
 
 #if !defined(__SANITIZE_THREAD__)
 
-/* Of two rows that are scattered to the same place either one is there, whole elements of it at least. */
+/* If several rows are scattered to one place, any of them may win, but each element must be whole. */
 static void scattered_to_the_same_place(void **state)
 {
     enum { ROWS = 64, ELEMENTS = 50 };
@@ -298,8 +299,8 @@ static void write_bytes(void *argument)
     memcpy(writing->dst, writing->src, writing->bytes);
 }
 
-/* In, over to another place and out again behind a gate, where a host function first writes the source. Layouts
- * and host lists may change as soon as the call is back. */
+/* Copies a matrix in, to a second place and out again behind a gate. A host function of the stream writes the
+ * source first. The caller may change layouts and host lists as soon as the call has returned. */
 static void layouts_keep_their_place(void **state)
 {
     enum { ROWS = 700, COLUMNS = 500, BYTES = ROWS * COLUMNS * 4 };
@@ -319,7 +320,7 @@ static void layouts_keep_their_place(void **state)
     memset(target, 0x77, BYTES);
     OK(leat_fill(t->stream, first, 0, BYTES));
     OK(leat_fill(t->stream, second, 0, BYTES));
-    /* The kernels are there before the gate is closed. */
+    /* Load the kernels now: loading them could wait for the closed gate. */
     OK(leat_module_layout(t->device, &module));
     OK(leat_layout_dense(&turned, 2, (int64_t[]){COLUMNS, ROWS}, 4));
     OK(leat_layout_transpose(&turned, 0, 1));
@@ -328,7 +329,7 @@ static void layouts_keep_their_place(void **state)
     OK(leat_stream_synchronize(t->stream));
     gate = test_gate_close(t->stream);
     OK(leat_launch_host(t->stream, write_bytes, &writing));
-    /* first becomes the transpose of source, second that of first again, with its rows backwards by a list. */
+    /* first becomes the transpose of source; second the transpose of first, with its rows reversed by a list. */
     OK(leat_copy_layout(t->stream, first, &turned, source, &dense));
     listed = dense;
     for (int64_t i = 0; i < ROWS; i++)
@@ -354,7 +355,7 @@ static void layouts_keep_their_place(void **state)
     free(target);
 }
 
-/* A list that earlier work of the stream writes. */
+/* Earlier work of the stream writes the list in device memory. */
 static void device_lists_are_read_in_order(void **state)
 {
     enum { ROWS = 300, BYTES = 256 };
@@ -380,7 +381,7 @@ static void device_lists_are_read_in_order(void **state)
     gate = test_gate_close(t->stream);
     OK(leat_copy(t->stream, list, host_list, ROWS * sizeof *list));
     OK(leat_copy_layout(t->stream, dst, &dense, src, &rows));
-    /* What was listed is gone from the list when the copy is done. */
+    /* Later work of the stream overwrites the list, which must not affect the copy. */
     OK(leat_fill(t->stream, list, 0xff, ROWS * sizeof *list));
     test_gate_open(gate);
     OK(leat_copy_sync(t->stream, out, dst, ROWS * BYTES));
@@ -400,7 +401,7 @@ struct turning {
     bool good;
 };
 
-/* A thread with a stream of its own turns matrices of a few sizes, which other threads turn too. */
+/* One thread transposes matrices of random sizes on its own stream, while other threads do the same. */
 static void *turn_matrices(void *argument)
 {
     struct turning *turning = argument;

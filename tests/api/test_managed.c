@@ -1,5 +1,5 @@
-/* test_managed.c - managed memory: prefetch, advice, questions and attaching on any device, and on the CPU device
- * the record of what would have moved. */
+/* test_managed.c - managed memory: prefetch, advice, queries and attaching on any device, and on the CPU device
+ * the record of simulated page moves. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { PAGE = 4096, PAGES = 64, BYTES = PAGES * PAGE };
 
-/* The number of the device under test. */
+/* Returns the number of the device under test. */
 static int ordinal_of(struct test_state *t)
 {
     leat_device_info info;
@@ -28,7 +28,7 @@ static void need_managed(struct test_state *t)
         SKIP_MISSING("the device has no managed memory");
 }
 
-/* Managed memory of whole pages, which no neighbour shares. */
+/* Managed memory of whole pages that no other block shares. */
 struct pages {
     char *block;
     unsigned char *start;
@@ -68,9 +68,9 @@ static void expect_words(const void *ptr, size_t count, uint32_t value)
         assert_int_equal(words[i], value);
 }
 
-/* ---- any device ------------------------------------------------------------------------------------------- */
+/* ---- on any device ------------------------------------------------------------------------------------------ */
 
-/* The bytes are right whatever was moved, in and out, whole and in pieces. */
+/* Prefetches of whole ranges and of parts, in both directions, must not change the bytes. */
 static void test_prefetch_keeps_bytes(void **state)
 {
     struct test_state *t = *state;
@@ -110,7 +110,7 @@ static void test_prefetch_is_told(void **state)
     OK(leat_managed_prefetch(t->stream, m.start, PAGE, LEAT_HOST));
     assert_int_equal(query(m.start, PAGE).last_prefetch.kind, LEAT_LOCATION_HOST);
     assert_int_equal(query(m.start, PAGE).last_prefetch.ordinal, -1);
-    /* Not the same for all of it. */
+    /* The last prefetch differs between pages. */
     assert_int_equal(query(m.start, BYTES).last_prefetch.kind, LEAT_LOCATION_NONE);
     OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(m.block));
@@ -165,7 +165,7 @@ static void try_in_host_function(void *argument)
     REFUSED(leat_managed_record(t->device, 1), LEAT_ERROR_NOT_PERMITTED, "host function");
 }
 
-/* What is not managed memory: each kind by its name. */
+/* Checks that the calls refuse other memory, and name its kind. */
 static void refuse_memory(struct test_state *t, void *ptr, const char *kind)
 {
     leat_managed_info info = {.size = sizeof info};
@@ -203,7 +203,7 @@ static void test_wrong_ranges(void **state)
     REFUSED(leat_managed_prefetch(t->stream, m + 1, SIZE_MAX, t->device), LEAT_ERROR_RANGE, "past the end");
     REFUSED(leat_managed_advise(m + 1, 10000, LEAT_ADVICE_READ_MOSTLY, NULL), LEAT_ERROR_RANGE, "past the end");
     REFUSED(leat_managed_query(m, 10001, &info), LEAT_ERROR_RANGE, "past the end");
-    /* 0 bytes are nothing, wherever they are, but for questions: the rest. */
+    /* Size 0: prefetch and advice do nothing at any address; a query covers the rest of the allocation. */
     OK(leat_managed_prefetch(t->stream, m + 10000, 0, t->device));
     OK(leat_managed_prefetch(t->stream, NULL, 0, t->device));
     OK(leat_managed_advise(NULL, 0, LEAT_ADVICE_READ_MOSTLY, NULL));
@@ -234,7 +234,7 @@ static void test_wrong_arguments(void **state)
     REFUSED(leat_managed_prefetch(t->stream, m, 100, (leat_device *)(void *)&info), LEAT_ERROR_HANDLE, "device");
     REFUSED(leat_managed_advise(m, 100, LEAT_ADVICE_PREFERRED, (leat_device *)(void *)&info), LEAT_ERROR_HANDLE,
             "device");
-    /* Those that need no place take no notice of it. */
+    /* Advice that has no location ignores the device argument. */
     OK(leat_managed_advise(m, 100, LEAT_ADVICE_NOT_PREFERRED, (leat_device *)(void *)&info));
     closed = test_open_other();
     if (closed) {
@@ -257,7 +257,7 @@ static void test_wrong_arguments(void **state)
     OK(leat_memory_free(m));
 }
 
-/* Memory and places of two drivers do not go together. */
+/* Memory and locations of two drivers cannot be mixed. */
 static void test_other_driver(void **state)
 {
     struct test_state *t = *state;
@@ -281,7 +281,7 @@ static void test_other_driver(void **state)
     OK(leat_device_close(cpu));
 }
 
-/* ---- the record of the CPU device ------------------------------------------------------------------------- */
+/* ---- the record of the CPU device --------------------------------------------------------------------------- */
 
 static void begin_record(struct test_state *t)
 {
@@ -314,7 +314,7 @@ static void run_kernel(struct test_state *t, const struct pages *m)
     OK(leat_stream_synchronize(t->stream));
 }
 
-/* The host touches, the device touches, the host again: first touches, faults there, faults back. */
+/* The host touches the pages, then the device, then the host: first touches, faults to the device, faults back. */
 static void test_faults_there_and_back(void **state)
 {
     struct test_state *t = *state;
@@ -350,13 +350,13 @@ static void test_faults_there_and_back(void **state)
     assert_int_equal(counts.faults_to_device, 2 * PAGES);
     assert_int_equal(counts.thrashing, PAGES);
     OK(leat_managed_record(t->device, 0));
-    /* Nothing is out of reach any more, and what was recorded is still there. */
+    /* The record has ended: accesses no longer fault, and the counts are still there. */
     touch_all(&m, 4);
     assert_int_equal(count_pages(t, &m).faults_to_host, PAGES);
     OK(leat_memory_free(m.block));
 }
 
-/* With prefetch the same program has no faults. */
+/* With prefetches the same program has no faults. */
 static void test_prefetch_spares_faults(void **state)
 {
     struct test_state *t = *state;
@@ -383,7 +383,7 @@ static void test_prefetch_spares_faults(void **state)
     OK(leat_memory_free(m.block));
 }
 
-/* A prefetch moves pages when its stream gets there, not before. */
+/* A prefetch moves pages when its stream reaches it. */
 static void test_prefetch_in_stream_order(void **state)
 {
     struct test_state *t = *state;
@@ -404,7 +404,7 @@ static void test_prefetch_in_stream_order(void **state)
     OK(leat_memory_free(m.block));
 }
 
-/* Readers get copies, and a write leaves one. */
+/* Read-mostly pages: each reader gets a copy, and a write leaves one copy. */
 static void test_read_mostly(void **state)
 {
     struct test_state *t = *state;
@@ -446,7 +446,7 @@ static void test_read_mostly(void **state)
     OK(leat_memory_free(sum));
 }
 
-/* Pages that belong at the host, or that a device is said to use where they are, stay there. */
+/* Pages with the preferred location host, or with accessed-by advice for a device, stay at the host. */
 static void test_used_in_place(void **state)
 {
     struct test_state *t = *state;
@@ -464,7 +464,7 @@ static void test_used_in_place(void **state)
     assert_int_equal(counts.faults_to_device, 0);
     assert_int_equal(query(m.start, BYTES).pages_on_host, PAGES);
 
-    /* The other way round it cannot be: the host reaches no device. */
+    /* The reverse is not possible: the host cannot access device memory, so the pages move to it. */
     OK(leat_managed_advise(m.start, BYTES, LEAT_ADVICE_PREFERRED, t->device));
     OK(leat_managed_prefetch(t->stream, m.start, BYTES, t->device));
     OK(leat_stream_synchronize(t->stream));
@@ -474,7 +474,7 @@ static void test_used_in_place(void **state)
     OK(leat_memory_free(m.block));
 }
 
-/* Copies and fills count as the device's touches; rectangles too. */
+/* Copies, 3-D copies and fills count as accesses by the device. */
 static void test_copies_and_fills(void **state)
 {
     leat_copy_region region = {
@@ -513,7 +513,7 @@ static void test_copies_and_fills(void **state)
     free(host);
 }
 
-/* Two devices: pages go from one to the other, and are counted where they are. */
+/* Pages move from one device to another and are counted there. */
 static void test_two_devices(void **state)
 {
     struct test_state *t = *state;
@@ -557,7 +557,7 @@ static void test_history_and_report(void **state)
     touch_all(&m, 1);
     OK(leat_managed_record(t->device, 0));
     OK(leat_managed_history(t->device, moves, &count));
-    /* A prefetch that went in chunks is several moves. */
+    /* A prefetch is recorded as one move per chunk. */
     for (size_t i = 0; i < count; i++) {
         leat_move_cause cause = moves[i].cause;
 
@@ -615,26 +615,26 @@ static void test_record_misused(void **state)
     REFUSED(leat_managed_report(t->device, NULL, 0, NULL, 10), LEAT_ERROR_INVALID, "text is NULL");
     REFUSED(leat_managed_report(t->device, NULL, 0, text, 0), LEAT_ERROR_INVALID, "text_bytes is 0");
     OK(leat_managed_record(t->device, 0));
-    OK(leat_managed_record(t->device, 0)); /* ended already: nothing to do */
+    OK(leat_managed_record(t->device, 0)); /* has ended already: does nothing */
     OK(leat_memory_free(pinned));
 }
 
-/* Whoever has a handler of faults after leat's would take those that show what is touched. */
+/* A SIGSEGV handler installed after leat's would receive the faults that the record needs. */
 static void test_record_with_another_handler(void **state)
 {
     struct test_state *t = *state;
 
     if (!test_on_cpu())
         SKIP_OTHER("only the CPU device keeps a record");
-    /* cmocka's own is in place here. */
+    /* cmocka has installed its own handler here. */
     REFUSED(leat_managed_record(t->device, 1), LEAT_ERROR_UNSUPPORTED, "another handler of SIGSEGV");
 }
 
-/* A program that touches every second page makes more pieces than the system has room for: then the rest is left
- * in reach, the bytes are right, and the counts say that they are not all. */
+/* A program that touches every second page splits its memory into more mappings than the system allows. Then leat
+ * leaves the rest accessible, the bytes stay right, and counts.unseen says that the counts are incomplete. */
 static void test_too_many_pieces(void **state)
 {
-    static const size_t many = 2 * 66000 * (size_t)PAGE; /* vm.max_map_count is 65530 where nobody changed it */
+    static const size_t many = 2 * 66000 * (size_t)PAGE; /* the default of vm.max_map_count is 65530 */
     leat_managed_counts counts = {.size = sizeof counts};
     struct test_state *t = *state;
     size_t wrong = 0;
@@ -656,7 +656,7 @@ static void test_too_many_pieces(void **state)
     OK(leat_memory_free(m));
 }
 
-/* Runs before any record. */
+/* Must run before any other test starts a record. */
 static void test_no_record_yet(void **state)
 {
     leat_managed_counts counts = {.size = sizeof counts};
@@ -675,7 +675,7 @@ static void test_no_record_yet(void **state)
     OK(leat_memory_free(m.block));
 }
 
-/* A device that is closed while the record is on takes its memory with it, and leaves a fresh one behind. */
+/* Closing the device ends its record, and a device that is opened later starts without one. */
 static void test_closed_under_record(void **state)
 {
     leat_managed_counts counts = {.size = sizeof counts};

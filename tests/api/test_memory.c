@@ -1,4 +1,4 @@
-/* test_memory.c - allocating, freeing, registering and asking after memory. */
+/* test_memory.c - allocating, freeing, registering and querying memory. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -126,8 +126,8 @@ static void free_is_in_stream_order(void **state)
     gate = test_gate_close(t->stream);
     OK(leat_fill(t->stream, memory, 7, 1 << 16));
     OK(leat_copy(t->stream, pinned, memory, 1 << 16));
-    /* The work before it still runs with the memory, whoever gets it next. On a driver without stream-ordered
-     * frees this call waits, so the gate opens first. */
+    /* The next owner of the memory must not disturb the work submitted before. leat_free() waits on a driver
+     * without stream-ordered frees, so open the gate first. */
     test_gate_open(gate);
     OK(leat_free(t->stream, memory));
     assert_true(leat_pointer_query(memory, &info) != LEAT_OK || info.kind == LEAT_KIND_PAGEABLE);
@@ -157,7 +157,7 @@ static void freed_memory_comes_back(void **state)
     size_t bytes;
     void *memory;
 
-    /* Each round takes an eighth of the device, so that a leak ends in "not enough" before the last. */
+    /* Each round takes an eighth of the device, so that a leak makes one of the rounds run out of memory. */
     OK(leat_device_memory(t->device, &free_bytes, &total_bytes));
     bytes = (size_t)(free_bytes / 8);
     for (int i = 0; i < 24; i++) {
@@ -176,8 +176,8 @@ static void hold_up(void *unused)
     test_sleep_us(20000);
 }
 
-/* More than half of the device twice: the second allocation needs what the stream frees before it, which has not
- * happened yet when it is asked for. */
+/* Allocates more than half of the device twice. The second allocation needs the memory that the stream frees
+ * before it, and the stream has not reached that free when leat_alloc() is called. */
 static void freed_memory_is_there_for_later_work_of_the_stream(void **state)
 {
     struct test_state *t = *state;
@@ -208,7 +208,7 @@ static void many_allocations(void **state)
         OK(leat_alloc(t->stream, 16 + i % 500, &memory[i]));
         OK(leat_fill_pattern(t->stream, memory[i], &i, sizeof i, 16));
     }
-    /* Every other one goes and comes anew, so that later ones lie between earlier ones. */
+    /* Free every second block and allocate it again, so that newer blocks lie between older ones. */
     for (uint32_t i = 0; i < COUNT; i += 2) {
         OK(leat_free(t->stream, memory[i]));
         OK(leat_alloc(t->stream, 16, &memory[i]));
@@ -227,7 +227,7 @@ static void many_allocations(void **state)
 
 static void registered_memory_is_pinned(void **state)
 {
-    /* Any start and size: pages are shared with neighbours that are not registered. */
+    /* Odd starts and sizes: the first and last pages are shared with unregistered memory. */
     static const struct {
         size_t offset, bytes;
     } places[] = {{0, 1 << 20}, {1, 1}, {4095, 2}, {123, 100003}, {4096, 4096}};
@@ -258,7 +258,7 @@ static void registered_memory_is_pinned(void **state)
         OK(leat_unregister(start));
         OK(leat_pointer_query(start, &info));
         assert_int_equal(info.kind, LEAT_KIND_PAGEABLE);
-        /* And again: nothing of the first time is left. */
+        /* Registering it again must work. */
         OK(leat_register(t->device, start, bytes));
         OK(leat_unregister(start));
     }

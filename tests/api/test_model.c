@@ -1,6 +1,6 @@
 /*
- * test_model.c - loads of leat/model.h: bytes of whole tensors, slices and layouts, sets, failures, and what is
- * refused. tests/unit/unit_model_parse.c tests the parsers.
+ * test_model.c - loading with leat/model.h: the bytes of whole tensors, slices and layouts, sets, failures, and
+ * calls that are refused. tests/unit/unit_model_parse.c tests the parsers.
  */
 #include "harness.h"
 #include "seed.h"
@@ -27,7 +27,7 @@ static const char *path_of(const char *name)
 
 /* ---- files ---- */
 
-/* A file that is being made: tensors of any type, with data that says where it is. */
+/* A file under construction: its header so far, and the size of its data. */
 struct maker {
     char *header;
     size_t used, room;
@@ -55,7 +55,8 @@ static void add(struct maker *maker, const char *name, const char *type, uint32_
     maker->data += bytes;
 }
 
-/* Returns the file's data, which the caller frees. */
+/* Writes the file, with data whose bytes depend on their position. Returns a copy of the data, which the caller
+ * frees. */
 static unsigned char *finish(struct maker *maker, const char *path)
 {
     unsigned char *data = test_buffer(maker->data + 1), length[8];
@@ -141,7 +142,8 @@ static void sets_have_all_tensors(void **state)
     OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, 0));
     assert_true(load_info(leat_model_set_load(set)).done);
     assert_int_equal(load_info(leat_model_set_load(set)).arrived_bytes, load_info(leat_model_set_load(set)).bytes);
-    /* F32, and BF16 after U8, begin where they are not aligned, so there are a few reads and not 3000. */
+    /* Adjacent tensors are read together. Only a tensor that would not be aligned in the set's block, such as the
+     * first BF16 after U8, begins a new read. */
     assert_in_range(load_info(leat_model_set_load(set)).reads, 1, 3);
     out = test_buffer(4000);
     for (size_t i = 0; i < 3000; i++) {
@@ -205,7 +207,7 @@ static void patterns_select(void **state)
     REFUSED(leat_model_load_all(model, NULL, NULL, NULL, &set), LEAT_ERROR_INVALID, "stream is NULL");
     OK(leat_model_set_free(NULL));
     assert_null(leat_model_set_load(NULL));
-    /* A set, and the load of one, outlive the model. */
+    /* A set and its load outlive the model. */
     OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
     OK(leat_model_close(model));
     OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
@@ -234,7 +236,7 @@ static void neighbours_are_read_together(void **state)
     }
     data = finish(&maker, path);
     model = open_one(path);
-    for (size_t i = 0; i < 40; i++) /* in any order */
+    for (size_t i = 0; i < 40; i++) /* in a mixed order */
         items[i] = item_of(t, i * 7 % 40, out + i * 7 % 40 * 100, 100);
     OK(leat_model_load_start(model, items, 40, NULL, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
@@ -266,7 +268,8 @@ static int64_t draw(int64_t below)
     return (int64_t)((random_state >> 11) % (uint64_t)below);
 }
 
-/* Element by element, what a load must have moved. slices has dims entries; NULL layout: dense. */
+/* The reference: copies a tensor, or slices of it, element by element. slices has dims entries; without a layout
+ * dst is dense. */
 static void copy_slowly(unsigned char *dst, const leat_layout *layout, const unsigned char *src,
                         const leat_model_tensor_info *info, const leat_model_slice *slices)
 {
@@ -293,7 +296,7 @@ static void copy_slowly(unsigned char *dst, const leat_layout *layout, const uns
     }
 }
 
-/* A layout for the sizes, of any order of dimensions, with gaps and turned round at random. */
+/* Returns a layout for these sizes with a random order of dimensions, gaps and flips. *reach returns its bytes. */
 static leat_layout draw_layout(unsigned dims, const int64_t *size, uint32_t element_bytes, int64_t *reach)
 {
     leat_layout layout;
@@ -356,7 +359,7 @@ static void load_and_compare(struct test_state *t, const leat_model *model, size
     OK(leat_stream_synchronize(t->stream));
     assert_memory_equal(out, wanted, (size_t)room);
     OK(leat_model_load_free(load));
-    if (!with_layout) { /* the drawn layouts may have a gap at their end */
+    if (!with_layout) { /* a random layout may end with a gap */
         item.dst_bytes--;
         REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_RANGE, "item 0");
     }
@@ -374,7 +377,7 @@ static void slices_and_layouts_are_right(void **state)
         struct maker maker = {0};
         const char *path = path_of("slices");
         unsigned dims = 1 + (unsigned)draw(4), type = (unsigned)draw(4);
-        /* Now and then rows that are long enough to be read directly. */
+        /* Large enough that some rows are long enough to be read directly. */
         int64_t shape[4], most = dims == 1 ? 200000 : dims == 2 ? 600 : dims == 3 ? 60 : 20;
         unsigned char *data;
         leat_model *model;
@@ -398,7 +401,7 @@ static void slices_and_layouts_are_right(void **state)
     }
 }
 
-/* What is read for slices: whole rows alone, short rows with the gaps between them. */
+/* Which bytes are read for slices: long rows are read alone, short rows together with the gaps between them. */
 static void little_else_is_read(void **state)
 {
     struct test_state *t = *state;
@@ -420,7 +423,7 @@ static void little_else_is_read(void **state)
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out + 65536, data + 3 * 200000, 65536);
     OK(leat_model_load_free(load));
-    slices[1].stop = 100; /* the gaps are longer than 64 KiB */
+    slices[1].stop = 100; /* short rows, but the gaps are longer than 64 KiB */
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
     assert_int_equal(load_info(load).bytes, 2 * 100);
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
@@ -439,7 +442,7 @@ static void little_else_is_read(void **state)
     free(data);
 }
 
-/* Types below a byte are cut between blocks only. */
+/* Types smaller than a byte may only be sliced between their blocks. */
 static void blocks_are_not_cut(void **state)
 {
     struct test_state *t = *state;

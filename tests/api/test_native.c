@@ -1,5 +1,5 @@
-/* test_native.c - the vendor's handles: what leat gives out can be wrapped again, and both work on the same thing.
- */
+/* test_native.c - the vendor's handles: a handle that leat returns can be wrapped again, and both wrappings use
+ * the same object. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void a_wrapped_stream_is_the_same_stream(void **state)
     OK(leat_stream_device(wrapped, &device));
     assert_ptr_equal(device, t->device);
 
-    /* Work given through one handle holds up work given through the other. */
+    /* A gate that is closed through one handle holds up work submitted through the other. */
     memset(pinned, 0, 64);
     gate = test_gate_close(t->stream);
     OK(leat_fill(wrapped, pinned, 4, 64));
@@ -33,7 +33,7 @@ static void a_wrapped_stream_is_the_same_stream(void **state)
     OK(leat_stream_synchronize(wrapped));
     EXPECT_BYTES(pinned, 64, 4);
 
-    /* Destroying ends only the wrapping. */
+    /* Destroying the wrapping leaves the stream alive. */
     OK(leat_stream_destroy(wrapped));
     REFUSED(leat_stream_query(wrapped), LEAT_ERROR_HANDLE, "stream");
     OK(leat_fill(t->stream, pinned, 5, 64));
@@ -117,14 +117,14 @@ static void wrapped_memory_is_known(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4096), *own = test_buffer(4096);
     leat_pointer_info info;
 
-    /* Managed is the kind that the vendor's driver is not asked about. */
+    /* Managed, because that is the one kind that leat does not check with the vendor's driver. */
     OK(leat_pointer_wrap(t->device, LEAT_KIND_MANAGED, own, 4096));
     OK(leat_pointer_query(own + 4095, &info));
     assert_int_equal(info.kind, LEAT_KIND_MANAGED);
     assert_ptr_equal(info.base, own);
     assert_int_equal(info.bytes, 4096);
     assert_int_equal(info.owned, 0);
-    /* Ranges are checked against it, and nobody frees it by mistake. */
+    /* leat checks ranges against the wrapped allocation, and refuses to free it. */
     REFUSED(leat_copy(t->stream, memory, own + 1, 4096), LEAT_ERROR_RANGE, "src");
     REFUSED(leat_memory_free(own), LEAT_ERROR_POINTER, "leat_pointer_unwrap");
     REFUSED(leat_pointer_wrap(t->device, LEAT_KIND_MANAGED, own + 4095, 1), LEAT_ERROR_REGISTERED, "overlaps");
@@ -171,7 +171,7 @@ static void a_context_of_the_users_own(void **state)
     OK(leat_copy_sync(stream, out, memory, sizeof out));
     EXPECT_BYTES(out, sizeof out, 3);
     OK(leat_device_close(wrapped));
-    /* The context is still there. */
+    /* The context is still alive. */
     OK(leat_fill(t->stream, test_alloc(t->device, LEAT_KIND_DEVICE, 64), 1, 64));
 }
 

@@ -1,4 +1,4 @@
-/* test_pool.c - pools: making them, their blocks, and what can be asked of them. */
+/* test_pool.c - pools: creating them, their blocks, and queries. */
 #include "test_pool.h"
 
 static const struct test_pool_sort sorts[] = TEST_POOL_SORTS;
@@ -44,7 +44,7 @@ static void no_options_mean_as_usual(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A program that was built with an older header has a shorter struct; what is behind its end is not looked at. */
+/* A program that was built with an older header passes a shorter struct. leat must not read beyond its size. */
 static void a_shorter_struct_of_options_is_fine(void **state)
 {
     struct test_state *t = *state;
@@ -126,7 +126,7 @@ static void leat_alloc_takes_from_the_default_pool(void **state)
     after = test_statistics(pool);
     assert_int_equal(after.allocations, before.allocations + 1);
     assert_int_equal(after.requested_bytes, before.requested_bytes + 12345);
-    /* The driver's own call goes past the pool, and so does its free. */
+    /* leat_alloc_driver() bypasses the pool, and so does the free of its memory. */
     OK(leat_alloc_driver(t->stream, 12345, &plain));
     assert_int_equal(test_statistics(pool).allocations, before.allocations + 1);
     OK(leat_fill(t->stream, plain, 9, 12345));
@@ -141,7 +141,7 @@ static void leat_alloc_takes_from_the_default_pool(void **state)
 
 /* ---- blocks ------------------------------------------------------------------------------------------------- */
 
-/* Blocks of many sizes at once, each with a value of its own, in a pool of every sort. */
+/* Blocks of many sizes are live at once, each filled with its own value, in pools of every sort. */
 static void blocks_of_all_sizes(void **state)
 {
     static const size_t sizes[] = {1,       2,       255,         256,          511,      512,         513,
@@ -201,7 +201,7 @@ static void expect_apart(const struct test_held_block *held, int count, const st
                      held[i].bytes, (void *)held[i].ptr);
 }
 
-/* Random sizes that come and go; a block keeps its bytes for as long as it lives. */
+/* Random sizes are allocated and freed; a live block must keep its bytes. */
 static void live_blocks_never_overlap(void **state)
 {
     enum { SLOTS = 48, STEPS = 800 };
@@ -243,7 +243,8 @@ static void blocks_are_aligned_as_asked(void **state)
 
     for (int sort = 0; sort < SORTS; sort++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[sort].options);
-        /* Where there are no addresses without memory, an alignment costs as much memory. */
+        /* Without virtual memory an aligned block also takes the memory in front of it, so use smaller
+         * alignments. */
         size_t most = sorts[sort].options.kind || sorts[sort].options.no_virtual_memory ? 16 * MIB : GIB;
 
         for (size_t alignment = 0; pool && alignment <= most; alignment = alignment ? 2 * alignment : 1) {
@@ -265,7 +266,7 @@ static void blocks_are_aligned_as_asked(void **state)
     }
 }
 
-/* A freed block of the right size, at an address that is not aligned enough, must not be handed out again. */
+/* A freed block of the right size whose address is not aligned enough must not be reused. */
 static void a_cached_block_is_reused_only_if_it_is_aligned(void **state)
 {
     enum { COUNT = 8, BLOCK_BYTES = 1536 };
@@ -285,7 +286,7 @@ static void a_cached_block_is_reused_only_if_it_is_aligned(void **state)
             blocks[i] = NULL;
             cached++;
         }
-        /* Blocks of 1536 bytes lie side by side, so some are at odd multiples of 512. */
+        /* Blocks of 1536 bytes are adjacent, so some begin at odd multiples of 512. */
         assert_true(cached > 0);
         OK(leat_pool_alloc_aligned(pool, t->stream, BLOCK_BYTES, alignment, &aligned));
         assert_int_equal((uintptr_t)aligned % alignment, 0);
@@ -297,7 +298,7 @@ static void a_cached_block_is_reused_only_if_it_is_aligned(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Nor may one that the host freed, which streams take as it is. */
+/* The same for blocks that the host freed: they are idle at once, and any stream may take them. */
 static void a_block_that_the_host_freed_is_reused_only_if_it_is_aligned(void **state)
 {
     enum { COUNT = 8, BLOCK_BYTES = 1536 };
@@ -328,7 +329,7 @@ static void a_block_that_the_host_freed_is_reused_only_if_it_is_aligned(void **s
     OK(leat_pool_destroy(pool));
 }
 
-/* Aligned blocks lie beside others, and leave no hole that nobody can use. */
+/* Aligned blocks next to others must keep their bytes. */
 static void aligned_blocks_keep_their_bytes(void **state)
 {
     enum { COUNT = 30 };
@@ -380,7 +381,7 @@ static void zero_bytes_give_no_block(void **state)
     }
 }
 
-/* Without a stream a block is ready for everyone at once: here for two streams that nothing orders. */
+/* A block allocated without a stream is usable by all streams at once, here by two without any order. */
 static void blocks_without_a_stream_are_ready_for_all(void **state)
 {
     struct test_state *t = *state;
@@ -423,7 +424,7 @@ static void the_host_may_use_pinned_blocks(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* What the header of pools shows: the block is freed behind the copy into it. */
+/* The example of leat/pool.h: a pinned block is freed right after the last copy from it is submitted. */
 static void a_pinned_block_may_be_freed_behind_its_last_copy(void **state)
 {
     struct test_state *t = *state;
@@ -442,7 +443,7 @@ static void a_pinned_block_may_be_freed_behind_its_last_copy(void **state)
     OK(leat_memory_free(kept));
 }
 
-/* Every way back, for blocks of every sort. */
+/* Every way to free a block, in pools of every sort. */
 static void blocks_go_back_in_every_way(void **state)
 {
     struct test_state *t = *state;
@@ -501,7 +502,7 @@ static void blocks_can_be_looked_up(void **state)
                 assert_non_null(info.device_pointer);
                 assert_int_equal(info.owned, 1);
             }
-            /* Each of the sizes leaves some bytes between the end of the block and the next one. */
+            /* Each size leaves unused bytes between the end of the block and the next one. */
             REFUSED(leat_pointer_query(block + bytes, &(leat_pointer_info){0}), LEAT_ERROR_POINTER,
                     "past the end");
             REFUSED(leat_copy(t->stream, &(char){0}, block + bytes, 1), LEAT_ERROR_POINTER, "past the end");
@@ -523,7 +524,7 @@ static void copies_end_where_the_block_ends(void **state)
 
         if (!pool)
             continue;
-        /* 1000 bytes in a room of 1024, and a neighbour that may lie right behind. */
+        /* A block of 1000 bytes occupies 1024, and the neighbour may begin right after them. */
         block = test_block(pool, t->stream, 1000);
         neighbour = test_block(pool, t->stream, 1000);
         OK(leat_fill(t->stream, neighbour, 5, 1000));
@@ -568,8 +569,7 @@ static void scrubbed_pools_give_zeros(void **state)
     }
 }
 
-/* ---- the device's end -----------------------------------------------------------------------------------------
- */
+/* ---- closing the device ------------------------------------------------------------------------------------- */
 
 static void closing_the_device_ends_its_pools(void **state)
 {
@@ -590,7 +590,7 @@ static void closing_the_device_ends_its_pools(void **state)
         live = test_block(pool, stream, 5 * MIB);
         freed = test_block(pool, stream, 5 * MIB);
         OK(leat_alloc(stream, 3 * MIB, &in_default));
-        /* Work that still uses what was freed, and what was not. */
+        /* Pending work uses a freed block and a live one. */
         OK(leat_fill(stream, freed, 1, 5 * MIB));
         OK(leat_free(stream, freed));
         OK(leat_fill(stream, live, 1, 5 * MIB));
@@ -607,7 +607,7 @@ static void closing_the_device_ends_its_pools(void **state)
     OK(leat_device_close(device));
 }
 
-/* What a pool took from the device goes back to it when the pool ends. */
+/* A pool that is destroyed gives all its memory back to the device. */
 static void a_pool_gives_all_back(void **state)
 {
     struct test_state *t = *state;

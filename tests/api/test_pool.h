@@ -1,5 +1,5 @@
-/* test_pool.h - what the tests of pools share: pools that must be made, blocks that must be there, figures, and
- * bytes that must survive. Public headers only. */
+/* test_pool.h - shared by the tests of pools: creating pools and blocks that must exist, statistics, and checks of
+ * block contents. Uses public headers only. */
 #ifndef TEST_POOL_H
 #define TEST_POOL_H
 
@@ -12,10 +12,10 @@
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 
-/* The call must return status. Unlike REFUSED() it looks at no message. */
+/* The call must return status. Unlike REFUSED() this does not check the message. */
 #define STATUS(call, status) assert_int_equal((call), (status))
 
-/* A pool with these options, which must be made: POOL(device, .limit_bytes = 4 * MIB). */
+/* Creates a pool with these options, which must succeed: POOL(device, .limit_bytes = 4 * MIB). */
 #define POOL(device, ...)                                                                                         \
     test_pool_make((device), &(leat_pool_options){.size = sizeof(leat_pool_options), __VA_ARGS__})
 
@@ -28,7 +28,7 @@ static inline leat_pool *test_pool_make(leat_device *device, const leat_pool_opt
     return pool;
 }
 
-/* The same where a kind of memory may be missing: NULL then. */
+/* The same, but returns NULL if the device does not support such a pool. */
 static inline leat_pool *test_pool_try(leat_device *device, const leat_pool_options *options)
 {
     leat_pool *pool = NULL;
@@ -81,7 +81,7 @@ static inline bool test_has_virtual_memory(leat_device *device)
             SKIP_OTHER("this driver has no virtual memory");                                                      \
     } while (0)
 
-/* Waits for stream and fails, naming the first wrong byte, unless the block holds value everywhere. */
+/* Waits for stream and checks that each byte of the block is value. A failure names the first wrong byte. */
 static inline void test_block_holds(leat_stream *stream, const void *block, size_t bytes, unsigned char value)
 {
     unsigned char *out = (unsigned char *)test_buffer(bytes);
@@ -92,7 +92,7 @@ static inline void test_block_holds(leat_stream *stream, const void *block, size
     free(out);
 }
 
-/* Pools of every sort. Those that a device cannot have are left out by test_pool_try(). */
+/* A sort of pool, by name. test_pool_try() returns NULL for sorts that the device does not support. */
 struct test_pool_sort {
     const char *words;
     leat_pool_options options;
@@ -111,14 +111,14 @@ struct test_pool_sort {
             {"guarded", {.size = sizeof(leat_pool_options), .guard = 1}},                                         \
     }
 
-/* A live block with what it was filled with. */
+/* A live block and the value that it was filled with. */
 struct test_held_block {
     unsigned char *ptr;
     size_t bytes;
     unsigned char value;
 };
 
-/* A size between 1 byte and 4 MiB, small ones as often as large ones. */
+/* Returns a size from 1 byte to 4 MiB. Each power of two is equally likely. */
 static inline size_t test_random_size(uint64_t number)
 {
     size_t scale = (size_t)1 << leat_pattern_value(number, 1) % 22;

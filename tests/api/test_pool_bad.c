@@ -1,5 +1,5 @@
-/* test_pool_bad.c - pools: what must not be done. Each call returns the status that its header names and a
- * message that names what was wrong, nothing is lost, and the pool works as before. */
+/* test_pool_bad.c - wrong calls of pools: each call returns the status that its header names and a message that
+ * names the wrong argument, nothing leaks, and the pool still works. */
 #include "test_pool.h"
 
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* After the misuse the pool does its work as before, and holds what it held. */
+/* Checks that the pool still works and has this number of live blocks. */
 static void still_works(struct test_state *t, leat_pool *pool, uint64_t live_blocks)
 {
     void *block;
@@ -26,8 +26,7 @@ static void keep_nothing(void *argument, const char *text, size_t bytes)
     (void)argument, (void)text, (void)bytes;
 }
 
-/* ---- handles --------------------------------------------------------------------------------------------------
- */
+/* ---- handles ------------------------------------------------------------------------------------------------ */
 
 static int make_no_room(void *argument, leat_pool *pool, uint64_t bytes)
 {
@@ -181,8 +180,7 @@ static void null_results(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* ---- options --------------------------------------------------------------------------------------------------
- */
+/* ---- options ------------------------------------------------------------------------------------------------ */
 
 static void wrong_options(void **state)
 {
@@ -253,8 +251,7 @@ static void no_history_is_said(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------------------------
- */
+/* ---- sizes -------------------------------------------------------------------------------------------------- */
 
 static void wrong_alignments(void **state)
 {
@@ -280,7 +277,8 @@ static void sizes_beyond_the_device(void **state)
 
     OK(leat_device_memory(t->device, NULL, &total));
     for (size_t sort = 0; sort < sizeof sorts / sizeof sorts[0]; sort++) {
-        /* What the host has is not known here, and managed memory may be more than the device has. */
+        /* Only device memory has a known size: the host's is not known here, and managed memory may exceed the
+         * device's. */
         bool device = !sorts[sort].options.kind;
         const size_t sizes[] = {SIZE_MAX,       SIZE_MAX - 511,  SIZE_MAX - 4095, SIZE_MAX / 2 + 1,   SIZE_MAX / 2,
                                 SIZE_MAX - MIB, (size_t)1 << 62, (size_t)1 << 48, (size_t)total + MIB};
@@ -305,10 +303,9 @@ static void sizes_beyond_the_device(void **state)
     }
 }
 
-/* ---- pointers -------------------------------------------------------------------------------------------------
- */
+/* ---- pointers ----------------------------------------------------------------------------------------------- */
 
-/* Every call that takes a block refuses ptr, which is none, and says so. */
+/* Checks that every call that takes a block refuses ptr. */
 static void refuse_block(struct test_state *t, void *ptr)
 {
     leat_event *event;
