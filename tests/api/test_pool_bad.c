@@ -344,7 +344,7 @@ static void wrong_pointers(void **state)
             refuse_block(t, block + 512);
             test_block_holds(t->stream, block, sizes[i], 3);
             OK(leat_free(t->stream, block));
-            /* Twice, in every way; also when another block lies around it by then. */
+            /* A second free, by every call; also after the memory went back to the device. */
             refuse_block(t, block);
             refuse_block(t, block + 1);
             OK(leat_stream_synchronize(t->stream));
@@ -364,7 +364,7 @@ static void wrong_pointers(void **state)
     free(own);
 }
 
-/* Memory that is leat's, or known to it, but no block of a pool. */
+/* Memory that leat knows, but that is no block of a pool. */
 static void foreign_memory(void **state)
 {
     struct test_state *t = *state;
@@ -397,8 +397,7 @@ static void foreign_memory(void **state)
     free(own);
 }
 
-/* A freed block is nobody's memory: copies, fills and look-ups say so on the CPU device, where nobody has its
- * addresses any more. */
+/* Copies, fills and queries refuse a freed block on the CPU device. */
 static void a_freed_block_is_refused(void **state)
 {
     static const struct test_pool_sort sorts[] = TEST_POOL_SORTS;
@@ -425,7 +424,7 @@ static void a_freed_block_is_refused(void **state)
     }
 }
 
-/* A freed small block in the middle of a large one that is live now. */
+/* A freed small block in the middle of a larger live one. */
 static void an_old_pointer_into_a_new_block(void **state)
 {
     struct test_state *t = *state;
@@ -468,7 +467,7 @@ static void things_of_another_device(void **state)
     assert_null(ptr);
     REFUSED(leat_free(stream, block), LEAT_ERROR_POINTER, "is memory of");
     REFUSED(leat_free(t->stream, far_block), LEAT_ERROR_POINTER, "is memory of");
-    /* As a user another device of the same driver is fine: it may copy from the block. */
+    /* A stream of another device of the same driver may be named as a user, because it may copy from the block. */
     OK(leat_pool_use(block, stream));
     OK(leat_event_record(event, stream));
     OK(leat_pool_use_until(block, event));
@@ -504,8 +503,7 @@ static void things_of_another_driver(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* ---- host functions -------------------------------------------------------------------------------------------
- */
+/* ---- host functions ----------------------------------------------------------------------------------------- */
 
 struct forbidden {
     struct test_state *t;
@@ -578,8 +576,7 @@ static void host_functions_may_ask_only(void **state)
     OK(leat_pool_destroy(f.pool));
 }
 
-/* ---- export and import ----------------------------------------------------------------------------------------
- */
+/* ---- export and import -------------------------------------------------------------------------------------- */
 
 static void wrong_exports(void **state)
 {
@@ -625,7 +622,8 @@ static void wrong_imports(void **state)
     REFUSED(leat_pool_import(t->device, fd, 0, &ptr), LEAT_ERROR_INVALID, "size");
     REFUSED(leat_pool_import(t->device, -1, bytes, &ptr), LEAT_ERROR_INVALID, "");
     REFUSED(leat_pool_import(t->device, 1 << 20, bytes, &ptr), LEAT_ERROR_INVALID, "");
-    /* What other sizes do is the vendor's business on a GPU, which cannot ask a descriptor for its size. */
+    /* Only the CPU device checks the size: on a GPU a descriptor cannot be asked for it, so other sizes are up to
+     * the vendor's driver. */
     if (test_on_cpu()) {
         REFUSED(leat_pool_import(t->device, null_fd, bytes, &ptr), LEAT_ERROR_INVALID, "");
         REFUSED(leat_pool_import(t->device, fd, 64 * bytes, &ptr), LEAT_ERROR_INVALID, "");
@@ -639,10 +637,9 @@ static void wrong_imports(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* ---- processes and threads ------------------------------------------------------------------------------------
- */
+/* ---- processes and threads ---------------------------------------------------------------------------------- */
 
-/* A child that does nothing but end takes nothing with it. */
+/* A forked child that only exits must not affect the parent's pool. */
 static void a_child_that_only_ends(void **state)
 {
     struct test_state *t = *state;
@@ -676,7 +673,7 @@ struct worker {
     leat_status status;
 };
 
-/* Leaves blocks of several sizes in whatever cache the thread has. */
+/* Frees blocks of several sizes into the thread's cache. */
 static void *allocate_free_and_end(void *argument)
 {
     static const size_t sizes[] = {100, 5000, 70000, MIB, 5 * MIB};
@@ -690,7 +687,7 @@ static void *allocate_free_and_end(void *argument)
     return NULL;
 }
 
-/* Each thread finds what the last one left. */
+/* A new thread must reuse the blocks that the last thread left in its cache. */
 static void threads_end_with_cached_blocks(void **state)
 {
     struct test_state *t = *state;
@@ -709,14 +706,14 @@ static void threads_end_with_cached_blocks(void **state)
     assert_int_equal(test_statistics(w.pool).reserved_bytes, first.reserved_bytes);
     assert_int_equal(test_statistics(w.pool).driver_calls, first.driver_calls);
     assert_int_equal(test_statistics(w.pool).live_blocks, 0);
-    /* And it can all go back. */
+    /* Trimming must be able to give all of it back. */
     OK(leat_stream_synchronize(t->stream));
     OK(leat_pool_trim(w.pool, 0, NULL, NULL));
     assert_int_equal(test_statistics(w.pool).reserved_bytes, 0);
     OK(leat_pool_destroy(w.pool));
 }
 
-/* The thread ends after the pool, and after the stream, of which it may have something cached. */
+/* A thread ends after the pool and the stream whose blocks it may still have in its cache. */
 static void *wait_and_end(void *argument)
 {
     struct worker *w = ((void **)argument)[0];
@@ -745,7 +742,7 @@ static void a_thread_outlives_the_pool(void **state)
         OK(w.status);
         OK(leat_stream_destroy(w.stream));
         OK(leat_pool_destroy(w.pool));
-        /* A new pool may have the old one's place. */
+        /* The new pool may have the same handle slot as the destroyed one. */
         pool = POOL(t->device, .name = "next");
         atomic_store(&go, 1);
         pthread_join(thread, NULL);

@@ -1,18 +1,18 @@
 /*
- * test_pool_full.c - the error of a pool that is full: one line with what is asked, idle, held and pending, and
- * one line with the advice that fits the cause. Each cause is brought about here.
+ * test_pool_full.c - the message of a full pool: one line with the bytes that are requested, idle, held and
+ * pending, and one line with advice for this cause. Each cause has a test.
  */
 #include "test_pool.h"
 
 #include <stdio.h>
 
-/* ---- reading the error ---- */
+/* ---- parsing the message ---- */
 
 struct error {
     char facts[2048], advice[512];
 };
 
-/* Asks for what the pool cannot give, and cuts the error into its lines. */
+/* Makes an allocation fail and splits its message into the two lines. */
 static struct error full_aligned(leat_pool *pool, leat_stream *stream, size_t bytes, size_t alignment)
 {
     struct error error = {"", ""};
@@ -51,7 +51,7 @@ static void never_says(const char *text, const char *words, int line)
         fail_msg("line %d: '%s' is in: %s", line, words, text);
 }
 
-/* A number of bytes, in words. */
+/* Returns the number in decimal. The text is valid until four later calls. */
 static const char *number(uint64_t bytes)
 {
     static char text[4][24];
@@ -85,7 +85,7 @@ static void live_blocks_reach_the_limit(void **state)
         blocks[i] = test_block(pool, t->stream, (size_t)(i + 1) * 2 * MIB);
     OK(leat_pool_tag(NULL));
     error = full(pool, t->stream, 24 * MIB);
-    /* Asked, and from whom. */
+    /* The request, and the pool that refused it. */
     PRINTS(error.facts, "leat_pool_alloc_aligned of 25165824 bytes from limited on ");
     PRINTS(error.facts, "the limit of 33554432 bytes is reached");
     PRINTS(error.facts, "none are idle");
@@ -93,7 +93,7 @@ static void live_blocks_reach_the_limit(void **state)
     PRINTS(error.facts, "with 8388608 bytes; tag 'results' has 20971520 bytes");
     PRINTS(error.facts, "nothing is pending");
     assert_string_equal(error.advice, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
-    /* What no free could make room for. */
+    /* A request larger than the limit. */
     error = full(pool, t->stream, 40 * MIB);
     assert_string_equal(error.advice, "ask for at most 33554432 bytes, or raise the limit (leat_pool_set_limits)");
     for (int i = 0; i < 4; i++)
@@ -115,7 +115,8 @@ static void a_pinned_pool_reaches_its_limit(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The budget is used up: by the pool itself, by another one, or by one whose freed memory is still in use. */
+/* The budget is exhausted: by the pool itself, by another pool, or by memory that another pool's stream still uses
+ * after its free. */
 static void a_budget_is_used_up(void **state)
 {
     struct test_state *t = *state;
@@ -157,9 +158,9 @@ static void a_budget_is_used_up(void **state)
     OK(leat_budget_destroy(budget));
 }
 
-/* ---- pieces ---- */
+/* ---- idle memory in pieces that do not fit ---- */
 
-/* Fills the pool with blocks of bytes, and frees every second one. */
+/* Fills the pool with blocks of this size and frees every second one. Returns how many were allocated. */
 static int leave_holes(leat_pool *pool, leat_stream *stream, size_t bytes, void **blocks, int most)
 {
     int count = 0;
@@ -178,7 +179,7 @@ static void free_the_others(leat_stream *stream, void **blocks, int count)
         OK(leat_free(stream, blocks[i]));
 }
 
-/* Pieces of less than a page, which no block can be put together from. */
+/* Idle pieces smaller than a page, from which no block can be stitched. */
 static void parts_of_pages_are_idle(void **state)
 {
     static const leat_pool_packing packings[] = {LEAT_POOL_AUTO, LEAT_POOL_STILL, LEAT_POOL_TIGHT};
@@ -226,7 +227,8 @@ static void a_pool_of_chunks_is_in_pieces(void **state)
     }
 }
 
-/* There is one piece, at the wrong place. Where chunks lie is chance, so now and then it is the right one. */
+/* The idle piece is large enough, but not aligned enough. Where the driver places chunks is random, so try again
+ * if the piece happens to be aligned. */
 static void the_alignment_is_too_large(void **state)
 {
     struct test_state *t = *state;
@@ -253,7 +255,7 @@ static void the_alignment_is_too_large(void **state)
 
 /* ---- the device ---- */
 
-/* No limit is set, so none is to be raised. */
+/* The pool has no limit, so the advice must not be to raise it. */
 static void live_blocks_fill_the_device(void **state)
 {
     struct test_state *t = *state;
@@ -276,7 +278,7 @@ static void live_blocks_fill_the_device(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Another pool has the memory: in live blocks, or freed on a stream that has not got there. */
+/* Another pool has the memory: in live blocks, or freed on a stream that has not reached the free yet. */
 static void another_pool_fills_the_device(void **state)
 {
     struct test_state *t = *state;
@@ -309,7 +311,7 @@ static void another_pool_fills_the_device(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The vendor's calls, like other processes, are outside of the pools. */
+/* Memory of the vendor's own calls, like that of other processes, belongs to no pool. */
 static void others_fill_the_device(void **state)
 {
     struct test_state *t = *state;
@@ -344,9 +346,9 @@ static void the_host_has_no_more_to_pin(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* ---- room for it all ---- */
+/* ---- long messages ---- */
 
-/* However much there is to say, the advice is whole. */
+/* However long the first line is, the advice must not be cut off. */
 static void the_advice_is_never_cut(void **state)
 {
     static const char name[] = "a pool whose name is as long as names can be, or";

@@ -1,7 +1,7 @@
 /*
  * test_pool_guard.c - guard mode of pools: red zones around blocks, and freed blocks that are kept in quarantine.
  *
- * The wrong writes come from kernels, which reach everything that is mapped, on every device.
+ * Kernels do the out-of-bounds writes, because they can write to all mapped memory on every device.
  */
 #include "pool_guard.h"
 
@@ -19,7 +19,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-/* ---- wrong writes, and what was said ------------------------------------------------------------------------ */
+/* ---- out-of-bounds writes, and the text of reports ---------------------------------------------------------- */
 
 static void be_slow(void *unused)
 {
@@ -27,12 +27,13 @@ static void be_slow(void *unused)
     test_sleep_us(30000);
 }
 
-/* What the library writes on standard error between the two. */
+/* Captures what leat prints on standard error between catch_words() and caught_words(). */
 struct caught {
     int file;
 };
 
-/* A test that failed between them leaves the next one its standard error. */
+/* A copy of the original standard error while it is captured. After a test that failed in between, the next test
+ * restores it. */
 static int own_words = -1;
 
 static void give_words_back(void)
@@ -71,9 +72,10 @@ static const char *caught_words(struct caught *caught)
     return text;
 }
 
-/* ---- zones -------------------------------------------------------------------------------------------------- */
+/* ---- red zones ---------------------------------------------------------------------------------------------- */
 
-/* A free that finds damage: the message, the count, a block that still lives, and a second free. */
+/* The free must find the damage: it returns the error, counts a report and leaves the block live. A second free
+ * then succeeds. */
 static void expect_damage(leat_pool *pool, leat_stream *stream, void *block, const char *words)
 {
     leat_pool_statistics before = test_statistics(pool), after;
@@ -84,7 +86,7 @@ static void expect_damage(leat_pool *pool, leat_stream *stream, void *block, con
         REFUSED(leat_memory_free(block), LEAT_ERROR_RANGE, words);
     expect_words(leat_last_error(), "allocated at ");
     expect_words(leat_last_error(), "freed at ");
-    /* Once for each call stack. */
+    /* One in each of the two backtraces. */
     assert_true(count_words(leat_last_error(), "test_pool_guard") >= 2);
     after = test_statistics(pool);
     assert_int_equal(after.guard_reports, before.guard_reports + 1);
@@ -133,7 +135,7 @@ static void writes_outside_a_block_are_found(void **state)
     }
 }
 
-/* To the very end of what the block takes, and right up to where the next one begins. */
+/* The red zone extends to the end of the block's memory, up to the first byte of the next block. */
 static void zones_reach_to_the_end_of_the_block(void **state)
 {
     struct test_state *t = *state;
@@ -165,7 +167,7 @@ static void a_write_that_comes_late_is_found(void **state)
     OK(leat_launch_host(t->stream, be_slow, NULL));
     scribble(t, t->stream, block + 1000, 3, 3);
     expect_damage(pool, t->stream, block, "3 bytes behind it");
-    /* On a stream that nobody waited for, of which the pool was told. */
+    /* The write is pending on a stream that only leat_pool_use() has named. */
     block = test_block(pool, t->stream, 1000);
     OK(leat_stream_synchronize(t->stream));
     OK(leat_launch_host(t->second, be_slow, NULL));
@@ -201,7 +203,7 @@ static void right_programs_are_left_alone(void **state)
     }
 }
 
-/* Where the allocating stream stands still, the zones are not there yet when another stream frees. */
+/* The allocating stream is held up, so the red zones are not written yet when another stream frees the block. */
 static void unused_blocks_are_freed_anywhere(void **state)
 {
     struct test_state *t = *state;
@@ -315,7 +317,7 @@ static void writes_into_freed_memory_are_found(void **state)
     }
 }
 
-/* 64 younger ones push a block out, and so do 64 MiB; until then nobody else gets the memory. */
+/* 64 later frees push a block out of quarantine, and so do 64 MiB. Until then its memory must not be reused. */
 static void freed_blocks_are_kept_for_a_while(void **state)
 {
     struct test_state *t = *state;
@@ -350,7 +352,8 @@ static void freed_blocks_are_kept_for_a_while(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* What is kept is there when memory is needed: within a limit, for other pools, at the ends. */
+/* Quarantined memory is released when it is needed: within a limit, for other pools, and when a pool is
+ * destroyed. */
 static void kept_memory_is_not_lost(void **state)
 {
     struct test_state *t = *state;
@@ -380,7 +383,7 @@ static void kept_memory_is_not_lost(void **state)
     OK(leat_pool_destroy(second));
     OK(leat_pool_destroy(pool));
     OK(leat_budget_destroy(budget));
-    /* Larger than all that is kept. */
+    /* Larger than the whole quarantine. */
     pool = POOL(t->device, .guard = 1);
     for (int round = 0; round < 3; round++)
         OK(leat_free(t->stream, test_block(pool, t->stream, 80 * MIB)));
@@ -405,7 +408,7 @@ static void damage_is_found_at_the_ends(void **state)
     assert_int_equal(count_words(caught_words(&caught), "use after free"), 1);
 }
 
-/* The same when the pool ends with its device. */
+/* The same if the pool is destroyed with its device. */
 static void damage_is_found_when_the_device_closes(void **state)
 {
     leat_device *device = test_open_other();
@@ -427,7 +430,8 @@ static void damage_is_found_when_the_device_closes(void **state)
     assert_int_equal(count_words(caught_words(&caught), "use after free"), 1);
 }
 
-/* Of a block that was freed, and of one that is long gone, it is said where it came from. */
+/* The message for a pointer into a freed block says where that block was allocated and freed, also if it has left
+ * the quarantine. */
 static void dead_pointers_are_explained(void **state)
 {
     struct test_state *t = *state;
@@ -454,14 +458,14 @@ static void dead_pointers_are_explained(void **state)
         REFUSED(leat_fill(t->stream, block, 0, 4), LEAT_ERROR_POINTER, words);
         REFUSED(leat_pool_use(block, t->stream), LEAT_ERROR_POINTER, words);
         REFUSED(leat_pointer_query(block, &info), LEAT_ERROR_POINTER, words);
-        /* The second time it is not kept any more. */
+        /* In the second round the block has left the quarantine. */
         OK(leat_pool_trim(pool, MIB * 64, NULL, NULL));
     }
     assert_int_equal(reports(pool), 0);
     OK(leat_pool_destroy(pool));
 }
 
-/* ---- who may still use a block ------------------------------------------------------------------------------ */
+/* ---- stream uses of a block --------------------------------------------------------------------------------- */
 
 static void poison_comes_after_all_users(void **state)
 {
@@ -500,7 +504,7 @@ static void poison_comes_after_all_users(void **state)
     OK(leat_memory_free(kept));
 }
 
-/* A free that found damage forgets nobody. */
+/* A free that found damage must keep the list of stream uses. */
 static void users_survive_a_failed_free(void **state)
 {
     struct test_state *t = *state;
@@ -522,7 +526,7 @@ static void users_survive_a_failed_free(void **state)
     OK(leat_memory_free(kept));
 }
 
-/* ---- checkers ----------------------------------------------------------------------------------------------- */
+/* ---- sanitizers --------------------------------------------------------------------------------------------- */
 
 #if defined(UNDER_ASAN)
 
@@ -542,7 +546,7 @@ static void the_checker_knows_what_is_held_back(void **state)
             assert_null(__asan_region_is_poisoned(block, 1001));
             OK(way ? leat_memory_free(block) : leat_free(t->stream, block));
             if (!way) {
-                /* Until the stream has passed it may still be used. */
+                /* Until the stream has reached the free, the block may still be used. */
                 OK(leat_stream_synchronize(t->stream));
                 OK(leat_pool_trim(pool, UINT64_MAX, NULL, NULL));
             }
@@ -552,7 +556,7 @@ static void the_checker_knows_what_is_held_back(void **state)
             assert_int_equal(__asan_address_is_poisoned(block + 1000), reaches);
             block = test_block(pool, t->stream, 1001);
             assert_null(__asan_region_is_poisoned(block, 1001));
-            /* The rest of the block is nobody's, where no guard has it. */
+            /* Without guard mode the bytes after the requested size are poisoned. */
             if (reaches && !options->guard && !options->scrub)
                 assert_true(__asan_address_is_poisoned(block + 1001));
             OK(leat_free(t->stream, block));
@@ -563,7 +567,7 @@ static void the_checker_knows_what_is_held_back(void **state)
 
 #endif
 
-/* Work that was given before the free goes on in the block: no checker may blame it. */
+/* Work submitted before the free still uses the block, and a sanitizer must not report it. */
 static void pending_work_may_finish(void **state)
 {
     struct test_state *t = *state;

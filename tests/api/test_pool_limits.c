@@ -6,7 +6,7 @@
 
 /* ---- limits ---- */
 
-/* Fills a pool with blocks until it refuses one; returns how many there are. */
+/* Fills a pool with blocks until it refuses one. Returns their number. */
 static int fill_up(leat_pool *pool, leat_stream *stream, size_t bytes, void **blocks, int most)
 {
     int count = 0;
@@ -29,7 +29,7 @@ static void a_hard_limit_holds(void **state)
         int count = fill_up(pool, t->stream, sizes[i], blocks, MOST);
         leat_pool_statistics figures = test_statistics(pool);
 
-        /* Whole pages: nothing is lost to rounding where there is virtual memory. */
+        /* The sizes are whole pages: with virtual memory nothing is lost to rounding. */
         if (test_has_virtual_memory(t->device))
             assert_int_equal(count, 64 * MIB / sizes[i]);
         assert_true(count >= 1);
@@ -45,7 +45,7 @@ static void a_hard_limit_holds(void **state)
     }
 }
 
-/* Small blocks have pages of their own. Where the limit leaves none for them, they take what large ones leave. */
+/* Small blocks use their own pages. If the limit leaves no page for them, they use gaps between large blocks. */
 static void small_blocks_fit_between_large_ones(void **state)
 {
     struct test_state *t = *state;
@@ -94,19 +94,19 @@ static void limits_change(void **state)
 
     OK(leat_free(t->stream, idle));
     OK(leat_stream_synchronize(t->stream));
-    /* The message has what is in use and what was asked for. */
+    /* The message names the bytes in use and the requested limit. */
     REFUSED(leat_pool_set_limits(pool, 10 * MIB, 0), LEAT_ERROR_BUSY, "10485760");
     assert_non_null(strstr(leat_last_error(), "20971520"));
-    /* A refusal changes nothing. */
+    /* A refused call changes nothing. */
     more = test_block(pool, t->stream, 100 * MIB);
     OK(leat_free(t->stream, more));
     OK(leat_stream_synchronize(t->stream));
-    /* Below what the pool holds, but not below what is used: idle memory goes back. */
+    /* A limit below the held bytes but above the used bytes: idle memory is released. */
     OK(leat_pool_set_limits(pool, 24 * MIB, 0));
     held = test_statistics(pool).reserved_bytes;
     assert_true(held >= 20 * MIB && held <= 24 * MIB);
     REFUSED(leat_pool_alloc(pool, t->stream, 20 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY, "limit");
-    /* A soft one may be below what is used. */
+    /* A soft limit may be below the used bytes. */
     OK(leat_pool_set_limits(pool, 0, MIB));
     more = test_block(pool, t->stream, 20 * MIB);
     OK(leat_free(t->stream, more));
@@ -118,7 +118,7 @@ static void limits_change(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Above the soft limit idle memory goes back by itself, as the program goes on allocating and freeing. */
+/* Above the soft limit later calls of the program release idle memory. */
 static void a_soft_limit_gives_idle_memory_back(void **state)
 {
     struct test_state *t = *state;
@@ -172,7 +172,7 @@ static void two_pools_share_a_budget(void **state)
     assert_ptr_equal(more, &more);
     OK(leat_free(t->stream, block));
     OK(leat_stream_synchronize(t->stream));
-    /* Idle memory of the first one moves over. */
+    /* The second pool takes idle memory of the first. */
     block = test_block(second, t->stream, 60 * MIB);
     assert_true(test_statistics(first).reserved_bytes <= 4 * MIB);
     assert_int_equal(budget_used(budget),
@@ -188,7 +188,7 @@ static void two_pools_share_a_budget(void **state)
     REFUSED(leat_budget_query(budget, NULL, NULL), LEAT_ERROR_HANDLE, "budget");
 }
 
-/* Device and pinned memory, and a second device, under one budget. */
+/* Device memory, pinned memory and a second device share one budget. */
 static void a_budget_is_for_any_pools(void **state)
 {
     struct test_state *t = *state;
@@ -212,7 +212,7 @@ static void a_budget_is_for_any_pools(void **state)
     OK(leat_device_close(other));
 }
 
-/* Closing the device ends its pools, and so lets go of the budget. */
+/* Closing the device destroys its pools, which releases their part of the budget. */
 static void a_budget_outlives_its_devices(void **state)
 {
     leat_device *other = test_open_other();
@@ -230,7 +230,7 @@ static void a_budget_outlives_its_devices(void **state)
     OK(leat_budget_destroy(budget));
 }
 
-/* ---- giving back ---- */
+/* ---- trimming ---- */
 
 static void trimming_gives_idle_memory_back(void **state)
 {
@@ -255,7 +255,7 @@ static void trimming_gives_idle_memory_back(void **state)
         OK(leat_pool_trim(pool, held, &released, &pending));
         assert_int_equal(released, 0);
         assert_int_equal(pending, 0);
-        /* As much as is wanted, not more than a page or a chunk beyond. */
+        /* The target is reached. */
         OK(leat_pool_trim(pool, 30 * MIB, &released, &pending));
         assert_int_equal(released, held - test_statistics(pool).reserved_bytes);
         assert_true(test_statistics(pool).reserved_bytes <= 30 * MIB);
@@ -271,7 +271,7 @@ static void trimming_gives_idle_memory_back(void **state)
         OK(leat_device_synchronize(t->device));
         OK(leat_pool_trim(pool, 0, NULL, NULL));
         assert_int_equal(test_statistics(pool).reserved_bytes, 0);
-        /* And it starts anew. */
+        /* The pool can be used again. */
         kept = test_block(pool, t->stream, 6 * MIB);
         OK(leat_fill(t->stream, kept, 8, 6 * MIB));
         test_block_holds(t->stream, kept, 6 * MIB, 8);
@@ -280,7 +280,7 @@ static void trimming_gives_idle_memory_back(void **state)
     }
 }
 
-/* Many small blocks, of which few stay: pages without any go back. */
+/* Many small blocks, of which one stays live: pages without live blocks are released. */
 static void trimming_gives_pages_of_small_blocks_back(void **state)
 {
     enum { COUNT = 20000 };
@@ -326,9 +326,10 @@ static void trimming_by_age_spares_the_young(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* ---- waste ---- */
+/* ---- wasted memory ---- */
 
-/* Every second block goes, and one of nearly all that was freed is asked for: idle pages are stitched together. */
+/* Every second block is freed, and one request needs nearly all of the freed memory: idle pages are stitched
+ * together. */
 static void holes_become_one_block(void **state)
 {
     static const size_t sizes[] = {2 * MIB, 4 * MIB, 10 * MIB};
@@ -359,7 +360,7 @@ static void holes_become_one_block(void **state)
     }
 }
 
-/* Sizes that grow by and by, each a little larger than the hole of the one before: what a growing batch does. */
+/* Each block is a little larger than the one before, as in a program whose batch grows. */
 static void growing_blocks_use_the_old_memory(void **state)
 {
     struct test_state *t = *state;
@@ -372,19 +373,19 @@ static void growing_blocks_use_the_old_memory(void **state)
     for (size_t bytes = 11 * MIB; bytes <= 60 * MIB; bytes += MIB) {
         next = test_block(pool, t->stream, bytes);
         OK(leat_free(t->stream, block));
-        /* What comes next may have them once their work is done. */
+        /* Later blocks may reuse freed ones once the stream has used them. */
         OK(leat_stream_synchronize(t->stream));
         block = next;
     }
-    /* At the most two neighbours in size are live. */
+    /* At most two blocks of successive sizes are live. */
     assert_true(test_statistics(pool).reserved_peak_bytes * 100 <=
                 test_statistics(pool).requested_peak_bytes * 110);
     OK(leat_free(t->stream, block));
     OK(leat_pool_destroy(pool));
 }
 
-/* 91 MiB come and go, then 45.5 MiB twice, and 2 MiB stay each time: an allocator that splits 91 for what stays
- * holds 50 times what is live after 100 cycles (pytorch issue 193400). */
+/* Each cycle allocates and frees 91 MiB, then 45.5 MiB twice, and keeps 2 MiB. An allocator that splits the 91 MiB
+ * for the 2 MiB holds 50 times the live bytes after 100 cycles (pytorch issue 193400). */
 static void three_sizes_do_not_pile_up(void **state)
 {
     enum { CYCLES = 100 };
@@ -416,7 +417,7 @@ static void three_sizes_do_not_pile_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The same on two streams, one of which frees what the other allocated. */
+/* The same on two streams, where one frees what the other allocated. */
 static void three_sizes_on_two_streams(void **state)
 {
     enum { CYCLES = 50 };
@@ -450,8 +451,7 @@ static void three_sizes_on_two_streams(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Two streams are enough to strand memory: what one freed and is done with serves the other, whatever the sizes.
- */
+/* Memory must not be stranded with a stream: once its work is complete, another stream can use it for any size. */
 static void memory_is_not_stranded_with_a_stream(void **state)
 {
     struct test_state *t = *state;

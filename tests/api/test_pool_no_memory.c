@@ -1,13 +1,13 @@
 /*
  * test_pool_no_memory.c - what a pool does when the device has no memory left: it takes idle memory of other
- * pools, waits for pending frees, calls the program's callback, and returns an error when all of this did not
- * help.
+ * pools, waits for pending frees, calls the program's callback, and returns an error if nothing helped.
  */
 #include "test_pool.h"
 
 /* ---- no memory left ---- */
 
-/* Results that are collected and never freed end in an error that says who holds what, and the program goes on. */
+/* Blocks that are collected and never freed end in an error whose message says what holds the memory. The program
+ * can continue. */
 static void a_list_that_is_never_freed_ends_in_an_error(void **state)
 {
     enum { MOST = 1000 };
@@ -23,13 +23,13 @@ static void a_list_that_is_never_freed_ends_in_an_error(void **state)
     assert_int_equal(status, LEAT_ERROR_DEVICE_MEMORY);
     assert_true(count >= 25 && count <= 33);
     words = leat_last_error();
-    /* The pool, its limit, what is live. */
+    /* The message names the pool, its limit and the live bytes. */
     assert_non_null(strstr(words, "leat_pool_alloc"));
     assert_non_null(strstr(words, "results"));
     assert_non_null(strstr(words, "104857600"));
     assert_non_null(strstr(words, "live"));
     assert_int_equal(test_statistics(pool).failures, 1);
-    /* Smaller ones may still fit, other pools have nothing to do with it, and freeing helps. */
+    /* Other pools are not affected, and freeing a block helps. */
     OK(leat_alloc(t->stream, 3 * MIB, &block));
     OK(leat_free(t->stream, block));
     OK(leat_free(t->stream, list[--count]));
@@ -42,7 +42,7 @@ static void a_list_that_is_never_freed_ends_in_an_error(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A whole device that is full: by the default pool, to which no limit was given. */
+/* The default pool, which has no limit, fills the whole device. */
 static void a_full_device_is_survived(void **state)
 {
     enum { MOST = 200 };
@@ -67,7 +67,7 @@ static void a_full_device_is_survived(void **state)
     while (count)
         OK(leat_free(t->stream, list[--count]));
     OK(leat_stream_synchronize(t->stream));
-    /* What this pool keeps for later must not be in the way of others. */
+    /* Idle memory of this pool must not make other allocations fail. */
     OK(leat_memory_alloc(t->device, LEAT_KIND_DEVICE, 20 * bytes, &block));
     OK(leat_memory_free(block));
     OK(leat_alloc_driver(t->stream, 1000, &block));
@@ -75,7 +75,7 @@ static void a_full_device_is_survived(void **state)
     OK(leat_pool_trim(pool, 0, NULL, NULL));
 }
 
-/* Idle memory of one pool of the device goes to another before that fails. */
+/* A pool takes idle memory of other pools of the device before it fails. */
 static void idle_memory_of_other_pools_is_taken(void **state)
 {
     struct test_state *t = *state;
@@ -97,7 +97,7 @@ static void idle_memory_of_other_pools_is_taken(void **state)
     OK(leat_pool_destroy(second));
 }
 
-/* The memory that a request needs was freed on more streams than a stream remembers waits for. */
+/* The request needs memory that was freed on more streams than leat keeps known waits for. */
 static void memory_of_many_streams_is_waited_for(void **state)
 {
     enum { STREAMS = 12 };
@@ -121,7 +121,7 @@ static void memory_of_many_streams_is_waited_for(void **state)
     large = test_block(pool, t->stream, STREAMS * 8 * MIB);
     assert_int_equal(test_statistics(pool).host_waits, 0);
     OK(leat_fill(t->stream, large, 2, STREAMS * 8 * MIB));
-    /* Any of them alone would let the fill come too early. */
+    /* The fill must wait for all of these streams. */
     for (int i = 0; i < STREAMS; i++) {
         EXPECT_HELD(t->stream, gates[i]);
         test_gate_open(gates[i]);
@@ -146,7 +146,7 @@ static void destroying_a_pool_with_live_blocks_is_refused(void **state)
     REFUSED(leat_pool_destroy(pool), LEAT_ERROR_BUSY, "3");
     assert_non_null(strstr(leat_last_error(), "lively"));
     assert_non_null(strstr(leat_last_error(), "7654321"));
-    /* The pool goes on. */
+    /* The pool is still usable. */
     test_block_holds(t->stream, blocks[1], 7654321, 6);
     OK(leat_free(t->stream, blocks[1]));
     REFUSED(leat_pool_destroy(pool), LEAT_ERROR_BUSY, "2");
@@ -164,7 +164,7 @@ struct full {
     void *list[64];
     int count, calls, answer;
     uint64_t bytes;
-    leat_status status; /* of what the callback tried */
+    leat_status status; /* of the callback's own calls */
     leat_event *event;
 };
 
@@ -189,7 +189,7 @@ static void a_callback_makes_room(void **state)
 
     full.pool = POOL(t->device, .limit_bytes = 32 * MIB, .name = "full");
     OK(leat_pool_on_full(full.pool, free_one, &full));
-    /* Each request finds room by itself or by as many calls as it needs. */
+    /* Beyond 8 blocks each request needs one call of the callback. */
     for (int i = 0; i < 30; i++) {
         full.list[full.count] = test_block(full.pool, t->stream, 4 * MIB);
         full.count++;
@@ -206,7 +206,7 @@ static void a_callback_makes_room(void **state)
         assert_true(full.calls >= 30 - 8 + 4);
     }
     calls = full.calls;
-    /* Taken away, nobody is called. */
+    /* Without a callback the request fails at once. */
     OK(leat_pool_on_full(full.pool, NULL, NULL));
     REFUSED(leat_pool_alloc(full.pool, t->stream, 32 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "full");
     assert_int_equal(full.calls, calls);
@@ -215,14 +215,14 @@ static void a_callback_makes_room(void **state)
     OK(leat_pool_destroy(full.pool));
 }
 
-/* Has a failure of its own, then frees. */
+/* A callback that itself causes an error message, and then frees a block. */
 static int fail_and_free(void *argument, leat_pool *pool, uint64_t bytes)
 {
     return leat_stream_query(NULL) == LEAT_ERROR_HANDLE ? free_one(argument, pool, bytes) : 0;
 }
 
-/* The driver refused memory and the callback failed on the way, but the request succeeded: the message of this
- * thread stays. Where the request fails, it is about the request. */
+/* The driver refused memory and a call of the callback failed, but the request succeeded: the thread's earlier
+ * message must stay. If the request fails, the message must be about the request. */
 static void a_success_leaves_the_message(void **state)
 {
     struct test_state *t = *state;
@@ -253,7 +253,7 @@ static int answer_only(void *argument, leat_pool *pool, uint64_t bytes)
     return full->answer;
 }
 
-/* A callback that always says yes and makes no room must not keep the call for ever. */
+/* A callback that returns 1 without making room must not cause an endless loop. */
 static void a_callback_that_makes_no_room_ends_in_the_error(void **state)
 {
     struct test_state *t = *state;
@@ -275,7 +275,8 @@ static void a_callback_that_makes_no_room_ends_in_the_error(void **state)
     }
 }
 
-/* Allocates from the full pool itself, which fails without another call, and from another pool, which works. */
+/* Allocates in the callback: from the full pool, which fails without calling the callback again, and from another
+ * pool, which succeeds. */
 static int allocate_inside(void *argument, leat_pool *pool, uint64_t bytes)
 {
     struct full *full = argument;
@@ -290,7 +291,7 @@ static int allocate_inside(void *argument, leat_pool *pool, uint64_t bytes)
     if (leat_pool_alloc(full->other, full->stream, 8 * MIB, &block) != LEAT_OK ||
         leat_fill(full->stream, block, 1, 8 * MIB) != LEAT_OK || leat_free(full->stream, block) != LEAT_OK)
         full->status = LEAT_ERROR_INVALID;
-    /* Small enough for what is left, from the full pool. */
+    /* The rest of the full pool suffices for a small block. */
     if (leat_pool_alloc(pool, full->stream, 1000, &full->list[0]) != LEAT_OK)
         full->status = LEAT_ERROR_INVALID;
     if (leat_stream_destroy(full->list[1]) != LEAT_OK || leat_event_destroy(full->event) != LEAT_OK)
@@ -322,7 +323,7 @@ static void a_callback_may_use_leat(void **state)
     OK(leat_pool_destroy(full.other));
 }
 
-/* The other pool of the callback is full as well, and its callback frees a block of the first. */
+/* The callback allocates from another full pool, whose own callback frees blocks of the first pool. */
 static int free_for_the_other(void *argument, leat_pool *pool, uint64_t bytes)
 {
     struct full *full = argument;

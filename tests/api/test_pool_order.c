@@ -1,11 +1,10 @@
 /*
- * test_pool_order.c - pools: who may have freed memory, and when.
+ * test_pool_order.c - which stream may reuse freed memory, and when.
  *
- * Most tests are scenes. Old work on a block stands behind a gate, or is slow: it reads the block, then writes
- * over it. The block goes back, and the pool is asked again. Whoever gets memory then fills it, and the gate
- * opens: the old reader must find the old bytes, and the new owner must keep the new ones. A pool that hands
- * memory out too early fails at one of the two, whatever its policy is. Each scene is played in pools of every
- * policy and kind.
+ * Most tests are scenes. Old work on a block waits behind a gate: it reads the block, then overwrites it. The
+ * block is freed and the pool gets another request. The new owner fills its block, then the gate opens: the old
+ * reader must find the old bytes, and the new owner must keep the new ones. A pool that reuses memory too early
+ * fails one of the two checks, whatever its policy is. Each scene runs in pools of every policy and kind.
  */
 #include "pool_scene.h"
 
@@ -22,7 +21,7 @@ static leat_stream *wrapped(struct scene *x, leat_stream *stream)
     return alias;
 }
 
-/* A plan by which all blocks of BYTES, of each of eight streams, have one and the same place. */
+/* Writes a plan in which the first block of each of eight streams is BYTES long and at offset 0. */
 static void write_plan(char path[32])
 {
     int descriptor;
@@ -39,13 +38,13 @@ static void write_plan(char path[32])
     assert_int_equal(fclose(file), 0);
 }
 
-/* Plays a scene with every policy, with and without a limit, for every kind. */
+/* Runs a scene for every kind of pool, with every policy, with and without a limit. */
 static void play(void **state, void (*scene)(struct scene *x))
 {
     struct test_state *t = *state;
     leat_module *module;
 
-    /* Fills load kernels the first time, which may wait for the device. */
+    /* Load the kernels of fills now: loading them could wait for the closed gate. */
     OK(leat_module_builtin(t->device, &module));
     for (int kind = 0; kind < SCENE_KINDS; kind++) {
         for (int way = 0; way < 5; way++) {
@@ -66,7 +65,7 @@ static void play(void **state, void (*scene)(struct scene *x))
                 options.limit_bytes *= 2;
             }
             if (kind == PLANNED) {
-                /* What is full has to take the memory away from the plan, for which the host must wait. */
+                /* A full pool would have to take the memory back from the plan, for which the host must wait. */
                 if (x.limited)
                     continue;
                 write_plan(plan);
@@ -103,7 +102,7 @@ static void play(void **state, void (*scene)(struct scene *x))
         play(state, name##_scene);                                                                                \
     }
 
-/* ---- freed here, wanted there ------------------------------------------------------------------------------- */
+/* ---- freed on one stream, requested on another -------------------------------------------------------------- */
 
 static void another_stream_takes_what_was_freed_scene(struct scene *x)
 {
@@ -126,7 +125,7 @@ static void the_first_stream_takes_what_another_freed_scene(struct scene *x)
 }
 SCENE_TEST(the_first_stream_takes_what_another_freed)
 
-/* Three streams: the memory goes from one to the next, and each is held up by the one before. */
+/* Memory goes from one stream to the next, and each stream waits for the one before it. */
 static void memory_goes_from_stream_to_stream_scene(struct scene *x)
 {
     leat_stream *third = new_stream(x);
@@ -146,7 +145,7 @@ static void memory_goes_from_stream_to_stream_scene(struct scene *x)
 }
 SCENE_TEST(memory_goes_from_stream_to_stream)
 
-/* The wait was for a place before the free. */
+/* The wait was recorded before the work that the free follows. */
 static void an_older_wait_is_not_enough_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -158,7 +157,7 @@ static void an_older_wait_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(an_older_wait_is_not_enough)
 
-/* The wait was for the record before; the record after the free was waited for by nobody. */
+/* The wait was for an earlier record. The event is recorded again after the free, but no stream waits for that. */
 static void a_record_that_nobody_waits_for_is_not_enough_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -175,7 +174,7 @@ static void a_record_that_nobody_waits_for_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(a_record_that_nobody_waits_for_is_not_enough)
 
-/* The mark that was waited for is on another stream by then. */
+/* The event is recorded on another stream before the wait. */
 static void a_mark_that_was_moved_is_not_enough_scene(struct scene *x)
 {
     leat_stream *idle = new_stream(x);
@@ -194,7 +193,8 @@ static void a_mark_that_was_moved_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(a_mark_that_was_moved_is_not_enough)
 
-/* The mark was on a stream that comes after the work, and moved to one that does not. */
+/* The event was recorded on a stream that is ordered after the work, and then on an idle one. The wait orders
+ * nothing after the work. */
 static void a_mark_that_moved_takes_nothing_along_scene(struct scene *x)
 {
     leat_stream *after = new_stream(x), *idle = new_stream(x);
@@ -215,7 +215,7 @@ static void a_mark_that_moved_takes_nothing_along_scene(struct scene *x)
 }
 SCENE_TEST(a_mark_that_moved_takes_nothing_along)
 
-/* The same by the user's own code, which moves the mark by the vendor's handle: leat does not see that. */
+/* The same, but the event is recorded again through the vendor's handle, which leat does not see. */
 static void a_mark_that_the_user_moved_is_not_enough_scene(struct scene *x)
 {
     leat_stream *idle = new_stream(x);
@@ -237,7 +237,7 @@ static void a_mark_that_the_user_moved_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(a_mark_that_the_user_moved_is_not_enough)
 
-/* And when the handle was given out only after leat's own record. */
+/* The same, but the program gets the handle only after leat's own record. */
 static void a_mark_that_the_user_moved_later_is_not_enough_scene(struct scene *x)
 {
     leat_stream *idle = new_stream(x);
@@ -259,7 +259,7 @@ static void a_mark_that_the_user_moved_later_is_not_enough_scene(struct scene *x
 }
 SCENE_TEST(a_mark_that_the_user_moved_later_is_not_enough)
 
-/* The host saw an older mark of the stream: what came after it is still on its way. */
+/* The host waits for an earlier record of the stream. Work submitted after that record is still pending. */
 static void an_older_mark_that_was_reached_is_not_enough_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -277,7 +277,7 @@ static void an_older_mark_that_was_reached_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(an_older_mark_that_was_reached_is_not_enough)
 
-/* The other stream is idle and the host knows it: that says nothing of this one. */
+/* The host knows that the other stream is idle. That says nothing about this stream. */
 static void an_idle_stream_says_nothing_of_others_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -291,8 +291,8 @@ static void an_idle_stream_says_nothing_of_others_scene(struct scene *x)
 }
 SCENE_TEST(an_idle_stream_says_nothing_of_others)
 
-/* A wait for an old place of a stream brings nothing of what that stream waited for since then. The pool marks
- * that place before: a second pool asks for it. */
+/* A stream that waits for an early point of another stream is not ordered after the waits that the other stream
+ * does later. A second pool makes leat record that early point first. */
 static void a_wait_for_an_old_place_is_for_no_more(void **state)
 {
     struct test_state *t = *state;
@@ -311,7 +311,8 @@ static void a_wait_for_an_old_place_is_for_no_more(void **state)
     OK(leat_free(x.s, old));
     OK(leat_free(x.s, large));
     small = test_block(asking, third, BYTES);
-    /* The mark is there. From here on the first stream comes after the second, which is held up. */
+    /* Now leat has recorded the early point. From here on the first stream waits for the second, which is held
+     * up. */
     work_late(&x, x.u, block);
     OK(leat_free(x.u, block));
     order(&x, x.u, x.s);
@@ -327,11 +328,10 @@ static void a_wait_for_an_old_place_is_for_no_more(void **state)
     OK(leat_stream_destroy(third));
 }
 
-/* ---- blocks that were never used ------------------------------------------------------------------------------
- */
+/* ---- blocks that were never used ---------------------------------------------------------------------------- */
 
-/* The stream's older work is still in the memory of its new block. Nobody uses that, so any stream may free it,
- * and must not get it before the older work is done. */
+/* Older work of the stream still uses the memory of its new block. No work uses the new block, so any stream may
+ * free it, but that stream may reuse it only after the older work. */
 static void an_unused_block_is_freed_elsewhere_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -344,7 +344,7 @@ static void an_unused_block_is_freed_elsewhere_scene(struct scene *x)
 }
 SCENE_TEST(an_unused_block_is_freed_elsewhere)
 
-/* The host frees it: no work of the program uses the new block, but work of before uses its memory. */
+/* The host frees the new block: no work of the program uses it, but older work uses its memory. */
 static void an_unused_block_is_freed_by_the_host_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -357,7 +357,8 @@ static void an_unused_block_is_freed_by_the_host_scene(struct scene *x)
 }
 SCENE_TEST(an_unused_block_is_freed_by_the_host)
 
-/* The second stream was made to wait for the first one's work; a third one frees and gets the memory. */
+/* The pool made the second stream wait for the first stream's work. A third stream frees the block and gets the
+ * memory. */
 static void an_unused_block_of_a_held_stream_scene(struct scene *x)
 {
     leat_stream *third = new_stream(x);
@@ -372,8 +373,7 @@ static void an_unused_block_of_a_held_stream_scene(struct scene *x)
 }
 SCENE_TEST(an_unused_block_of_a_held_stream)
 
-/* ---- use ------------------------------------------------------------------------------------------------------
- */
+/* ---- leat_pool_use ------------------------------------------------------------------------------------------ */
 
 static void a_user_is_waited_for_scene(struct scene *x)
 {
@@ -387,7 +387,7 @@ static void a_user_is_waited_for_scene(struct scene *x)
 }
 SCENE_TEST(a_user_is_waited_for)
 
-/* What counts is where the user is when the block is freed. */
+/* All work that the user stream has when the block is freed counts, not only the work before leat_pool_use(). */
 static void work_after_use_counts_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -400,7 +400,7 @@ static void work_after_use_counts_scene(struct scene *x)
 }
 SCENE_TEST(work_after_use_counts)
 
-/* The freeing stream, the user, and a third one that gets the memory; the user is not the last that was named. */
+/* Several streams use the block, and one of them other than the last has pending work. Another gets the memory. */
 static void all_users_are_waited_for_scene(struct scene *x)
 {
     leat_stream *users[5];
@@ -421,7 +421,7 @@ static void all_users_are_waited_for_scene(struct scene *x)
 }
 SCENE_TEST(all_users_are_waited_for)
 
-/* The stream that used the block gets its memory: it needs to wait for nobody, but for the stream that freed. */
+/* A stream that used the block gets its memory: it must wait for the freeing stream only. */
 static void the_user_gets_the_memory_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -434,7 +434,7 @@ static void the_user_gets_the_memory_scene(struct scene *x)
 }
 SCENE_TEST(the_user_gets_the_memory)
 
-/* A block that no stream used, freed by the host, and one user behind a gate. */
+/* A block without a stream, which one stream uses behind a gate. */
 static void a_user_of_a_block_without_a_stream_scene(struct scene *x)
 {
     void *block = test_block(x->pool, NULL, BYTES);
@@ -446,7 +446,8 @@ static void a_user_of_a_block_without_a_stream_scene(struct scene *x)
 }
 SCENE_TEST(a_user_of_a_block_without_a_stream)
 
-/* The freeing stream came after the user in the end, but later than a third one came after the free. */
+/* The third stream is ordered after the free. Only later is the freeing stream ordered after the user, so that
+ * does not order the third stream after the user. */
 static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struct scene *x)
 {
     leat_stream *third = new_stream(x);
@@ -458,7 +459,7 @@ static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struc
     OK(leat_free(x->s, block));
     order(x, x->s, third);
     order(x, x->u, x->s);
-    /* Has the pool look at what waits for the first stream's sake. */
+    /* A request on the first stream makes the pool check that stream's pending memory. */
     if (!x->limited) {
         small = test_block(x->pool, x->s, 100);
         OK(leat_free(x->s, small));
@@ -468,7 +469,8 @@ static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struc
 }
 SCENE_TEST(what_a_stream_waited_for_later_does_not_count_for_others)
 
-/* The mark is what counts, not the event: that is moved and destroyed before the block is freed. */
+/* leat_pool_use_until() keeps the event's record, although the event is recorded again and destroyed before the
+ * free. */
 static void use_until_keeps_the_mark_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -488,7 +490,7 @@ static void use_until_keeps_the_mark_scene(struct scene *x)
 }
 SCENE_TEST(use_until_keeps_the_mark)
 
-/* The stream of the mark is named as well: work that it was given after the mark counts too. */
+/* The same stream is also named by leat_pool_use(), so its work after the event's record counts too. */
 static void use_counts_beside_use_until_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -506,7 +508,7 @@ static void use_counts_beside_use_until_scene(struct scene *x)
 }
 SCENE_TEST(use_counts_beside_use_until)
 
-/* An event of the user's own, recorded where leat did not see it. */
+/* A wrapped event, which the program records through another handle, so that leat does not see the record. */
 static void use_until_takes_wrapped_events_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES), *native;
@@ -526,7 +528,7 @@ static void use_until_takes_wrapped_events_scene(struct scene *x)
 }
 SCENE_TEST(use_until_takes_wrapped_events)
 
-/* Several marks, the late one in the middle. */
+/* Several events; the second one is the only one that is pending. */
 static void use_until_takes_several_events_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -548,10 +550,9 @@ static void use_until_takes_several_events_scene(struct scene *x)
 }
 SCENE_TEST(use_until_takes_several_events)
 
-/* ---- streams that come, go and have two names -----------------------------------------------------------------
- */
+/* ---- streams that are destroyed, and streams with two handles ----------------------------------------------- */
 
-/* compute-sanitizer makes CUDA wait for a stream before it destroys it, and the gate would not open meanwhile. */
+/* compute-sanitizer makes CUDA wait for a stream before it is destroyed, and the gate would not open meanwhile. */
 #define NEEDS_STREAMS_THAT_END_AT_ONCE                                                                            \
     do {                                                                                                          \
         if (getenv("LEAT_TEST_MEMCHECK"))                                                                         \
@@ -566,7 +567,7 @@ static void a_stream_ends_behind_its_free_scene(struct scene *x)
     work_late(x, gone, block);
     OK(leat_free(gone, block));
     OK(leat_stream_destroy(gone));
-    /* The next stream may have the same place in leat's tables, and in the vendor's. */
+    /* The next stream may get the same slot in leat's table, and the same vendor handle. */
     fresh = new_stream(x);
     both_are_right(x, fresh, test_block(x->pool, fresh, BYTES));
     OK(leat_stream_destroy(fresh));
@@ -617,7 +618,7 @@ static void a_user_ends_before_the_block_is_freed(void **state)
     play(state, a_user_ends_before_the_block_is_freed_scene);
 }
 
-/* Streams come and go by the thousand: the pool forgets them, and has their memory. */
+/* Thousands of streams are created and destroyed: the pool must forget them and reuse their memory. */
 static void streams_that_are_gone_leave_nothing_behind(void **state)
 {
     enum { STREAMS = 3000 };
@@ -647,7 +648,7 @@ static void streams_that_are_gone_leave_nothing_behind(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A stream and its wrapping are one stream to the device. */
+/* A stream and its wrapping are one stream on the device. */
 static void a_wrapped_stream_is_a_user_scene(struct scene *x)
 {
     leat_stream *alias = wrapped(x, x->u);
@@ -674,7 +675,7 @@ static void a_wrapped_stream_has_blocks_scene(struct scene *x)
 }
 SCENE_TEST(a_wrapped_stream_has_blocks)
 
-/* The wrapping ends, the stream and its work do not. */
+/* The wrapping is destroyed; the stream and its work continue. */
 static void a_wrapping_ends_behind_its_free_scene(struct scene *x)
 {
     leat_stream *alias = wrapped(x, x->s);
@@ -701,16 +702,16 @@ static void both_names_of_a_stream_take_turns_scene(struct scene *x)
 }
 SCENE_TEST(both_names_of_a_stream_take_turns)
 
-/* ---- the host -------------------------------------------------------------------------------------------------
- */
+/* ---- the host ----------------------------------------------------------------------------------------------- */
 
-/* A block for the host is free of all work, whoever had its memory before. */
+/* A block without a stream must not be in use by any earlier work. */
 static void a_block_without_a_stream_is_idle_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
 
     if (x->limited) {
-        /* There is no other memory: the host would have to wait, which is its last step before an error. */
+        /* The pool has no other memory: the host would have to wait, which is the pool's last step before an
+         * error. */
         OK(leat_free(x->s, block));
         return;
     }
@@ -720,7 +721,7 @@ static void a_block_without_a_stream_is_idle_scene(struct scene *x)
 }
 SCENE_TEST(a_block_without_a_stream_is_idle)
 
-/* Trimming leaves memory alone that is in use, and says how much. */
+/* Trimming must not release memory that is in use, and returns its size. */
 static void trimming_keeps_what_is_in_use_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -734,7 +735,7 @@ static void trimming_keeps_what_is_in_use_scene(struct scene *x)
     OK(leat_pool_trim_idle(x->pool, 0, NULL, NULL));
     assert_true(test_statistics(x->pool).reserved_bytes >= BYTES);
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
-    /* And once the device is idle, all goes back. */
+    /* Once the device is idle, all memory is released. */
     OK(leat_device_synchronize(x->t->device));
     all = test_statistics(x->pool).reserved_bytes;
     OK(leat_pool_trim(x->pool, 0, &released, &pending));

@@ -1,6 +1,6 @@
 /*
- * test_pool_packing.c - how much more a pool holds than was asked for, and that a program which repeats makes it
- * stand still. Counts and bytes; no times.
+ * test_pool_packing.c - how much more than the requested bytes a pool holds, and that a program which repeats its
+ * allocations stops causing driver calls. Checks counts and bytes, no times.
  */
 #include "test_pool.h"
 
@@ -8,7 +8,7 @@
 
 enum { MOST = 4096 };
 
-/* What the pool holds, of what was requested, is at most 2 % more and a page for each heap. */
+/* The pool may hold at most 2 % more than requested, plus 4 MiB. */
 static void expect_packed(leat_pool *pool, uint64_t requested_bytes)
 {
     uint64_t held_bytes = test_statistics(pool).reserved_bytes;
@@ -18,7 +18,7 @@ static void expect_packed(leat_pool *pool, uint64_t requested_bytes)
                  (unsigned long long)requested_bytes);
 }
 
-/* Blocks of one size, whatever it is, lie next to each other. */
+/* Blocks of one size, whatever that size is, are packed without gaps. */
 static void blocks_of_any_size_are_packed(void **state)
 {
     static const size_t sizes[] = {600000,  1000000, 1048576, 1049088, 1500000, 2097152,
@@ -34,7 +34,7 @@ static void blocks_of_any_size_are_packed(void **state)
         for (size_t i = 0; i < count; i++)
             blocks[i] = test_block(pool, t->stream, sizes[size]);
         expect_packed(pool, count * rounded);
-        /* Every second one goes and comes again. */
+        /* Free and allocate every second block again. */
         for (int round = 0; round < 2; round++) {
             for (size_t i = 0; i < count; i += 2)
                 OK(leat_free(t->stream, blocks[i]));
@@ -48,7 +48,7 @@ static void blocks_of_any_size_are_packed(void **state)
     }
 }
 
-/* A pool that grows by more than a block leaves no rest between blocks. */
+/* A pool that grows by more than one block leaves no gap between blocks. */
 static void growth_leaves_no_gaps(void **state)
 {
     struct test_state *t = *state;
@@ -70,7 +70,7 @@ static void growth_leaves_no_gaps(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A limit is filled to the last block that has room. */
+/* A limit is used up to the last block that fits. */
 static void a_limit_is_filled(void **state)
 {
     static const size_t sizes[] = {100000, 1049088, 1500000, 3300000, 7000001, 40000000};
@@ -91,9 +91,9 @@ static void a_limit_is_filled(void **state)
     }
 }
 
-/* ---- standing still ---- */
+/* ---- no driver calls once a program repeats ---- */
 
-/* One step of a program: blocks that live for a while, of sizes that the step's number decides. */
+/* One step of a program: allocates and frees blocks of sizes that depend on the step's number. */
 static void step(leat_pool *pool, leat_stream *stream, unsigned number)
 {
     void *held[24] = {NULL};
@@ -110,8 +110,8 @@ static void step(leat_pool *pool, leat_stream *stream, unsigned number)
         OK(leat_free(stream, held[i]));
 }
 
-/* A program that repeats every five steps: once it has run twice, neither the driver is asked for memory nor an
- * event recorded, however memory is packed. */
+/* A program that repeats after five steps. Once it has settled, the pool neither calls the driver nor records
+ * events, with every packing. */
 static void a_program_that_repeats_stands_still(void **state)
 {
     struct test_state *t = *state;
@@ -141,7 +141,7 @@ static void a_program_that_repeats_stands_still(void **state)
     }
 }
 
-/* ---- blocks put together from pages that lie apart ---- */
+/* ---- blocks stitched from pages that are not adjacent ---- */
 
 /* Leaves every second page of a pool idle. */
 static void *every_second_page(leat_pool *pool, leat_stream *stream, void **kept, int count)
@@ -157,8 +157,8 @@ static void *every_second_page(leat_pool *pool, leat_stream *stream, void **kept
     return freed[0];
 }
 
-/* Idle pages are enough for a block, wherever they lie; the second time they are mapped already; and in between
- * they are memory like any other. */
+/* Idle pages suffice for a large block, wherever they are. The second time the mapping is reused, and in between
+ * the pages can serve other blocks. */
 static void idle_pages_make_one_block(void **state)
 {
     enum { PAGES = 32 };
@@ -184,7 +184,7 @@ static void idle_pages_make_one_block(void **state)
     test_block_holds(t->stream, large, PAGES * 2 * MIB, 99);
     for (int i = 0; i < PAGES; i++)
         test_block_holds(t->stream, kept[i], 2 * MIB, (unsigned char)i);
-    /* It is one block, to its last byte. */
+    /* It is one block up to its last byte. */
     OK(leat_pointer_query((char *)large + PAGES * 2 * MIB - 1, &info));
     assert_ptr_equal(info.base, large);
     assert_int_equal(info.bytes, PAGES * 2 * MIB);
@@ -214,7 +214,7 @@ static void idle_pages_make_one_block(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* What is missing in idle pages comes from the driver, and no more than that. */
+/* If idle pages do not suffice, the driver allocates only what is missing. */
 static void new_memory_makes_up_what_is_missing(void **state)
 {
     enum { PAGES = 16 };
@@ -236,7 +236,7 @@ static void new_memory_makes_up_what_is_missing(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A pool that is to stand still asks for new memory instead, and fails where there is none. */
+/* With LEAT_POOL_STILL the pool does not stitch, but allocates new memory. */
 static void a_still_pool_stitches_nothing(void **state)
 {
     enum { PAGES = 16 };
@@ -256,7 +256,7 @@ static void a_still_pool_stitches_nothing(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* More dormant blocks than are kept, of ever new sizes. */
+/* More dormant stitched blocks, each of another size, than a pool keeps. */
 static void old_stitched_blocks_are_given_up(void **state)
 {
     enum { PAGES = 32, ROUNDS = 600 };
@@ -268,7 +268,7 @@ static void old_stitched_blocks_are_given_up(void **state)
     pool = POOL(t->device, .limit_bytes = 2 * PAGES * 2 * MIB);
     every_second_page(pool, t->stream, kept, PAGES);
     for (int i = 0; i < ROUNDS; i++) {
-        /* One idle page is taken, another one each time, so that the block is made of others. */
+        /* Takes another idle page each time, so that the stitched block consists of other pages. */
         hole = test_block(pool, t->stream, 2 * MIB);
         large = test_block(pool, t->stream, (size_t)(2 + i * 7 % (PAGES - 3)) * 2 * MIB);
         OK(leat_fill(t->stream, large, (unsigned char)i, 4 * MIB));

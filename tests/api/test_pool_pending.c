@@ -1,12 +1,12 @@
 /*
  * test_pool_pending.c - pools whose freed memory is still in use: repeated allocation in a loop, stitching while a
- * stream is held up, and work that is slower than the frees behind it.
+ * stream is held up, and frees that are submitted before slow work has run.
  */
 #include "pool_scene.h"
 
-/* ---- the fast loop ---- */
+/* ---- allocation in a loop ---- */
 
-/* Allocate, launch, free: the same address each time, and after the first time nothing for the driver to do. */
+/* Allocate, launch, free: each round gets the same address, and after the first round the driver is not called. */
 static void a_loop_gets_the_same_block_each_time(void **state)
 {
     static const size_t sizes[] = {400, 100000, 3 * MIB, 64 * MIB};
@@ -41,7 +41,7 @@ static void a_loop_gets_the_same_block_each_time(void **state)
     }
 }
 
-/* The same while the stream stands still, so that no block is ever done. */
+/* The same while the stream is held up, so that no work ever completes. */
 static void a_stream_that_stands_still_reuses_its_memory(void **state)
 {
     struct test_state *t = *state;
@@ -81,8 +81,8 @@ static void a_stream_that_stands_still_reuses_its_memory(void **state)
 
 /* ---- nothing waits ---- */
 
-/* Growing, freeing, moving and trimming, on the held stream and beside it. Every call comes back while the gate is
- * closed, which is looked at after each. */
+/* Growing, freeing, reuse and trimming, on the held stream and another one. After each call the gate must still be
+ * closed. */
 static void nothing_waits_while_a_stream_is_held_up(void **state)
 {
     enum { SLOTS = 12, STEPS = 400 };
@@ -121,7 +121,7 @@ static void nothing_waits_while_a_stream_is_held_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Idle pages are stitched to a block while a stream is held up in a block that stays. */
+/* Idle pages are stitched to one block while another stream is held up by work on a live block. */
 static void pages_are_stitched_while_a_stream_is_held_up(void **state)
 {
     enum { COUNT = 16 };
@@ -165,8 +165,8 @@ static void pages_are_stitched_while_a_stream_is_held_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A request fails that had collected pages which its own stream still uses. In the callback another stream asks.
- */
+/* A request fails after it collected pages that its own stream still uses. The callback then allocates on another
+ * stream. */
 struct collected {
     struct scene *x;
     void *block;
@@ -196,7 +196,7 @@ static void what_a_failed_request_collected_is_still_in_use(void **state)
         x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
         OK(leat_pool_on_full(x.pool, take_what_was_collected, &c));
         live = test_block(x.pool, x.s, BYTES);
-        /* Between live ones, so that its pages must move. */
+        /* Between live blocks, so that its pages must be remapped. */
         block = test_block(x.pool, x.s, BYTES);
         behind = test_block(x.pool, x.s, BYTES);
         work_late(&x, x.s, block);
@@ -217,8 +217,8 @@ static void what_a_failed_request_collected_is_still_in_use(void **state)
     }
 }
 
-/* An aligned block grows out of memory that its stream still uses. What the alignment leaves of that in front
- * stays in use. Where it lies depends on where the addresses begin, so there are two tries. */
+/* An aligned block grows out of memory that its stream still uses. The part in front of the aligned address stays
+ * in use. Its position depends on the address range, so there are two tries. */
 static void what_an_alignment_leaves_is_still_in_use(void **state)
 {
     struct test_state *t = *state;
@@ -255,8 +255,8 @@ static void what_an_alignment_leaves_is_still_in_use(void **state)
     }
 }
 
-/* A page of a stitched block goes to small blocks while old work on the stitched block is still on its way: the
- * old addresses stay until that is done. */
+/* A page of a stitched block goes to small blocks while old work still uses the stitched block: its addresses must
+ * stay mapped until that work is complete. */
 static void a_page_leaves_a_stitched_block_behind_its_work(void **state)
 {
     struct test_state *t = *state;
@@ -292,8 +292,8 @@ static void be_slow(void *unused)
     test_sleep_us(40000);
 }
 
-/* Two blocks of a stream that is slow are wanted as one by another: their pages cannot move before the work is
- * done, and there are no others. That is the one time when the host waits. */
+/* Two blocks of a slow stream are requested as one block by another stream. Their pages cannot be remapped before
+ * the work is complete, and there are no others, so the host waits. */
 static void pages_in_use_do_not_move(void **state)
 {
     struct test_state *t = *state;
@@ -329,7 +329,7 @@ static void pages_in_use_do_not_move(void **state)
     OK(leat_memory_free(kept));
 }
 
-/* The end of a pool waits for what its freed blocks are still used for. */
+/* Destroying a pool waits for work that still uses freed blocks. */
 static void a_pool_ends_after_its_work(void **state)
 {
     struct test_state *t = *state;
@@ -365,7 +365,7 @@ static void a_pool_ends_after_its_work(void **state)
     OK(leat_memory_free(kept));
 }
 
-/* Pages that were freed elsewhere, and are still in use, are not given back by a smaller limit. */
+/* A lower limit must not release pages that another stream still uses after their free. */
 static void a_smaller_limit_spares_what_is_in_use(void **state)
 {
     struct test_state *t = *state;

@@ -1,6 +1,6 @@
 /*
- * test_pool_plan.c - pools with a plan: blocks that the plan expects have its places, all others go the ordinary
- * way, and files that are no plans are refused.
+ * test_pool_plan.c - pools with a plan: blocks that the plan expects get its addresses, other blocks are allocated
+ * without it, and files that are no plans are refused.
  */
 #include "test_pool.h"
 
@@ -10,7 +10,7 @@
 
 #define PATH_BYTES 40
 
-/* Writes a file; its name goes to path. */
+/* Writes a temporary file and returns its name in path. */
 static void write_file(char path[PATH_BYTES], const char *text)
 {
     int descriptor;
@@ -22,7 +22,7 @@ static void write_file(char path[PATH_BYTES], const char *text)
     assert_int_equal(close(descriptor), 0);
 }
 
-/* A pool with this plan. */
+/* Creates a pool with this plan. */
 static leat_pool *planned_pool(struct test_state *t, const char *text, leat_pool_options options)
 {
     leat_pool *pool = NULL;
@@ -38,7 +38,7 @@ static leat_pool *planned_pool(struct test_state *t, const char *text, leat_pool
 
 #define PLANNED(t, text, ...) planned_pool((t), (text), (leat_pool_options){__VA_ARGS__})
 
-/* Three blocks, of which the third has the place of the first two, and one of half a page that follows it. */
+/* Three blocks, the third of which overlaps the first two, and a block of half a page after it. */
 static const char three_blocks[] = "leat-plan 1\n"
                                    "bytes 9437184\n"
                                    "stream 4\n"
@@ -62,8 +62,8 @@ static void *expect_at(leat_pool *pool, leat_stream *stream, size_t bytes, const
     return block;
 }
 
-/* The run is repeated as it was recorded: each block is where the plan has it, and after the first round the
- * driver is asked for nothing. */
+/* The program repeats the recorded run: each block gets its planned address, and after the first round the driver
+ * is not called. */
 static void a_repeated_run_has_its_places(void **state)
 {
     struct test_state *t = *state;
@@ -78,7 +78,7 @@ static void a_repeated_run_has_its_places(void **state)
 
         base = base ? base : first;
         assert_ptr_equal(first, base);
-        second = expect_at(pool, t->stream, 4 * MIB - 511, base, 4 * MIB); /* sizes count in granules */
+        second = expect_at(pool, t->stream, 4 * MIB - 511, base, 4 * MIB); /* rounds to the planned size */
         OK(leat_fill(t->stream, first, 1, 4 * MIB));
         OK(leat_fill(t->stream, second, 2, 4 * MIB - 511));
         test_block_holds(t->stream, first, 4 * MIB, 1);
@@ -102,7 +102,7 @@ static void a_repeated_run_has_its_places(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Where the program asks for something else, that goes the ordinary way, and the plan is followed further on. */
+/* Requests that the plan does not expect are served without it, and the plan is followed afterwards. */
 static void a_request_more_is_served_besides(void **state)
 {
     struct test_state *t = *state;
@@ -116,16 +116,16 @@ static void a_request_more_is_served_besides(void **state)
     assert_int_equal(planned(pool), 1);
     blocks[2] = test_block(pool, t->stream, 4 * MIB);
     assert_int_equal(planned(pool), 2);
-    blocks[3] = test_block(pool, t->stream, 1000); /* small ones are none of the plan's business */
+    blocks[3] = test_block(pool, t->stream, 1000); /* small blocks never use the plan */
     blocks[4] = test_block(pool, t->stream, 8 * MIB);
-    assert_int_equal(planned(pool), 2); /* the place is occupied by the first two */
+    assert_int_equal(planned(pool), 2); /* the place is still used by the first two */
     for (int i = 0; i < 5; i++)
         OK(leat_free(t->stream, blocks[i]));
     assert_int_equal(test_statistics(pool).live_blocks, 0);
     OK(leat_pool_destroy(pool));
 }
 
-/* A part of the recording is left out: after two requests the plan is found again. */
+/* The program skips a part of the recording. After two requests that match again the plan is followed. */
 static void the_plan_is_found_again(void **state)
 {
     static const char plan[] = "leat-plan 1\nbytes 67108864\nstream 6\n"
@@ -140,7 +140,8 @@ static void the_plan_is_found_again(void **state)
     for (int round = 0; round < 3; round++) {
         uint64_t before = planned(pool);
 
-        /* In the first round the list stands at its first entry, later behind the last one, which is the same. */
+        /* The list's position is at its first entry in the first round, and later after its last entry, which is
+         * equivalent. */
         blocks[0] = test_block(pool, t->stream, 4 * MIB);
         assert_int_equal(planned(pool), before);
         blocks[1] = test_block(pool, t->stream, 5 * MIB);
@@ -153,7 +154,7 @@ static void the_plan_is_found_again(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Places of a plan are aligned to 512 bytes; who asks for more goes the ordinary way. */
+/* Planned addresses are aligned to 512 bytes. Requests with a larger alignment are served without the plan. */
 static void aligned_blocks_are_not_planned(void **state)
 {
     static const char plan[] = "leat-plan 1\nbytes 9437184\nstream 2\n2097152 512\n2097152 4194816\n";
@@ -173,7 +174,7 @@ static void aligned_blocks_are_not_planned(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Nothing is as it was recorded. */
+/* No request matches the plan. */
 static void a_wrong_plan_changes_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -193,7 +194,8 @@ static void a_wrong_plan_changes_nothing(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Each stream of the plan has a list of its own, by the order in which streams come; and hosts have none. */
+/* Each stream has its own list of the plan, in the order in which streams make their first request. Blocks without
+ * a stream have none. */
 static void streams_have_their_lists(void **state)
 {
     static const char plan[] = "leat-plan 1\nbytes 8388608\nstream 1\n2097152 0\nstream 1\n4194304 4194304\n";
@@ -226,7 +228,7 @@ static void streams_have_their_lists(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Memory of places that nobody has goes back, and comes again when it is needed. */
+/* Trimming releases the memory of free places; it is allocated again when it is needed. */
 static void planned_memory_can_be_trimmed(void **state)
 {
     struct test_state *t = *state;
@@ -257,8 +259,8 @@ static void planned_memory_can_be_trimmed(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A pool that is full takes the memory away from places that nobody has; one whose plan has no room goes without.
- */
+/* A full pool takes memory back from free places; a request is served without the plan if its place gets no
+ * memory. */
 static void a_plan_does_not_fill_the_pool(void **state)
 {
     struct test_state *t = *state;
@@ -340,7 +342,7 @@ static void what_is_no_plan_is_refused(void **state)
     }
     options.plan = "/tmp";
     REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_SYSTEM, "/tmp");
-    /* Opening this the usual way would wait for somebody who writes. */
+    /* A normal open() of a FIFO would wait for a writer. */
     write_file(path, "");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -367,7 +369,7 @@ static void plans_are_for_pools_of_pages(void **state)
     }
 }
 
-/* A plan without a single block, and one with lists that are empty. */
+/* A plan without streams, and a plan whose lists are empty. */
 static void empty_plans_are_followed_too(void **state)
 {
     struct test_state *t = *state;
@@ -384,7 +386,8 @@ static void empty_plans_are_followed_too(void **state)
     }
 }
 
-/* The default device pool has the plan of the environment; a child looks, because variables are read once. */
+/* LEAT_POOL_PLAN gives the default device pool a plan. A child process checks this, because leat reads variables
+ * once. */
 static int child_with_a_plan(void)
 {
     leat_pool_statistics figures = {.size = sizeof figures};
@@ -423,7 +426,7 @@ static void raise_flag(void *flag)
     atomic_store((atomic_int *)flag, 1);
 }
 
-/* Another stream gets a place only by the ways that are allowed. */
+/* Another stream gets a planned place only by the ways of reuse that the pool allows. */
 static void places_change_streams_by_the_allowed_ways(void **state)
 {
     static const char one_place_for_two[] =
@@ -446,7 +449,7 @@ static void places_change_streams_by_the_allowed_ways(void **state)
         OK(leat_fill(t->stream, first, 1, 4 * MIB));
         OK(leat_free(t->stream, first));
         if (way == 0) {
-            /* The work ends, and nobody asks. */
+            /* The work completes, but no call tells leat. */
             OK(leat_launch_host(t->stream, raise_flag, &done));
             while (!atomic_load(&done))
                 test_sleep_us(1000);

@@ -1,12 +1,12 @@
 /*
- * test_pool_races.c - guard mode of pools: work that uses a block on a stream that is not ordered after the
- * allocation, which leat must refuse; and work that it cannot judge, which it must not refuse.
+ * test_pool_races.c - the race check of guard mode: leat must refuse work on a stream that is not ordered after
+ * the allocation or an earlier use, and must not refuse work if it cannot know the order.
  */
 #include "pool_guard.h"
 
 #include <unistd.h>
 
-/* ---- use before order --------------------------------------------------------------------------------------- */
+/* ---- uses without order ------------------------------------------------------------------------------------- */
 
 static void order(struct test_state *t, leat_stream *earlier, leat_stream *later)
 {
@@ -50,7 +50,7 @@ static void use_before_the_allocation_is_refused(void **state)
         REFUSED(leat_copy(t->second, host, block, 8), LEAT_ERROR_NOT_PERMITTED, "src");
         REFUSED(leat_copy(t->second, block, host, 8), LEAT_ERROR_NOT_PERMITTED, "dst");
         assert_int_equal(reports(pool), 6);
-        /* Its own stream may, and what is ready for all. */
+        /* The allocating stream may use the block, and any stream may use a block allocated without a stream. */
         OK(leat_fill(t->stream, block, 1, 1000));
         OK(leat_fill(t->second, ready, 2, 1000));
         order(t, t->stream, t->second);
@@ -71,7 +71,7 @@ static void use_is_judged_by_its_bytes(void **state)
     unsigned char *block = test_block(pool, NULL, 1000), *other = test_block(pool, NULL, 1000);
     struct test_gate *gate = test_gate_close(t->stream);
 
-    /* Written there, and not here yet. */
+    /* The first stream's write is pending. */
     OK(leat_fill(t->stream, block, 1, 500));
     REFUSED(leat_copy(t->second, other, block + 499, 1), LEAT_ERROR_NOT_PERMITTED, "was last written");
     expect_early("the other use was at ");
@@ -82,7 +82,7 @@ static void use_is_judged_by_its_bytes(void **state)
     OK(leat_copy(t->second, other, block + 500, 500));
     test_gate_open(gate);
     OK(leat_device_synchronize(t->device));
-    /* Read there: others may not write, but read. */
+    /* The first stream's read is pending: other streams may read, but not write. */
     gate = test_gate_close(t->stream);
     OK(leat_copy(t->stream, other + 500, block, 100));
     REFUSED(leat_fill(t->second, block + 99, 3, 1), LEAT_ERROR_NOT_PERMITTED, "was last read");
@@ -90,7 +90,7 @@ static void use_is_judged_by_its_bytes(void **state)
     OK(leat_copy(t->second, other, block, 100));
     assert_int_equal(reports(pool), 3);
     test_gate_open(gate);
-    /* The host has seen it. */
+    /* The host has waited for the first stream. */
     OK(leat_stream_synchronize(t->stream));
     OK(leat_fill(t->second, block, 4, 1000));
     OK(leat_fill(t->second, other, 4, 1000));
@@ -101,7 +101,7 @@ static void use_is_judged_by_its_bytes(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Order may come through a third stream, and the host may have seen that one only. */
+/* Order may go through a third stream, and the host may have waited for that one only. */
 static void order_goes_through_others(void **state)
 {
     struct test_state *t = *state;
@@ -119,7 +119,7 @@ static void order_goes_through_others(void **state)
     OK(leat_stream_synchronize(t->second));
     OK(leat_fill(third, block, 2, 1000));
     OK(leat_stream_synchronize(third));
-    /* The host has waited for this copy, and so for all before it. */
+    /* The host has waited for this copy, and so for all work before it. */
     OK(leat_copy_sync(third, host, block, 1000));
     OK(leat_fill(t->second, block, 3, 1000));
     OK(leat_stream_synchronize(t->second));
@@ -129,7 +129,8 @@ static void order_goes_through_others(void **state)
     OK(leat_stream_destroy(third));
 }
 
-/* A stream that waited for more than leat remembers, or that the program may order by the vendor's calls. */
+/* Streams that waited for more streams than leat keeps, or that the program may have ordered by the vendor's
+ * calls. */
 static void what_is_not_known_is_not_judged(void **state)
 {
     enum { MANY = 20 };
@@ -149,18 +150,18 @@ static void what_is_not_known_is_not_judged(void **state)
     OK(leat_fill(t->second, block, 1, 1000));
     OK(leat_stream_create(t->device, &fresh));
     REFUSED(leat_fill(fresh, block, 2, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
-    /* An event that is recorded outside leat, perhaps. */
+    /* The program may have recorded this event outside leat, because it has the vendor's handle. */
     OK(leat_event_create(t->device, &event));
     OK(leat_event_native(event, &native));
     OK(leat_event_record(event, t->second));
     OK(leat_stream_wait(fresh, event));
     OK(leat_fill(fresh, block, 2, 1000));
     OK(leat_event_destroy(event));
-    /* What follows it does not know either. */
+    /* For a stream ordered after that one the order is unknown too. */
     REFUSED(leat_fill(many[0], block, 3, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
     order(t, fresh, many[0]);
     OK(leat_fill(many[0], block, 3, 1000));
-    /* A stream with two names. */
+    /* A stream with two handles. */
     REFUSED(leat_fill(many[1], block, 3, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
     OK(leat_stream_native(many[0], &native));
     OK(leat_stream_wrap(t->device, native, &wrapped));
@@ -176,7 +177,7 @@ static void what_is_not_known_is_not_judged(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* One stream with two names: order that was seen under one of them counts for the other. */
+/* One stream with two handles: order that leat saw through one of them counts for the other. */
 static void a_stream_may_have_two_names(void **state)
 {
     struct test_state *t = *state;
@@ -200,7 +201,7 @@ static void a_stream_may_have_two_names(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Notes know streams that are gone. */
+/* Recorded uses may name destroyed streams. */
 static void streams_end_before_their_blocks(void **state)
 {
     struct test_state *t = *state;

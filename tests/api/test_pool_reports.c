@@ -2,7 +2,7 @@
  * test_pool_reports.c - what pools report: leaks with their backtraces, guard mode by LEAT_POOL_GUARD, backtraces
  * in snapshots; and guarded and scrubbed pools while driver calls fail.
  *
- * What needs an environment variable, or driver calls that fail, runs in a child process: this program again, with
+ * Tests that need an environment variable or failing driver calls run in a child process: this program again, with
  * a name as its argument.
  */
 #include "pool_guard.h"
@@ -13,7 +13,8 @@
 
 /* ---- child processes ---------------------------------------------------------------------------------------- */
 
-/* Runs this program again as name, with three more settings; returns its exit status, and what it wrote. */
+/* Runs this program again with name as its argument and these variables in its environment. Returns its exit
+ * status; text returns what it wrote to standard error. */
 static int run_child(const char *name, const char *const settings[][2], char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -61,16 +62,16 @@ static void expect_child(const char *name, const char *const settings[][2], char
         }                                                                                                         \
     } while (0)
 
-/* What a child does where one driver call fails. */
+/* State of a child in which one driver call fails. */
 struct faulty {
     leat_device *device;
     leat_stream *stream, *asks; /* asks: NULL for blocks without a stream */
     leat_pool_options options;
     leat_pool *pool;
-    unsigned failed; /* calls */
+    unsigned failed; /* number of calls that failed */
 };
 
-/* The call works, or says that the driver failed, and then works the second time. */
+/* The call succeeds, or fails with the fault driver's error and succeeds when repeated. */
 #define ONCE_MORE(f, call)                                                                                        \
     do {                                                                                                          \
         if ((call) != LEAT_OK) {                                                                                  \
@@ -88,7 +89,8 @@ static leat_pool_statistics figures_of(leat_pool *pool)
     return figures;
 }
 
-/* All that the pool may hold, twice if the first time fails: then it was given back. */
+/* Allocates nearly the whole limit. If the first try fails, it must have given everything back, so that the second
+ * succeeds. */
 static void *take_much(struct faulty *f)
 {
     void *untouched = f, *block = untouched;
@@ -104,7 +106,7 @@ static void *take_much(struct faulty *f)
     return block;
 }
 
-/* A free that fails leaves the block to its user. */
+/* A free that fails leaves the block live. */
 static void give_much(struct faulty *f, void *block)
 {
     if ((f->asks ? leat_free(f->asks, block) : leat_memory_free(block)) == LEAT_OK)
@@ -173,7 +175,7 @@ static void driver_calls_may_fail(void **state)
         for (size_t entry = 0; entry < sizeof entries / sizeof entries[0]; entry++) {
             unsigned failed = 0;
 
-            /* The n-th such call, for some; past the last one nothing fails. */
+            /* The n-th such call fails, for some n; after the last call of the child nothing fails. */
             for (unsigned n = 1; n < 60; n += 1 + n / 2) {
                 char fault[60], text[4096];
                 const char *settings[][2] = {
@@ -212,10 +214,10 @@ static void keep_snapshot(void *argument, const char *text, size_t bytes)
     snapshot[*used] = '\0';
 }
 
-/* Leaves blocks behind in 30 groups, one of which has most. */
+/* Leaks blocks in 31 groups, one of which has most of the bytes. */
 static int child_with_leaks(void)
 {
-    volatile int three = 3, two = 2; /* so that each loop stays one place in the program */
+    volatile int three = 3, two = 2; /* so that each loop stays one call site */
     leat_pool *pool;
     leat_device *device;
     leat_stream *stream;
@@ -274,7 +276,7 @@ static void leaks_are_listed(void **state)
     assert_true(most && second && most < second);
     assert_true(strstr(most, "test_pool_reports") < strchr(most, '\n'));
     expect_words(text, "leat: leak: and 11 more places\n");
-    /* The summary, twenty places, and how many more. */
+    /* A summary, twenty groups, and the number of further groups. */
     assert_int_equal(count_words(text, "leat: leak: "), 22);
 
     expect_child("leaks", without, text, sizeof text);
@@ -285,7 +287,7 @@ static void leaks_are_listed(void **state)
     assert_string_equal(text, "");
 }
 
-/* Default pools are guarded by the environment; and what is live at the end goes without a word. */
+/* LEAT_POOL_GUARD guards the default pools. Blocks that are live at the end are not reported. */
 static int child_in_guard_mode(void)
 {
     leat_pool_statistics figures = {.size = sizeof figures};

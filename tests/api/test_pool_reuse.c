@@ -1,5 +1,5 @@
 /*
- * test_pool_reuse.c - how a pool finds freed memory again, and who waits for the work that still uses it: the
+ * test_pool_reuse.c - how a pool finds freed memory again, and what waits for the work that still uses it: the
  * policies of leat_pool_options.reuse, the order of streams, and memory that the host frees.
  */
 #include "pool_scene.h"
@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Under compute-sanitizer, on an H200, fills of these tests waited for a held stream that is not theirs. */
+/* Under compute-sanitizer on an H200, fills on other streams waited for the held stream. */
 #define NEEDS_INDEPENDENT_STREAMS                                                                                 \
     do {                                                                                                          \
         if (getenv("LEAT_TEST_MEMCHECK"))                                                                         \
@@ -16,8 +16,8 @@
 
 /* ---- memory comes back ---- */
 
-/* With one block's worth of memory, and streams that may never wait: each must find that the last owner is done.
- */
+/* The pool has memory for one block and streams may not wait, so each request succeeds only if the pool finds out
+ * that the last owner's work is complete or ordered before. */
 static void memory_comes_back(void **state)
 {
     struct test_state *t = *state;
@@ -33,10 +33,10 @@ static void memory_comes_back(void **state)
         OK(leat_fill(stream, block, (uint8_t)i, BYTES));
         OK(leat_free(stream, block));
         switch (i % 4) {
-        case 0: /* ordered by the program */
+        case 0: /* the program orders the streams */
             order(&x, stream, next);
             break;
-        case 1: /* the program knows that it is done */
+        case 1: /* the host waits for the work */
             OK(leat_stream_synchronize(stream));
             break;
         case 2:
@@ -55,7 +55,8 @@ static void memory_comes_back(void **state)
     OK(leat_pool_destroy(x.pool));
 }
 
-/* By the waits that the program made, also over a third stream, while the first is still held up. */
+/* Memory is reused because the program ordered the streams, directly or over a third one, while the first is held
+ * up. */
 static void ordered_memory_is_taken_while_its_work_is_pending(void **state)
 {
     struct test_state *t = *state;
@@ -73,7 +74,7 @@ static void ordered_memory_is_taken_while_its_work_is_pending(void **state)
         order(&x, x.s, hops == 1 ? x.u : third);
         if (hops == 2)
             order(&x, third, x.u);
-        /* The pool has no other memory, and this call must not wait. */
+        /* The pool has no other memory, and the host must not wait. */
         again = test_block(x.pool, x.u, BYTES);
         EXPECT_HELD(x.u, x.gate);
         assert_int_equal(test_statistics(x.pool).host_waits, 0);
@@ -85,7 +86,7 @@ static void ordered_memory_is_taken_while_its_work_is_pending(void **state)
     }
 }
 
-/* What a policy may do while the first stream is held up. */
+/* What each policy does while the first stream is held up. */
 static void policies_decide_who_waits(void **state)
 {
     struct test_state *t = *state;
@@ -123,9 +124,9 @@ static void raise_flag(void *flag)
     atomic_store((atomic_int *)flag, 1);
 }
 
-/* Frees BYTES on the first stream, and does what lets the second have them in one way: 0 orders it after the free,
- * 1 finishes the first stream's work unseen by leat, 2 does nothing. Whatever holds the first stream is opened by
- * the caller; NULL: nothing does. */
+/* Frees BYTES on the first stream and makes one way of reuse possible for the second: 0 orders the second after
+ * the free, 1 completes the first stream's work without telling leat, 2 does nothing. Returns the gate that holds
+ * up the first stream, which the caller opens, or NULL. */
 static struct test_gate *free_elsewhere(struct scene *x, int way)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -145,7 +146,7 @@ static struct test_gate *free_elsewhere(struct scene *x, int way)
     return gate;
 }
 
-/* With a way switched off the memory is not taken in that way, and no other stands in for it. */
+/* A way of reuse that is switched off is not used, and no other way replaces it. */
 static void ways_of_reuse_can_be_switched_off(void **state)
 {
     static const uint32_t ways[] = {LEAT_POOL_REUSE_ORDERED, LEAT_POOL_REUSE_FINISHED, LEAT_POOL_REUSE_WAITING};
@@ -160,11 +161,11 @@ static void ways_of_reuse_can_be_switched_off(void **state)
         x.pool = POOL(t->device, .limit_bytes = BYTES);
         gate = free_elsewhere(&x, way);
         OK(leat_pool_set_reuse(x.pool, LEAT_POOL_REUSE_ALL & ~ways[way] & ~(uint32_t)LEAT_POOL_REUSE_WAITING));
-        for (int i = 0; i < 3; i++) /* asking again changes nothing */
+        for (int i = 0; i < 3; i++) /* repeating does not help */
             REFUSED(leat_pool_alloc(x.pool, x.u, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
         assert_int_equal(test_statistics(x.pool).stream_waits, 0);
         OK(leat_pool_set_reuse(x.pool, ways[way]));
-        for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) { /* way 1: finished any time now */
+        for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) { /* way 1 may take a moment */
             status = leat_pool_alloc(x.pool, x.u, BYTES, &block);
             if (status != LEAT_OK)
                 test_sleep_us(1000);
@@ -185,7 +186,8 @@ static void ways_of_reuse_can_be_switched_off(void **state)
     }
 }
 
-/* New memory joins idle memory that a stream's work still uses: what is left of that is that stream's. */
+/* New memory is joined with idle memory that a stream still uses. The rest of the idle memory is still that
+ * stream's. */
 static void new_memory_takes_on_its_neighbours_order(void **state)
 {
     struct test_state *t = *state;
@@ -215,7 +217,7 @@ static void new_memory_takes_on_its_neighbours_order(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* What needs no way: the stream's own memory, and what the program has waited for. */
+/* What needs none of the ways: a stream's own memory, and memory whose work the program has waited for. */
 static void without_any_way_a_stream_has_its_own_memory(void **state)
 {
     struct test_state *t = *state;
@@ -229,7 +231,7 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
     REFUSED(leat_pool_set_reuse(pool, 8), LEAT_ERROR_INVALID, "0x8");
     gate = test_gate_close(t->stream);
     for (int i = 0; i < 3; i++) {
-        block = test_block(pool, t->stream, BYTES - (size_t)i * MIB); /* not from the cache of one size */
+        block = test_block(pool, t->stream, BYTES - (size_t)i * MIB); /* other sizes bypass the per-stream cache */
         OK(leat_free(t->stream, block));
     }
     REFUSED(leat_pool_alloc(pool, t->second, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
@@ -237,7 +239,7 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->stream));
     block = test_block(pool, t->second, BYTES);
-    /* Another stream uses it, and finishes unseen; it comes back to the one that frees it. */
+    /* Another stream uses the block and completes without telling leat; the freeing stream gets it again. */
     OK(leat_launch_host(t->stream, raise_flag, &done));
     OK(leat_pool_use(block, t->stream));
     OK(leat_free(t->second, block));
@@ -274,8 +276,8 @@ static void *open_later(void *gate)
     return NULL;
 }
 
-/* A full pool whose streams may not wait: the host waits for the memory that another stream freed. Where the gate
- * opens before the pool looks, nobody waits, and the test passes without having tried anything. */
+/* A full pool whose streams may not wait: the host waits for memory that another stream freed. If the gate opens
+ * before the pool checks, no wait is needed, and the test passes without testing it. */
 static void the_host_waits_where_streams_may_not(void **state)
 {
     struct test_state *t = *state;
@@ -297,7 +299,7 @@ static void the_host_waits_where_streams_may_not(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* leat_memory_free() says that no work uses the block any more, whatever leat_pool_use() was told of it. */
+/* leat_memory_free() states that no work uses the block any more, also on streams named by leat_pool_use(). */
 static void memory_that_the_host_frees_has_no_users(void **state)
 {
     NEEDS_INDEPENDENT_STREAMS;
@@ -317,7 +319,7 @@ static void memory_that_the_host_frees_has_no_users(void **state)
             OK(leat_pool_use(block, t->second));
         OK(leat_memory_free(block));
         OK(leat_event_destroy(event));
-        /* There is no other memory, and the stream that was named is held up. */
+        /* The pool has no other memory, and the named stream is held up. */
         block = test_block(pool, t->stream, BYTES);
         OK(leat_fill(t->stream, block, NEW, BYTES));
         OK(leat_stream_synchronize(t->stream));
@@ -331,7 +333,7 @@ static void memory_that_the_host_frees_has_no_users(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The pool asks the device by itself: the program never waits for anything. */
+/* The pool must ask the device itself, because the program never waits. */
 static void finished_memory_is_found_without_the_programs_help(void **state)
 {
     struct test_state *t = *state;
@@ -352,7 +354,7 @@ static void finished_memory_is_found_without_the_programs_help(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The stream goes on after the mark and is held up there; the memory comes back all the same. */
+/* The stream is held up after the event's record. The memory must come back nevertheless. */
 static void use_until_does_not_wait_for_later_work(void **state)
 {
     struct test_state *t = *state;
@@ -384,7 +386,8 @@ static void use_until_does_not_wait_for_later_work(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* One block waits for a mark behind the gate; another one's mark is reached, and its memory is there. */
+/* One block waits for an event behind the gate. Another block's event is complete, so its memory must be
+ * available. */
 static void marks_do_not_wait_for_each_other(void **state)
 {
     NEEDS_INDEPENDENT_STREAMS;
@@ -431,7 +434,7 @@ static void pending_memory_is_counted(void **state)
     assert_true(test_statistics(pool).pending_bytes >= BYTES);
     test_gate_open(gate);
     OK(leat_device_synchronize(t->device));
-    /* The next request finds it. */
+    /* The next request notices that the work is complete. */
     again = test_block(pool, t->stream, BYTES);
     assert_int_equal(test_statistics(pool).pending_bytes, 0);
     assert_true(test_statistics(pool).reserved_bytes < 2 * BYTES);
@@ -439,7 +442,7 @@ static void pending_memory_is_counted(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Ten blocks of one stream, of which another takes one: the other nine stay. */
+/* Of ten freed blocks another stream takes one: the other nine stay with their stream. */
 static void blocks_are_taken_one_by_one(void **state)
 {
     enum { COUNT = 10 };
@@ -455,7 +458,7 @@ static void blocks_are_taken_one_by_one(void **state)
         OK(leat_free(t->stream, blocks[i]));
     OK(leat_stream_synchronize(t->stream));
     taken = test_block(pool, t->second, BYTES);
-    /* The taker is held up now: the rest must be there for its own stream at once. */
+    /* The taking stream is held up now. The other blocks must be available to their own stream at once. */
     gate = test_gate_close(t->second);
     before = test_statistics(pool);
     for (int i = 0; i < COUNT - 1; i++)

@@ -26,7 +26,8 @@ static void scrubbed_memory_is_clear_to_its_end(void **state)
                 unsigned char *block = test_block(pool, round % 3 ? stream : NULL, bytes), seen[100];
 
                 test_block_holds(stream, block, bytes, 0);
-                /* Up to where the block ends for all; in guard mode there are zones. */
+                /* Without guard mode the bytes after the requested size are cleared too; in guard mode they are
+                 * red zones. */
                 if (!guard) {
                     peek(t, stream, block + bytes, seen, bytes % 512 == 0 ? 0 : 100);
                     EXPECT_BYTES(seen, bytes % 512 == 0 ? 0 : 100, 0);
@@ -40,7 +41,7 @@ static void scrubbed_memory_is_clear_to_its_end(void **state)
     }
 }
 
-/* Clearing is work too, of a stream that may not have got there when an unused block is freed on another one. */
+/* Clearing is work of the allocating stream, which may be pending when another stream frees the unused block. */
 static void clearing_comes_before_the_next_user(void **state)
 {
     struct test_state *t = *state;
@@ -66,7 +67,7 @@ static void clearing_comes_before_the_next_user(void **state)
     }
 }
 
-/* The other process sees all of the memory, not only what was asked for. */
+/* The importing process sees the whole allocation, so all of it must be cleared. */
 static void exported_memory_is_clear(void **state)
 {
     struct test_state *t = *state;
@@ -86,7 +87,7 @@ static void exported_memory_is_clear(void **state)
             close(fd);
             test_block_holds(t->stream, imported, bytes, 0);
             OK(leat_fill(t->stream, imported, 0xee, bytes));
-            /* Whoever imports it may write everywhere, and later. */
+            /* An importer may write to all of it, also after the block was freed. */
             OK(leat_free(t->stream, block));
             OK(leat_fill(t->stream, imported, 0xef, bytes));
             OK(leat_stream_synchronize(t->stream));

@@ -1,6 +1,6 @@
 /*
- * test_pool_share.c - pools: blocks that are one physical allocation each, and that other processes can use.
- * LEAT_TEST_DEVICE names the device. For the import in another process this program runs itself again.
+ * test_pool_share.c - pools with one physical allocation for each block, which other processes can import.
+ * LEAT_TEST_DEVICE names the device. This program runs itself again to import in another process.
  */
 #include "test_pool.h"
 
@@ -25,7 +25,7 @@ static void each_block_has_a_handle_of_its_own(void **state)
     pool = POOL(t->device, .dedicated = 1);
     for (int i = 0; i < 5; i++) {
         blocks[i] = test_block(pool, t->stream, sizes[i]);
-        /* No two share a page. */
+        /* No two blocks share a page. */
         assert_true(test_statistics(pool).pages_created >= created + sizes[i]);
         created = test_statistics(pool).pages_created;
         OK(leat_fill(t->stream, blocks[i], (uint8_t)(i + 1), sizes[i]));
@@ -34,14 +34,14 @@ static void each_block_has_a_handle_of_its_own(void **state)
         test_block_holds(t->stream, blocks[i], sizes[i], (unsigned char)(i + 1));
         OK(leat_free(t->stream, blocks[i]));
     }
-    /* They are kept and used again. */
+    /* Freed blocks are kept and reused. */
     for (int i = 0; i < 5; i++)
         OK(leat_free(t->stream, test_block(pool, t->stream, sizes[i])));
     assert_int_equal(test_statistics(pool).pages_created, created);
     OK(leat_pool_destroy(pool));
 }
 
-/* Looks at imported memory, writes to it, and gives it back. */
+/* Imports memory, checks that it holds expected, fills it with written, and frees the import. */
 static void use_import(leat_device *device, leat_stream *stream, int fd, size_t bytes, unsigned char expected,
                        unsigned char written)
 {
@@ -61,7 +61,7 @@ static void use_import(leat_device *device, leat_stream *stream, int fd, size_t 
     REFUSED(leat_memory_free(ptr), LEAT_ERROR_POINTER, "");
 }
 
-/* Runs this program again, which imports fd as use_import() does. */
+/* Runs this program again, which does the same as use_import(). */
 static void import_elsewhere(int fd, size_t bytes, int expected, int written)
 {
     char words[4][32];
@@ -103,7 +103,7 @@ static void blocks_are_shared_with_other_processes(void **state)
     assert_true(bytes >= 5000);
     import_elsewhere(fd, bytes, 1, 2);
     test_block_holds(t->stream, block, 5000, 2);
-    /* Twice, and in the same process. */
+    /* Again, and within this process. */
     use_import(t->device, t->stream, fd, bytes, 2, 3);
     import_elsewhere(fd, bytes, 3, 4);
     test_block_holds(t->stream, block, 5000, 4);
@@ -112,7 +112,7 @@ static void blocks_are_shared_with_other_processes(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The memory lives for as long as somebody has it. */
+/* Physical memory lives as long as a process has it mapped. */
 static void exported_memory_outlives_its_pool(void **state)
 {
     struct test_state *t = *state;
@@ -134,7 +134,7 @@ static void exported_memory_outlives_its_pool(void **state)
     OK(leat_memory_free(ptr));
 }
 
-/* The last close takes imported memory with it. */
+/* Closing the device frees imported memory. */
 static void imported_memory_is_left_to_the_close(void **state)
 {
     struct test_state *t = *state;
@@ -156,7 +156,7 @@ static void imported_memory_is_left_to_the_close(void **state)
     REFUSED(leat_memory_free(ptr), LEAT_ERROR_POINTER, "");
 }
 
-/* ---- what a process that gets a descriptor cannot do, on the CPU device ---- */
+/* ---- what a process cannot do to a received descriptor, on the CPU device ---- */
 
 static void exported_files_keep_their_size(void **state)
 {
@@ -180,7 +180,7 @@ static void exported_files_keep_their_size(void **state)
     assert_int_equal(fallocate(fd, 0, (off_t)bytes, 4096), -1);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
     assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    /* Only the block's own pages. */
+    /* The file contains the block's own pages only. */
     assert_int_equal(fstat(fd, &file), 0);
     assert_true(file.st_size >= 0 && (size_t)file.st_size == bytes);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
@@ -190,7 +190,7 @@ static void exported_files_keep_their_size(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A memory file with these seals. */
+/* Returns a memory file with these seals. */
 static int memory_file(size_t bytes, int seals)
 {
     int fd = memfd_create("leat test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -209,7 +209,7 @@ static int opened(const char *path, int flags)
     return fd;
 }
 
-/* Neither way to import takes it; closes it. */
+/* Checks that both import calls refuse fd, and closes it. */
 static void no_import(leat_device *device, int fd, size_t bytes, const char *words)
 {
     leat_physical *physical = NULL;
@@ -250,14 +250,14 @@ static void other_files_are_not_imported(void **state)
     no_import(t->device, ends[0], bytes, not_exported);
     no_import(t->device, ends[1], bytes, not_exported);
     no_import(t->device, -1, bytes, "it is not open");
-    /* Memory files that could still change, or that nobody may write. */
+    /* Memory files that could still change their size, or that cannot be written. */
     no_import(t->device, memory_file(bytes, 0), bytes, not_exported);
     no_import(t->device, memory_file(bytes, F_SEAL_GROW | F_SEAL_SEAL), bytes, not_exported);
     no_import(t->device, memory_file(bytes, F_SEAL_SHRINK | F_SEAL_SEAL), bytes, not_exported);
     no_import(t->device, memory_file(bytes, F_SEAL_SHRINK | F_SEAL_GROW), bytes, not_exported);
     no_import(t->device, memory_file(bytes, sealed | F_SEAL_WRITE), bytes, not_exported);
     no_import(t->device, memory_file(bytes, sealed | F_SEAL_FUTURE_WRITE), bytes, not_exported);
-    /* Exported memory of another size, or that cannot be written by this descriptor. */
+    /* Exported memory with a wrong size, or with a descriptor that cannot be written. */
     pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 4 * MIB);
     OK(leat_fill(t->stream, block, 8, 4 * MIB));

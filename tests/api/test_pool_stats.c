@@ -1,4 +1,4 @@
-/* test_pool_stats.c - pools: what their figures, history and snapshots say. */
+/* test_pool_stats.c - statistics, history and snapshots of pools. */
 #include "test_pool.h"
 
 #include <ctype.h>
@@ -9,7 +9,7 @@
 static const struct test_pool_sort sorts[] = TEST_POOL_SORTS;
 enum { SORTS = sizeof sorts / sizeof sorts[0] };
 
-/* ---- figures ------------------------------------------------------------------------------------------------ */
+/* ---- statistics --------------------------------------------------------------------------------------------- */
 
 static uint64_t rounded(size_t bytes)
 {
@@ -36,7 +36,7 @@ static void figures_add_up(void **state)
             used += rounded(sizes[i]);
             figures = test_statistics(pool);
             assert_int_equal(figures.requested_bytes, requested);
-            /* Guards, or whole pages. */
+            /* Red zones or whole pages add to the used bytes. */
             if (sorts[sort].options.guard || sorts[sort].options.dedicated)
                 assert_true(figures.used_bytes >= used);
             else if (!getenv("LEAT_POOL_GUARD"))
@@ -92,7 +92,7 @@ static void the_peak_is_exact_with_one_thread(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The tag's share, or one of zeros. */
+/* Returns the share of a tag, or zeros if it has none. */
 static leat_pool_share tag_share(leat_pool *pool, const char *name)
 {
     leat_pool_share share, none;
@@ -124,7 +124,7 @@ static void tags_say_whose_memory_it_is(void **state)
     OK(leat_pool_tag("weights"));
     weights = test_block(pool, t->stream, 1000);
     more = test_block(pool, t->stream, 5 * MIB);
-    /* A tag is of one thread. */
+    /* A tag applies to one thread only. */
     assert_int_equal(pthread_create(&thread, NULL, allocate_without_tag, pool), 0);
     pthread_join(thread, &by_thread);
     assert_non_null(by_thread);
@@ -143,7 +143,7 @@ static void tags_say_whose_memory_it_is(void **state)
     assert_int_equal(tag_share(pool, long_name).requested_bytes, 300);
     assert_int_equal(tag_share(pool, "").requested_bytes, 70);
     assert_int_equal(tag_share(pool, "").live_blocks, 2);
-    /* The tag stays with its block, whoever frees it. */
+    /* A block keeps its tag, whichever thread or stream frees it. */
     OK(leat_free(t->stream, more));
     assert_int_equal(tag_share(pool, "weights").requested_bytes, 1000);
     assert_int_equal(tag_share(pool, "weights").live_blocks, 1);
@@ -156,7 +156,7 @@ static void tags_say_whose_memory_it_is(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Runs last: the process has no free tag afterwards. */
+/* Must run last, because it uses up the process's tags. */
 static void further_tags_count_as_other(void **state)
 {
     struct test_state *t = *state;
@@ -184,7 +184,7 @@ static void further_tags_count_as_other(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The sum over all streams, and the share of one stream. */
+/* Returns the share of one stream; *sum returns the sum over all streams. */
 static leat_pool_share stream_share(leat_pool *pool, leat_stream *stream, leat_pool_share *sum)
 {
     leat_pool_share share, found;
@@ -260,7 +260,7 @@ static void a_pool_remembers_what_happened(void **state)
         }
         if (e->action != LEAT_POOL_ALLOC && e->action != LEAT_POOL_FREE)
             continue;
-        /* Alloc, alloc, free, free. */
+        /* The order of events is: alloc, alloc, free, free. */
         assert_int_equal(e->action, seen < 2 ? LEAT_POOL_ALLOC : LEAT_POOL_FREE);
         assert_ptr_equal(e->ptr, seen % 2 ? second : first);
         assert_int_equal(e->bytes, seen % 2 ? 9 * MIB : 1000);
@@ -272,7 +272,7 @@ static void a_pool_remembers_what_happened(void **state)
     assert_int_equal(seen, 4);
     assert_true(streams[0] != streams[1]);
     assert_true(grown >= 9 * MIB + 1000);
-    /* Too little room: the latest ones. */
+    /* With too little room the latest events are returned. */
     count = 1;
     OK(leat_pool_history(pool, events, &count));
     assert_int_equal(count, 1);
@@ -353,7 +353,7 @@ static const char *json_space(const char *at)
     return at;
 }
 
-/* Behind the string that starts at at, or NULL. */
+/* Returns the end of the JSON string at at, or NULL if there is none. */
 static const char *json_string(const char *at)
 {
     if (*at++ != '"')
@@ -394,7 +394,7 @@ static const char *json_number(const char *at)
     return at;
 }
 
-/* Behind an object or an array, whose first character is at at. */
+/* Returns the end of the JSON object or array that begins at at, or NULL. */
 static const char *json_group(const char *at, int depth)
 {
     char end = *at == '{' ? '}' : ']';
@@ -422,7 +422,7 @@ static const char *json_group(const char *at, int depth)
     }
 }
 
-/* Behind the value that starts at at, or NULL when none does. */
+/* Returns the end of the JSON value at at, or NULL if there is none. */
 static const char *json_value(const char *at, int depth)
 {
     static const char *const names[] = {"true", "false", "null"};
@@ -484,11 +484,12 @@ static void a_snapshot_is_json(void **state)
     }
 }
 
-/* Names of any bytes, and such as are cut; JSON that is not UTF-8 is none. */
+/* Names with arbitrary bytes, and names that are cut: the snapshot must be valid UTF-8, because JSON requires
+ * it. */
 static void a_snapshot_is_utf8(void **state)
 {
     static const char *const tags[] = {
-        /* 32 bytes in characters of 2, of which 31 bytes count. */
+        /* 16 characters of 2 bytes, of which 31 bytes are kept. */
         "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9",
         "\xff\xfe",
         "half \xc3",
@@ -504,7 +505,7 @@ static void a_snapshot_is_utf8(void **state)
 
     if (!utf8)
         SKIP_OTHER("there is no locale C.UTF-8 to check with");
-    /* Cut in the middle of a character of 3. */
+    /* The pool's name is cut inside a character of 3 bytes. */
     while (strlen(name) < 54)
         strcat(name, "\u20ac");
     pool = POOL(t->device, .name = name);
@@ -520,7 +521,7 @@ static void a_snapshot_is_utf8(void **state)
     uselocale(before);
     freelocale(utf8);
     assert_true(characters != (size_t)-1);
-    /* 15 characters of the first tag, and no half of one. */
+    /* 15 whole characters of the first tag. */
     assert_non_null(
         strstr(text.words,
                "\"\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\""));

@@ -1,7 +1,7 @@
 /*
- * test_pool_threads.c - pools under 16 threads: on streams of their own, on one stream, freeing what others
- * allocated, while others look, trim, and make and end pools. Every block is filled and looked at. Most of its use
- * is under the thread sanitizer.
+ * test_pool_threads.c - pools used by 16 threads: on their own streams, on one stream, and freeing each other's
+ * blocks, while other threads query and trim, and create and destroy pools. Every block is filled and checked.
+ * Most useful under the thread sanitizer.
  */
 #include "test_pool.h"
 
@@ -10,7 +10,7 @@
 
 enum { THREADS = 16, BLOCKS = 12, LOOK_BYTES = 2048 };
 
-/* A block on its way from one thread to another. */
+/* A block that one thread passes to another. */
 struct parcel {
     unsigned char *block;
     size_t bytes;
@@ -19,9 +19,9 @@ struct parcel {
     leat_event *filled;
 };
 
-/* Where a thread finds what others sent it. */
+/* Blocks that other threads passed to one thread. */
 struct mailbox {
-    pthread_mutex_t lock; /* guards the rest */
+    pthread_mutex_t lock; /* protects the other members */
     struct parcel parcels[64];
     int count;
 };
@@ -29,9 +29,9 @@ struct mailbox {
 struct shared {
     struct test_state *t;
     leat_pool *pool;
-    leat_pool *more[3]; /* other pools, of other sorts */
+    leat_pool *more[3]; /* pools of other sorts */
     struct mailbox boxes[THREADS];
-    atomic_int busy; /* threads that are not done yet */
+    atomic_int busy; /* number of threads that still run */
     int rounds;
 };
 
@@ -39,11 +39,11 @@ struct job {
     struct shared *shared;
     int number;
     leat_stream *stream;
-    unsigned char *seen, *unseen; /* pinned; what is copied to unseen is not looked at */
-    char failure[512];            /* "" when all went well */
+    unsigned char *seen, *unseen; /* pinned; unseen is never checked */
+    char failure[512];            /* empty: no failure */
 };
 
-/* Threads cannot end a test, so they note the first failure and stop. */
+/* A thread cannot end a cmocka test, so it records its first failure and stops. */
 #define STEP(job, call)                                                                                           \
     do {                                                                                                          \
         if ((call) != LEAT_OK) {                                                                                  \
@@ -59,7 +59,7 @@ static size_t some_size(uint64_t number)
     return 1 + (size_t)leat_pattern_value(number, 11) % most[leat_pattern_value(number, 12) % 5];
 }
 
-/* Both ends of a block hold value. Waits for the thread's stream. */
+/* Returns true if the first and last bytes of the block are value. Waits for the thread's stream. */
 static bool holds(struct job *job, const unsigned char *block, size_t bytes, unsigned char value)
 {
     size_t part = bytes < LOOK_BYTES ? bytes : LOOK_BYTES;
@@ -84,7 +84,7 @@ struct mine {
     unsigned char value;
 };
 
-/* One step with a block of the thread's own: it comes, or is looked at and goes. */
+/* Allocates and fills the thread's block, or checks and frees it if there is one. */
 static bool come_or_go(struct job *job, struct mine *m, uint64_t number, leat_pool *pool)
 {
     void *block;
@@ -130,7 +130,7 @@ static bool churn(struct job *job)
     return all_go(job, mine);
 }
 
-/* Puts a parcel into the box of another thread; false when that is full. */
+/* Passes a block to another thread. Returns false if its mailbox is full. */
 static bool post(struct mailbox *box, const struct parcel *parcel)
 {
     bool room;
@@ -173,7 +173,8 @@ static bool send_one(struct job *job, uint64_t number)
     return true;
 }
 
-/* Looks at a block of another thread, and frees it: on the own stream, on its first one, or for the host. */
+/* Checks a block of another thread and frees it: on this thread's stream, on the block's first stream, or by the
+ * host. */
 static bool take_one(struct job *job, uint64_t number)
 {
     struct parcel parcel;
@@ -184,7 +185,7 @@ static bool take_one(struct job *job, uint64_t number)
     STEP(job, leat_event_destroy(parcel.filled));
     switch (number % 4) {
     case 0:
-        /* The copy out of it may still run: the pool is told. */
+        /* The copy from the block may still run, so name its stream. */
         STEP(job, leat_copy(job->stream, job->unseen, parcel.block, parcel.bytes < 100 ? parcel.bytes : 100));
         STEP(job, leat_pool_use(parcel.block, job->stream));
         STEP(job, leat_free(parcel.from, parcel.block));
@@ -233,7 +234,7 @@ static void count_text(void *argument, const char *text, size_t bytes)
     *(size_t *)argument += bytes;
 }
 
-/* Looks on, and trims, while the others work. */
+/* Queries and trims the pool while other threads use it. */
 static bool look_on(struct job *job)
 {
     leat_pool *pool = job->shared->pool;
@@ -262,7 +263,7 @@ static bool look_on(struct job *job)
     return true;
 }
 
-/* Streams and pools that come and go, with blocks cached in both. */
+/* Creates and destroys streams and pools that have cached blocks. */
 static bool make_and_end(struct job *job)
 {
     leat_device *device = job->shared->t->device;
@@ -287,7 +288,7 @@ static bool make_and_end(struct job *job)
     return true;
 }
 
-/* Blocks of the default pools and of pools of other sorts. */
+/* Allocates from the default pools and from pools of other sorts. */
 static bool other_pools(struct job *job)
 {
     for (int round = 0; round < job->shared->rounds; round++) {
@@ -325,7 +326,7 @@ static void *run_job(void *argument)
     return NULL;
 }
 
-/* What nobody fetched. */
+/* Frees the blocks that no thread has collected. */
 static void empty_boxes(struct shared *shared)
 {
     struct parcel parcel;
@@ -340,7 +341,7 @@ static void empty_boxes(struct shared *shared)
     }
 }
 
-/* Runs the works side by side, thread i the work i modulo count. */
+/* Runs the functions on all threads at once; thread i runs function i % count. */
 static void run(struct test_state *t, bool one_stream, bool (*const works[])(struct job *job), int count)
 {
     struct start *starts = test_buffer(THREADS * sizeof *starts);
@@ -428,7 +429,7 @@ static void all_things_at_once(void **state)
     run(*state, false, works, 5);
 }
 
-/* Two threads free the same block: one of them succeeds. */
+/* Two threads free the same block: one of them must succeed. */
 struct race {
     leat_stream *stream;
     void *block;
@@ -469,7 +470,7 @@ static void a_block_is_freed_once(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A limited pool that several threads fill and empty: a request fails only while the others hold the rest. */
+/* Several threads fill and empty a pool with a limit, one thread at a time, so no request may fail. */
 struct squeeze {
     leat_pool *pool;
     leat_stream *stream;
@@ -496,7 +497,7 @@ static void *fill_and_empty(void *argument)
     return NULL;
 }
 
-/* What a thread has cached is found by the next one, on another stream, when there is no other memory. */
+/* If a pool has no other memory, a thread must get blocks that another thread has cached for another stream. */
 static void caches_of_threads_are_no_islands(void **state)
 {
     enum { COUNT = 4 };
@@ -531,8 +532,8 @@ static void *cache_blocks(void *argument)
     return NULL;
 }
 
-/* A thread that has none of a size takes several from what another one cached. Its own cache has no room for them:
- * the places of all sizes are taken. The rest must go back to the pool. */
+/* A thread without cached blocks of a size takes several from another thread's cache. Its own cache has no room
+ * for them because other sizes occupy it, so the rest must go back to the pool. */
 static void blocks_from_another_cache_find_a_place(void **state)
 {
     enum { SIZES = 1000 };
@@ -546,7 +547,7 @@ static void blocks_from_another_cache_find_a_place(void **state)
         blocks[i] = test_block(squeeze.pool, t->stream, (size_t)512 * (unsigned)(i + 1));
     for (int i = 0; i < SIZES; i++)
         OK(leat_free(t->stream, blocks[i]));
-    /* Of two threads one has a cache that is not this thread's. */
+    /* At least one of two new threads uses another cache than this thread. */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(pthread_create(&other, NULL, cache_blocks, &squeeze), 0);
         pthread_join(other, NULL);
@@ -586,8 +587,8 @@ static void wait_for_host(void *open)
     (void)test_wait_for(open, 1);
 }
 
-/* A mark is moved while another thread asks for it: the answer is for the old place, and says nothing of the work
- * in between, of which the block that was freed before the new mark must wait. */
+/* Another thread queries an event in a loop while this thread records it again. A query that saw the old record
+ * complete must not count for the new one, which the block freed before it must wait for. */
 static void a_mark_moves_while_it_is_asked_for(void **state)
 {
     enum { ROUNDS = 400 };
@@ -617,7 +618,7 @@ static void a_mark_moves_while_it_is_asked_for(void **state)
         OK(leat_stream_synchronize(t->stream));
         EXPECT_BYTES(kept, 4096, 1);
         OK(leat_free(t->second, next));
-        /* The next round finds nothing idle that is known to be done. */
+        /* So that in the next round no idle memory is known to be complete. */
         OK(leat_stream_synchronize(t->second));
         OK(leat_pool_trim(pool, 0, NULL, NULL));
     }

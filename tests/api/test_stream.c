@@ -1,4 +1,4 @@
-/* test_stream.c - streams: order within one, side by side with others, waits, host functions. */
+/* test_stream.c - streams: order within one stream, independence of others, waits, host functions. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static void streams_run_beside_each_other(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 64);
     struct test_gate *gate = test_gate_close(t->stream);
 
-    /* The first stream stands still; the second goes on and comes to its end. */
+    /* The first stream is held up; the second one completes its work. */
     memset(pinned, 0, 64);
     OK(leat_fill(t->second, memory, 3, 64));
     OK(leat_copy(t->second, pinned, memory, 64));
@@ -183,12 +183,12 @@ static void a_wait_is_for_the_record_at_its_time(void **state)
     OK(leat_stream_wait(t->second, event));
     gate = test_gate_close(t->stream);
     OK(leat_event_record(event, t->stream));
-    /* The new record is behind the gate; the wait was for the old one. */
+    /* The second stream waits for the first record only; the new record is behind the gate. */
     OK(leat_fill(t->second, pinned, 5, 64));
     OK(leat_stream_synchronize(t->second));
     EXPECT_BYTES(pinned, 64, 5);
     assert_int_equal(leat_event_query(event), LEAT_NOT_READY);
-    /* And a wait from now on is for the new one. */
+    /* A wait submitted now is for the new record. */
     OK(leat_stream_wait(t->second, event));
     OK(leat_fill(t->second, pinned, 6, 64));
     EXPECT_HELD(t->second, gate);
@@ -325,7 +325,7 @@ static void a_stream_knows_its_device(void **state)
     OK(leat_stream_destroy(NULL));
 }
 
-/* What each call returned from inside a host function. */
+/* What each call returns inside a host function. */
 struct forbidden {
     leat_device *device;
     leat_stream *stream;
@@ -411,7 +411,7 @@ static void host_functions_may_not_give_work(void **state)
     if (f.wrong >= 0)
         fail_msg("call %d of %d in the list did not return NOT_PERMITTED", f.wrong, f.count);
     assert_non_null(strstr(f.message, "host function"));
-    /* Nothing of that happened. */
+    /* None of the refused calls had an effect. */
     OK(leat_copy_sync(t->stream, &out, f.memory, 1));
     assert_int_equal(out, 6);
     OK(leat_free(t->stream, f.memory));

@@ -1,9 +1,10 @@
 /*
- * test_strict.c - LEAT_STRICT=1 on the CPU device: a host thread that touches device memory dies, and is told
- * which pointer it touched, how, and whose memory that is; everything that goes through leat works.
+ * test_strict.c - LEAT_STRICT=1 on the CPU device: if host code accesses device memory, the process ends by
+ * SIGSEGV after a message with the pointer, the kind of access and the allocation. Everything that goes through
+ * leat works.
  *
- * LEAT_STRICT is read once per process, so each case runs in a process of its own: this program again, with the
- * name of the case.
+ * leat reads LEAT_STRICT once per process, so each case runs in a child process: this program again, with the name
+ * of the case.
  */
 #include "harness.h"
 
@@ -22,9 +23,9 @@
 #define VIRTUAL_BYTES ((size_t)2 << 20)
 #define FREED ((size_t)0)
 
-/* ---- in the child: no cmocka ------------------------------------------------------------------ */
+/* ---- in the child, where cmocka is not used ----------------------------------------------------------------- */
 
-/* What a case works with; the child says where its memory is before it touches it. */
+/* State of a case. The child prints an address before it accesses it. */
 struct child {
     leat_device *device;
     leat_stream *stream;
@@ -94,7 +95,8 @@ static int case_other_thread(struct child *c)
     return 0;
 }
 
-/* A short copy on an idle stream may be made by the calling thread itself, which has no right to it afterwards. */
+/* The calling thread may run a short copy on an idle stream itself. Afterwards it must have no access to device
+ * memory. */
 static int case_after_copy(struct child *c)
 {
     char own[64] = {0};
@@ -106,7 +108,7 @@ static int case_after_copy(struct child *c)
     return ((volatile unsigned char *)c->memory)[5];
 }
 
-/* Memory that is in no pool. */
+/* Memory that belongs to no pool. */
 static int case_plain(struct child *c)
 {
     void *plain;
@@ -119,7 +121,7 @@ static int case_plain(struct child *c)
     return 0;
 }
 
-/* Memory that the program mapped itself, whose rights it changes: for the device, and not for the host. */
+/* Memory that the program mapped itself: leat_virtual_set_access() gives the device access, but not the host. */
 static int case_virtual(struct child *c)
 {
     leat_physical *physical;
@@ -138,7 +140,7 @@ static int case_virtual(struct child *c)
     return ((volatile unsigned char *)base)[0];
 }
 
-/* Copies, fills and kernels reach device memory; pinned memory stays within reach of the host. */
+/* Copies, fills and kernels can access device memory; the host can access pinned memory. */
 static int case_works(struct child *c)
 {
     unsigned char *in = malloc(BYTES), *out = malloc(BYTES);
@@ -209,10 +211,10 @@ static int run_case(const char *name)
     return code;
 }
 
-/* ---- in the parent ---------------------------------------------------------------------------- */
+/* ---- in the parent ------------------------------------------------------------------------------------------ */
 
 struct outcome {
-    int status; /* of waitpid() */
+    int status; /* from waitpid() */
     char words[8192];
 };
 
@@ -230,7 +232,7 @@ static void run_child(const char *name, struct outcome *outcome)
         char *const arguments[] = {(char *)(uintptr_t) "test_strict", (char *)(uintptr_t)name, NULL};
 
         setenv("LEAT_STRICT", "1", 1);
-        /* The sanitizers have handlers of their own, which would turn the signal into an exit status. */
+        /* The handlers of sanitizers would turn the signal into an exit status. */
         setenv("ASAN_OPTIONS", "handle_segv=0:detect_leaks=0", 1);
         setenv("TSAN_OPTIONS", "handle_segv=0", 1);
         setenv("UBSAN_OPTIONS", "handle_segv=0", 1);
@@ -256,8 +258,8 @@ static void run_child(const char *name, struct outcome *outcome)
         SKIP_OTHER("this processor has no memory protection keys (make check-strict has others in their place)");
 }
 
-/* The child dies of SIGSEGV, and the message names what the child said that it would touch, in memory of so many
- * bytes; FREED: in freed memory. */
+/* Checks that the child ends by SIGSEGV and that the message names the announced address in an allocation of this
+ * size. FREED: in freed memory. */
 static void expect_death(const char *name, size_t bytes)
 {
     bool freed = bytes == FREED;
@@ -267,7 +269,7 @@ static void expect_death(const char *name, size_t bytes)
     size_t offset;
 
     run_child(name, &outcome);
-    /* In a program built for AddressSanitizer the pool has told it what is freed, and it speaks first. */
+    /* With AddressSanitizer the pool has poisoned freed memory, so the sanitizer reports the access first. */
     if (freed && strstr(outcome.words, "use-after-poison"))
         return;
     if (!WIFSIGNALED(outcome.status) || WTERMSIG(outcome.status) != SIGSEGV)
@@ -333,7 +335,7 @@ static void plain_memory_dies(void **state)
     expect_death("plain", BYTES);
 }
 
-/* The message knows the whole reservation, which is one granule of virtual memory. */
+/* The message names the whole reservation, which is one granule. */
 static void mapped_memory_dies(void **state)
 {
     (void)state;

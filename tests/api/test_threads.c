@@ -1,5 +1,5 @@
-/* test_threads.c - many threads at once on one device: memory, streams, copies, events, kernels, look-ups. Most of
- * its use is under the thread sanitizer. */
+/* test_threads.c - many threads use one device at once: memory, streams, copies, events, kernels, queries. Most
+ * useful under the thread sanitizer. */
 #include "harness.h"
 
 #include <dirent.h>
@@ -15,11 +15,11 @@ enum { THREADS = 8, ROUNDS = 20, BYTES = 20000 };
 struct job {
     struct test_state *t;
     int number;
-    leat_event *event; /* shared */
-    char failure[512]; /* "" when all went well */
+    leat_event *event; /* shared by all threads */
+    char failure[512]; /* empty: no failure */
 };
 
-/* Threads cannot end a test, so they note the first failure and stop. */
+/* A thread cannot end a cmocka test, so it records its first failure and stops. */
 #define STEP(job, call)                                                                                           \
     do {                                                                                                          \
         if ((call) != LEAT_OK) {                                                                                  \
@@ -95,7 +95,7 @@ static void every_thread_its_own_stream(void **state)
 
 static void count_up(void *argument)
 {
-    ++*(int *)argument; /* no atomic: host functions of one stream do not run beside each other */
+    ++*(int *)argument; /* not atomic: host functions of one stream never run concurrently */
 }
 
 static int counted;
@@ -222,7 +222,8 @@ static void *fail_in_its_own_way(void *argument)
 
 enum { WHOLE_WORDS = 1 << 20 };
 
-/* What two threads give one stream goes one after the other: a copy is seen as a whole or not at all. */
+/* Work that two threads submit to one stream must not interleave: a copy sees the other one's bytes whole or not
+ * at all. */
 struct whole {
     leat_stream *stream;
     uint64_t *pinned;
@@ -277,7 +278,7 @@ static void a_copy_is_one_piece_of_work(void **state)
     free(pageable);
 }
 
-/* The same on the way to the device, which a GPU is given chunk by chunk. */
+/* The same for copies to the device, which a GPU gets in chunks. */
 struct whole_there {
     leat_stream *stream;
     uint64_t *there, *seen;
@@ -334,7 +335,8 @@ static void every_thread_its_own_message(void **state)
     run(*state, functions, 1);
 }
 
-/* Reads the line of one of this process's /proc files that begins so. Returns false if there is none. */
+/* Finds a line that begins with begins in a /proc file of one of this process's threads. Returns false if there is
+ * none. */
 static bool read_line(const char *thread, const char *file, const char *begins, char *line, int bytes)
 {
     char path[300];
@@ -350,7 +352,7 @@ static bool read_line(const char *thread, const char *file, const char *begins, 
     return found;
 }
 
-/* Handlers of the program's signals must not run on threads that copy. */
+/* Threads that copy must block signals, so that the program's handlers do not run on them. */
 static void threads_that_copy_block_signals(void **state)
 {
     static const int signals[] = {SIGALRM, SIGPROF, SIGVTALRM, SIGIO, SIGCHLD, SIGUSR1, SIGUSR2, SIGINT, SIGTERM};

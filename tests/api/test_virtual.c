@@ -1,4 +1,4 @@
-/* test_virtual.c - reserved addresses, physical memory, mappings, access, sharing by file descriptor. */
+/* test_virtual.c - address reservations, physical memory, mappings, access, and sharing by file descriptor. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -7,14 +7,14 @@
 
 enum { UNITS = 4 };
 
-/* A reservation of UNITS units, and one unit of memory for each. */
+/* A reservation of UNITS units, and one unit of physical memory for each. */
 struct place {
     size_t unit;
     char *base;
     leat_physical *memory[UNITS];
 };
 
-/* Skips the test where the device has no virtual memory. */
+/* Returns the granularity of virtual memory. Skips the test if the device has none. */
 static size_t unit_of(leat_device *device)
 {
     size_t unit = 0;
@@ -46,7 +46,7 @@ static void map_all(struct place *p, leat_device *device)
     OK(leat_virtual_set_access(p->base, UNITS * p->unit, device, LEAT_ACCESS_READ_WRITE));
 }
 
-/* Unmaps count units from the start, and ends the place. */
+/* Unmaps the first count units, then frees the memory and the reservation. */
 static void end_place(struct place *p, size_t count)
 {
     if (count)
@@ -96,7 +96,7 @@ static void mapped_memory_is_device_memory(void **state)
     assert_ptr_equal(info.device_pointer, p.base + p.unit + 5);
     assert_int_equal(info.owned, 1);
 
-    /* Over the seams of four mappings. */
+    /* Work across the borders of four mappings. */
     write_pattern(t->stream, p.base, UNITS * p.unit, 7);
     expect_pattern(t->stream, p.base, UNITS * p.unit, 7);
     OK(leat_fill_pattern(t->stream, data, &twelve, sizeof twelve, p.unit));
@@ -118,7 +118,7 @@ static void contents_move_with_the_memory(void **state)
     OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
     write_pattern(t->stream, p.base, p.unit, 3);
 
-    /* At two addresses at once, then only at the second. */
+    /* Map the memory at two addresses, then only at the second. */
     OK(leat_virtual_map(last, p.unit, p.memory[0]));
     OK(leat_virtual_set_access(last, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
     expect_pattern(t->stream, last, p.unit, 3);
@@ -127,7 +127,7 @@ static void contents_move_with_the_memory(void **state)
     p.memory[0] = NULL;
     expect_pattern(t->stream, last, p.unit, 3);
 
-    /* Released, but still mapped: the mapping gives it back. */
+    /* The handle is released, but the mapping keeps the memory and can return a handle for it. */
     OK(leat_physical_retain(last + 1, &p.memory[0]));
     OK(leat_virtual_unmap(last, p.unit));
     OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
@@ -155,7 +155,7 @@ static void what_is_not_mapped_is_refused(void **state)
     REFUSED(leat_free(t->stream, p.base), LEAT_ERROR_POINTER, "reserved virtual memory");
     REFUSED(leat_memory_free(p.base), LEAT_ERROR_POINTER, "reserved virtual memory");
     REFUSED(leat_pointer_wrap(t->device, LEAT_KIND_DEVICE, p.base + p.unit, 1), LEAT_ERROR_REGISTERED, "overlaps");
-    OK(leat_stream_synchronize(t->stream)); /* the byte may still be on its way */
+    OK(leat_stream_synchronize(t->stream)); /* the copy of one byte may be pending */
     end_place(&p, 1);
     REFUSED(leat_virtual_unreserve(p.base), LEAT_ERROR_POINTER, "not reserved");
 }
@@ -178,7 +178,7 @@ static void access_is_kept_and_asked(void **state)
     write_pattern(t->stream, p.base, p.unit, 8);
     status = leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ);
     if (status != LEAT_OK) {
-        /* Not every driver can take the right to write away. */
+        /* Some drivers cannot make a mapping read-only. */
         assert_true(!test_on_cpu());
     } else {
         OK(leat_virtual_get_access(p.base, t->device, &access));
@@ -202,7 +202,7 @@ static void access_is_kept_and_asked(void **state)
     end_place(&p, 1);
 }
 
-/* Memory that was given up lives as long as it is mapped, can be had again meanwhile, and goes back then. */
+/* Released memory lives as long as it is mapped, and its handle can be had again. Unmapping it then frees it. */
 static void a_mapping_keeps_its_memory(void **state)
 {
     struct test_state *t = *state;
@@ -228,14 +228,14 @@ static void a_mapping_keeps_its_memory(void **state)
         OK(leat_virtual_unmap(base, unit));
         REFUSED(leat_physical_query(again, &info), LEAT_ERROR_HANDLE, "no live physical memory");
         OK(leat_device_memory(t->device, &after, NULL));
-        /* The copies of the first round may have made something that stays. */
+        /* Copies of the first round may have created state that stays. */
         if (round && test_on_cpu())
             assert_int_equal(after, before);
     }
     OK(leat_virtual_unreserve(base));
 }
 
-/* What may be written and what may only be read are two pieces. */
+/* Writable and read-only mappings are two separate ranges. */
 static void rights_end_where_they_end(void **state)
 {
     struct test_state *t = *state;
@@ -280,7 +280,7 @@ static void two_devices_share_a_reservation(void **state)
     OK(leat_copy_sync(stream, (char *)base + unit, base, unit));
     expect_pattern(stream, (char *)base + unit, unit, 5);
 
-    /* The close of the other device takes its memory out of this one's reservation. */
+    /* Closing the other device unmaps its memory from this device's reservation. */
     OK(leat_device_close(other));
     REFUSED(leat_pointer_query((char *)base + unit, &info), LEAT_ERROR_POINTER, "nothing is mapped");
     REFUSED(leat_physical_release(far_memory), LEAT_ERROR_HANDLE, "no live physical memory");
@@ -290,8 +290,8 @@ static void two_devices_share_a_reservation(void **state)
     OK(leat_virtual_unreserve(base));
 }
 
-/* A device that closes takes its rights to another one's memory along, and its reservations with what is in them.
- */
+/* Closing a device removes its access to other devices' memory, and frees its own reservations with what is mapped
+ * there. */
 static void a_device_that_closes_leaves_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -448,7 +448,7 @@ static void wrong_arguments_are_refused(void **state)
     end_place(&p, 1);
 }
 
-/* What a program leaves behind goes with the device; the teardown closes it. */
+/* Closing the device frees what the program left behind; the teardown closes it. */
 static void a_device_closes_with_everything_mapped(void **state)
 {
     struct test_state *t = *state;
