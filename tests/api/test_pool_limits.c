@@ -373,7 +373,7 @@ static void growing_blocks_use_the_old_memory(void **state)
     for (size_t bytes = 11 * MIB; bytes <= 60 * MIB; bytes += MIB) {
         next = test_block(pool, t->stream, bytes);
         OK(leat_free(t->stream, block));
-        /* Later blocks may reuse freed ones once the stream has used them. */
+        /* Wait, so that the next block may reuse the freed memory. */
         OK(leat_stream_synchronize(t->stream));
         block = next;
     }

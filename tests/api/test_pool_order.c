@@ -400,7 +400,8 @@ static void work_after_use_counts_scene(struct scene *x)
 }
 SCENE_TEST(work_after_use_counts)
 
-/* Several streams use the block, and one of them other than the last has pending work. Another gets the memory. */
+/* Several streams use the block. The one with pending work is not the last one named, and another one gets the
+ * memory. */
 static void all_users_are_waited_for_scene(struct scene *x)
 {
     leat_stream *users[5];

@@ -259,8 +259,7 @@ static void planned_memory_can_be_trimmed(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A full pool takes memory back from free places; a request is served without the plan if its place gets no
- * memory. */
+/* A full pool takes the memory of free places back from the plan, and uses it for other blocks. */
 static void a_plan_does_not_fill_the_pool(void **state)
 {
     struct test_state *t = *state;
