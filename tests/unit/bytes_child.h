@@ -22,7 +22,8 @@ static size_t page_bytes;
         }                                                                                                         \
     } while (0)
 
-/* Runs this program again in a child. *stopped: whether the child reached print_last_line(). */
+/* Runs this program again in a child and returns its wait status. *stopped returns true if the child reached
+ * print_last_line(). */
 static inline int run_child(const char *what, const char *name, bool *stopped)
 {
     pid_t child = fork();

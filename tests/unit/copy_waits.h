@@ -22,7 +22,7 @@ struct half {
     leat_stream *stream;
     unsigned char *dst, *src;
     size_t bytes;
-    unsigned char *stop; /* of the first thread: it stops before the copy to this address */
+    unsigned char *stop; /* the first thread stops before it copies to this address */
     leat_status status;
     atomic_int entered, done;
 };
@@ -64,7 +64,7 @@ static inline void copy_halves(void)
         assert_int_equal(halves[i].status, LEAT_OK);
 }
 
-/* ---- what ends with its device ---- */
+/* ---- objects that end with their device ---- */
 
 static bool freed_early;
 

@@ -222,14 +222,14 @@ void pool_scenario(struct world *w)
     if (w->device)
         FREE(leat_device_synchronize(w->device));
     give_blocks_back(w);
-    /* The mapping is gone, whatever the driver returns. */
+    /* The mapping no longer exists, whatever the driver returned. */
     END(leat_memory_free(w->imported));
     for (int i = 0; i < 2; i++) {
         leat_pool *pool = i ? w->second_pool : w->pool;
 
         if (!pool)
             continue;
-        /* Before the fault has happened, its own calls would be made to fail. */
+        /* If the fault has not happened yet, it would happen in this check. */
         if (w->stream && leati_fault_fired(wrapper))
             pool_must_work(w, pool);
         END(leat_pool_destroy(pool));

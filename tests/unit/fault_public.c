@@ -66,7 +66,8 @@ static bool take_memory(struct world *w)
     STEP(leat_pointer_query(w, &info));
     STEP(leat_pointer_wrap(w->device, LEAT_KIND_PINNED, (char *)w->own + OWN_BYTES - 10, 10));
     w->wrapped = true;
-    /* Always refused. To query the free memory for the message is one more call that may fail. */
+    /* Always refused. For its message the call queries the free memory, which is one more driver call that may
+     * fail. */
     if (leat_alloc(w->stream, SIZE_MAX / 2, &none) != LEAT_ERROR_DEVICE_MEMORY)
         STEP(LEAT_ERROR_DRIVER);
     return true;
@@ -388,7 +389,7 @@ void lazy_scenario(struct world *w)
     free(w->own);
 }
 
-/* ---- entries by themselves -------------------------------------------------------------------- */
+/* ---- entries of the driver's table, called directly --------------------------------------------------------- */
 
 void table_scenario(struct world *w)
 {
@@ -431,7 +432,7 @@ void table_scenario(struct world *w)
     keep(w, "device_close", ops->device_close(wrapper, device));
 }
 
-/* The same by public calls. If a call fails, the close of the device frees what the run has created. */
+/* The same by calls of the public API. If one fails, the close of the device frees what the run has created. */
 static bool use_addresses(struct world *w, leat_physical **memory)
 {
     leat_physical *retained;

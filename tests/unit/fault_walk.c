@@ -48,7 +48,7 @@ static void on_alarm(int signal_number)
     (void)signal_number;
     if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
         _exit(2);
-    /* Leave a core file to look into. */
+    /* Leave a core file for a debugger. */
     if (getenv("FAULT_WALK_CORE"))
         abort();
     give_up("still running after %d s", RUN_SECONDS);
@@ -111,7 +111,7 @@ static bool may_be_silent(void)
     return now.of_pools || now.of_copies;
 }
 
-/* Memory that the driver did not free still exists: the end of a pool or of a device does not try again. */
+/* Memory that the driver failed to free still exists, because the end of a pool or device does not try again. */
 static bool may_leak(void)
 {
     return now.entry && (!strcmp(now.entry, "mem_free") || !strcmp(now.entry, "host_free") ||
@@ -234,7 +234,7 @@ static void walk_copies(void)
         give_up("the file cannot be closed: %s", leat_last_error());
 }
 
-/* A single device has no peer. */
+/* Returns true if only a machine with two devices can call the entry. */
 static bool needs_two_devices(const char *entry)
 {
     return !strcmp(entry, "peer_enable");
@@ -341,7 +341,7 @@ int main(int argc, char **argv)
     setenv("LEAT_COPY_STAGE", "1", 0);
     setenv("LEAT_COPY_RING", "256K", 0);
     setenv("LEAT_COPY_WORKERS", "2", 0);
-    /* Prefetches to the host go in chunks, those to the device by one call. */
+    /* Prefetches to the host go in chunks, those to the device in one call. */
     setenv("LEAT_PREFETCH_STREAMS_OUT", "2", 0);
     setenv("LEAT_PREFETCH_CHUNK", "64K", 0);
     setenv("LEAT_LAYOUT_AS_GPU", "1", 0);
@@ -361,7 +361,7 @@ int main(int argc, char **argv)
         walk("managed memory", managed_scenario);
     walk_delays("everything, given back", public_scenario, 7);
     walk_copies();
-    /* "0": without pools, which are above all drivers and take the most time. */
+    /* FAULT_WALK_POOLS=0 skips the pools, which are the same above all drivers and take the most time. */
     if (!getenv("FAULT_WALK_POOLS") || strcmp(getenv("FAULT_WALK_POOLS"), "0") != 0) {
         walk_pools();
         check_visits();

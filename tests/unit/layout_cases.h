@@ -42,7 +42,7 @@ static inline void complain(const char *what, const struct layouts_pair *pair, i
     fail_msg("line %d, seed %llu: not %s; dst has %s; src has %s", line, (unsigned long long)seed, what, dst, src);
 }
 
-/* ---- forms ---- */
+/* ---- canonical layouts ---- */
 
 static inline void make_canonical(const struct layouts_pair *pair, size_t dst_align, size_t src_align,
                                   struct leati_canonical *canonical)

@@ -29,7 +29,7 @@
 #define SANITIZED 0
 #endif
 
-/* ---- what the tests share ---------------------------------------------------------------------------------- */
+/* ---- chunks, and the memory of this process ----------------------------------------------------------------- */
 
 static inline struct leati_driver *wrapper(const struct test_state *t)
 {
@@ -98,7 +98,7 @@ static inline void refused(leat_status status, leat_status wanted, const char *w
         fail_msg("\"%s\" is not in: %s", words, leat_last_error());
 }
 
-/* ---- a driver that is odd in some way, and otherwise the one under test ----------------------------------- */
+/* ---- a driver that differs from the one under test in one way ----------------------------------------------- */
 
 struct odd_driver {
     struct leati_driver base;
@@ -110,7 +110,7 @@ struct odd_driver {
     size_t skew;          /* added to the address that host_alloc returns */
     int node;
     void (*during_info)(struct odd_driver *odd);
-    unsigned registered, allocated, asked; /* number of successful calls; of device_info */
+    unsigned registered, allocated, asked; /* numbers of successful calls; asked: of device_info */
 };
 
 static inline struct odd_driver *odd_of(struct leati_driver *driver)
@@ -189,7 +189,7 @@ static inline leat_status odd_free(struct leati_driver *driver, void *device, vo
     return LEAT_OK;
 }
 
-/* Lives until the program ends, because leat caches what it knows of a device under the driver's address. */
+/* Lives until the program ends, because leat caches properties of a device under its driver's address. */
 static inline struct odd_driver *odd_driver(const leat_device *device)
 {
     static struct odd_driver made[32];

@@ -25,7 +25,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define PATIENCE_NS ((uint64_t)60 * 1000000000)
-#define MOMENT_US 20000 /* in this time a call that does not wait has returned */
+#define MOMENT_US 20000 /* a call that does not wait returns within this time */
 
 /* ---- the device: hooks that can fail ---- */
 
@@ -63,7 +63,7 @@ struct op {
     struct leati_mem_op value;
     char *dst;
     const char *src;
-    size_t bytes, width, dst_pitch, src_pitch; /* of OP_ROWS: rows; they are packed in bytes */
+    size_t bytes, width, dst_pitch, src_pitch; /* OP_ROWS: rows, which are packed in bytes */
     atomic_int *mark;
     struct op *next;
 };
@@ -345,7 +345,7 @@ struct copy {
     size_t moved; /* bytes submitted to the stream so far, in order */
     bool inside;  /* true between begin() and end() */
     leat_status status;
-    atomic_int past; /* set when the stream has passed the copy */
+    atomic_int past; /* set when the stream has completed the copy */
 };
 
 static inline void begin(void *context)
@@ -474,7 +474,7 @@ static inline void expect(const char *ptr, size_t bytes, unsigned seed)
             fail_msg("byte %zu of %zu is wrong", i, bytes);
 }
 
-/* ---- what is held up ---- */
+/* ---- streams and workers that are held up ---- */
 
 static atomic_int gate;
 
@@ -522,7 +522,7 @@ static inline int teardown(void **state)
 
 #define STAGING_TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
-/* ---- copies that end before their end ---- */
+/* ---- copies that fail or are cancelled ---- */
 
 /* The signal handlers that leat installed. cmocka replaces them in each test by handlers that end the test. */
 static struct sigaction on_segv, on_bus;

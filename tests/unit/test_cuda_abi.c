@@ -1,8 +1,8 @@
 /*
- * test_cuda_abi.c - holds leat's own CUDA declarations against NVIDIA's cuda.h, where there is one.
+ * test_cuda_abi.c - compares leat's own CUDA declarations with NVIDIA's cuda.h, if it is installed.
  *
- * The compiler checks the values of constants, the sizes and places of struct members, and that every function of
- * the list has the type that the header declares for it. Running it compares the names and says what was compared.
+ * The compiler checks the values of constants, the sizes and offsets of struct members, and that every function of
+ * the list has the type that the header declares. The program compares the names and prints what was compared.
  */
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +94,7 @@ _Static_assert(CU_DEVICE_CPU == LEATI_CU_DEVICE_CPU && CU_DEVICE_INVALID == LEAT
 _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_STREAM_LEGACY");
 
 /*
- * The list again, with the vendor's types put in the place of ours: each entry must be the type of the header's
+ * Expands the list again with the vendor's types in place of ours: each entry must have the type of the header's
  * function.
  */
 #define cu_result CUresult
@@ -117,9 +117,9 @@ _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_ST
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(CUDAAPI *) parameters), #name);
 LEATI_CUDA_SYMBOL_LIST(CHECK_FUNCTION)
 
-/* A name in the list must be the one that a program gets from the header. The header's macros turn a bare name
- * into its newest version; of cuEventElapsedTime older drivers have the first one only, and the two have the same
- * type. */
+/* A name in the list must be the one that a program gets from the header, whose macros turn a bare name into its
+ * newest version. Returns 1 if it is not. Exception: older drivers have only the first version of
+ * cuEventElapsedTime, and both versions have the same type. */
 static int check_name(const char *listed, const char *real)
 {
     if (!strcmp(listed, real) || !strcmp(listed, "cuEventElapsedTime"))
@@ -147,7 +147,7 @@ int main(void)
     if (wrong)
         return 1;
 
-    /* The default streams are pointers, which the compiler compares at run time only. */
+    /* The default streams are pointer constants, which can be compared at run time only. */
     if (CU_STREAM_LEGACY != LEATI_CU_STREAM_LEGACY || CU_STREAM_PER_THREAD != LEATI_CU_STREAM_PER_THREAD) {
         printf("the numbers of the default streams differ from those of cuda.h\n");
         return 1;

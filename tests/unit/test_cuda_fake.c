@@ -1,9 +1,9 @@
 /*
- * test_cuda_fake.c - the CUDA driver's own paths, on a libcuda.so.1 made for tests (tests/fake/fake_cuda.c).
+ * test_cuda_fake.c - the code of the CUDA driver, on a fake libcuda.so.1 (tests/fake/fake_cuda.c).
  *
- * The library is strict about contexts and counts what it gave out, so this finds what a GPU would forgive: a
- * context left behind, a stream used in the wrong one, something lost when a vendor call fails. Kernels do nothing
- * there.
+ * The fake library is strict about contexts and counts the objects that exist, so this finds errors that a GPU
+ * would forgive: a context left current, a stream used in the wrong context, a leak when a vendor call fails. Its
+ * kernels do nothing.
  */
 #include "fakes.h"
 
@@ -16,7 +16,7 @@
 
 #define BYTES 4096
 
-/* What the tests call in the library themselves, as a user's own code would. */
+/* Functions of the fake library that the tests call directly, as a user's own code would. */
 static struct {
     unsigned (*depth)(void);
     void *(*context)(int device);
@@ -132,7 +132,8 @@ static void test_context_stays(void **state)
     assert_int_equal(fake.pop(&now), 0);
 }
 
-/* leat does not look at each call which context is current: whatever was and is, it works and stays. */
+/* leat does not query the current context in each call. Whatever context is current, leat's calls must work and
+ * leave it current. */
 static void test_context_changes(void **state)
 {
     leat_device *device = fakes_open("cuda:0");
@@ -200,7 +201,7 @@ static void test_wrapped_stream(void **state)
     fakes_use_stream(device, mine);
     OK(leat_device_close(device));
 
-    /* leat ended its wrapping and no more: the two streams are still the user's. */
+    /* leat destroyed only its wrappings: the two streams still exist. */
     assert_int_equal(fakes.live(), 2);
     assert_int_equal(fake.push(fake.context(0)), 0);
     assert_int_equal(fake.stream_destroy(mine), 0);
@@ -229,7 +230,7 @@ static void test_wrapped_event(void **state)
 
 /* ---- memory ---- */
 
-/* Memory that came from the user's own calls is known by its address. */
+/* leat identifies memory of the user's own calls by its address. */
 static void test_pointers_of_the_user(void **state)
 {
     leat_device *device = fakes_open("cuda:0");
@@ -254,7 +255,7 @@ static void test_pointers_of_the_user(void **state)
     fakes_expect_place(d, LEAT_KIND_DEVICE, device, d, BYTES);
     fakes_expect_place((char *)pinned + 1, LEAT_KIND_PINNED, device, pinned, BYTES);
     fakes_expect_place(&local, LEAT_KIND_PAGEABLE, NULL, NULL, 0);
-    /* A size without a start says nothing of where the memory ends. */
+    /* If the driver reports a size but no start, leat does not know where the memory ends. */
     fake.forget_start(d);
     fakes_expect_place(d, LEAT_KIND_DEVICE, device, NULL, 0);
     fakes_expect_place(d + 100, LEAT_KIND_DEVICE, device, NULL, 0);
@@ -266,7 +267,7 @@ static void test_pointers_of_the_user(void **state)
     OK(leat_device_close(device));
 }
 
-/* leat's registration is undone by the user's own call: leat says what is wrong with the pointer. */
+/* The user's own call undoes leat's registration: leat_unregister() must return an error. */
 static void test_unregistered_by_the_user(void **state)
 {
     leat_device *device = fakes_open("cuda:0");
@@ -287,7 +288,7 @@ static void test_unregistered_by_the_user(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Memory in context, which is the user's. */
+/* Allocates memory by the vendor's calls in a context. */
 static void *alloc_in(cu_context context, bool pooled)
 {
     cu_deviceptr address = 0;
@@ -308,8 +309,8 @@ static void free_in(cu_context context, void *ptr)
     assert_int_equal(fake.pop(&popped), 0);
 }
 
-/* Two devices of leat's on one GPU, which differ in their contexts: memory belongs to the one that has its
- * context, in whichever order they were opened. */
+/* Two leat devices on one GPU with different contexts: memory belongs to the device whose context allocated it, in
+ * whichever order they were opened. */
 static void test_two_contexts_on_one_gpu(void **state)
 {
     (void)state;
@@ -334,7 +335,7 @@ static void test_two_contexts_on_one_gpu(void **state)
             fakes_expect_place(memory, LEAT_KIND_DEVICE, devices[i], memory, BYTES);
             free_in(contexts[i], memory);
         }
-        /* Memory of a pool has no context: it counts as the primary one's. */
+        /* Memory of the vendor's pool has no context, so it counts as the primary context's. */
         memory = alloc_in(contexts[1], true);
         fakes_expect_place(memory, LEAT_KIND_DEVICE, devices[0], memory, BYTES);
         free_in(contexts[1], memory);
@@ -344,7 +345,7 @@ static void test_two_contexts_on_one_gpu(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Memory of another device than the stream's can be reached from that device's context only. */
+/* Memory of another device than the stream's can be accessed in that device's context only. */
 static void test_copies_in_the_context_of_the_memory(void **state)
 {
     static const leat_copy_region region = {BYTES / 4, 2, 1, BYTES / 2, BYTES / 2, 0, 0};
@@ -372,9 +373,8 @@ static void test_copies_in_the_context_of_the_memory(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Locations of advice and prefetches are translated to the vendor's numbers and back, the host's too. The user's
- * own managed memory can be attached.
- */
+/* Locations of advice and prefetches, including the host, are translated to the vendor's numbers and back. Managed
+ * memory that the user allocated can be attached. */
 static void test_managed(void **state)
 {
     leat_device *device = fakes_open("cuda:0"), *other = fakes_open("cuda:1");
@@ -449,7 +449,7 @@ static void test_images(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* ---- what a device is ---- */
+/* ---- device properties ---- */
 
 static void test_info(void **state)
 {

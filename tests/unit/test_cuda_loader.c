@@ -1,5 +1,5 @@
 /*
- * test_cuda_loader.c - what becomes of a CUDA driver library that is missing, damaged, too old or without a GPU.
+ * test_cuda_loader.c - loading a CUDA driver library that is missing, damaged, too old or finds no GPU.
  */
 #include "loaded.h"
 

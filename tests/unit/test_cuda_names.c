@@ -1,14 +1,14 @@
 /*
- * test_cuda_names.c - holds leat/compat/cuda.h against NVIDIA's cuda.h, where there is one.
+ * test_cuda_names.c - compares leat/compat/cuda.h with NVIDIA's cuda.h, if it is installed.
  *
- * The compiler compares: each function that leat declares is declared by NVIDIA's header as well, and C refuses two
- * declarations of different types. Constants and layouts are what "make compat-abi" looks at.
+ * The compiler does it: NVIDIA's header declares each function that leat declares too, and C refuses two
+ * declarations of different types. "make compat-abi" compares constants and struct layouts.
  */
 #include <stdio.h>
 
 #if __has_include(<cuda.h>)
 
-/* All versions of a function under their own names. */
+/* Makes cuda.h declare all versions of a function under their own names. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

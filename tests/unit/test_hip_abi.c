@@ -1,10 +1,10 @@
 /*
- * test_hip_abi.c - holds leat's own HIP declarations against AMD's hip/hip_runtime_api.h, where there is one.
+ * test_hip_abi.c - compares leat's own HIP declarations with AMD's hip/hip_runtime_api.h, if it is installed.
  *
- * The compiler checks the values of constants, the sizes and places of struct members, and that every function of
- * the list has the type that the header declares for it. What the header's version does not have yet, or no
- * longer, is left out; those of HIP 6 and later were then only read in AMD's public sources. Running it says what
- * was compared.
+ * The compiler checks the values of constants, the sizes and offsets of struct members, and that every function of
+ * the list has the type that the header declares. Declarations that this version of the header does not have are
+ * left out; with a header before HIP 6 nothing checks those of HIP 6 and later. The program prints what was
+ * compared.
  */
 #include <stdio.h>
 
@@ -104,7 +104,7 @@ CHECK_MEMBER(hi_region_copy, depth, hipMemcpy3DParms, extent.depth);
 CHECK_MEMBER(hi_region_copy, kind, hipMemcpy3DParms, kind);
 
 /*
- * The list again, with the vendor's types put in the place of ours: each entry must be the type of the header's
+ * Expands the list again with the vendor's types in place of ours: each entry must have the type of the header's
  * function.
  */
 #define hi_result hipError_t
@@ -123,7 +123,7 @@ CHECK_MEMBER(hi_region_copy, kind, hipMemcpy3DParms, kind);
 #define hi_properties_5 hipDeviceProp_t
 #define hi_properties_6 hipDeviceProp_tR0600
 
-/* A macro of the vendor's turns the plain name into the newer one. */
+/* From HIP 6 on a macro of the vendor turns the plain name into the newer one. */
 #if SINCE(6, 0)
 #undef hipGetDeviceProperties
 hipError_t hipGetDeviceProperties(hi_properties_5 *properties, int device);
@@ -155,7 +155,7 @@ int main(void)
     LEATI_HIP_TEXT_LIST(COUNT)
 #undef COUNT
 
-    /* The default stream is a pointer, which the compiler compares at run time only. */
+    /* The default stream is a pointer constant, which can be compared at run time only. */
     if (hipStreamPerThread != LEATI_HIP_STREAM_PER_THREAD) {
         printf("the number of the default stream differs from that of hip_runtime_api.h\n");
         return 1;

@@ -1,10 +1,10 @@
 /*
- * test_hip_fake.c - the HIP driver's own paths, on a libamdhip64.so made for tests (tests/fake/fake_hip.c).
+ * test_hip_fake.c - the code of the HIP driver, on a fake libamdhip64.so (tests/fake/fake_hip.c).
  *
- * The library is strict about the current device and about directions, and counts what it gave out, so this finds
- * what a GPU would forgive: another device left current, a stream used on the wrong one, something lost when a
- * vendor call fails. Kernels do nothing there. All of it runs twice: with the library as HIP 6.3, and in a process
- * of its own as HIP 5.3.
+ * The fake library is strict about the current device and about copy directions, and counts the objects that
+ * exist, so this finds errors that a GPU would forgive: another device left current, a stream used on the wrong
+ * device, a leak when a vendor call fails. Its kernels do nothing. Everything runs twice: with the library as HIP
+ * 6.3, and in another process as HIP 5.3.
  */
 #include "fakes.h"
 
@@ -19,7 +19,7 @@
 
 #define BYTES 4096
 
-/* What the tests call in the library themselves, as a user's own code would. */
+/* Functions of the fake library that the tests call directly, as a user's own code would. */
 static struct {
     hi_result (*current)(int *device);
     hi_result (*set)(int device);
@@ -101,7 +101,7 @@ static void test_current_device_stays(void **state)
     assert_int_equal(fake.set(0), 0);
 }
 
-/* HIP has one context for each device, and no other. */
+/* A HIP device has exactly one context. */
 static void test_wrapped_device(void **state)
 {
     leat_device *device = fakes_open("hip:0"), *other = fakes_open("hip:1"), *wrapped = NULL;
@@ -136,7 +136,7 @@ static void test_wrapped_stream(void **state)
     OK(leat_device_close(device));
     expect_current(0);
 
-    /* leat ended its wrapping and no more: the two streams are still the user's. */
+    /* leat destroyed only its wrappings: the two streams still exist. */
     assert_int_equal(fakes.live(), 2);
     assert_int_equal(fake.stream_destroy(mine), 0);
     assert_int_equal(fake.stream_destroy(foreign), 0);
@@ -155,7 +155,7 @@ static void test_wrapped_event(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Destroyed handles, which HIP calls destroyed contexts, are no lost device. */
+/* HIP reports destroyed handles as destroyed contexts. leat must not take that for a lost device. */
 static void test_destroyed_is_not_lost(void **state)
 {
     leat_device *device = fakes_open("hip:0");
@@ -172,7 +172,7 @@ static void test_destroyed_is_not_lost(void **state)
 
 /* ---- memory ---- */
 
-/* Memory that came from the user's own calls is known by its address. */
+/* leat identifies memory of the user's own calls by its address. */
 static void test_pointers_of_the_user(void **state)
 {
     leat_device *device = fakes_open("hip:0"), *other = fakes_open("hip:1");
@@ -197,7 +197,7 @@ static void test_pointers_of_the_user(void **state)
     OK(leat_device_close(device));
 }
 
-/* leat's registration is undone by the user's own call: leat says what is wrong with the pointer. */
+/* The user's own call undoes leat's registration: leat_unregister() must return an error. */
 static void test_unregistered_by_the_user(void **state)
 {
     leat_device *device = fakes_open("hip:0");
@@ -243,7 +243,7 @@ static void test_images(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* ---- what a device is ---- */
+/* ---- device properties ---- */
 
 static bool is_five(void)
 {
@@ -256,7 +256,8 @@ static void test_info(void **state)
     fakes_expect_info("Fake AMD GPU 1", is_five() ? "gfx90a" : "gfx942", "hipMalloc", "hipNothing");
 }
 
-/* This program again, with the library as HIP 5.3: a driver is loaded once in a process. */
+/* Runs this program again with the library as HIP 5.3, because a process loads a driver only once. Returns 0 if it
+ * succeeded. */
 static int run_as_five(const char *self)
 {
     int status;

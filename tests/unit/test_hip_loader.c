@@ -1,5 +1,5 @@
 /*
- * test_hip_loader.c - what becomes of a HIP library that is missing, damaged, too old or without a GPU.
+ * test_hip_loader.c - loading a HIP library that is missing, damaged, too old or finds no GPU.
  */
 #include "harness.h"
 #include "loaded.h"
@@ -37,7 +37,7 @@ static void test_no_device(void **state)
                         "/dev/kfd");
 }
 
-/* The vendor's own library, where it is installed, on a machine without such a GPU. */
+/* AMD's own library, if it is installed, also on a machine without an AMD GPU. */
 static void test_real_library(void **state)
 {
     struct loaded_found found = loaded_try("", "");

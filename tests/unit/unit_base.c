@@ -130,7 +130,7 @@ static void numbers_have_suffixes_and_bounds(void **state)
     /* Not set: the default. */
     OK(leati_option_number(LEATI_OPTION_DRIVERS, 1, 16, 4, &number));
     assert_int_equal(number, 4);
-    /* Out of range, or not a number: the message names the allowed values, and nothing is written. */
+    /* Out of range, or not a number: the message names the allowed values, and *number is unchanged. */
     assert_int_equal(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, 16, 2, &number), LEAT_ERROR_INVALID);
     assert_non_null(
         strstr(leat_last_error(), "LEAT_CPU_DEVICES is set to '17', and takes a whole number from 1 to 16"));
@@ -330,14 +330,14 @@ static void faults_end_quiet_regions(void **state)
     munmap(page, bytes);
 }
 
-/* ---- ranges: against an array of marks ----------------------------------------------------------- */
+/* ---- ranges, compared with a plain array -------------------------------------------------------------------- */
 
 enum { PLACES = 200 };
 
 static void ranges_agree_with_a_plain_array(void **state)
 {
     struct leati_ranges ranges = {0};
-    /* owner[i]: start + 1 of the range that contains place i, or 0. */
+    /* owner[i]: 1 + the start of the range that contains place i, or 0. */
     size_t owner[PLACES] = {0}, length[PLACES] = {0};
     uint64_t seed = 12345;
 
@@ -407,7 +407,7 @@ static void room_is_found_when_there_is_some(void **state)
         } else {
             size_t start;
 
-            /* The search may have started in the middle of the longest run, but it wraps around. */
+            /* The search may have started in the middle of the longest free run, and it wraps around. */
             assert_true(longest < wanted);
             for (start = leat_pattern_value(step, 9) % UNITS; !units[start]; start = (start + 1) % UNITS)
                 continue;
@@ -473,7 +473,7 @@ static void handles_live_from_publish_to_retire(void **state)
     assert_false(leati_handle_retire(&things, thing));
     leati_handle_free(&things, thing);
     assert_false(leati_handle_live(&things, thing));
-    /* A search for leaks must find nothing through it. */
+    /* The object is cleared, so that leak checkers find no pointers in it. */
     assert_int_equal(thing->number, 0);
 }
 
