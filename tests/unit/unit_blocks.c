@@ -69,7 +69,7 @@ static void a_range_is_covered_whole_or_not_at_all(void **state)
         leati_blocks_uncover(base, PAGE);
         leati_block_give_back(block);
     }
-    /* At least two leaves, and granules for the first page, which are reused. */
+    /* At least two leaves, and granules for the first page, which later attempts reuse. */
     assert_true(failures >= 3);
     leati_blocks_uncover(base, bytes);
     assert_null(pool_at(base));

@@ -87,7 +87,7 @@ static void stores_have_names(void **state)
     assert_string_equal(leati_stream_name(LEATI_STREAM_PLAIN), "memcpy");
 }
 
-/* ---- pages ------------------------------------------------------------------------------------------------- */
+/* ---- which pages are resident ------------------------------------------------------------------------------- */
 
 static void prefault_leaves_what_is_there(void **state)
 {
@@ -105,7 +105,7 @@ static void prefault_leaves_what_is_there(void **state)
     assert_false(leati_staging_resident(ptr, bytes));
     assert_true(leati_staging_resident(ptr + 10, 5));
     assert_false(leati_staging_resident(ptr + page_bytes - 1, 2));
-    /* Neither starts nor ends at a page boundary. */
+    /* The range neither starts nor ends at a page boundary. */
     can = !madvise(ptr + page_bytes, page_bytes, 23);
     leati_staging_prefault(ptr + 100, bytes - page_bytes);
     assert_int_equal(leati_staging_resident(ptr, bytes), can);
@@ -131,7 +131,7 @@ static void prefault_says_nothing(void **state)
     assert_false(leati_staging_resident(NULL, 1));
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------------------- */
+/* ---- the choice of stores ----------------------------------------------------------------------------------- */
 
 static struct leati_workers *start_workers(unsigned threads)
 {
@@ -157,7 +157,7 @@ static void the_probe_measures(void **state)
         assert_int_equal(choice.in, choice.in_gbps[0] > 0 && choice.in_gbps[1] > choice.in_gbps[0] * 1.5);
         assert_int_equal(choice.out, choice.out_gbps[0] > 0 && choice.out_gbps[1] > choice.out_gbps[0] * 1.05);
     }
-    /* Too little memory to measure with, or none. */
+    /* Too little memory to measure with, and then no threads. */
     leati_staging_probe(workers, slot, 20 * KIB, 4, &choice);
     leati_staging_probe(workers, slot, 100, 4, &choice);
     assert_true(!choice.probed && choice.in == LEATI_STORE_POLICY_CACHED &&
@@ -202,7 +202,7 @@ static void the_option_decides(void **state)
         assert_int_equal(run_child("choose", words[i], &stopped), 0);
 }
 
-/* ---- measuring --------------------------------------------------------------------------------------------- */
+/* ---- measurements ------------------------------------------------------------------------------------------- */
 
 static double gbps_of(unsigned char *dst, unsigned char *src, size_t bytes, int variant, bool guarded)
 {

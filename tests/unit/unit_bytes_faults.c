@@ -19,11 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGES 80                                     /* of each place that copies run between */
+#define PAGES 80                                     /* pages of each buffer */
 #define LOW ((unsigned char *)64)                    /* an address where nothing is ever mapped */
 #define WILD ((unsigned char *)((uintptr_t)1 << 60)) /* on x86-64 an address that cannot exist */
 
-/* ---- faults: in the child, no cmocka ----------------------------------------------------------------------- */
+/* ---- faults: in the child, where cmocka is not used --------------------------------------------------------- */
 
 static unsigned char *map_pages(size_t pages)
 {
@@ -40,7 +40,7 @@ static void unmap_pages(unsigned char *ptr, size_t pages)
     CHECK(!munmap(ptr, pages * page_bytes));
 }
 
-/* A guarded copy of bytes bytes that must stop after reached of them, because of the address bad. */
+/* Checks that a guarded copy of bytes bytes stops after reached of them because of the address bad. */
 static void expect_stop(unsigned char *dst, const unsigned char *src, size_t bytes, size_t reached,
                         const unsigned char *bad)
 {
@@ -69,12 +69,12 @@ static void expect_whole(unsigned char *dst, const unsigned char *src, size_t by
     }
 }
 
-/* What all cases start with: two places, and the default signal handlers. */
+/* State of all cases: two buffers. The default signal handlers are installed. */
 struct scene {
     unsigned char *dst, *src;
 };
 
-/* First the last page of the source is gone, then an early one, from several offsets. */
+/* Makes copies that must stop at this page of one side, from several offsets. */
 static void stop_everywhere(struct scene *s, unsigned char *base, size_t page, bool source)
 {
     unsigned char *bad = base + page * page_bytes;
@@ -111,7 +111,7 @@ static int case_unmapped(struct scene *s)
     stop_everywhere(s, s->src, 40, true);
     unmap_pages(s->dst + 20 * page_bytes, PAGES - 20);
     stop_everywhere(s, s->dst, 20, false);
-    /* Addresses where nothing is mapped, or can be. */
+    /* Addresses where nothing is mapped, or can be mapped. */
     expect_stop(s->dst, LOW, 100, 0, LOW);
     expect_stop(LOW, s->src, 100 * KIB, 0, LOW);
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -135,7 +135,7 @@ static int case_truncated(struct scene *s)
     expect_whole(s->dst, s->src, bytes);
     CHECK(!ftruncate(file, (off_t)(50 * page_bytes)));
     stop_everywhere(s, s->src, 50, true);
-    /* The same as a destination. */
+    /* The same mapping as a destination. */
     expect_stop(s->src, s->dst, bytes, 50 * page_bytes, s->src + 50 * page_bytes);
     return close(file);
 }
@@ -144,7 +144,7 @@ static int case_read_only(struct scene *s)
 {
     CHECK(!mprotect(s->dst + 40 * page_bytes, (PAGES - 40) * page_bytes, PROT_READ));
     stop_everywhere(s, s->dst, 40, false);
-    /* When both sides are bad, the first one in the order of the copy counts. */
+    /* If both sides are inaccessible, the fault that comes first in the order of the copy counts. */
     CHECK(!mprotect(s->src + 20 * page_bytes, page_bytes, PROT_NONE));
     expect_stop(s->dst, s->src, PAGES * page_bytes, 20 * page_bytes, s->src + 20 * page_bytes);
     return 0;
@@ -159,7 +159,7 @@ static int case_nothing(struct scene *s)
     return 0;
 }
 
-/* Threads that fault beside threads that do not; some have blocked all signals. */
+/* Threads whose copies fault, and threads whose copies do not; some threads block all signals. */
 static void *copy_much(void *argument)
 {
     unsigned number = *(unsigned *)argument;
@@ -322,7 +322,7 @@ static int case_handler_passes_on(struct scene *s)
     return 0;
 }
 
-/* ---- faults that are not the copy's ---- */
+/* ---- faults outside of the copy ---- */
 
 static void touch(void *context)
 {

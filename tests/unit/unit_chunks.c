@@ -1,6 +1,6 @@
 /*
- * unit_chunks.c - how staged copies are cut: every byte once and in order, rings that are never written over too
- * early, sizes that grow away from the end that the link or the host waits for.
+ * unit_chunks.c - how staged copies are cut into chunks: each byte once and in order, no ring memory that is
+ * overwritten too early, and small chunks at the end for which the link or the host waits.
  */
 #include "staging/chunks.h"
 
@@ -46,7 +46,7 @@ static bool share(const struct leati_chunk *a, const struct leati_chunk *b)
     return a->place < b->place + b->bytes && b->place < a->place + a->bytes;
 }
 
-/* A chunk lies within the ring, and those that it shares bytes with have left before it enters. */
+/* A chunk must be within the ring, and may reuse ring memory only of chunks that it waits for. */
 static void check_ring(const struct leati_cut *cut, const struct leati_chunk *chunks, uint32_t count)
 {
     for (uint32_t c = 0; c < count; c++) {
@@ -55,7 +55,7 @@ static void check_ring(const struct leati_cut *cut, const struct leati_chunk *ch
         assert_true(!c || chunks[c].after >= chunks[c - 1].after);
         for (uint32_t earlier = chunks[c].after; earlier < c; earlier++)
             assert_false(share(&chunks[c], &chunks[earlier]));
-        /* It waits for no more than it must. */
+        /* A chunk must not wait for more chunks than necessary. */
         assert_true(!chunks[c].after || chunks[c].after == (c ? chunks[c - 1].after : 0) ||
                     share(&chunks[c], &chunks[chunks[c].after - 1]));
     }
@@ -89,7 +89,8 @@ static void all_sizes(void **state)
             }
 }
 
-/* In: the link waits for the first chunk. Out: the host waits for the last one. */
+/* A copy to the device needs a small first chunk, because the link waits for it. A copy from the device needs a
+ * small last chunk, because the host waits for it. */
 static void small_chunks_are_at_the_end_that_waits(void **state)
 {
     struct leati_cut cut = {.bytes = 256 * MIB, .ring_bytes = 64 * MIB, .threads = 8};
@@ -116,7 +117,7 @@ static void without_a_ring_chunks_have_one_size(void **state)
 
     (void)state;
     chunks = cut_all(&cut, &count);
-    /* The last one takes the small rest. */
+    /* The last chunk takes the small rest. */
     assert_int_equal(count, 25);
     check_bytes(&cut, chunks, count);
     for (uint32_t c = 0; c < count; c++)

@@ -1,11 +1,11 @@
 /*
- * unit_copy_calls.c - all forms of copies in and out of pageable memory, each before and behind each other.
+ * unit_copy_calls.c - every form of copy of pageable memory, before and after every other form.
  *
- * leat_copy() of several sizes, rectangles, many at once, layouts with and without a list of indices: each must
- * see what the work before it wrote, be seen by what comes behind it, keep what it uses until its stream is past
- * it, and say to guard mode which blocks it uses. What each waits for is held up (held.h). make check runs this
- * program four times: as it is, with pageable memory staged, with layouts copied as on a GPU too, and then on a
- * driver whose streams cannot wait for words.
+ * The forms are leat_copy() of several sizes, 3-D copies, batches, and layouts with and without an index list.
+ * Each must see what earlier work wrote, later work must see its bytes, the memory that it uses must stay until
+ * the stream has completed it, and guard mode must know which blocks it uses. The work that each waits for is held
+ * up (held.h). "make check" runs this program four times: as it is, with pageable memory staged, with layouts also
+ * copied as on a GPU, and on a driver whose streams cannot wait for flags.
  */
 #include "held.h"
 
@@ -25,12 +25,12 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
-#define BYTES (8 * MIB) /* of pageable memory */
+#define BYTES (8 * MIB) /* size of the pageable buffer */
 #define OLD 0x11
 
 enum how { ONE, REGION, MANY, LAYOUT, LISTED, TURNED };
 
-/* Rows of ordinary memory, packed on the device's side. */
+/* Rows of pageable memory, which are packed on the device. */
 struct form {
     const char *name;
     enum how how;
@@ -62,7 +62,7 @@ static size_t reach_of(const struct form *form)
     return form->rows * form->pitch;
 }
 
-/* Moves what the form does by hand, between bytes as they lie on the host and as they do on the device. */
+/* Does by hand what a copy of this form does, between the rows on the host and the packed bytes of the device. */
 static void move(const struct form *form, bool out, unsigned char *host, unsigned char *packed)
 {
     size_t width = form->how == TURNED ? 8 : form->width, columns = form->width / width;
@@ -119,13 +119,13 @@ static leat_status copy_layout(const struct form *form, leat_stream *stream, boo
         OK(leat_layout_index(&far, 0, list, rows, 4, NULL));
     status =
         leat_copy_layout(stream, out ? host : memory, out ? &far : &near, out ? memory : host, out ? &near : &far);
-    /* The call is back, so the list is the caller's again. */
+    /* The call has returned, so the caller may overwrite its list. */
     memset(list, 0, form->rows * sizeof *list);
     free(list);
     return status;
 }
 
-/* What the call says. The copy's own arguments are gone when it returns. */
+/* Makes the copy and returns its status. The arguments (region, ops, layouts) no longer exist when it returns. */
 static leat_status try_call(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
 {
     switch (form->how) {
@@ -151,11 +151,11 @@ static void give(const struct form *form, leat_stream *stream, bool out, void *h
 /* ---- memory ---- */
 
 struct room {
-    size_t bytes;                   /* of each that a test uses */
-    unsigned char *host, *wanted;   /* ordinary memory, and what it should hold */
-    unsigned char *packed;          /* what the device should hold */
-    unsigned char *memory, *pinned; /* of the device, and to look at it */
-    unsigned char *values;          /* memory that holds one byte everywhere, of the device or pinned */
+    size_t bytes;                   /* bytes of each buffer that a test uses */
+    unsigned char *host, *wanted;   /* pageable memory, and its expected content */
+    unsigned char *packed;          /* expected content of device memory */
+    unsigned char *memory, *pinned; /* device memory, and a buffer to read it into */
+    unsigned char *values;          /* source of copies: one byte value everywhere; device or pinned memory */
 };
 
 static struct room make_room(leat_device *device, leat_kind values)
@@ -178,7 +178,8 @@ static void end_room(struct room *room)
     free(room->host);
 }
 
-/* Holds a stream up behind leat's back, with work of leat's behind it: the stream is not idle. */
+/* Holds a stream up without leat knowing, and then submits a fill by leat, so that leat knows that the stream is
+ * busy. */
 static struct test_gate *hold(leat_stream *stream, struct room *room)
 {
     struct test_gate *gate = held_close(stream->native);
@@ -187,7 +188,7 @@ static struct test_gate *hold(leat_stream *stream, struct room *room)
     return gate;
 }
 
-/* Loaded later, kernels would wait for streams that are held. */
+/* Loads the kernels now: loading them later could wait for streams that are held up. */
 static void load_kernels(leat_device *device)
 {
     leat_module *module;
@@ -196,7 +197,8 @@ static void load_kernels(leat_device *device)
     OK(leat_module_layout(device, &module));
 }
 
-/* Old bytes on the host, value on the device, for two forms. By another stream than the test's. */
+/* Fills the host buffer with OLD and the source with value, as much as the two forms need. stream is another one
+ * than the test's. */
 static void prepare(struct room *room, leat_stream *stream, unsigned char value, const struct form *one,
                     const struct form *other)
 {
@@ -208,7 +210,7 @@ static void prepare(struct room *room, leat_stream *stream, unsigned char value,
     OK(leat_stream_synchronize(stream));
 }
 
-/* The host has what form brought out. */
+/* Applies a copy of this form from the device to the expected content of the host buffer. */
 static void want_out(struct room *room, const struct form *form, unsigned char value)
 {
     memset(room->packed, value, packed_bytes(form));
@@ -232,7 +234,7 @@ static void expect_host(const struct room *room, const struct form *form)
     expect_same(room->host, room->wanted, room->bytes, form->name, "on the host");
 }
 
-/* The device has what form took from the host, as that should be. */
+/* Checks that device memory holds the rows that a copy of this form read from the host buffer. */
 static void expect_taken(struct room *room, leat_stream *stream, const struct form *form, const char *what)
 {
     OK(leat_copy(stream, room->pinned, room->memory, packed_bytes(form)));
@@ -243,11 +245,11 @@ static void expect_taken(struct room *room, leat_stream *stream, const struct fo
 
 /* ---- the order of the stream ---- */
 
-/* What a stream can be like when it is given the two: */
+/* State of the stream when the two copies are submitted. */
 enum stream_is {
-    STREAM_IDLE,    /* each single work comes late */
-    STREAM_WATCHED, /* and in front of each, another thread might see the stream idle, here by waiting for it */
-    STREAM_POOR,    /* as idle, but there is no pinned memory for the first */
+    STREAM_IDLE,    /* each piece of work is delayed */
+    STREAM_WATCHED, /* also, before each piece, the host waits for the stream, so that leat may see it idle */
+    STREAM_POOR,    /* as idle, but there is no pinned memory for the first copy */
     STREAM_HELD
 };
 static leat_stream *watched;
@@ -260,15 +262,15 @@ static void wait_and_delay(void *native)
     }
 }
 
-/* The stream had work, and is idle again without leat knowing. */
+/* Leaves the stream idle after work, without leat knowing that it is idle. */
 static void use_up(leat_stream *stream, struct room *room)
 {
     OK(leat_fill(stream, room->pinned, 0, 1));
     OK(held_driver->ops->stream_synchronize(held_driver, stream->native));
 }
 
-/* All memory that staging has: what is free, and behind a gate the ring of the latest copy, which the next would
- * take back. The driver has no more. */
+/* Blocks that use up the memory of staging: everything that is free, while a gate holds up the ring of the latest
+ * copy, which a next copy would reclaim. The driver refuses to allocate more. */
 static void *used_up[1 << 10];
 static unsigned used_up_count;
 
@@ -300,14 +302,14 @@ static void give_memory_back(struct test_gate *gate)
         test_gate_open(gate);
 }
 
-/* What a form takes in was brought out just before by another. */
+/* One form copies to the host buffer, and the next one copies from it to the device. */
 static void bring_out_and_take_in(struct test_state *t, struct room *room, const struct form *from,
                                   const struct form *to, enum stream_is how, unsigned char value)
 {
     struct test_gate *gate, *poor = NULL;
     leat_stream *stream;
 
-    /* Nothing is known of a stream that is new. */
+    /* A new stream, of which leat knows nothing yet. */
     OK(leat_stream_create(t->device, &stream));
     watched = stream;
     prepare(room, t->second, value, from, to);
@@ -344,13 +346,13 @@ static void each_behind_each(void **state)
     for (size_t from = 0; from < CALLS; from++)
         for (size_t to = 0; to < CALLS; to++)
             for (enum stream_is how = STREAM_IDLE; how <= STREAM_HELD; how++)
-                /* The others need memory themselves. */
+                /* Other forms need memory themselves. */
                 if (how != STREAM_POOR || forms[from].how <= REGION)
                     bring_out_and_take_in(t, &room, &forms[from], &forms[to], how, ++value);
     end_room(&room);
 }
 
-/* The same where the first is a copy between two places of the host's. */
+/* The same if the first copy is from pinned to pageable memory. */
 static void each_behind_copies_of_the_host(void **state)
 {
     struct test_state *t = *state;
@@ -368,7 +370,8 @@ static void each_behind_copies_of_the_host(void **state)
     end_room(&room);
 }
 
-/* After work of any sort the stream is not taken for idle: a short copy out, which would wait then, returns. */
+/* After any work leat must not take the stream for idle: a short copy from the device, which on an idle stream
+ * waits, must return while the stream is held up. */
 static void work_makes_a_stream_busy(void **state)
 {
     struct test_state *t = *state;
@@ -396,7 +399,7 @@ static void work_makes_a_stream_busy(void **state)
     end_room(&room);
 }
 
-/* Work that was given to the stream by the vendor's handle, of which leat cannot know. */
+/* Work that was submitted through the vendor's handle, so that leat does not know of it. */
 static struct room *written;
 
 static void write_host(void *argument)
@@ -433,8 +436,8 @@ static void each_behind_work_past_leat(void **state)
 
 /* ---- what a copy uses ---- */
 
-/* While one is held up, the same goes on another stream: memory that the first gave back too early is used by
- * then. Then its stream ends, while what it was given is still to come. */
+/* While a copy is held up, the same copies run on another stream. They would overwrite memory that the first copy
+ * freed too early. Then the first stream is destroyed while its copy is pending. */
 static void each_keeps_what_it_uses(void **state)
 {
     struct test_state *t = *state;
@@ -471,8 +474,8 @@ static void each_keeps_what_it_uses(void **state)
     end_room(&room);
 }
 
-/* The host's memory goes away while the copy is held up, and the stream ends: whom the failure would be told is
- * still there, if anybody asks or not. */
+/* The host memory of a held-up copy becomes inaccessible, and its stream may be destroyed. What leat reports the
+ * failure to must still exist, whether or not the program asks for it. */
 static void each_fails_behind_its_stream(void **state)
 {
     struct test_state *t = *state;
@@ -505,7 +508,8 @@ static void each_fails_behind_its_stream(void **state)
     end_room(&room);
 }
 
-/* A layout that goes by the CPU device's own threads: the driver refuses the host function behind the kernel. */
+/* The CPU device's own threads copy this layout, and the driver refuses the host function after the kernel. leat
+ * must wait for the kernel before it returns the error. */
 static void a_layout_that_fails_is_waited_for(void **state)
 {
     struct test_state *t = *state;
@@ -544,8 +548,8 @@ static void expect_refused(leat_status status, const struct form *form, const ch
         fail_msg("%s: %s is not refused: %s", form->name, words, status ? leat_last_error() : "it is OK");
 }
 
-/* A block of a guarded pool that a held stream uses: another stream's copy is refused, and after a copy the other
- * streams' uses are. */
+/* A held-up stream uses a block of a guarded pool: leat must refuse a copy on another stream. After a copy on the
+ * held-up stream it must refuse other streams' uses. */
 static void guard_mode_sees_each(void **state)
 {
     struct test_state *t = *state;

@@ -115,7 +115,7 @@ static void end_scene(struct scene *scene)
     assert_int_equal(scene->job.task.workers, 0);
 }
 
-/* ---- what is waited for ---- */
+/* ---- waits for streams, events and tickets ---- */
 
 enum waited { STREAM, EVENT, WAITED_COUNT };
 
@@ -172,7 +172,7 @@ static void wait_for_each(struct test_state *t, void (*in_part)(int number),
     }
 }
 
-/* ---- those who wait copy ---- */
+/* ---- waiting threads copy ---- */
 
 static void open_gate(int number)
 {
@@ -272,7 +272,7 @@ static void what_is_not_in_memory_is_left_alone(void **state)
     end_scene(scene);
 }
 
-/* ---- many who wait ---- */
+/* ---- many waiting threads ---- */
 
 static atomic_int in_parts, in_driver, parts_open;
 
@@ -294,8 +294,8 @@ static void *wait_too(void *argument)
     return leat_stream_synchronize(argument) == LEAT_OK ? argument : NULL;
 }
 
-/* At most four threads copy, workers included; the others only wait. A thread whose wait ended makes room for the
- * next. */
+/* At most four threads copy, including workers; the others only wait. When one of them returns, another may
+ * copy. */
 static void few_copy_at_once(void **state)
 {
     struct test_state *t = *state;
@@ -363,7 +363,7 @@ static void a_wait_without_copies_asks_nobody(void **state)
 {
     struct test_state *t = *state;
 
-    end_scene(begin_scene(t, 0, false, NULL)); /* the workers is there */
+    end_scene(begin_scene(t, 0, false, NULL)); /* creates the workers */
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
         hold(t);
         atomic_store(&queries, 0);
@@ -456,7 +456,7 @@ static void who_copies_holds_no_lock(void **state)
 
 /* ---- tickets, and the bytes ---- */
 
-/* No worker copies a byte of these copies. */
+/* Workers copy none of these bytes; the waiting thread copies all of them. */
 static void who_waits_for_a_ticket_copies(void **state)
 {
     struct test_state *t = *state;
@@ -525,7 +525,7 @@ static void tickets_end_as_they_should(void **state)
     free(in);
 }
 
-/* ---- which copies need no worker ---- */
+/* ---- copies that need no worker ---- */
 
 #define EAGER_BYTES ((size_t)2 << 20)
 
@@ -553,7 +553,7 @@ static void short_copies_are_the_callers(void **state)
     free(host);
 }
 
-/* ---- a workers of many ---- */
+/* ---- many workers ---- */
 
 /* With many workers, a waiting thread does not help. */
 static void nobody_helps_many(void **state)

@@ -21,7 +21,7 @@
 struct room {
     size_t bytes;
     unsigned char *in, *out;        /* pageable */
-    unsigned char *pinned, *memory; /* of the device */
+    unsigned char *pinned, *memory; /* pinned and device memory */
 };
 
 static struct room make_room(leat_device *device, size_t bytes)
@@ -74,8 +74,8 @@ static void short_copies_keep_their_place_in_the_ring(void **state)
     struct room room = make_room(t->device, COUNT * each);
 
     for (uint64_t round = 0; round < 3; round++) {
-        /* First with the whole stream held up; then running while more copies come, from the middle of a quarter
-         * of the ring on. */
+        /* First with the whole stream held up. Then the copies run while more are submitted, and begin in the
+         * middle of a quarter of the ring. */
         struct test_gate *gate = round ? NULL : held_close(t->stream->native);
 
         held_before_copy = round ? delay_all : NULL;
@@ -141,7 +141,7 @@ static void hold_first_copy(void *stream, struct leati_location dst, struct leat
         held_copy = held_close(stream);
 }
 
-/* If the wait for the stream fails, the DMA may still write: nobody else may get that slot. */
+/* If the wait for the stream fails, the DMA may still write to its slot, so no other copy may get that slot. */
 static void a_place_that_was_not_waited_for_is_lost(void **state)
 {
     struct test_state *t = *state;
@@ -269,7 +269,7 @@ static void a_synchronous_copy_waits_for_its_stream(void **state)
     end_room(&room);
 }
 
-/* ---- how much memory copies may take ---- */
+/* ---- the limit of staging memory ---- */
 
 /* Submits more than LEAT_COPY_MEMORY to a stream that is held up: the call must wait then. */
 static void long_copies_wait_for_memory(void **state)
@@ -361,7 +361,7 @@ static void copies_without_memory_use_up_no_limit(void **state)
     end_room(&room);
 }
 
-/* A copy that is already staged when it is cancelled has omitted nothing, so it must end well. */
+/* A cancel after the copy has been staged is too late: no bytes are missing, so the copy must succeed. */
 static void a_cancel_of_what_is_staged_is_too_late(void **state)
 {
     enum { BYTES = 128 << 10 }; /* fits into the ring */
@@ -433,7 +433,7 @@ static void threads_have_left_what_failed(void **state)
     assert_int_equal(status, LEAT_ERROR_DRIVER);
 }
 
-/* ---- what ends with its device ---- */
+/* ---- objects that end with their device ---- */
 
 /* Puts a gate in front of the first flags that a stream receives. */
 static struct test_gate *flags_gate;
@@ -444,7 +444,8 @@ static void hold_flags(void *stream)
     held_put(stream, flags_gate);
 }
 
-/* Called when memory is freed while flags are held up: notes it, and opens the gate. */
+/* Called when memory is freed. If flags are still held up, records that the free was too early, and opens the
+ * gate. */
 static void watch_flags_free(void *ptr)
 {
     (void)ptr;
@@ -529,7 +530,7 @@ static void flags_that_were_tried_are_kept(void **state)
     }
 }
 
-/* ---- failures that threads tell ---- */
+/* ---- failures that worker threads report ---- */
 
 /* Wrapped by the linker (--wrap). */
 void __real_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *message);

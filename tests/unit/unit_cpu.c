@@ -1,6 +1,7 @@
 /*
  * unit_cpu.c - internals of the CPU device: which thread runs the work of a stream, when the record of a stream is
- * freed, what counts against the device's memory, the page behind a block, pages that are returned to the system.
+ * freed, what counts against the device's memory, the guard page after a block, and pages that are returned to the
+ * system.
  */
 #include "harness.h"
 
@@ -22,7 +23,7 @@ static struct cpu_device *cpu_of(leat_device *device)
     return device->native;
 }
 
-/* ---- the caller in the stream's place ---- */
+/* ---- the calling thread runs the stream's work ---- */
 
 struct step {
     struct cpu_work work;
@@ -63,7 +64,7 @@ static void work_waits_for_a_caller_in_the_streams_place(void **state)
     assert_int_equal(atomic_load(&both), 0);
 }
 
-/* ---- streams that end while somebody waits for them ---- */
+/* ---- streams that are destroyed while a thread waits for them ---- */
 
 /* Wraps pthread_cond_wait() (--wrap): a thread that asks for it pauses after its wait, without the lock, until the
  * test releases it. */
@@ -110,12 +111,12 @@ static void a_stream_that_is_waited_for_stays(void **state)
     OK(leat_stream_native(ended, &native));
     gate = test_gate_close(ended);
     assert_int_equal(pthread_create(&thread, NULL, synchronize_device, t->device), 0);
-    /* The thread waits for the youngest stream first, which is this one. */
+    /* The thread waits for the newest stream first, which is this one. */
     assert_true(test_wait_for(&is_waiting, 1));
     OK(leat_stream_destroy(ended));
     test_gate_open(gate);
     assert_true(test_wait_for(&is_behind, 1));
-    /* To create a stream frees the records of destroyed ones. */
+    /* Creating a stream frees the records of destroyed streams. */
     OK(leat_stream_create(t->device, &other));
     OK(leat_stream_wrap(t->device, native, &alias));
     OK(leat_stream_destroy(alias));
@@ -205,7 +206,7 @@ static bool is_readable(const void *byte)
     return yes;
 }
 
-/* Blocks that fill their pages are neighbours, and yet the byte behind each must be inaccessible. */
+/* Blocks that fill their pages are adjacent, and yet the byte after each must be inaccessible. */
 static void the_page_behind_a_block_is_out_of_reach(void **state)
 {
     enum { COUNT = 8 };

@@ -1,4 +1,4 @@
-/* unit_cu_source.c - what the translator of "leat cu" makes of CUDA C++, construct by construct. The samples
+/* unit_cu_source.c - the translator of "leat cu", construct by construct: what it makes of CUDA C++. The samples
  * tests/compat/sample_*.cu show that compilers and the CPU device accept its output. */
 #include "cu_source.h"
 
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* Reduces white space to one space, and to none beside punctuation, so that texts can be compared. */
+/* Reduces white space to one space, and removes it next to punctuation, so that texts can be compared. */
 static char *squeezed(const char *text)
 {
     char *out = malloc(strlen(text) + 1), *end = out;
@@ -130,8 +130,8 @@ static void what_is_no_launch(void **state)
     stays("extern void __assert_fail(const char *);\n");
 }
 
-/* The function that a kernel becomes: its head, its name, the parameters of its body, the body, their types, its
- * own name as a template argument, and their names. */
+/* The code that a kernel is translated to: its head, its name, the parameters of its body, the body, their types,
+ * the kernel as a template argument, and the parameters' names. */
 #define KERNEL(head, name, parameters, body, types, self, names)                                                  \
     head "{ struct leat_kernel { static const char *name() { return \"" name "\"; } static void run(" parameters  \
          ")" body " }; ::leat_cuda_stub<leat_kernel, void (*)(" types "), &" self ">::launch(" names "); }"
@@ -266,7 +266,7 @@ static void files_that_are_cut_off(void **state)
     (void)state;
     for (size_t begin = 0; begin < sizeof source; begin += 7)
         for (size_t bytes = 0; begin + bytes < sizeof source; bytes++) {
-            char *part = malloc(bytes + 1); /* exact size, so that a sanitizer reports each read behind it */
+            char *part = malloc(bytes + 1); /* exact size, so that a sanitizer reports reads past the end */
             struct cu_error error;
             char *out;
 

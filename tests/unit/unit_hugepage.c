@@ -80,7 +80,7 @@ static void only_pieces_without_pages_are_taken(void **state)
 
     (void)state;
     assert_true(leati_hugepage_any_missing(file, 4 * PIECE));
-    /* A write without leat: small pages, which stay. */
+    /* A write without leat gets a small page, and the piece keeps small pages. */
     file[PIECE] = 5;
     leati_hugepage_collapse(file, 1);
     assert_int_equal(huge_kib(file), 0);
@@ -106,7 +106,7 @@ static void taken_pieces_are_huge(void **state)
     for (uint64_t i = 1; i < 3; i++)
         leati_hugepage_collapse(file, i);
     memset(file, 7, 4 * PIECE);
-    /* The system may have few huge pages left. */
+    /* The system may not have enough huge pages. */
     assert_true(huge_kib(file) > 0 && huge_kib(file) <= 2 * PIECE / 1024);
     munmap(file, 4 * PIECE);
 }
@@ -138,7 +138,7 @@ static void first_writes_bring_huge_pages(void **state)
 
     memset(src, 9, bytes);
     for (enum first_write how = BY_COPY; how < WRITES; how++) {
-        /* A block of new memory. */
+        /* A pool with new memory. */
         leat_pool_options options = {.size = sizeof options, .name = "huge"};
         leat_pool *pool;
         void *block;
