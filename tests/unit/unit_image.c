@@ -1,5 +1,5 @@
 /*
- * unit_image.c - damaged kernel files for the CPU device: cpu_image_check() must refuse what would crash the
+ * unit_image.c - damaged kernel files for the CPU device: cpu_image_check() must refuse files that would crash the
  * system's loader.
  */
 #include "harness.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A shared object as linkers make it. */
+/* A complete shared object as a linker makes it. */
 struct whole {
     unsigned char *start;
     size_t bytes;
@@ -31,7 +31,7 @@ static struct whole read_whole(const char *path)
     return whole;
 }
 
-/* Checks a copy of exactly this size, so that a sanitizer reports a read behind it. */
+/* Checks a copy of exactly this size, so that a sanitizer reports reads past its end. */
 static leat_status check_copy(const unsigned char *image, size_t bytes)
 {
     unsigned char *copy = test_buffer(bytes);
@@ -43,7 +43,7 @@ static leat_status check_copy(const unsigned char *image, size_t bytes)
     return status;
 }
 
-/* ---- whole ones ---- */
+/* ---- complete files ---- */
 
 static int check_loaded(struct dl_phdr_info *info, size_t bytes, void *count)
 {
@@ -69,14 +69,14 @@ static void whole_images_are_taken(void **state)
     (void)state;
     OK(cpu_image_check(whole.start, whole.bytes));
     free(whole.start);
-    /* Accepts what linkers make: every library of this program. */
+    /* The check must accept what linkers make: every library of this program. */
     dl_iterate_phdr(check_loaded, &count);
     assert_true(count >= 2);
 }
 
-/* ---- cut off ---- */
+/* ---- truncated files ---- */
 
-/* Linkers put the section headers at the end of the file. */
+/* Linkers put the section headers at the end of the file, so every truncated file must be refused. */
 static void images_that_are_cut_off_are_refused(void **state)
 {
     struct whole whole = read_whole(TEST_KERNELS_PLAIN);
@@ -360,7 +360,8 @@ static void damaged_tables_are_refused(void **state)
     OK(leat_device_close(device));
 }
 
-/* leat's own descriptions of kernels are data, which the check of the file does not look at. */
+/* leat's descriptions of kernels are data of the file. cpu_image_check() does not read them; leat_kernel_get()
+ * must refuse damaged ones. */
 static void damaged_descriptions_are_refused(void **state)
 {
     struct whole whole = read_whole(TEST_KERNELS_PLAIN);
@@ -389,7 +390,7 @@ static void damaged_descriptions_are_refused(void **state)
     free(whole.start);
 }
 
-/* Whatever the bytes are, the check must read nothing outside and must end. */
+/* For any bytes the check must end, and must read nothing outside of the file. */
 static void any_bytes_can_be_checked(void **state)
 {
     struct whole whole = read_whole(TEST_KERNELS_PLAIN);
@@ -399,7 +400,7 @@ static void any_bytes_can_be_checked(void **state)
 
     (void)state;
     for (unsigned round = 0; round < 20000; round++) {
-        /* Damage mostly the start of the file, where most of what is read lies. */
+        /* Damage mostly the start of the file, which holds most of what the check reads. */
         size_t range = round % 2 ? whole.bytes : 0x700;
 
         memcpy(image, whole.start, whole.bytes);

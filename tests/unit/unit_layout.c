@@ -1,6 +1,6 @@
 /*
- * unit_layout.c - the arithmetic of layouts, against counting element by element: canonical layouts, elements that
- * are written twice, overlap of source and destination, and the sectors that a copy touches.
+ * unit_layout.c - the arithmetic of layouts, compared with counting element by element: canonical layouts,
+ * elements that are written twice, overlap of source and destination, and the sectors that a copy touches.
  *
  * The seed is printed; "unit_layout --seed N" sets it, and "--many N" the number of layouts of each sort.
  */
@@ -14,7 +14,7 @@
 
 #define ROOM_BYTES (16 * MOST_BYTES + 4096)
 
-/* ---- forms ---- */
+/* ---- canonical layouts ---- */
 
 /* Returns the offset of unit number of a canonical layout, as layouts_at() does. */
 static int64_t canonical_at(const struct leati_canonical *canonical, const leat_layout *listed, bool of_dst,
@@ -117,7 +117,7 @@ static void canonical_layouts_are_minimal(void **state)
     struct leati_canonical canonical = CANONICAL_OF(4, SIZES(3, 5, 7, 9), {0, 1, 2, 3});
 
     (void)state;
-    /* 945 floats: one run, of whose length nothing wider than 4 bytes is a divisor. */
+    /* 945 floats in one run: no unit wider than 4 bytes divides its length. */
     assert_int_equal(canonical.dims, 1);
     assert_int_equal(canonical.unit_bytes, 4);
     canonical = CANONICAL_OF(4, SIZES(4, 4), {0, 1});
@@ -126,17 +126,17 @@ static void canonical_layouts_are_minimal(void **state)
     canonical = CANONICAL_OF(4, SIZES(2, 2), {0, 1});
     assert_int_equal(canonical.dims, 0);
     assert_int_equal(canonical.unit_bytes, 16);
-    /* Heads of 64 halves change places: three dimensions, and units of 16 bytes. */
+    /* Transposed heads of 64 halves (128 bytes): units of 16 bytes. */
     canonical = CANONICAL_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3});
     assert_int_equal(canonical.dims, 4);
     assert_int_equal(canonical.unit_bytes, 16);
     assert_int_equal(canonical.size[0], 8);
-    /* The two last stay together, and so do the two first. */
+    /* The last two dimensions stay adjacent and become one, and so do the first two. */
     canonical = CANONICAL_OF(4, SIZES(6, 5, 4, 3), {2, 3, 0, 1});
     assert_int_equal(canonical.dims, 2);
     assert_int_equal(canonical.size[0], 30);
     assert_int_equal(canonical.size[1], 12);
-    /* Elements of 12 bytes are three of 4. */
+    /* An element of 12 bytes becomes three units of 4. */
     canonical = CANONICAL_OF(12, SIZES(10, 20), {1, 0});
     assert_int_equal(canonical.dims, 3);
     assert_int_equal(canonical.unit_bytes, 4);
@@ -157,7 +157,7 @@ static void an_empty_pair_has_an_empty_canonical_layout(void **state)
     assert_false(leati_canonical_may_overlap(&canonical, &dst, &dst));
 }
 
-/* ---- no element twice ---- */
+/* ---- elements that are written twice ---- */
 
 static bool writes_twice(const leat_layout *layout, uint64_t elements)
 {
@@ -174,7 +174,7 @@ static bool writes_twice(const leat_layout *layout, uint64_t elements)
     return twice;
 }
 
-/* Strides drawn at random. */
+/* Random strides: exactly the layouts that write an element twice must be refused. */
 static void what_is_written_twice_is_refused(void **state)
 {
     unsigned twice = 0, interleaved = 0;
@@ -208,8 +208,8 @@ static void what_is_written_twice_is_refused(void **state)
     assert_true(twice > many / 4 && interleaved > many / 100);
 }
 
-/* 2^30 times 2^30 elements that interleave without touching: too much to try, and refused with another message.
- */
+/* Twelve dimensions whose elements interleave: if that is too much to check, the refusal must have its own
+ * message. */
 static void what_cannot_be_told_is_refused(void **state)
 {
     leat_layout dst = {.dims = 12, .element_bytes = 1}, src;
@@ -226,7 +226,7 @@ static void what_cannot_be_told_is_refused(void **state)
         assert_non_null(strstr(leat_last_error(), "cannot tell"));
 }
 
-/* ---- what is written against what is read ---- */
+/* ---- overlap of source and destination ---- */
 
 static bool really_overlap(const struct layouts_pair *pair, int64_t apart)
 {
@@ -246,7 +246,7 @@ static bool really_overlap(const struct layouts_pair *pair, int64_t apart)
     return false;
 }
 
-/* Often with the same strides on both sides, as parts of one array have them. */
+/* Half of the pairs have the same strides on both sides, as parts of one array have. */
 static void overlaps_are_never_missed(void **state)
 {
     unsigned found = 0, disjoint = 0, inside = 0, doubtful = 0;
@@ -285,7 +285,7 @@ static void overlaps_are_never_missed(void **state)
     assert_true(found > many / 10 && inside > many / 100 && doubtful < many / 100);
 }
 
-/* Parts of one large matrix as programs use them: columns, planes and every second row. */
+/* Parts of one large matrix, as programs copy them: columns, planes and every second row. */
 static void parts_of_one_array_are_told_apart(void **state)
 {
     char *base = (char *)(uintptr_t)(1ll << 40);
@@ -302,13 +302,13 @@ static void parts_of_one_array_are_told_apart(void **state)
     assert_true(leati_canonical_may_overlap(&canonical, base + 4, base));
     assert_false(leati_canonical_may_overlap(&canonical, base + 8000, base));
     assert_true(leati_canonical_may_overlap(&canonical, base + 7996, base));
-    /* Rows 0, 6, 12 ... and rows 1, 5, 9 ...: their strides have 2 rows in common. */
+    /* Rows 0, 6, 12 ... and rows 1, 5, 9 ...: even and odd ones, so they never overlap. */
     assert_int_equal(leat_layout_slice(&even, 0, 0, 60000, 6), LEAT_OK);
     assert_int_equal(leat_layout_slice(&odd, 0, 1, 40001, 4), LEAT_OK);
     assert_int_equal(leati_canonical_make(&even, 16, &odd, 16, &canonical), LEAT_OK);
     assert_false(leati_canonical_may_overlap(&canonical, base, base));
     assert_true(leati_canonical_may_overlap(&canonical, base, base + 12000));
-    /* The upper half, reversed, into the lower half. */
+    /* The upper half in reverse order, copied to the lower half. */
     left = right = whole;
     assert_int_equal(leat_layout_slice(&left, 0, 0, 50000, 1), LEAT_OK);
     assert_int_equal(leat_layout_slice(&right, 0, 99999, 49999, -1), LEAT_OK);
@@ -339,8 +339,8 @@ static int64_t low_sector(int64_t low)
     return low - (low % LEATI_SECTOR_BYTES + LEATI_SECTOR_BYTES) % LEATI_SECTOR_BYTES;
 }
 
-/* Counts the sectors of every row separately, as if it were far from all others; and of all rows that could be
- * named. */
+/* Returns the smaller of two counts: the sectors of every row counted separately, as if the rows were far apart;
+ * and the sectors of all rows that the list could name. */
 static uint64_t count_rows(const leat_layout *layout, uint64_t elements, int64_t low)
 {
     static unsigned char seen[ROOM_BYTES];

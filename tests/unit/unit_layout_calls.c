@@ -1,6 +1,6 @@
 /*
- * unit_layout_calls.c - the calls that change a layout (permute, part, list, reshape), against counting element by
- * element: the changed layout must lead to the same elements. Also the changes that are refused.
+ * unit_layout_calls.c - the calls that change a layout (permute, slice, index, reshape), compared with counting
+ * element by element: the changed layout must address the expected elements. Also the changes that are refused.
  *
  * The seed is printed; "unit_layout_calls --seed N" sets it, and "--many N" the number of layouts of each sort.
  */
@@ -15,7 +15,7 @@
 
 /* ---- the calls that change layouts ---- */
 
-/* A layout, and where its elements must be. */
+/* A layout, and the offset at which each of its elements must be. */
 struct counted {
     leat_layout layout;
     uint64_t elements;
@@ -69,8 +69,8 @@ static void start_counting(struct counted *counted)
     expect_counted(counted, "dense");
 }
 
-/* Updates the expected elements after a change: dimensions in another order, or some elements or copies of one
- * dimension. Element i of that dimension is then element from[i] of before. */
+/* Updates the expected elements after a change: dimensions in another order, or a dimension whose element i was
+ * element from[i] before. */
 static void recount(struct counted *counted, const leat_layout *before, const uint32_t *order, uint32_t dim,
                     const int64_t *from)
 {
@@ -173,7 +173,7 @@ static void try_list(struct counted *counted, uint32_t *list)
     expect_counted(counted, "a list");
 }
 
-/* Returns true if some strides place the elements where they are now, with these sizes. */
+/* Returns true if a layout with these sizes can have its elements where they are now. */
 static bool can_be_reshaped(const struct counted *counted, uint32_t dims, const int64_t *size)
 {
     leat_layout made = {
@@ -191,7 +191,7 @@ static bool can_be_reshaped(const struct counted *counted, uint32_t dims, const 
     return true;
 }
 
-/* Draws sizes with the same product: its factors, combined at random. */
+/* Draws sizes with this product, by combining its factors at random. Returns the number of dimensions. */
 static uint32_t draw_sizes(uint64_t elements, int64_t *size)
 {
     uint32_t dims = 0;
@@ -342,7 +342,7 @@ static void wrong_changes_are_refused(void **state)
     WRONG(leat_layout_count(&layout, &elements, &bytes), LEAT_ERROR_RANGE, "64 bits");
 }
 
-/* Both ways from the first element count: 2^60 and a half to each side are too far together. */
+/* Offsets in both directions from the first element add up: 2^60 and a half to each side are too far together. */
 static void reach_is_counted_both_ways(void **state)
 {
     const int64_t far = ((int64_t)1 << 60) + ((int64_t)1 << 59);
@@ -360,8 +360,8 @@ static void reach_is_counted_both_ways(void **state)
     assert_true(canonical.src_low == -far / 4 && canonical.src_high == far + 1);
 }
 
-/* A dimension without a step, which only one with a list can be, is the last: the units of the others stay wide.
- */
+/* A dimension with stride 0, which only an indexed dimension can have, comes last, so that the units of the others
+ * stay wide. */
 static void a_dimension_without_a_step_is_last(void **state)
 {
     static const int32_t list[4] = {0};
@@ -385,7 +385,8 @@ static void a_dimension_without_a_step_is_last(void **state)
     }
 }
 
-/* Negative numbers are rounded towards minus infinity: one stride and every distance, against its remainder. */
+/* Divisions of negative numbers round towards minus infinity. Checks one stride with every distance against the
+ * remainder. */
 static void numbers_are_rounded_outwards(void **state)
 {
     (void)state;
@@ -398,7 +399,7 @@ static void numbers_are_rounded_outwards(void **state)
             assert_int_equal(leati_never_overlap(&term, 1, distance), apart);
             assert_int_equal(leati_overlap(&term, 1, distance, &steps),
                              apart ? LEATI_OVERLAP_NO : LEATI_OVERLAP_YES);
-            /* Impossible numbers must be skipped without a try. */
+            /* A distance that no multiple of the stride reaches takes no search step. */
             assert_int_equal(steps, apart ? 10 : 9);
         }
 }

@@ -1,9 +1,9 @@
 /*
- * unit_layout_gpu.c - the layout kernels, compiled for the host, against a plain loop: random forms, each by every
- * sort of kernel that takes it, between pages that cannot be touched. And what GPUs would make slow without an
- * error: accesses of shared memory that meet in one bank.
+ * unit_layout_gpu.c - the layout kernels, compiled for the host, compared with a plain loop: random canonical
+ * layouts, each copied by every sort of kernel that supports it, between inaccessible pages. Also what would make
+ * GPUs slow without an error: bank conflicts in shared memory.
  *
- * canonical_cases.h says which arguments there are.
+ * canonical_cases.h documents the arguments.
  */
 #include "canonical_cases.h"
 #include "harness.h"
@@ -16,20 +16,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ROOM_BYTES ((size_t)768 << 10) /* of each side */
+#define ROOM_BYTES ((size_t)768 << 10) /* bytes of each side */
 #define MOST_UNITS ((uint64_t)1 << 15)
 #define ND_TILES_PER_BLOCK 16 /* as in layout/gpu.c */
 
-/* Of each sort, how many forms it took. */
+/* taken[i] is the number of layouts that sort i of kernels copied. */
 static const char *const sorts[] = {
     "elements",           "rows",         "nd-tile", "transpose", "transpose-small", "transpose-wide",
     "transpose-wide-odd", "transpose-odd"};
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
 
-/* ---- random forms ---- */
+/* ---- random canonical layouts ---- */
 
-/* False when it came out too large. */
+/* Draws a canonical layout. Returns false if it is too large. */
 static bool random_canonical(struct leati_canonical *canonical)
 {
     bool small = chance(8) == 0, gaps = chance(2);
@@ -41,7 +41,7 @@ static bool random_canonical(struct leati_canonical *canonical)
         continue;
     for (unsigned i = 0; i < canonical->dims; i++)
         order[i] = i;
-    /* Of a scatter's indices no two are the same, since any of two might be the last. */
+    /* A scatter must not use an index twice, because either of the two writes might win. */
     if (canonical->dims && chance(4) == 0)
         cases_add_list(canonical, true);
     cases_lay_out(canonical, true, order, gaps);
@@ -53,7 +53,7 @@ static bool random_canonical(struct leati_canonical *canonical)
     return cases_finish(canonical, MOST_UNITS, ROOM_BYTES);
 }
 
-/* ---- one form ---- */
+/* ---- one layout ---- */
 
 static const leat_cpu_kernel *find_kernel(const char *name)
 {
@@ -64,7 +64,7 @@ static const leat_cpu_kernel *find_kernel(const char *name)
     return NULL;
 }
 
-/* The kernel is in the module that its layout names. */
+/* Checks that the chosen kernel is listed for the chosen module. */
 static void expect_listed(const struct leati_gpu_layout *gpu)
 {
     static const struct {
@@ -82,7 +82,7 @@ static void expect_listed(const struct leati_gpu_layout *gpu)
     fail_msg("%s is not in module %u", gpu->kernel, (unsigned)gpu->module);
 }
 
-/* Blocks in any order: from the middle on first. */
+/* Runs the blocks of a grid, beginning with the middle one: their order must not matter. */
 static void run_blocks(const leat_cpu_kernel *kernel, leat_dim3 grid, leat_dim3 block, void *const *args)
 {
     leat_cpu_block launch = {.grid_blocks = {grid.x, grid.y, grid.z},
@@ -117,7 +117,7 @@ static void tell(const struct leati_canonical *canonical, const struct leati_gpu
     cases_print(canonical, text);
 }
 
-/* With fewer blocks each copies more ND tiles; large copies have up to ND_TILES_PER_BLOCK a block. */
+/* With fewer blocks each block copies more ND tiles; in large copies up to ND_TILES_PER_BLOCK. */
 static void share_nd_tiles(struct leati_gpu_layout *gpu)
 {
     uint32_t tiles = gpu->task.nd_tiles, fewest = (tiles + ND_TILES_PER_BLOCK - 1) / ND_TILES_PER_BLOCK;
@@ -126,7 +126,7 @@ static void share_nd_tiles(struct leati_gpu_layout *gpu)
         gpu->grid.x = chance(2) ? fewest : fewest + (uint32_t)chance(tiles - fewest + 1);
 }
 
-/* The largest power of two up to 16 that divides an address. */
+/* Returns the largest power of two up to 16 that divides the address. */
 static unsigned align_of(const void *address)
 {
     uintptr_t bits = (uintptr_t)address | 16;
@@ -134,7 +134,7 @@ static unsigned align_of(const void *address)
     return (unsigned)(bits & (~bits + 1));
 }
 
-/* Where in its room a side lies: mostly at one of the ends, so that what reaches over it is noticed. */
+/* Returns a base pointer for one side, mostly at one end of its room, so that an access past it faults. */
 static char *place(char *room, int64_t low, int64_t high, unsigned unit_bytes)
 {
     size_t slack = ROOM_BYTES - (size_t)(high - low), at = chance(3) ? slack : 0;
@@ -195,7 +195,7 @@ static void random_layouts_are_copied(void **unused)
     }
 }
 
-/* What was chosen for a form, by all of the ways to say which. */
+/* Returns the kernel that is chosen for a dense layout whose dimensions are permuted. */
 static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t *size, const unsigned *order,
                               struct leati_gpu_layout *gpu)
 {
@@ -210,7 +210,7 @@ static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t
         step *= (int64_t)size[k];
     }
     canonical.payload_bytes = (uint64_t)step;
-    /* order: the destination's dimensions as they lie on the source. */
+    /* order: the order of the destination's dimensions on the source. */
     step = unit_bytes;
     for (unsigned k = 0; k < dims; k++) {
         canonical.src_stride[order[k]] = step;
@@ -240,28 +240,28 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(CHOSEN(4, 2, LIST(4097, 4097), LIST(1, 0), &gpu), "leat_layout_transpose_wide_odd_4");
     assert_string_equal(CHOSEN(1, 6, LIST(32, 15, 15, 15, 15, 32), LIST(5, 4, 3, 2, 1, 0), &gpu),
                         "leat_layout_transpose_wide_1");
-    /* Lines that begin within sectors, and anywhere with several dimensions to count them. */
+    /* Lines that begin within sectors; and lines of several dimensions that begin anywhere. */
     assert_string_equal(CHOSEN(1, 2, LIST(43408, 12368), LIST(1, 0), &gpu), "leat_layout_transpose_long_1");
     assert_string_equal(CHOSEN(4, 3, LIST(384, 355, 985), LIST(2, 1, 0), &gpu),
                         "leat_layout_transpose_long_odd_4");
-    /* Sides of 48 bytes: tiles that are not full are faster than ND tiles of single bytes, not than those of
-     * words.
-     */
+    /* Sides of 48 bytes: partly filled tiles are faster than ND tiles of single bytes, but slower than ND tiles of
+     * words. */
     assert_string_equal(CHOSEN(1, 5, LIST(48, 28, 48, 28, 297), LIST(2, 0, 4, 1, 3), &gpu),
                         "leat_layout_transpose_1");
     assert_string_equal(CHOSEN(4, 3, LIST(16, 16, 65536), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_4");
-    /* Heads of 64: rows. Three channels, either way: ND tiles. */
+    /* Heads of 64 elements: rows. Three channels, in either direction: ND tiles. */
     assert_string_equal(CHOSEN(4, 4, LIST(64, 16, 2048, 8), LIST(0, 2, 1, 3), &gpu), "leat_layout_rows_4");
     assert_string_equal(CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_4");
     assert_string_equal(CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_1");
     assert_int_equal(gpu.task.read.word_units, 4);
     assert_int_equal(gpu.task.write.word_units, 4);
     assert_string_equal(CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu), "leat_layout_nd_tile_4");
-    /* Transposes of 12 bytes, also where no part divides a side. */
+    /* Transposes of 12-byte elements, also if no tile size divides a side. */
     assert_string_equal(CHOSEN(4, 3, LIST(3, 6655, 6653), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_4");
     assert_in_range(gpu.tile_i * 4, 64, 1024);
     assert_in_range(gpu.tile_j * 4, 64, 1024);
-    /* Many dimensions of two: the other way round lines of several, shuffled an ND tile. */
+    /* 24 dimensions of size two: reversed, they form lines, which are transposed; shuffled, they form an ND
+     * tile. */
     for (unsigned k = 0; k < 24; k++)
         order[k] = 23 - k;
     assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_transpose_wide_8");
@@ -271,7 +271,7 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_nd_tile_8");
 }
 
-/* ---- more than 31 bits can count ---- */
+/* ---- offsets that need more than 31 bits ---- */
 
 #define HUGE_BYTES ((UINT64_C(1) << 31) + 54321)
 
@@ -284,8 +284,8 @@ static void *reserve(uint64_t bytes)
     return all;
 }
 
-/* Of a copy of single bytes the blocks for three windows: the begin, where it is cut in two pieces, and the end.
- */
+/* A copy of single bytes, of which only the blocks of three windows are run: the start, the border of the two
+ * launches, and the end. */
 static void huge_layouts_are_counted(void **unused)
 {
     const uint64_t start[] = {0, HUGE_BYTES / 2 - 2048, (UINT64_C(1) << 31) - 4096};
@@ -335,12 +335,12 @@ static void huge_layouts_are_counted(void **unused)
     munmap(src, HUGE_BYTES);
 }
 
-/* ---- banks: what a GPU's shared memory makes of the places that threads use ---- */
+/* ---- bank conflicts in the shared memory of a GPU ---- */
 
 #define BANKS 32
 
-/* How often the busiest bank is asked by threads that are served together. bytes: of an access, 4 at least;
- * threads that ask for the same word are served at once. */
+/* Returns how many different words of the busiest bank a group of threads accesses. bytes: size of an access, at
+ * least 4. Threads that access the same word are served at once. */
 static unsigned times_asked(const uint32_t *place, unsigned threads, unsigned bytes)
 {
     unsigned most = 0;
@@ -364,8 +364,8 @@ static unsigned times_asked(const uint32_t *place, unsigned threads, unsigned by
     return most;
 }
 
-/* Words of 16 bytes are served to eight threads at a time. Both ways through a tile whose squares have so many
- * lines in shared memory. */
+/* Accesses of 16 bytes are served for eight threads at a time. Checks that reading and writing a tile has no bank
+ * conflicts. units: lines of a square in shared memory. */
 static void meet_no_bank_twice(unsigned across, unsigned down, unsigned units)
 {
     for (unsigned first = 0; first < across * down; first += 8)
@@ -388,7 +388,7 @@ static void meet_no_bank_twice(unsigned across, unsigned down, unsigned units)
     }
 }
 
-/* For all tiles there are, whole and by halves. */
+/* Checks all tile sizes, whole tiles and halves. */
 static void tiles_meet_no_bank_twice(void **unused)
 {
     (void)unused;
@@ -401,7 +401,7 @@ static void tiles_meet_no_bank_twice(void **unused)
             }
 }
 
-/* Of the unit with that number on the destination. */
+/* Returns the place in shared memory of a unit, by its number on the destination. */
 static uint32_t place_of(const struct leati_layout_task *task, uint32_t number)
 {
     uint32_t place = 0;
@@ -413,7 +413,7 @@ static uint32_t place_of(const struct leati_layout_task *task, uint32_t number)
     return place;
 }
 
-/* The busiest bank when an ND tile is written, over the warps of a block. */
+/* Returns the most accesses to one bank when an ND tile is written, over the warps of a block. */
 static unsigned nd_tile_asks(const struct leati_gpu_layout *gpu)
 {
     const struct leati_task_pass *pass = &gpu->task.write;
@@ -456,7 +456,7 @@ static void nd_tiles_access_few_banks_twice(void **unused)
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
 }
 
-/* ---- the steps to a fast transpose ---- */
+/* ---- the example kernels of a transpose ---- */
 
 static void steps_transpose(void **unused)
 {

@@ -1,8 +1,8 @@
 /*
- * unit_layout_host.c - layouts by processors against a plain loop: random forms, for every set of instructions
- * that this machine has, with and without stores past the caches, between pages that cannot be touched.
+ * unit_layout_host.c - layout copies by the CPU, compared with a plain loop: random canonical layouts, for every
+ * instruction set of this machine, with and without streaming stores, between inaccessible pages.
  *
- * canonical_cases.h says which arguments there are.
+ * canonical_cases.h documents the arguments.
  */
 #include "canonical_cases.h"
 #include "harness.h"
@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_BYTES ((size_t)4 << 20) /* of each side */
+#define ROOM_BYTES ((size_t)4 << 20) /* bytes of each side */
 #define MOST_UNITS ((uint64_t)1 << 17)
 
 #define SHORT_RUNS 5
 
-/* Sizes for which there are kernels: few and many, many and few, a small group, two long ones, all alike, and
- * short runs. */
+/* Sizes that suit the different kernels: short and long dimensions in turns, a small group, two long dimensions,
+ * all dimensions of size two, and short runs. */
 static uint64_t size_of_family(uint64_t family, unsigned dim)
 {
     switch (family) {
@@ -41,7 +41,7 @@ static uint64_t size_of_family(uint64_t family, unsigned dim)
     }
 }
 
-/* False when it came out too large. */
+/* Draws a canonical layout. Returns false if it is too large. */
 static bool random_canonical(struct leati_canonical *canonical)
 {
     uint64_t family = chance(10);
@@ -68,7 +68,7 @@ static bool random_canonical(struct leati_canonical *canonical)
     return cases_finish(canonical, MOST_UNITS, ROOM_BYTES);
 }
 
-/* ---- one form ---- */
+/* ---- one layout ---- */
 
 static void tell(const struct leati_canonical *canonical, const struct leati_host_layout *host)
 {
@@ -88,7 +88,7 @@ static void run_canonical(const struct leati_canonical *canonical, const struct 
     struct leati_indices indices = {list, chance(4) ? &counted : NULL};
     uint64_t middle = chance(host->parts + 1);
     size_t slack = ROOM_BYTES - (size_t)(canonical->dst_high - canonical->dst_low);
-    /* At the end, or somewhere; guard bytes on what is left of the room. */
+    /* At the end of the room, or somewhere else; the rest of the room holds guard bytes. */
     size_t before = chance(3) ? slack / 64 * 64 : slack;
     char *dst, *wanted;
     const char *src;
@@ -101,8 +101,9 @@ static void run_canonical(const struct leati_canonical *canonical, const struct 
     memset(r->dst, 0xa5, ROOM_BYTES);
     memset(r->wanted, 0xa5, ROOM_BYTES);
     cases_judge(canonical, wanted, src, list);
-    /* Parts in any order. But of equal indices that are in different parts either may win, and the judge takes the
-     * last. That is for single units, and for units of whole elements. */
+    /* The parts run in any order. If equal indices are in different parts, either may win, but the plain loop
+     * takes the last. So the indexed dimension of a destination is divided only if its units are whole elements,
+     * and the parts then run in order. */
     for (unsigned k = 0; k < host->dims && canonical->index_on_dst; k++) {
         if ((int)host->order[k] != canonical->index_dim || host->part_count[k] == 1)
             continue;
@@ -120,7 +121,7 @@ static void run_canonical(const struct leati_canonical *canonical, const struct 
 
 static void random_layouts_are_copied(void **unused)
 {
-    /* Of each kernel by each set of instructions. */
+    /* runs[kernel][instruction set]: number of copies. */
     unsigned runs[LEATI_HOST_FILL + 1][LEATI_HOST_VBMI + 1] = {{0}};
     struct cases_rooms rooms = cases_make_rooms(ROOM_BYTES);
 
@@ -149,8 +150,8 @@ static void random_layouts_are_copied(void **unused)
                 fail_msg("kernel %u was never run with instructions %u", i, j);
 }
 
-/* Elements of 8 bytes as units of 4: of two threads that write the same one, each may bring a half, also where 48
- * bytes are a tile's unit. */
+/* Elements of 8 bytes are split into units of 4. If two threads wrote the same element, each could win one half,
+ * so the indexed dimension must not be divided. The same holds if a tile's unit has 48 bytes. */
 static void split_elements_of_a_list_have_one_thread(void **unused)
 {
     static const struct leati_canonical canonical = {.dims = 5,

@@ -1,6 +1,6 @@
 /*
- * unit_layout_plans.c - the classes of layout copies, and the table of plans: what shares a plan, how long a plan
- * lives, and threads that look plans up at the same time.
+ * unit_layout_plans.c - the classes of layout copies, and the table of plans: which layouts share a plan, how long
+ * a plan lives, and threads that look plans up at the same time.
  *
  * The seed is printed; "unit_layout_plans --seed N" sets it, and "--many N" the number of layouts of each sort.
  */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- classes, plans ---- */
+/* ---- classes and plans ---- */
 
 static leat_layout_class class_of(struct leati_canonical canonical)
 {
@@ -31,14 +31,14 @@ static void classes_are_what_they_are_called(void **state)
     for (uint32_t element_bytes = 1; element_bytes <= 16; element_bytes *= 2)
         assert_int_equal(class_of(CANONICAL_OF(element_bytes, SIZES(500, 300), {1, 0})), LEAT_LAYOUT_TRANSPOSE);
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(80, 96, 75, 96), {3, 0, 1, 2})), LEAT_LAYOUT_TRANSPOSE);
-    /* Pictures of 3 channels, and back; two columns; pixels of 12 bytes; floats that lie at any byte. */
+    /* Images with 3 channels, in both directions; two columns; pixels of 12 bytes; floats at any byte. */
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_ND_TILE);
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_ND_TILE);
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_ND_TILE);
     assert_int_equal(class_of(CANONICAL_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_ND_TILE);
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})), LEAT_LAYOUT_ND_TILE);
 
-    /* A picture turned by a quarter, one way and the other: tiles, wide ones since the rows are. */
+    /* An image rotated by 90 degrees in both directions: transposes, with wide tiles because the rows are long. */
     for (uint32_t dim = 0; dim < 2; dim++) {
         struct leati_layout_start start;
         struct leati_layout_plan *plan;
@@ -56,7 +56,7 @@ static void classes_are_what_they_are_called(void **state)
         leati_layout_plan_drop(plan);
     }
 
-    /* Three columns of a matrix; one; every second; backwards. */
+    /* Three columns of a matrix; one column; every second column; columns in reverse order. */
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 100}, 4), LEAT_OK);
     assert_int_equal(leat_layout_slice(&src, 1, 7, 10, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
@@ -72,7 +72,7 @@ static void classes_are_what_they_are_called(void **state)
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
     assert_int_equal(class_of(canonical), LEAT_LAYOUT_ELEMENTS);
 
-    /* A value a row, a short pattern, a long row; a list. */
+    /* Broadcasts: one value per row, a short pattern, a long row; and a list. */
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 1}, 4), LEAT_OK);
     assert_int_equal(leat_layout_broadcast(&src, 1, 100), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
@@ -135,7 +135,7 @@ static void a_plan_is_made_once(void **state)
     assert_int_equal(other->canonical.unit_bytes, 4);
     leati_layout_plan_drop(other);
     src.offset_bytes = 0;
-    /* What is behind the last dimension is nobody's business, and another list is the same plan. */
+    /* Entries past the last dimension are ignored, and another list gives the same plan. */
     src.size[2] = 7;
     dst.stride_bytes[5] = 1;
     again = plan_of(&dst, 16, &src, 16);
@@ -156,7 +156,7 @@ static void a_plan_is_made_once(void **state)
     leati_layout_plan_drop(first);
 }
 
-/* What is moved as a whole is the same plan, elsewhere. */
+/* Parts of one array that differ only in their start share a plan. */
 static void parts_of_an_array_are_one_plan(void **state)
 {
     struct leati_layout_plan *first, *again;
@@ -181,7 +181,7 @@ static void parts_of_an_array_are_one_plan(void **state)
         assert_int_equal(leati_layout_plan_reads(again, &start), 16 * (i % 7 % 2 ? 6 : 5));
         leati_layout_plan_drop(again);
     }
-    /* Both flipped is neither flipped. */
+    /* Flipping both sides is the same as flipping neither. */
     part = whole;
     assert_int_equal(leat_layout_slice(&part, 0, 7, 23, 1), LEAT_OK);
     assert_int_equal(leat_layout_slice(&part, 1, 8, 48, 1), LEAT_OK);
@@ -194,7 +194,7 @@ static void parts_of_an_array_are_one_plan(void **state)
     assert_int_equal(start.src, 7 * 256 + 32);
     assert_int_equal(start.dst, 0);
     leati_layout_plan_drop(again);
-    /* A pointer that lies otherwise across words makes up for the offset, or does not. */
+    /* Another alignment of the offset gives another plan, unless the pointer's alignment makes up for it. */
     part.offset_bytes += 4;
     again = plan_of(&dst, 16, &part, 16);
     assert_ptr_not_equal(first, again);
@@ -203,7 +203,7 @@ static void parts_of_an_array_are_one_plan(void **state)
     again = plan_of(&dst, 16, &part, 4);
     assert_int_equal(again->canonical.src_align, 4);
     leati_layout_plan_drop(again);
-    /* What a plan does not know is asked with it. */
+    /* What does not depend on the plan is checked at each look-up. */
     part.offset_bytes = INT64_MAX - 64;
     assert_int_equal(leati_layout_plan_get(&dst, 16, &part, 16, &again, &start), LEAT_ERROR_RANGE);
     assert_non_null(strstr(leat_last_error(), "src"));
@@ -212,7 +212,7 @@ static void parts_of_an_array_are_one_plan(void **state)
     leati_layout_plan_drop(first);
 }
 
-/* A plan and where it starts are what the form of the same layouts is. */
+/* A plan together with its start equals the canonical layout of the same two layouts. */
 static void plans_are_canonical_layouts_that_start_elsewhere(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void plans_are_canonical_layouts_that_start_elsewhere(void **state)
     }
 }
 
-/* More plans than the table has room for; those that are held stay as they are. */
+/* More plans than the table has room for; plans that are in use must stay unchanged. */
 static void held_plans_outlive_the_table(void **state)
 {
     enum { HELD = 50, PLANS = 10000 };
@@ -279,7 +279,8 @@ static void held_plans_outlive_the_table(void **state)
     }
 }
 
-/* A few shapes more than the table has places for them: plans come and go while others look for them. */
+/* Looks up somewhat more shapes than the table has room for, so that plans are replaced while other threads look
+ * them up. */
 static void *look_for_plans(void *argument)
 {
     uint64_t random = *(uint64_t *)argument, wrong = 0;

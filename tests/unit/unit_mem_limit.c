@@ -1,6 +1,6 @@
 /*
- * unit_mem_limit.c - how much host memory leat may still take: what the machine and the control group say, and
- * that memory is not promised twice.
+ * unit_mem_limit.c - how much host memory leat may still allocate: the figures of the machine and of the control
+ * group, and that two allocations at the same time do not count on the same memory.
  */
 #include "pinned_chunks.h"
 #include "temporary.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- how much there is ---------------------------------------------------------------------------------- */
+/* ---- available memory --------------------------------------------------------------------------------------- */
 
 static void too_much_is_an_error(void **state)
 {
@@ -198,7 +198,7 @@ static void version_1_of_control_groups_says(void **state)
     expect_available(tree, UINT64_MAX, 700300, "the control group /docker/ab");
 }
 
-/* In a container the path may be that of the host, while the mounted group is the container's own. */
+/* In a container /proc may show the host's path of the group, while the mounted group is the container's own. */
 static void a_container_s_own_group_says(void **state)
 {
     struct tree *tree = *state;

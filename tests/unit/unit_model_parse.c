@@ -1,6 +1,6 @@
 /*
- * unit_model_parse.c - the parsers of leat/model.h: good files, and for each rule of a format a file that breaks
- * it.
+ * unit_model_parse.c - the parsers of leat/model.h: valid files, and for each rule of a format a file that
+ * violates it.
  */
 #include "harness.h"
 #include "test_folder.h"
@@ -16,7 +16,7 @@
 
 /* ---- files ---- */
 
-/* Bytes that become a file. */
+/* The content of a file under construction. */
 struct content {
     unsigned char *at;
     size_t bytes, room;
@@ -73,7 +73,7 @@ static leat_model *open_one(const char *path)
     return model;
 }
 
-/* The file must be refused with a message that has the words, and names the file. */
+/* Checks that the file is refused with a message that contains the words and the name of the file. */
 static void refused(const char *path, const char *words)
 {
     leat_model *model = (leat_model *)1;
@@ -145,7 +145,7 @@ static void safetensors_are_read(void **state)
     assert_int_equal(tensor_of(model, "e").bytes, 0);
     assert_int_equal(tensor_of(model, "f4").block_elements, 2);
     assert_int_equal(tensor_of(model, "f6").bytes, 6);
-    /* By place in the file. */
+    /* Tensors are sorted by their offset in the file. */
     OK(leat_model_tensor(model, 0, &info));
     assert_string_equal(info.name, "a/\"");
     OK(leat_model_file(model, 0, &file));
@@ -164,7 +164,7 @@ static void safetensors_are_read(void **state)
     OK(leat_model_close(open_one(safetensors("only.safetensors", "{\"__metadata__\":{}}", 0))));
 }
 
-/* A tensor of 4 bytes with another field in the place of one of these. */
+/* A header with a tensor of 4 bytes. Each test replaces one of these fields. */
 #define T(dtype, shape, offsets) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 static void safetensors_are_refused(void **state)
@@ -422,7 +422,7 @@ static void arguments_are_checked(void **state)
     REFUSED(leat_model_tensor(model, 0, &tensor), LEAT_ERROR_INVALID, "info->size is 0");
     tensor.size = sizeof tensor + 8;
     REFUSED(leat_model_tensor(model, 0, &tensor), LEAT_ERROR_INVALID, "info->size");
-    /* An older program's struct ends earlier. */
+    /* The struct of an older program ends earlier. */
     memset(&tensor, 0xee, sizeof tensor);
     tensor.size = offsetof(leat_model_tensor_info, dims);
     OK(leat_model_tensor(model, 0, &tensor));

@@ -1,6 +1,6 @@
 /*
- * unit_modules.c - the modules of leat's built-in kernels: that each has those that are listed for it, and that
- * one is loaded when the first kernel of it is needed, and not before.
+ * unit_modules.c - the modules of leat's built-in kernels: each contains the kernels that are listed for it, and
+ * is loaded when its first kernel is needed, and not before.
  */
 #include "harness.h"
 
@@ -25,10 +25,10 @@ static const struct listed {
 };
 #define LISTED_COUNT (sizeof listed / sizeof listed[0])
 
-/* Modules of layouts that leat_module_layout() loads. */
+/* Number of layout modules that leat_module_layout() loads. */
 #define AHEAD (LEATI_BUILTIN_WIDE_16 - LEATI_BUILTIN_ELEMENTS + 1)
 
-/* ---- what is in them ---- */
+/* ---- contents of modules ---- */
 
 static unsigned count_words(const struct leati_image *image, const char *word)
 {
@@ -42,7 +42,7 @@ static unsigned count_words(const struct leati_image *image, const char *word)
     return count;
 }
 
-/* In PTX a name stands behind .entry, in a code object its descriptor's name ends with .kd. */
+/* In PTX a kernel's name follows .entry; in a code object the name of its descriptor ends with .kd. */
 static void each_module_has_its_kernels(void **state)
 {
     (void)state;
@@ -66,7 +66,7 @@ static void each_module_has_its_kernels(void **state)
     }
 }
 
-/* ---- when they are loaded ---- */
+/* ---- when modules are loaded ---- */
 
 static struct leati_driver *wrapper(void)
 {
@@ -79,7 +79,7 @@ static struct leati_driver *wrapper(void)
     return NULL;
 }
 
-/* Modules that were loaded since the last call. */
+/* Returns the number of modules loaded since the last call. */
 static unsigned loaded(void)
 {
     static uint64_t before;
@@ -94,7 +94,7 @@ static unsigned loaded(void)
     return since;
 }
 
-/* A matrix with rows of so many bytes, transposed within memory. */
+/* Transposes a square matrix within memory. Elements of each size use another module. */
 static leat_status transpose(struct test_state *t, char *memory, int64_t side, uint32_t element_bytes)
 {
     leat_layout dense, turned;
@@ -129,7 +129,7 @@ static void a_copy_loads_what_it_needs(void **state)
     OK(leat_copy_3d(t->stream, memory, memory + MEMORY_BYTES / 2, &region));
     assert_int_equal(loaded(), 0);
 
-    /* All that is left, but for the steps, which no copy uses. */
+    /* Loads all modules that are not loaded yet, but not the one of the example transposes, which no copy uses. */
     OK(leat_module_layout(t->device, &module));
     assert_int_equal(loaded(), AHEAD - 4);
     OK(leat_kernel_get(module, "leat_layout_transpose_wide_odd_16", &kernel));
@@ -146,7 +146,7 @@ static void a_copy_loads_what_it_needs(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* What failed is told, leaves nothing behind, and is tried again. */
+/* A failed load is reported, leaks nothing, and is tried again by the next copy. */
 static void a_load_that_fails_is_tried_again(void **state)
 {
     static const char *const entries[] = {"module_builtin", "kernel_get"};
@@ -164,7 +164,7 @@ static void a_load_that_fails_is_tried_again(void **state)
     OK(transpose(t, memory, SMALL, 8));
     assert_int_equal(loaded(), 1);
 
-    /* In the middle: those before it stay. */
+    /* If the third load fails, the modules loaded before stay. */
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "module_builtin", 3);
     REFUSED(leat_module_layout(t->device, &module), LEAT_ERROR_DRIVER, "module_builtin");
     assert_int_equal(leati_fault_live(wrapper()), live + 3);
@@ -176,7 +176,8 @@ static void a_load_that_fails_is_tried_again(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* A rectangle has other ways, and the message of an earlier failure stays. */
+/* If the module cannot be loaded, a 3-D copy uses another protocol, and the message of an earlier failure
+ * stays. */
 static void a_3d_copy_goes_another_way(void **state)
 {
     static const leat_copy_region region = {16, 100, 1, 32, 16, 0, 0};

@@ -1,6 +1,6 @@
 /*
- * unit_packing.c - the sequences of leat bench pool --part packing: the same on every machine, no block freed
- * twice, and live bytes that stay where they are said to be.
+ * unit_packing.c - the allocation sequences of "leat bench pool --part packing": equal on every machine, no block
+ * freed twice, and the announced number of live bytes.
  */
 #include "../../cli/packing_plan.h"
 
@@ -32,7 +32,7 @@ static uint64_t hash_plan(const struct packing_plan *plan)
     return hash;
 }
 
-/* Figures of runs can only be compared while these stay. */
+/* Results of different runs can only be compared as long as these hashes stay the same. */
 static void sequences_are_fixed(void **state)
 {
     struct packing_plan *quick = packing_plan_make(0, true), *usual = packing_plan_make(0, false);
@@ -66,7 +66,8 @@ static void sizes_span_512_bytes_to_1_gib(void **state)
     packing_plan_destroy(plan);
 }
 
-/* Plays a mix: each block is freed at most once and after its allocation, and live bytes stay near their bound. */
+/* Runs a sequence: each block is freed at most once and after its allocation, and live bytes stay near their
+ * bound. */
 static void play(const struct packing_mix *mix, unsigned turnover)
 {
     uint64_t *live = calloc(mix->block_count, sizeof *live), live_bytes = 0, allocated_bytes = 0, largest = 0;
@@ -118,7 +119,7 @@ static void mixes_keep_their_live_bytes(void **state)
     packing_plan_destroy(usual);
 }
 
-/* What other programs read is the plan itself. */
+/* The JSON for other programs contains the same plan. */
 static void json_is_the_plan(void **state)
 {
     struct packing_plan *plan = packing_plan_make(1000000, true);

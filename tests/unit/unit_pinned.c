@@ -1,8 +1,8 @@
 /*
- * unit_pinned.c - where pools of pinned memory get their chunks: addresses, pages, drivers that refuse a step,
+ * unit_pinned.c - how pools of pinned memory allocate their chunks: addresses, pages, drivers that refuse a step,
  * NUMA nodes, and threads that touch the pages.
  *
- * LEAT_TEST_DEVICE names the device. It also measures; the arguments are the device and the bytes:
+ * LEAT_TEST_DEVICE names the device. The program also measures; the arguments are the device and the bytes:
  *
  *     unit_pinned measure cuda:0 2147483648
  */
@@ -36,7 +36,7 @@ static void chunks_are_all_there(void **state)
     for (unsigned i = 0; i < COUNT; i++)
         ptrs[i] = take(t->device, sizes[i], i);
     assert_int_equal(leati_fault_live(wrapper(t)), live + COUNT);
-    /* In another order. */
+    /* Give them back in another order. */
     for (unsigned i = 0; i < COUNT; i++) {
         unsigned j = (i * 3 + 2) % COUNT;
 
@@ -95,7 +95,7 @@ static void one_thread_for_each_32_mib(void **state)
     assert_int_equal(leati_pinned_threads(64 * MIB), processors < 2 ? 1 : 2);
     assert_int_equal(leati_pinned_threads(510 * MIB), processors < 15 ? processors : 15);
     assert_int_equal(leati_pinned_threads((size_t)1 << 40), processors < 16 ? processors : 16);
-    /* What this thread may use, not what there is. */
+    /* The number of processors that this thread may run on counts, not that of the machine. */
     CPU_ZERO(&one);
     for (size_t i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
         if (CPU_ISSET(i, &before))
@@ -105,7 +105,7 @@ static void one_thread_for_each_32_mib(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-/* Work of the device reads and writes the memory as it would any pinned memory, behind the caller's back. */
+/* Work of the device must read and write the memory like any pinned memory, asynchronously. */
 static void the_device_works_in_it(void **state)
 {
     enum { PART = 1000001 };
@@ -121,7 +121,7 @@ static void the_device_works_in_it(void **state)
     assert_int_equal(info.kind, LEAT_KIND_PINNED);
     assert_ptr_equal(info.device_pointer, host + PART);
     gate = test_gate_close(t->stream);
-    /* These would wait if the memory were taken for pageable. */
+    /* These calls would wait if leat took the memory for pageable. */
     OK(leat_copy(t->stream, memory, host + 8, PART));
     OK(leat_copy(t->stream, host + 3 * MIB, memory, PART));
     OK(leat_fill(t->stream, host + 5 * MIB, 0x5a, MIB));
@@ -139,7 +139,7 @@ static void the_device_works_in_it(void **state)
 
 /* ---- drivers that refuse -------------------------------------------------------------------------------- */
 
-/* One call of the entry fails. What is got all the same must be whole. */
+/* One driver call fails. leat then gets the memory another way, and it must be usable. */
 static void a_refused_step_is_taken_another_way(void **state)
 {
     static const char *const entries[] = {"host_register", "host_device_pointer"};
@@ -155,7 +155,7 @@ static void a_refused_step_is_taken_another_way(void **state)
         assert_int_equal(leati_fault_live(wrapper(t)), live + 1);
         /* A call that succeeds leaves the message of an earlier one. */
         assert_non_null(strstr(leat_last_error(), "a chunk of 1 bytes"));
-        /* It came from the driver's own call, so it goes back there. */
+        /* The memory came from the driver's own call, so it is freed by the driver. */
         leati_fault_arm(wrapper(t), LEATI_FAULT_FAIL, "host_free", 1);
         refused(leati_pinned_give_back(t->device, ptr, 4 * MIB), LEAT_ERROR_DRIVER, "host_free");
         give_back(t->device, ptr, 4 * MIB, i);
@@ -192,7 +192,7 @@ static void when_both_ways_fail_both_are_said(void **state)
     refused(leati_pinned_take(&odd->device, 4 * MIB, &ptr), LEAT_ERROR_HOST_MEMORY, "the driver has none either");
     refused(LEAT_OK, LEAT_OK, "the limit of locked memory is reached");
     before = address_bytes();
-    /* The fault driver's own words and status come through. */
+    /* The message contains the fault driver's message and status. */
     odd->refuses_to_allocate = false;
     leati_fault_arm(wrapper(t), LEATI_FAULT_FAIL, "host_alloc", 1);
     refused(leati_pinned_take(&odd->device, 4 * MIB, &ptr), LEAT_ERROR_DRIVER, "(host_alloc) was made to fail");
@@ -216,7 +216,8 @@ static void another_address_on_the_device_will_not_do(void **state)
     give_back(&odd->device, ptr, 2 * MIB, 1);
     assert_int_equal(odd->allocated, 0);
 
-    /* And the same one does, or that of a driver that has one address for all. */
+    /* Registered memory is used if its device address is the same, or if the driver has no separate device
+     * addresses. */
     odd->device_offset = 0;
     for (unsigned i = 0; i < 2; i++) {
         ptr = take(&odd->device, 2 * MIB, 1);
@@ -279,7 +280,7 @@ static void pages_come_from_the_device_s_node(void **state)
         assert_int_equal(policy_at(ptr, &mask), MPOL_PREFERRED);
         assert_int_equal(mask, 1);
         give_back(&odd->device, ptr, 2 * MIB, 1);
-        /* The node does not change, and asking for it takes time. */
+        /* leat asks for the node once, because it does not change and the query is slow. */
         assert_int_equal(odd->asked, 1);
     }
 }
@@ -317,7 +318,7 @@ static void the_program_s_own_policy_stays(void **state)
     odd->node = 0;
     assert_int_equal(syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, &mask, 64ul), 0);
     ptr = take(&odd->device, 2 * MIB, 4);
-    /* The memory has none of its own. */
+    /* The memory has no policy of its own, so the thread's policy applies. */
     assert_int_equal(policy_at(ptr, &mask), MPOL_DEFAULT);
     assert_int_equal(syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0ul), 0);
     give_back(&odd->device, ptr, 2 * MIB, 4);
@@ -331,7 +332,7 @@ struct worker {
     bool wrong;
 };
 
-/* Not with the macros of the tests, which belong to the main thread. */
+/* Does not use the macros of cmocka, which only the main thread may use. */
 static void *take_and_give_back(void *argument)
 {
     struct worker *worker = argument;
@@ -376,7 +377,7 @@ static void threads_do_not_meet(void **state)
     assert_int_equal(leati_fault_live(wrapper(t)), live);
 }
 
-/* The threads of this process; those that end meanwhile may be missing. */
+/* Lists the threads of this process. Threads that end meanwhile may be missing. */
 static unsigned list_threads(pid_t *threads, unsigned room)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -391,7 +392,8 @@ static unsigned list_threads(pid_t *threads, unsigned room)
     return count;
 }
 
-/* The signals that a thread keeps out, signal n as bit n - 1; all of them for one that has ended. */
+/* Returns the signals that a thread blocks: signal n is bit n - 1. Returns all ones for a thread that has
+ * ended. */
 static uint64_t blocked_signals(pid_t thread)
 {
     char path[64], line[128];
@@ -407,7 +409,7 @@ static uint64_t blocked_signals(pid_t thread)
         if (sscanf(line, "Threads: %u", &threads) == 0 && sscanf(line, "SigBlk: %" SCNx64, &blocked) == 1)
             break;
     fclose(file);
-    /* One that is ending says that its process has no threads and that it keeps nothing out. */
+    /* A thread that is ending reports 0 threads and no blocked signals. */
     return threads ? blocked : UINT64_MAX;
 }
 
@@ -427,7 +429,7 @@ static void *take_until_seen(void *argument)
     return NULL;
 }
 
-/* A program's handler may rely on the thread that it runs on. */
+/* A program's signal handler must not run on leat's helper threads. */
 static void helpers_take_no_signals(void **state)
 {
     static const int wanted[] = {SIGINT, SIGTERM, SIGUSR1, SIGPROF, SIGCHLD};
@@ -472,7 +474,7 @@ static double milliseconds_since(uint64_t start_ns)
     return (double)(leati_clock_ns() - start_ns) / 1e6;
 }
 
-/* Five times each, in turns, so that both meet the same machine. */
+/* Measures both ways five times, alternating, so that both see the same load. */
 static int measure(const char *name, size_t bytes)
 {
     leat_device *device;

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- kernels that refuse: in a process of its own --------------------------------------------------------- */
+/* ---- kernels that refuse a system call, in a child process -------------------------------------------------- */
 
 /* From now on the kernel refuses this system call of this thread, and of threads that it creates, with error. If
  * argument is not -1: only if that argument has this value. error 0: the process is killed. */
@@ -137,7 +137,7 @@ static void kernel_that_ends_who_starts_threads(leat_device *device)
     child_takes(device, 62 * MIB);
 }
 
-/* A large chunk starts threads, so the kernel kills the process here. */
+/* The same child with a large chunk, which starts threads, so the kernel must kill it. */
 static void kernel_that_ends_who_starts_threads_again(leat_device *device)
 {
     CHILD_CAN(leati_pinned_threads(64 * MIB) == 2);

@@ -21,7 +21,7 @@
 #define MIB ((size_t)1 << 20)
 #define NOTHING LEATI_PROTOCOLS
 
-/* ---- protocols that decline or fail: what they call is wrapped ---- */
+/* ---- wrappers of functions, which make protocols decline or fail ---- */
 
 enum outcome { AS_IT_IS, DECLINES, FAILS };
 static enum outcome outcomes[LEATI_PROTOCOLS];
@@ -65,7 +65,7 @@ leat_status __wrap_leati_eager_out(EAGER_PARAMETERS)
     return ends(LEATI_PROTOCOL_EAGER, &status) ? status : __real_leati_eager_out(stager, stream, to, from, bytes);
 }
 
-/* Of STAGED and HOST. Eager copies call it too, and pass. */
+/* Called by STAGED and HOST. Eager copies call it too; those calls pass through. */
 leat_status __real_leati_stage_start(EAGER_PARAMETERS, const struct leati_stage_request *request,
                                      struct leati_job **job);
 leat_status __wrap_leati_stage_start(EAGER_PARAMETERS, const struct leati_stage_request *request,
@@ -95,8 +95,8 @@ bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_loca
     return !ends(LEATI_PROTOCOL_KERNEL, &status) && __real_leati_region_has_kernel(device, dst, src, region);
 }
 
-/* Of RAILS: the number of the share that declines, from 1; and how many shares were reserved while the stream's
- * lock was held. */
+/* For RAILS: the number of the share that declines, from 1; and counts of shares, and of shares that were reserved
+ * while the stream's lock was held. */
 static unsigned declining_share, shares, under_the_lock;
 
 static void *try_lock(void *stream)
@@ -168,10 +168,10 @@ static const struct row {
     enum leati_shape shape;
     leat_kind to, from;
     size_t bytes;
-    size_t count; /* of ranges, or of rows */
+    size_t count; /* number of ranges, or of rows */
     unsigned facts;
     enum leati_protocol_id forced, chosen;
-    const char *words; /* in the explanation */
+    const char *words; /* expected part of the explanation */
 } rows[] = {
 #define P LEAT_KIND_PAGEABLE
 #define PIN LEAT_KIND_PINNED
@@ -338,7 +338,7 @@ static void rates_follow_what_is_seen(void **state)
     t->device->driver->can = can;
 }
 
-/* ---- what declines, and what fails ---- */
+/* ---- protocols that decline, and protocols that fail ---- */
 
 struct room {
     unsigned char *in, *out, *memory;
@@ -441,7 +441,7 @@ static void failures_name_their_protocol(void **state)
     end_room(&room);
 }
 
-/* In the driver's call, a missing page would crash the program. */
+/* The driver's call would crash on a missing page, so leat must not use it for this copy. */
 static void what_is_gone_is_no_copy_for_the_driver(void **state)
 {
     struct test_state *t = *state;
@@ -455,7 +455,7 @@ static void what_is_gone_is_no_copy_for_the_driver(void **state)
     assert_int_equal(mprotect(hole + MIB / 2, 4096, PROT_NONE), 0);
     leati_protocol_force(DRIVER);
     REFUSED(leat_copy(t->stream, room.memory, hole, MIB), LEAT_ERROR_POINTER, "eager: ");
-    OK(leat_stream_synchronize(t->stream)); /* out of a stream that is idle */
+    OK(leat_stream_synchronize(t->stream)); /* the stream must be idle for the next copy */
     REFUSED(leat_copy(t->stream, hole, room.memory, MIB), LEAT_ERROR_POINTER, "eager: ");
     assert_int_equal(munmap(hole, MIB), 0);
     OK(leat_stream_synchronize(t->stream));

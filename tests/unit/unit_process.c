@@ -26,7 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what the tests share ---- */
+/* ---- helper functions ---- */
 
 static void copy_file(const char *from, const char *to, mode_t mode)
 {
@@ -53,8 +53,8 @@ static int find_fake(struct dl_phdr_info *info, size_t bytes, void *found)
     return 0;
 }
 
-/* The child: are all variables of leat's seen, or none, and was LEAT_CUDA_LIBRARY loaded? wanted: "all", "none".
- */
+/* Runs in the child. Checks that leat sees all of its variables ("all") or none ("none"), and that
+ * LEAT_CUDA_LIBRARY was loaded accordingly. */
 static int see_options(const char *wanted)
 {
     bool all = !strcmp(wanted, "all"), loaded = false;
@@ -72,7 +72,8 @@ static int see_options(const char *wanted)
     return loaded == all ? CONTENT : 3;
 }
 
-/* Every variable of leat's. Those that choose drivers let the library be loaded; the others need no sense. */
+/* Sets every variable of leat. Those that select drivers let the fake library be loaded; the values of the others
+ * do not matter. */
 static void set_all_options(const char *library)
 {
     leat_option_info option;
@@ -137,15 +138,15 @@ static void set_user_id_programs_read_no_variables(void **state)
     copy_file(fake, library, 0755);
     copy_file(self, plain, 0755);
     copy_file(self, privileged, 04755);
-    /* The program can tell the two. */
+    /* Only the set-user-ID program must ignore the variables. */
     assert_int_equal(run_as_other(plain, library, "all"), CONTENT);
     assert_int_equal(run_as_other(privileged, library, "none"), CONTENT);
     assert_true(temporary_folder_remove(place));
 }
 
-/* ---- signals and threads of leat's ---- */
+/* ---- signals, and the threads of leat ---- */
 
-/* Stands for pthread_create() in leat (--wrap): threads look at their signals before they do anything. */
+/* Wraps pthread_create() in leat (--wrap): each thread checks its signal mask before it runs. */
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *argument);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
@@ -158,7 +159,7 @@ struct start {
 
 static atomic_uint threads_started, threads_wrong;
 
-/* Returns true if a thread takes exactly the signals that it causes itself. */
+/* Returns true if the calling thread blocks all signals except those that its own faults cause. */
 static bool takes_own_signals_only(void)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
@@ -211,7 +212,8 @@ static void do_nothing(void *context, uint64_t part)
     (void)context, (void)part;
 }
 
-/* The child: starts every sort of thread that leat has, and sends itself signals that only they could take. */
+/* Runs in the child. Starts every sort of thread that leat has, and sends signals to the process that only these
+ * threads could take. */
 static int start_all_threads(void)
 {
     static const int sent[] = {SIGUSR1, SIGALRM, SIGPROF, SIGTERM, SIGCHLD};
@@ -224,7 +226,7 @@ static int start_all_threads(void)
     test_setup((void **)&t);
     streams = atomic_load(&threads_started);
     device = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
-    /* From this thread: streams would pass on what they block. */
+    /* Started by this thread, because the threads of streams pass on their signal mask. */
     cpu_workers_run(do_nothing, NULL, 64);
     workers = atomic_load(&threads_started) - streams;
     OK(leat_copy(t->stream, device, host, bytes));
@@ -242,7 +244,7 @@ static int start_all_threads(void)
     pthread_sigmask(SIG_BLOCK, &mine, NULL);
     for (unsigned i = 0; i < sizeof sent / sizeof sent[0]; i++)
         kill(getpid(), sent[i]);
-    /* A thread that takes a signal takes it at once, and all but one of these would end the process. */
+    /* A thread that does not block a signal takes it at once, and all but one of these would end the process. */
     sigpending(&pending);
     for (unsigned i = 0; i < sizeof sent / sizeof sent[0]; i++)
         if (!sigismember(&pending, sent[i]))
@@ -266,9 +268,9 @@ static void threads_take_no_signals_of_the_program(void **state)
     unsetenv("LEAT_COPY_WORKERS");
 }
 
-/* ---- descriptors ---- */
+/* ---- file descriptors ---- */
 
-/* How many descriptors of a path are open, and how many of them stay open in a program that is started. */
+/* Counts the open descriptors of a path, and how many of them a started program would inherit. */
 static void count_descriptors(const char *path, int *open_count, int *inherited)
 {
     char target[64];
@@ -295,7 +297,8 @@ struct pipe_watch {
     int open_count, inherited;
 };
 
-/* Opens the pipe with its reader, looks at both descriptors, and lets the reader go on, which waits for that. */
+/* Opens the pipe for writing, waits until both ends are open, and checks both descriptors. Closing it lets the
+ * reader continue. */
 static void *watch_pipe(void *argument)
 {
     struct pipe_watch *watch = argument;
@@ -333,7 +336,8 @@ static void module_files_close_on_exec(void **state)
 
 /* ---- variables that are on or off ---- */
 
-/* The child: with one variable set to what is neither on nor off, is it the reason why no device opens? */
+/* Runs in the child. Returns CONTENT if opening a device fails because this variable has a value that is neither
+ * on nor off. */
 static int open_with_option(const char *name)
 {
     leat_device *device;
@@ -354,7 +358,7 @@ static void flags_refuse_other_words(void **state)
     for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++) {
         const char *words[] = {"open-with", option.name};
 
-        /* So the text of each begins. */
+        /* The descriptions of such variables begin with this text. */
         if (strncmp(option.text, "1: ", 3) != 0)
             continue;
         flags++;
@@ -373,7 +377,7 @@ int main(int argc, char **argv)
     };
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
-    /* _exit(): a sanitizer would search for leaks at exit, and must not in a set-user-ID program. */
+    /* _exit(), because a sanitizer searches for leaks at exit, which it must not do in a set-user-ID program. */
     if (argc == 3 && !strcmp(argv[1], "see-options"))
         _exit(see_options(argv[2]));
     if (argc == 3 && !strcmp(argv[1], "open-with"))

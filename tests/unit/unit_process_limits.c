@@ -28,10 +28,10 @@
 #define SANITIZED 0
 #endif
 
-/* What a child says that was refused something with a message that names the limit. */
+/* Exit status of a child in which a call was refused with a message that names the limit. */
 enum { TOLD = 43 };
 
-/* Goes on with the next step unless the call was refused. */
+/* Returns from the function if the call was refused. */
 #define STEP(call)                                                                                                \
     do {                                                                                                          \
         if ((call) != LEAT_OK)                                                                                    \
@@ -48,8 +48,8 @@ static int tell(const char *call)
     return 1;
 }
 
-/* A little of everything, with device memory, pinned, managed, plain and virtual; leaves all to the end of the
- * process. */
+/* Uses device, pinned, managed and virtual memory and memory of the driver's own call. Frees nothing, so the
+ * process's end does. */
 static int use_everything(void)
 {
     static unsigned char in[1 << 20], out[1 << 20];
@@ -106,7 +106,8 @@ static int use_everything(void)
     return CONTENT;
 }
 
-/* As many events as the table has room for: then a message, and all of it works again. */
+/* Creates events until the handle table is full: the call returns an error, and after the events are destroyed it
+ * works again. */
 static int use_all_events(void)
 {
     static leat_event *events[1 << 20];
@@ -127,7 +128,7 @@ static int use_all_events(void)
     return CONTENT;
 }
 
-/* Runs a part of this program with so many MiB of addresses. */
+/* Runs a part of this program with an address space of so many MiB. */
 static int run_limited(unsigned mib, const char *part)
 {
     struct rlimit limit = {.rlim_cur = (rlim_t)mib << 20, .rlim_max = (rlim_t)mib << 20};
@@ -159,7 +160,7 @@ static void few_addresses_are_enough_or_named(void **state)
         worked += code == CONTENT;
     }
     print_message("           %u of %zu limits were enough for everything\n", worked, sizeof mib / sizeof mib[0]);
-    /* With memory of a device that is a good part of the limit, or far more. */
+    /* The device's memory is a large part of the limit, and far more than the limit. */
     setenv("LEAT_CPU_MEMORY", "1G", 1);
     assert_int_equal(run_limited(4096, "use-everything"), CONTENT);
     setenv("LEAT_CPU_MEMORY", "64G", 1);
@@ -170,7 +171,7 @@ static void few_addresses_are_enough_or_named(void **state)
 
 /* ---- the limit on the number of mappings ---- */
 
-/* Mappings of the test's own, so many that the system allows no more. */
+/* Mappings of the test itself, so many that the system allows no more. */
 struct filler {
     char *start;
     size_t bytes;
@@ -188,8 +189,8 @@ static unsigned long mappings_most(void)
     return most;
 }
 
-/* Fills the process with mappings but for spare ones. over: one more than the system allows, as its check is late.
- */
+/* Creates mappings until only spare ones are left. over: one more than the system allows, because it checks the
+ * number too late. */
 static bool fill_mappings(struct filler *filler, unsigned spare, bool over)
 {
     size_t page_bytes = 4096, i = 1;
@@ -198,12 +199,12 @@ static bool fill_mappings(struct filler *filler, unsigned spare, bool over)
     filler->start = mmap(NULL, filler->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (filler->start == MAP_FAILED)
         return false;
-    /* Each makes two mappings more; the last one may make one. */
+    /* Each call adds two mappings; the last one may add one. */
     while (i * page_bytes < filler->bytes && mprotect(filler->start + i * page_bytes, page_bytes, PROT_READ) == 0)
         i += 2;
     for (; spare && i > 2; spare--, i -= 2)
         mprotect(filler->start + (i - 2) * page_bytes, page_bytes, PROT_NONE);
-    /* A new mapping beside others of the same sort would become one with them. */
+    /* A private mapping next to another one of the same kind would be merged with it. */
     while (over && mmap(NULL, page_bytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
         continue;
     return true;
@@ -231,7 +232,7 @@ static size_t resident_bytes(void)
 
 #define BLOCKS 40
 
-/* Takes plain blocks, small and large, and fills them; the number of those that were there. */
+/* Allocates and fills blocks of the driver, small and large. Returns their number. */
 static unsigned take_blocks(leat_stream *stream, void *blocks[BLOCKS])
 {
     static const size_t sizes[] = {128000, 3 << 20};
@@ -243,7 +244,7 @@ static unsigned take_blocks(leat_stream *stream, void *blocks[BLOCKS])
     return leat_stream_synchronize(stream) == LEAT_OK ? i : 0;
 }
 
-/* Half of them by the stream and half at once. */
+/* Frees half of the blocks in stream order and half at once. */
 static bool give_blocks_back(leat_stream *stream, void *blocks[BLOCKS], unsigned count)
 {
     while (count--)
@@ -252,7 +253,7 @@ static bool give_blocks_back(leat_stream *stream, void *blocks[BLOCKS], unsigned
     return leat_stream_synchronize(stream) == LEAT_OK;
 }
 
-/* The child: memory that is given back while the process has all mappings, or one more, is not lost. */
+/* Runs in the child. Memory that is freed while the process has all mappings, or one too many, must not leak. */
 static int use_all_mappings(bool over)
 {
     struct filler filler;
@@ -295,8 +296,7 @@ static int use_all_mappings(bool over)
     return CONTENT;
 }
 
-/* The child: blocks are taken until there are no mappings left, from any number of those that are left at first.
- */
+/* Runs in the child. Allocates blocks until no mappings are left, with 0 to 11 spare mappings at first. */
 static int reach_all_mappings(void)
 {
     limit_words = "vm.max_map_count";
@@ -361,7 +361,7 @@ static bool write_line(const char *group, const char *file, const char *line)
     return fine;
 }
 
-/* The child: in a group of 256 MiB, fills all of the device's memory that can be had. */
+/* Runs in the child, in a group of 256 MiB. Fills all device memory that it can get. */
 static int fill_memory(void)
 {
     uint64_t free_bytes, total_bytes, filled = 0;
@@ -384,7 +384,8 @@ static int fill_memory(void)
     return filled + ((uint64_t)8 << 20) > total_bytes && tell("leat_alloc") == TOLD ? CONTENT : 4;
 }
 
-/* Makes a group below that of this process with 256 MiB; false when the system does not let us. */
+/* Creates a control group with 256 MiB below that of this process. Returns false if the system does not allow
+ * it. */
 static bool make_group(char *group, size_t bytes, const char **limit)
 {
     FILE *groups = fopen("/proc/self/cgroup", "re");
@@ -430,7 +431,7 @@ static void device_memory_is_what_the_control_group_allows(void **state)
         _exit(98);
     }
     code = wait_for_child(child);
-    /* The group lives for as long as its last page. */
+    /* The group exists as long as it has pages. */
     for (int i = 0; i < 1000 && rmdir(group); i++)
         test_sleep_us(10000);
     assert_int_equal(code, CONTENT);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- several links ---- */
+/* ---- copies over several links ---- */
 
 /* More chunks on a rail than it has slots. */
 enum { RAIL_CHUNKS = 4 };
@@ -21,11 +21,11 @@ struct links {
     unsigned char *pinned, *memory;
 };
 
-/* The gate holds up one copy of this kind. */
+/* Describes the copy that the gate holds up. */
 static struct {
     void *helper, *own; /* driver handles: the helper's device, the copy's stream */
     enum held sort;
-    unsigned left; /* number of copies that pass before it */
+    unsigned left; /* number of copies of this kind that pass before it */
     struct test_gate *gate;
     bool held;
 } link_plan;
@@ -166,9 +166,9 @@ static void rails_that_fail_are_waited_for(void **state)
         const char *entry;
         uint64_t n;
     } faults[] = {
-        {OWN, "copy", 2},              /* the first chunk over the own link is submitted */
-        {ARRIVING, "event_record", 2}, /* the next chunk is on its way to the helper, and nothing after it */
-        {LEAVING, "copy", 4},          /* its way from the helper is submitted too */
+        {OWN, "copy", 2},              /* the first chunk over the device's own link is submitted */
+        {ARRIVING, "event_record", 2}, /* the next chunk is submitted to the helper, and nothing after it */
+        {LEAVING, "copy", 4},          /* that chunk's copy from the helper is submitted too */
     };
     struct test_state *t = *state;
     struct links links = set_rails(t);
@@ -197,7 +197,8 @@ static void rails_that_fail_are_waited_for(void **state)
     end_links(&links);
 }
 
-/* Called when memory of the helper is freed while the gate is closed: notes it, and opens the gate. */
+/* Called when memory of the helper is freed. If the gate is still closed, records that the free was too early, and
+ * opens the gate. */
 static void watch_free(void *ptr)
 {
     (void)ptr;

@@ -1,4 +1,4 @@
-/* unit_record.c - the recorder of allocations where the system writes less than it is given, or nothing. */
+/* unit_record.c - the recorder of allocations if write() is interrupted, writes less than requested, or fails. */
 #include "harness.h"
 #include "temporary.h"
 
@@ -14,7 +14,7 @@
 
 enum { LINES = 4000, LINE_BYTES_MAX = 200 };
 
-/* What write() does to the recorder's file, in turns: interrupted, short, and from full_at bytes on no room. */
+/* write() to the recorder's file is in turns interrupted and short, and fails from full_at bytes on. */
 static size_t full_at, written_bytes;
 static unsigned turn;
 
@@ -41,7 +41,7 @@ ssize_t __wrap_write(int fd, const void *buffer, size_t bytes)
     return count;
 }
 
-/* Records lines in a process of its own, in which full bytes find room. Returns what the file has then. */
+/* Records lines in a child process, whose file has room for full bytes. Returns the content of the file. */
 static char *record_lines(size_t full, size_t *bytes)
 {
     char path[TEMPORARY_PATH], *text = test_buffer((size_t)LINES * LINE_BYTES_MAX);
@@ -76,7 +76,7 @@ static char *record_lines(size_t full, size_t *bytes)
     return text;
 }
 
-/* Every line up to the last one is there, in order. Returns how many there are. */
+/* Checks that each line of the file is complete and in order. Returns the number of lines. */
 static unsigned count_lines(char *text)
 {
     unsigned count = 0;
@@ -105,7 +105,7 @@ static void short_writes_lose_nothing(void **state)
     free(text);
 }
 
-/* Wherever the disk is full: what is there is whole lines. */
+/* Wherever the disk becomes full, the file must contain complete lines only. */
 static void a_full_disk_leaves_whole_lines(void **state)
 {
     static const size_t rooms[] = {10, 100, 1000, 50001, 65536, 70000, 100003};

@@ -1,7 +1,7 @@
 /*
  * unit_staging.c - staged copies without the rest of leat: linked with src/staging and src/base and nothing else.
- * The test supplies the device (staging_device.h). Tested: the bytes, who waits for whom, and how much memory
- * copies take.
+ * The test supplies the device (staging_device.h). Tested are the bytes, the waits between stream, workers and
+ * caller, and the limit of staging memory.
  *
  * What a wait waits for is held up, by a gate in the stream or by a worker that is kept busy, so that a copy that
  * does not wait moves wrong bytes each time.
@@ -27,7 +27,7 @@ static bool is_staged(const struct copy *copy)
     return look(copy).staged;
 }
 
-/* ---- what is held up ---- */
+/* ---- streams and workers that are held up ---- */
 
 static atomic_int worker_entered, worker_open;
 
@@ -39,7 +39,7 @@ static size_t wait_in_part(const void *list, size_t first, size_t count, uintptr
     return count;
 }
 
-/* The one worker is kept busy until it is let go. */
+/* Keeps the only worker busy until free_worker() is called. */
 static void hold_worker(struct copy *busy)
 {
     static const struct leati_list list = {.copy = wait_in_part, .count = 1};
@@ -116,7 +116,7 @@ static void bytes_go_from_host_to_host(void **state)
     free(to);
 }
 
-/* Rows with gaps on the host's side; on the device's side too, where a chunk must be whole rows. */
+/* Rows with gaps on the host. With gaps on the device too, a chunk must be whole rows. */
 static void rows_go_in_and_out(void **state)
 {
     enum { WIDTH = 1000, PITCH = 1024, PLACED = 1536, ROWS = 900 };
@@ -167,7 +167,7 @@ static size_t copy_entries(const void *list, size_t first, size_t count, uintptr
     return count;
 }
 
-/* At once, without a stream: the caller and the worker. */
+/* Copies a list without a stream, by the calling thread and the worker. */
 static void lists_are_copied_now(void **state)
 {
     char entries[5000], *all = entries;
@@ -187,12 +187,12 @@ static void lists_are_copied_now(void **state)
     assert_int_equal(fault, 3333);
 }
 
-/* ---- who waits for whom ---- */
+/* ---- waits between the stream and the workers ---- */
 
-/* The stream is held up: what is early is staged meanwhile, and nothing else is touched. */
+/* While the stream is held up, workers stage an early copy, and touch no other copy. */
 static void only_early_copies_are_staged_before_their_stream(void **state)
 {
-    const size_t bytes = 200 * KIB; /* in the ring as a whole */
+    const size_t bytes = 200 * KIB; /* fits into the ring */
 
     (void)state;
     for (int early = 0; early < 2; early++) {
@@ -212,7 +212,7 @@ static void only_early_copies_are_staged_before_their_stream(void **state)
         }
         assert_false(look(&copy).done);
         assert_int_equal(look(&copy).arrived_bytes, 0);
-        /* Work in front of it writes what is to be copied. */
+        /* Work of the stream before the copy overwrites the source. */
         fill(in, bytes, 7);
         open_gate();
         finish(&copy, LEAT_OK);
@@ -222,10 +222,10 @@ static void only_early_copies_are_staged_before_their_stream(void **state)
     }
 }
 
-/* The worker comes late: the stream waits with each DMA, in and out, and does not get past the copy. */
+/* The worker is late: the stream must wait before each DMA, in every direction, and must not pass the copy. */
 static void the_stream_waits_for_the_workers(void **state)
 {
-    const size_t bytes = 2 * MIB; /* several times round the ring */
+    const size_t bytes = 2 * MIB; /* several times the size of the ring */
 
     (void)state;
     for (int direction = LEATI_DIRECTION_IN; direction <= LEATI_DIRECTION_HOST; direction++) {
@@ -248,7 +248,7 @@ static void the_stream_waits_for_the_workers(void **state)
     }
 }
 
-/* The DMA comes late: the workers leave its place in the ring alone until then. */
+/* The DMA is late: the workers must not overwrite its part of the ring before. */
 static void the_workers_wait_for_the_stream(void **state)
 {
     const size_t bytes = MIB;
@@ -272,7 +272,7 @@ static void the_workers_wait_for_the_stream(void **state)
     }
 }
 
-/* ---- copies that the caller makes ---- */
+/* ---- eager copies ---- */
 
 static leat_status copy_eagerly(struct copy *copy)
 {
@@ -281,12 +281,12 @@ static leat_status copy_eagerly(struct copy *copy)
     return copy_now(copy, NULL);
 }
 
-/* With a worker that helps, and with one that is busy; through a ring of the stager's and through one of the
- * caller's. The source has been read when the call returns, although the stream is held up. */
+/* With a worker that helps and with a busy one; through a ring of the stager and through a block of the caller.
+ * The source must have been read when the call returns, although the stream is held up. */
 static void eager_copies_are_made_by_the_caller(void **state)
 {
     static const size_t eager_sizes[] = {1, 4095, 4097, 100 * KIB + 3, 250 * KIB, 900 * KIB + 1};
-    const size_t last = sizeof eager_sizes / sizeof eager_sizes[0] - 1; /* too long for the stager's rings */
+    const size_t last = sizeof eager_sizes / sizeof eager_sizes[0] - 1; /* the last size is too long for the stager's rings */
 
     (void)state;
     for (unsigned i = 0; i <= last; i++) {
@@ -316,7 +316,8 @@ static void eager_copies_are_made_by_the_caller(void **state)
     }
 }
 
-/* Nobody tells the caller when a part of a short ring is free again, so that it could wait for ever. */
+/* The caller of an eager copy gets no signal when a part of the ring is free again, so it could wait for ever.
+ * leat must decline a copy longer than the ring. */
 static void eager_copies_need_a_whole_ring(void **state)
 {
     const size_t bytes = 300 * KIB;
@@ -332,7 +333,7 @@ static void eager_copies_need_a_whole_ring(void **state)
     free(memory);
 }
 
-/* What goes wrong is the call's failure, and not the order's; the memory goes back. */
+/* The call returns a failure itself and does not report it to the timeline. The memory is freed. */
 static void eager_copies_return_their_failures(void **state)
 {
     const size_t bytes = 200 * KIB, bad = 100 * KIB;
@@ -365,7 +366,7 @@ static void eager_copies_return_their_failures(void **state)
     free(memory);
 }
 
-/* ---- memory ---- */
+/* ---- staging memory ---- */
 
 static void *start_copy(void *argument)
 {
@@ -373,7 +374,7 @@ static void *start_copy(void *argument)
     return NULL;
 }
 
-/* What was reserved for a copy that is not submitted goes back, and the stream was given nothing. */
+/* Memory reserved for a copy that is not submitted is freed, and nothing was submitted to the stream. */
 static void reserved_memory_goes_back(void **state)
 {
     const size_t bytes = 2 * MIB;
@@ -397,7 +398,7 @@ static void reserved_memory_goes_back(void **state)
     free(memory);
 }
 
-/* Copies of a stream that is held up take no more than they may: one that finds no memory waits. */
+/* Copies on a stream that is held up must not exceed the memory limit: a copy that gets no memory waits. */
 static void copies_wait_for_memory(void **state)
 {
     enum { COPIES = 40 };
@@ -432,7 +433,7 @@ static void copies_wait_for_memory(void **state)
         finish(&copies[i], LEAT_OK);
     expect(memory, bytes, 12);
 
-    /* The same on a device that is lost meanwhile. */
+    /* The same if the device is lost during the wait. */
     close_gate();
     for (int i = 0; i < count; i++) {
         set_up(&copies[i], LEATI_DIRECTION_IN, host, memory, bytes);
@@ -449,14 +450,14 @@ static void copies_wait_for_memory(void **state)
     free(memory);
 }
 
-/* ---- threads that wait ---- */
+/* ---- waiting threads ---- */
 
 static leat_status is_past(void *context)
 {
     return atomic_load((atomic_int *)context) ? LEAT_OK : LEAT_NOT_READY;
 }
 
-/* The worker is busy elsewhere: a thread that waits makes the copy. */
+/* The worker is busy: a waiting thread makes the copy. */
 static void who_waits_helps(void **state)
 {
     const size_t bytes = 2 * MIB;

@@ -1,6 +1,6 @@
 /*
- * unit_staging_ends.c - staged copies that do not reach their end, linked like unit_staging: cancelled, past their
- * deadline, with memory that faults, and with a device whose calls fail one after the other.
+ * unit_staging_ends.c - staged copies that do not complete, linked like unit_staging: cancelled, past their
+ * deadline, with memory that faults, and with a device whose hooks fail one after the other.
  */
 #include "staging_device.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- copies that end before their end ---- */
+/* ---- copies that are cancelled, late or faulty ---- */
 
 static void a_cancelled_copy_copies_nothing_more(void **state)
 {
@@ -28,14 +28,14 @@ static void a_cancelled_copy_copies_nothing_more(void **state)
     open_gate();
     ended = finish(&copy, LEAT_ERROR_CANCELLED);
     assert_int_equal(ended.arrived_bytes, 0);
-    /* It is told by the ticket only. */
+    /* Only the ticket reports it, and not the timeline. */
     assert_int_equal(atomic_load(&device.timeline.failures), 0);
     free(in);
     free(memory);
 }
 
-/* A copy in that its deadline ends, while each of its parts takes a tenth of that time: what came before the
- * deadline is there. Returns the bytes that came, which may be none where others use the machine. */
+/* A copy to the device whose deadline passes, while each of its DMAs takes a tenth of that time: bytes that
+ * arrived before the deadline must be right. Returns their number, which may be 0 on a busy machine. */
 static size_t end_by_deadline(char *in, char *memory, size_t bytes, unsigned deadline_ms)
 {
     struct leati_job_state ended;
@@ -73,8 +73,8 @@ static void a_deadline_ends_a_copy_in_the_middle(void **state)
     free(memory);
 }
 
-/* A page in the middle goes away: the order knows before the stream is past the copy, which holds it up no longer
- * than that. */
+/* A page in the middle is inaccessible: the timeline must learn of the failure before the stream passes the copy,
+ * and the stream must then continue. */
 static void a_fault_in_the_middle_is_told(void **state)
 {
     const size_t bytes = 2 * MIB, bad = MIB + 8192;
@@ -109,8 +109,8 @@ static void a_fault_in_the_middle_is_told(void **state)
 
 /* ---- hooks that fail ---- */
 
-/* Each call of each hook that a copy makes. What the stream was given before is over when the failure is told, no
- * memory is lost, and the caller's message stays where the copy can be made in another way. */
+/* Makes each hook call of a copy fail. Work submitted before must be complete when the failure is reported, no
+ * memory may leak, and if the copy can be made in another way, the caller's message must stay. */
 static void every_hook_of_a_copy_may_fail(void **state)
 {
     static const enum hook which[] = {TAKE, FLAGS, MOVE};
@@ -153,8 +153,8 @@ static void every_hook_of_a_copy_may_fail(void **state)
     free(memory);
 }
 
-/* The stream refuses in the middle and cannot be waited for either: it still uses the job's memory, which stays
- * until the end. */
+/* The stream refuses an operation in the middle of a copy, and waiting for it fails too. It may still use the
+ * job's memory, so leat must keep that memory until the stager ends. */
 static void a_job_of_a_lost_stream_stays(void **state)
 {
     const size_t bytes = 700 * KIB;
@@ -177,7 +177,7 @@ static void a_job_of_a_lost_stream_stays(void **state)
     free(memory);
 }
 
-/* A job that is done is kept for its ticket when the stager ends. */
+/* A completed job is kept for its ticket when the stager ends. */
 static void a_ticket_outlives_the_stager(void **state)
 {
     const size_t bytes = 700 * KIB;
@@ -201,7 +201,7 @@ static void a_ticket_outlives_the_stager(void **state)
     free(memory);
 }
 
-/* Each call of each hook by which a stager starts. */
+/* Makes each hook call of a stager's start fail. */
 static void every_hook_of_a_start_may_fail(void **state)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /*
- * unit_timeline.c - core/timeline.c by itself: what is remembered of marks, ends and waits, and what other threads
- * may do in the middle of it. Work is held up in the driver's streams behind leat's back (held.h), so that what is
- * taken for done too early is seen each time.
+ * unit_timeline.c - core/timeline.c, tested alone: what it keeps of fences, completions and waits, and what other
+ * threads may do at the same time. Work is held up in the driver's streams without leat knowing (held.h), so that
+ * work that is taken for complete too early is noticed each time.
  */
 #include "held.h"
 
@@ -14,7 +14,7 @@
 
 #define PATIENCE_MS 30000
 
-/* Work that stands at a gate: the seq that it belongs to. */
+/* Submits work behind a gate. Returns its sequence number. */
 static uint64_t give_held(leat_stream *stream, struct test_gate **gate)
 {
     *gate = held_close(stream->native);
@@ -39,7 +39,7 @@ static bool is_done_soon(struct leati_timeline *timeline, uint64_t seq)
     return false;
 }
 
-/* ---- what is known ---- */
+/* ---- what leat knows of a stream ---- */
 
 static void failures_are_told_once(void **state)
 {
@@ -65,10 +65,10 @@ static void what_is_done_stays_done(void **state)
     assert_false(leati_timeline_is_complete(timeline, seq + 1));
 }
 
-/* ---- marks ---- */
+/* ---- fences ---- */
 
-/* More pieces of work than there are marks: each of the first is seen to be done when it is, while the later ones
- * are held up; and so once more, when the marks are used again. */
+/* More pieces of work than fences. Each early piece must be seen to be complete while later ones are held up; in
+ * the second round the fences are reused. */
 static void older_fences_are_reached_first(void **state)
 {
     enum { PIECES = LEATI_FENCES + 2 };
@@ -116,7 +116,7 @@ static void what_is_fenced_needs_one_question(void **state)
 
 /* ---- other threads ---- */
 
-/* Another thread gives the stream work just then. */
+/* Work that another thread submits to the stream during a call of this driver entry. */
 static struct {
     leat_stream *stream;
     const char *entry;
@@ -140,7 +140,7 @@ static void begin_late(leat_stream *stream, const char *entry)
     held_around = give_late_work;
 }
 
-/* What came late is not done, though what the question was about is. */
+/* Checks that the late work is not complete, although the work that the query was about is. */
 static void end_late(leat_stream *stream, uint64_t seq)
 {
     held_around = NULL;
@@ -163,7 +163,7 @@ static void work_that_comes_late_is_not_done(void **state)
     uint64_t seq;
 
     OK(leat_event_create(t->device, &event));
-    /* The stream was idle when it was asked. */
+    /* The stream was idle when the driver was queried, before the late work was submitted. */
     seq = leati_timeline_now(stream->timeline);
     begin_late(stream, "stream_query");
     assert_true(is_done(stream->timeline, seq));
@@ -176,7 +176,7 @@ static void work_that_comes_late_is_not_done(void **state)
     seq = leati_timeline_now(stream->timeline);
     OK(leat_stream_synchronize(stream));
     end_late(stream, seq);
-    /* The mark was put before. */
+    /* The fence was recorded before the late work was submitted. */
     seq = give_held(stream, &gate);
     begin_late(stream, "event_record");
     assert_false(is_done(stream->timeline, seq));
@@ -191,7 +191,7 @@ static void work_that_comes_late_is_not_done(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* Another thread records an event elsewhere and here again while the driver is asked about it. */
+/* During a query of an event another thread records it on another stream, and then here again. */
 static struct {
     const char *entry;
     leat_event *event;
@@ -203,7 +203,7 @@ static void move_event(const char *entry, bool after)
     if (strcmp(entry, moved.entry))
         return;
     OK(leat_event_record(moved.event, after ? moved.here : moved.elsewhere));
-    /* What was recorded elsewhere is reached before the driver is asked. */
+    /* The record on the other stream is complete before the driver is queried. */
     if (!after)
         OK(leat_stream_synchronize(moved.elsewhere));
 }
@@ -237,7 +237,7 @@ static void an_event_that_moves_says_nothing(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* A wrapped event may be recorded by whoever has the other handle. */
+/* A wrapped event may be recorded through the other handle, so its state says nothing about leat's record. */
 static void a_wrapped_event_says_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -260,7 +260,8 @@ static void a_wrapped_event_says_nothing(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* What is asked for anyway is remembered; nothing is of a record that the driver refused. */
+/* leat keeps the result of a query that the program makes. It keeps nothing of a record that the driver
+ * refused. */
 static void records_are_remembered(void **state)
 {
     struct test_state *t = *state;
@@ -286,7 +287,7 @@ static void records_are_remembered(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* Behind an event may be a host function that writes ordinary memory. */
+/* The work before an event may include a host function that writes pageable memory. */
 static void what_is_waited_for_may_write_anything(void **state)
 {
     struct test_state *t = *state;
@@ -311,7 +312,8 @@ static void do_nothing(void *unused)
     (void)unused;
 }
 
-/* A stream whose work is all done is known to be idle, until it gets more; not when others may give it some. */
+/* Checks whether leat knows that the stream is idle. It does from the end of all work until the next submission,
+ * unless others may submit work too. */
 static void expect_idle(leat_stream *stream, bool idle)
 {
     assert_int_equal(leati_stream_known_idle(stream), idle);
@@ -349,7 +351,7 @@ static void who_has_a_stream_may_use_it(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* What only moves pages is work as well. */
+/* A prefetch counts as work, although it only moves pages. */
 static void prefetches_are_work(void **state)
 {
     struct test_state *t = *state;
@@ -363,7 +365,7 @@ static void prefetches_are_work(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* ---- streams that end ---- */
+/* ---- destroyed streams ---- */
 
 static bool refuse_to_wait(const char *entry, void *stream)
 {
@@ -391,7 +393,8 @@ static void work_outlives_its_stream(void **state)
     leati_timeline_release(timeline);
 }
 
-/* Where no mark can be put, the end waits for the stream; where nobody will ask, it does neither. */
+/* If no fence can be recorded, destroying a stream waits for it. If nothing holds the timeline, it neither records
+ * a fence nor waits. */
 static void an_end_without_a_fence_waits(void **state)
 {
     struct test_state *t = *state;
@@ -423,7 +426,7 @@ static void an_end_without_a_fence_waits(void **state)
     test_gate_open(gate);
     OK(leat_device_synchronize(t->device));
 
-    /* Nor can it be waited for: then nobody knows. */
+    /* The stream cannot be waited for either: then queries and waits return an error. */
     OK(leat_stream_create(t->device, &stream));
     seq = give_held(stream, &gate);
     timeline = stream->timeline;
@@ -441,7 +444,7 @@ static void an_end_without_a_fence_waits(void **state)
     leati_timeline_release(timeline);
 }
 
-/* ---- waits that are remembered ---- */
+/* ---- waits that are kept ---- */
 
 static struct leati_timeline *make_order(struct test_state *t)
 {
@@ -458,7 +461,7 @@ static void note_wait(struct leati_timeline *stream, const struct leati_timeline
     leati_timeline_waited(stream, &(struct leati_point){.serial = timeline->serial, .seq = seq}, &nothing);
 }
 
-/* As many waits as there is room for are kept, and what says nothing takes no room. */
+/* A timeline keeps up to LEATI_POINTS_MAX waits, and waits that add nothing take no room. */
 static void waits_are_remembered(void **state)
 {
     struct test_state *t = *state;
@@ -481,13 +484,13 @@ static void waits_are_remembered(void **state)
     }
     assert_true(leati_timeline_is_ordered_after(stream, stream, 100));
     assert_false(leati_timeline_may_be_ordered_after(stream, other, 1));
-    /* One is forgotten, and may be what is asked for. */
+    /* With one wait too many the oldest is dropped: it is no longer known, but still possible. */
     note_wait(stream, orders[LEATI_POINTS_MAX], 5);
     assert_true(leati_timeline_is_ordered_after(stream, orders[LEATI_POINTS_MAX], 5));
     assert_false(leati_timeline_is_ordered_after(stream, orders[0], 5));
     assert_true(leati_timeline_may_be_ordered_after(stream, orders[0], 5));
 
-    /* What a stream waited for that is waited for counts as well, and what it may have waited for. */
+    /* A wait for a stream also includes the waits that stream has known, and those that it may have dropped. */
     known = (struct leati_points){.at = {{.serial = orders[1]->serial, .seq = 4}}};
     leati_timeline_waited(other, &(struct leati_point){.serial = orders[2]->serial, .seq = 2}, &known);
     assert_true(leati_timeline_is_ordered_after(other, orders[1], 4));
@@ -504,7 +507,8 @@ static void waits_are_remembered(void **state)
     leati_timeline_release(other);
 }
 
-/* A wait is for the mark that it found, and for whatever the other stream waits for by now. */
+/* A wait is known to cover the work up to its fence only. Whatever the other stream may wait for by now is
+ * possible. */
 static void a_wait_is_for_its_fence(void **state)
 {
     struct test_state *t = *state;
@@ -532,7 +536,7 @@ static void a_wait_is_for_its_fence(void **state)
     leati_timeline_release(other);
 }
 
-/* The host waits for its seq, and for no more than the mark of that. */
+/* The host waits for the fence of its sequence number, and not for later work. */
 static void the_host_waits_for_a_fence(void **state)
 {
     struct test_state *t = *state;
@@ -552,7 +556,7 @@ static void the_host_waits_for_a_fence(void **state)
     test_gate_open(gate);
 }
 
-/* A stream that is another one for each thread: what one thread sees of it says nothing about the others. */
+/* A stream that is a different one for each thread: what one thread sees of it says nothing about the others. */
 static void streams_of_threads_say_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -566,7 +570,7 @@ static void streams_of_threads_say_nothing(void **state)
     assert_true(leati_timeline_may_be_ordered_after(mine, other, 1));
     note_wait(mine, other, 5);
     assert_false(leati_timeline_is_ordered_after(mine, other, 5));
-    /* It is idle for this thread, which is no answer. */
+    /* It is idle for this thread, which says nothing about others. */
     memset(&counts, 0, sizeof counts);
     OK(leati_timeline_query(mine, leati_timeline_now(mine), &done, &counts));
     assert_int_equal(atomic_load(&counts.events), 1);
@@ -584,9 +588,9 @@ static void streams_of_threads_say_nothing(void **state)
     t->stream->timeline->per_thread = false;
 }
 
-/* ---- who holds an order ---- */
+/* ---- references to a timeline ---- */
 
-/* Events and the users of blocks hold the order of a stream, and let go of it when they end. */
+/* Events and the stream uses of blocks hold a reference to a stream's timeline, and release it when they end. */
 static void what_ends_lets_go_of_orders(void **state)
 {
     struct test_state *t = *state;
@@ -629,9 +633,9 @@ static void what_ends_lets_go_of_orders(void **state)
     assert_int_equal(atomic_load(&timeline->holders), before);
 }
 
-/* ---- is it idle? ---- */
+/* ---- idle streams ---- */
 
-/* The driver is asked unless it is known. A failure is a no and writes no message. */
+/* Queries the driver unless leat knows the answer. A failed query returns false and leaves no message. */
 static void idle_streams_are_seen(void **state)
 {
     struct test_state *t = *state;

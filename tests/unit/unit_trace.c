@@ -1,6 +1,6 @@
 /*
- * unit_trace.c - files of recorded allocations that leat replay reads: pickles, of which only data is taken, and
- * snapshots of PyTorch made of them; files that are cut off, changed or made of random bytes.
+ * unit_trace.c - files of recorded allocations that "leat replay" reads: pickles, of which only plain data is
+ * accepted; PyTorch snapshots in that format; and files that are truncated, changed or random.
  */
 #include "../../cli/pickle.h"
 #include "../../cli/trace_read.h"
@@ -20,7 +20,7 @@
 
 #define MOST_BYTES ((size_t)64 << 20)
 
-/* Random files for each of the tests that draw some. */
+/* Number of random files in each test that draws them. */
 enum { DRAWS = 2000 };
 
 /* ---- files ---- */
@@ -41,10 +41,10 @@ static void put(struct bytes *bytes, const void *from, size_t count)
     bytes->count += count;
 }
 
-/* A literal, which may have zeros in it. */
+/* Appends a string literal, which may contain zero bytes. */
 #define PUT(bytes, literal) put(bytes, literal, sizeof literal - 1)
 
-/* A file in memory, and its path. */
+/* Creates a memory file with this content and returns its path. */
 static int make_file(const void *content, size_t count, char path[64])
 {
     int fd = memfd_create("trace", MFD_CLOEXEC);
@@ -127,7 +127,7 @@ static void numbers(void **state)
     pickle_destroy(pickle);
 }
 
-/* Texts by each opcode, a dict made in three ways, a list that is referred to again, sets and bytes. */
+/* Strings by each opcode, a dict built in three ways, a list that is referenced twice, sets and bytes. */
 static void texts_and_containers(void **state)
 {
     static const char content[] = "\x80\x02"
@@ -168,7 +168,7 @@ static void texts_and_containers(void **state)
     assert_string_equal(error, "");
     root = pickle_root(pickle);
     assert_true(pickle_is_dict(root));
-    assert_integer(pickle_get(root, "a"), 9); /* the later one */
+    assert_integer(pickle_get(root, "a"), 9); /* the later value of the key */
     list = pickle_get(root, "b");
     assert_int_equal(pickle_count(list), 2);
     assert_integer(pickle_item(list, 1), 2);
@@ -203,7 +203,7 @@ static void long_text_is_not_kept(void **state)
     free(content.at);
 }
 
-/* What asks for code is refused before any of it could be meant, by name and place. */
+/* Opcodes that call code are refused at once, with a message that names the opcode and its position. */
 static void code_is_refused(void **state)
 {
     static const struct {
@@ -266,7 +266,7 @@ static void code_is_refused(void **state)
     }
 }
 
-/* Lists in lists need no stack of ours; values cannot take more memory than they may. */
+/* Nested lists need no recursion; values must not take more memory than the limit. */
 static void depth_and_memory(void **state)
 {
     enum { DEPTH = 400000 };
@@ -293,7 +293,7 @@ static void depth_and_memory(void **state)
     assert_non_null(strstr(error, "take more than 1048576 bytes of memory"));
     free(content.at);
 
-    /* The list contains itself. */
+    /* A list that contains itself. */
     pickle = LOAD("\x80\x04]\x94h\x00"
                   "a.",
                   error);
@@ -325,7 +325,7 @@ static void put_pair(struct bytes *bytes, const char *key, int64_t integer)
     put_integer(bytes, integer);
 }
 
-/* An event for the list on top of the stack. */
+/* Appends an event to the list on top of the stack. */
 static void put_event(struct bytes *bytes, const char *action, int64_t address, int64_t size, int64_t stream)
 {
     PUT(bytes, "}(");
@@ -412,8 +412,8 @@ static void assert_event(const struct trace *trace, size_t i, enum trace_op op, 
     assert_int_equal(trace->blocks[trace->events[i].block].id, address);
 }
 
-/* An address comes again when its block is completely free; other events are left out; frees in a row were not
- * held up by another stream, and those that others come between were. */
+/* An address can be reused after its block is completely freed; other events are ignored. A free that completes
+ * directly after its request was not delayed by another stream; a free that completes after other events was. */
 static void events_of_a_snapshot(void **state)
 {
     struct bytes content = {.at = NULL};
@@ -423,7 +423,7 @@ static void events_of_a_snapshot(void **state)
     begin(&content);
     put_event(&content, "segment_alloc", 4096, 1 << 20, 0);
     put_event(&content, "alloc", 4096, 100, 0);
-    put_event(&content, "alloc", 12288, 0, 0); /* nothing */
+    put_event(&content, "alloc", 12288, 0, 0); /* 0 bytes: ignored */
     put_event(&content, "alloc", 8192, 200, 7);
     put_event(&content, "free_requested", 4096, 100, 0);
     put_event(&content, "snapshot", 0, 0, 0);
@@ -459,7 +459,8 @@ static void events_of_a_snapshot(void **state)
     trace_destroy(trace);
 }
 
-/* Blocks that are older than the recording come first: those freed in it, and those in use at its end. */
+/* Blocks that were allocated before the recording began come first: those freed in it, and those in use at its
+ * end. */
 static void older_blocks(void **state)
 {
     struct bytes content = {.at = NULL};
@@ -468,15 +469,15 @@ static void older_blocks(void **state)
 
     (void)state;
     begin(&content);
-    put_event(&content, "free_completed", 99, 5, 0); /* let go of before: left out */
+    put_event(&content, "free_completed", 99, 5, 0); /* its free was requested before the recording: ignored */
     put_event(&content, "alloc", 4608, 10, 0);
     put_event(&content, "free_requested", 64, 20, 3);
     put_event(&content, "free_completed", 64, 20, 3);
     begin_segments(&content);
     put_block(&content, "inactive", 512, 0);
-    put_block(&content, "active_allocated", 512, 10);     /* that of the event */
-    put_block(&content, "active_allocated", 512, 30);     /* at 5120 */
-    put_block(&content, "active_awaiting_free", 512, 40); /* let go of before */
+    put_block(&content, "active_allocated", 512, 10);     /* the block of the alloc event */
+    put_block(&content, "active_allocated", 512, 30);     /* at address 5120 */
+    put_block(&content, "active_awaiting_free", 512, 40); /* its free was requested before the recording */
     end_segments(&content);
     trace = accept(&content, TRACE_ANY_DEVICE);
     assert_int_equal(trace->block_count, 3);
@@ -595,7 +596,7 @@ static uint64_t next_random(void)
     return (random_state ^ random_state >> 31) * 0xbf58476d1ce4e5b9u >> 16;
 }
 
-/* A trace that was accepted keeps what replaying relies on. */
+/* Checks what replay relies on in an accepted trace. */
 static void check_trace(const struct trace *trace)
 {
     unsigned char *seen = calloc(trace->block_count, 1);
@@ -608,7 +609,7 @@ static void check_trace(const struct trace *trace)
 
         assert_true(event->block < trace->block_count);
         assert_true(event->stream < trace->stream_count);
-        assert_int_equal(seen[event->block], event->op); /* alloc, free, freed: each once, in this order */
+        assert_int_equal(seen[event->block], event->op); /* alloc, free, freed: once each, in this order */
         seen[event->block]++;
         if (event->op == TRACE_ALLOC)
             live_bytes += trace->blocks[event->block].bytes;
@@ -648,7 +649,7 @@ static struct bytes read_whole(const char *path)
     return content;
 }
 
-/* Every beginning of the file is refused; so is the whole one without its segments, for a start. */
+/* Every truncated file is refused. */
 static void cut_off(void **state)
 {
     struct bytes content = read_whole(TEST_SNAPSHOT);
@@ -684,18 +685,18 @@ static void changed(void **state)
             if (length > content.count - at)
                 length = content.count - at;
             switch (next_random() % 4) {
-            case 0: /* other bytes */
+            case 0: /* random bytes */
                 while (length--)
                     content.at[at + length] = (unsigned char)next_random();
                 break;
-            case 1: /* fewer */
+            case 1: /* fewer bytes */
                 memmove(content.at + at, content.at + at + length, content.count - at - length);
                 content.count -= length;
                 break;
-            case 2: /* some from elsewhere, which are sound by themselves */
+            case 2: /* valid bytes from elsewhere */
                 memmove(content.at + at, original.at + next_random() % (original.count - length), length);
                 break;
-            default: /* one bit */
+            default: /* one flipped bit */
                 content.at[at] ^= (unsigned char)(1u << next_random() % 8);
             }
         }

@@ -1,7 +1,6 @@
 /*
- * unit_virtual.c - virtual memory of a driver, through its table: reserve, create, map, set access, unmap,
- * release, export, import. LEAT_TEST_DEVICE names the device. For the import in another process this program runs
- * itself again.
+ * unit_virtual.c - virtual memory through the driver's table: reserve, create, map, set access, unmap, release,
+ * export, import. LEAT_TEST_DEVICE names the device. This program runs itself again to import in another process.
  */
 #include "harness.h"
 
@@ -128,7 +127,7 @@ static void pages_are_used_where_they_are_mapped(void **state)
         handles[i] = create(p, p->unit, false);
         map(p, range + i * p->unit, p->unit, handles[i]);
     }
-    /* Neighbours are one piece of memory for a copy. */
+    /* A copy can cross the borders of adjacent mappings. */
     put(p, range, 3 * p->unit, 11);
     expect(p, range, 3 * p->unit, 11);
     for (size_t i = 0; i < 3; i++) {
@@ -154,7 +153,7 @@ static void pages_move_with_their_contents(void **state)
     put(p, range + p->unit, p->unit, 22);
     OK(p->ops->vm_unmap(p->driver, p->device, range, p->unit));
     OK(p->ops->vm_unmap(p->driver, p->device, range + p->unit, p->unit));
-    /* They change places, and go to new ones. */
+    /* Swap them, one of them to a new address. */
     map(p, range, p->unit, second);
     map(p, range + 3 * p->unit, p->unit, first);
     expect(p, range, p->unit, 22);
@@ -205,7 +204,7 @@ static void a_released_page_lives_while_it_is_mapped(void **state)
     OK(p->ops->vm_unmap(p->driver, p->device, range, p->unit));
     OK(p->ops->device_memory(p->driver, p->device, &after, &total));
     if (test_on_cpu()) {
-        /* Nobody else uses this device. */
+        /* No other process uses this device. */
         assert_true(with < before);
         assert_true(after == before);
     }
@@ -260,7 +259,7 @@ static void many_pages_come_and_go(void **state)
     OK(p->ops->vm_unreserve(p->driver, p->device, range, SLOTS * p->unit));
 }
 
-/* Imports fd, maps it, and checks and changes what is there. */
+/* Imports fd, maps it, checks the bytes and overwrites them. */
 static void use_import(struct place *p, int fd, uint64_t expected, uint64_t written)
 {
     unsigned char *range = reserve(p, p->unit);
@@ -294,7 +293,7 @@ static void export_and_import(void **state)
     use_import(p, fd, 51, 52);
     expect(p, range, p->unit, 52);
 
-    /* The same in another process. */
+    /* Import in another process. */
     assert_int_equal(fcntl(fd, F_SETFD, 0), 0);
     snprintf(number, sizeof number, "%d", fd);
     child = fork();

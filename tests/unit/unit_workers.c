@@ -1,6 +1,6 @@
 /*
- * unit_workers.c - the pool of worker threads: every part once, no class with more threads than it reserved, none
- * that waits for another class, and no thread left behind.
+ * unit_workers.c - the pool of worker threads: each part is run once, no class uses more threads than it reserved,
+ * no class waits for another one, and no thread is left over.
  */
 #include "base/workers.h"
 
@@ -46,7 +46,7 @@ static struct leati_workers *get(enum leati_work_class class, unsigned threads)
     return workers;
 }
 
-/* Threads of this process whose name is that of workers. */
+/* Returns the number of this process's threads that have the name of workers. */
 static int count_threads(void)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -69,14 +69,14 @@ static int count_threads(void)
     return count;
 }
 
-/* ---- a task whose parts wait until they are let go ---- */
+/* ---- a task whose parts wait until the test opens it ---- */
 
 struct held {
     struct leati_task task;
-    atomic_int left;     /* parts */
-    atomic_bool not_yet; /* as a copy whose stream is not there */
-    atomic_int inside;   /* threads in a part */
-    atomic_int most;     /* of them at once */
+    atomic_int left;     /* number of parts not started yet */
+    atomic_bool not_yet; /* like a copy that its stream has not reached */
+    atomic_int inside;   /* number of threads inside a part */
+    atomic_int most;     /* the largest value of inside */
     atomic_int open, done, entered, ended;
     bool no_helpers;
 };
@@ -180,7 +180,7 @@ static void *run_loops(void *argument)
 {
     struct leati_workers *workers = argument;
 
-    allowed = true; /* the caller's own rights are its own business */
+    allowed = true; /* the calling thread's rights are not checked */
     for (int i = 0; i < 20; i++) {
         struct leati_loop loop = {.part = count_part, .count = LOOP_PARTS};
 
@@ -190,7 +190,8 @@ static void *run_loops(void *argument)
     return NULL;
 }
 
-/* Several callers at once: each part once for each of them, with what a worker has in this class only. */
+/* Several threads run loops at once: each part runs once for each loop, and workers have the rights of this class
+ * only while they run its parts. */
 static void loops_do_every_part_once(void **state)
 {
     struct leati_workers *workers = get(DEVICE, 3);
@@ -207,7 +208,7 @@ static void loops_do_every_part_once(void **state)
     leati_workers_put(workers, DEVICE);
 }
 
-/* Every thread of one class is stuck: the other classes have theirs. */
+/* All threads of one class are busy: the other classes must still have theirs. */
 static void no_class_waits_for_another(void **state)
 {
     (void)state;
@@ -228,7 +229,7 @@ static void no_class_waits_for_another(void **state)
             assert_int_equal(atomic_load(&second.most), 1);
         }
         usleep(MOMENT_US);
-        /* Threads of other classes stay away. */
+        /* Threads of other classes must not join the task. */
         assert_int_equal(atomic_load(&first.most), leati_workers_threads(workers, (enum leati_work_class)stuck));
         open_and_remove(workers, &first, 50);
         for (int class = COPIES; class <= PAGES; class ++)
@@ -237,7 +238,7 @@ static void no_class_waits_for_another(void **state)
     }
 }
 
-/* Two tasks of one class: no more threads at either than its share, and the second has the rest. */
+/* Two tasks of one class: neither gets more threads than its share, and the second gets the rest. */
 static void shares_leave_threads_to_others(void **state)
 {
     struct leati_workers *workers = get(COPIES, 5);
@@ -256,7 +257,7 @@ static void shares_leave_threads_to_others(void **state)
     leati_workers_put(workers, COPIES);
 }
 
-/* Nobody tells the workers when a task can go on: they look. While it cannot, others can. */
+/* Workers get no signal when a task can continue, so they poll it. Meanwhile other tasks run. */
 static void tasks_that_wait_are_looked_at(void **state)
 {
     struct leati_workers *workers = get(COPIES, 1);
@@ -294,7 +295,7 @@ static void *remove_held(void *argument)
     return NULL;
 }
 
-/* A task that is removed is nobody's any more: the removal waits for those inside, also for long. */
+/* Removing a task waits for the threads inside it, however long that takes. */
 static void a_removal_waits_for_those_inside(void **state)
 {
     struct leati_workers *workers = get(DEVICE, 2);
@@ -315,7 +316,7 @@ static void a_removal_waits_for_those_inside(void **state)
     leati_workers_put(workers, DEVICE);
 }
 
-/* Threads that wait help with copies only, and only where few threads copy. */
+/* Waiting threads help with copies only, and only if there are few workers. */
 static void helpers_copy_and_nothing_else(void **state)
 {
     struct leati_workers *workers = get(COPIES, 1);
@@ -351,7 +352,7 @@ static void helpers_copy_and_nothing_else(void **state)
     leati_workers_put(workers, COPIES);
 }
 
-/* Threads start at the first use, more when another class comes, and end with the last user. */
+/* Threads are started at the first use, more when another class is added, and end with the last user. */
 static void threads_end_with_the_last_user(void **state)
 {
     struct leati_workers *workers = get(COPIES, 2);
@@ -372,7 +373,7 @@ static void threads_end_with_the_last_user(void **state)
     assert_int_equal(count_threads(), 0);
 }
 
-/* ---- threads that cannot be started ---- */
+/* ---- threads that fail to start ---- */
 
 int __real_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 int __wrap_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
@@ -387,7 +388,8 @@ int __wrap_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), v
     return __real_leati_thread_start(thread, run, argument);
 }
 
-/* What could be started serves the class that asked first; the caller of a loop does the rest. */
+/* If some threads fail to start, the class that asked first gets the others, and the caller of a loop does the
+ * rest itself. */
 static void fewer_threads_do(void **state)
 {
     struct leati_loop loop = {.part = count_part, .count = LOOP_PARTS};
