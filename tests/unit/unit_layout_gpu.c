@@ -284,8 +284,8 @@ static void *reserve(uint64_t bytes)
     return all;
 }
 
-/* A copy of single bytes, of which only the blocks of three windows are run: the start, the border of the two
- * launches, and the end. */
+/* A copy of single bytes, of which only the blocks of three windows are run: the start, the border of two pieces,
+ * and the end. */
 static void huge_layouts_are_counted(void **unused)
 {
     const uint64_t start[] = {0, HUGE_BYTES / 2 - 2048, (UINT64_C(1) << 31) - 4096};

@@ -286,7 +286,7 @@ static leat_status copy_eagerly(struct copy *copy)
 static void eager_copies_are_made_by_the_caller(void **state)
 {
     static const size_t eager_sizes[] = {1, 4095, 4097, 100 * KIB + 3, 250 * KIB, 900 * KIB + 1};
-    const size_t last = sizeof eager_sizes / sizeof eager_sizes[0] - 1; /* the last size is too long for the stager's rings */
+    const size_t last = sizeof eager_sizes / sizeof eager_sizes[0] - 1; /* too long for the stager's rings */
 
     (void)state;
     for (unsigned i = 0; i <= last; i++) {
