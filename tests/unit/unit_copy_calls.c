@@ -474,8 +474,8 @@ static void each_keeps_what_it_uses(void **state)
     end_room(&room);
 }
 
-/* The host memory of a held-up copy becomes inaccessible, and its stream may be destroyed. What leat reports the
- * failure to must still exist, whether or not the program asks for it. */
+/* The host memory of a held-up copy becomes inaccessible, and its stream may be destroyed. leat must still be able
+ * to record the failure, although nothing may ask for it. */
 static void each_fails_behind_its_stream(void **state)
 {
     struct test_state *t = *state;

@@ -215,7 +215,7 @@ static void a_wait_does_not_end_with_the_copy(void **state)
 static void *driver_stream;
 static atomic_int bad_part;
 
-/* Takes longer than a helping thread copies before it queries the event again. */
+/* Takes longer than the interval at which a helping thread queries the event. */
 static void slow_part(int number)
 {
     if (number == 3) {

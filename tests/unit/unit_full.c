@@ -111,8 +111,9 @@ static void a_driver_refuses_what_is_free(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A page moves from the heap of large blocks to that of small ones while work on it is held up; either directly,
- * or after its mapping failed and it was spare. Its unused parts must still belong to its stream. */
+/* A page moves from the heap of large blocks to that of small ones while work on it is held up: at the first
+ * attempt, or at the second one because its mapping failed. The unused rest of the page must still belong to its
+ * stream. */
 static void a_page_that_changes_heaps_keeps_its_order(void **state)
 {
     struct test_state *t = *state;

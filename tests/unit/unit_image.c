@@ -146,7 +146,7 @@ static uint32_t *hash_of(struct whole *whole)
     return table_of(whole, DT_GNU_HASH);
 }
 
-/* Returns the first hash bucket that has symbols, and the chain of its symbols. */
+/* Returns the first hash bucket that is not empty. */
 static uint32_t *bucket_of(struct whole *whole)
 {
     uint32_t *hash = hash_of(whole), *bucket = hash + 4 + 2 * hash[2];

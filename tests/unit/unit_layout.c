@@ -16,7 +16,7 @@
 
 /* ---- canonical layouts ---- */
 
-/* Returns the offset of unit number of a canonical layout, as layouts_at() does. */
+/* Returns the byte offset of a unit, by its number, as layouts_at() does for elements. */
 static int64_t canonical_at(const struct leati_canonical *canonical, const leat_layout *listed, bool of_dst,
                             uint64_t number)
 {

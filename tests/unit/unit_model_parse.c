@@ -422,7 +422,7 @@ static void arguments_are_checked(void **state)
     REFUSED(leat_model_tensor(model, 0, &tensor), LEAT_ERROR_INVALID, "info->size is 0");
     tensor.size = sizeof tensor + 8;
     REFUSED(leat_model_tensor(model, 0, &tensor), LEAT_ERROR_INVALID, "info->size");
-    /* The struct of an older program ends earlier. */
+    /* A program built with an older header passes a shorter struct, of which only its size may be written. */
     memset(&tensor, 0xee, sizeof tensor);
     tensor.size = offsetof(leat_model_tensor_info, dims);
     OK(leat_model_tensor(model, 0, &tensor));

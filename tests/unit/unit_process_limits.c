@@ -160,7 +160,7 @@ static void few_addresses_are_enough_or_named(void **state)
         worked += code == CONTENT;
     }
     print_message("           %u of %zu limits were enough for everything\n", worked, sizeof mib / sizeof mib[0]);
-    /* The device's memory is a large part of the limit, and far more than the limit. */
+    /* With LEAT_CPU_MEMORY at a quarter of the limit, and then far above it. */
     setenv("LEAT_CPU_MEMORY", "1G", 1);
     assert_int_equal(run_limited(4096, "use-everything"), CONTENT);
     setenv("LEAT_CPU_MEMORY", "64G", 1);
