@@ -219,9 +219,9 @@ LEATI_HOT leat_status leati_plan_choose(struct leati_plan *plan)
 LEATI_HOT bool leati_plan_is_guarded(struct leati_plan *plan)
 {
     leati_assert(plan->transfer.shape == LEATI_SHAPE_RUN);
-    if (plan->guard == LEATI_GUARD_UNKNOWN)
-        plan->guard = leati_fault_handler_is_installed() ? LEATI_GUARD_INSTALLED : LEATI_GUARD_MISSING;
-    return plan->guard == LEATI_GUARD_INSTALLED;
+    if (plan->guard == LEATI_PLAN_GUARD_UNKNOWN)
+        plan->guard = leati_fault_handler_is_installed() ? LEATI_PLAN_GUARD_INSTALLED : LEATI_PLAN_GUARD_MISSING;
+    return plan->guard == LEATI_PLAN_GUARD_INSTALLED;
 }
 
 /*
@@ -310,7 +310,7 @@ LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stre
     transfer->shape = LEATI_SHAPE_RUN;
     transfer->followed = followed;
     transfer->deadline_ns = 0;
-    plan->guard = LEATI_GUARD_UNKNOWN;
+    plan->guard = LEATI_PLAN_GUARD_UNKNOWN;
     LEATI_TRY(leati_transfer_resolve(transfer, dst, src, !quick || !is_quick(dst, src, bytes)));
     LEATI_TRY(leati_check_runs(dst, src, bytes));
     plan->protocol = LEATI_PROTOCOL_DRIVER;

@@ -21,6 +21,13 @@ struct leati_candidate {
     const char *why_not; /* set if cost_ns is LAST or NONE */
 };
 
+/* Whether leat's fault handler is installed. Set by leati_plan_is_guarded(). */
+enum leati_plan_guard {
+    LEATI_PLAN_GUARD_UNKNOWN, /* not asked yet */
+    LEATI_PLAN_GUARD_MISSING,
+    LEATI_PLAN_GUARD_INSTALLED
+};
+
 struct leati_plan {
     struct leati_transfer transfer;
     enum leati_protocol_id protocol; /* the choice; after submission, the protocol that was really used */
@@ -33,11 +40,7 @@ struct leati_plan {
     bool one_pass;                 /* the device reaches pageable memory, in the driver's calls and in kernels */
     bool early;                    /* the source may be read before the stream reaches the copy */
     bool idle;                     /* the stream is known to be idle */
-    enum {
-        LEATI_GUARD_UNKNOWN,
-        LEATI_GUARD_MISSING,
-        LEATI_GUARD_INSTALLED
-    } guard; /* of contiguous copies: leat's fault handler; see leati_plan_is_guarded() */
+    enum leati_plan_guard guard;   /* of contiguous copies */
     unsigned rails;                /* number of helping devices; 0 if the copy is too short for rails */
 
     /* Filled by leati_plan_compare(). */
