@@ -220,27 +220,10 @@ FORWARD(hipError_t hipMemMap(void *ptr, size_t bytes, size_t offset, hipMemGener
             ? LEATC_INVALID_VALUE
             : of_status(leat_virtual_map(ptr, bytes, physical_of(handle))))
 
-/* Waits for all work, because work of any device may use the memory; AMD's runtime waits too. It does not use
- * leatc_device_synchronize(), which fails during a capture. */
-static int wait_for_devices(void)
-{
-    int count = 0;
-
-    LEATC_TRY(leatc_device_count(&count));
-    for (int i = 0; i < count; i++) {
-        leat_device *device = NULL;
-
-        if (!leatc_device_is_open(i))
-            continue;
-        LEATC_TRY(leatc_device_open(i, &device));
-        LEATC_TRY(of_status(leat_device_synchronize(device)));
-    }
-    return LEATC_OK;
-}
-
+/* Waits for all devices first, as AMD's runtime does: submitted work of any device may use the memory. */
 hipError_t hipMemUnmap(void *ptr, size_t bytes)
 {
-    int result = ptr && bytes ? wait_for_devices() : LEATC_INVALID_VALUE;
+    int result = ptr && bytes ? leatc_devices_wait() : LEATC_INVALID_VALUE;
 
     return note(result == LEATC_OK ? of_status(leat_virtual_unmap(ptr, bytes)) : result);
 }
