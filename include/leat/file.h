@@ -23,13 +23,19 @@
  * A read sees the bytes that earlier writes of the same stream have written. It may read the file before other
  * earlier work of the stream is complete, and it does not wait for other processes.
  *
+ * Direct reads. leat reads each part of a copy, of at most 256 KiB, through the system's cache if the cache has at
+ * least half of it, and otherwise past the cache (O_DIRECT), if the file is on a local disk that allows it. It
+ * asks cachestat() for this, or reads three bytes with RWF_NOWAIT before Linux 6.5. LEAT_FILE_CACHED and
+ * LEAT_FILE_DIRECT decide it for all of a file; docs/files.md has the details.
+ *
  * Asynchronous failures. If a copy fails while leat's threads move the bytes (the file became shorter, the disk
  * fails or is full), the ticket returns LEAT_ERROR_FILE, and so does the next leat_stream_synchronize() of that
  * stream, once. Later work of the stream runs anyway. The part of the destination that the copy did not reach is
  * then undefined.
  *
- * Threads. Any thread may call, and several may use one file. leat_file_close() must be the last call on a handle;
- * copies that are not complete keep the file itself open.
+ * Threads. The threads that read and write files are reserved for files (LEAT_IO_WORKERS), so a slow disk does not
+ * delay copies of memory. Any thread may call, and several may use one file. leat_file_close() must be the last
+ * call on a handle; copies that are not complete keep the file itself open.
  */
 #ifndef LEAT_FILE_H
 #define LEAT_FILE_H
@@ -60,9 +66,9 @@ typedef enum leat_file_flags {
 
 /*
  * Opens a regular file. leat copies path. flags: leat_file_flags.
- * Errors: INVALID (path or file NULL; flags with other bits, without READ and WRITE, or with CREATE or TRUNCATE
- * without WRITE, CACHED with DIRECT); FILE (the system's error, with its reason; not a regular file, such as a directory, a FIFO or a
- * device); HOST_MEMORY; NOT_PERMITTED (inside a host function).
+ * Errors: INVALID (path or file NULL; flags with other bits, without READ and WRITE, with CREATE or TRUNCATE but
+ * without WRITE, or with both CACHED and DIRECT); FILE (the system's error, with its reason; not a regular file,
+ * such as a directory, a FIFO or a device); HOST_MEMORY; NOT_PERMITTED (inside a host function).
  */
 LEAT_API leat_status leat_file_open(const char *path, unsigned flags, leat_file **file);
 

@@ -59,12 +59,12 @@
       "streams that are not ordered after the allocation; damage is reported with call stacks. See leat/pool.h.") \
     X(COPY_WORKERS, "three quarters of the processors, at most 12 a device", 0,                                   \
       "Threads that move pageable memory, 1 to 64, on each NUMA node that has a device.")                         \
-    X(COPY_RING, "32M", 0, "Pinned memory that one copy of pageable memory goes through, at most.")               \
+    X(COPY_RING, "32M", 0, "Pinned memory that one copy of pageable memory or of a file goes through, at most.")  \
     X(COPY_MEMORY, "1G, at most an eighth of the machine's", 0,                                                   \
       "Pinned memory that all such copies under way on a device may have together.")                              \
     X(IO_WORKERS, "as many as LEAT_COPY_WORKERS, at least 8", 0,                                                  \
-      "Threads that read and write files, 1 to 64, on each NUMA node that has a device. While they wait for a disk "  \
-      "they need no processor.")                                                                                  \
+      "Threads that read and write files, 1 to 64, on each NUMA node that has a device. While they wait for a "   \
+      "disk they need no processor.")                                                                             \
     X(COPY_STAGE, "0", 1,                                                                                         \
       "1: the CPU device goes through pinned memory too, as GPUs do, for tests.")                                 \
     X(COPY_PROTOCOL, "auto", 1,                                                                                   \
