@@ -1,11 +1,12 @@
 /*
- * barrier_cost.cc - what it costs a thread of a kernel to wait for the others of its block, on the CPU device.
+ * barrier_cost.cc - how long a thread of a kernel takes for a barrier of its block, on the CPU device.
  *
  *     make barrier-cost
  *
- * One block of 32 to 1024 threads meets 1000 times, so that the launch counts for little; the median of 15
- * launches is divided by threads and meetings. Then many blocks that meet twice for each element, as a transpose
- * by tiles does, and blocks that do not meet, both on all processors. The results are checked.
+ * One block of 32 to 1024 threads executes 1000 barriers, so that the cost of the launch hardly matters. The
+ * median of 15 launches is divided by the number of threads and barriers. Then many blocks that execute two
+ * barriers for each element, like a transpose by tiles, and blocks without barriers, both on all processors. The
+ * results are checked.
  */
 #include <cuda_runtime.h>
 
@@ -30,7 +31,7 @@ static __global__ void meet(int *out)
     out[threadIdx.x] = sum;
 }
 
-/* A block of TILE x TILE threads. */
+/* Runs in blocks of TILE x TILE threads. */
 static __global__ void transpose(float *out, const float *in)
 {
     __shared__ float tile[TILE][TILE + 1];
@@ -47,7 +48,7 @@ static __global__ void add_one(float *data)
     data[blockIdx.x * blockDim.x + threadIdx.x] += 1;
 }
 
-/* The median seconds of a launch and its end. */
+/* Returns the median time in seconds of a launch until its end. */
 template <class... P, class... A>
 static double time_of(dim3 grid, dim3 block, void (*kernel)(P...), A... arguments)
 {

@@ -1,11 +1,11 @@
 /*
- * compat_cost.c - what a call by a name of the CUDA runtime costs on top of leat's own call for the same.
+ * compat_cost.c - how much longer a call of the CUDA runtime's compatibility library takes than leat's own call.
  *
  *     make compat-cost
  *
- * Each pair of calls takes turns, on streams of their own that are waited for after each sample: 41 samples of 200
- * calls, of which the median is printed. On the CPU device, where a call waits for no vendor's driver. The copies'
- * bytes are compared at the end.
+ * The two calls of each pair take turns, in 41 samples of 200 calls; the program waits for the streams after each
+ * sample and prints the medians. Run it on the CPU device, where no vendor's driver adds to the times. At the end
+ * it compares the bytes of the copies.
  */
 #include <leat/leat.h>
 
@@ -33,7 +33,7 @@ static struct {
     void *to, *from;
 } theirs;
 
-/* Ends the program at the first call that fails. */
+/* Ends the program if a call fails. */
 static void must(int failed, const char *call)
 {
     if (!failed)
@@ -147,7 +147,7 @@ static void cuda_allocate_at_once(void)
 static const struct {
     const char *name;
     void (*ours)(void), (*theirs)(void);
-    unsigned calls; /* of one turn */
+    unsigned calls; /* in one sample */
 } pairs[] = {
     {"cudaStreamQuery", query_stream, cuda_query_stream, 1},
     {"cudaEventQuery", query_event, cuda_query_event, 1},

@@ -85,8 +85,8 @@ $(filter-out $(test_layer),$(test_programs)): %: %.o $(test_objects) $(checked_l
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) \
 	    -o $@
 
-# These programs hold up the work that a call waits for (held.h): the linker replaces a function by one
-# that first calls code of the test.
+# These programs hold up the work that a call waits for (held.h): the linker replaces a function by one that first
+# calls code of the test.
 $(addprefix $(test_bin)/,unit_copy_waits unit_rails_waits unit_copy_help unit_copy_calls unit_plan \
   unit_timeline): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_timeline_failed

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fails if a word that only this project's authors understand comes back as a part of an identifier or file name,
-or if two structs of the library have the same tag. CONTRIBUTING.md lists the words to use instead."""
+"""Fails if an identifier or file name contains a word that only this project's authors understand, or if two structs
+of the library have the same tag. CONTRIBUTING.md lists the words to use instead."""
 import os
 import re
 import sys

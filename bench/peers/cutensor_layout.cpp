@@ -1,10 +1,10 @@
 /*
- * cutensor_layout.cpp - cuTENSOR's permutations of given cases, verified, beside cudaMemcpyAsync of as many bytes.
- * cutensor_layout.py builds and runs it; README.md says what it needs.
+ * cutensor_layout.cpp - runs cuTENSOR's permutations, verifies them, and compares them with cudaMemcpyAsync of the
+ * same number of bytes. cutensor_layout.py builds and runs it; README.md says what it needs.
  *
- * Reads one case a line: bytes of an element, of the payload, of the source's and of the destination's array, the
- * offsets of both views in bytes, the number of dimensions, their sizes, and the strides of both views in bytes.
- * All cases use the same memory, since allocating and filling it takes longer than measuring a case.
+ * Reads one case per line: the bytes of an element, of the payload, of the source's array and of the destination's
+ * array, the offsets of both views in bytes, the number of dimensions, their sizes, and the strides of both views
+ * in bytes. All cases use the same memory, since allocating and filling it takes longer than measuring a case.
  */
 #include <cuda_runtime_api.h>
 #include <cutensor.h>
@@ -28,12 +28,13 @@
 namespace
 {
 
-/* What several buffers in turns have together, so that no cache helps, and how long a sample takes at least. */
+/* The total size of the buffers that take turns, so large that no cache holds them, and the shortest time of a
+ * sample. */
 constexpr std::size_t COLD_BYTES = 512ul << 20;
 constexpr double SAMPLE_SECONDS = 0.002;
 constexpr unsigned BUFFERS_MAX = 64;
 constexpr std::size_t BUFFER_ALIGNMENT = 512;
-/* A GPU that had nothing to do needs this long until its clocks are up. */
+/* An idle GPU needs this long to raise its clocks. */
 constexpr double WARM_SECONDS = 0.3;
 
 void check(cudaError_t result, const char *what)
@@ -63,7 +64,7 @@ struct Case {
     std::int64_t src_offset, dst_offset;
     std::vector<std::int64_t> sizes, src_strides, dst_strides;
 
-    /* Both sides of the plain copy have to fit as well. */
+    /* A step must also be large enough for both sides of the plain copy. */
     std::size_t src_step() const
     {
         return round_up(std::max(src_total, payload));
@@ -101,7 +102,7 @@ Case read_case(const std::string &text)
     return c;
 }
 
-/* Memory of the device, or page-locked memory of the host, that goes back by itself. */
+/* Owns memory of the device or page-locked memory of the host. */
 class Memory
 {
   public:
@@ -135,8 +136,8 @@ cudaDataType_t type_of(std::size_t element_bytes)
                                 : CUDA_C_64F;
 }
 
-/* What the sources hold: numbers that no conversion changes, of which none is a NaN, and that repeat after a prime
- * number of elements, so that an element from a wrong place is a wrong one. */
+/* The contents of the sources: numbers that no conversion changes, that are no NaN, and that repeat after a prime
+ * number of elements, so that an element from a wrong place has a wrong value. */
 class Pattern
 {
   public:
@@ -144,7 +145,7 @@ class Pattern
         : period(element_bytes == 2 ? 30707 : 1048573), bytes(period * element_bytes)
     {
         for (std::size_t i = 0; i < period; i++) {
-            std::uint16_t half = static_cast<std::uint16_t>(0x0400 + i); /* all normal and finite */
+            std::uint16_t half = static_cast<std::uint16_t>(0x0400 + i); /* all of them normal and finite */
             float single = static_cast<float>(i);
             double whole[2] = {static_cast<double>(i), static_cast<double>(i) + 0.5};
             const void *value = element_bytes == 2   ? static_cast<const void *>(&half)
@@ -159,7 +160,7 @@ class Pattern
     std::vector<unsigned char> bytes;
 };
 
-/* Are these rows of the destination right? A row runs along the last dimension. */
+/* Returns true if these rows of the destination are right. A row runs along the last dimension. */
 template <std::size_t ELEMENT_BYTES>
 bool rows_right(const Case &c, const Pattern &pattern, const char *found, std::size_t begin, std::size_t end)
 {
@@ -184,7 +185,7 @@ bool rows_right(const Case &c, const Pattern &pattern, const char *found, std::s
     return true;
 }
 
-/* Puts the destination's fastest dimension last: what is looked at lies in one line then. */
+/* Sorts the dimensions so that the destination's fastest one is last; then the check reads contiguous memory. */
 Case by_destination(const Case &c)
 {
     std::vector<std::size_t> order(c.sizes.size());
@@ -201,7 +202,7 @@ Case by_destination(const Case &c)
     return sorted;
 }
 
-/* Is every element of the destination right? All processors look. */
+/* Returns true if every element of the destination is right. All processors take part in the check. */
 bool all_right(const Case &given, const Pattern &pattern, const char *found)
 {
     Case c = by_destination(given);
@@ -234,7 +235,7 @@ template <typename Measure> std::size_t largest(const std::vector<Case> &cases, 
     return bytes;
 }
 
-/* The memory of all cases: sources that hold the pattern, destinations, and room on the host for one of these. */
+/* The memory that all cases share: sources with the pattern, destinations, and host memory for one destination. */
 class Pools
 {
   public:
@@ -247,7 +248,7 @@ class Pools
         check(cudaMemset(dst.at(0), 0, dst.bytes), "cudaMemset");
     }
 
-    /* Gives the sources elements of so many bytes. */
+    /* Fills the sources with elements of this size. */
     const Pattern &fill(std::size_t element_bytes)
     {
         if (element_bytes == element_bytes_)
@@ -280,7 +281,7 @@ class Pools
     std::unique_ptr<Pattern> pattern_;
 };
 
-/* A case with its plan and buffers. */
+/* One case: its plan and its buffers. */
 class Work
 {
   public:
@@ -335,7 +336,7 @@ class Work
               "cudaMemcpyAsync");
     }
 
-    /* Seconds of one call, of a batch that goes through the buffers in turns. */
+    /* Returns the seconds of one call, measured over a batch that uses the buffers in turns. */
     double time(bool plain, unsigned batch)
     {
         float milliseconds = 0;
@@ -349,7 +350,8 @@ class Work
         return milliseconds / 1e3 / batch;
     }
 
-    /* Is every element there? What the destination holds before is in no source. */
+    /* Returns true if every element arrived. Before the run, the destination holds a value that is in no
+     * source. */
     bool verified()
     {
         const Pattern &pattern = pools_.fill(case_.element_bytes);
@@ -370,8 +372,8 @@ class Work
         return pools_.dst.at(case_.dst_step() * i);
     }
 
-    /* Modes of one element, and on the source those that it repeats, are left out; the fastest comes first, as
-     * cuTENSOR's own order has it. */
+    /* Leaves out dimensions of one element, and on the source those with stride 0. cuTENSOR's order has the
+     * fastest dimension first. */
     void make_tensor(cutensorTensorDescriptor_t *tensor, const std::vector<std::int64_t> &strides,
                      std::int64_t offset, std::vector<std::int32_t> &modes)
     {
@@ -387,7 +389,7 @@ class Work
             extents.push_back(case_.sizes[std::size_t(mode)]);
             steps.push_back(strides[std::size_t(mode)] / static_cast<std::int64_t>(case_.element_bytes));
         }
-        /* The base is aligned to 512 bytes. */
+        /* every buffer is aligned to 512 bytes */
         std::uint32_t alignment = 256;
         while (offset % alignment)
             alignment /= 2;
@@ -464,8 +466,7 @@ void measure_all(const std::vector<Case> &cases, int repeats, double seconds)
 
 } // namespace
 
-/* The number of repeats is given, and after how many seconds no further case begins. JSON goes to the standard
- * output. */
+/* Arguments: the number of repeats, and the seconds after which no further case begins. Prints JSON. */
 int main(int argc, char **argv)
 {
     try {

@@ -4,10 +4,10 @@
     cutensor_layout.py LEAT_RECORD RECORD [--repeat N] [--suite NAME,...] [--elem BYTES,...] [--seconds N]
                        [--cutensor FOLDER] [--program FILE]
 
-Beside each stands cudaMemcpyAsync of as many bytes. RECORD is written as JSON. Needs the package cutensor-cu13 where
-Python finds it, or its folder (with include/cutensor.h and lib/libcutensor.so.2) by --cutensor or in CUTENSOR_ROOT.
-What cuTENSOR cannot say (elements of 1, 3, 6 and 12 bytes, lists of indices, negative strides) is left out; the
-record's notes say what it refused.
+Each case is compared with cudaMemcpyAsync of the same number of bytes. Writes RECORD as JSON. Needs the package
+cutensor-cu13 where Python finds it, or its folder (with include/cutensor.h and lib/libcutensor.so.2) in --cutensor or
+in CUTENSOR_ROOT. Cases that cuTENSOR cannot express (elements of 1, 3, 6 and 12 bytes, lists of indices, negative
+strides) are left out; the record's notes list the cases that it refused.
 """
 import argparse
 import importlib.util
@@ -31,7 +31,7 @@ def package_folder(given):
 
 
 def library_folders(package):
-    """Where libcutensor and what it needs (libcublasLt.so.13) may lie: the toolkit, and NVIDIA's other packages."""
+    """Folders in which to look for libcutensor and its libcublasLt.so.13: the toolkit, and NVIDIA's other packages."""
     spec = importlib.util.find_spec("nvidia")
     packages = [pathlib.Path(place) / "cu13" / "lib" for place in spec.submodule_search_locations] if spec else []
     return [package / "lib", record.CUDA_HOME / "lib64"] + packages
@@ -58,7 +58,7 @@ def accepted(case):
 
 
 def words_of(case):
-    """A case as a line of numbers: what cutensor_layout.cpp reads."""
+    """Returns a case as a line of numbers, the input of cutensor_layout.cpp."""
     numbers = [case.element_bytes, case.payload, case.src.total, case.dst.total, case.src.offset, case.dst.offset]
     numbers += [len(case.sizes)] + case.sizes + case.src.strides + case.dst.strides
     return " ".join(str(number) for number in numbers)

@@ -3,9 +3,9 @@
 
     join_layouts.py LEAT_RECORD OUTPUT PEER_RECORD...
 
-PEER_RECORDs are by pytorch_layout.py, cutensor_layout.py and their like. OUTPUT is leat's record with the keys
-NAME_gb_s and NAME_share_of_copy in the rows that a peer has too, and with what the peers were under "peers".
-"leat bench --from OUTPUT --picture FILE layout" draws it. Prints how many times as fast leat is, by suite.
+PEER_RECORDs are records of pytorch_layout.py, cutensor_layout.py and similar scripts. OUTPUT is leat's record with the
+keys NAME_gb_s and NAME_share_of_copy in each row that a peer has too, and a description of the peers under "peers".
+"leat bench --from OUTPUT --picture FILE layout" draws it. Prints leat's speedup over each peer, by suite.
 """
 import argparse
 import collections
@@ -19,7 +19,7 @@ def load(path):
 
 
 def join(ours, peer):
-    """Adds one peer's figures; returns leat's rate over the peer's, in lists by suite and bytes of an element."""
+    """Adds one peer's figures. Returns leat's rate divided by the peer's, in lists by suite and element size."""
     name, ratios = peer["peer"], collections.defaultdict(list)
     theirs = {(row["part"], row["case"]): row for row in peer["rows"] if row["verified"]}
     for row in ours["rows"]:

@@ -31,7 +31,7 @@
 #include <vector>
 
 #ifdef WITH_HPTT
-// What this program uses of HPTT's interface (hptt.h), so that a library alone is enough.
+// The part of HPTT's interface (hptt.h) that this program uses, so that the library without its headers is enough.
 namespace hptt
 {
 enum SelectionMethod { ESTIMATE, MEASURE, PATIENT, CRAZY };
@@ -55,7 +55,7 @@ namespace
 {
 
 struct shape {
-    std::vector<int> perm; // dimension i of the result is dimension perm[i]; the first one is the fastest
+    std::vector<int> perm; // dimension i of the result is perm[i] of the source; the first is the fastest
     std::vector<int> size[3];
 };
 
@@ -103,7 +103,7 @@ double now(clockid_t clock)
 struct samples {
     std::vector<double> wall, processor;
 
-    // The second of two calls: what another library has left in the caches is not this one's.
+    // Times the second of two calls, so that the caches hold what this library uses.
     void take(const std::function<void()> &call)
     {
         double wall_before, processor_before;
@@ -123,7 +123,7 @@ double median(std::vector<double> values)
     return values[values.size() / 2];
 }
 
-// Memory of the kind that all of them get: huge pages where there are any, aligned to 2 MiB.
+// Allocates memory for all libraries alike: huge pages if there are any, aligned to 2 MiB.
 char *memory(size_t bytes)
 {
     size_t huge = size_t{2} << 20;
@@ -140,7 +140,7 @@ char *memory(size_t bytes)
     return base;
 }
 
-// One case: strides in elements, of the dimensions of the result.
+// One case: strides in elements, for the dimensions of the result.
 template <typename T> struct transpose {
     std::vector<int64_t> size, stride;
     std::vector<int> source_size, perm;
@@ -210,7 +210,7 @@ template <typename T> void omatcopy(const transpose<T> &t)
 
     for (size_t i = 1; i < dims; i++)
         result[i] = result[i - 1] * t.size[i - 1];
-    // The source's fastest dimension; where that is the result's, too, the slices are of the next one.
+    // The fastest dimension of the source. If it is also the result's fastest, the slices use the next dimension.
     while (!rows && t.stride[other] != 1)
         other++;
     for (size_t i = 1; i < dims; i++) {
@@ -219,7 +219,7 @@ template <typename T> void omatcopy(const transpose<T> &t)
             outer *= static_cast<size_t>(t.size[i]);
         }
     }
-    // A matrix has nothing but its rows to be shared out by.
+    // A single matrix can only be divided by its rows.
     size_t cut = rest.empty() ? static_cast<size_t>(threads) : 1, steps = outer * cut;
     std::atomic<size_t> next{0};
     auto work = [&] {

@@ -3,8 +3,8 @@
 
     layout_cpu.py RECORD --leat BUILD [--hptt LIBRARY] [--threads N] [--repeat N] [--scale X] [--elem 4|8]
 
-The 57 cases of TTC, HPTT and cuTT, of about 200 MiB of floats each. RECORD is written as JSON. BUILD is the folder
-of libleat.so, LIBRARY a shared library with HPTT in it. Needs OpenBLAS (on Debian libopenblas-dev).
+Runs the 57 cases of TTC, HPTT and cuTT, each of about 200 MiB of floats. Writes RECORD as JSON. BUILD is the folder
+of libleat.so, LIBRARY a shared library that contains HPTT. Needs OpenBLAS (on Debian libopenblas-dev).
 """
 import argparse
 import os
@@ -22,7 +22,7 @@ def build(program, leat, hptt):
     command += ["-o", str(program), f"-I{record.ROOT / 'include'}", f"-L{leat}", f"-Wl,-rpath,{leat}"]
     command += ["-lleat", "-lopenblas"]
     if hptt:
-        # A library for Python has names that only Python has; nothing here calls them.
+        # HPTT built for Python refers to symbols of the Python interpreter, which this program never calls.
         hptt = pathlib.Path(hptt).resolve()
         command += ["-DWITH_HPTT", str(hptt), f"-Wl,-rpath,{hptt.parent}", "-Wl,--unresolved-symbols=ignore-all"]
     subprocess.run(command, check=True)

@@ -1,13 +1,13 @@
-"""What the scripts that measure copies between layouts share: the cases of a record of leat, and rows like leat's.
+"""Shared by the scripts that measure copies between layouts: cases of a record of leat, and rows in leat's format.
 
-A record of "leat bench layout --output FILE" has in each row what the case is: sizes, strides and offsets in bytes.
-The scripts run the same cases, so that their rows can stand beside leat's (join_layouts.py).
+Each row of a record of "leat bench layout --output FILE" describes its case: sizes, strides and offsets in bytes.
+The scripts run the same cases, so that join_layouts.py can add their figures to leat's rows.
 """
 import dataclasses
 import json
 import statistics
 
-# leat's list of indices (cli/layout_case.c): all are different until they have been round.
+# The step in leat's list of indices (cli/layout_case.c): multiples modulo the bound, all different at first.
 INDEX_STEP = 2654435761
 
 
@@ -18,7 +18,7 @@ class Side:
     total: int
     offset: int
     strides: list
-    index: dict  # dim, bound and bytes of an index, or None
+    index: dict  # dimension, bound and bytes of an index; or None
 
 
 @dataclasses.dataclass
@@ -33,7 +33,7 @@ class Case:
 
 
 def add_options(parser):
-    """The arguments that all these scripts take."""
+    """Returns a parser with the arguments that these scripts have in common."""
     parser.add_argument("leat_record", help="what leat bench layout --output wrote")
     parser.add_argument("record", help="the file to write")
     parser.add_argument("--repeat", type=int, default=15, help="samples for each row (15)")
@@ -45,7 +45,7 @@ def add_options(parser):
 
 
 def chosen(options):
-    """The cases of the record that the options name."""
+    """Returns the cases of the record that the options select."""
     suites = options.suite.split(",") if options.suite else None
     sizes = [int(size) for size in options.elem.split(",")] if options.elem else None
     return [
@@ -61,7 +61,7 @@ def _side(row):
 
 
 def read(path):
-    """The cases of leat's record that stay within the device; those from or to a host and single calls are left out."""
+    """Returns the cases within the device, without copies from or to the host and without single calls."""
     with open(path, encoding="utf-8") as file:
         rows = json.load(file)["rows"]
     return [
@@ -80,7 +80,7 @@ def read(path):
 
 
 def row(case, seconds, copy_seconds, verified):
-    """A row like leat's: rates count the payload twice, read and written; medians of both lists of seconds."""
+    """Returns a row in leat's format. Rates count the payload twice (read and written) and use medians of the times."""
     own, copy = statistics.median(seconds), statistics.median(copy_seconds)
     return {
         "group": "layout",
@@ -98,5 +98,5 @@ def row(case, seconds, copy_seconds, verified):
 
 
 def print_row(made):
-    """One line for the terminal."""
+    """Prints one row for the terminal."""
     print(f"{made['value']:9.1f} GB/s {100 * made['share_of_copy']:6.1f} %  {made['case']}", flush=True)

@@ -1,9 +1,9 @@
 /*
- * measure.hpp - what the programs of this folder share: pairs of allocating and freeing by one thread or several,
- * the CUDA driver's own stream-ordered calls and leat beside each peer in the same process, and rows of JSON.
+ * measure.hpp - shared by the programs of this folder: measures pairs of allocation and free with one thread or
+ * several, compares each peer with the CUDA driver's stream-ordered calls and with leat in the same process, and
+ * prints rows of JSON.
  *
- * A peer is an Allocator. Each thread has a stream of its own, as the program that uses a caching allocator from
- * many threads would.
+ * A peer is an Allocator. Each thread uses its own stream, as programs with many threads do.
  */
 #ifndef LEAT_PEERS_MEASURE_HPP
 #define LEAT_PEERS_MEASURE_HPP
@@ -43,7 +43,7 @@ inline double now_seconds()
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/* One way to get memory. stream: the number of the calling thread's stream. */
+/* An allocator to measure. stream: the index of the calling thread's stream. */
 class Allocator
 {
   public:
@@ -57,7 +57,7 @@ class Allocator
     virtual void *take(unsigned stream, std::size_t bytes) = 0;
     virtual void give(unsigned stream, void *ptr, std::size_t bytes) = 0;
 
-    /* Gives idle memory back, so that the next allocator finds the device empty. */
+    /* Releases idle memory, so that the next allocator finds the device's memory free. */
     virtual void trim()
     {
     }
@@ -65,8 +65,8 @@ class Allocator
     const std::string name;
 };
 
-/* cuMemAllocAsync and cuMemFreeAsync, looked up at run time so that nothing has to be linked, with a pool that
- * keeps what is freed: what costs the driver least. */
+/* cuMemAllocAsync and cuMemFreeAsync with a pool that keeps freed memory, which is the fastest setting of the
+ * driver. Looked up at run time, so that nothing has to be linked. */
 class Driver : public Allocator
 {
   public:
@@ -120,7 +120,7 @@ class Driver : public Allocator
 };
 
 #ifdef WITH_LEAT
-/* leat_alloc and leat_free on the same streams, wrapped. */
+/* leat_alloc and leat_free on the same streams, which leat wraps. */
 class Leat : public Allocator
 {
   public:
@@ -171,8 +171,8 @@ class Leat : public Allocator
 };
 #endif
 
-/* One sample: every thread makes so many pairs on its own stream, all at the same time. Returns the mean over the
- * threads of the nanoseconds that a pair took. */
+/* One sample: all threads make the given number of pairs at the same time, each on its own stream. Returns the
+ * nanoseconds of a pair, as the mean over the threads. */
 inline double sample_pairs(Allocator &allocator, unsigned threads, std::size_t bytes, unsigned pairs)
 {
     std::atomic<unsigned> arrived{0};
@@ -215,7 +215,7 @@ inline double sample_pairs(Allocator &allocator, unsigned threads, std::size_t b
     return sum / threads / pairs * 1e9;
 }
 
-/* Median and best of the samples as a row of JSON. */
+/* Prints the median and the best of the samples as a row of JSON. */
 inline void print_row(const std::string &allocator, std::size_t bytes, unsigned threads, unsigned pairs,
                       std::vector<double> &samples, bool first)
 {
@@ -229,8 +229,8 @@ inline void print_row(const std::string &allocator, std::size_t bytes, unsigned 
     std::fflush(stdout);
 }
 
-/* Pairs so that a sample takes about 20 ms, but enough of them. The first ones, for which memory has to come, do not
- * count. */
+/* Returns the number of pairs for a sample of about 20 ms, with a lower bound. The first pairs, which allocate
+ * from the driver, are not timed. */
 inline unsigned choose_pairs(Allocator &allocator, unsigned threads, std::size_t bytes)
 {
     sample_pairs(allocator, threads, bytes, 20);
@@ -240,7 +240,8 @@ inline unsigned choose_pairs(Allocator &allocator, unsigned threads, std::size_t
     return static_cast<unsigned>(std::clamp(20e6 / ns, 200.0, 200000.0));
 }
 
-/* All sizes and thread counts. The allocators' samples are taken in turns, so that drift hits all of them. */
+/* Measures all sizes and thread counts. The allocators take turns sample by sample, so that drift affects all
+ * alike. */
 inline void measure_pairs(std::vector<std::unique_ptr<Allocator>> &allocators, unsigned repeats)
 {
     const std::size_t sizes[] = {512,        4 << 10,    64 << 10,    std::size_t{1} << 20,
@@ -279,7 +280,7 @@ inline std::vector<cudaStream_t> make_streams(unsigned count)
 
 enum { STREAMS = 16 };
 
-/* The two that every program measures beside its peer. */
+/* Adds the two allocators that every program compares its peer with. */
 inline void add_driver_and_leat(std::vector<std::unique_ptr<Allocator>> &allocators,
                                 const std::vector<cudaStream_t> &streams)
 {

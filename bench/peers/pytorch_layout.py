@@ -3,10 +3,10 @@
 
     pytorch_layout.py LEAT_RECORD RECORD [--repeat N] [--suite NAME,...] [--elem BYTES,...] [--seconds N] [--cpu]
 
-Each case is a strided view that is copied into another one by Tensor.copy_ (what contiguous() does without the
-allocation), index_select with out=, index_copy_, or, for negative strides, flip. Beside it stands copy_ of as many
-contiguous bytes. All cases use the same memory. Some thousand elements of each, and its last one, are verified. RECORD
-is written as JSON.
+Each case copies a strided view into another one by Tensor.copy_ (which contiguous() uses after its allocation),
+index_select with out=, index_copy_, or, for negative strides, flip. It is compared with copy_ of the same number of
+contiguous bytes. All cases use the same memory. Some thousand elements of each case, and its last one, are verified.
+Writes RECORD as JSON.
 """
 import argparse
 import time
@@ -16,7 +16,7 @@ import torch
 import layouts
 import record
 
-# Elements that PyTorch has no type for are a last dimension of smaller ones.
+# Element sizes for which PyTorch has no type become a last dimension of smaller elements.
 UNITS = {
     1: (torch.uint8, 1),
     2: (torch.int16, 1),
@@ -32,9 +32,9 @@ BUFFERS_MAX = 64
 BUFFER_ALIGNMENT = 512
 CHECKED_ELEMENTS = 65536
 SAMPLE_SECONDS = 0.002
-# A GPU that had nothing to do needs this long until its clocks are up.
+# An idle GPU needs this long to raise its clocks.
 WARM_SECONDS = 0.3
-# Numbers below these are whole in their type, and none is a NaN.
+# Integers below these limits are exact in their type, and none of them is a NaN.
 TOPS = {torch.uint8: 1 << 8, torch.int16: 1 << 15, torch.float32: 1 << 24, torch.float64: 1 << 53}
 
 
@@ -43,7 +43,7 @@ class Refused(Exception):
 
 
 class Shape:
-    """How a case's buffers lie in the memory of all cases: several pairs in turns, so that no cache helps."""
+    """Where a case's buffers lie in the shared memory: several pairs that take turns, so that no cache holds them."""
 
     def __init__(self, case):
         self.src_step = self._round_up(max(case.src.total, case.payload))
@@ -56,7 +56,7 @@ class Shape:
 
 
 class Pools:
-    """The memory of all cases: sources and destinations."""
+    """The memory that all cases share: sources and destinations."""
 
     def __init__(self, cases, device):
         shapes = [Shape(case) for case in cases]
@@ -67,7 +67,7 @@ class Pools:
         self._dtype = None
 
     def fill(self, dtype):
-        """Gives the sources random numbers of a type."""
+        """Fills the sources with random numbers of a type."""
         dtype = torch.float64 if dtype == torch.complex128 else dtype
         if dtype != self._dtype:
             self.src.view(dtype).random_(0, TOPS[dtype])
@@ -82,7 +82,7 @@ class Pools:
 
 
 class Work:
-    """A case's buffers, and what is done with them."""
+    """A case's buffers and the calls that copy between them."""
 
     def __init__(self, case, pools, device):
         if case.element_bytes not in UNITS:
@@ -124,7 +124,7 @@ class Work:
         return buffer.as_strided(sizes, strides, buffer.storage_offset() + offset // self.unit_bytes)
 
     def _sizes(self, side):
-        """The sizes of the array behind a list of indices."""
+        """Returns the sizes of the array that the indices select from."""
         sizes = list(self.case.sizes)
         if side.index:
             sizes[side.index["dim"]] = side.index["bound"]
@@ -150,7 +150,7 @@ class Work:
         return lambda: dst.copy_(src)
 
     def verified(self):
-        """Looks at some thousand elements, wherever they are."""
+        """Verifies some thousand elements at random places."""
         case, count = self.case, CHECKED_ELEMENTS
         self.dst[0].fill_(-1 if self.dtype.is_signed else 255)
         self.moves[0]()
@@ -172,7 +172,7 @@ class Work:
 
 
 def time_batch(calls, batch, first, cuda):
-    """Seconds of one call, of a batch that goes through the buffers in turns."""
+    """Returns the seconds of one call, measured over a batch that uses the buffers in turns."""
     if cuda:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
@@ -193,7 +193,7 @@ def measure(case, pools, device, repeats):
     once = min(time_batch(work.moves, 1, i, cuda) for i in range(2))
     batch = max(1, min(1000, int(SAMPLE_SECONDS / max(once, 1e-9))))
     own, copy = [], []
-    for i in range(repeats + 1):  # the first of both warms up
+    for i in range(repeats + 1):  # the first sample of each only warms up
         own.append(time_batch(work.moves, batch, i * batch, cuda))
         copy.append(time_batch(work.copies, batch, i * batch, cuda))
     return layouts.row(case, own[1:], copy[1:], right)

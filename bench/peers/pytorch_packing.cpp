@@ -1,11 +1,12 @@
 /*
  * pytorch_packing.cpp - runs the sequences of "leat bench pool --part packing" through PyTorch's caching
- * allocator, called from C++, and says how much memory it reserved. pytorch_packing.py makes the input, builds
- * this and runs it.
+ * allocator, called from C++, and prints how much memory it reserved. pytorch_packing.py makes the input, builds
+ * this program and runs it.
  *
- * Input, in 64-bit numbers: how many sizes; for each its bytes, its blocks and the limit; how many mixes; for each
- * how many steps, how many of them fill, and the steps: bytes to allocate for the next block, or 0 or less: minus
- * the number of the block to free. Nothing runs on the GPU, and no block is touched.
+ * Input, as 64-bit numbers: the number of sizes; for each size its bytes, the number of blocks and the limit; the
+ * number of mixes; for each mix the number of steps, how many of them belong to the fill, and the steps. A step
+ * above 0 is the bytes of the next block to allocate; otherwise it is minus the number of the block to free.
+ * Nothing runs on the GPU, and no block is touched.
  */
 #include "measure.hpp"
 
@@ -55,7 +56,7 @@ std::int64_t reserved_peak()
     return caching::getDeviceStats(0).reserved_bytes[all].peak;
 }
 
-/* Gives all memory back, for the next sequence. */
+/* Releases all memory before the next sequence. */
 void begin_again()
 {
     peers::check(cudaDeviceSynchronize(), "waiting for the device");
@@ -63,7 +64,7 @@ void begin_again()
     caching::resetPeakStats(0);
 }
 
-/* The share of the device that is a limit of so many bytes, or all of it. */
+/* Limits PyTorch to the fraction of the device's memory that corresponds to these bytes, or removes the limit. */
 void set_limit(std::int64_t limit_bytes)
 {
     std::size_t free_bytes, total_bytes;
@@ -81,7 +82,7 @@ void give_all(std::vector<void *> &blocks)
     blocks.clear();
 }
 
-/* Returns nullptr where there is no room. */
+/* Returns nullptr if there is no memory. */
 void *take_if_any(std::int64_t bytes, cudaStream_t stream)
 {
     try {
@@ -149,7 +150,7 @@ void run_mix(Input &input, cudaStream_t stream, const char *comma)
 
 } // namespace
 
-/* The file of sequences. JSON goes to the standard output. */
+/* Argument: the file of sequences. Prints JSON. */
 int main(int argc, char **argv)
 {
     if (argc != 2)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How densely PyTorch's caching allocator packs: the sequences of leat bench pool --part packing, called from C++.
+"""Measures how densely PyTorch's caching allocator packs, by the sequences of leat bench pool --part packing, from C++.
 
     pytorch_packing.py RECORD [--leat COMMAND] [--leat-record FILE] [--quick] [--live BYTES]
 
-COMMAND (leat) prints the sequences, by "bench pool --part packing --list", so that PyTorch allocates the same sizes in
-the same order. They run twice, in processes of their own: with PyTorch's usual settings, and with
-expandable_segments:True. RECORD is written as JSON, with the figures of leat and the driver beside them where FILE is
-what "leat bench pool --part packing --output FILE" wrote, with the same --quick and --live.
+COMMAND (leat) prints the sequences by "bench pool --part packing --list", so that PyTorch allocates the same sizes in
+the same order. Each sequence runs in two processes: with PyTorch's default settings, and with
+expandable_segments:True. Writes RECORD as JSON. It also has the figures of leat and of the driver if FILE is a record
+of "leat bench pool --part packing --output FILE" with the same --quick and --live.
 
-A ratio is the most memory that was reserved over the most that was live at once, in sizes rounded up to 512 bytes. What
-fits in a limit is the number of blocks before the first failure; PyTorch's limit is
+A ratio is the peak of reserved memory divided by the peak of live memory, in sizes rounded up to 512 bytes. The
+number of blocks that fit in a limit counts the blocks before the first failure; PyTorch's limit is set by
 torch.cuda.set_per_process_memory_fraction().
 """
 import argparse
@@ -49,7 +49,7 @@ def read_plan(options):
 
 
 def pack(plan):
-    """The plan as pytorch_packing.cpp reads it."""
+    """Returns the plan in the input format of pytorch_packing.cpp."""
     numbers = array.array("q", [len(plan["sizes"])])
     for size in plan["sizes"]:
         numbers.extend([size["bytes"], size["blocks"], size["limit_bytes"]])
@@ -61,7 +61,7 @@ def pack(plan):
 
 
 def add_figures(rows, plan, name, figures):
-    """Puts what the program said into the rows, as "<name>_ratio" and so on."""
+    """Adds the program's figures to the rows, as "<name>_ratio" and so on."""
     for size, found in zip(plan["sizes"], figures["sizes"], strict=True):
         row = rows["sizes"][size["bytes"]]
         possible = size["limit_bytes"] // rounded(size["bytes"])
@@ -77,7 +77,7 @@ def add_figures(rows, plan, name, figures):
 
 
 def add_leat(rows, path):
-    """The figures of leat's record, whose keys without a name before them are leat's."""
+    """Returns the rows of leat's record, in which keys without a prefix are leat's."""
     with open(path, encoding="utf-8") as file:
         leat_rows = [row for row in json.load(file)["rows"] if row.get("part", "").startswith("packing")]
     for leat_row in leat_rows:

@@ -1,7 +1,6 @@
 /*
- * pytorch_pool.cpp - what PyTorch's caching allocator costs when it is called from C++: pairs of
- * raw_alloc_with_stream and raw_delete, by 1, 4 and 16 threads on as many streams. pytorch_pool.py builds and runs
- * it.
+ * pytorch_pool.cpp - measures PyTorch's caching allocator, called from C++: pairs of raw_alloc_with_stream and
+ * raw_delete, with 1, 4 and 16 threads, each on its own stream. pytorch_pool.py builds and runs it.
  */
 #include "measure.hpp"
 
@@ -37,7 +36,7 @@ class PyTorch : public peers::Allocator
     std::vector<cudaStream_t> streams_;
 };
 
-/* A stream of the program's own: those of PyTorch's pool need the whole of libtorch. */
+/* Creates a stream with the CUDA runtime: streams of PyTorch's own pool would need all of libtorch. */
 cudaStream_t own_stream()
 {
     cudaStream_t stream;
@@ -48,7 +47,7 @@ cudaStream_t own_stream()
 
 } // namespace
 
-/* The number of repeats may be given. Rows of JSON go to the standard output. */
+/* Argument: the number of repeats (optional). Prints rows of JSON. */
 int main(int argc, char **argv)
 {
     try {

@@ -3,8 +3,8 @@
 
     pytorch_pool.py RECORD [--leat BUILD] [--repeat N]
 
-Pairs of raw_alloc_with_stream and raw_delete, 512 B to 1 GiB, by 1, 4 and 16 threads on as many streams; once with
-PyTorch's usual settings and once with expandable_segments:True, each in a process of its own. RECORD is written as
+Measures pairs of raw_alloc_with_stream and raw_delete, 512 B to 1 GiB, with 1, 4 and 16 threads, each on its own
+stream; in one process with PyTorch's default settings and in another with expandable_segments:True. Writes RECORD as
 JSON. BUILD is the folder of libleat.so.
 """
 import argparse
@@ -20,7 +20,7 @@ SETTINGS = {"default": None, "expandable_segments": "expandable_segments:True"}
 
 
 def build_with_torch(source, output, leat=None):
-    """A program against the c10 libraries of the PyTorch that is installed."""
+    """Builds a program with the c10 libraries of the installed PyTorch."""
     record.build(
         source,
         output,
@@ -33,7 +33,7 @@ def build_with_torch(source, output, leat=None):
 
 
 def environment(setting):
-    """Both names of the variable: which one counts depends on the version."""
+    """Returns both names of the variable: PyTorch's version decides which one it reads."""
     return {"PYTORCH_ALLOC_CONF": SETTINGS[setting], "PYTORCH_CUDA_ALLOC_CONF": SETTINGS[setting]}
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains two models in PyTorch on its own allocator and on leat's, run by run in turns.
+"""Trains two models in PyTorch with its own allocator and with leat's. The allocators take turns, run by run.
 
     pytorch_programs.py RECORD --leat BUILD [--repeat 5] [--steps 60] [--programs resnet50,gpt2]
 
@@ -7,15 +7,15 @@ resnet50: torchvision's, batches of 32, 40, 48, 56 and 64 images of 224 by 224 i
 momentum. gpt2: 124 million parameters, 8 sequences of 256, 352, 448, 544 and 640 tokens in turns, bf16 (autocast),
 AdamW.
 
-Each run is a process of its own: 10 steps, then as many as --steps says, which are timed together and one by one,
-without waiting for the GPU in between. The memory in use is what the device has less of than before the process
-began, as the driver says it (the context and the libraries' own memory included), the most that was seen at the end
-of a step; allocators keep what they have, so that is their peak.
+Each run is a process: 10 steps to warm up, then --steps steps, which are timed together and one by one, without waits
+for the GPU in between. The memory in use is how much less free memory the driver reports than before the process
+began, which includes the context and the libraries' own memory. It is read after each step, and the maximum counts:
+allocators keep their memory, so that is their peak.
 
-Allocators: PyTorch's with its usual settings, PyTorch's with expandable_segments:True, leat's default pool by
-torch_allocator.c, and the same with a plan, which "leat plan" makes of a first run that LEAT_RECORD_ALLOCATIONS
-recorded. BUILD is the folder of libleat.so and the command leat. Every allocator must come to the same losses;
-the first ten are compared. Needs torch, torchvision and transformers.
+Allocators: PyTorch's with its default settings, PyTorch's with expandable_segments:True, leat's default pool through
+torch_allocator.c, and the same with a plan, which "leat plan" makes from a first run recorded by
+LEAT_RECORD_ALLOCATIONS. BUILD is the folder of libleat.so and the command leat. The losses must be the same with
+every allocator; the first ten are compared. Needs torch, torchvision and transformers.
 """
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ import tempfile
 import time
 import traceback
 
-# Else the check whether a GPU is there would start CUDA, which a process that is split off could not use then.
+# Without this, torch.cuda.is_available() initializes CUDA, and a forked process could not use it.
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
 import torch
@@ -44,7 +44,7 @@ MIB = 1 << 20
 
 
 def resnet50():
-    """A step of training, as a function of its number."""
+    """Returns a function that runs the training step of a given number."""
     model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     batches = [32, 40, 48, 56, 64]
@@ -66,7 +66,7 @@ def resnet50():
 
 
 def gpt2():
-    """As resnet50()."""
+    """The same for GPT-2; see resnet50()."""
     config = transformers.GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
     model = transformers.GPT2LMHeadModel(config).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -89,7 +89,7 @@ PROGRAMS = {"resnet50": resnet50, "gpt2": gpt2}
 
 
 def use_leat(library):
-    """Makes torch_allocator.c PyTorch's allocator; returns the library, for its statistics."""
+    """Makes torch_allocator.c PyTorch's allocator. Returns the library, which has functions for statistics."""
     allocator = torch.cuda.memory.CUDAPluggableAllocator(str(library), "leat_torch_alloc", "leat_torch_free")
     functions = ctypes.CDLL(str(library))
     use = ctypes.cast(functions.leat_torch_use, ctypes.c_void_p).value
@@ -99,7 +99,7 @@ def use_leat(library):
 
 
 def leat_statistics(functions):
-    """Of the default pool, as a dictionary; {} without leat."""
+    """Returns the default pool's statistics as a dictionary; {} without leat."""
     if not functions:
         return {}
     text = ctypes.create_string_buffer(4096)
@@ -108,7 +108,7 @@ def leat_statistics(functions):
 
 
 def measure(program, allocator, library, steps):
-    """One run, in the process that calls this."""
+    """Executes one run in the calling process."""
     functions = None
     if allocator == "expandable":
         torch.cuda.memory._set_allocator_settings("expandable_segments:True")
@@ -154,7 +154,7 @@ def measure(program, allocator, library, steps):
 
 
 def run(program, allocator, library, steps, variables):
-    """One run in a process that is split off this one, so that PyTorch need not be loaded each time."""
+    """Executes one run in a forked process, so that PyTorch is loaded only once."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -180,7 +180,7 @@ def run(program, allocator, library, steps, variables):
 
 
 def make_plan(program, library, leat, steps, folder):
-    """Records a run and plans it; returns the plan's path and what the recorded run came to."""
+    """Records a run and plans it. Returns the plan's path and the result of the recorded run."""
     trace, plan = folder / f"{program}.csv", folder / f"{program}.plan"
     recorded = run(program, "leat", library, steps, {"LEAT_RECORD_ALLOCATIONS": str(trace)})
     subprocess.run([str(leat / "leat"), "plan", str(trace), "-o", str(plan)], check=True)
@@ -188,12 +188,12 @@ def make_plan(program, library, leat, steps, folder):
 
 
 def agree(first, other):
-    """Whether the losses of two runs are the same, but for what the order of additions makes of them."""
+    """Returns True if the losses of two runs agree, up to differences from the order of additions."""
     return all(abs(a - b) <= 0.02 * max(abs(a), abs(b)) for a, b in zip(first, other))
 
 
 def build_library(folder, leat):
-    """torch_allocator.c, compiled."""
+    """Compiles torch_allocator.c and returns the library's path."""
     library = folder / "libtorch_allocator.so"
     subprocess.run(
         [os.environ.get("CC", "cc"), "-std=c11", "-O2", "-D_GNU_SOURCE", "-shared", "-fPIC", "-pthread",
@@ -205,7 +205,7 @@ def build_library(folder, leat):
 
 
 def summarize(runs):
-    """A line for each program and allocator."""
+    """Prints a line for each program and allocator."""
     rows = []
     for program, allocator in dict.fromkeys((one["program"], one["allocator"]) for one in runs):
         of_it = [one for one in runs if (one["program"], one["allocator"]) == (program, allocator)]

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: building a C++ program, running it, and the record that is kept.
+"""Shared by the scripts of this folder: build a C++ program, run it, and write the record.
 
 A record is one JSON object: device, driver, versions, host, command, date, and what was measured.
 """
@@ -16,7 +16,7 @@ CUDA_HOME = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 
 
 def build(source, output, include_folders=(), library_folders=(), libraries=(), leat=None, definitions=()):
-    """Compiles one program of this folder with the CUDA runtime; leat: the folder with libleat.so, or None."""
+    """Compiles a program of this folder with the CUDA runtime. leat: the folder of libleat.so, or None."""
     include_folders = list(include_folders) + [CUDA_HOME / "include"]
     library_folders = list(library_folders) + [CUDA_HOME / "lib64"]
     libraries = list(libraries) + ["cudart", "dl"]
@@ -36,7 +36,7 @@ def build(source, output, include_folders=(), library_folders=(), libraries=(), 
 
 
 def run_json(command, environment=None, given=None):
-    """Runs a program and returns the JSON that it prints; its words on the standard error pass through.
+    """Runs a program and returns the JSON that it prints. Its standard error is not redirected.
 
     environment: variables to set, or, where the value is None, to take away. given: a file that it reads.
     """
@@ -69,12 +69,12 @@ def _gpu():
 
 
 def make(what, versions, leat=None):
-    """A record without measurements. leat: as for build(); its version is in the names of its rows."""
+    """Returns a record without measurements. leat: as for build(); the names of its rows contain its version."""
     device, driver = _gpu()
     compiler = subprocess.run(
         [os.environ.get("CXX", "g++"), "--version"], stdout=subprocess.PIPE, text=True, check=False
     ).stdout.splitlines()
-    # Of paths only the last part: where things lay says nothing about the figures.
+    # Keep only the last part of each path: the folders do not matter for the figures.
     words = [word.rsplit("/", 1)[-1] for word in sys.argv]
     return {
         "what": what,
@@ -93,14 +93,14 @@ def make(what, versions, leat=None):
 
 
 def write(record, path):
-    """Keeps the record."""
+    """Writes the record."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump(record, file, indent=2)
         file.write("\n")
 
 
 def print_pairs(rows):
-    """The rows as a table for the terminal: nanoseconds a pair, one column for each allocator."""
+    """Prints the rows as a table for the terminal: nanoseconds per pair, one column for each allocator."""
     names = list(dict.fromkeys(row["allocator"] for row in rows))
     for number, name in enumerate(names):
         print(f"({number + 1}) {name}")

@@ -1,14 +1,14 @@
 /*
- * replay_pytorch.cpp - replays a trace through PyTorch's caching allocator, called from C++, round after round,
- * and says how much memory it reserved at most and what the calls took. replay_pytorch.py makes the input, builds
- * this and runs it.
+ * replay_pytorch.cpp - replays a trace through PyTorch's caching allocator, called from C++, for several rounds,
+ * and prints the peak of reserved memory and the times of the calls. replay_pytorch.py makes the input, builds
+ * this program and runs it.
  *
- * Each call is timed by itself; what reading the clock twice costs, measured at the start, is taken off, as leat
- * replay does. What the trace never frees goes back at the end of a round.
+ * Each call is timed alone. The time of reading the clock twice, measured at the start, is subtracted, as "leat
+ * replay" does. Blocks that the trace never frees are freed at the end of a round.
  *
- * Input: one record for each operation, in order. An allocation gives the block a number; a free is made when the
- * block may be used again (the trace's "freed"), which is where PyTorch itself takes a block back that
- * record_stream() held up. No byte of a block is touched.
+ * Input: one record for each operation, in order. An allocation gives the block a number. A free stands where the
+ * block could be used again (the trace's "freed"), which is the moment when PyTorch itself reuses a block that
+ * record_stream() held up. The program touches no byte of a block.
  */
 #include "measure.hpp"
 
@@ -23,7 +23,7 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 
 struct Record {
     std::uint64_t block;
-    std::uint64_t bytes; /* 0: a free */
+    std::uint64_t bytes; /* 0 means a free */
     std::uint64_t stream;
 };
 
@@ -43,7 +43,7 @@ std::vector<Record> read_records(const char *path)
     return records;
 }
 
-/* A stream of the program's own: those of PyTorch's pool need the whole of libtorch. */
+/* Creates a stream with the CUDA runtime: streams of PyTorch's own pool would need all of libtorch. */
 cudaStream_t own_stream()
 {
     cudaStream_t stream;
@@ -52,7 +52,7 @@ cudaStream_t own_stream()
     return stream;
 }
 
-/* Stream 0 is the default stream, as in the programs that were recorded. */
+/* Stream 0 is the default stream, as in the recorded programs. */
 std::vector<cudaStream_t> streams_for(const std::vector<Record> &records)
 {
     std::vector<cudaStream_t> streams{cudaStream_t{nullptr}};
@@ -78,7 +78,7 @@ double clock_cost_ns()
     return samples[500];
 }
 
-/* What the calls of one kind took, in ns. */
+/* The times of all calls of one kind, in ns. */
 class Times
 {
   public:
@@ -87,7 +87,7 @@ class Times
         values.push_back(ns);
     }
 
-    /* "<name>_ns_mean" and the others. */
+    /* Prints the keys "<name>_ns_mean" and so on. */
     void print(const char *name)
     {
         double sum = 0;
@@ -111,7 +111,7 @@ class Times
     std::vector<double> values;
 };
 
-/* What PyTorch counts of the driver's calls. */
+/* PyTorch's counts of driver calls. */
 struct Counts {
     Counts()
     {
@@ -138,7 +138,7 @@ class Replay
         alloc_ns.resize(highest + 1);
     }
 
-    /* Prints one round as JSON. */
+    /* Runs one round and prints it as JSON. */
     void run(const char *comma)
     {
         Counts before;
@@ -206,7 +206,7 @@ class Replay
 
 } // namespace
 
-/* The file of records, and how many rounds. One line of JSON goes to the standard output. */
+/* Arguments: the file of records, and the number of rounds. Prints one line of JSON. */
 int main(int argc, char **argv)
 {
     if (argc != 3)

@@ -3,16 +3,16 @@
 
     replay_pytorch.py RECORD TRACE... [--repeat N]
 
-A trace is CSV, packed by gzip or not, with the columns t_us, op, id, bytes and stream; op is alloc, free or freed.
-Each trace runs twice, in processes of their own: with PyTorch's usual settings, and with expandable_segments:True.
-RECORD is written as JSON: peak bytes requested, peak bytes reserved, their ratio, and of each round what the calls took
-(a pair is the allocation and the free of one block) and how often PyTorch asked the driver for memory.
+A trace is CSV, compressed by gzip or not, with the columns t_us, op, id, bytes and stream; op is alloc, free or freed.
+Each trace runs in two processes: with PyTorch's default settings, and with expandable_segments:True. Writes RECORD as
+JSON: peak bytes requested, peak bytes reserved, their ratio, and for each round the times of the calls (a pair is the
+allocation and the free of one block) and how often PyTorch asked the driver for memory.
 
-Order. Operations are made in the order of the trace, one right after the other. A block goes back at its "freed",
-the moment when the recorded program's allocator could use it again; for a block that was used on another stream
-(record_stream) that is later than its "free", by as much as the recording says. So the replay needs no work on the
-GPU to hold blocks up, and runs the same every time. Blocks of stream 0 are of the default stream, those of the
-others of streams from PyTorch's own pool. Requested bytes count from "alloc" to "free".
+Order. The replay makes the operations in the order of the trace, without pauses. It frees a block at its "freed", the
+moment when the recorded program's allocator could reuse the block. For a block that another stream used
+(record_stream), that is some time after its "free". So the replay needs no work on the GPU that holds up blocks, and
+runs the same every time. Blocks of stream 0 belong to the default stream, others to streams from PyTorch's own pool.
+Requested bytes count from "alloc" to "free".
 """
 import argparse
 import csv
@@ -24,7 +24,7 @@ import tempfile
 import pytorch_pool
 import record
 
-RECORD_FORMAT = struct.Struct("<QQQ")  # block, bytes (0: a free), stream: as replay_pytorch.cpp reads them
+RECORD_FORMAT = struct.Struct("<QQQ")  # block, bytes (0: a free), stream: the input of replay_pytorch.cpp
 
 
 def open_trace(path):
@@ -34,7 +34,7 @@ def open_trace(path):
 
 
 def read_trace(path):
-    """The records of a trace, and the most bytes that were requested at one time."""
+    """Returns the records of a trace, and the peak of requested bytes."""
     records, sizes = [], {}
     requested = peak = 0
     with open_trace(path) as file:

@@ -1,6 +1,6 @@
 /*
- * rmm_pool.cpp - what RMM's allocators cost: pairs of allocate and deallocate, by 1, 4 and 16 threads on as many
- * streams. rmm_pool.py builds and runs it; README.md says what it needs.
+ * rmm_pool.cpp - measures RMM's allocators: pairs of allocate and deallocate, with 1, 4 and 16 threads, each on
+ * its own stream. rmm_pool.py builds and runs it; README.md says what it needs.
  */
 #include "measure.hpp"
 
@@ -13,11 +13,12 @@
 namespace
 {
 
-/* Memory of a pool or an arena that is not grown while pairs are timed: 16 threads with 1 GiB each, and room. */
+/* The size of a pool or an arena, large enough that it does not grow while pairs are timed: 16 threads with 1 GiB
+ * each, and a reserve. */
 constexpr std::size_t POOL_BYTES = 32ul << 30;
 constexpr std::size_t ALIGNMENT = 256;
 
-/* A resource is made anew for each case, because pools of RMM never shrink. */
+/* Each case creates a new resource, because RMM's pools never shrink. */
 template <typename Resource, typename Make> class Rmm : public peers::Allocator
 {
   public:
@@ -55,7 +56,7 @@ template <typename Make> auto make_rmm(const char *name, const std::vector<cudaS
 
 } // namespace
 
-/* The number of repeats may be given. Rows of JSON go to the standard output. */
+/* Argument: the number of repeats (optional). Prints rows of JSON. */
 int main(int argc, char **argv)
 {
     try {

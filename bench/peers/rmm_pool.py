@@ -3,9 +3,9 @@
 
     rmm_pool.py RECORD [--leat BUILD] [--repeat N]
 
-Pairs of allocate and deallocate, 512 B to 1 GiB, by 1, 4 and 16 threads on as many streams. RECORD is written as
-JSON. BUILD is the folder of libleat.so. Needs the packages librmm-cu13 and rapids-logger where Python finds them;
-the headers of CCCL that RMM was built with come with librmm.
+Measures pairs of allocate and deallocate, 512 B to 1 GiB, with 1, 4 and 16 threads, each on its own stream. Writes
+RECORD as JSON. BUILD is the folder of libleat.so. Needs the packages librmm-cu13 and rapids-logger where Python finds
+them; librmm includes the CCCL headers that RMM was built with.
 """
 import argparse
 import importlib.util
@@ -16,7 +16,7 @@ import record
 
 
 def package_folder(name):
-    """Where a package of headers and libraries lies; it is not imported, since it would load its libraries."""
+    """Returns the folder of a package of headers and libraries. Does not import it: that would load the libraries."""
     spec = importlib.util.find_spec(name)
     if spec is None:
         raise SystemExit(f"rmm_pool.py: the package {name} is missing; README.md says what to install")

@@ -1,10 +1,10 @@
 /*
- * torch_allocator.c - leat's default pool as the allocator of PyTorch (torch.cuda.memory.CUDAPluggableAllocator).
- * pytorch_programs.py builds and loads it.
+ * torch_allocator.c - makes leat's default pool the allocator of PyTorch
+ * (torch.cuda.memory.CUDAPluggableAllocator). pytorch_programs.py builds and loads it.
  *
- * A block belongs to the stream that PyTorch asks for it on, and goes back on that stream, as in PyTorch's own
- * allocator. Tensor.record_stream() comes in as leat_torch_use(). PyTorch cannot be told of a failure here: what
- * went wrong is printed, and the program ends.
+ * A block belongs to the stream for which PyTorch requests it, and is freed on that stream, as in PyTorch's own
+ * allocator. Tensor.record_stream() calls leat_torch_use(). This interface cannot report an error to PyTorch, so
+ * an error is printed and ends the program.
  */
 #include <leat/interop/cuda.h>
 #include <leat/leat.h>
@@ -18,7 +18,7 @@
 
 enum { DEVICES_MAX = 16, STREAMS_MAX = 128 };
 
-/* A stream of PyTorch's and what it is called here. */
+/* A stream of PyTorch, and leat's handle of it. */
 struct known_stream {
     CUstream cuda;
     leat_stream *stream;
@@ -33,7 +33,7 @@ struct device {
 };
 
 static struct device devices[DEVICES_MAX];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is added to devices */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions to devices */
 
 static void require(leat_status status)
 {
@@ -53,7 +53,7 @@ static leat_stream *find(struct device *device, CUstream cuda)
     return NULL;
 }
 
-/* Opens the device and wraps the stream, if another thread has not done so in the meantime. */
+/* Opens the device and wraps the stream, unless another thread has just done so. */
 static leat_stream *add(struct device *device, int index, CUstream cuda)
 {
     leat_stream *stream;
@@ -106,14 +106,14 @@ void *leat_torch_alloc(ssize_t bytes, int device, CUstream stream)
 void leat_torch_free(void *ptr, ssize_t bytes, int device, CUstream stream)
 {
     (void)bytes;
-    /* What PyTorch drops after leat_torch_close() went with its device. */
+    /* Ignore blocks that PyTorch frees after leat_torch_close(): they were freed with their device. */
     if (device >= 0 && device < DEVICES_MAX &&
         !atomic_load_explicit(&devices[device].handle, memory_order_acquire))
         return;
     require(leat_free(stream_of(device, stream), ptr));
 }
 
-/* PyTorch does not say whose stream it is; the block's device is asked for. */
+/* PyTorch does not say which device the stream belongs to; it is the device of the block. */
 void leat_torch_use(void *ptr, CUstream stream)
 {
     leat_pointer_info info;
@@ -126,7 +126,7 @@ void leat_torch_use(void *ptr, CUstream stream)
     require(leat_pool_use(ptr, stream_of(index, stream)));
 }
 
-/* Ends the use of all devices; what is recorded (LEAT_RECORD_ALLOCATIONS) is complete then. */
+/* Closes all devices. After this the trace of LEAT_RECORD_ALLOCATIONS is complete. */
 void leat_torch_close(void)
 {
     for (int i = 0; i < DEVICES_MAX; i++) {
@@ -137,7 +137,7 @@ void leat_torch_close(void)
     }
 }
 
-/* The default pool's statistics as JSON. */
+/* Writes the default pool's statistics as JSON. */
 void leat_torch_statistics(int device, char *text, size_t bytes)
 {
     leat_pool_statistics figures = {.size = sizeof figures};

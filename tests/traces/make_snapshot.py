@@ -21,7 +21,7 @@ SIDE_STREAM = 94857249538048
 
 
 class Recorder:
-    """Addresses that only go up stand for an allocator; what counts is the record."""
+    """Stands for an allocator: its addresses only grow. Only the recorded events matter."""
 
     def __init__(self):
         self.events, self.live = [], {}
@@ -126,7 +126,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     data = snapshot()
     (folder / "pytorch_snapshot.pickle").write_bytes(pickle.dumps(data, protocol=4))
-    # No time and no name in the packed file, so that it is the same each time.
+    # Without time and name the compressed file is the same each time.
     packed = gzip.compress(pickle.dumps(data, protocol=2), mtime=0)
     (folder / "pytorch_snapshot_2.pickle.gz").write_bytes(packed)
 
