@@ -85,7 +85,7 @@ $(BUILD)/libleat.so: $(BUILD)/$(so_real)
 	$(Q)ln -sf $(so_real) $(BUILD)/$(so_name)
 	$(Q)ln -sf $(so_name) $@
 
-# compatibility libraries: libleat-cudart and others, on top of the public headers
+# ---- compatibility libraries: libleat-cudart and others, on top of the public headers --------------------------
 
 include compat/compat.mk
 
