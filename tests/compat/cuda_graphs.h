@@ -5,9 +5,11 @@
 
 #include <cuda.h>
 
-#include "compat.h"
-
 #define BYTES ((size_t)4096)
+#define CALL(name) cu##name
+
+typedef CUgraph graph_handle;
+typedef CUgraphExec exec_handle;
 
 static CUcontext context;
 static CUstream stream;
@@ -17,10 +19,7 @@ static CUfunction add;
 static CUdeviceptr device, more;
 static unsigned char *pinned;
 
-static inline void count_up(void *argument)
-{
-    ++*(int *)argument;
-}
+#include "graphs.h"
 
 /* The parameters of a kernel node that launches leat_add_u32, which adds a number to each of count words. */
 struct addition {
@@ -52,28 +51,6 @@ static inline CUDA_MEMSET_NODE_PARAMS fill(CUdeviceptr dst, unsigned value)
 {
     return (CUDA_MEMSET_NODE_PARAMS){
         .dst = dst, .value = value, .elementSize = 4, .width = BYTES / 4, .height = 1};
-}
-
-static inline CUgraphExec instantiated(CUgraph graph)
-{
-    CUgraphExec exec;
-
-    OK(cuGraphInstantiate(&exec, graph, 0));
-    return exec;
-}
-
-static inline void run(CUgraphExec exec)
-{
-    OK(cuGraphLaunch(exec, stream));
-    OK(cuStreamSynchronize(stream));
-}
-
-static inline void run_and_end(CUgraph graph)
-{
-    CUgraphExec exec = instantiated(graph);
-
-    run(exec);
-    OK(cuGraphExecDestroy(exec));
 }
 
 static inline void device_has(CUdeviceptr memory, unsigned value)

@@ -1,6 +1,6 @@
 /* test_cudart_edges.c - graphs that are built node by node: edges, clones, executable graphs, captures, DOT
  * files. */
-#include "nodes.h"
+#include "cudart_graphs.h"
 
 #include "../support/temporary.h"
 

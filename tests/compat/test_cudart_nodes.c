@@ -1,5 +1,5 @@
 /* test_cudart_nodes.c - graphs that are built node by node: each type of node. */
-#include "nodes.h"
+#include "cudart_graphs.h"
 
 #include <libgen.h>
 #include <unistd.h>
