@@ -438,7 +438,7 @@ static enum table_style style_of(const struct bench_options *options)
 
 static json_t *driver_json(const struct bench *bench)
 {
-    leat_driver_info info;
+    leat_driver_info info = LEAT_DRIVER_INFO_INIT;
     unsigned i;
 
     for (i = 0; leat_driver_list(i, &info) == LEAT_OK; i++)

@@ -112,6 +112,7 @@ static bool walk_source(unsigned char *ptr, size_t bytes, bool compare)
  * memory gets one byte value everywhere. */
 static bool prepare(struct first *first, const struct bench_options *options)
 {
+    first->info = (leat_device_info)LEAT_DEVICE_INFO_INIT;
     if (!check(leat_device_open(options->device, &first->device)) ||
         !check(leat_device_query(first->device, &first->info)) ||
         !check(leat_stream_create(first->device, &first->stream)) ||

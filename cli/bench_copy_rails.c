@@ -25,7 +25,7 @@ static size_t rails_bytes(const struct bench *bench)
 /* Opens other devices of the driver as helpers, at most as many as leat supports. */
 static unsigned open_others(struct bench *bench, leat_device **others)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     unsigned count = 0, i;
 
     for (i = 0; leat_device_list(i, &info) == LEAT_OK && count < RAILS_MAX; i++) {

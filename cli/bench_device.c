@@ -80,7 +80,7 @@ static void measure_sizes(struct bench *bench, struct bench_rows *rows, const ch
 /* Opens another device of the same driver. Returns NULL if there is none. */
 static leat_device *open_other(struct bench *bench)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_device *other = NULL;
     unsigned i;
 

@@ -162,7 +162,7 @@ static bool verify_case(struct memory_case *c, bool *verified)
 static bool find_memory(struct memory_case *c, void *managed)
 {
     struct bench *bench = c->bench;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
     c->device = NULL;
     switch (c->strategy) {

@@ -176,7 +176,7 @@ void memory_levels(struct bench *bench, struct bench_rows *rows)
     size_t largest = memory_bytes(bench);
     void *device = bench_buffer(bench, BENCH_DEVICE_A);
     void *pinned = device ? bench_buffer(bench, BENCH_PINNED_IN) : NULL;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     uint64_t seed;
 
     if (!pinned || !bench_check(bench, leat_pointer_query(pinned, &info))) {

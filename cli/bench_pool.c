@@ -116,7 +116,7 @@ bool pool_make(struct bench *bench, leat_kind kind, uint64_t limit_bytes, leat_p
 
 bool pool_watch_begin(struct pool_watch *watch)
 {
-    watch->begin.size = sizeof watch->begin;
+    watch->begin = (leat_pool_statistics)LEAT_POOL_STATISTICS_INIT;
     return bench_check(watch->bench, leat_pool_query(watch->pool, &watch->begin));
 }
 

@@ -252,6 +252,7 @@ bool bench_open(struct bench *bench, const struct bench_options *options)
     bench->options = options;
     bench->progress = isatty(STDERR_FILENO);
     pthread_mutex_init(&bench->error_lock, NULL);
+    bench->info = (leat_device_info)LEAT_DEVICE_INFO_INIT;
     bench->rows = json_array();
     bench->notes = json_array();
     if (!bench->rows || !bench->notes)

@@ -86,7 +86,7 @@ static bool add_abilities(struct table *table, const leat_device_info *info)
 /* Fills a table with one row for each device. Returns the number of devices, or -1 after reporting what failed. */
 static int walk_devices(struct table *table, bool (*add)(struct table *, const leat_device_info *))
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_status status;
     int count = 0;
 
@@ -156,7 +156,7 @@ static bool print_drivers(void)
                                                   {"VERSION", false, 0, false},
                                                   {"LOADED FROM, OR WHY NOT", false, TABLE_WRAP_REST, false}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
-    leat_driver_info info;
+    leat_driver_info info = LEAT_DRIVER_INFO_INIT;
     bool fine = table != NULL;
     unsigned i;
 
@@ -181,7 +181,7 @@ static bool print_drivers(void)
 /* Prints the variables whose values leat refuses, and unknown variables that begin with LEAT_. */
 static void print_problems(void)
 {
-    leat_option_info info;
+    leat_option_info info = LEAT_OPTION_INFO_INIT;
 
     puts("\nProblems with environment variables");
     for (unsigned i = 0; leat_option_list(i, &info) == LEAT_OK; i++) {
@@ -200,7 +200,7 @@ static bool print_options(void)
                                                   {"DEFAULT", false, 22, false},
                                                   {"WHAT IT DOES", false, TABLE_WRAP_REST, false}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
-    leat_option_info info;
+    leat_option_info info = LEAT_OPTION_INFO_INIT;
     bool fine = table != NULL;
     unsigned i, problem_count = 0;
 

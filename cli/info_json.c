@@ -87,9 +87,9 @@ static json_t *option_json(const leat_option_info *info)
 static const char *collect(json_t *devices, json_t *drivers, json_t *options)
 {
     static const char *const no_memory = "out of host memory";
-    leat_device_info device;
-    leat_driver_info driver;
-    leat_option_info option;
+    leat_device_info device = LEAT_DEVICE_INFO_INIT;
+    leat_driver_info driver = LEAT_DRIVER_INFO_INIT;
+    leat_option_info option = LEAT_OPTION_INFO_INIT;
     leat_status status;
     unsigned i;
 

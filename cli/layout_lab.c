@@ -396,6 +396,7 @@ static bool explain(struct run *run, struct layout_result *result)
 
     if (!bench_check(bench, leat_layout_plan_get(bench->device, &made->dst, 16, &made->src, 16, &plan)))
         return false;
+    result->info = (leat_layout_plan_info)LEAT_LAYOUT_PLAN_INFO_INIT;
     fine =
         bench_check(bench, leat_layout_plan_describe(plan, &result->info)) &&
         bench_check(bench, leat_copy_layout_explain(bench->streams[0], dst_of(run, 0), &made->dst, src_of(run, 0),

@@ -208,7 +208,7 @@ static bool add_rows(struct table *table, const struct replay_target *target, co
 static void print_head(const struct replay_target *target, const struct replay_options *options,
                        const struct trace *trace)
 {
-    leat_driver_info driver;
+    leat_driver_info driver = LEAT_DRIVER_INFO_INIT;
 
     printf("Device: %s, %s", target->info.name, target->info.model);
     if (find_driver(target, &driver) && driver.version[0])
@@ -387,7 +387,7 @@ static json_t *each_json(const struct replay_target *target, const struct replay
 
 static json_t *driver_json(const struct replay_target *target)
 {
-    leat_driver_info driver;
+    leat_driver_info driver = LEAT_DRIVER_INFO_INIT;
 
     return find_driver(target, &driver)
                ? json_pack("{s:s, s:o, s:o}", "name", driver.name, "version", text_json(driver.version), "library",

@@ -224,7 +224,7 @@ static void give_up(struct run *run)
 static bool trim(struct run *run)
 {
     struct replay_result *result = run->result;
-    leat_pool_statistics statistics;
+    leat_pool_statistics statistics = LEAT_POOL_STATISTICS_INIT;
 
     if (leat_device_synchronize(run->target->device) == LEAT_OK &&
         leat_pool_trim(run->target->pool, 0, &result->trimmed_bytes, &result->trim_pending_bytes) == LEAT_OK &&

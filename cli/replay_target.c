@@ -306,6 +306,7 @@ static bool make_streams(struct replay_target *target, const struct trace *trace
 bool replay_open(struct replay_target *target, const struct replay_options *options, const struct trace *trace)
 {
     memset(target, 0, sizeof *target);
+    target->info = (leat_device_info)LEAT_DEVICE_INFO_INIT;
     if (!check(target, leat_device_open(options->device, &target->device)) ||
         !check(target, leat_device_query(target->device, &target->info)) || !make_streams(target, trace))
         return false;
@@ -352,8 +353,7 @@ bool replay_close(struct replay_target *target)
 
 bool replay_statistics(struct replay_target *target, leat_pool_statistics *statistics)
 {
-    memset(statistics, 0, sizeof *statistics);
-    statistics->size = sizeof *statistics;
+    *statistics = (leat_pool_statistics)LEAT_POOL_STATISTICS_INIT;
     if (target->pool)
         return check(target, leat_pool_query(target->pool, statistics));
     statistics->driver_calls = target->driver_calls;
@@ -364,7 +364,7 @@ bool replay_statistics(struct replay_target *target, leat_pool_statistics *stati
 
 bool replay_peak_bytes(struct replay_target *target, uint64_t *bytes)
 {
-    leat_pool_statistics statistics;
+    leat_pool_statistics statistics = LEAT_POOL_STATISTICS_INIT;
 
     if (target->pool) {
         if (!replay_statistics(target, &statistics))

@@ -144,7 +144,7 @@ static int run_way(struct work *w, enum way way)
 
 static int run(struct work *w)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
 
     if (leat_device_query(w->device, &info) != LEAT_OK)

@@ -90,7 +90,7 @@ static int explicit_copies(struct work *w)
  * leat_pointer_query() returns. No copy is made. */
 static int in_place(struct work *w)
 {
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     void *numbers;
 
     if (leat_memory_alloc(w->device, LEAT_KIND_PINNED, BYTES, &numbers) != LEAT_OK)
@@ -131,7 +131,7 @@ static int managed(struct work *w)
 
 static int run(struct work *w)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
 
     if (leat_device_query(w->device, &info) != LEAT_OK)

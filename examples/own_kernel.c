@@ -26,7 +26,7 @@ static int failed(const char *step)
 /* Chooses the module file for this kind of device. */
 static int pick_module(leat_device *device, const char **path)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     if (leat_device_query(device, &info) != LEAT_OK)
         return failed("ask what the device is");

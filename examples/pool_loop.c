@@ -117,8 +117,7 @@ static size_t count_places(const struct work *w)
 
 static int query(const struct work *w, leat_pool_statistics *now)
 {
-    memset(now, 0, sizeof *now);
-    now->size = sizeof *now;
+    *now = (leat_pool_statistics)LEAT_POOL_STATISTICS_INIT;
     return leat_pool_query(w->pool, now) == LEAT_OK ? 0 : failed("ask the pool for its figures");
 }
 

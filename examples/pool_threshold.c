@@ -12,7 +12,6 @@
 #include <leat/leat.h>
 
 #include <stdio.h>
-#include <string.h>
 
 #define ROUNDS 4
 #define SMALL_ROUNDS 20
@@ -93,10 +92,8 @@ static int run_loop(struct work *w, const char *name)
 
 static int run_pool(struct work *w, const char *name, uint64_t threshold)
 {
-    leat_pool_options options;
+    leat_pool_options options = LEAT_POOL_OPTIONS_INIT;
 
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
     options.name = name;
     options.soft_limit_bytes = threshold;
     w->threshold = threshold;

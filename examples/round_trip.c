@@ -88,7 +88,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL; /* NULL: the best device of this machine */
     uint32_t *numbers = malloc(COUNT * sizeof *numbers);
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_device *device;
     int wrong;
 

@@ -137,7 +137,7 @@ static int map_chunk(const struct work *w, uint64_t chunk, void **mapping)
  * chunks, so that copies and kernels overlap. */
 static int choose_chunks(struct work *w)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     if (leat_device_query(w->device, &info) != LEAT_OK)
         return failed("ask what the device has");
@@ -191,7 +191,7 @@ static int show_progress(struct work *w)
     int percent, step = isatty(STDOUT_FILENO) ? 1 : 10;
 
     for (int i = 0; i < BUFFERS; i++) {
-        leat_ticket_info info;
+        leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
         if (!w->buffers[i].ticket)
             continue;

@@ -37,12 +37,10 @@ leat_status leatm_load_create(const char *what, const leat_model_options *option
 
 static leat_status start(leat_model_load *load, const struct leatm_read *read)
 {
-    leat_copy_options options;
+    leat_copy_options options = LEAT_COPY_OPTIONS_INIT;
     leat_ticket *ticket;
     uint64_t now;
 
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
     if (load->end_ns) {
         now = now_ns();
         options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
@@ -355,9 +353,8 @@ leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *i
     full.reads = load->count;
     full.staged = full.done = 1;
     for (size_t i = 0; i < load->count; i++) {
-        leat_ticket_info ticket;
+        leat_ticket_info ticket = LEAT_TICKET_INFO_INIT;
 
-        memset(&ticket, 0, sizeof ticket);
         TRY(leat_ticket_query(load->tickets[i], &ticket));
         full.arrived_bytes += ticket.arrived_bytes;
         full.staged = full.staged && ticket.staged;

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Compiles each public header alone, in C11 and in C++11, with warnings as errors. Each is included twice, to test its
-# include guard. Then compiles each pair of the headers with CUDA's names, in both orders, because programs include the
-# runtime's and the driver's in one file.
+# include guard. Checks that every struct that can grow (one with a size) has a LEAT_..._INIT, and compiles each of these
+# in both languages. Then compiles each pair of the headers with CUDA's names, in both orders, because programs include
+# the runtime's and the driver's in one file.
 # Arguments: a C compiler and a C++ compiler (default: cc and c++). CUDA_HOME is the folder of CUDA, if it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,6 +36,31 @@ for path in include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h; do
         echo "headers: $header does not compile alone with $compiler"
         wrong=$((wrong + 1))
     done
+done
+
+# Every struct whose first field is size has an initialiser.
+grown=$(sed -n 's/^typedef struct \(leat_[a-z0-9_]*\) {$/\1/p; s/^    size_t size;.*/size/p' include/leat/*.h |
+        sed -n '/^leat/h; /^size$/{ x; p; }' | sort)
+initialised=$(sed -n 's/^#define LEAT_[A-Z0-9_]*_INIT LEAT_SIZED_INIT_(\(leat_[a-z0-9_]*\))$/\1/p' include/leat/*.h | sort)
+if [ -z "$grown" ] || [ "$grown" != "$initialised" ]; then
+    echo "headers: structs with a size and structs with a LEAT_..._INIT differ:"
+    diff <(echo "$grown") <(echo "$initialised") || :
+    wrong=$((wrong + 1))
+fi
+for language in c c++; do
+    compiler="$cxx -std=c++11"
+    [ "$language" = c++ ] || compiler="$cc -std=c11 -Wstrict-prototypes"
+    done=$((done + 1))
+    # shellcheck disable=SC2086
+    {
+        echo '#include <leat/leat.h>'
+        for type in $grown; do
+            printf 'size_t use_%s(void);\nsize_t use_%s(void)\n{\n    %s made = %s_INIT;\n\n    return made.size;\n}\n' \
+                "$type" "$type" "$type" "${type^^}"
+        done
+    } | $compiler $warn -Iinclude -fsyntax-only -x "$language" - && continue
+    echo "headers: the initialisers do not compile with $compiler"
+    wrong=$((wrong + 1))
 done
 
 # Compiles two headers together: as C11, the oldest supported standard, or as C++14, which kernels in cuda_runtime.h need.

@@ -116,7 +116,7 @@ void leat_torch_free(void *ptr, ssize_t bytes, int device, CUstream stream)
 /* PyTorch does not say which device the stream belongs to; it is the device of the block. */
 void leat_torch_use(void *ptr, CUstream stream)
 {
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     int index = 0;
 
     require(leat_pointer_query(ptr, &info));

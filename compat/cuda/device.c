@@ -17,7 +17,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     CU_TRY(leatcu_started());
     CU_CHECK(name && length > 0);
@@ -42,7 +42,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     CU_TRY(leatcu_started());
     CU_CHECK(bytes);
@@ -162,7 +162,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
 
 bool leatcu_host_reaches_device(int ordinal)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     return leatc_device_describe(ordinal, &info) == LEATC_OK && !strcmp(info.driver, "cpu") && !info.strict;
 }

@@ -125,7 +125,7 @@ static void add_stand_in(struct CUmod_st *module, leat_device *device, const cha
 /* Adds the shared objects that LEAT_CPU_KERNELS lists, separated by colons. */
 static void add_listed(struct CUmod_st *module, leat_device *device)
 {
-    leat_option_info option;
+    leat_option_info option = LEAT_OPTION_INFO_INIT;
     const char *list = NULL;
 
     for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
@@ -176,7 +176,7 @@ static CUresult stand_in(struct CUmod_st *made, leat_device *device, const char 
 
 static CUresult load_image(struct CUmod_st *made, const void *image, const char *path)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_device *device;
     leat_status status;
 
@@ -523,7 +523,7 @@ CUresult cuFuncLoad(CUfunction function)
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int major, minor;
 
     CU_TRY(leatcu_enter(NULL));
@@ -560,7 +560,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     CU_TRY(leatcu_enter(NULL));
     if (!is_function(function))

@@ -112,7 +112,7 @@ static CUresult check_handle(CUmemGenericAllocationHandle handle, leat_physical_
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    leat_physical_info info;
+    leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
 
     CU_TRY(leatcu_started());
     CU_TRY(check_handle(handle, &info));
@@ -122,7 +122,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
                                                 CUmemGenericAllocationHandle handle)
 {
-    leat_physical_info info;
+    leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
 
     CU_TRY(leatcu_started());
     CU_CHECK(properties);
@@ -149,7 +149,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
-    leat_physical_info info;
+    leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
 
     CU_TRY(leatcu_started());
     CU_CHECK(shareable && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -185,7 +185,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
 {
     struct leatc_memory memory = {
         .base = leatcu_pointer(address), .bytes = bytes, .kind = LEATC_MEMORY_DEVICE, .foreign = true};
-    leat_physical_info info;
+    leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
     CUresult result;
 
     CU_TRY(leatcu_started());

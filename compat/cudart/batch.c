@@ -155,7 +155,7 @@ FORWARD_STREAM(cudaMemPrefetchBatchAsync, cudaMemPrefetchBatchAsync_ptsz,
 static int discard(void **ptrs, const size_t *sizes, size_t count, unsigned long long flags,
                    struct leatc_stream *stream)
 {
-    leat_managed_info info;
+    leat_managed_info info = LEAT_MANAGED_INFO_INIT;
 
     if (!ptrs || !sizes || !count || flags)
         return LEATC_INVALID_VALUE;

@@ -13,7 +13,7 @@ FORWARD_STREAM(cudaMemcpyAsync, cudaMemcpyAsync_ptsz,
 
 static int check_device(int device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     return leatc_device_describe(device, &info);
 }

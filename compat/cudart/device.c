@@ -33,7 +33,7 @@ cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int fl
 
 cudaError_t cudaSetValidDevices(int *device_arr, int len)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     if (len < 0 || (len && !device_arr))
         return note(LEATC_INVALID_VALUE);
@@ -155,7 +155,7 @@ static size_t size_of(int device, int attribute)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int result = leatc_device_describe(device, &info);
 
     if (!prop)
@@ -192,7 +192,7 @@ cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop)
     if (result != LEATC_OK)
         return note(result);
     for (int i = 0; i < count; i++) {
-        leat_device_info info;
+        leat_device_info info = LEAT_DEVICE_INFO_INIT;
         int major = 0, matches;
 
         (void)leatc_device_describe(i, &info);

@@ -219,7 +219,7 @@ cudaError_t cudaMemRangeGetAttribute(void *data, size_t dataSize, enum cudaMemRa
 cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes, enum cudaMemRangeAttribute *attributes,
                                       size_t numAttributes, const void *devPtr, size_t count)
 {
-    leat_managed_info info;
+    leat_managed_info info = LEAT_MANAGED_INFO_INIT;
     int result;
 
     if (!data || !dataSizes || !attributes || !numAttributes)

@@ -189,7 +189,7 @@ int leatc_array_limit(int number)
 
 int leatc_device_attribute(int ordinal, int number, int *value)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     LEATC_TRY(leatc_device_describe(ordinal, &info));
     if (!value || number < 1 || number > LAST_ATTRIBUTE)

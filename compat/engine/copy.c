@@ -34,7 +34,7 @@ static bool is_host(const struct leatc_memory *memory)
  * one at ptr counts. */
 static void correct_device(const void *ptr, struct leatc_memory *memory)
 {
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
     if (__builtin_expect(memory->foreign, 0) && is_device(memory) && leat_pointer_query(ptr, &info) == LEAT_OK &&
         leatc_device_ordinal(info.device) >= 0)

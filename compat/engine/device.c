@@ -20,7 +20,7 @@ static _Thread_local int current;
 /* Returns the driver that LEAT_DEVICE names, or "". */
 static void wanted_driver(char *name, size_t bytes)
 {
-    leat_option_info option;
+    leat_option_info option = LEAT_OPTION_INFO_INIT;
 
     name[0] = '\0';
     for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
@@ -34,7 +34,7 @@ static void wanted_driver(char *name, size_t bytes)
 /* Lists all devices of a driver. If driver is "", lists those of the first driver that has any. */
 static int list_devices(const char *driver)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     char taken[sizeof info.driver] = "";
     int count = 0;
 
@@ -69,7 +69,7 @@ static void begin_child(void)
 static void find_devices(void)
 {
     char driver[16];
-    leat_driver_info why;
+    leat_driver_info why = LEAT_DRIVER_INFO_INIT;
     int count;
 
     (void)pthread_atfork(NULL, NULL, begin_child);

@@ -22,7 +22,7 @@ struct kept_params {
 static int check_alloc(const struct kept_params *kept, uint64_t *peers)
 {
     const struct leatc_alloc_params *p = &kept->params;
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     *peers = 0;
     if (p->allocation_type != TYPE_PINNED)

@@ -624,7 +624,7 @@ int leatc_graph_memory_free(void *ptr, leat_stream *stream)
 
 int leatc_graph_memory_trim(int ordinal)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     LEATC_TRY(leatc_device_describe(ordinal, &info));
     leati_lock(&lock);
@@ -684,7 +684,7 @@ void leatc_graph_memory_close(struct leatc_device *device)
 
 int leatc_graph_memory_get(int ordinal, int attribute, uint64_t *value)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int result = LEATC_OK;
 
     LEATC_TRY(leatc_device_describe(ordinal, &info));
@@ -713,7 +713,7 @@ int leatc_graph_memory_get(int ordinal, int attribute, uint64_t *value)
 
 int leatc_graph_memory_set(int ordinal, int attribute, const uint64_t *value)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     LEATC_TRY(leatc_device_describe(ordinal, &info));
     if ((attribute != LEATC_GRAPH_MEMORY_USED_HIGH && attribute != LEATC_GRAPH_MEMORY_RESERVED_HIGH) || !value ||

@@ -349,7 +349,7 @@ static int parameter_bytes(leat_kernel *kernel, unsigned parameters, size_t *byt
 /* Returns false for sizes that the device cannot run, so that a capture rejects them at once. */
 static bool sizes_are_valid(struct leatc_device *device, leat_dim3 grid, leat_dim3 block)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     return grid.x && grid.y && grid.z && block.x && block.y && block.z && block.x <= UINT32_MAX / block.y &&
            block.x * block.y <= UINT32_MAX / block.z &&

@@ -73,7 +73,7 @@ int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
     struct leatc_memory memory;
 
     LEATC_TRY(check_range(ptr, bytes));
-    info->size = sizeof *info;
+    *info = (leat_managed_info)LEAT_MANAGED_INFO_INIT;
     LEATC_TRY(leatc_result_of(leat_managed_query(ptr, bytes, info)));
     translate(&info->preferred);
     translate(&info->last_prefetch);

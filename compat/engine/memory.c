@@ -567,7 +567,7 @@ int leatc_host_flags(const void *ptr, unsigned *flags)
 int leatc_host_device_pointer(void *ptr, void **device_pointer)
 {
     struct leatc_memory memory;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
     if (!device_pointer)
         return LEATC_INVALID_VALUE;

@@ -285,7 +285,7 @@ static int set_reuse_flag(struct leatc_pool *pool, unsigned flag, bool on)
 
 int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value)
 {
-    leat_pool_statistics figures;
+    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
 
     LEATC_TRY(leatc_pool_check(pool));
     if (!value)
@@ -318,7 +318,7 @@ int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value)
 
 int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value)
 {
-    leat_pool_statistics figures;
+    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
 
     LEATC_TRY(leatc_pool_check(pool));
     if (!value)
@@ -351,7 +351,7 @@ int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value)
 
 int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes)
 {
-    leat_pool_statistics figures;
+    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
 
     LEATC_TRY(leatc_pool_check(pool));
     LEATC_TRY(figures_of(pool, &figures));
@@ -366,7 +366,7 @@ static void trim_to_threshold(void *object, void *device)
 {
     struct leatc_pool *pool = object;
     uint64_t threshold = atomic_load(&pool->threshold), pending = 0;
-    leat_pool_statistics figures;
+    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
 
     if (pool->device != device || !pool->native || threshold == UINT64_MAX ||
         figures_of(pool, &figures) != LEATC_OK || figures.reserved_bytes <= threshold)
@@ -384,7 +384,7 @@ void leatc_pools_trim(struct leatc_device *device)
 
 int leatc_pool_set_access(struct leatc_pool *pool, int ordinal, unsigned access)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int possible = 0;
 
     LEATC_TRY(leatc_pool_check(pool));
@@ -402,7 +402,7 @@ int leatc_pool_set_access(struct leatc_pool *pool, int ordinal, unsigned access)
 
 int leatc_pool_access(struct leatc_pool *pool, int ordinal, unsigned *access)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     LEATC_TRY(leatc_pool_check(pool));
     LEATC_TRY(leatc_device_describe(ordinal, &info));

@@ -11,7 +11,7 @@ static bool log_errors;
 /* Reads LEAT_LOG with leat's own calls, because the engine does not read leat's environment variables itself. */
 static void read_log_option(void)
 {
-    leat_option_info info;
+    leat_option_info info = LEAT_OPTION_INFO_INIT;
 
     /* Stop at LEAT_LOG: listing beyond the last option fails, which would replace the message that the program may
      * ask for. */

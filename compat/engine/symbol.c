@@ -217,7 +217,7 @@ static size_t dynamic_bytes(const void *symbol)
 
 static int check_device(void)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int ordinal = 0;
 
     LEATC_TRY(leatc_device_get(&ordinal));

@@ -148,7 +148,7 @@ static int known_attribute(int device, const struct attribute *known, int *value
 
 static int get_attribute(int *value, hipDeviceAttribute_t attribute, int device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     if (!value)
         return LEATC_INVALID_VALUE;
@@ -261,7 +261,7 @@ static void put_abilities(hipDeviceProp_t *p, int device)
 
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int result = properties ? leatc_device_describe(device, &info) : LEATC_INVALID_VALUE;
 
     if (result != LEATC_OK)

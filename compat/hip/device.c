@@ -150,7 +150,7 @@ hipError_t hipDeviceGet(hipDevice_t *device, int ordinal)
 
 hipError_t hipDeviceGetName(char *name, int bytes, hipDevice_t device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int result = name && bytes > 0 ? leatc_device_describe(device, &info) : LEATC_INVALID_VALUE;
 
     if (result == LEATC_OK)
@@ -163,7 +163,7 @@ FORWARD(hipError_t hipDeviceGetUuid(hipUUID *uuid, hipDevice_t device),
 
 hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int result = bytes ? leatc_device_describe(device, &info) : LEATC_INVALID_VALUE;
 
     if (result == LEATC_OK)

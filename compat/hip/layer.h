@@ -99,7 +99,7 @@ static inline struct leatc_array *array_of(hipArray_const_t array)
 /* Returns INVALID_DEVICE if there is no such device. */
 static inline int check_device(int ordinal)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     return leatc_device_describe(ordinal, &info);
 }

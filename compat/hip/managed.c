@@ -292,7 +292,7 @@ static int query(const void *ptr, size_t bytes, struct range_info *info)
 hipError_t hipMemRangeGetAttribute(void *data, size_t dataBytes, hipMemRangeAttribute attribute, const void *ptr,
                                    size_t bytes)
 {
-    struct range_info info;
+    struct range_info info = {.managed = LEAT_MANAGED_INFO_INIT};
     int result = query(ptr, bytes, &info);
 
     return note(result == LEATC_OK ? get(data, dataBytes, attribute, &info) : result);
@@ -301,7 +301,7 @@ hipError_t hipMemRangeGetAttribute(void *data, size_t dataBytes, hipMemRangeAttr
 hipError_t hipMemRangeGetAttributes(void **data, size_t *dataBytes, hipMemRangeAttribute *attributes, size_t count,
                                     const void *ptr, size_t bytes)
 {
-    struct range_info info;
+    struct range_info info = {.managed = LEAT_MANAGED_INFO_INIT};
     int result = data && dataBytes && attributes && count ? query(ptr, bytes, &info) : LEATC_INVALID_VALUE;
 
     for (size_t i = 0; i < count && result == LEATC_OK; i++)

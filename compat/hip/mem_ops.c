@@ -110,7 +110,7 @@ static int submit_mem_ops(const void *payload, struct leatc_work *work)
 static int check_operand(const struct word *word)
 {
     struct leatc_memory memory;
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     size_t bytes = word->wide ? 8 : 4;
 
     if (word->condition > hipStreamWaitValueNor)

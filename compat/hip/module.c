@@ -285,7 +285,7 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, con
 
 static int get_attribute(int *value, hipFunction_attribute attribute)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int ordinal = 0;
 
     LEATC_TRY(leatc_device_get(&ordinal));

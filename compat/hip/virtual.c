@@ -199,7 +199,7 @@ hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t *handle,
 hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp *properties,
                                                    hipMemGenericAllocationHandle_t handle)
 {
-    leat_physical_info info;
+    leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
     int result =
         properties && handle ? of_status(leat_physical_query(physical_of(handle), &info)) : LEATC_INVALID_VALUE;
 
@@ -232,7 +232,7 @@ hipError_t hipMemUnmap(void *ptr, size_t bytes)
 static int owner_of(const void *ptr, int *ordinal)
 {
     leat_physical *physical = NULL;
-    leat_physical_info info;
+    leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
     int result;
 
     LEATC_TRY(of_status(leat_physical_retain(ptr, &physical)));

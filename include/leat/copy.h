@@ -94,16 +94,16 @@ typedef enum leat_copy_point {
 
 #define LEAT_FOREVER UINT64_MAX
 
-/* Options of a copy. Start with zeros and size = sizeof(leat_copy_options): zero selects the default of each
- * field. */
+/* Options of a copy. Start with LEAT_COPY_OPTIONS_INIT: zero selects the default of each field. */
 typedef struct leat_copy_options {
-    size_t size;          /* sizeof(leat_copy_options), so that the struct can grow */
+    size_t size;          /* sizeof(leat_copy_options): leat/base.h */
     uint64_t deadline_ns; /* from the call; then leat cancels what is not staged yet; 0: none */
 } leat_copy_options;
+#define LEAT_COPY_OPTIONS_INIT LEAT_SIZED_INIT_(leat_copy_options)
 
 /* leat_copy() with a ticket. options may be NULL. bytes 0 returns a ticket that is done. The caller frees the
  * ticket.
- * Errors: as leat_copy(); INVALID (ticket NULL, options->size 0 or larger than this library knows). */
+ * Errors: as leat_copy(); INVALID (ticket NULL, options->size as leat/base.h says). */
 LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
                                      const leat_copy_options *options, leat_ticket **ticket);
 
@@ -119,13 +119,15 @@ LEAT_API leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point
 
 /* Progress of a copy. */
 typedef struct leat_ticket_info {
+    size_t size;            /* sizeof(leat_ticket_info): leat/base.h */
     uint64_t bytes;         /* of the copy */
     uint64_t arrived_bytes; /* at dst, from its start; after the copy has ended, the rest of dst is undefined */
     uint8_t staged, done, durable; /* 1: the copy has reached this point */
     leat_status status;            /* LEAT_OK so far, or why the copy stopped */
 } leat_ticket_info;
+#define LEAT_TICKET_INFO_INIT LEAT_SIZED_INIT_(leat_ticket_info)
 
-/* Returns the progress of a copy without waiting. Errors: HANDLE, INVALID (info NULL). */
+/* Returns the progress of a copy without waiting. Errors: HANDLE, INVALID (info NULL, or its size). */
 LEAT_API leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info);
 
 /*
@@ -141,7 +143,7 @@ LEAT_API leat_status leat_ticket_free(leat_ticket *ticket);
 
 /* ---- batches of small copies ----------------------------------------------------------------------------- */
 
-/* One copy of a batch. */
+/* One copy of a batch. Does not grow: it is an element of an array. */
 typedef struct leat_copy_op {
     void *dst;
     const void *src;
@@ -167,7 +169,7 @@ LEAT_API leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *op
 /* ---- 3-D copies ------------------------------------------------------------------------------------------ */
 
 /* A pitched region of bytes on both sides. The width_bytes bytes of row y in slice z start at y * pitch_bytes + z
- * * slice_bytes. */
+ * * slice_bytes. Does not grow: it is a value like leat_dim3. */
 typedef struct leat_copy_region {
     size_t width_bytes; /* of a row */
     size_t height;      /* rows */

@@ -69,6 +69,7 @@ LEAT_API leat_status leat_device_synchronize(leat_device *device);
 
 /* Properties of a device. The strings are part of the struct; sizes are in bytes; 0 means unknown or none. */
 typedef struct leat_device_info {
+    size_t size;                /* sizeof(leat_device_info): leat/base.h */
     char name[16];              /* "cuda:0": the name for leat_device_open() */
     char driver[8];             /* "cuda", "hip" or "cpu" */
     int ordinal;                /* number within its driver */
@@ -91,8 +92,9 @@ typedef struct leat_device_info {
     uint8_t virtual_memory;     /* reserve, create, map and unmap work, so pools can stitch memory */
     uint8_t strict;             /* host threads cannot access device memory (LEAT_STRICT) */
 } leat_device_info;
+#define LEAT_DEVICE_INFO_INIT LEAT_SIZED_INIT_(leat_device_info)
 
-/* Returns the properties of a device. Errors: HANDLE, INVALID (info NULL), DRIVER. */
+/* Returns the properties of a device. Errors: HANDLE, INVALID (info NULL, or its size), DRIVER. */
 LEAT_API leat_status leat_device_query(leat_device *device, leat_device_info *info);
 
 /* Returns the free and total bytes of device memory at this moment; other programs share the device. Memory that
@@ -102,11 +104,12 @@ LEAT_API leat_status leat_device_memory(leat_device *device, uint64_t *free_byte
 
 /* Lists devices without opening them: index 0, 1, ... over all drivers in the order in which
  * leat_device_open(NULL) prefers them. Past the last device the call returns NO_DEVICE. Errors: INVALID (info
- * NULL), NO_DEVICE, DRIVER. */
+ * NULL, or its size), NO_DEVICE, DRIVER. */
 LEAT_API leat_status leat_device_list(unsigned index, leat_device_info *info);
 
 /* State of a driver: shows why a GPU is not available. */
 typedef struct leat_driver_info {
+    size_t size;        /* sizeof(leat_driver_info): leat/base.h */
     char name[8];       /* "cuda" */
     leat_status status; /* LEAT_OK: usable; otherwise the reason */
     char reason[512];   /* the message for status, "" when usable */
@@ -114,13 +117,15 @@ typedef struct leat_driver_info {
     char version[64];   /* the vendor's version, for example "13.0" */
     unsigned device_count;
 } leat_driver_info;
+#define LEAT_DRIVER_INFO_INIT LEAT_SIZED_INIT_(leat_driver_info)
 
 /* Lists drivers: index 0, 1, ... in order of preference; past the last one the call returns NO_DRIVER. It loads
- * the driver if necessary. Errors: INVALID (info NULL), NO_DRIVER. */
+ * the driver if necessary. Errors: INVALID (info NULL, or its size), NO_DRIVER. */
 LEAT_API leat_status leat_driver_list(unsigned index, leat_driver_info *info);
 
 /* One environment variable: one that leat reads, or one that begins with LEAT_ but is unknown to leat. */
 typedef struct leat_option_info {
+    size_t size;               /* sizeof(leat_option_info): leat/base.h */
     const char *name;          /* "LEAT_DEVICE" */
     const char *value;         /* its value, or NULL */
     const char *default_value; /* the default, in words */
@@ -128,6 +133,7 @@ typedef struct leat_option_info {
     const char *problem;       /* what is wrong with the value or the name, one message; NULL: nothing */
     uint8_t debug;             /* 1: for debugging, not for production */
 } leat_option_info;
+#define LEAT_OPTION_INFO_INIT LEAT_SIZED_INIT_(leat_option_info)
 
 /*
  * Lists the environment variables: index 0, 1, ...; past the last one the call returns NOT_FOUND. leat reads them
@@ -135,7 +141,7 @@ typedef struct leat_option_info {
  * set, begin with LEAT_ and are unknown, such as a name with a typo; their problem suggests the nearest known
  * name. A value with a problem makes leat_device_open() fail; an unknown name does not. A program that runs with
  * more rights than its caller (set-user-ID, set-group-ID, file capabilities) reads none of them: every value is
- * NULL. Errors: INVALID (info NULL), NOT_FOUND.
+ * NULL. Errors: INVALID (info NULL, or its size), NOT_FOUND.
  */
 LEAT_API leat_status leat_option_list(unsigned index, leat_option_info *info);
 

@@ -31,6 +31,7 @@ extern "C" {
 typedef struct leat_module leat_module;
 typedef struct leat_kernel leat_kernel;
 
+/* A number of blocks or threads in three dimensions. Does not grow: it is a value. */
 typedef struct leat_dim3 {
     uint32_t x, y, z;
 } leat_dim3;
@@ -65,7 +66,7 @@ LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path
 
 struct leat_cpu_kernel; /* defined by LEAT_KERNEL on the CPU device: leat/device_code.h */
 
-/* A kernel that is compiled into the program. */
+/* A kernel that is compiled into the program. Does not grow: it is an element of an array. */
 typedef struct leat_embedded_kernel {
     const char *name;                   /* name for leat_kernel_get() */
     const struct leat_cpu_kernel *code; /* &leat_cpu_kernel_NAME */

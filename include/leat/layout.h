@@ -39,8 +39,8 @@ extern "C" {
 #define LEAT_LAYOUT_MAX_DIMS 32
 #define LEAT_LAYOUT_MAX_ELEMENT_BYTES 16
 
-/* Where the elements of an array lie. Make a layout with leat_layout_dense(), or fill it in, with 0 in all unused
- * fields. */
+/* Where the elements of an array lie. The struct does not grow: programs copy it and fill it in. Make a layout
+ * with leat_layout_dense(), or fill it in, with 0 in all unused fields. */
 typedef struct leat_layout {
     uint32_t dims;          /* 0 to 32; 0: a single element */
     uint32_t element_bytes; /* any number from 1 to 16, also 3 and 12 */
@@ -178,7 +178,9 @@ typedef enum leat_layout_class {
  * "unknown" for another number. */
 LEAT_API const char *leat_layout_class_name(leat_layout_class class_of_plan);
 
+/* The class and the bound of a plan. */
 typedef struct leat_layout_plan_info {
+    size_t size; /* sizeof(leat_layout_plan_info): leat/base.h */
     leat_layout_class class_of_plan;
     uint64_t payload_bytes; /* bytes of all elements */
     /* The bound: the 32-byte sectors that the copy must read and write at least, if both pointers are aligned to a
@@ -186,6 +188,7 @@ typedef struct leat_layout_plan_info {
      * far apart, but at most as all rows; the list itself is not counted. */
     uint64_t read_sectors, written_sectors;
 } leat_layout_plan_info;
+#define LEAT_LAYOUT_PLAN_INFO_INIT LEAT_SIZED_INIT_(leat_layout_plan_info)
 
 /*
  * Returns the plan for copies between these layouts on device, for pointers that are aligned to at least dst_align
@@ -203,7 +206,7 @@ LEAT_API leat_status leat_layout_plan_get(leat_device *device, const leat_layout
 LEAT_API leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *plan, void *dst,
                                            const void *src);
 
-/* Returns the class and the bound of a plan. Errors: HANDLE, INVALID (info NULL). */
+/* Returns the class and the bound of a plan. Errors: HANDLE, INVALID (info NULL, or its size). */
 LEAT_API leat_status leat_layout_plan_describe(const leat_layout_plan *plan, leat_layout_plan_info *info);
 
 /* Writes a plan as text: its class, tile, kernel, and the bound. text_bytes: the size of text, including the

@@ -8,6 +8,7 @@
 #ifndef LEAT_LEAT_H
 #define LEAT_LEAT_H
 
+#include <leat/base.h>
 #include <leat/copy.h>
 #include <leat/device.h>
 #include <leat/file.h>

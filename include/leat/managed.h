@@ -91,6 +91,7 @@ typedef enum leat_location_kind {
     LEAT_LOCATION_DEVICE = 2
 } leat_location_kind;
 
+/* A place. Does not grow: it is a part of other structs. */
 typedef struct leat_location {
     leat_location_kind kind;
     int ordinal; /* number of the device within its driver: 1 is "cuda:1"; else -1 */
@@ -98,9 +99,9 @@ typedef struct leat_location {
 
 enum { LEAT_MANAGED_DEVICES_MAX = 16 };
 
-/* Where a range is, and its advice. Set size to sizeof(leat_managed_info) before the call. */
+/* Where a range is, and its advice. */
 typedef struct leat_managed_info {
-    size_t size;
+    size_t size;                 /* sizeof(leat_managed_info): leat/base.h */
     uint8_t read_mostly;         /* 1: advised for the entire range */
     uint8_t accessed_by_host;    /* 1: advised for the entire range */
     uint8_t places_known;        /* 1: the last four have values: CPU device, during a record and after it */
@@ -113,9 +114,10 @@ typedef struct leat_managed_info {
     uint64_t pages_on_host;      /* a page with copies counts at each place of a copy */
     uint64_t pages_on_device[LEAT_MANAGED_DEVICES_MAX];
 } leat_managed_info;
+#define LEAT_MANAGED_INFO_INIT LEAT_SIZED_INIT_(leat_managed_info)
 
 /* Returns where a range is, and its advice. bytes 0: up to the end of the allocation.
- * Errors: INVALID (info NULL, or size 0 or larger than this library knows; bytes 0 if the driver does not report
+ * Errors: INVALID (info NULL, or its size; bytes 0 if the driver does not report
  * the size of the allocation), POINTER, RANGE, UNSUPPORTED (a driver that cannot answer), DRIVER,
  * NOT_PERMITTED. */
 LEAT_API leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info *info);
@@ -162,9 +164,9 @@ LEAT_API leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_at
  */
 LEAT_API leat_status leat_managed_record(leat_device *device, int on);
 
-/* Counts of pages. Set size before the call. */
+/* Counts of pages. */
 typedef struct leat_managed_counts {
-    size_t size;
+    size_t size;               /* sizeof(leat_managed_counts): leat/base.h */
     size_t page_bytes;         /* of one page */
     uint64_t pages;            /* in the range */
     uint64_t first_touch_host; /* pages first accessed by the host */
@@ -180,6 +182,7 @@ typedef struct leat_managed_counts {
     uint64_t thrashing;          /* pages that faults moved at least three times, in both directions */
     uint8_t unseen;              /* 1: some accesses were not recorded, see leat_managed_record() */
 } leat_managed_counts;
+#define LEAT_MANAGED_COUNTS_INIT LEAT_SIZED_INIT_(leat_managed_counts)
 
 /*
  * Adds up the record of a range. ptr NULL: of all managed memory that is allocated now (bytes is then ignored).
@@ -199,7 +202,8 @@ typedef enum leat_move_cause {
     LEAT_MOVE_END_COPIES = 5 /* read mostly: a write left one copy; to is the writer */
 } leat_move_cause;
 
-/* One move, of adjacent pages that moved for the same reason during the same work. */
+/* One move, of adjacent pages that moved for the same reason during the same work. Does not grow: it is an element
+ * of an array. */
 typedef struct leat_managed_move {
     uint64_t time_ns; /* of the first page, since the record was started */
     void *ptr;        /* the first page */

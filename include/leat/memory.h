@@ -155,6 +155,7 @@ LEAT_API leat_status leat_unregister(void *ptr);
 
 /* Properties of an address. */
 typedef struct leat_pointer_info {
+    size_t size; /* sizeof(leat_pointer_info): leat/base.h */
     leat_kind kind;
     leat_device *device;  /* the device that owns it; NULL for PAGEABLE and for devices not open */
     void *base;           /* start of its allocation; NULL for PAGEABLE */
@@ -162,12 +163,13 @@ typedef struct leat_pointer_info {
     void *device_pointer; /* address for kernels; NULL for PAGEABLE */
     uint8_t owned;        /* 1: leat allocated or imported it; 0: registered, wrapped or the user's own */
 } leat_pointer_info;
+#define LEAT_POINTER_INFO_INIT LEAT_SIZED_INIT_(leat_pointer_info)
 
 /*
  * Looks up an address. Once a device of a driver is open, this also finds memory that the user's own CUDA or HIP
  * calls allocated. An unknown address is PAGEABLE; the call does not check whether anything is mapped there.
- * Errors: INVALID (ptr or info NULL), POINTER (inside the addresses of a pool or of a CPU device, but not
- * allocated: freed, or never was), DRIVER.
+ * Errors: INVALID (ptr or info NULL, or info's size), POINTER (inside the addresses of a pool or of a CPU device,
+ * but not allocated: freed, or never was), DRIVER.
  */
 LEAT_API leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info);
 

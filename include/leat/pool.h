@@ -81,10 +81,9 @@ typedef enum leat_pool_packing {
     LEAT_POOL_TIGHT = 2  /* stitched blocks first, new memory only for what is still missing */
 } leat_pool_packing;
 
-/* Options for a new pool. Start with zeros and size = sizeof(leat_pool_options): zero selects the default of each
- * field. */
+/* Options for a new pool. Start with LEAT_POOL_OPTIONS_INIT: zero selects the default of each field. */
 typedef struct leat_pool_options {
-    size_t size;      /* sizeof(leat_pool_options), so that the struct can grow */
+    size_t size;      /* sizeof(leat_pool_options): leat/base.h */
     const char *name; /* for reports; copied; NULL: "pool" and a number */
     leat_kind kind;   /* DEVICE, PINNED or MANAGED; 0: DEVICE */
     leat_pool_reuse reuse;
@@ -103,10 +102,11 @@ typedef struct leat_pool_options {
                                   for device memory, without dedicated and no_virtual_memory; ignored with guard,
                                   scrub, history or LEAT_POOL_BACKTRACES, and where there is no virtual memory */
 } leat_pool_options;
+#define LEAT_POOL_OPTIONS_INIT LEAT_SIZED_INIT_(leat_pool_options)
 
 /*
  * Creates a pool. options may be NULL: all defaults. The pool holds no memory until the first allocation.
- * Errors: HANDLE (device, or budget), INVALID (pool NULL; options->size 0 or larger than this library knows; an
+ * Errors: HANDLE (device, or budget), INVALID (pool NULL; options->size as leat/base.h says; an
  * unknown kind, policy or packing; the soft limit above the limit; exportable without dedicated; dedicated with
  * no_virtual_memory; a plan with a kind other than DEVICE, with dedicated or with no_virtual_memory; a plan that
  * 'leat plan' did not write; an invalid value of LEAT_POOL_HISTORY or LEAT_POOL_PACKING), SYSTEM (the plan cannot
@@ -313,7 +313,7 @@ LEAT_API leat_status leat_pool_tag(const char *tag);
 /* Figures of a pool: bytes now, and counts since the pool was created. They are read without stopping other
  * threads, so related figures may be from slightly different moments. */
 typedef struct leat_pool_statistics {
-    size_t size;                   /* sizeof(leat_pool_statistics), set by the caller */
+    size_t size;                   /* sizeof(leat_pool_statistics): leat/base.h */
     uint64_t requested_bytes;      /* bytes requested for the live blocks */
     uint64_t requested_peak_bytes; /* peak of requested_bytes; exact while one thread uses the pool on one
                                       stream, otherwise the highest value at the times when the pool had to look
@@ -338,23 +338,25 @@ typedef struct leat_pool_statistics {
     uint64_t planned;          /* allocations at the place that the pool's plan has for them */
     leat_pool_packing packing; /* the mode when the pool last looked for memory: LEAT_POOL_STILL or _TIGHT */
 } leat_pool_statistics;
+#define LEAT_POOL_STATISTICS_INIT LEAT_SIZED_INIT_(leat_pool_statistics)
 
-/* Returns the figures of a pool. Errors: HANDLE, INVALID (statistics NULL, or size 0 or larger than this library
- * knows). */
+/* Returns the figures of a pool. Errors: HANDLE, INVALID (statistics NULL, or its size). */
 LEAT_API leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics);
 
 /* One row of the statistics by stream or by tag. */
 typedef struct leat_pool_share {
+    size_t size;         /* sizeof(leat_pool_share): leat/base.h */
     char name[32];       /* "stream 12", "host", or the tag; "" for blocks without a tag */
     leat_stream *stream; /* NULL: a tag, or a stream that was destroyed, or the host */
     uint64_t requested_bytes;
     uint64_t live_blocks;
     uint64_t cached_bytes; /* freed on this stream and kept for it; 0 for tags */
 } leat_pool_share;
+#define LEAT_POOL_SHARE_INIT LEAT_SIZED_INIT_(leat_pool_share)
 
 /* Returns the figures of one stream, or of one tag. index: 0, 1, ...; past the last one the call returns
  * NOT_FOUND.
- * Errors: HANDLE, INVALID (share NULL), NOT_FOUND. */
+ * Errors: HANDLE, INVALID (share NULL, or its size), NOT_FOUND. */
 LEAT_API leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_share *share);
 LEAT_API leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share *share);
 
@@ -368,6 +370,7 @@ typedef enum leat_pool_action {
     LEAT_POOL_FULL = 6     /* a request that failed */
 } leat_pool_action;
 
+/* One event. Does not grow: it is an element of an array. */
 typedef struct leat_pool_event {
     uint64_t time_ns; /* since the pool was made */
     void *ptr;

@@ -19,6 +19,8 @@
 #ifndef LEAT_STATUS_H
 #define LEAT_STATUS_H
 
+#include <leat/base.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif

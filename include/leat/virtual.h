@@ -85,14 +85,17 @@ LEAT_API leat_status leat_physical_create(leat_device *device, size_t bytes, uns
  * Errors: HANDLE, DRIVER (the reference is dropped anyway), NOT_PERMITTED. */
 LEAT_API leat_status leat_physical_release(leat_physical *physical);
 
+/* Properties of physical memory. */
 typedef struct leat_physical_info {
+    size_t size; /* sizeof(leat_physical_info): leat/base.h */
     leat_device *device;
     size_t bytes;
     uint8_t exportable; /* 1: leat_physical_export() works */
     uint8_t imported;   /* 1: from leat_physical_import() */
 } leat_physical_info;
+#define LEAT_PHYSICAL_INFO_INIT LEAT_SIZED_INIT_(leat_physical_info)
 
-/* Returns the properties of physical memory. Errors: HANDLE, INVALID (info NULL). */
+/* Returns the properties of physical memory. Errors: HANDLE, INVALID (info NULL, or its size). */
 LEAT_API leat_status leat_physical_query(leat_physical *physical, leat_physical_info *info);
 
 /*

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 #include <leat/device.h>
 
@@ -295,18 +296,20 @@ bool leati_option_flag(enum leati_option option)
 
 leat_status leat_option_list(unsigned index, leat_option_info *info)
 {
-    if (!info)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_option_list: info is NULL; pass a leat_option_info to fill");
+    leat_option_info filled;
+
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_option_list", "info", leat_option_info, info));
     pthread_once(&once, read_environment);
     if (index >= LEATI_OPTION_COUNT + unknown_count)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_option_list: there are %d options, 0 to %d",
                           LEATI_OPTION_COUNT, LEATI_OPTION_COUNT - 1);
     if (index >= LEATI_OPTION_COUNT) {
-        *info = unknown[index - LEATI_OPTION_COUNT];
+        LEATI_SIZED_WRITE(info, &unknown[index - LEATI_OPTION_COUNT]);
         return LEAT_OK;
     }
-    *info = table[index];
-    info->value = values[index];
-    info->problem = problems[index];
+    filled = table[index];
+    filled.value = values[index];
+    filled.problem = problems[index];
+    LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }

@@ -7,6 +7,7 @@
 #include "copy/layout.h"
 
 #include "base/options.h"
+#include "base/sized.h"
 
 #include <leat/layout.h>
 
@@ -408,12 +409,15 @@ leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *p
 
 leat_status leat_layout_plan_describe(const leat_layout_plan *plan, leat_layout_plan_info *info)
 {
+    leat_layout_plan_info filled;
+
     LEATI_TRY(check_plan("leat_layout_plan_describe", plan));
-    LEATI_TRY(leati_check_not_null("leat_layout_plan_describe", "info", info));
-    *info = (leat_layout_plan_info){.class_of_plan = plan->plan->class_of_plan,
-                                    .payload_bytes = plan->plan->canonical.payload_bytes,
-                                    .read_sectors = leati_layout_plan_reads(plan->plan, &plan->start),
-                                    .written_sectors = leati_layout_plan_writes(plan->plan, &plan->start)};
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_layout_plan_describe", "info", leat_layout_plan_info, info));
+    filled = (leat_layout_plan_info){.class_of_plan = plan->plan->class_of_plan,
+                                     .payload_bytes = plan->plan->canonical.payload_bytes,
+                                     .read_sectors = leati_layout_plan_reads(plan->plan, &plan->start),
+                                     .written_sectors = leati_layout_plan_writes(plan->plan, &plan->start)};
+    LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
 

@@ -137,7 +137,7 @@ static leat_status set_up(struct staged_device *staged)
 {
     leat_pool_options cached = {.size = sizeof cached, .name = "staging", .kind = LEAT_KIND_PINNED};
     leat_pool_options streamed = {.size = sizeof streamed, .name = "staging, streamed", .kind = LEAT_KIND_PINNED};
-    leat_device_info info = {.numa_node = -1};
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_device *device = staged->device;
 
     leati_assert(!staged->pools[0] && !staged->pools[1]);

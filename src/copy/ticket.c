@@ -2,6 +2,7 @@
  * one; that of any other copy has an event, recorded after the copy. */
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/sized.h"
 #include "copy/copy.h"
 
 #include <leat/copy.h>
@@ -33,21 +34,19 @@ static leat_status check_ticket(const char *what, const leat_ticket *ticket)
 
 static leat_status check_options(const char *what, const leat_copy_options *options)
 {
-    if (options && (!options->size || options->size > sizeof *options))
-        return leati_fail(LEAT_ERROR_INVALID,
-                          "%s: options->size is %zu; set it to sizeof(leat_copy_options), %zu here", what,
-                          options->size, sizeof *options);
-    return LEAT_OK;
+    return options ? LEATI_SIZED_CHECK(what, "options", leat_copy_options, options) : LEAT_OK;
 }
 
 /* Returns the deadline on the clock; 0, none, if the sum overflows. */
-static uint64_t deadline_of(const leat_copy_options *options)
+static uint64_t deadline_of(const leat_copy_options *given)
 {
     uint64_t now = leati_clock_ns();
+    leat_copy_options options;
 
-    if (!options || options->size < sizeof *options || !options->deadline_ns)
+    if (!given)
         return 0;
-    return options->deadline_ns < UINT64_MAX - now ? now + options->deadline_ns : 0;
+    LEATI_SIZED_READ(&options, given);
+    return options.deadline_ns && options.deadline_ns < UINT64_MAX - now ? now + options.deadline_ns : 0;
 }
 
 /* Records the event after a copy that has no job. Without an event it waits for the stream, unless the copy is
@@ -242,7 +241,7 @@ leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info)
     leat_status status;
 
     LEATI_TRY(check_ticket("leat_ticket_query", ticket));
-    LEATI_TRY(leati_check_not_null("leat_ticket_query", "info", info));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_ticket_query", "info", leat_ticket_info, info));
     memset(&filled, 0, sizeof filled);
     filled.bytes = ticket->bytes;
     if (ticket->job_count) {
@@ -254,7 +253,7 @@ leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info)
         filled.arrived_bytes = filled.done ? ticket->bytes : 0;
         filled.status = status < LEAT_OK ? status : LEAT_OK;
     }
-    *info = filled;
+    LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
 

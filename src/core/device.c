@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "base/quick.h"
 #include "base/record.h"
+#include "base/sized.h"
 #include "driver/registry.h"
 
 #include <stdio.h>
@@ -440,6 +441,7 @@ leat_status leat_device_synchronize(leat_device *device)
 
 /* ---- describing ---- */
 
+/* info: checked by the caller. */
 static leat_status fill_info(struct leati_driver *driver, int ordinal, leat_device_info *info)
 {
     leat_device_info filled;
@@ -451,7 +453,7 @@ static leat_status fill_info(struct leati_driver *driver, int ordinal, leat_devi
     snprintf(filled.driver, sizeof filled.driver, "%s", driver->name);
     snprintf(filled.name, sizeof filled.name, "%.7s:%d", driver->name, ordinal);
     filled.unified_addressing = 1;
-    *info = filled;
+    LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
 
@@ -460,7 +462,7 @@ leat_status leat_device_query(leat_device *device, leat_device_info *info)
     leat_status status;
 
     LEATI_TRY(leati_check_device("leat_device_query", device));
-    LEATI_TRY(leati_check_not_null("leat_device_query", "info", info));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_device_query", "info", leat_device_info, info));
     status = fill_info(device->driver, device->ordinal, info);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_device_query of %s", device->name);
 }
@@ -487,7 +489,7 @@ leat_status leat_device_list(unsigned index, leat_device_info *info)
     leat_status status;
     unsigned past = index;
 
-    LEATI_TRY(leati_check_not_null("leat_device_list", "info", info));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_device_list", "info", leat_device_info, info));
     for (unsigned i = 0; (driver = leati_registry_driver(i, &status, NULL)); i++) {
         if (status != LEAT_OK)
             continue;
@@ -507,7 +509,7 @@ leat_status leat_driver_list(unsigned index, leat_driver_info *info)
     leat_status status;
     const char *reason;
 
-    LEATI_TRY(leati_check_not_null("leat_driver_list", "info", info));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_driver_list", "info", leat_driver_info, info));
     driver = leati_registry_driver(index, &status, &reason);
     if (!driver)
         return leati_fail(LEAT_ERROR_NO_DRIVER, "leat_driver_list: index %u is past the last driver", index);
@@ -518,7 +520,7 @@ leat_status leat_driver_list(unsigned index, leat_driver_info *info)
     snprintf(filled.library, sizeof filled.library, "%s", driver->library);
     snprintf(filled.version, sizeof filled.version, "%s", driver->version);
     filled.device_count = (unsigned)driver->device_count;
-    *info = filled;
+    LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
 

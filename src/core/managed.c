@@ -6,6 +6,7 @@
 
 #include "base/lock.h"
 #include "base/options.h"
+#include "base/sized.h"
 
 #include <leat/managed.h>
 
@@ -311,15 +312,6 @@ leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach atta
 
 /* ---- queries ---- */
 
-/* Checks the size field of an extensible struct. known: its size in this version of the library. */
-static leat_status check_size(const char *what, const char *name, size_t size, size_t known)
-{
-    if (size && size <= known)
-        return LEAT_OK;
-    return leati_fail(LEAT_ERROR_INVALID, "%s: %s->size is %zu; set it to sizeof *%s, which is at most %zu here",
-                      what, name, size, name, known);
-}
-
 leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
 {
     struct leati_endpoint endpoint;
@@ -327,8 +319,7 @@ leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info 
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_managed_query"));
-    LEATI_TRY(leati_check_not_null("leat_managed_query", "info", info));
-    LEATI_TRY(check_size("leat_managed_query", "info", info->size, sizeof *info));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_managed_query", "info", leat_managed_info, info));
     status = find_rest(ptr, &bytes, &endpoint);
     if (status == LEAT_OK && !endpoint.driver->ops->managed_query)
         status = refuse(endpoint.driver, "answer about managed memory");
@@ -338,8 +329,7 @@ leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info 
             endpoint.driver->ops->managed_query(endpoint.driver, endpoint.device->native, ptr, bytes, &filled);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_managed_query");
-    filled.size = info->size;
-    memcpy(info, &filled, info->size);
+    LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
 
@@ -388,14 +378,12 @@ leat_status leat_managed_count(leat_device *device, const void *ptr, size_t byte
 
     LEATI_TRY(leati_check_permitted("leat_managed_count"));
     LEATI_TRY(leati_check_device("leat_managed_count", device));
-    LEATI_TRY(leati_check_not_null("leat_managed_count", "counts", counts));
-    LEATI_TRY(check_size("leat_managed_count", "counts", counts->size, sizeof *counts));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_managed_count", "counts", leat_managed_counts, counts));
     memset(&filled, 0, sizeof filled);
     status = count_range(device, ptr, bytes, &filled);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_managed_count on %s", device->name);
-    filled.size = counts->size;
-    memcpy(counts, &filled, counts->size);
+    LEATI_SIZED_WRITE(counts, &filled);
     return LEAT_OK;
 }
 

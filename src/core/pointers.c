@@ -5,6 +5,7 @@
 #include "base/lock.h"
 #include "base/quick.h"
 #include "base/ranges.h"
+#include "base/sized.h"
 #include "driver/registry.h"
 
 #include <errno.h>
@@ -484,7 +485,7 @@ leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
     leat_status status;
 
     LEATI_TRY(leati_check_not_null("leat_pointer_query", "ptr", ptr));
-    LEATI_TRY(leati_check_not_null("leat_pointer_query", "info", info));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_pointer_query", "info", leat_pointer_info, info));
     status = find(NULL, ptr, true, &endpoint);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_pointer_query");
@@ -501,7 +502,7 @@ leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
                                                             (void *)(uintptr_t)ptr, &filled.device_pointer));
     else if (filled.kind != LEAT_KIND_PAGEABLE)
         filled.device_pointer = (void *)(uintptr_t)ptr;
-    *info = filled;
+    LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
 

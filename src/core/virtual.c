@@ -10,6 +10,7 @@
 
 #include "base/lock.h"
 #include "base/ranges.h"
+#include "base/sized.h"
 
 #include <stdlib.h>
 
@@ -349,12 +350,15 @@ leat_status leat_physical_release(leat_physical *physical)
 
 leat_status leat_physical_query(leat_physical *physical, leat_physical_info *info)
 {
+    leat_physical_info filled;
+
     LEATI_TRY(check_physical("leat_physical_query", physical));
-    LEATI_TRY(leati_check_not_null("leat_physical_query", "info", info));
-    *info = (leat_physical_info){.device = physical->device,
-                                 .bytes = physical->bytes,
-                                 .exportable = physical->exportable,
-                                 .imported = physical->imported};
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_physical_query", "info", leat_physical_info, info));
+    filled = (leat_physical_info){.device = physical->device,
+                                  .bytes = physical->bytes,
+                                  .exportable = physical->exportable,
+                                  .imported = physical->imported};
+    LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
 

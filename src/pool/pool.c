@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/options.h"
+#include "base/sized.h"
 #include "base/strbuf.h"
 
 #include <sched.h>
@@ -194,11 +195,8 @@ static leat_status read_options(const char *what, leat_device *device, const lea
 
     memset(options, 0, sizeof *options);
     if (given) {
-        if (!given->size || given->size > sizeof *options)
-            return leati_fail(LEAT_ERROR_INVALID,
-                              "%s: options->size is %zu, and should be sizeof(leat_pool_options)", what,
-                              given->size);
-        memcpy(options, given, given->size);
+        LEATI_TRY(LEATI_SIZED_CHECK(what, "options", leat_pool_options, given));
+        LEATI_SIZED_READ(options, given);
     }
     if (!options->kind)
         options->kind = LEAT_KIND_DEVICE;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/options.h"
+#include "base/sized.h"
 #include "base/strbuf.h"
 
 #include <inttypes.h>
@@ -174,18 +175,11 @@ static void fill_statistics(struct leat_pool *pool, leat_pool_statistics *s)
 leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics)
 {
     leat_pool_statistics filled;
-    size_t size;
 
     LEATI_TRY(leati_check_pool("leat_pool_query", pool));
-    LEATI_TRY(leati_check_not_null("leat_pool_query", "statistics", statistics));
-    size = statistics->size;
-    if (!size || size > sizeof filled)
-        return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_pool_query: statistics->size is %zu, and should be sizeof(leat_pool_statistics)",
-                          size);
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_query", "statistics", leat_pool_statistics, statistics));
     fill_statistics(pool, &filled);
-    filled.size = size;
-    memcpy(statistics, &filled, size);
+    LEATI_SIZED_WRITE(statistics, &filled);
     return LEAT_OK;
 }
 
@@ -194,30 +188,31 @@ leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics)
 leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_share *share)
 {
     struct leati_stream_cache *cache;
+    leat_pool_share filled = {0};
     struct sums sums = {0};
     unsigned left = index;
 
     LEATI_TRY(leati_check_pool("leat_pool_stream_share", pool));
-    LEATI_TRY(leati_check_not_null("leat_pool_stream_share", "share", share));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_stream_share", "share", leat_pool_share, share));
     leati_lock(&pool->lock);
     for (cache = pool->caches; cache && left; cache = cache->next)
         left--;
     if (cache) {
         add_cache(cache, &sums);
-        memset(share, 0, sizeof *share);
         if (cache->timeline)
-            snprintf(share->name, sizeof share->name, "stream %" PRIu64, cache->timeline->serial);
+            snprintf(filled.name, sizeof filled.name, "stream %" PRIu64, cache->timeline->serial);
         else
-            snprintf(share->name, sizeof share->name, "host");
-        share->stream = cache->stream;
-        share->requested_bytes = positive(sums.requested_bytes);
-        share->live_blocks = positive(sums.live_blocks);
-        share->cached_bytes = positive(sums.cached_bytes) + cache->bins[LEATI_HEAP_SMALL].bytes +
+            snprintf(filled.name, sizeof filled.name, "host");
+        filled.stream = cache->stream;
+        filled.requested_bytes = positive(sums.requested_bytes);
+        filled.live_blocks = positive(sums.live_blocks);
+        filled.cached_bytes = positive(sums.cached_bytes) + cache->bins[LEATI_HEAP_SMALL].bytes +
                               cache->bins[LEATI_HEAP_LARGE].bytes;
     }
     leati_unlock(&pool->lock);
     if (!cache)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_stream_share: index %u is past the last stream", index);
+    LEATI_SIZED_WRITE(share, &filled);
     return LEAT_OK;
 }
 
@@ -236,19 +231,19 @@ static void sum_tag(struct leat_pool *pool, uint32_t tag, int64_t *bytes, int64_
 leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share *share)
 {
     uint32_t count = atomic_load_explicit(&tag_count, memory_order_acquire);
+    leat_pool_share filled = {0};
     int64_t bytes, blocks;
     uint32_t tag = index;
 
     LEATI_TRY(leati_check_pool("leat_pool_tag_share", pool));
-    LEATI_TRY(leati_check_not_null("leat_pool_tag_share", "share", share));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_tag_share", "share", leat_pool_share, share));
     /* The last index is TAG_OTHER, the tag of names beyond the limit. */
     if (index == count)
         tag = TAG_OTHER;
     if (index > count)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_tag_share: index %u is past the last tag", index);
-    memset(share, 0, sizeof *share);
     if (tag) {
-        memcpy(share->name, tag_names[tag], sizeof share->name);
+        memcpy(filled.name, tag_names[tag], sizeof filled.name);
         sum_tag(pool, tag, &bytes, &blocks);
     } else {
         struct sums sums = sum_up(pool);
@@ -263,8 +258,9 @@ leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share
             blocks -= other_blocks;
         }
     }
-    share->requested_bytes = positive(bytes);
-    share->live_blocks = positive(blocks);
+    filled.requested_bytes = positive(bytes);
+    filled.live_blocks = positive(blocks);
+    LEATI_SIZED_WRITE(share, &filled);
     return LEAT_OK;
 }
 

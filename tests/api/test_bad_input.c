@@ -33,7 +33,7 @@ static void nothing(void *argument)
 
 static void refuse_device(leat_device *device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_stream *stream = NULL;
     leat_event *event = NULL;
     leat_module *module = NULL;
@@ -204,7 +204,7 @@ static void addresses_of_a_pool_without_memory(void **state)
     static const ptrdiff_t offsets[] = {-(64 << 20), 8 << 20, 64 << 20, 1 << 30};
     struct test_state *t = *state;
     unsigned char *memory, host[100] = {0};
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
     if (!test_on_cpu())
         SKIP_OTHER("a vendor's driver tells what its addresses are");
@@ -498,7 +498,7 @@ static void addresses_that_are_dead(void **state)
 {
     struct test_state *t = *state;
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 1000);
-    leat_pointer_info info = {.bytes = 77};
+    leat_pointer_info info = {.size = sizeof info, .bytes = 77};
 
     if (!test_on_cpu())
         SKIP_OTHER("CUDA cannot tell a freed address from one that was never its own");
@@ -594,7 +594,7 @@ static void wrong_launches(void **state)
     leat_kernel *kernel = test_kernel(t->device, "leat_add_u32");
     uint32_t *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 400), value = 1, out[100];
     uint64_t count = 100;
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     void *args[] = {&memory, &count, &value, &value}, *holes[] = {&memory, NULL, &value};
     leat_dim3 one = leat_dim(1, 1, 1);
     int parameters;

@@ -135,7 +135,7 @@ static void no_bytes_at_all(void **state)
     struct test_state *t = *state;
     struct test_gate *gate = test_gate_close(t->stream);
     unsigned char own[8] = {0};
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
     leat_ticket *ticket;
 
     OK(leat_copy(t->stream, NULL, NULL, 0));

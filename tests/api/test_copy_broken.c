@@ -122,7 +122,7 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MAP_BYTES);
     unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, MAP_BYTES);
     struct mapping m = map(loss, lost_at);
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
     struct test_gate *gate;
     leat_ticket *ticket;
 

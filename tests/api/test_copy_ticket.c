@@ -21,7 +21,7 @@ static void a_ticket_tells_how_far_its_copy_is(void **state)
 
     for (size_t i = 0; i < SIZES; i++) {
         struct test_gate *gate = test_gate_close(t->stream);
-        leat_ticket_info info;
+        leat_ticket_info info = LEAT_TICKET_INFO_INIT;
         leat_ticket *in, *out;
 
         test_pattern(room.in, sizes[i], 20 + i);
@@ -75,7 +75,7 @@ static void tickets_of_memory_that_is_not_pageable(void **state)
     test_gate_open(gate);
     OK(leat_ticket_wait(tickets[0], LEAT_COPY_STAGED, LEAT_FOREVER));
     for (int i = 2; i >= 0; i--) {
-        leat_ticket_info info;
+        leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
         OK(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, LEAT_FOREVER));
         info = test_ticket_info(tickets[i]);
@@ -120,7 +120,7 @@ static void *look_at_ticket(void *argument)
 {
     struct looker *l = argument;
     uint64_t before = 0;
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     do {
         if (leat_ticket_query(l->ticket, &info) != LEAT_OK)
@@ -240,7 +240,7 @@ struct inside {
 static void use_ticket_inside(void *argument)
 {
     struct inside *inside = argument;
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     inside->staged = leat_ticket_wait(inside->ticket, LEAT_COPY_STAGED, 0);
     inside->done = leat_ticket_wait(inside->ticket, LEAT_COPY_DONE, LEAT_FOREVER);
@@ -273,7 +273,7 @@ static void host_functions_may_look_but_not_wait(void **state)
 
 static void refuse_ticket(leat_ticket *ticket)
 {
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_HANDLE, "ticket");
     REFUSED(leat_ticket_query(ticket, &info), LEAT_ERROR_HANDLE, "ticket");
@@ -313,7 +313,7 @@ static void wrong_options_of_a_copy(void **state)
 
     REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, NULL, NULL), LEAT_ERROR_INVALID, "ticket");
     REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket), LEAT_ERROR_INVALID, "size");
-    options.size = sizeof options + 8;
+    options.size = SIZE_MAX;
     REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket), LEAT_ERROR_INVALID, "size");
     options.size = sizeof options;
     REFUSED(leat_copy_start(t->stream, NULL, room.in, MIB, &options, &ticket), LEAT_ERROR_POINTER, "dst");

@@ -15,7 +15,7 @@
 static void open_gives_the_same_handle_until_the_last_close(void **state)
 {
     leat_device *first = test_open(), *again;
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     (void)state;
     OK(leat_device_open(test_device_name(), &again));
@@ -30,11 +30,12 @@ static void open_gives_the_same_handle_until_the_last_close(void **state)
 static void query_describes_the_device(void **state)
 {
     leat_device *device = test_open();
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     uint64_t free_bytes, total_bytes;
 
     (void)state;
     memset(&info, 0xee, sizeof info);
+    info.size = sizeof info;
     OK(leat_device_query(device, &info));
     assert_string_equal(info.name, test_device_name());
     assert_int_equal(strncmp(info.driver, test_device_name(), strcspn(test_device_name(), ":")), 0);
@@ -54,7 +55,7 @@ static void query_describes_the_device(void **state)
 
 static void list_has_the_device_and_ends(void **state)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     unsigned index = 0;
     bool found = false;
     leat_status status;
@@ -77,7 +78,7 @@ static void list_has_the_device_and_ends(void **state)
 
 static void null_opens_the_best(void **state)
 {
-    leat_device_info listed, opened;
+    leat_device_info listed = LEAT_DEVICE_INFO_INIT, opened = LEAT_DEVICE_INFO_INIT;
     leat_device *device;
 
     (void)state;
@@ -106,7 +107,7 @@ static void a_driver_alone_means_its_first_device(void **state)
 static void there_are_two_cpu_devices(void **state)
 {
     leat_device *first, *second;
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     (void)state;
     if (getenv("LEAT_CPU_DEVICES"))
@@ -153,7 +154,7 @@ static void closing_takes_everything_with_it(void **state)
     leat_event *event;
     leat_module *module;
     leat_kernel *kernel;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     void *memory, *pinned, *own = test_buffer(10000);
     size_t bytes;
     int count;
@@ -260,7 +261,7 @@ static void a_device_can_be_opened_again(void **state)
 
 static void drivers_are_listed(void **state)
 {
-    leat_driver_info info;
+    leat_driver_info info = LEAT_DRIVER_INFO_INIT;
     unsigned index = 0;
     bool cpu = false;
 
@@ -285,7 +286,7 @@ static void drivers_are_listed(void **state)
 
 static void options_are_listed(void **state)
 {
-    leat_option_info info;
+    leat_option_info info = LEAT_OPTION_INFO_INIT;
     unsigned index = 0;
     bool device = false;
 
@@ -402,7 +403,7 @@ static void wrong_settings_are_refused_by_name(void **state)
  * that was probably meant, a device can be opened, and the message of a failed open names it. */
 static int look_for_unknown(void)
 {
-    leat_option_info info;
+    leat_option_info info = LEAT_OPTION_INFO_INIT;
     leat_device *device;
     bool listed = false;
 

@@ -334,7 +334,7 @@ static void kernels_reach_pinned_memory(void **state)
 
     OK(leat_register(t->device, own, 4000));
     for (EACH(p, places)) {
-        leat_pointer_info info;
+        leat_pointer_info info = LEAT_POINTER_INFO_INIT;
         uint64_t count = 1000;
         void *args[] = {&info.device_pointer, &count, &one};
 
@@ -630,7 +630,7 @@ static void blocks_have_shared_memory(void **state)
     struct test_state *t = *state;
     uint32_t *wrong, host;
     void *args[] = {&wrong};
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
     leat_kernel *kernel;
 
@@ -656,7 +656,7 @@ static void blocks_run_together(void **state)
     struct test_state *t = *state;
     uint32_t *values, host[2048], most;
     void *args[] = {&values};
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_stream *other;
     leat_module *module;
     leat_kernel *kernel;

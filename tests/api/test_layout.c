@@ -205,7 +205,7 @@ static void a_plan_copies(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 3 * 40000), *in = test_buffer(40000);
     unsigned char *out = test_buffer(40000);
     leat_layout dense, turned, empty;
-    leat_layout_plan_info info;
+    leat_layout_plan_info info = LEAT_LAYOUT_PLAN_INFO_INIT;
     leat_layout_plan *plan, *again;
     char text[1000], cut[10];
 

@@ -12,7 +12,7 @@ enum { PAGE = 4096, PAGES = 64, BYTES = PAGES * PAGE };
 /* Returns the number of the device under test. */
 static int ordinal_of(struct test_state *t)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     OK(leat_device_query(t->device, &info));
     return info.ordinal;
@@ -20,7 +20,7 @@ static int ordinal_of(struct test_state *t)
 
 static void need_managed(struct test_state *t)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     OK(leat_device_query(t->device, &info));
     assert_true(info.managed_memory || !test_on_cpu());
@@ -99,7 +99,7 @@ static void test_prefetch_is_told(void **state)
     struct test_state *t = *state;
     struct pages m = make_pages(t);
     int ordinal = ordinal_of(t);
-    leat_managed_info info;
+    leat_managed_info info = LEAT_MANAGED_INFO_INIT;
 
     memset(m.start, 1, BYTES);
     assert_int_equal(query(m.start, BYTES).last_prefetch.kind, LEAT_LOCATION_NONE);
@@ -121,7 +121,7 @@ static void test_advice_and_undoing(void **state)
     struct test_state *t = *state;
     struct pages m = make_pages(t);
     int ordinal = ordinal_of(t);
-    leat_managed_info info;
+    leat_managed_info info = LEAT_MANAGED_INFO_INIT;
 
     memset(m.start, 1, BYTES);
     info = query(m.start, BYTES);
@@ -220,6 +220,10 @@ static void test_wrong_arguments(void **state)
 {
     leat_managed_info info = {.size = sizeof info};
     struct test_state *t = *state;
+    struct {
+        leat_managed_info info;
+        uint64_t newer;
+    } longer = {.newer = 1};
     leat_device *closed;
     leat_stream *gone;
     void *m;
@@ -248,8 +252,8 @@ static void test_wrong_arguments(void **state)
     REFUSED(leat_managed_query(m, 100, NULL), LEAT_ERROR_INVALID, "info is NULL");
     info.size = 0;
     REFUSED(leat_managed_query(m, 100, &info), LEAT_ERROR_INVALID, "size");
-    info.size = sizeof info + 1;
-    REFUSED(leat_managed_query(m, 100, &info), LEAT_ERROR_INVALID, "size");
+    longer.info.size = sizeof longer;
+    REFUSED(leat_managed_query(m, 100, &longer.info), LEAT_ERROR_INVALID, "size");
     OK(leat_launch_host(t->stream, try_in_host_function, t));
     OK(leat_stream_synchronize(t->stream));
     assert_string_equal(leat_advice_name(LEAT_ADVICE_ACCESSED_BY), "accessed by");
@@ -318,8 +322,8 @@ static void run_kernel(struct test_state *t, const struct pages *m)
 static void test_faults_there_and_back(void **state)
 {
     struct test_state *t = *state;
-    leat_managed_counts counts;
-    leat_managed_info info;
+    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
+    leat_managed_info info = LEAT_MANAGED_INFO_INIT;
     struct pages m;
 
     begin_record(t);
@@ -360,7 +364,7 @@ static void test_faults_there_and_back(void **state)
 static void test_prefetch_spares_faults(void **state)
 {
     struct test_state *t = *state;
-    leat_managed_counts counts;
+    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
     struct pages m;
 
     begin_record(t);
@@ -408,8 +412,8 @@ static void test_prefetch_in_stream_order(void **state)
 static void test_read_mostly(void **state)
 {
     struct test_state *t = *state;
-    leat_managed_counts counts;
-    leat_managed_info info;
+    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
+    leat_managed_info info = LEAT_MANAGED_INFO_INIT;
     struct pages m;
     uint64_t count = BYTES / 8, *sum;
     void *args[] = {&m.start, &count, &sum};
@@ -450,7 +454,7 @@ static void test_read_mostly(void **state)
 static void test_used_in_place(void **state)
 {
     struct test_state *t = *state;
-    leat_managed_counts counts;
+    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
     struct pages m;
 
     begin_record(t);
@@ -480,7 +484,7 @@ static void test_copies_and_fills(void **state)
     leat_copy_region region = {
         .width_bytes = 100, .height = 8, .depth = 1, .dst_pitch_bytes = PAGE, .src_pitch_bytes = 100};
     struct test_state *t = *state;
-    leat_managed_counts counts;
+    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
     unsigned char *host;
     struct pages m;
 

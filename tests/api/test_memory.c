@@ -44,11 +44,11 @@ static void every_kind_can_be_allocated(void **state)
 {
     static const leat_kind kinds[] = {LEAT_KIND_DEVICE, LEAT_KIND_PINNED, LEAT_KIND_MANAGED};
     struct test_state *t = *state;
-    leat_device_info device;
+    leat_device_info device = LEAT_DEVICE_INFO_INIT;
 
     OK(leat_device_query(t->device, &device));
     for (int i = 0; i < 3; i++) {
-        leat_pointer_info info;
+        leat_pointer_info info = LEAT_POINTER_INFO_INIT;
         unsigned char *memory;
         void *ptr;
 
@@ -100,9 +100,10 @@ static void unknown_memory_is_pageable(void **state)
 
     (void)t;
     for (int i = 0; i < 3; i++) {
-        leat_pointer_info info;
+        leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
         memset(&info, 0xee, sizeof info);
+        info.size = sizeof info;
         OK(leat_pointer_query(places[i], &info));
         assert_int_equal(info.kind, LEAT_KIND_PAGEABLE);
         assert_null(info.device);
@@ -119,7 +120,7 @@ static void free_is_in_stream_order(void **state)
     struct test_state *t = *state;
     unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, 1 << 16);
     struct test_gate *gate;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     void *memory, *later;
 
     OK(leat_alloc(t->stream, 1 << 16, &memory));
@@ -237,7 +238,7 @@ static void registered_memory_is_pinned(void **state)
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         unsigned char *start = own + places[i].offset;
         size_t bytes = places[i].bytes;
-        leat_pointer_info info;
+        leat_pointer_info info = LEAT_POINTER_INFO_INIT;
         void *memory;
 
         OK(leat_register(t->device, start, bytes));

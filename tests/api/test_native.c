@@ -115,7 +115,7 @@ static void wrapped_memory_is_known(void **state)
 {
     struct test_state *t = *state;
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4096), *own = test_buffer(4096);
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
     /* Managed, because that is the one kind that leat does not check with the vendor's driver. */
     OK(leat_pointer_wrap(t->device, LEAT_KIND_MANAGED, own, 4096));

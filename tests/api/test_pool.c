@@ -12,7 +12,7 @@ static void pools_come_and_go(void **state)
 
     for (int i = 0; i < SORTS; i++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[i].options), *second;
-        leat_pool_statistics figures;
+        leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
 
         if (!pool)
             continue;
@@ -32,7 +32,7 @@ static void pools_come_and_go(void **state)
 static void no_options_mean_as_usual(void **state)
 {
     struct test_state *t = *state;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     leat_pool *pool;
     void *block;
 
@@ -48,7 +48,7 @@ static void no_options_mean_as_usual(void **state)
 static void a_shorter_struct_of_options_is_fine(void **state)
 {
     struct test_state *t = *state;
-    leat_pool_options options;
+    leat_pool_options options = LEAT_POOL_OPTIONS_INIT;
     leat_pool *pool;
     void *block;
 
@@ -66,7 +66,7 @@ static void a_shorter_struct_of_statistics_is_fine(void **state)
 {
     struct test_state *t = *state;
     leat_pool *pool = POOL(t->device, .name = "figures");
-    leat_pool_statistics figures;
+    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
     void *block = test_block(pool, t->stream, 1000);
 
     memset(&figures, 0xee, sizeof figures);
@@ -83,13 +83,13 @@ static void each_kind_has_a_default_pool(void **state)
 {
     static const leat_kind kinds[] = {LEAT_KIND_DEVICE, LEAT_KIND_PINNED, LEAT_KIND_MANAGED};
     struct test_state *t = *state;
-    leat_device_info device;
+    leat_device_info device = LEAT_DEVICE_INFO_INIT;
 
     OK(leat_device_query(t->device, &device));
     for (int i = 0; i < 3; i++) {
         leat_pool *pool = NULL, *again = NULL;
-        leat_pool_statistics before, after;
-        leat_pointer_info info;
+        leat_pool_statistics before = LEAT_POOL_STATISTICS_INIT, after = LEAT_POOL_STATISTICS_INIT;
+        leat_pointer_info info = LEAT_POINTER_INFO_INIT;
         void *block;
 
         if (kinds[i] == LEAT_KIND_MANAGED && !device.managed_memory) {
@@ -491,7 +491,7 @@ static void blocks_can_be_looked_up(void **state)
             const char *places[] = {block, block + bytes / 2, block + bytes - 1};
 
             for (int k = 0; k < 3; k++) {
-                leat_pointer_info info;
+                leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
                 OK(leat_pointer_query(places[k], &info));
                 assert_int_equal(info.kind,
@@ -503,8 +503,8 @@ static void blocks_can_be_looked_up(void **state)
                 assert_int_equal(info.owned, 1);
             }
             /* Each size leaves unused bytes between the end of the block and the next one. */
-            REFUSED(leat_pointer_query(block + bytes, &(leat_pointer_info){0}), LEAT_ERROR_POINTER,
-                    "past the end");
+            REFUSED(leat_pointer_query(block + bytes, &(leat_pointer_info)LEAT_POINTER_INFO_INIT),
+                    LEAT_ERROR_POINTER, "past the end");
             REFUSED(leat_copy(t->stream, &(char){0}, block + bytes, 1), LEAT_ERROR_POINTER, "past the end");
             REFUSED(leat_fill(t->stream, block + bytes, 0, 1), LEAT_ERROR_POINTER, "past the end");
             OK(leat_free(t->stream, block));

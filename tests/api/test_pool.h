@@ -69,7 +69,7 @@ static inline leat_pool *test_default_pool(leat_device *device, leat_kind kind)
 
 static inline bool test_has_virtual_memory(leat_device *device)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     OK(leat_device_query(device, &info));
     return info.virtual_memory;

@@ -143,7 +143,7 @@ static void zones_reach_to_the_end_of_the_block(void **state)
 
     for (int sort = 0; sort < SORTS; sort++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[sort].options);
-        leat_pool_statistics before;
+        leat_pool_statistics before = LEAT_POOL_STATISTICS_INIT;
         unsigned char *block;
         size_t behind;
 
@@ -235,7 +235,7 @@ static void guarded_blocks_keep_their_alignment(void **state)
         for (size_t alignment = 1; pool && alignment <= 4 * MIB; alignment *= 4) {
             leat_pool_statistics before = test_statistics(pool), after;
             unsigned char *block = NULL;
-            leat_pointer_info info;
+            leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
             OK(leat_pool_alloc_aligned(pool, t->stream, 777, alignment, (void **)&block));
             assert_int_equal((uintptr_t)block % (alignment > 512 ? alignment : 512), 0);
@@ -360,7 +360,7 @@ static void kept_memory_is_not_lost(void **state)
     struct test_state *t = *state;
     leat_budget *budget;
     leat_pool *pool, *second;
-    leat_pool_statistics figures;
+    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
     uint64_t released;
     void *block;
 
@@ -438,7 +438,7 @@ static void dead_pointers_are_explained(void **state)
     struct test_state *t = *state;
     leat_pool *pool = POOL(t->device, .guard = 1);
     unsigned char *block = test_block(pool, t->stream, 1000), host[4] = {0};
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     char words[100];
 
     snprintf(words, sizeof words, "the block %p + 1000, allocated at ", (void *)block);

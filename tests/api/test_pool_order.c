@@ -624,7 +624,7 @@ static void streams_that_are_gone_leave_nothing_behind(void **state)
     enum { STREAMS = 3000 };
     struct test_state *t = *state;
     leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT);
-    leat_pool_share share;
+    leat_pool_share share = LEAT_POOL_SHARE_INIT;
     unsigned count = 0;
 
     for (int i = 0; i < STREAMS; i++) {

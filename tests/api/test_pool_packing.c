@@ -164,8 +164,8 @@ static void idle_pages_make_one_block(void **state)
     enum { PAGES = 32 };
     struct test_state *t = *state;
     void *kept[PAGES], *large, *again, *small[PAGES];
-    leat_pool_statistics figures;
-    leat_pointer_info info;
+    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     leat_pool *pool;
 
     NEEDS_VIRTUAL_MEMORY(t);

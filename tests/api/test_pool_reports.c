@@ -164,7 +164,7 @@ static void driver_calls_may_fail(void **state)
 {
     static const char *const entries[] = {
         "fill", "copy", "event_record", "event_create", "stream_synchronize", "event_synchronize"};
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
     if (test_on_names())
         SKIP_OTHER("the faults would be in the leat beneath as well");

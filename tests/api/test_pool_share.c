@@ -46,7 +46,7 @@ static void each_block_has_a_handle_of_its_own(void **state)
 static void use_import(leat_device *device, leat_stream *stream, int fd, size_t bytes, unsigned char expected,
                        unsigned char written)
 {
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     void *ptr = NULL;
 
     OK(leat_pool_import(device, fd, bytes, &ptr));

@@ -25,7 +25,7 @@ static void figures_add_up(void **state)
     for (int sort = 0; sort < SORTS; sort++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[sort].options);
         uint64_t requested = 0, used = 0;
-        leat_pool_statistics figures;
+        leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
         void *blocks[COUNT];
 
         if (!pool)
@@ -95,7 +95,7 @@ static void the_peak_is_exact_with_one_thread(void **state)
 /* Returns the share of a tag, or zeros if it has none. */
 static leat_pool_share tag_share(leat_pool *pool, const char *name)
 {
-    leat_pool_share share, none;
+    leat_pool_share share = LEAT_POOL_SHARE_INIT, none = LEAT_POOL_SHARE_INIT;
     leat_status status;
 
     memset(&none, 0, sizeof none);
@@ -163,7 +163,7 @@ static void further_tags_count_as_other(void **state)
     leat_pool *pool = POOL(t->device, .name = "many tags");
     void *blocks[100];
     uint64_t live = 0;
-    leat_pool_share share;
+    leat_pool_share share = LEAT_POOL_SHARE_INIT;
 
     for (int i = 0; i < 100; i++) {
         char name[32];
@@ -187,7 +187,7 @@ static void further_tags_count_as_other(void **state)
 /* Returns the share of one stream; *sum returns the sum over all streams. */
 static leat_pool_share stream_share(leat_pool *pool, leat_stream *stream, leat_pool_share *sum)
 {
-    leat_pool_share share, found;
+    leat_pool_share share = LEAT_POOL_SHARE_INIT, found = LEAT_POOL_SHARE_INIT;
     leat_status status;
 
     memset(&found, 0, sizeof found);
@@ -210,7 +210,7 @@ static void streams_have_their_shares(void **state)
     leat_pool *pool = POOL(t->device, .name = "shares");
     void *first = test_block(pool, t->stream, 1000), *second = test_block(pool, t->second, 3 * MIB);
     void *third = test_block(pool, t->second, 400), *host = test_block(pool, NULL, 77);
-    leat_pool_share sum, share;
+    leat_pool_share sum = LEAT_POOL_SHARE_INIT, share = LEAT_POOL_SHARE_INIT;
 
     share = stream_share(pool, t->stream, &sum);
     assert_int_equal(sum.requested_bytes, 1000 + 3 * MIB + 400 + 77);

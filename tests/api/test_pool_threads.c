@@ -241,7 +241,7 @@ static bool look_on(struct job *job)
 
     for (int round = 0; round < job->shared->rounds; round++) {
         leat_pool_statistics figures = {.size = sizeof figures};
-        leat_pool_share share;
+        leat_pool_share share = LEAT_POOL_SHARE_INIT;
         leat_pool_event events[16];
         size_t count = 16, bytes = 0;
 

@@ -421,7 +421,7 @@ static void host_functions_may_not_give_work(void **state)
 static void ask_questions(void *argument)
 {
     struct forbidden *f = argument;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     leat_device *device;
 
     f->wrong = leat_pointer_query(f->memory, &info) != LEAT_OK || info.kind != LEAT_KIND_DEVICE ||

@@ -144,7 +144,7 @@ static int case_virtual(struct child *c)
 static int case_works(struct child *c)
 {
     unsigned char *in = malloc(BYTES), *out = malloc(BYTES);
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
     leat_kernel *kernel;
     void *pinned;

@@ -59,7 +59,7 @@ static void *own_stream(void *argument)
     for (int round = 0; in && out && round < ROUNDS; round++) {
         leat_stream *stream;
         leat_event *event;
-        leat_pointer_info info;
+        leat_pointer_info info = LEAT_POINTER_INFO_INIT;
         void *memory, *pinned;
 
         STEP(job, leat_stream_create(device, &stream));
@@ -134,7 +134,7 @@ static void *open_and_close(void *argument)
 
     for (int round = 0; round < ROUNDS; round++) {
         leat_device *device;
-        leat_device_info info;
+        leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
         STEP(job, leat_device_open(test_device_name(), &device));
         STEP(job, leat_device_query(device, &info));
@@ -179,7 +179,7 @@ static void *registrations(void *argument)
     unsigned char *own = malloc(BYTES);
 
     for (int round = 0; own && round < ROUNDS; round++) {
-        leat_pointer_info info;
+        leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
         STEP(job, leat_register(job->t->device, own, BYTES));
         STEP(job, leat_pointer_query(own + round, &info));

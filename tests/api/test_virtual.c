@@ -83,7 +83,7 @@ static void mapped_memory_is_device_memory(void **state)
     uint32_t *numbers = test_buffer(p.unit);
     uint64_t count = p.unit / 4;
     uint32_t twelve = 12;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     void *data = p.base + p.unit;
     void *args[] = {&data, &count};
 
@@ -140,7 +140,7 @@ static void what_is_not_mapped_is_refused(void **state)
 {
     struct test_state *t = *state;
     struct place p = make_place(t->device);
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     unsigned char byte = 0;
 
     REFUSED(leat_pointer_query(p.base, &info), LEAT_ERROR_POINTER, "nothing is mapped");
@@ -208,7 +208,7 @@ static void a_mapping_keeps_its_memory(void **state)
     struct test_state *t = *state;
     size_t unit = unit_of(t->device);
     leat_physical *memory, *again;
-    leat_physical_info info;
+    leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
     uint64_t before, after;
     void *base;
 
@@ -258,7 +258,7 @@ static void two_devices_share_a_reservation(void **state)
     size_t unit = unit_of(t->device);
     leat_device *other = test_open_other();
     leat_physical *near_memory, *far_memory;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     leat_stream *stream;
     void *base;
 
@@ -336,7 +336,7 @@ static void memory_goes_through_a_descriptor(void **state)
     struct test_state *t = *state;
     size_t unit = unit_of(t->device);
     leat_physical *memory, *imported;
-    leat_physical_info info;
+    leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
     void *base;
     int fd;
     leat_status status = leat_physical_create(t->device, 2 * unit, LEAT_PHYSICAL_EXPORTABLE, &memory);

@@ -359,7 +359,7 @@ static void host_access(void)
 static leat_status wait_at(const struct ticket *ticket, leat_copy_point point)
 {
     leat_status status;
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     if (chance(50))
         return leat_ticket_wait(ticket->handle, point, LEAT_FOREVER);
@@ -424,7 +424,7 @@ static void use_ticket(void)
 static void look_at_prefix(struct stream *s, const struct ticket *ticket, const struct cell *dst)
 {
     uint64_t *words = malloc(g.words * 8);
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     if (!words)
         give_up("no memory");

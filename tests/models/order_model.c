@@ -38,7 +38,7 @@ static void make_cells(void)
     for (int home = 0; home < HOMES; home++) {
         for (int i = 0; i < CELLS_EACH; i++) {
             struct cell *c = &g.cells[home * CELLS_EACH + i];
-            leat_pointer_info info;
+            leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
             if (!g.arena[home])
                 continue;

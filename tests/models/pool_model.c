@@ -219,7 +219,7 @@ static void run_graph(void)
 
 static void set_up(void)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
 
     DO(leat_device_query(model.device, &info));

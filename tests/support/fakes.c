@@ -87,7 +87,7 @@ static void set_flag(void *argument)
 
 static leat_status make_all(struct everything *all)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
     uint64_t available;
 
@@ -251,7 +251,7 @@ void fakes_use_event(leat_device *device, void *mine)
 
 void fakes_expect_place(const void *ptr, leat_kind kind, leat_device *device, const void *base, size_t bytes)
 {
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
     OK(leat_pointer_query(ptr, &info));
     assert_int_equal(info.kind, kind);
@@ -615,7 +615,7 @@ void test_kernels(void **state)
 void fakes_expect_info(const char *model, const char *architecture, const char *function, const char *nothing)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[1]);
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     void *symbol = NULL;
 
     OK(leat_device_query(device, &info));

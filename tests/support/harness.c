@@ -235,9 +235,10 @@ leat_ticket *test_copy_start(leat_stream *stream, void *dst, const void *src, si
 
 leat_ticket_info test_ticket_info(leat_ticket *ticket)
 {
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     memset(&info, 0xff, sizeof info);
+    info.size = sizeof info;
     OK(leat_ticket_query(ticket, &info));
     return info;
 }

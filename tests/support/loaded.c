@@ -15,8 +15,8 @@ static char folder[3072]; /* folder of this program; the fakes are in its subfol
 static int look(void)
 {
     struct loaded_found found = {.opened = LEAT_ERROR_INVALID};
-    leat_driver_info driver;
-    leat_device_info info;
+    leat_driver_info driver = LEAT_DRIVER_INFO_INIT;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_device *device;
 
     for (unsigned i = 0; leat_driver_list(i, &driver) == LEAT_OK; i++)

@@ -202,7 +202,7 @@ static bool use_tickets(struct world *w)
 {
     leat_copy_options options = {.size = sizeof options, .deadline_ns = UINT64_C(100000000000)};
     leat_ticket **tickets = w->tickets;
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     test_pattern(host_in, LONG_BYTES, 30);
     memset(host_out, 0, LONG_BYTES);

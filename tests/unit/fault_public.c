@@ -12,7 +12,7 @@
 
 static bool open_things(struct world *w)
 {
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_device *again;
     uint64_t free_bytes;
     void *native, *symbol;
@@ -46,7 +46,7 @@ static bool open_things(struct world *w)
 
 static bool take_memory(struct world *w)
 {
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     void *none = NULL;
 
     STEP(leat_alloc(w->stream, BYTES, &w->ordered));

@@ -22,7 +22,7 @@
 leat_file *walk_file;
 unsigned char host_in[LONG_BYTES], host_out[LONG_BYTES], host_other[LONG_BYTES], end_seen[600];
 struct leati_driver *wrapper;
-leat_device_info device_info;
+leat_device_info device_info = LEAT_DEVICE_INFO_INIT;
 struct fault_run now;
 
 void give_up(const char *format, ...)
@@ -270,7 +270,7 @@ static void check_visits(void)
 /* In the child process, with LEAT_FAULT=fail=load:1. */
 static int fail_to_load(void)
 {
-    leat_driver_info info;
+    leat_driver_info info = LEAT_DRIVER_INFO_INIT;
     leat_device *device;
 
     if (leat_device_open(test_device_name(), &device) != LEAT_ERROR_DRIVER)

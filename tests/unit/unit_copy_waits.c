@@ -368,7 +368,7 @@ static void a_cancel_of_what_is_staged_is_too_late(void **state)
     struct test_state *t = *state;
     struct room room = make_room(t->device, BYTES);
     struct test_gate *gate = held_close(t->stream->native);
-    leat_ticket_info info;
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
     leat_ticket *ticket;
 
     test_pattern(room.in, BYTES, 43);

@@ -172,7 +172,7 @@ static void memory_on_its_way_back_is_gone(void **state)
 {
     struct test_state *t = *state;
     struct test_gate *gate = test_gate_close(t->stream);
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     char own[16] = {0};
     char *block;
 

@@ -188,7 +188,7 @@ static void it_is_the_driver_that_it_wraps(void **state)
 {
     struct leati_fault_visit visit;
     struct test_state *t = *state;
-    leat_device_info info;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
     unsigned count = 0;
     bool loaded = false;
 

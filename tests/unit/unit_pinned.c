@@ -114,7 +114,7 @@ static void the_device_works_in_it(void **state)
     struct leati_memory known = {
         .device = t->device, .base = (uintptr_t)host, .bytes = 6 * MIB, .kind = LEAT_KIND_PINNED};
     struct test_gate *gate;
-    leat_pointer_info info;
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
     OK(leati_pointers_add(&known));
     OK(leat_pointer_query(host + PART, &info));

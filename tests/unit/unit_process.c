@@ -58,8 +58,8 @@ static int find_fake(struct dl_phdr_info *info, size_t bytes, void *found)
 static int see_options(const char *wanted)
 {
     bool all = !strcmp(wanted, "all"), loaded = false;
-    leat_driver_info driver;
-    leat_option_info option;
+    leat_driver_info driver = LEAT_DRIVER_INFO_INIT;
+    leat_option_info option = LEAT_OPTION_INFO_INIT;
 
     if (getauxval(AT_SECURE) != !all)
         return 1;
@@ -76,7 +76,7 @@ static int see_options(const char *wanted)
  * do not matter. */
 static void set_all_options(const char *library)
 {
-    leat_option_info option;
+    leat_option_info option = LEAT_OPTION_INFO_INIT;
 
     for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
         setenv(option.name, "1", 1);
@@ -351,7 +351,7 @@ static int open_with_option(const char *name)
 
 static void flags_refuse_other_words(void **state)
 {
-    leat_option_info option;
+    leat_option_info option = LEAT_OPTION_INFO_INIT;
     unsigned flags = 0;
 
     (void)state;

@@ -1,0 +1,353 @@
+/* test_struct_size.c - structs that can grow (leat/base.h): a program and a library of different versions. */
+#include "harness.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the calls below work on. */
+static struct {
+    leat_device *device;
+    leat_stream *stream;
+    leat_pool *pool;
+    leat_ticket *ticket;
+    leat_layout_plan *plan;
+    leat_physical *physical;
+    void *pinned, *managed;
+    char *pageable;
+} here;
+
+static leat_status device_query(void *given)
+{
+    return leat_device_query(here.device, given);
+}
+
+static leat_status device_list(void *given)
+{
+    return leat_device_list(0, given);
+}
+
+static leat_status driver_list(void *given)
+{
+    return leat_driver_list(0, given);
+}
+
+static leat_status option_list(void *given)
+{
+    return leat_option_list(0, given);
+}
+
+static leat_status pointer_query(void *given)
+{
+    return leat_pointer_query(here.pinned, given);
+}
+
+static leat_status plan_describe(void *given)
+{
+    return leat_layout_plan_describe(here.plan, given);
+}
+
+static leat_status managed_query(void *given)
+{
+    return here.managed ? leat_managed_query(here.managed, 100, given) : LEAT_ERROR_UNSUPPORTED;
+}
+
+static leat_status managed_count(void *given)
+{
+    return here.managed && test_on_cpu() ? leat_managed_count(here.device, here.managed, 100, given)
+                                         : LEAT_ERROR_UNSUPPORTED;
+}
+
+static leat_status ticket_query(void *given)
+{
+    return leat_ticket_query(here.ticket, given);
+}
+
+static leat_status pool_query(void *given)
+{
+    return leat_pool_query(here.pool, given);
+}
+
+static leat_status stream_share(void *given)
+{
+    return leat_pool_stream_share(here.pool, 0, given);
+}
+
+static leat_status tag_share(void *given)
+{
+    return leat_pool_tag_share(here.pool, 0, given);
+}
+
+static leat_status physical_query(void *given)
+{
+    return here.physical ? leat_physical_query(here.physical, given) : LEAT_ERROR_UNSUPPORTED;
+}
+
+static leat_status pool_create(void *given)
+{
+    leat_pool *pool = NULL;
+    leat_status status = leat_pool_create(here.device, given, &pool);
+
+    if (status == LEAT_OK)
+        OK(leat_pool_destroy(pool));
+    assert_true(status == LEAT_OK || !pool);
+    return status;
+}
+
+static leat_status copy_start(void *given)
+{
+    leat_ticket *ticket = NULL;
+    leat_status status = leat_copy_start(here.stream, here.pageable, here.pinned, 100, given, &ticket);
+
+    if (status == LEAT_OK)
+        OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_true(status == LEAT_OK || !ticket);
+    OK(leat_ticket_free(ticket));
+    return status;
+}
+
+/* Every struct that can grow, and a call that takes it. */
+static const struct row {
+    const char *call, *type;
+    size_t bytes;
+    leat_status (*make)(void *given);
+    bool is_result;
+} rows[] = {
+#define ROW(call, type, is_result)                                                                                \
+    {                                                                                                             \
+        "leat_" #call, #type, sizeof(type), call, is_result                                                       \
+    }
+    ROW(device_query, leat_device_info, true),     ROW(device_list, leat_device_info, true),
+    ROW(driver_list, leat_driver_info, true),      ROW(option_list, leat_option_info, true),
+    ROW(pointer_query, leat_pointer_info, true),   ROW(plan_describe, leat_layout_plan_info, true),
+    ROW(managed_query, leat_managed_info, true),   ROW(managed_count, leat_managed_counts, true),
+    ROW(ticket_query, leat_ticket_info, true),     ROW(pool_query, leat_pool_statistics, true),
+    ROW(stream_share, leat_pool_share, true),      ROW(tag_share, leat_pool_share, true),
+    ROW(physical_query, leat_physical_info, true), ROW(pool_create, leat_pool_options, false),
+    ROW(copy_start, leat_copy_options, false),
+};
+enum { ROWS = sizeof rows / sizeof rows[0], ROOM = 4096 + 64, OTHER = 0xee };
+
+static int set_up(void **state)
+{
+    int64_t size[] = {10, 10};
+    leat_layout layout;
+    size_t unit;
+
+    (void)state;
+    OK(leat_stream_create(here.device, &here.stream));
+    OK(leat_pool_default(here.device, LEAT_KIND_DEVICE, &here.pool));
+    here.pinned = test_alloc(here.device, LEAT_KIND_PINNED, 1000);
+    here.pageable = test_buffer(1000);
+    if (leat_memory_alloc(here.device, LEAT_KIND_MANAGED, 1000, &here.managed) != LEAT_OK)
+        here.managed = NULL;
+    OK(leat_copy_start(here.stream, here.pageable, here.pinned, 1000, NULL, &here.ticket));
+    OK(leat_ticket_wait(here.ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_layout_dense(&layout, 2, size, 4));
+    OK(leat_layout_plan_get(here.device, &layout, 16, &layout, 16, &here.plan));
+    if (leat_virtual_granularity(here.device, &unit) != LEAT_OK ||
+        leat_physical_create(here.device, unit, 0, &here.physical) != LEAT_OK)
+        here.physical = NULL;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    OK(leat_ticket_free(here.ticket));
+    OK(leat_layout_plan_free(here.plan));
+    OK(leat_physical_release(here.physical));
+    OK(leat_memory_free(here.managed));
+    OK(leat_memory_free(here.pinned));
+    OK(leat_stream_destroy(here.stream));
+    OK(leat_device_close(here.device));
+    free(here.pageable);
+    return 0;
+}
+
+/* A struct of this size: fill in every byte of results, which the call must replace, and 0 in options. */
+static void prepare(unsigned char room[ROOM], const struct row *row, size_t size)
+{
+    memset(room, OTHER, ROOM);
+    if (!row->is_result)
+        memset(room, 0, size < ROOM ? size : ROOM);
+    memcpy(room, &size, sizeof size);
+}
+
+/* The size is still what the caller set. */
+static void expect_size(const unsigned char room[ROOM], size_t wanted)
+{
+    size_t size;
+
+    memcpy(&size, room, sizeof size);
+    assert_int_equal(size, wanted);
+}
+
+/* Returns true if the row's call works here with a struct as it is in this version. */
+static bool works(const struct row *row)
+{
+    _Alignas(max_align_t) unsigned char room[ROOM];
+
+    prepare(room, row, row->bytes);
+    if (row->make(room) == LEAT_ERROR_UNSUPPORTED)
+        return false;
+    prepare(room, row, row->bytes);
+    OK(row->make(room));
+    expect_size(room, row->bytes);
+    return true;
+}
+
+static void nothing_behind_the_struct_is_touched(void **state)
+{
+    _Alignas(max_align_t) unsigned char room[ROOM];
+
+    (void)state;
+    for (int i = 0; i < ROWS; i++) {
+        if (!works(&rows[i]))
+            continue;
+        prepare(room, &rows[i], rows[i].bytes);
+        OK(rows[i].make(room));
+        for (size_t at = rows[i].bytes; at < ROOM; at++)
+            assert_int_equal(room[at], OTHER);
+    }
+}
+
+/* A program of an older version: each size is one that some version may have had. */
+static void a_shorter_struct_works(void **state)
+{
+    _Alignas(max_align_t) unsigned char whole[ROOM], room[ROOM];
+
+    (void)state;
+    for (int i = 0; i < ROWS; i++) {
+        if (!works(&rows[i]))
+            continue;
+        prepare(whole, &rows[i], rows[i].bytes);
+        OK(rows[i].make(whole));
+        for (size_t size = sizeof(size_t); size < rows[i].bytes; size += size < 64 ? 4 : 60) {
+            prepare(room, &rows[i], size);
+            OK(rows[i].make(room));
+            expect_size(room, size);
+            for (size_t at = size; at < ROOM; at++)
+                assert_int_equal(room[at], OTHER);
+        }
+    }
+}
+
+/* A program of a newer version that asks for nothing that this one lacks. */
+static void a_longer_struct_with_zeros_works(void **state)
+{
+    _Alignas(max_align_t) unsigned char room[ROOM];
+
+    (void)state;
+    for (int i = 0; i < ROWS; i++) {
+        if (!works(&rows[i]))
+            continue;
+        for (size_t more = 1; more <= 64; more++) {
+            prepare(room, &rows[i], rows[i].bytes + more);
+            memset(room + rows[i].bytes, 0, more);
+            OK(rows[i].make(room));
+            expect_size(room, rows[i].bytes + more);
+            for (size_t at = 0; at < more; at++)
+                assert_int_equal(room[rows[i].bytes + at], 0);
+            assert_int_equal(room[rows[i].bytes + more], OTHER);
+        }
+    }
+}
+
+static void a_longer_struct_with_more_is_refused(void **state)
+{
+    _Alignas(max_align_t) unsigned char room[ROOM], before[ROOM];
+
+    (void)state;
+    for (int i = 0; i < ROWS; i++) {
+        if (!works(&rows[i]))
+            continue;
+        for (size_t more = 1; more <= 64; more += 7) {
+            prepare(room, &rows[i], rows[i].bytes + more);
+            memset(room + rows[i].bytes, 0, more);
+            room[rows[i].bytes + more - 1] = 1;
+            memcpy(before, room, ROOM);
+            assert_int_equal(rows[i].make(room), LEAT_ERROR_INVALID);
+            assert_non_null(strstr(leat_last_error(), rows[i].type));
+            assert_non_null(strstr(leat_last_error(), "newer"));
+            assert_memory_equal(room, before, ROOM);
+        }
+    }
+}
+
+/* Sizes that nobody set: the message says which macro does. */
+static void a_size_of_nothing_is_refused(void **state)
+{
+    static const size_t sizes[] = {0, 1, sizeof(size_t) - 1, 4097, SIZE_MAX};
+    _Alignas(max_align_t) unsigned char room[ROOM], before[ROOM];
+
+    (void)state;
+    for (int i = 0; i < ROWS; i++) {
+        char init[64];
+
+        snprintf(init, sizeof init, "%s_INIT", rows[i].type);
+        for (char *c = init; *c; c++)
+            *c = (char)toupper((unsigned char)*c);
+        if (!works(&rows[i]))
+            continue;
+        for (int size = 0; size < 5; size++) {
+            prepare(room, &rows[i], sizes[size]);
+            memcpy(before, room, ROOM);
+            assert_int_equal(rows[i].make(room), LEAT_ERROR_INVALID);
+            if (!strstr(leat_last_error(), init))
+                fail_msg("no %s in: %s", init, leat_last_error());
+            assert_memory_equal(room, before, ROOM);
+        }
+    }
+}
+
+static void the_macros_set_size_and_nothing_else(void **state)
+{
+    (void)state;
+#define EXPECT_INIT(type, macro)                                                                                  \
+    do {                                                                                                          \
+        type made = macro;                                                                                        \
+        unsigned char *bytes = (unsigned char *)&made;                                                            \
+                                                                                                                  \
+        assert_int_equal(offsetof(type, size), 0);                                                                \
+        assert_int_equal(made.size, sizeof made);                                                                 \
+        made.size = 0;                                                                                            \
+        for (size_t i = 0; i < sizeof made; i++)                                                                  \
+            assert_int_equal(bytes[i], 0);                                                                        \
+    } while (0)
+    EXPECT_INIT(leat_device_info, LEAT_DEVICE_INFO_INIT);
+    EXPECT_INIT(leat_driver_info, LEAT_DRIVER_INFO_INIT);
+    EXPECT_INIT(leat_option_info, LEAT_OPTION_INFO_INIT);
+    EXPECT_INIT(leat_pointer_info, LEAT_POINTER_INFO_INIT);
+    EXPECT_INIT(leat_layout_plan_info, LEAT_LAYOUT_PLAN_INFO_INIT);
+    EXPECT_INIT(leat_managed_info, LEAT_MANAGED_INFO_INIT);
+    EXPECT_INIT(leat_managed_counts, LEAT_MANAGED_COUNTS_INIT);
+    EXPECT_INIT(leat_ticket_info, LEAT_TICKET_INFO_INIT);
+    EXPECT_INIT(leat_pool_statistics, LEAT_POOL_STATISTICS_INIT);
+    EXPECT_INIT(leat_pool_share, LEAT_POOL_SHARE_INIT);
+    EXPECT_INIT(leat_physical_info, LEAT_PHYSICAL_INFO_INIT);
+    EXPECT_INIT(leat_pool_options, LEAT_POOL_OPTIONS_INIT);
+    EXPECT_INIT(leat_copy_options, LEAT_COPY_OPTIONS_INIT);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(nothing_behind_the_struct_is_touched), cmocka_unit_test(a_shorter_struct_works),
+    cmocka_unit_test(a_longer_struct_with_zeros_works),     cmocka_unit_test(a_longer_struct_with_more_is_refused),
+    cmocka_unit_test(a_size_of_nothing_is_refused),         cmocka_unit_test(the_macros_set_size_and_nothing_else),
+};
+
+int main(void)
+{
+    if (!test_device_there())
+        return 77;
+    here.device = test_open();
+    /* Without a record of managed memory there are no counts. It starts before cmocka has its handler of SIGSEGV.
+     */
+    if (test_on_cpu() &&
+        (leat_managed_record(here.device, 1) != LEAT_OK || leat_managed_record(here.device, 0) != LEAT_OK)) {
+        fprintf(stderr, "%s\n", leat_last_error());
+        return 1;
+    }
+    return cmocka_run_group_tests(tests, set_up, tear_down) ? 1 : 0;
+}
