@@ -96,6 +96,23 @@ struct leatm_shown {
 };
 const char *leatm_shown(struct leatm_shown *shown, const char *text, size_t bytes);
 
+/* ---- structs that can grow: leat/base.h ---- */
+
+/* Returns the first field of such a struct. */
+size_t leatm_size_of(const void *given);
+
+/* Returns LEAT_OK if a call can use the caller's struct, otherwise INVALID. field: its size, for the message, such
+ * as "leat_model_file: info->size"; known_bytes: sizeof in this version of the library. */
+leat_status leatm_sized_check(const char *field, const char *type, const void *given, size_t known_bytes);
+
+/* Copies a checked struct of the caller into one of known_bytes, which becomes its size; what the caller does not
+ * have becomes 0. */
+void leatm_sized_read(void *known, size_t known_bytes, const void *given);
+
+/* Copies filled, of known_bytes, into a checked struct of the caller, as far as the caller knows it. The caller's
+ * size stays. */
+void leatm_sized_write(void *given, const void *filled, size_t known_bytes);
+
 /* ---- growing arrays, reading, checks ---- */
 
 /* Makes room for one more element of bytes bytes in *array. */

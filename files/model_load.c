@@ -1,6 +1,7 @@
 /* model_load.c - loads: items become reads, and reads become tickets. */
 #include "model_load.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,20 +17,23 @@ static uint64_t now_ns(void)
 
 leat_status leatm_load_create(const char *what, const leat_model_options *options, leat_model_load **load)
 {
+    leat_model_options known = LEAT_MODEL_OPTIONS_INIT;
     leat_model_load *made;
 
-    if (options && (!options->size || options->size > sizeof *options))
-        return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "%s: options->size is %zu, and this library knows %zu; start with "
-                                "LEAT_MODEL_OPTIONS_INIT",
-                                what, options->size, sizeof *options);
+    if (options) {
+        leat_status status = leatm_sized_check("options->size", "leat_model_options", options, sizeof known);
+
+        if (status != LEAT_OK)
+            return leatm_model_fail_in(status, "%s", what);
+        leatm_sized_read(&known, sizeof known, options);
+    }
     made = calloc(1, sizeof *made);
     if (!made)
         return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the load", what);
-    if (options && options->size >= sizeof *options && options->deadline_ns) {
+    if (known.deadline_ns) {
         uint64_t now = now_ns();
 
-        made->end_ns = options->deadline_ns < UINT64_MAX - now ? now + options->deadline_ns : UINT64_MAX;
+        made->end_ns = known.deadline_ns < UINT64_MAX - now ? now + known.deadline_ns : UINT64_MAX;
     }
     *load = made;
     return LEAT_OK;
@@ -114,12 +118,31 @@ leat_status leatm_load_event(leat_model_load *load, leat_stream *stream)
 
 /* ---- items ---- */
 
+/* Copies the caller's array, whose elements may be those of another version of the library. All have one size. The
+ * caller frees *known, also after a failure. */
+static leat_status read_items(const leat_model_item *items, size_t count, leat_model_item **known)
+{
+    size_t bytes = count ? leatm_size_of(items) : 0;
+
+    *known = calloc(count ? count : 1, sizeof **known);
+    if (!*known)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", count);
+    for (size_t i = 0; i < count; i++) {
+        const char *item = (const char *)items + i * bytes;
+        char field[40];
+
+        snprintf(field, sizeof field, "items[%zu].size", i);
+        TRY(leatm_sized_check(field, "leat_model_item", item, sizeof **known));
+        if (leatm_size_of(item) != bytes)
+            return leatm_model_fail(LEAT_ERROR_INVALID, "%s is %zu, and that of item 0 is %zu", field,
+                                    leatm_size_of(item), bytes);
+        leatm_sized_read(&(*known)[i], sizeof **known, item);
+    }
+    return LEAT_OK;
+}
+
 static leat_status check_item(const leat_model_item *item)
 {
-    if (item->size != sizeof *item)
-        return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "its size is %zu, and this library knows %zu; start with LEAT_MODEL_ITEM_INIT",
-                                item->size, sizeof *item);
     if (!item->stream)
         return leatm_model_fail(LEAT_ERROR_INVALID, "its stream is NULL");
     return LEAT_OK;
@@ -238,6 +261,7 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
                                   const leat_model_options *options, leat_model_load **load)
 {
     struct work work = {0};
+    leat_model_item *known = NULL;
     leat_model_load *made;
     leat_status status;
 
@@ -247,9 +271,12 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
                                 : !load ? "load"
                                         : "items");
     TRY(leatm_load_create("leat_model_load_start", options, &made));
-    status = plan(model, items, count, &work);
+    status = read_items(items, count, &known);
     if (status == LEAT_OK)
-        status = submit(made, model, items, &work);
+        status = plan(model, known, count, &work);
+    if (status == LEAT_OK)
+        status = submit(made, model, known, &work);
+    free(known);
     free(work.staged);
     free(work.staged_item);
     free(work.reads);
@@ -345,10 +372,9 @@ leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *i
     leat_model_load_info full = LEAT_MODEL_LOAD_INFO_INIT;
 
     TRY(check_load("leat_model_load_query", load));
-    if (!info || !info->size || info->size > sizeof full)
-        return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "leat_model_load_query: info is NULL or its size wrong; start with "
-                                "LEAT_MODEL_LOAD_INFO_INIT");
+    if (!info)
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_query: info is NULL");
+    TRY(leatm_sized_check("leat_model_load_query: info->size", "leat_model_load_info", info, sizeof full));
     full.bytes = load->bytes;
     full.reads = load->count;
     full.staged = full.done = 1;
@@ -364,7 +390,7 @@ leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *i
     }
     for (size_t i = 0; i < load->event_count && full.done; i++)
         full.done = leat_event_query(load->events[i]) != LEAT_NOT_READY;
-    memcpy((char *)info + sizeof(size_t), (const char *)&full + sizeof(size_t), info->size - sizeof(size_t));
+    leatm_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }
 

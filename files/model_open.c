@@ -193,22 +193,11 @@ static leat_status check(const char *call, const void *model, const void *out)
     return leatm_model_fail(LEAT_ERROR_INVALID, "%s: %s is NULL", call, model ? "an argument" : "model");
 }
 
-static leat_status check_index(const char *call, size_t index, size_t count, size_t size, size_t known)
+static leat_status check_index(const char *call, size_t index, size_t count)
 {
-    if (!size || size > known)
-        return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "%s: info->size is %zu, and this library knows %zu; start with its INIT macro",
-                                call, size, known);
-    if (index >= count)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "%s: index %zu, and there are %zu", call, index, count);
-    return LEAT_OK;
-}
-
-/* Fills in the first bytes of a public struct that an older program knows, but not its size. */
-static void fill_in(void *to, const void *from, size_t bytes)
-{
-    if (bytes > sizeof(size_t))
-        memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t), bytes - sizeof(size_t));
+    if (index < count)
+        return LEAT_OK;
+    return leatm_model_fail(LEAT_ERROR_INVALID, "%s: index %zu, and there are %zu", call, index, count);
 }
 
 leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *files)
@@ -227,7 +216,8 @@ leat_status leat_model_file(const leat_model *model, size_t index, leat_model_fi
     const struct leatm_model_file *file;
 
     TRY(check("leat_model_file", model, info));
-    TRY(check_index("leat_model_file", index, model->file_count, info->size, sizeof full));
+    TRY(leatm_sized_check("leat_model_file: info->size", "leat_model_file_info", info, sizeof full));
+    TRY(check_index("leat_model_file", index, model->file_count));
     file = &model->files[index];
     full.path = file->path;
     full.format = file->format;
@@ -235,7 +225,7 @@ leat_status leat_model_file(const leat_model *model, size_t index, leat_model_fi
     full.header_bytes = file->header_bytes;
     full.first_tensor = file->first;
     full.tensors = file->count;
-    fill_in(info, &full, info->size);
+    leatm_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }
 
@@ -245,7 +235,8 @@ leat_status leat_model_tensor(const leat_model *model, size_t index, leat_model_
     const struct leatm_model_tensor *tensor;
 
     TRY(check("leat_model_tensor", model, info));
-    TRY(check_index("leat_model_tensor", index, model->count, info->size, sizeof full));
+    TRY(leatm_sized_check("leat_model_tensor: info->size", "leat_model_tensor_info", info, sizeof full));
+    TRY(check_index("leat_model_tensor", index, model->count));
     tensor = &model->tensors[index];
     full.name = leatm_tensor_name(model, tensor);
     full.type = leatm_model_types[tensor->type].name;
@@ -256,7 +247,7 @@ leat_status leat_model_tensor(const leat_model *model, size_t index, leat_model_
     full.file = tensor->file;
     full.offset = tensor->offset;
     full.bytes = tensor->bytes;
-    fill_in(info, &full, info->size);
+    leatm_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }
 
@@ -289,13 +280,14 @@ leat_status leat_model_metadata(const leat_model *model, size_t index, leat_mode
     const char *text;
 
     TRY(check("leat_model_metadata", model, info));
-    TRY(check_index("leat_model_metadata", index, model->metadata_count, info->size, sizeof full));
+    TRY(leatm_sized_check("leat_model_metadata: info->size", "leat_model_metadata_info", info, sizeof full));
+    TRY(check_index("leat_model_metadata", index, model->metadata_count));
     metadata = &model->metadata[index];
     text = model->files[metadata->file].text;
     full.file = metadata->file;
     full.key = text + metadata->key_at;
     full.text = text + metadata->text_at;
     full.text_bytes = metadata->text_bytes;
-    fill_in(info, &full, info->size);
+    leatm_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }

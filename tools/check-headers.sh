@@ -53,7 +53,7 @@ for language in c c++; do
     done=$((done + 1))
     # shellcheck disable=SC2086
     {
-        echo '#include <leat/leat.h>'
+        printf '#include <%s>\n' leat/leat.h leat/model.h
         for type in $grown; do
             printf 'size_t use_%s(void);\nsize_t use_%s(void)\n{\n    %s made = %s_INIT;\n\n    return made.size;\n}\n' \
                 "$type" "$type" "$type" "${type^^}"

@@ -29,6 +29,7 @@
 #ifndef LEAT_MODEL_H
 #define LEAT_MODEL_H
 
+#include <leat/base.h>
 #include <leat/copy.h>
 #include <leat/layout.h>
 #include <leat/status.h>
@@ -65,28 +66,25 @@ LEAT_API leat_status leat_model_close(leat_model *model);
 
 /* One file of a set. Start with LEAT_MODEL_FILE_INFO_INIT. */
 typedef struct leat_model_file_info {
-    size_t size; /* sizeof(leat_model_file_info), so that the struct can grow */
+    size_t size; /* sizeof(leat_model_file_info): leat/base.h */
     const char *path;
     leat_model_format format;
     uint64_t bytes;        /* of the file */
     uint64_t header_bytes; /* of what leat has read and parsed */
     size_t first_tensor, tensors;
 } leat_model_file_info;
-#define LEAT_MODEL_FILE_INFO_INIT                                                                                 \
-    {                                                                                                             \
-        sizeof(leat_model_file_info), NULL, (leat_model_format)0, 0, 0, 0, 0                                      \
-    }
+#define LEAT_MODEL_FILE_INFO_INIT LEAT_SIZED_INIT_(leat_model_file_info)
 
 /* Returns the number of tensors, and of files, of a model; either pointer may be NULL. Errors: INVALID (model
  * NULL). */
 LEAT_API leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *files);
 
-/* Describes file number index. Errors: INVALID (model or info NULL, info->size, index). */
+/* Describes file number index. Errors: INVALID (model or info NULL, info's size, index). */
 LEAT_API leat_status leat_model_file(const leat_model *model, size_t index, leat_model_file_info *info);
 
 /* One tensor. Start with LEAT_MODEL_TENSOR_INFO_INIT. */
 typedef struct leat_model_tensor_info {
-    size_t size; /* sizeof(leat_model_tensor_info), so that the struct can grow */
+    size_t size; /* sizeof(leat_model_tensor_info): leat/base.h */
     const char *name;
     const char *type;        /* as the format names it: "BF16", "F8_E4M3" */
     uint32_t block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4 */
@@ -97,12 +95,9 @@ typedef struct leat_model_tensor_info {
     uint64_t offset;         /* in the file */
     uint64_t bytes;
 } leat_model_tensor_info;
-#define LEAT_MODEL_TENSOR_INFO_INIT                                                                               \
-    {                                                                                                             \
-        sizeof(leat_model_tensor_info), NULL, NULL, 0, 0, 0, NULL, 0, 0, 0                                        \
-    }
+#define LEAT_MODEL_TENSOR_INFO_INIT LEAT_SIZED_INIT_(leat_model_tensor_info)
 
-/* Describes tensor number index. Errors: INVALID (model or info NULL, info->size, index). */
+/* Describes tensor number index. Errors: INVALID (model or info NULL, info's size, index). */
 LEAT_API leat_status leat_model_tensor(const leat_model *model, size_t index, leat_model_tensor_info *info);
 
 /* Finds a tensor by its name. Errors: INVALID (an argument is NULL); NOT_FOUND. */
@@ -110,21 +105,18 @@ LEAT_API leat_status leat_model_find(const leat_model *model, const char *name, 
 
 /* One entry of a file's metadata. Start with LEAT_MODEL_METADATA_INFO_INIT. */
 typedef struct leat_model_metadata_info {
-    size_t size; /* sizeof(leat_model_metadata_info), so that the struct can grow */
+    size_t size; /* sizeof(leat_model_metadata_info): leat/base.h */
     size_t file;
     const char *key;
     const char *text; /* the value */
     size_t text_bytes;
 } leat_model_metadata_info;
-#define LEAT_MODEL_METADATA_INFO_INIT                                                                             \
-    {                                                                                                             \
-        sizeof(leat_model_metadata_info), 0, NULL, NULL, 0                                                        \
-    }
+#define LEAT_MODEL_METADATA_INFO_INIT LEAT_SIZED_INIT_(leat_model_metadata_info)
 
 /* Returns the number of metadata entries of all files. Errors: INVALID (an argument is NULL). */
 LEAT_API leat_status leat_model_metadata_count(const leat_model *model, size_t *count);
 
-/* Describes entry number index. Errors: INVALID (model or info NULL, info->size, index). */
+/* Describes entry number index. Errors: INVALID (model or info NULL, info's size, index). */
 LEAT_API leat_status leat_model_metadata(const leat_model *model, size_t index, leat_model_metadata_info *info);
 
 /* ---- loading: items --------------------------------------------------------------------------------------- */
@@ -136,7 +128,7 @@ typedef struct leat_model_slice {
 
 /* One tensor, or a slice of one, and where it goes. Start with LEAT_MODEL_ITEM_INIT. */
 typedef struct leat_model_item {
-    size_t size;   /* sizeof(leat_model_item), the same for all items of an array, so that the struct can grow */
+    size_t size;   /* sizeof(leat_model_item), the same for all items of an array: leat/base.h */
     size_t tensor; /* its number */
     void *dst;     /* memory of any kind */
     size_t dst_bytes; /* usable bytes at dst; leat reads no more than fits, and refuses the item otherwise */
@@ -149,20 +141,14 @@ typedef struct leat_model_item {
     const leat_layout *layout;
     leat_stream *stream;
 } leat_model_item;
-#define LEAT_MODEL_ITEM_INIT                                                                                      \
-    {                                                                                                             \
-        sizeof(leat_model_item), 0, NULL, 0, NULL, NULL, NULL                                                     \
-    }
+#define LEAT_MODEL_ITEM_INIT LEAT_SIZED_INIT_(leat_model_item)
 
 /* Options of a load. Start with LEAT_MODEL_OPTIONS_INIT. */
 typedef struct leat_model_options {
-    size_t size;          /* sizeof(leat_model_options), so that the struct can grow */
+    size_t size;          /* sizeof(leat_model_options): leat/base.h */
     uint64_t deadline_ns; /* from the call; then leat cancels what has not been read yet; 0: none */
 } leat_model_options;
-#define LEAT_MODEL_OPTIONS_INIT                                                                                   \
-    {                                                                                                             \
-        sizeof(leat_model_options), 0                                                                             \
-    }
+#define LEAT_MODEL_OPTIONS_INIT LEAT_SIZED_INIT_(leat_model_options)
 
 /* A running load: like a ticket, but of many copies. */
 typedef struct leat_model_load leat_model_load;
@@ -177,12 +163,12 @@ typedef struct leat_model_load leat_model_load;
  * the stream's pool, at most 256 MiB at a time, from which leat_copy_layout() makes the result.
  *
  * leat checks all items before it starts the first one.
- * Errors: INVALID (an argument or a stream is NULL; item->size, tensor, slice or layout are wrong; the message has
- * the number of the item); RANGE (dst_bytes is too small); OVERLAP (destinations without a layout overlap);
- * UNSUPPORTED (a layout for a type with several elements a block, or with an index
- * list; a slice of such a type whose rows do not fill whole blocks); FILE, and those of leat_file_read() and
- * leat_copy_layout(). After an error nothing was loaded, except if a copy could not be started after others: these
- * are cancelled then, and the destinations are undefined once the streams have passed them.
+ * Errors: INVALID (an argument or a stream is NULL; an item's size, tensor, slice or layout is wrong, and the
+ * message has the number of the item; options->size as leat/base.h says); RANGE (dst_bytes is too small); OVERLAP
+ * (destinations without a layout overlap); UNSUPPORTED (a layout for a type with several elements a block, or with
+ * an index list; a slice of such a type whose rows do not fill whole blocks); FILE, and those of leat_file_read()
+ * and leat_copy_layout(). After an error nothing was loaded, except if a copy could not be started after others:
+ * these are cancelled then, and the destinations are undefined once the streams have passed them.
  */
 LEAT_API leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items, size_t count,
                                            const leat_model_options *options, leat_model_load **load);
@@ -197,19 +183,16 @@ LEAT_API leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point
 
 /* Progress of a load. Start with LEAT_MODEL_LOAD_INFO_INIT. */
 typedef struct leat_model_load_info {
-    size_t size;            /* sizeof(leat_model_load_info), so that the struct can grow */
+    size_t size;            /* sizeof(leat_model_load_info): leat/base.h */
     uint64_t bytes;         /* that are read from files, with gaps */
     uint64_t arrived_bytes; /* of these */
     size_t reads;           /* copies that the load consists of */
     uint8_t staged, done;   /* 1: all copies have reached this point */
     leat_status status;     /* LEAT_OK so far, or why a copy stopped */
 } leat_model_load_info;
-#define LEAT_MODEL_LOAD_INFO_INIT                                                                                 \
-    {                                                                                                             \
-        sizeof(leat_model_load_info), 0, 0, 0, 0, 0, LEAT_OK                                                      \
-    }
+#define LEAT_MODEL_LOAD_INFO_INIT LEAT_SIZED_INIT_(leat_model_load_info)
 
-/* Returns the progress of a load without waiting. Errors: INVALID (an argument is NULL, info->size). */
+/* Returns the progress of a load without waiting. Errors: INVALID (an argument is NULL, info's size). */
 LEAT_API leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *info);
 
 /* Cancels what has not been read yet, as leat_ticket_cancel(). Does not wait. Errors: INVALID (load NULL). */
@@ -228,9 +211,9 @@ typedef struct leat_model_set leat_model_set;
  * with the tensors in the order of the file, so that many small tensors need few large reads. The
  * first tensor is aligned to 256 bytes, each other one to its block_bytes, up to 16. pattern is a wildcard as in
  * the shell ("*.mlp.*", "lm_head.*"; "*" also matches dots and slashes); NULL matches every name. Returns at once,
- * with the exceptions of leat_file_read(). Padding between tensors of up to 512 bytes is read too. Errors: INVALID
- * (model, stream or set NULL, options->size); NOT_FOUND (no name matches); DEVICE_MEMORY, and those of
- * leat_model_load_start().
+ * with the exceptions of leat_file_read(). Padding between tensors of up to 512 bytes is read too.
+ * Errors: INVALID (model, stream or set NULL, options->size as leat/base.h says); NOT_FOUND (no name matches);
+ * DEVICE_MEMORY, and those of leat_model_load_start().
  */
 LEAT_API leat_status leat_model_load_all(const leat_model *model, const char *pattern, leat_stream *stream,
                                          const leat_model_options *options, leat_model_set **set);

@@ -557,6 +557,50 @@ static void loads_are_cancelled(void **state)
     free(out);
 }
 
+/* A newer program's items are longer, and lie further apart; an older program's options and results are shorter.
+ */
+static void structs_of_other_versions_work(void **state)
+{
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("versions");
+    struct {
+        leat_model_item item;
+        uint64_t newer;
+    } items[3] = {{.newer = 0}};
+    leat_model_options options = {.size = offsetof(leat_model_options, deadline_ns), .deadline_ns = 1};
+    leat_model_load_info info = {.size = offsetof(leat_model_load_info, reads), .reads = 77};
+    unsigned char out[3][100], *data;
+    leat_model_load *load;
+    leat_model *model;
+
+    add(&maker, "x", "U8", 1, 2, (int64_t[]){3, 100});
+    data = finish(&maker, path);
+    model = open_one(path);
+    for (int i = 0; i < 3; i++) {
+        static const leat_model_slice rows[3][2] = {
+            {{0, 1, 1}, {0, 100, 1}}, {{1, 2, 1}, {0, 100, 1}}, {{2, 3, 1}, {0, 100, 1}}};
+
+        items[i].item = item_of(t, 0, out[i], 100);
+        items[i].item.size = sizeof items[i];
+        items[i].item.slice = rows[i];
+    }
+    memset(out, 0, sizeof out);
+    OK(leat_model_load_start(model, &items[0].item, 3, &options, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_memory_equal(out, data, 300);
+    OK(leat_model_load_query(load, &info));
+    assert_int_equal(info.bytes, 300);
+    assert_int_equal(info.reads, 77);
+    OK(leat_model_load_free(load));
+    items[2].newer = 1;
+    REFUSED(leat_model_load_start(model, &items[0].item, 3, NULL, &load), LEAT_ERROR_INVALID, "items[2].size");
+    items[1].item.size = sizeof(leat_model_item);
+    REFUSED(leat_model_load_start(model, &items[0].item, 3, NULL, &load), LEAT_ERROR_INVALID, "that of item 0");
+    OK(leat_model_close(model));
+    free(data);
+}
+
 static void wrong_items_are_refused(void **state)
 {
     struct test_state *t = *state;
@@ -582,7 +626,7 @@ static void wrong_items_are_refused(void **state)
     item.tensor = 1;
     BAD(LEAT_ERROR_INVALID, "index 1, and there are 1");
     item.size = 0;
-    BAD(LEAT_ERROR_INVALID, "its size is 0");
+    BAD(LEAT_ERROR_INVALID, "items[0].size is 0");
     item.stream = NULL;
     BAD(LEAT_ERROR_INVALID, "its stream is NULL");
     item.dst = NULL;
@@ -644,10 +688,15 @@ static void wrong_items_are_refused(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        STATE_TEST(sets_have_all_tensors),        STATE_TEST(patterns_select),
-        STATE_TEST(neighbours_are_read_together), STATE_TEST(slices_and_layouts_are_right),
-        STATE_TEST(little_else_is_read),          STATE_TEST(blocks_are_not_cut),
-        STATE_TEST(files_that_were_cut_fail),     STATE_TEST(loads_are_cancelled),
+        STATE_TEST(sets_have_all_tensors),
+        STATE_TEST(patterns_select),
+        STATE_TEST(neighbours_are_read_together),
+        STATE_TEST(slices_and_layouts_are_right),
+        STATE_TEST(little_else_is_read),
+        STATE_TEST(blocks_are_not_cut),
+        STATE_TEST(files_that_were_cut_fail),
+        STATE_TEST(loads_are_cancelled),
+        STATE_TEST(structs_of_other_versions_work),
         STATE_TEST(wrong_items_are_refused),
     };
 
