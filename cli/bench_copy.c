@@ -141,7 +141,7 @@ void copy_trim(struct bench *bench, leat_kind kind)
     leat_pool *pool;
 
     if (leat_pool_default(bench->device, kind, &pool) == LEAT_OK)
-        leat_pool_trim(pool, 0, &released, &pending);
+        (void)leat_pool_trim(pool, 0, &released, &pending);
 }
 
 static void sweep_direction(struct sweep *sweep, enum copy_memory memory, enum copy_direction direction,

@@ -72,7 +72,7 @@ void bench_case_failed(struct bench *bench, const char *group, const char *name,
     bench->error[0] = '\0';
 
     /* Work that was already submitted must not run during the next case. */
-    leat_device_synchronize(bench->device);
+    (void)leat_device_synchronize(bench->device);
 }
 
 void bench_progress(struct bench *bench, const char *group, const char *name, uint64_t bytes)

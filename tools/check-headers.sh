@@ -63,6 +63,24 @@ for language in c c++; do
     wrong=$((wrong + 1))
 done
 
+# A compiler warns about a status that is ignored, but not about one that is cast to void, nor about those of calls that
+# end something.
+ignore() { # language statement: compiles the statement
+    local compiler="$cxx -std=c++11"
+    [ "$1" = c++ ] || compiler="$cc -std=c11 -Wstrict-prototypes"
+    # shellcheck disable=SC2086
+    printf '#include <leat/leat.h>\nvoid use(leat_stream *stream);\nvoid use(leat_stream *stream)\n{\n    %s;\n}\n' "$2" |
+        $compiler $warn -Iinclude -c -o /dev/null -x "$1" -
+}
+for language in c c++; do
+    done=$((done + 1))
+    if ! ignore $language '(void)leat_stream_query(stream); leat_free(stream, (void *)stream)' ||
+       ignore $language 'leat_stream_query(stream)' 2>/dev/null; then
+        echo "headers: LEAT_NODISCARD does not work in $language with $cc and $cxx"
+        wrong=$((wrong + 1))
+    fi
+done
+
 # Compiles two headers together: as C11, the oldest supported standard, or as C++14, which kernels in cuda_runtime.h need.
 try_pair() { # first second language
     local compiler="$cxx -std=c++14"

@@ -131,16 +131,21 @@ in_comment {
     next
 }
 
-/^LEAT_API/ {
+/^LEAT_(NODISCARD|API)/ {
     in_prototype = 1
     prototype = ""
     inside_of_group = fresh || after_prototype
 }
 in_prototype {
     line = $0
-    if (prototype == "")
+    if (prototype == "") {
         while (sub(/^LEAT_[A-Z_]+(\([^()]*\))? +/, "", line))
             ;
+        left_out = length($0) - length(line)
+    } else {
+        match(line, /^ */) # stays below the first parameter
+        line = substr(line, (RLENGTH < left_out ? RLENGTH : left_out) + 1)
+    }
     prototype = prototype (prototype == "" ? "" : "\n") line
     if (line ~ /;[ \t]*(\/\*.*)?$/) {
         in_prototype = 0

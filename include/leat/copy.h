@@ -68,7 +68,7 @@ extern "C" {
  * after other uses). After an error nothing was copied, except after DEVICE_LOST, DRIVER, and POINTER for partly
  * unmapped pageable memory: then dst is undefined.
  */
-LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
 
 /*
  * leat_copy() with the classic contract: when it returns, a pageable source may be changed and a pageable
@@ -76,7 +76,7 @@ LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, 
  * the stream; otherwise it does not wait. The calling thread takes part in the copying.
  * Errors: as leat_copy(), and failures while the bytes were moved.
  */
-LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes);
 
 /* ---- tickets --------------------------------------------------------------------------------------------- */
 
@@ -104,8 +104,8 @@ typedef struct leat_copy_options {
 /* leat_copy() with a ticket. options may be NULL. bytes 0 returns a ticket that is done. The caller frees the
  * ticket.
  * Errors: as leat_copy(); INVALID (ticket NULL, options->size as leat/base.h says). */
-LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
-                                     const leat_copy_options *options, leat_ticket **ticket);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                                                    const leat_copy_options *options, leat_ticket **ticket);
 
 /*
  * Waits until the copy has reached point, for at most timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no
@@ -115,7 +115,8 @@ LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void 
  * message has the address), FILE, CANCELLED, DEADLINE.
  * Errors: HANDLE, INVALID (point), DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function).
  */
-LEAT_API leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_t timeout_ns);
+LEAT_NODISCARD LEAT_API leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point,
+                                                     uint64_t timeout_ns);
 
 /* Progress of a copy. */
 typedef struct leat_ticket_info {
@@ -128,7 +129,7 @@ typedef struct leat_ticket_info {
 #define LEAT_TICKET_INFO_INIT LEAT_SIZED_INIT_(leat_ticket_info)
 
 /* Returns the progress of a copy without waiting. Errors: HANDLE, INVALID (info NULL, or its size). */
-LEAT_API leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info);
 
 /*
  * Cancels a copy that leat's threads make, between pageable or file memory and other memory: chunks that are not
@@ -164,7 +165,7 @@ typedef struct leat_copy_op {
  * Errors: as leat_copy(), with the number of the op in the message; INVALID (ops NULL); OVERLAP. After an error
  * nothing was copied, except after DEVICE_LOST and DRIVER: then all destinations are undefined.
  */
-LEAT_API leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t count);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t count);
 
 /* ---- 3-D copies ------------------------------------------------------------------------------------------ */
 
@@ -188,7 +189,8 @@ typedef struct leat_copy_region {
  * OVERLAP if a byte is on both sides, or might be, where an exact check takes too long. Columns side by side in
  * one image do not overlap.
  */
-LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *src, const leat_copy_region *region);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *src,
+                                                 const leat_copy_region *region);
 
 /* ---- several links --------------------------------------------------------------------------------------- */
 
@@ -202,7 +204,8 @@ LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *sr
  * Errors: HANDLE (device or a helper); INVALID (helpers NULL, more than 8, one that is device or is listed twice);
  * UNSUPPORTED (a helper of another driver); HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_copy_set_rails(leat_device *device, leat_device *const *helpers, unsigned count);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_set_rails(leat_device *device, leat_device *const *helpers,
+                                                        unsigned count);
 
 /* ---- plans in words -------------------------------------------------------------------------------------- */
 
@@ -213,16 +216,17 @@ LEAT_API leat_status leat_copy_set_rails(leat_device *device, leat_device *const
  * staging memory, if no copy has done so yet.
  * Errors: as leat_copy(); INVALID (text NULL or text_bytes 0).
  */
-LEAT_API leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src, size_t bytes, char *text,
-                                       size_t text_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src,
+                                                      size_t bytes, char *text, size_t text_bytes);
 
 /* leat_copy_explain() for leat_copy_3d(). */
-LEAT_API leat_status leat_copy_3d_explain(leat_stream *stream, void *dst, const void *src,
-                                          const leat_copy_region *region, char *text, size_t text_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_3d_explain(leat_stream *stream, void *dst, const void *src,
+                                                         const leat_copy_region *region, char *text,
+                                                         size_t text_bytes);
 
 /* leat_copy_explain() for leat_copy_batch(). */
-LEAT_API leat_status leat_copy_batch_explain(leat_stream *stream, const leat_copy_op *ops, size_t count,
-                                             char *text, size_t text_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_batch_explain(leat_stream *stream, const leat_copy_op *ops,
+                                                            size_t count, char *text, size_t text_bytes);
 
 /* ---- filling --------------------------------------------------------------------------------------------- */
 
@@ -232,7 +236,7 @@ LEAT_API leat_status leat_copy_batch_explain(leat_stream *stream, const leat_cop
  * Errors: HANDLE; POINTER (as leat_copy(), and pageable memory); RANGE; INVALID (memory of another device);
  * UNSUPPORTED (memory of another driver); DEVICE_LOST, DRIVER, NOT_PERMITTED (as leat_copy()).
  */
-LEAT_API leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, size_t bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, size_t bytes);
 
 /*
  * Fills bytes bytes at dst with copies of a pattern of pattern_bytes (1, 2, 4, 8 or 16), in stream order. leat
@@ -241,8 +245,8 @@ LEAT_API leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, si
  * leat_module_builtin() loads them ahead of time.
  * Errors: as leat_fill(); INVALID (pattern NULL, another pattern size, alignment, not a multiple).
  */
-LEAT_API leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *pattern, size_t pattern_bytes,
-                                       size_t bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *pattern,
+                                                      size_t pattern_bytes, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -49,7 +49,7 @@ typedef struct leat_device leat_device;
  * (LEAT_STRICT=1 on a processor without memory protection keys), DRIVER, SYSTEM, NOT_PERMITTED (inside a host
  * function, or in a child process of fork(), see above).
  */
-LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
+LEAT_NODISCARD LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
 
 /*
  * Closes a device once for each leat_device_open(). The last close waits for all work of the device, then destroys
@@ -65,7 +65,7 @@ LEAT_API leat_status leat_device_close(leat_device *device);
 /* Waits until all work submitted to the device so far is complete, including that of destroyed streams. On CUDA
  * this is all work of the context, including work submitted by other code of the process.
  * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function). */
-LEAT_API leat_status leat_device_synchronize(leat_device *device);
+LEAT_NODISCARD LEAT_API leat_status leat_device_synchronize(leat_device *device);
 
 /* Properties of a device. The strings are part of the struct; sizes are in bytes; 0 means unknown or none. */
 typedef struct leat_device_info {
@@ -95,17 +95,18 @@ typedef struct leat_device_info {
 #define LEAT_DEVICE_INFO_INIT LEAT_SIZED_INIT_(leat_device_info)
 
 /* Returns the properties of a device. Errors: HANDLE, INVALID (info NULL, or its size), DRIVER. */
-LEAT_API leat_status leat_device_query(leat_device *device, leat_device_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_device_query(leat_device *device, leat_device_info *info);
 
 /* Returns the free and total bytes of device memory at this moment; other programs share the device. Memory that
  * leat's pools hold counts as used, live or idle: leat_pool_query() returns how much that is, and leat_pool_trim()
  * releases the idle part. Either pointer may be NULL. Errors: HANDLE, DRIVER. */
-LEAT_API leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes,
+                                                       uint64_t *total_bytes);
 
 /* Lists devices without opening them: index 0, 1, ... over all drivers in the order in which
  * leat_device_open(NULL) prefers them. Past the last device the call returns NO_DEVICE. Errors: INVALID (info
  * NULL, or its size), NO_DEVICE, DRIVER. */
-LEAT_API leat_status leat_device_list(unsigned index, leat_device_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_device_list(unsigned index, leat_device_info *info);
 
 /* State of a driver: shows why a GPU is not available. */
 typedef struct leat_driver_info {
@@ -121,7 +122,7 @@ typedef struct leat_driver_info {
 
 /* Lists drivers: index 0, 1, ... in order of preference; past the last one the call returns NO_DRIVER. It loads
  * the driver if necessary. Errors: INVALID (info NULL, or its size), NO_DRIVER. */
-LEAT_API leat_status leat_driver_list(unsigned index, leat_driver_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_driver_list(unsigned index, leat_driver_info *info);
 
 /* One environment variable: one that leat reads, or one that begins with LEAT_ but is unknown to leat. */
 typedef struct leat_option_info {
@@ -143,7 +144,7 @@ typedef struct leat_option_info {
  * more rights than its caller (set-user-ID, set-group-ID, file capabilities) reads none of them: every value is
  * NULL. Errors: INVALID (info NULL, or its size), NOT_FOUND.
  */
-LEAT_API leat_status leat_option_list(unsigned index, leat_option_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_option_list(unsigned index, leat_option_info *info);
 
 #ifdef __cplusplus
 }

@@ -70,14 +70,14 @@ typedef enum leat_file_flags {
  * without WRITE, or with both CACHED and DIRECT); FILE (the system's error, with its reason; not a regular file,
  * such as a directory, a FIFO or a device); HOST_MEMORY; NOT_PERMITTED (inside a host function).
  */
-LEAT_API leat_status leat_file_open(const char *path, unsigned flags, leat_file **file);
+LEAT_NODISCARD LEAT_API leat_status leat_file_open(const char *path, unsigned flags, leat_file **file);
 
 /* Closes the handle; NULL does nothing. Submitted copies continue; the file itself is closed when the last of them
  * is complete and its ticket freed. Errors: HANDLE. */
 LEAT_API leat_status leat_file_close(leat_file *file);
 
 /* Returns the current size of the file. Errors: HANDLE; INVALID (bytes NULL); FILE (the system's error). */
-LEAT_API leat_status leat_file_size(leat_file *file, uint64_t *bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_file_size(leat_file *file, uint64_t *bytes);
 
 /*
  * Copies bytes bytes of the file, starting at offset, to dst. bytes 0 does nothing, whatever dst is. The call does
@@ -89,14 +89,15 @@ LEAT_API leat_status leat_file_size(leat_file *file, uint64_t *bytes);
  * (also if leat has no threads for staging: leat_copy_explain() says why); DEVICE_LOST, DRIVER, NOT_PERMITTED.
  * After an error nothing was copied, except after DEVICE_LOST and DRIVER: then dst is undefined.
  */
-LEAT_API leat_status leat_file_read(leat_stream *stream, void *dst, leat_file *file, uint64_t offset,
-                                    size_t bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_file_read(leat_stream *stream, void *dst, leat_file *file,
+                                                   uint64_t offset, size_t bytes);
 
 /* leat_file_read() with a ticket; options may be NULL. leat_ticket_cancel() and a deadline stop the copy. The
  * caller frees the ticket.
  * Errors: as leat_file_read(); INVALID (ticket NULL, options->size as leat/base.h says). */
-LEAT_API leat_status leat_file_read_start(leat_stream *stream, void *dst, leat_file *file, uint64_t offset,
-                                          size_t bytes, const leat_copy_options *options, leat_ticket **ticket);
+LEAT_NODISCARD LEAT_API leat_status leat_file_read_start(leat_stream *stream, void *dst, leat_file *file,
+                                                         uint64_t offset, size_t bytes,
+                                                         const leat_copy_options *options, leat_ticket **ticket);
 
 /*
  * Copies bytes bytes from src to the file, starting at offset. The file grows if necessary; a gap between its old
@@ -104,12 +105,13 @@ LEAT_API leat_status leat_file_read_start(leat_stream *stream, void *dst, leat_f
  * Errors: as leat_file_read(), for src; FILE (not open for writing); RANGE (offset + bytes is more than a file can
  * have).
  */
-LEAT_API leat_status leat_file_write(leat_stream *stream, leat_file *file, uint64_t offset, const void *src,
-                                     size_t bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_file_write(leat_stream *stream, leat_file *file, uint64_t offset,
+                                                    const void *src, size_t bytes);
 
 /* leat_file_write() with a ticket. Errors: as leat_file_write() and leat_file_read_start(). */
-LEAT_API leat_status leat_file_write_start(leat_stream *stream, leat_file *file, uint64_t offset, const void *src,
-                                           size_t bytes, const leat_copy_options *options, leat_ticket **ticket);
+LEAT_NODISCARD LEAT_API leat_status leat_file_write_start(leat_stream *stream, leat_file *file, uint64_t offset,
+                                                          const void *src, size_t bytes,
+                                                          const leat_copy_options *options, leat_ticket **ticket);
 
 /* ---- many ranges ----------------------------------------------------------------------------------------- */
 
@@ -131,19 +133,23 @@ typedef struct leat_file_op {
  * ops read into the same memory). After an error nothing was copied, except after HOST_MEMORY, DEVICE_LOST and
  * DRIVER: then all destinations are undefined.
  */
-LEAT_API leat_status leat_file_read_batch(leat_stream *stream, const leat_file_op *ops, size_t count);
+LEAT_NODISCARD LEAT_API leat_status leat_file_read_batch(leat_stream *stream, const leat_file_op *ops,
+                                                         size_t count);
 
 /* leat_file_read_batch() with one ticket for all: its points are reached when all reads have reached them, its
  * progress counts the bytes of all, and cancelling it or its deadline stops all. Errors: as leat_file_read_batch()
  * and leat_file_read_start(). */
-LEAT_API leat_status leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
-                                                const leat_copy_options *options, leat_ticket **ticket);
+LEAT_NODISCARD LEAT_API leat_status leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops,
+                                                               size_t count, const leat_copy_options *options,
+                                                               leat_ticket **ticket);
 
 /* The same for writes. Errors: as leat_file_read_batch() and leat_file_write(); OVERLAP (two ops write to the same
  * bytes of a file). */
-LEAT_API leat_status leat_file_write_batch(leat_stream *stream, const leat_file_op *ops, size_t count);
-LEAT_API leat_status leat_file_write_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
-                                                 const leat_copy_options *options, leat_ticket **ticket);
+LEAT_NODISCARD LEAT_API leat_status leat_file_write_batch(leat_stream *stream, const leat_file_op *ops,
+                                                          size_t count);
+LEAT_NODISCARD LEAT_API leat_status leat_file_write_batch_start(leat_stream *stream, const leat_file_op *ops,
+                                                                size_t count, const leat_copy_options *options,
+                                                                leat_ticket **ticket);
 
 /* ---- on the disk ----------------------------------------------------------------------------------------- */
 
@@ -153,13 +159,13 @@ LEAT_API leat_status leat_file_write_batch_start(leat_stream *stream, const leat
  * Errors: HANDLE; FILE (not open for writing); HOST_MEMORY, DEVICE_LOST, DRIVER, NOT_PERMITTED. If fsync() fails,
  * that is an asynchronous failure, FILE.
  */
-LEAT_API leat_status leat_file_sync(leat_stream *stream, leat_file *file);
+LEAT_NODISCARD LEAT_API leat_status leat_file_sync(leat_stream *stream, leat_file *file);
 
 /* leat_file_sync() with a ticket, which does not hold up the stream: STAGED and DONE are reached when all earlier
  * work of the stream is complete, and LEAT_COPY_DURABLE when fsync() has returned. leat_ticket_cancel() and a
  * deadline stop it as long as fsync() has not begun. Errors: as leat_file_sync() and leat_file_read_start(). */
-LEAT_API leat_status leat_file_sync_start(leat_stream *stream, leat_file *file, const leat_copy_options *options,
-                                          leat_ticket **ticket);
+LEAT_NODISCARD LEAT_API leat_status leat_file_sync_start(leat_stream *stream, leat_file *file,
+                                                         const leat_copy_options *options, leat_ticket **ticket);
 
 /*
  * Gives a file that was opened with LEAT_FILE_TEMPORARY its name, in stream order, so that the name never stands
@@ -170,19 +176,20 @@ LEAT_API leat_status leat_file_sync_start(leat_stream *stream, leat_file *file, 
  * committed once; afterwards it can be read and written as any other. Errors: as leat_file_sync(); INVALID (opened
  * without LEAT_FILE_TEMPORARY; committed before).
  */
-LEAT_API leat_status leat_file_commit(leat_stream *stream, leat_file *file);
+LEAT_NODISCARD LEAT_API leat_status leat_file_commit(leat_stream *stream, leat_file *file);
 
 /* leat_file_commit() with a ticket, as leat_file_sync_start(): LEAT_COPY_DURABLE is reached when the file has its
  * name. Errors: as leat_file_commit() and leat_file_read_start(). */
-LEAT_API leat_status leat_file_commit_start(leat_stream *stream, leat_file *file, const leat_copy_options *options,
-                                            leat_ticket **ticket);
+LEAT_NODISCARD LEAT_API leat_status leat_file_commit_start(leat_stream *stream, leat_file *file,
+                                                           const leat_copy_options *options, leat_ticket **ticket);
 
 /* ---- in words -------------------------------------------------------------------------------------------- */
 
 /* Describes how leat_file_read() would make this copy now, as leat_copy_explain() does. Errors: as
  * leat_file_read(); INVALID (text NULL or text_bytes 0). */
-LEAT_API leat_status leat_file_explain(leat_stream *stream, void *dst, leat_file *file, uint64_t offset,
-                                       size_t bytes, char *text, size_t text_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_file_explain(leat_stream *stream, void *dst, leat_file *file,
+                                                      uint64_t offset, size_t bytes, char *text,
+                                                      size_t text_bytes);
 
 #ifdef __cplusplus
 }

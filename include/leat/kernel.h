@@ -58,11 +58,13 @@ static inline leat_dim3 leat_dim(uint32_t x, uint32_t y, uint32_t z)
  * Errors: HANDLE, INVALID (NULL, bytes 0), IMAGE (not code for this device; the message has the vendor's compile
  * log), DEVICE_MEMORY, HOST_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_module_load(leat_device *device, const void *image, size_t bytes, leat_module **module);
+LEAT_NODISCARD LEAT_API leat_status leat_module_load(leat_device *device, const void *image, size_t bytes,
+                                                     leat_module **module);
 
 /* leat_module_load() from a file of less than 512 MiB. Errors: as leat_module_load(); NOT_FOUND (no such file),
  * SYSTEM (unreadable). */
-LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path, leat_module **module);
+LEAT_NODISCARD LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path,
+                                                          leat_module **module);
 
 struct leat_cpu_kernel; /* defined by LEAT_KERNEL on the CPU device: leat/device_code.h */
 
@@ -80,8 +82,8 @@ typedef struct leat_embedded_kernel {
  * Errors: HANDLE, INVALID (NULL, count 0, a kernel without a name or code), UNSUPPORTED (not the CPU device),
  * HOST_MEMORY, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_module_embedded(leat_device *device, const leat_embedded_kernel *kernels, size_t count,
-                                          leat_module **module);
+LEAT_NODISCARD LEAT_API leat_status leat_module_embedded(leat_device *device, const leat_embedded_kernel *kernels,
+                                                         size_t count, leat_module **module);
 
 /*
  * Returns the module of leat's general kernels, on any device. It belongs to the device: unloading it is INVALID.
@@ -103,7 +105,7 @@ LEAT_API leat_status leat_module_embedded(leat_device *device, const leat_embedd
  *
  * Errors: HANDLE, INVALID (module NULL), IMAGE, HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_module_builtin(leat_device *device, leat_module **module);
+LEAT_NODISCARD LEAT_API leat_status leat_module_builtin(leat_device *device, leat_module **module);
 
 /*
  * Loads all kernels that copy layouts (leat/layout.h) and narrow rows of regions, and returns their module.
@@ -120,7 +122,7 @@ LEAT_API leat_status leat_module_builtin(leat_device *device, leat_module **modu
  * each 256 elements, the others one for each tile: (rows + 31) / 32 * ((columns + 31) / 32).
  * Errors: as leat_module_builtin().
  */
-LEAT_API leat_status leat_module_layout(leat_device *device, leat_module **module);
+LEAT_NODISCARD LEAT_API leat_status leat_module_layout(leat_device *device, leat_module **module);
 
 /* Returns a 64-bit mix of a position and a seed, the value that leat_pattern_u64 writes. It reveals misplaced,
  * repeated and missing words. The mixing is that of splitmix64 (Steele, Lea and Flood, "Fast Splittable
@@ -147,15 +149,16 @@ LEAT_API leat_status leat_module_unload(leat_module *module);
 /* Finds a kernel by its name, and loads it. Errors: HANDLE, INVALID (NULL), NOT_FOUND, IMAGE (a kernel of
  * leat_module_embedded() for another version of leat), HOST_MEMORY, DRIVER, NOT_PERMITTED; for a kernel of
  * leat_module_layout() also that call's. */
-LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel);
+LEAT_NODISCARD LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel);
 
 /* Returns the number of parameters of a kernel, or -1 if the driver does not know it (CUDA before 12.4).
  * Errors: HANDLE, INVALID (count NULL). */
-LEAT_API leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count);
+LEAT_NODISCARD LEAT_API leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count);
 
 /* Returns the size of parameter number index, counted from 0. Errors: HANDLE, INVALID (bytes NULL; the kernel has
  * no such parameter), UNSUPPORTED (the driver does not report it: HIP, CUDA before 12.4), DRIVER. */
-LEAT_API leat_status leat_kernel_parameter_bytes(leat_kernel *kernel, unsigned index, size_t *bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_kernel_parameter_bytes(leat_kernel *kernel, unsigned index,
+                                                                size_t *bytes);
 
 /*
  * Runs a kernel in stream order. args: argument_count pointers, each to a value of the parameter's type; leat
@@ -167,8 +170,9 @@ LEAT_API leat_status leat_kernel_parameter_bytes(leat_kernel *kernel, unsigned i
  * concurrently, for a kernel with LEAT_CPU_KERNEL_TOGETHER); UNSUPPORTED (more shared memory than the device has),
  * HOST_MEMORY, SYSTEM (no threads for the blocks of such a kernel), DEVICE_LOST, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
-                                 size_t shared_bytes, void *const *args, unsigned argument_count);
+LEAT_NODISCARD LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid,
+                                                leat_dim3 block, size_t shared_bytes, void *const *args,
+                                                unsigned argument_count);
 
 #ifdef __cplusplus
 }

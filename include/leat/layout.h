@@ -67,8 +67,8 @@ typedef struct leat_layout {
  * unchanged, and INVALID includes a layout that is NULL or not valid (dims, element_bytes, sizes, or the fields of
  * its list).
  */
-LEAT_API leat_status leat_layout_dense(leat_layout *layout, uint32_t dims, const int64_t *size,
-                                       uint32_t element_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_dense(leat_layout *layout, uint32_t dims, const int64_t *size,
+                                                      uint32_t element_bytes);
 
 /*
  * Reorders dimensions: dimension i becomes the former dimension order[i]. {1, 0} transposes a matrix, {0, 2, 3, 1}
@@ -76,10 +76,10 @@ LEAT_API leat_status leat_layout_dense(leat_layout *layout, uint32_t dims, const
  * once; it may be NULL if there are no dimensions. A list of indices stays with its dimension.
  * Errors: INVALID.
  */
-LEAT_API leat_status leat_layout_permute(leat_layout *layout, const uint32_t *order);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_permute(leat_layout *layout, const uint32_t *order);
 
 /* Swaps two dimensions. a == b does nothing. Errors: INVALID (a dimension that the layout does not have). */
-LEAT_API leat_status leat_layout_transpose(leat_layout *layout, uint32_t a, uint32_t b);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_transpose(leat_layout *layout, uint32_t a, uint32_t b);
 
 /*
  * Selects the elements start, start + step, ... of one dimension, up to but not including stop. If step is
@@ -89,15 +89,15 @@ LEAT_API leat_status leat_layout_transpose(leat_layout *layout, uint32_t a, uint
  * Errors: INVALID (dim, step 0, start or stop outside the dimension, a step that leads from start away from stop,
  * a dimension with an index list); RANGE (an offset or a stride that overflows).
  */
-LEAT_API leat_status leat_layout_slice(leat_layout *layout, uint32_t dim, int64_t start, int64_t stop,
-                                       int64_t step);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_slice(leat_layout *layout, uint32_t dim, int64_t start,
+                                                      int64_t stop, int64_t step);
 
 /* Reverses one dimension. Errors: INVALID (dim, a dimension with an index list); RANGE (overflow). */
-LEAT_API leat_status leat_layout_flip(leat_layout *layout, uint32_t dim);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_flip(leat_layout *layout, uint32_t dim);
 
 /* Gives a dimension of size 1 any size, with stride 0: all its elements are the same one. For sources only.
  * Errors: INVALID (dim, its size is not 1, size negative, a dimension with an index list). */
-LEAT_API leat_status leat_layout_broadcast(leat_layout *layout, uint32_t dim, int64_t size);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_broadcast(leat_layout *layout, uint32_t dim, int64_t size);
 
 /*
  * Gives the same elements, in the same order, other sizes, without moving them. The product of the sizes must stay
@@ -106,7 +106,7 @@ LEAT_API leat_status leat_layout_broadcast(leat_layout *layout, uint32_t dim, in
  * strides describe the new sizes, so the elements would have to move: copy into a dense layout first; or no new
  * dimension has the size of the dimension with the list); RANGE (more elements than 64 bits can count).
  */
-LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uint32_t dims, const int64_t *size);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uint32_t dims, const int64_t *size);
 
 /*
  * Puts a list of indices on one dimension: its size becomes count, and its element i is the former element
@@ -123,12 +123,13 @@ LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uint32_t dims, con
  * Errors: INVALID (dim, index NULL with a count, count negative, index_bytes not 4 or 8, a list there already, a
  * list that is not aligned to index_bytes, wrong not aligned to 8).
  */
-LEAT_API leat_status leat_layout_index(leat_layout *layout, uint32_t dim, const void *index, int64_t count,
-                                       uint32_t index_bytes, uint64_t *wrong);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_index(leat_layout *layout, uint32_t dim, const void *index,
+                                                      int64_t count, uint32_t index_bytes, uint64_t *wrong);
 
 /* Returns the number of elements of a layout and their total bytes, independent of the strides. Errors: INVALID
  * (NULL); RANGE (more than 64 bits can count). */
-LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elements, uint64_t *bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elements,
+                                                      uint64_t *bytes);
 
 /* ---- copying ---------------------------------------------------------------------------------------------- */
 
@@ -154,8 +155,8 @@ LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elem
  * the stream's on both sides, or on dst with gaps or a list; a list in device or managed memory between pageable
  * memory, or that scatters into it); and those of leat_copy().
  */
-LEAT_API leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *dst_layout,
-                                      const void *src, const leat_layout *src_layout);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *dst_layout,
+                                                     const void *src, const leat_layout *src_layout);
 
 /* ---- plans ------------------------------------------------------------------------------------------------ */
 
@@ -197,21 +198,23 @@ typedef struct leat_layout_plan_info {
  * leat_layout_plan_free().
  * Errors: HANDLE; INVALID, RANGE (as leat_copy_layout(), and plan NULL, alignments); HOST_MEMORY.
  */
-LEAT_API leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_layout, size_t dst_align,
-                                          const leat_layout *src_layout, size_t src_align,
-                                          leat_layout_plan **plan);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_layout,
+                                                         size_t dst_align, const leat_layout *src_layout,
+                                                         size_t src_align, leat_layout_plan **plan);
 
 /* leat_copy_layout() with a plan. Errors: as leat_copy_layout(); INVALID also if a pointer has less alignment than
  * the plan requires. */
-LEAT_API leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *plan, void *dst,
-                                           const void *src);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *plan,
+                                                          void *dst, const void *src);
 
 /* Returns the class and the bound of a plan. Errors: HANDLE, INVALID (info NULL, or its size). */
-LEAT_API leat_status leat_layout_plan_describe(const leat_layout_plan *plan, leat_layout_plan_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_describe(const leat_layout_plan *plan,
+                                                              leat_layout_plan_info *info);
 
 /* Writes a plan as text: its class, tile, kernel, and the bound. text_bytes: the size of text, including the
  * terminating 0; longer output is truncated. Errors: HANDLE, INVALID (text NULL or text_bytes 0). */
-LEAT_API leat_status leat_layout_plan_text(const leat_layout_plan *plan, char *text, size_t text_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_text(const leat_layout_plan *plan, char *text,
+                                                          size_t text_bytes);
 
 /* Frees a plan. NULL does nothing. Errors: HANDLE. */
 LEAT_API leat_status leat_layout_plan_free(leat_layout_plan *plan);
@@ -219,9 +222,10 @@ LEAT_API leat_status leat_layout_plan_free(leat_layout_plan *plan);
 /* Describes how leat_copy_layout() would make this copy now, and copies nothing: the route of the bytes, and the
  * plan. text_bytes: as leat_layout_plan_text().
  * Errors: as leat_copy_layout(); INVALID (text NULL or text_bytes 0). */
-LEAT_API leat_status leat_copy_layout_explain(leat_stream *stream, void *dst, const leat_layout *dst_layout,
-                                              const void *src, const leat_layout *src_layout, char *text,
-                                              size_t text_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_copy_layout_explain(leat_stream *stream, void *dst,
+                                                             const leat_layout *dst_layout, const void *src,
+                                                             const leat_layout *src_layout, char *text,
+                                                             size_t text_bytes);
 
 #ifdef __cplusplus
 }

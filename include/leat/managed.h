@@ -54,7 +54,8 @@ extern "C" {
  * managed memory concurrently with the host; a driver without prefetch), HOST_MEMORY, DRIVER, NOT_PERMITTED;
  * INVALID (an invalid value of a LEAT_PREFETCH_* variable).
  */
-LEAT_API leat_status leat_managed_prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_device *to);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_prefetch(leat_stream *stream, void *ptr, size_t bytes,
+                                                          leat_device *to);
 
 /* Advice about a range. Each kind has a second value that undoes it; the numbers are those of CUDA and HIP. */
 typedef enum leat_advice {
@@ -83,7 +84,8 @@ LEAT_API const char *leat_advice_name(leat_advice advice);
  * Errors: INVALID (advice), HANDLE (where is not open), POINTER, RANGE, UNSUPPORTED (where is of another driver;
  * the driver has no advice), DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_managed_advise(void *ptr, size_t bytes, leat_advice advice, leat_device *where);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_advise(void *ptr, size_t bytes, leat_advice advice,
+                                                        leat_device *where);
 
 typedef enum leat_location_kind {
     LEAT_LOCATION_NONE = 0, /* nowhere, or parts of the range differ */
@@ -120,7 +122,7 @@ typedef struct leat_managed_info {
  * Errors: INVALID (info NULL, or its size; bytes 0 if the driver does not report
  * the size of the allocation), POINTER, RANGE, UNSUPPORTED (a driver that cannot answer), DRIVER,
  * NOT_PERMITTED. */
-LEAT_API leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info *info);
 
 /* Who may use managed memory while a device works. The numbers are those of CUDA and HIP. */
 typedef enum leat_attach {
@@ -138,7 +140,7 @@ typedef enum leat_attach {
  * Errors: INVALID (attach), HANDLE, POINTER (not managed, not the start), UNSUPPORTED (a block of a pool; the
  * stream is of another driver; the driver has no such call), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach attach);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach attach);
 
 /* ---- what moved, when and why: the CPU device ------------------------------------------------------------ */
 
@@ -162,7 +164,7 @@ LEAT_API leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_at
  * Errors: HANDLE, UNSUPPORTED (a driver that keeps no such record; another handler of SIGSEGV is installed),
  * HOST_MEMORY, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_managed_record(leat_device *device, int on);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_record(leat_device *device, int on);
 
 /* Counts of pages. */
 typedef struct leat_managed_counts {
@@ -190,8 +192,8 @@ typedef struct leat_managed_counts {
  * Errors: HANDLE, INVALID (counts NULL or its size), POINTER, RANGE, UNSUPPORTED (no record was ever started;
  * another driver), NOT_PERMITTED.
  */
-LEAT_API leat_status leat_managed_count(leat_device *device, const void *ptr, size_t bytes,
-                                        leat_managed_counts *counts);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_count(leat_device *device, const void *ptr, size_t bytes,
+                                                       leat_managed_counts *counts);
 
 /* Why pages moved, or got their first place. */
 typedef enum leat_move_cause {
@@ -218,13 +220,14 @@ typedef struct leat_managed_move {
  * Errors: HANDLE, INVALID (moves or count NULL), UNSUPPORTED (no record was ever started; another driver),
  * NOT_PERMITTED.
  */
-LEAT_API leat_status leat_managed_history(leat_device *device, leat_managed_move *moves, size_t *count);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_history(leat_device *device, leat_managed_move *moves,
+                                                         size_t *count);
 
 /* Describes the counts of a range (as leat_managed_count() takes it) as text, with advice, and its latest moves.
  * text_bytes: the size of text, including the terminating 0; longer output is truncated.
  * Errors: as leat_managed_count(); INVALID (text NULL or text_bytes 0). */
-LEAT_API leat_status leat_managed_report(leat_device *device, const void *ptr, size_t bytes, char *text,
-                                         size_t text_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_report(leat_device *device, const void *ptr, size_t bytes,
+                                                        char *text, size_t text_bytes);
 
 #ifdef __cplusplus
 }

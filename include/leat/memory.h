@@ -33,10 +33,10 @@
  *     device, from the driver                 leat_alloc_driver()            leat_free() or leat_memory_free()
  *     imported from another process           leat_pool_import()             leat_memory_free()
  *     pageable                                (malloc, mmap)                 (free, munmap)
- *     pageable, pinned where it is            leat_register()                leat_unregister(), then (free, munmap)
- *     the vendor's own, known to leat         leat_pointer_wrap()            leat_pointer_unwrap(), then (cudaFree)
+ *     pageable, pinned where it is            leat_register()                leat_unregister(), (free, munmap)
+ *     the vendor's own, known to leat         leat_pointer_wrap()            leat_pointer_unwrap(), (cudaFree)
  *     reserved addresses                      leat_virtual_reserve()         leat_virtual_unreserve()
- *     physical memory                         leat_physical_create(),        leat_physical_release(), once for each
+ *     physical memory                         leat_physical_create(),        leat_physical_release(), one for each
  *                                             _import(), _retain()           of these calls
  *     physical memory at reserved addresses   leat_virtual_map()             leat_virtual_unmap()
  *
@@ -83,7 +83,7 @@ LEAT_API const char *leat_kind_name(leat_kind kind);
  * Errors: HANDLE, INVALID (ptr NULL; an invalid environment variable of pools), DEVICE_MEMORY (the message says
  * how much memory is free and who holds the rest), HOST_MEMORY, DRIVER, NOT_PERMITTED (inside a host function).
  */
-LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
 
 /*
  * Frees memory when stream reaches this point: a block of any pool, of any kind (leat_alloc(), leat_pool_alloc(),
@@ -106,7 +106,7 @@ LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
  * often 65530). bytes 0: *ptr becomes NULL.
  * Errors: as leat_alloc().
  */
-LEAT_API leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr);
 
 /*
  * Allocates memory of one kind from the device's default pool for that kind. The memory is ready for the host and
@@ -119,7 +119,8 @@ LEAT_API leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void *
  * (for pinned memory also when the machine or a control group has too little, or the limit for locked memory is
  * reached), UNSUPPORTED (no managed memory), DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes,
+                                                      void **ptr);
 
 /*
  * Frees a block of any pool, or memory of leat_alloc_driver() or leat_pool_import(), at once: the next allocation
@@ -143,7 +144,7 @@ LEAT_API leat_status leat_memory_free(void *ptr);
  * memory that leat already pinned), REGISTERED (a part is registered already, by leat or by other code),
  * HOST_MEMORY (limit for locked memory), UNSUPPORTED, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_register(leat_device *device, void *ptr, size_t bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_register(leat_device *device, void *ptr, size_t bytes);
 
 /*
  * Undoes leat_register(); ptr is the start that was registered. The caller must ensure that no work still uses the
@@ -171,7 +172,7 @@ typedef struct leat_pointer_info {
  * Errors: INVALID (ptr or info NULL, or info's size), POINTER (inside the addresses of a pool or of a CPU device,
  * but not allocated: freed, or never was), DRIVER.
  */
-LEAT_API leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info);
 
 #ifdef __cplusplus
 }

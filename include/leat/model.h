@@ -59,7 +59,7 @@ typedef enum leat_model_format { LEAT_MODEL_SAFETENSORS = 1 } leat_model_format;
  * format, or is of another format; two tensors of the set have the same name); HOST_MEMORY; NOT_PERMITTED
  * (inside a host function).
  */
-LEAT_API leat_status leat_model_open(const char *const *paths, size_t count, leat_model **model);
+LEAT_NODISCARD LEAT_API leat_status leat_model_open(const char *const *paths, size_t count, leat_model **model);
 
 /* Closes a model; NULL does nothing. Loads and sets remain valid. Errors: none. */
 LEAT_API leat_status leat_model_close(leat_model *model);
@@ -77,10 +77,11 @@ typedef struct leat_model_file_info {
 
 /* Returns the number of tensors, and of files, of a model; either pointer may be NULL. Errors: INVALID (model
  * NULL). */
-LEAT_API leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *files);
+LEAT_NODISCARD LEAT_API leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *files);
 
 /* Describes file number index. Errors: INVALID (model or info NULL, info's size, index). */
-LEAT_API leat_status leat_model_file(const leat_model *model, size_t index, leat_model_file_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_model_file(const leat_model *model, size_t index,
+                                                    leat_model_file_info *info);
 
 /* One tensor. Start with LEAT_MODEL_TENSOR_INFO_INIT. */
 typedef struct leat_model_tensor_info {
@@ -98,10 +99,11 @@ typedef struct leat_model_tensor_info {
 #define LEAT_MODEL_TENSOR_INFO_INIT LEAT_SIZED_INIT_(leat_model_tensor_info)
 
 /* Describes tensor number index. Errors: INVALID (model or info NULL, info's size, index). */
-LEAT_API leat_status leat_model_tensor(const leat_model *model, size_t index, leat_model_tensor_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_model_tensor(const leat_model *model, size_t index,
+                                                      leat_model_tensor_info *info);
 
 /* Finds a tensor by its name. Errors: INVALID (an argument is NULL); NOT_FOUND. */
-LEAT_API leat_status leat_model_find(const leat_model *model, const char *name, size_t *index);
+LEAT_NODISCARD LEAT_API leat_status leat_model_find(const leat_model *model, const char *name, size_t *index);
 
 /* One entry of a file's metadata. Start with LEAT_MODEL_METADATA_INFO_INIT. */
 typedef struct leat_model_metadata_info {
@@ -114,10 +116,11 @@ typedef struct leat_model_metadata_info {
 #define LEAT_MODEL_METADATA_INFO_INIT LEAT_SIZED_INIT_(leat_model_metadata_info)
 
 /* Returns the number of metadata entries of all files. Errors: INVALID (an argument is NULL). */
-LEAT_API leat_status leat_model_metadata_count(const leat_model *model, size_t *count);
+LEAT_NODISCARD LEAT_API leat_status leat_model_metadata_count(const leat_model *model, size_t *count);
 
 /* Describes entry number index. Errors: INVALID (model or info NULL, info's size, index). */
-LEAT_API leat_status leat_model_metadata(const leat_model *model, size_t index, leat_model_metadata_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_model_metadata(const leat_model *model, size_t index,
+                                                        leat_model_metadata_info *info);
 
 /* ---- loading: items --------------------------------------------------------------------------------------- */
 
@@ -170,8 +173,9 @@ typedef struct leat_model_load leat_model_load;
  * and leat_copy_layout(). After an error nothing was loaded, except if a copy could not be started after others:
  * these are cancelled then, and the destinations are undefined once the streams have passed them.
  */
-LEAT_API leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items, size_t count,
-                                           const leat_model_options *options, leat_model_load **load);
+LEAT_NODISCARD LEAT_API leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items,
+                                                          size_t count, const leat_model_options *options,
+                                                          leat_model_load **load);
 
 /*
  * Waits until all copies of the load have reached point (LEAT_COPY_STAGED: the files have been read), for at most
@@ -179,7 +183,8 @@ LEAT_API leat_status leat_model_load_start(const leat_model *model, const leat_m
  * deadline reaches both points too, and the call then returns its first failure.
  * Errors: INVALID (load NULL); NOT_READY; those of leat_ticket_wait().
  */
-LEAT_API leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, uint64_t timeout_ns);
+LEAT_NODISCARD LEAT_API leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point,
+                                                         uint64_t timeout_ns);
 
 /* Progress of a load. Start with LEAT_MODEL_LOAD_INFO_INIT. */
 typedef struct leat_model_load_info {
@@ -193,7 +198,7 @@ typedef struct leat_model_load_info {
 #define LEAT_MODEL_LOAD_INFO_INIT LEAT_SIZED_INIT_(leat_model_load_info)
 
 /* Returns the progress of a load without waiting. Errors: INVALID (an argument is NULL, info's size). */
-LEAT_API leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *info);
 
 /* Cancels what has not been read yet, as leat_ticket_cancel(). Does not wait. Errors: INVALID (load NULL). */
 LEAT_API leat_status leat_model_load_cancel(leat_model_load *load);
@@ -215,13 +220,14 @@ typedef struct leat_model_set leat_model_set;
  * Errors: INVALID (model, stream or set NULL, options->size as leat/base.h says); NOT_FOUND (no name matches);
  * DEVICE_MEMORY, and those of leat_model_load_start().
  */
-LEAT_API leat_status leat_model_load_all(const leat_model *model, const char *pattern, leat_stream *stream,
-                                         const leat_model_options *options, leat_model_set **set);
+LEAT_NODISCARD LEAT_API leat_status leat_model_load_all(const leat_model *model, const char *pattern,
+                                                        leat_stream *stream, const leat_model_options *options,
+                                                        leat_model_set **set);
 
 /* Returns the address of tensor number index of the model. The bytes are there in stream order. A tensor without
  * bytes has the address NULL. Errors: INVALID (an argument is NULL, index); NOT_FOUND (the set does not have it).
  */
-LEAT_API leat_status leat_model_set_tensor(const leat_model_set *set, size_t index, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_model_set_tensor(const leat_model_set *set, size_t index, void **ptr);
 
 /* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set: do not free it. NULL
  * for NULL. */

@@ -28,11 +28,11 @@ extern "C" {
  * Errors: as leat_device_open(); INVALID (context NULL, or of another device); UNSUPPORTED (the CPU device has no
  * contexts).
  */
-LEAT_API leat_status leat_device_wrap(const char *name, void *native_context, leat_device **device);
+LEAT_NODISCARD LEAT_API leat_status leat_device_wrap(const char *name, void *native_context, leat_device **device);
 
 /* Returns the CUcontext of a device; on the CPU device an opaque pointer. Errors: HANDLE, INVALID (native_context
  * NULL). */
-LEAT_API leat_status leat_device_native(leat_device *device, void **native_context);
+LEAT_NODISCARD LEAT_API leat_status leat_device_native(leat_device *device, void **native_context);
 
 /*
  * Creates a leat stream for a CUstream of the user's own, which must belong to device's context. On CUDA NULL
@@ -42,17 +42,17 @@ LEAT_API leat_status leat_device_native(leat_device *device, void **native_conte
  * Errors: HANDLE, INVALID (stream NULL; NULL native on the CPU device; a native stream of another device or one
  * that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **stream);
+LEAT_NODISCARD LEAT_API leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **stream);
 
 /* Returns the CUstream of a stream. Errors: HANDLE, INVALID (native NULL). */
-LEAT_API leat_status leat_stream_native(leat_stream *stream, void **native);
+LEAT_NODISCARD LEAT_API leat_status leat_stream_native(leat_stream *stream, void **native);
 
 /* Creates a leat event for a CUevent of the user's own. It counts as recorded. Errors: HANDLE, INVALID (native or
  * event NULL; a native event that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED. */
-LEAT_API leat_status leat_event_wrap(leat_device *device, void *native, leat_event **event);
+LEAT_NODISCARD LEAT_API leat_status leat_event_wrap(leat_device *device, void *native, leat_event **event);
 
 /* Returns the CUevent of an event. Errors: HANDLE, INVALID (native NULL). */
-LEAT_API leat_status leat_event_native(leat_event *event, void **native);
+LEAT_NODISCARD LEAT_API leat_status leat_event_native(leat_event *event, void **native);
 
 /*
  * Makes memory that the user's own code allocated known to leat. This is for memory that the driver cannot
@@ -61,7 +61,8 @@ LEAT_API leat_status leat_event_native(leat_event *event, void **native);
  * Errors: HANDLE, INVALID (NULL, bytes 0, PAGEABLE, overflow), REGISTERED (overlaps memory that leat knows),
  * HOST_MEMORY.
  */
-LEAT_API leat_status leat_pointer_wrap(leat_device *device, leat_kind kind, void *ptr, size_t bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_pointer_wrap(leat_device *device, leat_kind kind, void *ptr,
+                                                      size_t bytes);
 
 /* Ends a wrapping; ptr is the start that was wrapped. NULL does nothing. Errors: POINTER (not such a start). */
 LEAT_API leat_status leat_pointer_unwrap(void *ptr);
@@ -69,7 +70,7 @@ LEAT_API leat_status leat_pointer_unwrap(void *ptr);
 /* Returns a function of the vendor's library that the device's driver loaded, by its exported name (for example
  * "cuMemcpyAsync"), so that a program can call it without linking to the library.
  * Errors: HANDLE, INVALID (name or symbol NULL), NOT_FOUND, UNSUPPORTED (the CPU device has no library). */
-LEAT_API leat_status leat_native_symbol(leat_device *device, const char *name, void **symbol);
+LEAT_NODISCARD LEAT_API leat_status leat_native_symbol(leat_device *device, const char *name, void **symbol);
 
 #ifdef __cplusplus
 }

@@ -113,7 +113,8 @@ typedef struct leat_pool_options {
  * be opened), UNSUPPORTED (no managed memory; dedicated where there is no virtual memory), HOST_MEMORY, DRIVER,
  * NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_options *options, leat_pool **pool);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_options *options,
+                                                     leat_pool **pool);
 
 /*
  * Destroys a pool and returns its memory to the driver. The call waits for the work that still uses freed blocks.
@@ -130,7 +131,7 @@ LEAT_API leat_status leat_pool_destroy(leat_pool *pool);
  * LEAT_POOL_PLAN), SYSTEM (the plan cannot be opened), UNSUPPORTED (no managed memory), HOST_MEMORY, DRIVER,
  * NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **pool);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **pool);
 
 /*
  * Allocates a block of pool for work on stream. It is aligned to 512 bytes; its contents are undefined (zeros with
@@ -141,13 +142,14 @@ LEAT_API leat_status leat_pool_default(leat_device *device, leat_kind kind, leat
  * in how many pieces, what is live, and what is pending (freed, but perhaps still in use) on which streams; the
  * second line says what to do about it. HOST_MEMORY (for the pool's records), DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_alloc(leat_pool *pool, leat_stream *stream, size_t bytes, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_alloc(leat_pool *pool, leat_stream *stream, size_t bytes,
+                                                    void **ptr);
 
 /* leat_pool_alloc() with an alignment: a power of two up to 1 GiB. 0 and powers of two below 512 give the usual
  * alignment of 512 bytes.
  * Errors: as leat_pool_alloc(); INVALID also for any other alignment. */
-LEAT_API leat_status leat_pool_alloc_aligned(leat_pool *pool, leat_stream *stream, size_t bytes, size_t alignment,
-                                             void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_alloc_aligned(leat_pool *pool, leat_stream *stream, size_t bytes,
+                                                            size_t alignment, void **ptr);
 
 /*
  * Reports that work submitted to stream so far uses the block that starts at ptr. When the block is freed, the
@@ -157,7 +159,7 @@ LEAT_API leat_status leat_pool_alloc_aligned(leat_pool *pool, leat_stream *strea
  * Errors: HANDLE, POINTER (not the start of a live block of a pool), UNSUPPORTED (stream of another driver),
  * HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_use(void *ptr, leat_stream *stream);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_use(void *ptr, leat_stream *stream);
 
 /*
  * leat_pool_use() with an event of the caller's: after the block is freed, the pool does not reuse it before the
@@ -166,7 +168,7 @@ LEAT_API leat_status leat_pool_use(void *ptr, leat_stream *stream);
  * Errors: HANDLE, POINTER (as leat_pool_use()), UNSUPPORTED (event of another driver), HOST_MEMORY, DRIVER,
  * NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_use_until(void *ptr, leat_event *event);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_use_until(void *ptr, leat_event *event);
 
 /* The methods by which a stream may get memory that another stream has freed. */
 enum {
@@ -186,7 +188,7 @@ enum {
  * either: a request fails if there is no other memory.
  * Errors: HANDLE, INVALID (unknown flags), NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags);
 
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
@@ -196,7 +198,8 @@ LEAT_API leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags);
  * limit may be below what is in use.
  * Errors: HANDLE, INVALID (soft above hard), BUSY, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t soft_limit_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes,
+                                                         uint64_t soft_limit_bytes);
 
 /*
  * Returns idle physical memory to the driver until the pool holds keep_bytes or less. The pool returns whole pages
@@ -206,12 +209,12 @@ LEAT_API leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes,
  * NULL. To release everything that is idle, synchronize the device first and pass keep_bytes 0.
  * Errors: HANDLE, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_trim(leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes,
-                                    uint64_t *pending_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_trim(leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes,
+                                                   uint64_t *pending_bytes);
 
 /* leat_pool_trim() for memory that has been idle for at least idle_ms milliseconds. */
-LEAT_API leat_status leat_pool_trim_idle(leat_pool *pool, uint64_t idle_ms, uint64_t *released_bytes,
-                                         uint64_t *pending_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_trim_idle(leat_pool *pool, uint64_t idle_ms,
+                                                        uint64_t *released_bytes, uint64_t *pending_bytes);
 
 /*
  * A pool calls this function when it can get no memory for a request, after it has tried all idle memory of this
@@ -223,7 +226,8 @@ LEAT_API leat_status leat_pool_trim_idle(leat_pool *pool, uint64_t idle_ms, uint
 typedef int (*leat_pool_full_function)(void *argument, leat_pool *pool, uint64_t bytes);
 
 /* Sets the function that the pool calls when it is full; NULL removes it. Errors: HANDLE. */
-LEAT_API leat_status leat_pool_on_full(leat_pool *pool, leat_pool_full_function function, void *argument);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_on_full(leat_pool *pool, leat_pool_full_function function,
+                                                      void *argument);
 
 /*
  * A budget limits the physical memory that several pools, of any devices, hold together. A pool that cannot grow
@@ -231,11 +235,12 @@ LEAT_API leat_status leat_pool_on_full(leat_pool *pool, leat_pool_full_function 
  * Errors: of leat_budget_create(): INVALID (budget NULL, limit 0), HOST_MEMORY. Of leat_budget_destroy(): HANDLE,
  * BUSY (a pool still uses it).
  */
-LEAT_API leat_status leat_budget_create(uint64_t limit_bytes, leat_budget **budget);
+LEAT_NODISCARD LEAT_API leat_status leat_budget_create(uint64_t limit_bytes, leat_budget **budget);
 LEAT_API leat_status leat_budget_destroy(leat_budget *budget);
 
 /* Returns a budget's limit and how much of it is used. Either pointer may be NULL. Errors: HANDLE. */
-LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_bytes, uint64_t *used_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_bytes,
+                                                      uint64_t *used_bytes);
 
 /*
  * ---- guard mode ------------------------------------------------------------------------------------------
@@ -289,7 +294,7 @@ LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_byte
  * Errors: INVALID (fd or bytes NULL), POINTER (not a live block of an exportable pool), DRIVER, SYSTEM,
  * NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes);
 
 /*
  * Maps memory that this or another process exported. bytes: the size from leat_pool_export(). The caller still
@@ -298,7 +303,7 @@ LEAT_API leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes);
  * Errors: HANDLE, INVALID (ptr NULL, bytes 0, fd is not exported memory of that size), UNSUPPORTED (no virtual
  * memory), HOST_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_import(leat_device *device, int fd, size_t bytes, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_import(leat_device *device, int fd, size_t bytes, void **ptr);
 
 /* ---- seeing ---------------------------------------------------------------------------------------------- */
 
@@ -341,7 +346,7 @@ typedef struct leat_pool_statistics {
 #define LEAT_POOL_STATISTICS_INIT LEAT_SIZED_INIT_(leat_pool_statistics)
 
 /* Returns the figures of a pool. Errors: HANDLE, INVALID (statistics NULL, or its size). */
-LEAT_API leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics);
 
 /* One row of the statistics by stream or by tag. */
 typedef struct leat_pool_share {
@@ -357,8 +362,9 @@ typedef struct leat_pool_share {
 /* Returns the figures of one stream, or of one tag. index: 0, 1, ...; past the last one the call returns
  * NOT_FOUND.
  * Errors: HANDLE, INVALID (share NULL, or its size), NOT_FOUND. */
-LEAT_API leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_share *share);
-LEAT_API leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share *share);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_stream_share(leat_pool *pool, unsigned index,
+                                                           leat_pool_share *share);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share *share);
 
 /* What happened in a pool, for leat_pool_history(). */
 typedef enum leat_pool_action {
@@ -383,7 +389,7 @@ typedef struct leat_pool_event {
 /* Returns the latest events of a pool that keeps a history, oldest first. *count: in, the room in events; out, the
  * number of events written.
  * Errors: HANDLE, INVALID (events or count NULL), UNSUPPORTED (the pool keeps no history). */
-LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *count);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *count);
 
 /*
  * Writes the state of a pool as JSON, piece by piece, to write(argument, text, bytes): figures, streams, tags, and
@@ -403,9 +409,10 @@ LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events,
  * during the call, so write must not call leat.
  * Errors: HANDLE, INVALID (write NULL), HOST_MEMORY, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_pool_snapshot(leat_pool *pool,
-                                        void (*write)(void *argument, const char *text, size_t bytes),
-                                        void *argument);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_snapshot(leat_pool *pool,
+                                                       void (*write)(void *argument, const char *text,
+                                                                     size_t bytes),
+                                                       void *argument);
 
 #ifdef __cplusplus
 }

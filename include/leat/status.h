@@ -9,6 +9,13 @@
  *     if (leat_alloc(stream, bytes, &ptr) != LEAT_OK)
  *         fprintf(stderr, "%s\n", leat_last_error());
  *
+ * The compiler warns if a program ignores a status (LEAT_NODISCARD), because a call that failed did nothing:
+ * memory was not allocated, bytes were not copied. A cast to void says that the status does not matter. Calls that
+ * end something (close, destroy, free, release, unload, unmap, unregister, unreserve, unwrap, cancel) are exempt,
+ * so that the cleanup on an error path stays short: there the first failure is the one to report, and mostly the
+ * handle is gone even if the call fails. Read their status where the program can act on it: leat_pool_destroy()
+ * (BUSY), leat_free() (RANGE in guard mode), leat_device_close() (work that failed).
+ *
  * Threads. leat_last_error() belongs to the calling thread: it describes the latest failure that a leat call
  * returned on this thread. A successful call leaves it unchanged.
  *
@@ -27,6 +34,18 @@ extern "C" {
 
 #ifndef LEAT_API
 #define LEAT_API __attribute__((visibility("default")))
+#endif
+
+/* For calls whose status must not be ignored. Empty if the compiler has no such attribute. gcc warns about its own
+ * attribute even after a cast to void, and about [[nodiscard]] only without one. */
+#if defined(__cplusplus) && (__cplusplus >= 201703L || (defined(__GNUC__) && __GNUC__ >= 7 && !defined(__clang__)))
+#define LEAT_NODISCARD [[nodiscard]]
+#elif defined(__GNUC__) && __GNUC__ >= 10 && !defined(__clang__) && !defined(__cplusplus)
+#define LEAT_NODISCARD __extension__ [[nodiscard]]
+#elif defined(__GNUC__)
+#define LEAT_NODISCARD __attribute__((__warn_unused_result__))
+#else
+#define LEAT_NODISCARD
 #endif
 
 /* X(name, number, text). The meaning of a number never changes; new ones go at the end. */

@@ -36,7 +36,7 @@ typedef struct leat_stream leat_stream;
 typedef struct leat_event leat_event;
 
 /* Creates a stream. Errors: HANDLE, INVALID (stream NULL), HOST_MEMORY, DRIVER, NOT_PERMITTED. */
-LEAT_API leat_status leat_stream_create(leat_device *device, leat_stream **stream);
+LEAT_NODISCARD LEAT_API leat_status leat_stream_create(leat_device *device, leat_stream **stream);
 
 /*
  * Destroys a stream. The call does not wait: submitted work still runs to its end, and memory that this work uses
@@ -48,7 +48,7 @@ LEAT_API leat_status leat_stream_create(leat_device *device, leat_stream **strea
 LEAT_API leat_status leat_stream_destroy(leat_stream *stream);
 
 /* Returns the device that a stream belongs to. Errors: HANDLE, INVALID (device NULL). */
-LEAT_API leat_status leat_stream_device(leat_stream *stream, leat_device **device);
+LEAT_NODISCARD LEAT_API leat_status leat_stream_device(leat_stream *stream, leat_device **device);
 
 /*
  * Waits until all work submitted to stream so far is complete, and returns its failure if it had one. If leat has
@@ -57,12 +57,12 @@ LEAT_API leat_status leat_stream_device(leat_stream *stream, leat_device **devic
  * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function); POINTER or FILE, once,
  * if a copy by leat's threads failed (leat/copy.h, leat/file.h).
  */
-LEAT_API leat_status leat_stream_synchronize(leat_stream *stream);
+LEAT_NODISCARD LEAT_API leat_status leat_stream_synchronize(leat_stream *stream);
 
 /* Checks whether all work submitted to stream so far is complete: LEAT_OK if it is, and then the host may read its
  * results, otherwise LEAT_NOT_READY.
  * Errors: HANDLE, DEVICE_LOST, DRIVER. */
-LEAT_API leat_status leat_stream_query(leat_stream *stream);
+LEAT_NODISCARD LEAT_API leat_status leat_stream_query(leat_stream *stream);
 
 /*
  * Makes work that is submitted to stream from now on wait for the latest record of event at the time of this call.
@@ -70,7 +70,7 @@ LEAT_API leat_status leat_stream_query(leat_stream *stream);
  * event may be destroyed right after the call.
  * Errors: HANDLE, UNSUPPORTED (event of another driver: wait on the host instead), DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_stream_wait(leat_stream *stream, leat_event *event);
+LEAT_NODISCARD LEAT_API leat_status leat_stream_wait(leat_stream *stream, leat_event *event);
 
 /*
  * Calls function(argument) on a thread of the driver when stream reaches this point; later work of the stream
@@ -81,11 +81,12 @@ LEAT_API leat_status leat_stream_wait(leat_stream *stream, leat_event *event);
  * it causes itself, such as SIGSEGV. Threads and programs that the function starts inherit that signal mask.
  * Errors: HANDLE, INVALID (function NULL), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument), void *argument);
+LEAT_NODISCARD LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument),
+                                                     void *argument);
 
 /* Creates an event, with a time stamp. Errors: HANDLE, INVALID (event NULL), HOST_MEMORY, DRIVER,
  * NOT_PERMITTED. */
-LEAT_API leat_status leat_event_create(leat_device *device, leat_event **event);
+LEAT_NODISCARD LEAT_API leat_status leat_event_create(leat_device *device, leat_event **event);
 
 /* Destroys an event. Streams that wait for it still do. For a wrapped event only the wrapping ends. NULL does
  * nothing.
@@ -94,17 +95,17 @@ LEAT_API leat_status leat_event_destroy(leat_event *event);
 
 /* Records an event in stream, after all work submitted to stream so far. This replaces the event's earlier record.
  * Errors: HANDLE, INVALID (event and stream are of different devices), DRIVER, NOT_PERMITTED. */
-LEAT_API leat_status leat_event_record(leat_event *event, leat_stream *stream);
+LEAT_NODISCARD LEAT_API leat_status leat_event_record(leat_event *event, leat_stream *stream);
 
 /* Waits until the stream has reached the event; the calling thread may take part in copies meanwhile, as in
  * leat_stream_synchronize(). For an event that was never recorded the call returns at once.
  * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED. */
-LEAT_API leat_status leat_event_synchronize(leat_event *event);
+LEAT_NODISCARD LEAT_API leat_status leat_event_synchronize(leat_event *event);
 
 /* Checks whether the stream has reached the event: LEAT_OK if it has, or if the event was never recorded,
  * otherwise LEAT_NOT_READY.
  * Errors: HANDLE, DEVICE_LOST, DRIVER. */
-LEAT_API leat_status leat_event_query(leat_event *event);
+LEAT_NODISCARD LEAT_API leat_status leat_event_query(leat_event *event);
 
 /*
  * Returns the milliseconds of device time between two events; negative if end came first. Resolution: about 0.5 us
@@ -113,7 +114,7 @@ LEAT_API leat_status leat_event_query(leat_event *event);
  * Errors: HANDLE, INVALID (milliseconds NULL, never recorded, different devices, or a wrapped event that was
  * created without timing), DRIVER.
  */
-LEAT_API leat_status leat_event_elapsed(leat_event *start, leat_event *end, double *milliseconds);
+LEAT_NODISCARD LEAT_API leat_status leat_event_elapsed(leat_event *start, leat_event *end, double *milliseconds);
 
 #ifdef __cplusplus
 }

@@ -48,7 +48,7 @@ typedef enum leat_access { LEAT_ACCESS_NONE = 0, LEAT_ACCESS_READ = 1, LEAT_ACCE
 
 /* Returns the number that all sizes and addresses of the device must be multiples of. Errors: HANDLE, INVALID
  * (bytes NULL), UNSUPPORTED (the device has no virtual memory), DRIVER. */
-LEAT_API leat_status leat_virtual_granularity(leat_device *device, size_t *bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_granularity(leat_device *device, size_t *bytes);
 
 /*
  * Reserves bytes of addresses; this costs no memory. alignment_bytes: 0, or a power of two that the start shall be
@@ -57,7 +57,8 @@ LEAT_API leat_status leat_virtual_granularity(leat_device *device, size_t *bytes
  * two), DEVICE_MEMORY (no such range of addresses is left), HOST_MEMORY, UNSUPPORTED, DRIVER, NOT_PERMITTED
  * (inside a host function).
  */
-LEAT_API leat_status leat_virtual_reserve(leat_device *device, size_t bytes, size_t alignment_bytes, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_reserve(leat_device *device, size_t bytes, size_t alignment_bytes,
+                                                         void **ptr);
 
 /* Releases a whole reservation; ptr is its start. NULL does nothing.
  * Errors: POINTER (not the start of a reservation), BUSY (something is still mapped there), DRIVER (the
@@ -66,7 +67,7 @@ LEAT_API leat_status leat_virtual_unreserve(void *ptr);
 
 /* Returns the start and the size of the reservation that contains ptr; base and bytes may each be NULL.
  * Errors: POINTER (not reserved). */
-LEAT_API leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes);
 
 /* Flags of leat_physical_create(). */
 enum { LEAT_PHYSICAL_EXPORTABLE = 1 /* leat_physical_export() shall accept it */ };
@@ -77,8 +78,8 @@ enum { LEAT_PHYSICAL_EXPORTABLE = 1 /* leat_physical_export() shall accept it */
  * Errors: HANDLE, INVALID (physical NULL; bytes 0 or not a multiple of the granularity; unknown flags),
  * DEVICE_MEMORY, HOST_MEMORY, UNSUPPORTED (also if the device cannot export memory), DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_physical_create(leat_device *device, size_t bytes, unsigned flags,
-                                          leat_physical **physical);
+LEAT_NODISCARD LEAT_API leat_status leat_physical_create(leat_device *device, size_t bytes, unsigned flags,
+                                                         leat_physical **physical);
 
 /* Drops one reference to the handle. leat_physical_create(), leat_physical_import() and leat_physical_retain()
  * each add one. The memory returns to the device when no reference and no mapping is left. NULL does nothing.
@@ -96,7 +97,7 @@ typedef struct leat_physical_info {
 #define LEAT_PHYSICAL_INFO_INIT LEAT_SIZED_INIT_(leat_physical_info)
 
 /* Returns the properties of physical memory. Errors: HANDLE, INVALID (info NULL, or its size). */
-LEAT_API leat_status leat_physical_query(leat_physical *physical, leat_physical_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_physical_query(leat_physical *physical, leat_physical_info *info);
 
 /*
  * Returns the physical memory that is mapped at ptr, which may be any address of the mapping, and adds a
@@ -104,7 +105,7 @@ LEAT_API leat_status leat_physical_query(leat_physical *physical, leat_physical_
  * mapping exists.
  * Errors: INVALID (physical NULL), POINTER (leat_virtual_map() mapped nothing at ptr), NOT_PERMITTED.
  */
-LEAT_API leat_status leat_physical_retain(const void *ptr, leat_physical **physical);
+LEAT_NODISCARD LEAT_API leat_status leat_physical_retain(const void *ptr, leat_physical **physical);
 
 /*
  * Creates a file descriptor for the memory, for another process (sent through a socket) or this one. The caller
@@ -112,7 +113,7 @@ LEAT_API leat_status leat_physical_retain(const void *ptr, leat_physical **physi
  * sealed: whoever receives it can read and write the memory, but not change its size.
  * Errors: HANDLE, INVALID (fd NULL; not created as exportable), UNSUPPORTED, DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_physical_export(leat_physical *physical, int *fd);
+LEAT_NODISCARD LEAT_API leat_status leat_physical_export(leat_physical *physical, int *fd);
 
 /*
  * Imports memory that leat_physical_export() exported from the same device, in this or another process. bytes: the
@@ -121,7 +122,8 @@ LEAT_API leat_status leat_physical_export(leat_physical *physical, int *fd);
  * Errors: HANDLE, INVALID (physical NULL; bytes 0 or not a multiple of the granularity; fd is not exported memory
  * of that size), HOST_MEMORY, UNSUPPORTED, DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_physical_import(leat_device *device, int fd, size_t bytes, leat_physical **physical);
+LEAT_NODISCARD LEAT_API leat_status leat_physical_import(leat_device *device, int fd, size_t bytes,
+                                                         leat_physical **physical);
 
 /*
  * Maps the first bytes bytes of physical at ptr, inside a reservation. No device may use them before
@@ -131,7 +133,7 @@ LEAT_API leat_status leat_physical_import(leat_device *device, int fd, size_t by
  * mapped in the range already), UNSUPPORTED (memory of another driver than the reservation's), HOST_MEMORY,
  * DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_virtual_map(void *ptr, size_t bytes, leat_physical *physical);
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_map(void *ptr, size_t bytes, leat_physical *physical);
 
 /* Unmaps a range; its addresses stay reserved. The range must consist of one or more whole mappings without a gap.
  * Errors: INVALID (bytes 0, or a part of a mapping), POINTER (not reserved, or a part of the range is not mapped),
@@ -147,11 +149,13 @@ LEAT_API leat_status leat_virtual_unmap(void *ptr, size_t bytes);
  * or a part is not mapped), RANGE, UNSUPPORTED (device of another driver; access that this driver cannot set; more
  * than 32 devices), DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_virtual_set_access(void *ptr, size_t bytes, leat_device *device, leat_access access);
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_set_access(void *ptr, size_t bytes, leat_device *device,
+                                                            leat_access access);
 
 /* Returns what device may do with the mapping at ptr, as leat_virtual_set_access() set it. Errors: HANDLE, INVALID
  * (access NULL), POINTER (not reserved, or nothing is mapped there). */
-LEAT_API leat_status leat_virtual_get_access(const void *ptr, leat_device *device, leat_access *access);
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_get_access(const void *ptr, leat_device *device,
+                                                            leat_access *access);
 
 #ifdef __cplusplus
 }
