@@ -27,7 +27,7 @@ static inline const char *make_file(const char *name, size_t bytes, uint64_t see
     return path;
 }
 
-/* Returns what is in the file, which must have this size. The caller frees it. */
+/* Returns the content of the file, which must have this size. The caller frees it. */
 static inline unsigned char *file_content(const char *path, size_t bytes)
 {
     unsigned char *data = test_buffer(bytes + 1);
@@ -39,7 +39,7 @@ static inline unsigned char *file_content(const char *path, size_t bytes)
     return data;
 }
 
-/* leat_file_open() that must succeed. */
+/* Opens a file, which must succeed. */
 static inline leat_file *open_file(const char *path, unsigned flags)
 {
     leat_file *file = NULL;

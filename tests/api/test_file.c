@@ -1,8 +1,8 @@
 /*
- * test_file.c - copies between files and memory: bytes, order, failures, tickets, and what is refused.
+ * test_file.c - copies between files and memory: bytes, order, failures, tickets, and calls that are refused.
  *
- * On the CPU device the workers read into its memory at once; with LEAT_COPY_STAGE=1, or LEAT_STRICT=1, they go
- * through the ring as for a GPU.
+ * On the CPU device the workers read directly into device memory; with LEAT_COPY_STAGE=1 or LEAT_STRICT=1 they use
+ * the ring as for a GPU.
  */
 #include "file_room.h"
 
@@ -22,8 +22,8 @@ static const size_t sizes[] = {1, 4095, 64 * KIB + 1, MIB, 5 * MIB + 3, 40 * MIB
 
 /* ---- bytes ---- */
 
-/* Every size, from the start and from a place that is aligned to nothing, into memory whose neighbours stay as
- * they are. */
+/* Reads every size from the start of the file and from an unaligned offset. The bytes around the destination must
+ * not change. */
 static void files_are_read(void **state)
 {
     struct test_state *t = *state;
@@ -85,7 +85,7 @@ static void files_are_written(void **state)
     free(in);
 }
 
-/* What is around the range stays as it is. */
+/* The bytes around the written range must not change. */
 static void a_range_is_overwritten(void **state)
 {
     struct test_state *t = *state;
@@ -107,8 +107,9 @@ static void a_range_is_overwritten(void **state)
     free(before);
 }
 
-/* Past the cache and through it, from any place to any place, with neighbours that stay; a file that is cold is
- * read past the cache if the file system allows it, and the bytes are the same. */
+/* Direct and cached access, from every offset to every kind of memory, must read the same bytes and not change the
+ * bytes around the destination. Without a mode leat reads a file that is not cached directly, if the file system
+ * allows it. */
 static void the_cache_changes_no_byte(void **state)
 {
     static const unsigned modes[] = {LEAT_FILE_DIRECT, LEAT_FILE_CACHED, 0};
@@ -122,7 +123,7 @@ static void the_cache_changes_no_byte(void **state)
         int fd = open(path, O_RDONLY);
 
         if (leat_file_open(path, LEAT_FILE_READ | modes[m], &file) != LEAT_OK)
-            continue; /* there is no direct access here */
+            continue; /* this file system has no direct access */
         for (size_t i = 0; i < sizeof places / sizeof places[0] * KINDS; i++) {
             size_t at = places[i / KINDS], bytes = most - at - (i % 5) * 1000;
             unsigned char *memory = make_memory(t, kinds[i % KINDS], most + 2);
@@ -160,8 +161,8 @@ static void the_cache_changes_no_byte(void **state)
 
 /* ---- order ---- */
 
-/* Device memory is read by the write, and written by the read, only when the stream gets there; a read sees what
- * the stream wrote before, although the file was shorter when the read was called. */
+/* A write reads device memory, and a read writes it, only when the stream reaches them. A read must see what the
+ * stream wrote before, although the file was shorter when the read was called. */
 static void the_order_of_the_stream_is_kept(void **state)
 {
     struct test_state *t = *state;
@@ -199,7 +200,7 @@ static void the_order_of_the_stream_is_kept(void **state)
     free(in);
 }
 
-/* One stream writes, the other waits for its event and reads; both from and to host memory too. */
+/* One stream writes a file, and the other waits for its event and reads it, with all kinds of memory. */
 static void streams_hand_files_over(void **state)
 {
     struct test_state *t = *state;
@@ -239,10 +240,10 @@ static void streams_hand_files_over(void **state)
     OK(leat_file_close(from));
 }
 
-/* ---- what goes wrong on the way ---- */
+/* ---- failures while a copy runs ---- */
 
-/* The file is cut while the stream is held up: the synchronize and the ticket say so, once, and the stream goes
- * on. */
+/* The file is truncated while the stream is held up: the stream reports the failure once, the ticket reports it
+ * too, and the stream continues. */
 static void a_file_that_is_cut_is_a_failure(void **state)
 {
     struct test_state *t = *state;
@@ -257,7 +258,7 @@ static void a_file_that_is_cut_is_a_failure(void **state)
         struct test_gate *gate = test_gate_close(t->stream);
         unsigned char in[100] = {0};
 
-        /* Behind a write the file is not read ahead. */
+        /* Submit a write first: then leat does not read the file ahead. */
         OK(leat_file_write(t->stream, writer, 0, in, sizeof in));
         if (with_ticket)
             OK(leat_file_read_start(t->stream, memory, file, 0, bytes, NULL, &ticket));
@@ -284,7 +285,7 @@ static void a_file_that_is_cut_is_a_failure(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* A file may be no longer than the process's limit: stands for a disk that is full. */
+/* A limit on file sizes stands for a full disk. */
 static void a_write_that_fails_is_told(void **state)
 {
     struct test_state *t = *state;
@@ -314,7 +315,7 @@ static void a_write_that_fails_is_told(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* Pageable memory that is gone when the stream gets there. */
+/* Pageable memory becomes inaccessible before the stream reaches the copy. */
 static void memory_that_is_gone_is_a_failure(void **state)
 {
     struct test_state *t = *state;
@@ -354,7 +355,7 @@ static void tickets_follow_and_stop(void **state)
     OK(leat_stream_synchronize(t->stream));
     EXPECT_PATTERN(pinned, bytes, 5);
 
-    /* Into host memory nothing is read before the stream gets there. */
+    /* A read into pinned memory must not begin before the stream reaches it. */
     gate = test_gate_close(t->stream);
     OK(leat_file_read_start(t->stream, pinned, file, 0, bytes, NULL, &ticket));
     OK(leat_ticket_cancel(ticket));
@@ -373,7 +374,7 @@ static void tickets_follow_and_stop(void **state)
     OK(leat_memory_free(pinned));
 }
 
-/* ---- many at once ---- */
+/* ---- many copies at once ---- */
 
 struct reader {
     struct test_state *t;
@@ -427,7 +428,7 @@ static void threads_share_a_file(void **state)
     OK(leat_file_close(file));
 }
 
-/* ---- what is refused ---- */
+/* ---- calls that are refused ---- */
 
 static void what_is_no_file_is_refused(void **state)
 {
@@ -494,7 +495,7 @@ static void wrong_ranges_are_refused(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* No descriptor stays behind when copies, tickets and handles are over. */
+/* No descriptor may stay open after copies, tickets and handles have ended. */
 static void nothing_stays_open(void **state)
 {
     struct test_state *t = *state;
@@ -517,8 +518,8 @@ static void nothing_stays_open(void **state)
         OK(leat_stream_synchronize(t->stream));
         OK(leat_ticket_free(ticket));
     }
-    /* A later copy finds the jobs that are over and lets their files be closed. A worker may still hold a job for a
-     * moment when the stream has completed it, so try again; a file that stays open would stay so. */
+    /* A later copy cleans up completed jobs, which closes their files. A worker may still hold a job for a moment
+     * after the stream has completed it, so try again. A descriptor that leaks would stay open in all tries. */
     for (int i = 0; i < 1000; i++) {
         leat_file *file = open_file(path, LEAT_FILE_READ);
 

@@ -1,5 +1,6 @@
 /*
- * test_file_batch.c - many ranges of files as one copy: bytes, order, tickets, failures, and what is refused.
+ * test_file_batch.c - many ranges of files as one copy: bytes, order, tickets, failures, and calls that are
+ * refused.
  */
 #include "file_room.h"
 
@@ -14,7 +15,7 @@
 
 static const char *const names[FILES] = {"0", "1", "2"};
 
-/* What a kind of memory should hold, and holds. */
+/* Memory of one kind, its expected content, and a buffer to read it into. */
 struct place {
     unsigned char *memory, *expected, *out;
     size_t used;
@@ -50,7 +51,8 @@ static void end_places(struct place *places)
 
 /* ---- bytes ---- */
 
-/* Ranges of every size from three files into all kinds of memory, in no order, with gaps that stay as they are. */
+/* Reads ranges of every size from three files, in mixed order, into all kinds of memory. The gaps between them
+ * must not change. */
 static void ranges_are_read(void **state)
 {
     enum { OPS = 3000, MOST = 12000 };
@@ -79,7 +81,7 @@ static void ranges_are_read(void **state)
         ops[i].bytes = (random >> 16) % 7 ? (random >> 4) % 4000 : (random >> 4) % MOST;
         ops[i].offset = (random >> 2) % (FILE_BYTES - MOST);
         gap = (random >> 20) % 3;
-        /* Some follow the one before on both sides, so that they are merged. */
+        /* Some continue the range before in the file and in memory, so that leat merges the two. */
         if (i && (random >> 24) % 3 == 0) {
             f = (unsigned)(ops[i - 1].file == files[1]) + 2u * (ops[i - 1].file == files[2]);
             ops[i].offset = ops[i - 1].offset + ops[i - 1].bytes;
@@ -121,7 +123,7 @@ static void ranges_are_read(void **state)
     free(ops);
 }
 
-/* Small ranges that leave gaps in the file and in memory, from all kinds of memory. */
+/* Writes small ranges from all kinds of memory, with gaps in the file and in memory. */
 static void ranges_are_written(void **state)
 {
     enum { OPS = 900, STEP = 5000 };
@@ -163,7 +165,8 @@ static void ranges_are_written(void **state)
     free(ops);
 }
 
-/* As many tensors as a large model has; next to each other in the file, and in memory or not. */
+/* As many ranges as a large model has tensors. They are adjacent in the file, and in memory with and without
+ * gaps. */
 static void thousands_of_ranges_are_read(void **state)
 {
     enum { OPS = 20000, BYTES = 1500 };
@@ -261,7 +264,7 @@ static void a_ticket_stops_all(void **state)
     OK(leat_memory_free(pinned));
 }
 
-/* The failure names the op and the file, and what the other ops read is there. */
+/* The failure must name the op and the file, and the bytes of the other ops must be right. */
 static void a_file_that_is_cut_is_a_failure(void **state)
 {
     struct test_state *t = *state;
@@ -310,7 +313,7 @@ static void memory_that_is_gone_is_a_failure(void **state)
     munmap(memory, MIB);
 }
 
-/* ---- what is refused ---- */
+/* ---- calls that are refused ---- */
 
 static void wrong_ops_are_refused(void **state)
 {
@@ -346,7 +349,7 @@ static void wrong_ops_are_refused(void **state)
     REFUSED(leat_file_write_batch(t->stream, ops, 3), LEAT_ERROR_OVERLAP, "op 0 and op 1");
     for (unsigned i = 0; i < 3; i++)
         ops[i].bytes = 100;
-    OK(leat_file_write_batch(t->stream, ops, 3)); /* from the same memory three times */
+    OK(leat_file_write_batch(t->stream, ops, 3)); /* one source for three ranges is allowed */
     OK(leat_stream_synchronize(t->stream));
     gone = file;
     OK(leat_file_close(file));

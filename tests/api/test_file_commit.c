@@ -1,6 +1,6 @@
 /*
- * test_file_commit.c - files that get their name when all of them is on the disk, and the point DURABLE of
- * tickets.
+ * test_file_commit.c - files that get their name only when all their bytes are on the disk, and the point
+ * LEAT_COPY_DURABLE of tickets.
  */
 #include "file_room.h"
 
@@ -44,7 +44,7 @@ static void expect_content(const char *path, const void *content, size_t bytes)
     free(data);
 }
 
-/* The device's memory with a pattern, and the same in host memory. */
+/* Returns device memory that holds a pattern. *content returns the pattern in host memory. */
 static unsigned char *make_content(struct test_state *t, unsigned char **content)
 {
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, BYTES);
@@ -81,7 +81,7 @@ static void a_file_gets_its_name_at_the_end(void **state)
         OK(leat_stream_synchronize(t->stream));
         expect_content(path, content, BYTES);
         REFUSED(leat_file_commit(t->stream, file), LEAT_ERROR_INVALID, "committed before");
-        /* It goes on as any other file. */
+        /* After the commit the file can be used like any other. */
         OK(leat_file_write(t->stream, file, 0, &byte, 1));
         OK(leat_file_sync(t->stream, file));
         OK(leat_file_close(file));
@@ -115,7 +115,8 @@ static void nothing_stays_without_a_commit(void **state)
     free(content);
 }
 
-/* A file name without a folder, in the working directory; which may be another one by the time of the commit. */
+/* A name without a folder means the working directory when the file was opened, even if it has changed before the
+ * commit. */
 static void the_folder_is_that_of_the_opening(void **state)
 {
     struct test_state *t = *state;
@@ -196,7 +197,7 @@ static void a_commit_can_be_cancelled(void **state)
     assert_int_equal(count_names(), 0);
 }
 
-/* Closing the device completes commits under way, and the ticket still tells. */
+/* Closing the device completes pending commits, and the ticket can still be queried. */
 static void a_device_that_closes_commits(void **state)
 {
     leat_device *device = test_open();
@@ -219,8 +220,8 @@ static void a_device_that_closes_commits(void **state)
 
 /* ---- failures ---- */
 
-/* After a write that failed, or was stopped, the name is not given. The limit on file sizes stands for a disk that
- * is full. */
+/* If a write failed or was cancelled, a commit must not give the file its name. A limit on file sizes stands for a
+ * full disk. */
 static void a_file_with_a_hole_gets_no_name(void **state)
 {
     struct test_state *t = *state;
