@@ -265,7 +265,7 @@ static void a_stream_of_the_other_device_copies_too(void **state)
     end_arenas(&arenas);
 }
 
-/* ---- order ---- */
+/* ---- stream order ---- */
 
 struct writing {
     unsigned char *dst;

@@ -152,7 +152,7 @@ static void no_bytes_at_all(void **state)
     test_gate_open(gate);
 }
 
-/* ---- order ---- */
+/* ---- stream order ---- */
 
 /* State of host functions and other threads is static: they may still use it after the test has failed. */
 struct writer {

@@ -505,7 +505,7 @@ static void not_from_host_functions(void **state)
     OK(leat_stream_synchronize(t->stream));
 }
 
-/* ---- order ---- */
+/* ---- stream order ---- */
 
 static void on_a_held_stream(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * test_copy_broken.c - copies whose host memory is taken away while they run (munmap, mprotect, a truncated file):
- * no crash, the ticket says which address failed and how many bytes arrived, and the stream goes on.
+ * test_copy_broken.c - copies whose host memory becomes inaccessible while they run (munmap, mprotect, a truncated
+ * file): no crash, the ticket says which address failed and how many bytes arrived, and the stream continues.
  */
 #include "copy_broken.h"
 

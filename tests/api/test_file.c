@@ -159,7 +159,7 @@ static void the_cache_changes_no_byte(void **state)
     free(out);
 }
 
-/* ---- order ---- */
+/* ---- stream order ---- */
 
 /* A write reads device memory, and a read writes it, only when the stream reaches them. A read must see what the
  * stream wrote before, although the file was shorter when the read was called. */

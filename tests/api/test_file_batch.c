@@ -197,7 +197,7 @@ static void thousands_of_ranges_are_read(void **state)
     free(ops);
 }
 
-/* ---- order ---- */
+/* ---- stream order ---- */
 
 static void the_order_of_the_stream_is_kept(void **state)
 {

@@ -284,7 +284,7 @@ static void scattered_to_the_same_place(void **state)
 
 #endif
 
-/* ---- order ---- */
+/* ---- stream order ---- */
 
 struct writing {
     void *dst;

@@ -31,7 +31,7 @@ static leat_status fill_end(leat_stream *stream, void *block, unsigned char valu
     return leat_fill(stream, (char *)block + bytes - sizeof end_seen, value, sizeof end_seen);
 }
 
-/* Fails unless the last bytes of the block hold value: then something went wrong and no call reported it. */
+/* Fails unless the last bytes of the block hold value: other bytes mean a failure that no call has reported. */
 static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, unsigned char value)
 {
     leat_status status;

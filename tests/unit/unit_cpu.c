@@ -66,8 +66,8 @@ static void work_waits_for_a_caller_in_the_streams_place(void **state)
 
 /* ---- streams that are destroyed while a thread waits for them ---- */
 
-/* Wraps pthread_cond_wait() (--wrap): a thread that asks for it pauses after its wait, without the lock, until the
- * test releases it. */
+/* Wraps pthread_cond_wait() (--wrap): if a thread has enabled it, the thread pauses after its wait, without the
+ * lock, until the test releases it. */
 int __real_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
 int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
 

@@ -1,6 +1,6 @@
 /*
- * unit_plan.c - the planner: which protocol it chooses for made-up transfers and how it explains that; what comes
- * after a protocol that declines, and that failures name their protocol.
+ * unit_plan.c - the planner: which protocol it chooses for made-up transfers and how it explains the choice; which
+ * protocol it tries after one that declines, and that failures name their protocol.
  */
 #include "held.h"
 

@@ -86,8 +86,8 @@ static void expect_links(leat_stream *stream, struct links *links, uint64_t seed
     EXPECT_PATTERN(links->pinned, LINK_BYTES, seed);
 }
 
-/* Either half of a chunk's way may be slow: a slot must be filled before it is read, and read before it is filled
- * again, and the copy's stream must wait for both. */
+/* The copy of a chunk to the helper and the copy from it may each be slow: a slot must be filled before it is read,
+ * and read before it is filled again, and the copy's stream must wait for both. */
 static void slow_rails_lose_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -209,7 +209,7 @@ static void watch_free(void *ptr)
     OK(held_driver->ops->device_synchronize(held_driver, link_plan.helper));
 }
 
-/* The rails are destroyed, in one way or another, while a copy runs: their memory must be freed after it. */
+/* The rails are destroyed while a copy runs: their memory must be freed after it. */
 static void rails_that_end_are_waited_for(void **state)
 {
     struct test_state *t = *state;

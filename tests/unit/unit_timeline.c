@@ -556,7 +556,8 @@ static void the_host_waits_for_a_fence(void **state)
     test_gate_open(gate);
 }
 
-/* A stream that is a different one for each thread: what one thread sees of it says nothing about the others. */
+/* A per-thread default stream is another stream for each thread: what one thread sees of it says nothing about the
+ * others. */
 static void streams_of_threads_say_nothing(void **state)
 {
     struct test_state *t = *state;
