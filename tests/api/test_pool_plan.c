@@ -137,8 +137,7 @@ static void the_plan_is_found_again(void **state)
     for (int round = 0; round < 3; round++) {
         uint64_t before = planned(pool);
 
-        /* The list's position is at its first entry in the first round, and later after its last entry, which is
-         * equivalent. */
+        /* The list is at its first entry in the first round, and past its last entry later. Both mean the same. */
         blocks[0] = test_block(pool, t->stream, 4 * MIB);
         assert_int_equal(planned(pool), before);
         blocks[1] = test_block(pool, t->stream, 5 * MIB);

@@ -402,8 +402,7 @@ static void others_go_on(int number)
     test_gate_open(gate);
 }
 
-/* A job of the stream, like that of a copy with a ticket, whose parts are copy_part() too. The thread waits for
- * it. */
+/* Starts a job whose parts are copy_part(), as a copy with a ticket does, and waits for it. */
 static void wait_for_job(struct test_state *t)
 {
     const struct leati_list list = {.copy = copy_part, .list = &scenes[1], .count = PARTS, .scratch = true};

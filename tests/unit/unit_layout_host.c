@@ -101,9 +101,9 @@ static void run_canonical(const struct leati_canonical *canonical, const struct 
     memset(r->dst, 0xa5, ROOM_BYTES);
     memset(r->wanted, 0xa5, ROOM_BYTES);
     cases_judge(canonical, wanted, src, list);
-    /* The parts run in any order. If equal indices are in different parts, either may win, but the plain loop takes
-     * the last. So the indexed dimension of a destination is divided only if its units are whole elements or the
-     * copy has no other dimension, and the test then runs the parts in order. */
+    /* The parts run in any order. If equal indices are in different parts, either may win, but the plain loop
+     * takes the last. So the indexed dimension of a destination is divided only if its units are whole elements or
+     * the copy has no other dimension, and the test then runs the parts in order. */
     for (unsigned k = 0; k < host->dims && canonical->index_on_dst; k++) {
         if ((int)host->order[k] != canonical->index_dim || host->part_count[k] == 1)
             continue;

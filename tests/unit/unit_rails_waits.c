@@ -86,8 +86,8 @@ static void expect_links(leat_stream *stream, struct links *links, uint64_t seed
     EXPECT_PATTERN(links->pinned, LINK_BYTES, seed);
 }
 
-/* The copy of a chunk to the helper and the copy from it may each be slow: a slot must be filled before it is read,
- * and read before it is filled again, and the copy's stream must wait for both. */
+/* The copy of a chunk to the helper and the copy from it may each be slow: a slot must be filled before it is
+ * read, and read before it is filled again, and the copy's stream must wait for both. */
 static void slow_rails_lose_nothing(void **state)
 {
     struct test_state *t = *state;
