@@ -1,6 +1,11 @@
 # leat: make, make check, make install. "make help" lists the targets and the variables.
 VERSION := $(shell cat VERSION)
 so_major := $(firstword $(subst ., ,$(VERSION)))
+# The header has the same version in its macros.
+header_version := $(shell sed -n 's/^\#define LEAT_VERSION_[MP][A-Z]* \([0-9]*\)$$/\1/p' include/leat/version.h)
+ifneq ($(header_version),$(subst ., ,$(VERSION)))
+$(error the file VERSION says '$(VERSION)' and the macros in include/leat/version.h say '$(header_version)' (major minor patch))
+endif
 
 BUILD ?= build
 CFLAGS ?= -O3 -g
@@ -68,7 +73,7 @@ $(BUILD)/obj/cli/%.o: cli/%.c $(BUILD)/flags
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -DLEAT_VERSION='"$(VERSION)"' -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 # embed.o includes the built device code through the assembler, which writes no dependencies.
 $(BUILD)/obj/src/kernels/embed.o: $(wildcard src/kernels/built/*)
@@ -172,7 +177,7 @@ thread_safety_src := $(lib_src) $(sort $(wildcard compat/engine/*.c))
 thread-safety:
 	$(Q)for checked in 0 1; do \
 	    printf '%s\n' $(thread_safety_src) | xargs -n 8 -P $$(nproc) $(CLANG) -fsyntax-only -std=c11 -D_GNU_SOURCE \
-	        -pthread -Iinclude -Isrc -Icompat -DLEAT_VERSION='"$(VERSION)"' $$([ $$checked = 0 ] || echo -DLEATI_CHECKED) \
+	        -pthread -Iinclude -Isrc -Icompat $$([ $$checked = 0 ] || echo -DLEATI_CHECKED) \
 	        -Wthread-safety -Werror || exit 1; done
 	$(say) LOCKS '$(words $(thread_safety_src)) files have no findings'
 
@@ -185,7 +190,7 @@ $(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*
 	$(say) TIDY $<
 	@mkdir -p $(@D)
 	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -Ifiles -DLEATI_CHECKED $(cli_cflags) \
-	    -DLEAT_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log >&2; exit 1; }
+	    2>$@.log || { cat $@.log >&2; exit 1; }
 	$(Q)touch $@
 
 kernels-check:

@@ -47,7 +47,8 @@ test_kernels := $(test_bin)/kernels_user.so
 test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' \
                -DTEST_KERNELS_PTX='"$(abspath tests/support/kernels_user.ptx)"' \
                -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"' \
-               -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"'
+               -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"' \
+               -DTEST_VERSION='"$(VERSION)"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
 # The test programs are linked with a checked build of the library: one with the assertions of src/base/assert.h.
@@ -337,7 +338,7 @@ fuzz_src := tests/unit/fuzz_layout.c tests/support/layouts.c $(sort $(wildcard s
 fuzz-layout:
 	$(Q)mkdir -p $(fuzz_dir)/found
 	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(ALL_CFLAGS)) -O1 -g -DLEATI_CHECKED -fsanitize=fuzzer,address,undefined \
-	    -fno-sanitize-recover=all -Itests/support -DLEAT_LIBFUZZER -DLEAT_VERSION='"$(VERSION)"' $(fuzz_src) \
+	    -fno-sanitize-recover=all -Itests/support -DLEAT_LIBFUZZER $(fuzz_src) \
 	    $(LIB_LIBS) -o $(fuzz_dir)/fuzz_layout
 	$(Q)$(fuzz_dir)/fuzz_layout -max_total_time=$(FUZZ_SECONDS) -max_len=400 -artifact_prefix=$(fuzz_dir)/ \
 	    $(fuzz_dir)/found

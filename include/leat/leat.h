@@ -20,6 +20,7 @@
 #include <leat/pool.h>
 #include <leat/status.h>
 #include <leat/stream.h>
+#include <leat/version.h>
 #include <leat/virtual.h>
 
 #endif

@@ -27,6 +27,7 @@
 #define LEAT_STATUS_H
 
 #include <leat/base.h>
+#include <leat/version.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -103,9 +104,6 @@ LEAT_API const char *leat_status_name(leat_status status);
 
 /* Returns the text of a status, from the list above. Never NULL: an unknown number gives "unknown status". */
 LEAT_API const char *leat_status_text(leat_status status);
-
-/* Returns the version of the running library, such as "0.1.0". */
-LEAT_API const char *leat_version(void);
 
 #ifdef __cplusplus
 }

@@ -175,5 +175,10 @@ const char *leat_status_text(leat_status status)
 
 const char *leat_version(void)
 {
-    return LEAT_VERSION;
+    return LEAT_VERSION_STRING;
+}
+
+int leat_version_number(void)
+{
+    return LEAT_VERSION_NUMBER;
 }

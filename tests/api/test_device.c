@@ -317,9 +317,28 @@ static void statuses_have_names_and_texts(void **state)
         assert_true(strlen(leat_status_text((leat_status)i)) > 0 &&
                     strcmp(leat_status_text((leat_status)i), "unknown status"));
     assert_int_equal(LEAT_ERROR_SYSTEM, -18);
-    assert_true(leat_version()[0] >= '0' && leat_version()[0] <= '9');
     assert_string_equal(leat_kind_name(LEAT_KIND_MANAGED), "managed");
     assert_string_equal(leat_kind_name((leat_kind)77), "unknown");
+}
+
+/* TEST_VERSION is what the file VERSION has. */
+static void header_library_and_file_have_one_version(void **state)
+{
+    int major, minor, patch;
+
+    (void)state;
+    assert_string_equal(LEAT_VERSION_STRING, TEST_VERSION);
+    assert_string_equal(leat_version(), TEST_VERSION);
+    assert_int_equal(sscanf(TEST_VERSION, "%d.%d.%d", &major, &minor, &patch), 3);
+    assert_int_equal(LEAT_VERSION_MAJOR, major);
+    assert_int_equal(LEAT_VERSION_MINOR, minor);
+    assert_int_equal(LEAT_VERSION_PATCH, patch);
+    assert_int_equal(LEAT_VERSION_NUMBER, major * 10000 + minor * 100 + patch);
+    assert_int_equal(leat_version_number(), LEAT_VERSION_NUMBER);
+    assert_true(LEAT_VERSION_MAKE(0, 9, 99) < LEAT_VERSION_MAKE(1, 0, 0));
+#if LEAT_VERSION_NUMBER < LEAT_VERSION_MAKE(0, 1, 0)
+#error "the preprocessor cannot compare versions"
+#endif
 }
 
 static void success_keeps_the_last_error(void **state)
@@ -504,6 +523,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(drivers_are_listed),
     cmocka_unit_test(options_are_listed),
     cmocka_unit_test(statuses_have_names_and_texts),
+    cmocka_unit_test(header_library_and_file_have_one_version),
     cmocka_unit_test(success_keeps_the_last_error),
     cmocka_unit_test(unknown_variables_are_listed_with_the_nearest_name),
         cmocka_unit_test(wrong_settings_are_refused_by_name),

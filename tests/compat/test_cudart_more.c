@@ -197,6 +197,23 @@ static void pools_by_place(void **state)
     GIVES(cudaErrorInvalidDevice, cudaMemGetMemPool(&same, &device, cudaMemAllocationTypePinned));
 }
 
+/* This program is not linked with libleat-cuda; the runtime loads the one beside it. */
+static void functions_of_the_driver_are_found_by_name(void **state)
+{
+    enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointVersionNotSufficent;
+    int (*get_count)(int *) = NULL, count = 0, expected = 0;
+    void *function = NULL;
+
+    (void)state;
+    OK(cudaGetDriverEntryPoint("cuDeviceGetCount", &function, cudaEnableDefault, &result));
+    assert_int_equal(result, cudaDriverEntryPointSuccess);
+    assert_non_null(function);
+    memcpy(&get_count, &function, sizeof get_count);
+    assert_int_equal(get_count(&count), 0);
+    OK(cudaGetDeviceCount(&expected));
+    assert_int_equal(count, expected);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -207,7 +224,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(copies_in_a_batch),     cmocka_unit_test(regions_in_a_batch),
     cmocka_unit_test(ranges_of_arrays),      cmocka_unit_test(what_arrays_are_not),
     cmocka_unit_test(prefetches_in_a_batch), cmocka_unit_test(streams_have_attributes),
-    cmocka_unit_test(pools_by_place),
+    cmocka_unit_test(pools_by_place),        cmocka_unit_test(functions_of_the_driver_are_found_by_name),
 };
 
 int main(void)
