@@ -44,7 +44,7 @@ LIB_LIBS := -pthread -ldl -lm
 # nodelete: the library stays loaded after dlclose(), because the CPU device's threads run its code while a device
 # is open. A library built for a sanitizer may have undefined symbols: the sanitizer's runtime is linked into the
 # program.
-SO_LDFLAGS = -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-soname,libleat.so.$(so_major) -Wl,--version-script=src/libleat.map \
+SO_LDFLAGS = -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-soname,libleat.so.$(so_major) -Wl,--version-script=$(BUILD)/libleat.map \
              $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs)
 
 lib_src := $(sort $(wildcard src/*/*.c src/driver/*/*.c))
@@ -82,7 +82,15 @@ $(BUILD)/libleat.a: $(lib_obj)
 	$(say) AR $@
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(BUILD)/$(so_real): $(lib_obj) src/libleat.map
+# Symbol versions: the nodes of src/libleat.map, and that of the calls that the headers call experimental.
+files_header := include/leat/model.h
+lib_headers := $(filter-out $(files_header),$(sort $(wildcard include/leat/*.h)))
+make_map = { cat $(1) && tools/exports.sh --map '$(CC)' $(2:include/%=%); } >$@
+$(BUILD)/libleat.map: src/libleat.map tools/exports.sh $(headers)
+	@mkdir -p $(@D)
+	$(Q)$(call make_map,$<,$(lib_headers))
+
+$(BUILD)/$(so_real): $(lib_obj) $(BUILD)/libleat.map
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SO_LDFLAGS) $(lib_obj) $(LIB_LIBS) -o $@
 
@@ -167,7 +175,8 @@ headers:
 words:
 	$(Q)tools/check-words.py
 symbols: $(BUILD)/libleat.so $(BUILD)/libleat-files.so
-	$(Q)tools/check-symbols.sh $(BUILD)/libleat.so $(BUILD)/libleat-files.so
+	$(Q)tools/check-symbols.sh '$(CC)' $(BUILD)/libleat.so $(lib_headers:include/%=%)
+	$(Q)tools/check-symbols.sh '$(CC)' $(BUILD)/libleat-files.so $(files_header:include/%=%)
 layers: $(lib_obj)
 	$(Q)tools/check-layers.sh
 	$(Q)tools/check-layer-symbols.sh $(lib_obj)
@@ -275,7 +284,8 @@ make asan            the tests with address and undefined behaviour sanitizers
 make tsan            the tests of order and threads with the thread sanitizer
 make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make headers         each public header compiles alone, in C and in C++
-make symbols         libleat.so exports what the headers declare and nothing else
+make symbols         libleat.so and libleat-files.so export what the headers declare, under the right symbol
+                     version, and nothing else
 make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library, into $(BUILD)/examples/nvcc/
 make compat-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device

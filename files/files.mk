@@ -16,9 +16,13 @@ $(BUILD)/libleat-files.a: $(files_obj)
 	$(say) AR $@
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(BUILD)/$(files_real): $(files_obj) files/files.map $(BUILD)/libleat.so
+$(BUILD)/libleat-files.map: files/files.map tools/exports.sh $(headers)
+	@mkdir -p $(@D)
+	$(Q)$(call make_map,$<,$(files_header))
+
+$(BUILD)/$(files_real): $(files_obj) $(BUILD)/libleat-files.map $(BUILD)/libleat.so
 	$(say) LINK $@
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-rpath,'$$ORIGIN' -Wl,-soname,$(files_name) -Wl,--version-script=files/files.map \
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-rpath,'$$ORIGIN' -Wl,-soname,$(files_name) -Wl,--version-script=$(BUILD)/libleat-files.map \
 	    $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs) $(files_obj) -L$(BUILD) -lleat $(LIB_LIBS) -o $@
 $(BUILD)/libleat-files.so: $(BUILD)/$(files_real)
 	$(Q)ln -sf $(files_real) $(BUILD)/$(files_name)

@@ -32,8 +32,16 @@ for path in include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h; do
         done=$((done + 1))
         # shellcheck disable=SC2086
         printf '#include <%s>\n#include <%s>\ntypedef int leat_not_empty;\n' "$header" "$header" |
-            $compiler $warn -Iinclude $system -fsyntax-only -x "$language" - && continue
-        echo "headers: $header does not compile alone with $compiler"
+            $compiler $warn -Iinclude $system -fsyntax-only -x "$language" - || {
+            echo "headers: $header does not compile alone with $compiler"
+            wrong=$((wrong + 1))
+        }
+        # Stable calls do not need what LEAT_NO_EXPERIMENTAL leaves out.
+        grep -q LEAT_NO_EXPERIMENTAL "$path" || continue
+        # shellcheck disable=SC2086
+        printf '#include <%s>\ntypedef int leat_not_empty;\n' "$header" |
+            $compiler $warn -DLEAT_NO_EXPERIMENTAL -Iinclude $system -fsyntax-only -x "$language" - && continue
+        echo "headers: $header does not compile with LEAT_NO_EXPERIMENTAL and $compiler"
         wrong=$((wrong + 1))
     done
 done

@@ -1,31 +1,34 @@
 #!/bin/bash
-# Compares the symbols that libleat.so and libleat-files.so export with the functions that the public headers declare.
-# leat/model.h belongs to libleat-files, all other headers to libleat. Arguments: the two libraries.
+# Compares the symbols that a library exports with the calls that its headers declare: the same names, the experimental
+# ones under the symbol version LEAT_EXPERIMENTAL, the others under a numbered one (LEAT_0.1).
+# Arguments: a C compiler, the library, its headers (leat/copy.h ...).
 set -euo pipefail
-library=$(realpath "${1:-build/libleat.so}")
-files_library=$(realpath "${2:-build/libleat-files.so}")
+library=$(realpath "$2")
 cd "$(dirname "$0")/.."
-wrong=0
+name=${2##*/} wrong=0
 
-check() { # library header...
-    local library=$1 declared exported missing extra
-    shift
-    declared=$(cat "$@" | tr '\n' ' ' | sed 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/||g' |
-               grep -oE 'LEAT_API [^;(]*\(' | grep -oE 'leat_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
-    exported=$(nm -D --defined-only "$library" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort -u)
-    if [ -z "$declared" ] || [ -z "$exported" ]; then
-        echo "check-symbols: found nothing declared or nothing exported; that cannot be right" >&2
-        exit 1
+declared=$(tools/exports.sh "$1" "${@:3}" | sort)
+# "leat_copy stable" and so on, by the version in "leat_copy@@LEAT_0.1".
+exported=$(nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" {
+               split($3, part, /@+/)
+               print part[1], part[2] == "LEAT_EXPERIMENTAL" ? "experimental" : \
+                              part[2] ~ /^LEAT_(FILES_)?[0-9]+[.][0-9]+$/ ? "stable" : "without a version"
+           }' | sort)
+if [ -z "$declared" ] || [ -z "$exported" ]; then
+    echo "check-symbols: found nothing declared or nothing exported by $name; that cannot be right" >&2
+    exit 1
+fi
+# Both lists differ in lines, and a call in the wrong half is in both.
+while read -r call half; do
+    [ -n "$call" ] || continue
+    wrong=1
+    if found=$(grep -E "^$call " <<<"$exported"); then
+        echo "$name: $call is $half in its header, and exported as ${found#* }"
+    else
+        echo "$name: $call is declared, but not exported"
     fi
-    missing=$(comm -23 <(echo "$declared") <(echo "$exported"))
-    extra=$(comm -13 <(echo "$declared") <(echo "$exported"))
-    [ -z "$missing" ] || printf 'declared, but not exported: %s\n' $missing
-    [ -z "$extra" ] || printf 'exported, but not declared: %s\n' $extra
-    echo "symbols: $(echo "$exported" | wc -l) exported by ${library##*/}"
-    [ -z "$missing$extra" ] || wrong=1
-}
-
-mapfile -t headers < <(printf '%s\n' include/leat/*.h | grep -v '/model\.h$')
-check "$library" "${headers[@]}"
-check "$files_library" include/leat/model.h
+done <<<"$(comm -23 <(echo "$declared") <(echo "$exported"))"
+extra=$(comm -13 <(cut -d' ' -f1 <<<"$declared" | sort) <(cut -d' ' -f1 <<<"$exported" | sort))
+[ -z "$extra" ] || { printf "$name: %s is exported, but not declared\n" $extra; wrong=1; }
+echo "symbols: $(wc -l <<<"$exported") exported by $name, $(grep -c ' experimental$' <<<"$exported" || :) of them experimental"
 [ $wrong -eq 0 ]

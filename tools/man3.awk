@@ -99,6 +99,8 @@ function write_function(prototype, text, name, page, flat) {
     begin_page(page, name, first_sentence(text) == "" ? "function of leat" : first_sentence(text))
     write_prototype(page, prototype)
     print ".fi\n.SH DESCRIPTION" > page
+    if (experimental)
+        print "Experimental: this call may still change; see\n.BR leat\\-version.h (3).\n.PP" > page
     errors_begun = 0
     write_text(page, text == "" ? "See the header." : text)
     printf ".SH SEE ALSO\n.BR %s (3),\n.BR leat_last_error (3),\n.BR leat (1)\n", escaped(page_of_header) > page
@@ -110,6 +112,9 @@ BEGIN {
     page_of_header = header
     gsub("/", "-", page_of_header)
 }
+
+/^#ifndef LEAT_NO_EXPERIMENTAL/ { experimental = 1 }
+/^#endif \/\* LEAT_NO_EXPERIMENTAL/ { experimental = 0 }
 
 # Only comments that begin a line are documentation.
 !in_comment && /^\/\*/ {

@@ -192,6 +192,8 @@ typedef struct leat_copy_region {
 LEAT_NODISCARD LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *src,
                                                  const leat_copy_region *region);
 
+#ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
+
 /* ---- several links --------------------------------------------------------------------------------------- */
 
 /*
@@ -227,6 +229,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_3d_explain(leat_stream *stream, vo
 /* leat_copy_explain() for leat_copy_batch(). */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_batch_explain(leat_stream *stream, const leat_copy_op *ops,
                                                             size_t count, char *text, size_t text_bytes);
+
+#endif /* LEAT_NO_EXPERIMENTAL */
 
 /* ---- filling --------------------------------------------------------------------------------------------- */
 

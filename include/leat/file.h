@@ -36,6 +36,8 @@
  * Threads. The threads that read and write files are reserved for files (LEAT_IO_WORKERS), so a slow disk does not
  * delay copies of memory. Any thread may call, and several may use one file. leat_file_close() must be the last
  * call on a handle; copies that are not complete keep the file itself open.
+ *
+ * Experimental: all of this header may still change (leat/version.h).
  */
 #ifndef LEAT_FILE_H
 #define LEAT_FILE_H
@@ -45,6 +47,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
 
 /* An open file. It belongs to no device. */
 typedef struct leat_file leat_file;
@@ -190,6 +194,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_commit_start(leat_stream *stream, 
 LEAT_NODISCARD LEAT_API leat_status leat_file_explain(leat_stream *stream, void *dst, leat_file *file,
                                                       uint64_t offset, size_t bytes, char *text,
                                                       size_t text_bytes);
+
+#endif /* LEAT_NO_EXPERIMENTAL */
 
 #ifdef __cplusplus
 }

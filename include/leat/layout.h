@@ -219,6 +219,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_text(const leat_layout_plan
 /* Frees a plan. NULL does nothing. Errors: HANDLE. */
 LEAT_API leat_status leat_layout_plan_free(leat_layout_plan *plan);
 
+#ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
+
 /* Describes how leat_copy_layout() would make this copy now, and copies nothing: the route of the bytes, and the
  * plan. text_bytes: as leat_layout_plan_text().
  * Errors: as leat_copy_layout(); INVALID (text NULL or text_bytes 0). */
@@ -226,6 +228,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_layout_explain(leat_stream *stream
                                                              const leat_layout *dst_layout, const void *src,
                                                              const leat_layout *src_layout, char *text,
                                                              size_t text_bytes);
+
+#endif /* LEAT_NO_EXPERIMENTAL */
 
 #ifdef __cplusplus
 }

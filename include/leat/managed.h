@@ -142,6 +142,8 @@ typedef enum leat_attach {
  */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach attach);
 
+#ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
+
 /* ---- what moved, when and why: the CPU device ------------------------------------------------------------ */
 
 /*
@@ -228,6 +230,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_managed_history(leat_device *device, le
  * Errors: as leat_managed_count(); INVALID (text NULL or text_bytes 0). */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_report(leat_device *device, const void *ptr, size_t bytes,
                                                         char *text, size_t text_bytes);
+
+#endif /* LEAT_NO_EXPERIMENTAL */
 
 #ifdef __cplusplus
 }

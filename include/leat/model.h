@@ -22,6 +22,8 @@
  * Names, shapes and metadata belong to the model and are valid until leat_model_close(). Loads keep the files open
  * that they read, so the model may be closed while they run.
  *
+ * Experimental: all of this header may still change (leat/version.h).
+ *
  * Threads. A model never changes, and any thread may use it. A load, a set and a save may be used by several
  * threads too; the call that closes or frees one must be the last. Handles are pointers that leat does not check,
  * except for NULL.
@@ -41,6 +43,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
 
 /* ---- opening --------------------------------------------------------------------------------------------- */
 
@@ -236,6 +240,8 @@ LEAT_API leat_model_load *leat_model_set_load(leat_model_set *set);
 /* Frees a set and its memory, in the order of its stream, which must still exist. NULL does nothing. Errors: those
  * of leat_free(). */
 LEAT_API leat_status leat_model_set_free(leat_model_set *set);
+
+#endif /* LEAT_NO_EXPERIMENTAL */
 
 #ifdef __cplusplus
 }
