@@ -177,6 +177,14 @@ words:
 symbols: $(BUILD)/libleat.so $(BUILD)/libleat-files.so
 	$(Q)tools/check-symbols.sh '$(CC)' $(BUILD)/libleat.so $(lib_headers:include/%=%)
 	$(Q)tools/check-symbols.sh '$(CC)' $(BUILD)/libleat-files.so $(files_header:include/%=%)
+# The public ABI, compared with the descriptions in tools/abi/ by libabigail.
+abi abi-update: $(BUILD)/libleat.so $(BUILD)/libleat-files.so
+	$(Q)status=0; mode=$(if $(filter abi,$@),check,update); \
+	tools/abi.sh $$mode tools/abi/libleat.abi '$(CC)' $(BUILD)/libleat.so $(lib_headers:include/%=%) || status=1; \
+	tools/abi.sh $$mode tools/abi/libleat-files.abi '$(CC)' $(BUILD)/libleat-files.so $(files_header:include/%=%) || status=1; \
+	exit $$status
+abi-gate: $(BUILD)/libleat.so
+	$(Q)tests/abi_gate.sh '$(CC)' $(BUILD)/libleat.so tools/abi/libleat.abi $(lib_headers:include/%=%)
 layers: $(lib_obj)
 	$(Q)tools/check-layers.sh
 	$(Q)tools/check-layer-symbols.sh $(lib_obj)
@@ -286,6 +294,9 @@ make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_
 make headers         each public header compiles alone, in C and in C++
 make symbols         libleat.so and libleat-files.so export what the headers declare, under the right symbol
                      version, and nothing else
+make abi             the public ABI is as described in tools/abi/; needs abidw and abidiff (abigail-tools)
+make abi-update      writes these descriptions anew
+make abi-gate        proves make abi: each change of an ABI must be noticed
 make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library, into $(BUILD)/examples/nvcc/
 make compat-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
@@ -317,7 +328,7 @@ help:
 	$(info $(help_text))@:
 
 FORCE:
-.PHONY: all lib install-compat examples asan tsan headers words symbols layers thread-safety tidy kernels-check \
+.PHONY: all lib install-compat examples asan tsan headers words symbols abi abi-update abi-gate layers thread-safety tidy kernels-check \
         readme-figures man install install-lib uninstall clean help FORCE
 .DELETE_ON_ERROR:
 -include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)

@@ -37,7 +37,7 @@ names() {
 
 headers=("$@")
 if [ $as = --source ]; then
-    preprocessed
+    preprocessed -P
     exit
 fi
 all=$(preprocessed | names)
