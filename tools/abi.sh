@@ -18,8 +18,11 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# "leat_copy LEAT_0.1" for each exported call.
-nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" { sub(/@+/, " ", $3); print $3 }' | sort >"$work/exports"
+# Prints "leat_copy LEAT_0.1" for each call that a library exports.
+exports() {
+    nm -D --defined-only --with-symbol-versions "$1" | awk '$2 != "A" { sub(/@+/, " ", $3); print $3 }' | sort
+}
+exports "$library" >"$work/exports"
 # Declared calls that the library exports get an empty body; LEAT_API goes away.
 tools/exports.sh --source "$cc" "$@" | awk '
     FILENAME != "-" { exported[$1] = 1; next }
@@ -38,14 +41,15 @@ tools/exports.sh --source "$cc" "$@" | awk '
         }
         print text
     }' "$work/exports" - >"$work/${name%%.so*}.c"
-awk '{ if ($2 != "") calls[$2] = calls[$2] "        " $1 ";\n" }
-     END { for (node in calls) printf "%s {\n    global:\n%s    local:\n        *;\n};\n", node, calls[node] }' "$work/exports" |
-    awk '/^    local:/ { if (seen++) { getline; next } } { print }' >"$work/map"
+awk '$2 != "" { calls[$2] = calls[$2] " " $1 ";" }
+     END {
+         for (node in calls)
+             printf "%s { global:%s%s };\n", node, calls[node], others++ ? "" : " local: *;"
+     }' "$work/exports" >"$work/map"
 soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p')
 (cd "$work" && $cc -std=c11 -g -gdwarf-4 -O0 -fno-eliminate-unused-debug-types -fPIC -shared -Wl,--version-script=map \
     ${soname:+-Wl,-soname,$soname} "${name%%.so*}.c" -o library.so)
-nm -D --defined-only --with-symbol-versions "$work/library.so" | awk '$2 != "A" { sub(/@+/, " ", $3); print $3 }' |
-    sort | comm -23 "$work/exports" - >"$work/missing"
+exports "$work/library.so" | comm -23 "$work/exports" - >"$work/missing"
 if [ -s "$work/missing" ] || ! [ -s "$work/exports" ]; then
     echo "abi: $name exports calls without a declaration or a symbol version (make symbols), or nothing:" >&2
     cat "$work/missing" >&2
@@ -56,15 +60,17 @@ abidw --no-architecture --no-corpus-path --no-show-locs --no-comp-dir-path --no-
 # Types of the system that nothing public uses are left out, round by round until nothing is left to drop.
 cp "$work/all.abi" "$work/new.abi"
 while :; do
-    awk 'function attribute(line, key) {
-             return match(line, "[ ]" key "=\047[^\047]*\047") ? substr(line, RSTART + length(key) + 3, RLENGTH - length(key) - 4) : ""
+    awk 'function attribute(key) {
+             if (!match($0, "[ ]" key "=\047[^\047]*\047"))
+                 return ""
+             return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 4)
          }
-         function system_type() { return attribute($0, "name") !~ /^(leat_|__anonymous_)/ }
-         NR == FNR { used[attribute($0, "type-id")] = used[attribute($0, "naming-typedef-id")] = 1; next }
+         function system_type() { return attribute("name") !~ /^(leat_|__anonymous_)/ }
+         NR == FNR { used[attribute("type-id")] = used[attribute("naming-typedef-id")] = 1; next }
          /^    <class-decl .* is-non-reachable=.*[^\/]>$/ && system_type() { dropping = 1 }
          dropping { if (/^    <\/class-decl>/) dropping = 0; next }
          /^    <(typedef-decl|type-decl|pointer-type-def|qualified-type-def) .*\/>$/ &&
-             system_type() && !(attribute($0, "id") in used) { next }
+             system_type() && !(attribute("id") in used) { next }
          { print }' "$work/new.abi" "$work/new.abi" >"$work/less.abi"
     cmp -s "$work/new.abi" "$work/less.abi" && break
     mv "$work/less.abi" "$work/new.abi"

@@ -29,6 +29,10 @@ while read -r call half; do
     fi
 done <<<"$(comm -23 <(echo "$declared") <(echo "$exported"))"
 extra=$(comm -13 <(cut -d' ' -f1 <<<"$declared" | sort) <(cut -d' ' -f1 <<<"$exported" | sort))
-[ -z "$extra" ] || { printf "$name: %s is exported, but not declared\n" $extra; wrong=1; }
-echo "symbols: $(wc -l <<<"$exported") exported by $name, $(grep -c ' experimental$' <<<"$exported" || :) of them experimental"
+for call in $extra; do
+    wrong=1
+    echo "$name: $call is exported, but not declared"
+done
+experimental=$(grep -c ' experimental$' <<<"$exported" || :)
+echo "symbols: $(wc -l <<<"$exported") exported by $name, $experimental of them experimental"
 [ $wrong -eq 0 ]

@@ -36,15 +36,16 @@ names() {
 }
 
 headers=("$@")
-if [ $as = --source ]; then
+if [ "$as" = --source ]; then
     preprocessed -P
     exit
 fi
 all=$(preprocessed | names)
 stable=$(preprocessed -DLEAT_NO_EXPERIMENTAL | names)
 experimental=$(comm -23 <(echo "$all") <(echo "$stable"))
-if [ $as = --map ]; then
-    [ -z "$experimental" ] || printf 'LEAT_EXPERIMENTAL {\n    global:\n%s\n};\n' "$(sed 's/.*/        &;/' <<<"$experimental")"
+if [ "$as" = --map ]; then
+    # shellcheck disable=SC2086
+    [ -z "$experimental" ] || { echo 'LEAT_EXPERIMENTAL {'; echo '    global:'; printf '        %s;\n' $experimental; echo '};'; }
     exit
 fi
 while read -r name; do
