@@ -112,6 +112,61 @@ leat_status leatm_model_read_text(struct leatm_model_file *file, size_t bytes)
     return LEAT_OK;
 }
 
+/* ---- windows ---- */
+
+leat_status leatm_window_open(struct leatm_window *window, const struct leatm_model_file *file, size_t ahead)
+{
+    memset(window, 0, sizeof *window);
+    window->file = file;
+    window->ahead = ahead;
+    window->buffer = malloc(LEATM_WINDOW_BYTES);
+    return window->buffer ? LEAT_OK : leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for reading a header");
+}
+
+void leatm_window_close(struct leatm_window *window)
+{
+    free(window->buffer);
+    window->buffer = NULL;
+}
+
+leat_status leatm_window_get(struct leatm_window *window, uint64_t offset, size_t bytes, const unsigned char **at)
+{
+    if (offset < window->at || offset - window->at > window->bytes ||
+        window->bytes - (size_t)(offset - window->at) < bytes) {
+        uint64_t left = offset < window->file->bytes ? window->file->bytes - offset : 0;
+        size_t some = bytes > window->ahead ? bytes : window->ahead;
+
+        /* A range that does not fit into the file stays as it is, and fails. */
+        if (some > left && bytes <= left)
+            some = (size_t)left;
+        else if (some > left)
+            some = bytes;
+        window->bytes = 0;
+        TRY(leatm_model_read_file(window->file, offset, window->buffer, some));
+        window->at = offset;
+        window->bytes = some;
+    }
+    *at = window->buffer + (offset - window->at);
+    return LEAT_OK;
+}
+
+uint16_t leatm_u16(const unsigned char *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+uint32_t leatm_u32(const unsigned char *at)
+{
+    return leatm_u16(at) | (uint32_t)leatm_u16(at + 2) << 16;
+}
+
+uint64_t leatm_u64(const unsigned char *at)
+{
+    return leatm_u32(at) | (uint64_t)leatm_u32(at + 4) << 32;
+}
+
+/* ---- texts and numbers ---- */
+
 bool leatm_utf8_valid(const char *text, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)text, *end = at + bytes;

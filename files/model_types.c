@@ -1,21 +1,89 @@
-/* model_types.c - the types of elements by name. */
+/* model_types.c - the types of elements: their names, and how each format says them. */
 #include "model_files.h"
 
 #include <string.h>
 
-/* Those of safetensors 0.8. */
+/* The first SAFETENSORS ones are those of safetensors 0.8. */
+enum { SAFETENSORS = 22 };
 const struct leatm_model_type leatm_model_types[] = {
-    {"BOOL", 1, 1},        {"F4", 2, 1},      {"F6_E2M3", 4, 3}, {"F6_E3M2", 4, 3}, {"U8", 1, 1},
-    {"I8", 1, 1},          {"F8_E5M2", 1, 1}, {"F8_E4M3", 1, 1}, {"F8_E8M0", 1, 1}, {"F8_E4M3FNUZ", 1, 1},
-    {"F8_E5M2FNUZ", 1, 1}, {"I16", 1, 2},     {"U16", 1, 2},     {"F16", 1, 2},     {"BF16", 1, 2},
-    {"I32", 1, 4},         {"U32", 1, 4},     {"F32", 1, 4},     {"C64", 1, 8},     {"F64", 1, 8},
-    {"I64", 1, 8},         {"U64", 1, 8},
+    {"BOOL", 1, 1},
+    {"F4", 2, 1},
+    {"F6_E2M3", 4, 3},
+    {"F6_E3M2", 4, 3},
+    {"U8", 1, 1},
+    {"I8", 1, 1},
+    {"F8_E5M2", 1, 1},
+    {"F8_E4M3", 1, 1},
+    {"F8_E8M0", 1, 1},
+    {"F8_E4M3FNUZ", 1, 1},
+    {"F8_E5M2FNUZ", 1, 1},
+    {"I16", 1, 2},
+    {"U16", 1, 2},
+    {"F16", 1, 2},
+    {"BF16", 1, 2},
+    {"I32", 1, 4},
+    {"U32", 1, 4},
+    {"F32", 1, 4},
+    {"C64", 1, 8},
+    {"F64", 1, 8},
+    {"I64", 1, 8},
+    {"U64", 1, 8},
+    /* npy: complex numbers of two F64, and numbers whose most significant byte is the first. */
+    {"C128", 1, 16},
+    {"I16_BE", 1, 2},
+    {"U16_BE", 1, 2},
+    {"F16_BE", 1, 2},
+    {"I32_BE", 1, 4},
+    {"U32_BE", 1, 4},
+    {"F32_BE", 1, 4},
+    {"C64_BE", 1, 8},
+    {"F64_BE", 1, 8},
+    {"I64_BE", 1, 8},
+    {"U64_BE", 1, 8},
+    {"C128_BE", 1, 16},
 };
 
-int leatm_type_by_name(const char *name, size_t bytes)
+static int type_among(size_t count, const char *name, size_t bytes)
 {
-    for (int i = 0; i < (int)(sizeof leatm_model_types / sizeof leatm_model_types[0]); i++)
+    for (size_t i = 0; i < count; i++)
         if (strlen(leatm_model_types[i].name) == bytes && !memcmp(leatm_model_types[i].name, name, bytes))
-            return i;
+            return (int)i;
+    return -1;
+}
+
+int leatm_type_of_safetensors(const char *name, size_t bytes)
+{
+    return type_among(SAFETENSORS, name, bytes);
+}
+
+static int type_by_name(const char *name)
+{
+    return type_among(sizeof leatm_model_types / sizeof leatm_model_types[0], name, strlen(name));
+}
+
+int leatm_type_of_npy(const char *descr, size_t bytes)
+{
+    static const struct {
+        const char *kind, *name;
+        bool one_byte;
+    } types[] = {
+        {"b1", "BOOL", true}, {"i1", "I8", true},     {"u1", "U8", true},   {"i2", "I16", false},
+        {"u2", "U16", false}, {"f2", "F16", false},   {"i4", "I32", false}, {"u4", "U32", false},
+        {"f4", "F32", false}, {"i8", "I64", false},   {"u8", "U64", false}, {"f8", "F64", false},
+        {"c8", "C64", false}, {"c16", "C128", false},
+    };
+    char name[16];
+
+    for (size_t i = 0; bytes && i < sizeof types / sizeof types[0]; i++) {
+        if (strlen(types[i].kind) != bytes - 1 || memcmp(types[i].kind, descr + 1, bytes - 1) != 0)
+            continue;
+        if (descr[0] == '<' || (types[i].one_byte && (descr[0] == '|' || descr[0] == '>')))
+            return type_by_name(types[i].name);
+        if (descr[0] != '>')
+            return -1;
+        strcpy(name, types[i].name);
+        strcat(name, "_BE");
+        return type_by_name(name);
+    }
     return -1;
 }

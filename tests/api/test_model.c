@@ -266,6 +266,12 @@ static int64_t draw(int64_t below)
     return (int64_t)((random_state >> 11) % (uint64_t)below);
 }
 
+/* The dimension that is number i from the fastest one. */
+static unsigned fast_dim(const leat_model_tensor_info *info, unsigned i)
+{
+    return info->fortran_order ? i : info->dims - 1 - i;
+}
+
 /* Element by element, what a load must have moved. slices has dims entries; NULL layout: dense. */
 static void copy_slowly(unsigned char *dst, const leat_layout *layout, const unsigned char *src,
                         const leat_model_tensor_info *info, const leat_model_slice *slices)
@@ -274,21 +280,25 @@ static void copy_slowly(unsigned char *dst, const leat_layout *layout, const uns
 
     for (;;) {
         int64_t from = 0, to = layout ? layout->offset_bytes : number * info->block_bytes, pitch = 1;
-        unsigned dim = info->dims;
+        unsigned i;
 
-        while (dim--) {
+        for (i = 0; i < info->dims; i++) {
+            unsigned dim = fast_dim(info, i);
+
             from += (slices[dim].start + at[dim] * slices[dim].step) * pitch;
             pitch *= info->shape[dim];
             to += layout ? at[dim] * layout->stride_bytes[dim] : 0;
         }
         memcpy(dst + to, src + from * info->block_bytes, info->block_bytes);
         number++;
-        for (dim = info->dims; dim--;) {
+        for (i = 0; i < info->dims; i++) {
+            unsigned dim = fast_dim(info, i);
+
             if (slices[dim].start + ++at[dim] * slices[dim].step < slices[dim].stop)
                 break;
             at[dim] = 0;
         }
-        if (dim > info->dims)
+        if (i == info->dims)
             return;
     }
 }
@@ -395,6 +405,63 @@ static void slices_and_layouts_are_right(void **state)
             load_and_compare(t, model, 1, data + info_of(model, 0).bytes);
         OK(leat_model_close(model));
         free(data);
+    }
+}
+
+/* Appends an npy file of version 1.0. Returns the place of its data. */
+static size_t put_npy(unsigned char *file, const char *descr, bool fortran_order, unsigned dims,
+                      const int64_t *shape)
+{
+    char header[400];
+    int used = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': %s, 'shape': (", descr,
+                        fortran_order ? "True" : "False");
+
+    for (unsigned i = 0; i < dims; i++)
+        used += snprintf(header + used, sizeof header - (size_t)used, "%" PRId64 ",", shape[i]);
+    used += snprintf(header + used, sizeof header - (size_t)used, "), }\n");
+    memcpy(file, "\x93NUMPY\1\0", 8);
+    file[8] = (unsigned char)used;
+    file[9] = (unsigned char)(used >> 8);
+    memcpy(file + 10, header, (size_t)used);
+    return 10 + (size_t)used;
+}
+
+static void write_bytes(const char *path, const unsigned char *bytes, size_t count)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Arrays of both orders: whole ones, slices, and layouts. */
+static void npy_arrays_are_loaded(void **state)
+{
+    static const char *const types[] = {"|u1", "<f2", "<f4", "<i8", "<c16"};
+    struct test_state *t = *state;
+
+    for (int round = 0; round < 40; round++) {
+        const char *path = path_of("array.npy");
+        unsigned dims = 1 + (unsigned)draw(4), type = (unsigned)draw(5);
+        int64_t shape[4], most = dims == 1 ? 100000 : dims == 2 ? 300 : dims == 3 ? 40 : 15;
+        size_t bytes = (size_t)1 << type, start;
+        unsigned char *file;
+        leat_model *model;
+
+        for (unsigned i = 0; i < dims; i++) {
+            shape[i] = 1 + draw(most);
+            bytes *= (size_t)shape[i];
+        }
+        file = test_buffer(bytes + 500);
+        start = put_npy(file, types[type], draw(2), dims, shape);
+        test_pattern(file + start, bytes, 7);
+        write_bytes(path, file, start + bytes);
+        model = open_one(path);
+        for (int i = 0; i < 3; i++)
+            load_and_compare(t, model, 0, file + start);
+        OK(leat_model_close(model));
+        free(file);
     }
 }
 
@@ -669,9 +736,9 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         STATE_TEST(sets_have_all_tensors),        STATE_TEST(patterns_select),
         STATE_TEST(neighbours_are_read_together), STATE_TEST(slices_and_layouts_are_right),
-        STATE_TEST(little_else_is_read),          STATE_TEST(blocks_are_not_cut),
-        STATE_TEST(files_that_were_cut_fail),     STATE_TEST(loads_are_cancelled),
-        STATE_TEST(wrong_items_are_refused),
+        STATE_TEST(npy_arrays_are_loaded),        STATE_TEST(little_else_is_read),
+        STATE_TEST(blocks_are_not_cut),           STATE_TEST(files_that_were_cut_fail),
+        STATE_TEST(loads_are_cancelled),          STATE_TEST(wrong_items_are_refused),
     };
 
     random_state = argc > 2 && !strcmp(argv[1], "--seed") ? strtoull(argv[2], NULL, 0) : test_seed();

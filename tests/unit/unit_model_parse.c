@@ -319,8 +319,19 @@ static void other_files_are_refused(void **state)
     refused(write_file("model.pt", &content), "it is a zip file");
     put(&content, "GGUF\x03\0\0\0----------------", 24);
     refused(write_file("model.gguf", &content), "it is a file of GGUF");
-    put(&content, "\x93NUMPY\x01\0----------------", 24);
-    refused(write_file("a.npy", &content), "it is a file of numpy.save()");
+    put(&content, "\x89HDF\r\n\x1a\n----------------", 24);
+    refused(write_file("a.h5", &content), "it is an HDF5 file: convert it with safetensors");
+    put(&content, "\x1f\x8b------", 8);
+    refused(write_file("a.gz", &content), "compressed with gzip: decompress it");
+    put(&content, "\x28\xb5\x2f\xfd----", 8);
+    refused(write_file("a.zst", &content), "compressed with zstd: decompress it");
+    put(&content, "tjgg\x01\0\0\0", 8);
+    refused(write_file("old.bin", &content), "an old ggml file, from before GGUF");
+    put(&content,
+        "\x7f"
+        "ELF\x02\x01\x01\0\0\0\0\0",
+        12);
+    refused(write_file("a.so", &content), "begins with 7f 45 4c 46 02 01 01 00, and is none of the formats");
     put(&content, "{\"weight_map\": {}}", 18);
     refused(write_file("index.json.txt", &content), "its name does not end in .index.json");
     refused(path_of("missing"), "No such file");
@@ -414,6 +425,181 @@ static void indexes_are_refused(void **state)
         refused(index_file(cases[i].text), cases[i].words);
 }
 
+/* ---- npy ---- */
+
+static void put_npy(struct content *content, unsigned version, const char *header, size_t data_bytes)
+{
+    put(content, "\x93NUMPY", 6);
+    put_number(content, version, 1);
+    put_number(content, 0, 1);
+    put_number(content, strlen(header), version == 1 ? 2 : 4);
+    put(content, header, strlen(header));
+    put_data(content, data_bytes);
+}
+
+static const char *npy(const char *name, unsigned version, const char *header, size_t data_bytes)
+{
+    struct content content = {0};
+
+    put_npy(&content, version, header, data_bytes);
+    return write_file(name, &content);
+}
+
+static void npy_files_are_read(void **state)
+{
+    static const struct {
+        const char *descr, *type;
+        unsigned bytes;
+    } types[] = {
+        {"|b1", "BOOL", 1},   {"|i1", "I8", 1},     {"|u1", "U8", 1},        {"<u1", "U8", 1},
+        {">i1", "I8", 1},     {"<i2", "I16", 2},    {"<u2", "U16", 2},       {"<f2", "F16", 2},
+        {"<i4", "I32", 4},    {"<u4", "U32", 4},    {"<f4", "F32", 4},       {"<i8", "I64", 8},
+        {"<u8", "U64", 8},    {"<f8", "F64", 8},    {"<c8", "C64", 8},       {"<c16", "C128", 16},
+        {">i2", "I16_BE", 2}, {">u2", "U16_BE", 2}, {">f2", "F16_BE", 2},    {">i4", "I32_BE", 4},
+        {">u4", "U32_BE", 4}, {">f4", "F32_BE", 4}, {">i8", "I64_BE", 8},    {">u8", "U64_BE", 8},
+        {">f8", "F64_BE", 8}, {">c8", "C64_BE", 8}, {">c16", "C128_BE", 16},
+    };
+    leat_model_file_info file = LEAT_MODEL_FILE_INFO_INIT;
+    leat_model_tensor_info info;
+    leat_model *model;
+    char header[200];
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof types / sizeof types[0]; i++) {
+        snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (2, 3), }  \n",
+                 types[i].descr);
+        model = open_one(npy("types.npy", 1 + i % 3, header, 6 * types[i].bytes));
+        info = tensor_of(model, "types");
+        assert_string_equal(info.type, types[i].type);
+        assert_int_equal(info.block_elements, 1);
+        assert_int_equal(info.block_bytes, types[i].bytes);
+        assert_int_equal(info.bytes, 6 * types[i].bytes);
+        assert_int_equal(info.dims, 2);
+        assert_int_equal(info.shape[0], 2);
+        assert_int_equal(info.shape[1], 3);
+        assert_int_equal(info.fortran_order, 0);
+        assert_int_equal(info.offset, strlen(header) + (i % 3 ? 12 : 10));
+        OK(leat_model_file(model, 0, &file));
+        assert_int_equal(file.format, LEAT_MODEL_NPY);
+        assert_int_equal(file.header_bytes, info.offset);
+        assert_int_equal(file.tensors, 1);
+        OK(leat_model_close(model));
+    }
+    model = open_one(npy("scalar", 1, "{\"shape\":(),\"fortran_order\":True,\"descr\":\"<f8\"}\n", 8));
+    info = tensor_of(model, "scalar");
+    assert_int_equal(info.dims, 0);
+    assert_int_equal(info.fortran_order, 0);
+    OK(leat_model_close(model));
+    model = open_one(npy(".npy", 2, "{'descr':'|u1',\n 'shape':(3L,),'fortran_order':True}\n", 3));
+    assert_int_equal(tensor_of(model, ".npy").shape[0], 3);
+    OK(leat_model_close(model));
+    model = open_one(npy("f.npy", 3, "{'descr':'<f4','fortran_order':True,'shape':(2,3,)}\n", 24));
+    assert_int_equal(tensor_of(model, "f").fortran_order, 1);
+    OK(leat_model_close(model));
+    model =
+        open_one(npy("e.npy", 1, "{'descr':'<f4','fortran_order':False,'shape':(9223372036854775807,0)}\n", 0));
+    assert_int_equal(tensor_of(model, "e").bytes, 0);
+    OK(leat_model_close(model));
+}
+
+/* A header with one other entry, for 4 bytes of data. */
+#define N(descr, order, shape) "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape "}\n"
+
+static void npy_files_are_refused(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t data;
+        const char *words;
+    } cases[] = {
+        {"", 4, "at its byte 0: '{' is expected"},
+        {" " N("'<f4'", "False", "(1,)"), 4, "'{' is expected"},
+        {"[]\n", 4, "'{' is expected"},
+        {"{", 4, "a string is expected"},
+        {"{}\n", 4, "the npy header has no descr"},
+        {"{'descr': '<f4'}\n", 4, "the npy header has no fortran_order"},
+        {"{'descr': '<f4', 'fortran_order': False}\n", 4, "the npy header has no shape"},
+        {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}\n", 4, "two entries 'descr'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}\n", 4, "the entry 'x'"},
+        {"{'descr': '<f4' 'fortran_order': False}\n", 4, "',' or '}' is expected"},
+        {"{'descr' '<f4'}\n", 4, "':' is expected"},
+        {"{'descr\\x00': '<f4'}\n", 4, "a backslash or a control character"},
+        {"{'desc\nr': '<f4'}\n", 4, "a backslash or a control character"},
+        {"{'descr: ", 4, "a string does not end"},
+        {"{,}\n", 4, "a string is expected"},
+        {"{'descr': '<f4',,}\n", 4, "a string is expected"},
+        {N("'<f4'", "False", "(1,)") "x\n", 4, "something follows the dictionary"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} ", 4, "does not end with a line feed"},
+        {N("4", "False", "(1,)"), 4, "a string is expected"},
+        {N("'<f4'", "0", "(1,)"), 4, "True or False is expected"},
+        {N("'<f4'", "'False'", "(1,)"), 4, "True or False is expected"},
+        {N("'<f4'", "Falsehood", "(1,)"), 4, "',' or '}' is expected"},
+        {"{'descr': '<f4', 'fortran_order': False", 4, "True or False is expected"},
+        {N("'<f4'", "False", "1"), 4, "'(' is expected"},
+        {N("'<f4'", "False", "[1]"), 4, "'(' is expected"},
+        {N("'<f4'", "False", "(1)"), 4, "',' is expected"},
+        {N("'<f4'", "False", "(,)"), 4, "an unsigned integer is expected"},
+        {N("'<f4'", "False", "(1,,)"), 4, "an unsigned integer is expected"},
+        {N("'<f4'", "False", "(-1,)"), 4, "an unsigned integer is expected"},
+        {N("'<f4'", "False", "(True,)"), 4, "an unsigned integer is expected"},
+        {N("'<f4'", "False", "(1.0,)"), 4, "',' is expected"},
+        {N("'<f4'", "False", "(1_0,)"), 4, "',' is expected"},
+        {N("'<f4'", "False", "(0x1,)"), 4, "',' is expected"},
+        {N("'<f4'", "False", "(01,)"), 4, "the number begins with 0"},
+        {N("'<f4'", "False", "(1, 1"), 4, "',' or ')' is expected"},
+        {N("'<f4'", "False", "(9223372036854775808,)"), 4, "the size does not fit into 63 bits"},
+        {N("'<f4'", "False", "(4294967296, 4294967296)"), 4, "more elements than 63 bits"},
+        {N("'<f4'", "False", "(4294967296, 4294967296, 0)"), 0, "more elements than 63 bits"},
+        {N("'<f4'", "False", "(2305843009213693952,)"), 4, "more bytes than 63 bits"},
+        {N("'<f4'", "False", "(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)"), 4,
+         "more than 32 dimensions"},
+        {N("'<f4'", "False", "(1,)"), 3, "its shape needs 4 bytes of F32, and 3 follow the npy header"},
+        {N("'<f4'", "False", "(1,)"), 5, "its shape needs 4 bytes of F32, and 5 follow the npy header"},
+        {N("'<f4'", "False", "()"), 0, "its shape needs 4 bytes of F32, and 0 follow the npy header"},
+        {N("'|O'", "False", "(1,)"), 40, "an array of Python objects, which is a pickle"},
+        {N("'<V2'", "False", "(2,)"), 4, "'<V2': bytes without a type. numpy writes bfloat16"},
+        {N("'|S4'", "False", "(1,)"), 4, "descr is '|S4'; leat reads numbers with a byte order"},
+        {N("'<U1'", "False", "(1,)"), 4, "descr is '<U1'; leat reads numbers"},
+        {N("'<M8[ns]'", "False", "(1,)"), 8, "descr is '<M8[ns]'; leat reads numbers"},
+        {N("'<f16'", "False", "(1,)"), 16, "descr is '<f16'; leat reads numbers"},
+        {N("'f4'", "False", "(1,)"), 4, "descr is 'f4'; leat reads numbers"},
+        {N("'=f4'", "False", "(1,)"), 4, "descr is '=f4'; leat reads numbers"},
+        {N("'|f4'", "False", "(1,)"), 4, "descr is '|f4'; leat reads numbers"},
+        {N("'<b1'x", "False", "(1,)"), 1, "',' or '}' is expected"},
+        {N("''", "False", "(1,)"), 1, "descr is ''; leat reads numbers"},
+        {N("[('a', '<f4')]", "False", "(1,)"), 4, "a structure of several fields"},
+        {N("[('a', '|O')]", "False", "(1,)"), 4, "a structure of several fields"},
+        {N("('<f4', (2,))", "False", "(1,)"), 4, "a structure of several fields"},
+    };
+    struct content content = {0};
+    char *blanks = malloc(10002);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refused(npy("bad.npy", 1, cases[i].header, cases[i].data), cases[i].words);
+    refused(npy("old.npy", 3, N("'<f4'", "False", "(1L,)"), 4), "',' is expected");
+    put(&content, "\x93NUMPY\1\0\2", 9);
+    refused(write_file("short.npy", &content), "too short for an npy file");
+    put(&content, "\x93NUMPY\2\0\2\0", 10);
+    refused(write_file("short.npy", &content), "too short for an npy file");
+    put(&content, "\x93NUMPY\4\0\2\0\0\0{}", 14);
+    refused(write_file("v4.npy", &content), "its npy version is 4.0; leat reads 1.0, 2.0 and 3.0");
+    put(&content, "\x93NUMPY\1\1\2\0{}", 12);
+    refused(write_file("v1.npy", &content), "its npy version is 1.1");
+    put(&content, "\x93NUMPY\0\0\2\0{}", 12);
+    refused(write_file("v0.npy", &content), "its npy version is 0.0");
+    put(&content, "\x93NUMPY\1\0\3\0{}", 12);
+    refused(write_file("cut.npy", &content), "its npy header would have 3 bytes, and 2 are left");
+    put(&content, "\x93NUMPY\2\0\377\377\377\377{}", 14);
+    refused(write_file("huge.npy", &content), "would have 4294967295 bytes, and 2 are left");
+    assert_non_null(blanks);
+    memset(blanks, ' ', 10001);
+    blanks[10001] = '\0';
+    refused(npy("long.npy", 2, blanks, 0), "has 10001 bytes; leat, like numpy, reads at most 10000");
+    free(blanks);
+    refused(npy("\xff.npy", 1, N("'<f4'", "False", "(1,)"), 4), "the file's name, which is not valid UTF-8");
+}
+
 /* ---- arguments ---- */
 
 static void arguments_are_checked(void **state)
@@ -469,6 +655,7 @@ int main(void)
         cmocka_unit_test(safetensors_are_read),  cmocka_unit_test(safetensors_are_refused),
         cmocka_unit_test(lengths_are_checked),   cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(indexes_name_files),    cmocka_unit_test(indexes_are_refused),
+        cmocka_unit_test(npy_files_are_read),    cmocka_unit_test(npy_files_are_refused),
         cmocka_unit_test(arguments_are_checked),
     };
 
