@@ -158,6 +158,7 @@ const char *leatm_tensor_name(const leat_model *model, const struct leatm_model_
 
 leat_status leatm_safetensors_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
 leat_status leatm_npy_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
+leat_status leatm_npz_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
 
 /* Parses the npy file from start to end of a file: the type, the shape and the place of tensor number index of the
  * model, whose name is there already. */

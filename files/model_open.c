@@ -23,6 +23,8 @@ static const struct magic {
     const char *refused; /* why leat does not read it; NULL: it does */
 } magics[] = {
     {"\x93NUMPY", 6, LEAT_MODEL_NPY, NULL},
+    {"PK\3\4", 4, LEAT_MODEL_NPZ, NULL},
+    {"PK\5\6", 4, LEAT_MODEL_NPZ, NULL}, /* without members */
     {"GGUF", 4, 0, "a file of GGUF, which leat does not read: convert it with safetensors.torch.save_file()"},
     {"\x89HDF\r\n\x1a\n", 8, 0, "an HDF5 file: convert it with safetensors.numpy.save_file()"},
     {"\x1f\x8b", 2, 0, "compressed with gzip: decompress it, since leat reads tensors in place"},
@@ -44,9 +46,9 @@ static leat_status unknown(const struct leatm_model_file *file, const unsigned c
         return leatm_model_fail(LEAT_ERROR_FILE, "it is JSON, but its name does not end in .index.json");
     for (unsigned i = 0; i < 8; i++)
         used += (size_t)snprintf(found + used, sizeof found - used, "%s%02x", i ? " " : "", first[i]);
-    return leatm_model_fail(LEAT_ERROR_FILE,
-                            "it begins with %s, and is none of the formats that leat reads: safetensors and npy",
-                            found);
+    return leatm_model_fail(
+        LEAT_ERROR_FILE, "it begins with %s, and is none of the formats that leat reads: safetensors, npy and npz",
+        found);
 }
 
 /* Tells the format by the first bytes, and refuses those that leat does not read by their names. */
@@ -72,10 +74,6 @@ static leat_status tell_format(struct leatm_model_file *file)
             return LEAT_OK;
         return leatm_model_fail(LEAT_ERROR_FILE, "it is %s", magic->refused);
     }
-    if (bytes >= 4 && first[0] == 'P' && first[1] == 'K' && (first[2] == 3 || first[2] == 5))
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "it is a zip file, as torch.save() and numpy.savez() write them. %s",
-                                leatm_pickle_advice);
     if (bytes >= 2 && first[0] == 0x80 && first[1] >= 1 && first[1] <= 5)
         return leatm_model_fail(LEAT_ERROR_FILE, "it is a pickle (an old file of torch.save()). %s",
                                 leatm_pickle_advice);
@@ -115,6 +113,8 @@ static leat_status parse_file(leat_model *model, struct leatm_model_file *file, 
     switch (file->format) {
     case LEAT_MODEL_NPY:
         return leatm_npy_parse(model, file, number);
+    case LEAT_MODEL_NPZ:
+        return leatm_npz_parse(model, file, number);
     default:
         return leatm_safetensors_parse(model, file, number);
     }

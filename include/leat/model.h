@@ -1,5 +1,5 @@
 /*
- * leat/model.h - models by name: the tensors of safetensors and npy files, onto devices.
+ * leat/model.h - models by name: the tensors of safetensors, npy and npz files, onto devices.
  *
  * These calls are in the library libleat-files (cc program.c $(pkg-config --cflags --libs leat-files)).
  *
@@ -47,15 +47,15 @@ extern "C" {
 typedef struct leat_model leat_model;
 
 /* The formats that leat reads. */
-typedef enum leat_model_format { LEAT_MODEL_SAFETENSORS = 1, LEAT_MODEL_NPY = 2 } leat_model_format;
+typedef enum leat_model_format { LEAT_MODEL_SAFETENSORS = 1, LEAT_MODEL_NPY = 2, LEAT_MODEL_NPZ = 3 } leat_model_format;
 
 #define LEAT_MODEL_MAX_DIMS LEAT_LAYOUT_MAX_DIMS
 
 /*
- * Opens count files as one set: safetensors files, npy files, and index files (*.index.json) in place of the
+ * Opens count files as one set: safetensors, npy and npz files, and index files (*.index.json) in place of the
  * safetensors files in the same folder that they name. leat tells the format by the first bytes of a file. The
  * tensors of a file follow one another in the order of their bytes. The tensor of an npy file has the name of the
- * file, without the folder and ".npy".
+ * file, without the folder and ".npy"; those of an npz file have the names of its members, without ".npy".
  * Errors: INVALID (paths or model NULL, count 0); FILE (a file cannot be opened or read, breaks a rule of its
  * format, or is of another format; two tensors of the set have the same name); HOST_MEMORY; NOT_PERMITTED
  * (inside a host function).

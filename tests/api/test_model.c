@@ -3,6 +3,7 @@
  * refused. tests/unit/unit_model_parse.c tests the parsers.
  */
 #include "harness.h"
+#include "model_content.h"
 #include "seed.h"
 
 #include <leat/model.h>
@@ -408,30 +409,12 @@ static void slices_and_layouts_are_right(void **state)
     }
 }
 
-/* Appends an npy file of version 1.0. Returns the place of its data. */
-static size_t put_npy(unsigned char *file, const char *descr, bool fortran_order, unsigned dims,
-                      const int64_t *shape)
-{
-    char header[400];
-    int used = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': %s, 'shape': (", descr,
-                        fortran_order ? "True" : "False");
-
-    for (unsigned i = 0; i < dims; i++)
-        used += snprintf(header + used, sizeof header - (size_t)used, "%" PRId64 ",", shape[i]);
-    used += snprintf(header + used, sizeof header - (size_t)used, "), }\n");
-    memcpy(file, "\x93NUMPY\1\0", 8);
-    file[8] = (unsigned char)used;
-    file[9] = (unsigned char)(used >> 8);
-    memcpy(file + 10, header, (size_t)used);
-    return 10 + (size_t)used;
-}
-
-static void write_bytes(const char *path, const unsigned char *bytes, size_t count)
+static void write_content(const char *path, const struct content *content)
 {
     FILE *file = fopen(path, "wb");
 
     assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fwrite(content->at, 1, content->bytes, file), content->bytes);
     assert_int_equal(fclose(file), 0);
 }
 
@@ -445,24 +428,72 @@ static void npy_arrays_are_loaded(void **state)
         const char *path = path_of("array.npy");
         unsigned dims = 1 + (unsigned)draw(4), type = (unsigned)draw(5);
         int64_t shape[4], most = dims == 1 ? 100000 : dims == 2 ? 300 : dims == 3 ? 40 : 15;
-        size_t bytes = (size_t)1 << type, start;
-        unsigned char *file;
+        size_t bytes = (size_t)1 << type;
+        struct content content = {0};
+        char header[400];
+        int used = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': %s, 'shape': (", types[type],
+                            draw(2) ? "True" : "False");
         leat_model *model;
 
         for (unsigned i = 0; i < dims; i++) {
             shape[i] = 1 + draw(most);
             bytes *= (size_t)shape[i];
+            used += snprintf(header + used, sizeof header - (size_t)used, "%" PRId64 ",", shape[i]);
         }
-        file = test_buffer(bytes + 500);
-        start = put_npy(file, types[type], draw(2), dims, shape);
-        test_pattern(file + start, bytes, 7);
-        write_bytes(path, file, start + bytes);
+        snprintf(header + used, sizeof header - (size_t)used, "), }\n");
+        put_npy(&content, 1, header, bytes);
+        test_pattern(content.at + content.bytes - bytes, bytes, 7);
+        write_content(path, &content);
         model = open_one(path);
         for (int i = 0; i < 3; i++)
-            load_and_compare(t, model, 0, file + start);
+            load_and_compare(t, model, 0, content.at + content.bytes - bytes);
         OK(leat_model_close(model));
-        free(file);
+        free(content.at);
     }
+}
+
+/* A set of all formats. */
+static void formats_are_mixed(void **state)
+{
+    struct test_state *t = *state;
+    struct zip zip = make_zip(ZIP_64, "a.npy", "b.npy");
+    struct content npy = {0};
+    struct maker maker = {0};
+    const char *paths[3];
+    unsigned char *data, *wanted[4], out[12];
+    leat_model *model;
+    leat_model_set *set;
+
+    paths[0] = path_of("mixed.npz");
+    paths[1] = path_of("c.npy");
+    paths[2] = path_of("mixed.safetensors");
+    zip.content.at[zip.after[1] - 1] ^= 1;
+    write_content(paths[0], &zip.content);
+    put_npy(&npy, 2, "{'descr': '<i4', 'fortran_order': False, 'shape': (3,)}\n", 12);
+    write_content(paths[1], &npy);
+    add(&maker, "d", "F32", 4, 1, (int64_t[]){3});
+    data = finish(&maker, paths[2]);
+    OK(leat_model_open(paths, 3, &model));
+    OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
+    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    wanted[0] = zip.content.at + zip.after[0] - 12;
+    wanted[1] = zip.content.at + zip.after[1] - 12;
+    wanted[2] = npy.at + npy.bytes - 12;
+    wanted[3] = data;
+    for (size_t i = 0; i < 4; i++) {
+        void *ptr;
+
+        assert_string_equal(info_of(model, i).name, ((const char *[]){"a", "b", "c", "d"})[i]);
+        OK(leat_model_set_tensor(set, i, &ptr));
+        assert_int_equal((uintptr_t)ptr % 4, 0);
+        OK(leat_copy_sync(t->stream, out, ptr, 12));
+        assert_memory_equal(out, wanted[i], 12);
+    }
+    OK(leat_model_set_free(set));
+    OK(leat_model_close(model));
+    free(zip.content.at);
+    free(npy.at);
+    free(data);
 }
 
 /* What is read for slices: whole rows alone, short rows with the gaps between them. */
@@ -736,9 +767,10 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         STATE_TEST(sets_have_all_tensors),        STATE_TEST(patterns_select),
         STATE_TEST(neighbours_are_read_together), STATE_TEST(slices_and_layouts_are_right),
-        STATE_TEST(npy_arrays_are_loaded),        STATE_TEST(little_else_is_read),
-        STATE_TEST(blocks_are_not_cut),           STATE_TEST(files_that_were_cut_fail),
-        STATE_TEST(loads_are_cancelled),          STATE_TEST(wrong_items_are_refused),
+        STATE_TEST(npy_arrays_are_loaded),        STATE_TEST(formats_are_mixed),
+        STATE_TEST(little_else_is_read),          STATE_TEST(blocks_are_not_cut),
+        STATE_TEST(files_that_were_cut_fail),     STATE_TEST(loads_are_cancelled),
+        STATE_TEST(wrong_items_are_refused),
     };
 
     random_state = argc > 2 && !strcmp(argv[1], "--seed") ? strtoull(argv[2], NULL, 0) : test_seed();

@@ -3,6 +3,7 @@
  * it.
  */
 #include "harness.h"
+#include "model_content.h"
 
 #include <leat/model.h>
 
@@ -27,40 +28,6 @@ static const char *path_of(const char *name)
 }
 
 /* ---- files ---- */
-
-/* Bytes that become a file. */
-struct content {
-    unsigned char *at;
-    size_t bytes, room;
-};
-
-static void put(struct content *content, const void *data, size_t bytes)
-{
-    if (content->bytes + bytes > content->room) {
-        content->room = 2 * (content->bytes + bytes) + 64;
-        content->at = realloc(content->at, content->room);
-        assert_non_null(content->at);
-    }
-    if (bytes)
-        memcpy(content->at + content->bytes, data, bytes);
-    content->bytes += bytes;
-}
-
-static void put_number(struct content *content, uint64_t value, unsigned bytes)
-{
-    unsigned char data[8];
-
-    for (unsigned i = 0; i < bytes; i++)
-        data[i] = (unsigned char)(value >> 8 * i);
-    put(content, data, bytes);
-}
-
-/* Byte i of the data is i * 7 + 1. */
-static void put_data(struct content *content, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        put_number(content, i * 7 + 1, 1);
-}
 
 static const char *write_file(const char *name, struct content *content)
 {
@@ -315,8 +282,6 @@ static void other_files_are_refused(void **state)
     (void)state;
     put(&content, "\x80\x02}q\x00.--------", 14);
     refused(write_file("old.pt", &content), "leat does not read pickles");
-    put(&content, "PK\x03\x04----------------", 20);
-    refused(write_file("model.pt", &content), "it is a zip file");
     put(&content, "GGUF\x03\0\0\0----------------", 24);
     refused(write_file("model.gguf", &content), "it is a file of GGUF");
     put(&content, "\x89HDF\r\n\x1a\n----------------", 24);
@@ -426,16 +391,6 @@ static void indexes_are_refused(void **state)
 }
 
 /* ---- npy ---- */
-
-static void put_npy(struct content *content, unsigned version, const char *header, size_t data_bytes)
-{
-    put(content, "\x93NUMPY", 6);
-    put_number(content, version, 1);
-    put_number(content, 0, 1);
-    put_number(content, strlen(header), version == 1 ? 2 : 4);
-    put(content, header, strlen(header));
-    put_data(content, data_bytes);
-}
 
 static const char *npy(const char *name, unsigned version, const char *header, size_t data_bytes)
 {
@@ -600,6 +555,202 @@ static void npy_files_are_refused(void **state)
     refused(npy("\xff.npy", 1, N("'<f4'", "False", "(1,)"), 4), "the file's name, which is not valid UTF-8");
 }
 
+/* ---- npz ---- */
+
+static void npz_files_are_read(void **state)
+{
+    struct content content = {0};
+    leat_model_file_info file = LEAT_MODEL_FILE_INFO_INIT;
+    leat_model *model;
+
+    (void)state;
+    for (int kind = ZIP_PLAIN; kind <= ZIP_STREAMED_64; kind++) {
+        struct zip zip = make_zip(kind, "layer/a.npy", ".npy");
+        size_t bytes = zip.content.bytes, tensors, index;
+
+        model = open_one(write_file("good.npz", &zip.content));
+        OK(leat_model_count(model, &tensors, NULL));
+        assert_int_equal(tensors, 2);
+        OK(leat_model_find(model, "layer/a", &index));
+        assert_int_equal(index, 0);
+        assert_int_equal(tensor_of(model, "layer/a").offset, zip.after[0] - 12);
+        assert_int_equal(tensor_of(model, "").offset, zip.after[1] - 12);
+        assert_int_equal(tensor_of(model, "").bytes, 12);
+        assert_string_equal(tensor_of(model, "").type, "F32");
+        assert_int_equal(tensor_of(model, "").shape[0], 3);
+        OK(leat_model_file(model, 0, &file));
+        assert_int_equal(file.format, LEAT_MODEL_NPZ);
+        assert_int_equal(file.bytes, bytes);
+        assert_int_equal(file.header_bytes, bytes - 2 * 12);
+        OK(leat_model_close(model));
+    }
+    put(&content, "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22);
+    OK(leat_model_close(open_one(write_file("empty.npz", &content))));
+}
+
+/* Parts of a zip file, whose bytes a case changes. */
+enum { P_LOCAL, P_DATA, P_AFTER, P_CENTRAL, P_END64, P_LOCATOR, P_END };
+
+static void npz_files_are_refused(void **state)
+{
+    static const struct {
+        int kind, part;
+        size_t at;
+        uint64_t value;
+        unsigned bytes;
+        const char *words;
+    } cases[] = {
+        {ZIP_PLAIN, P_END, 0, 0x06054b51, 4, "does not end with an end record: it was cut, or has a comment"},
+        {ZIP_PLAIN, P_END, 20, 1, 2, "does not end with an end record"},
+        {ZIP_PLAIN, P_END, 4, 1, 2, "one part of a zip file in several parts"},
+        {ZIP_PLAIN, P_END, 6, 1, 2, "one part of a zip file in several parts"},
+        {ZIP_PLAIN, P_END, 8, 1, 2, "one part of a zip file in several parts"},
+        {ZIP_PLAIN, P_END, 8, 0x30003, 4, "its directory of 108 bytes would have 3 members"},
+        {ZIP_PLAIN, P_END, 8, 0x10001, 4, "bytes after its 1 members"},
+        {ZIP_PLAIN, P_END, 8, 0, 4, "bytes after its 0 members"},
+        {ZIP_PLAIN, P_END, 8, UINT32_MAX, 4, "would have 65535 members"},
+        {ZIP_PLAIN, P_END, 12, 0, 4, "its directory does not end where the end record begins"},
+        {ZIP_PLAIN, P_END, 12, UINT32_MAX, 4, "its directory does not end where the end record begins"},
+        {ZIP_PLAIN, P_END, 16, 0, 4, "its directory does not end where the end record begins"},
+        {ZIP_PLAIN, P_END, 16, UINT32_MAX, 4, "its directory does not end where the end record begins"},
+        {ZIP_64, P_LOCATOR, 0, 0, 4, "its directory does not end where the end record begins"},
+        {ZIP_64, P_LOCATOR, 4, 1, 4, "its Zip64 locator does not point at the record before it"},
+        {ZIP_64, P_LOCATOR, 8, 0, 8, "its Zip64 locator does not point at the record before it"},
+        {ZIP_64, P_LOCATOR, 8, UINT64_MAX, 8, "its Zip64 locator does not point at the record before it"},
+        {ZIP_64, P_LOCATOR, 16, 2, 4, "its Zip64 locator does not point at the record before it"},
+        {ZIP_64, P_END64, 0, 0, 4, "its Zip64 end record is not valid"},
+        {ZIP_64, P_END64, 4, 45, 8, "its Zip64 end record is not valid"},
+        {ZIP_64, P_END64, 16, 1, 4, "one part of a zip file in several parts"},
+        {ZIP_64, P_END64, 20, 1, 4, "one part of a zip file in several parts"},
+        {ZIP_64, P_END64, 24, 3, 8, "one part of a zip file in several parts"},
+        {ZIP_64, P_END64, 32, 3, 8, "one part of a zip file in several parts"},
+        {ZIP_64, P_END64, 40, 0, 8, "its two end records disagree"},
+        {ZIP_64, P_END64, 48, 0, 8, "its directory does not end where the end record begins"},
+        {ZIP_64, P_END64, 48, UINT64_MAX, 8, "its directory does not end where the end record begins"},
+        {ZIP_64, P_END, 10, 7, 2, "its two end records disagree"},
+        {ZIP_64, P_END, 12, 7, 4, "its two end records disagree"},
+        {ZIP_64, P_END, 16, 7, 4, "its two end records disagree"},
+        {ZIP_PLAIN, P_CENTRAL, 0, 0, 1, "of its directory does not begin a header"},
+        {ZIP_PLAIN, P_CENTRAL, 8, 1, 2, "member 'a.npy': it is encrypted"},
+        {ZIP_PLAIN, P_CENTRAL, 8, 0x20, 2, "its flags are 0x20, and leat does not know all of them"},
+        {ZIP_PLAIN, P_CENTRAL, 8, 0x2000, 2, "its flags are 0x2000"},
+        {ZIP_PLAIN, P_CENTRAL, 10, 8, 2, "it is deflated, and leat reads members in place: save them without"},
+        {ZIP_PLAIN, P_CENTRAL, 10, 12, 2, "it is compressed by method 12"},
+        {ZIP_PLAIN, P_CENTRAL, 16, 7, 4, "have different sizes or checksums"},
+        {ZIP_PLAIN, P_CENTRAL, 20, 7, 4, "it is stored, and has two sizes: 7 and"},
+        {ZIP_PLAIN, P_CENTRAL, 24, UINT32_MAX, 4, "it has no Zip64 field, though its sizes need one"},
+        {ZIP_PLAIN, P_CENTRAL, 28, 4, 2, "with the member 'a.np'; leat reads those of numpy.savez()"},
+        {ZIP_PLAIN, P_CENTRAL, 28, UINT16_MAX, 2, "of its directory does not end in it"},
+        {ZIP_PLAIN, P_CENTRAL, 30, 0x10002, 4, "its extra fields do not fill their room"},
+        {ZIP_PLAIN, P_CENTRAL, 32, UINT16_MAX, 2, "of its directory does not end in it"},
+        {ZIP_PLAIN, P_CENTRAL, 32, 2, 2, "bytes after its 2 members"},
+        {ZIP_PLAIN, P_CENTRAL, 34, 1, 2, "it is in another part of the zip file"},
+        {ZIP_PLAIN, P_CENTRAL, 42, 1, 4, "1 bytes in front of its first member belong to none"},
+        {ZIP_PLAIN, P_CENTRAL, 42, 5000, 4, "bytes in front of its first member belong to none"},
+        {ZIP_PLAIN, P_CENTRAL, 46, 'b', 1, "its header and the directory have different names"},
+        {ZIP_PLAIN, P_CENTRAL, 46, 0, 1, "its name is not valid UTF-8, or has a 0 byte"},
+        {ZIP_PLAIN, P_CENTRAL, 46, 0xff, 1, "its name is not valid UTF-8, or has a 0 byte"},
+        {ZIP_PLAIN, P_CENTRAL, 46, 0xa9c3, 2, "with the member '??npy'"},
+        {ZIP_64, P_CENTRAL, 42, 0, 4, "its Zip64 field does not have the numbers that it should"},
+        {ZIP_64, P_CENTRAL, 51, 0x7075, 2, "an extra field gives it a second name"},
+        {ZIP_64, P_CENTRAL, 51, 2, 2, "it has no Zip64 field"},
+        {ZIP_64, P_CENTRAL, 53, 15, 2, "its Zip64 field does not have the numbers"},
+        {ZIP_64, P_CENTRAL, 53, 17, 2, "an extra field is longer than the room for it"},
+        {ZIP_64, P_CENTRAL, 55, 7, 8, "it is stored, and has two sizes"},
+        {ZIP_64, P_CENTRAL, 63, UINT64_MAX, 8, "bytes in front of its first member belong to none"},
+        {ZIP_64, P_CENTRAL + 16, 63, UINT64_MAX, 8, "what follows it begins at 18446744073709551615"},
+        {ZIP_PLAIN, P_LOCAL, 4, 9, 2, NULL},
+        {ZIP_PLAIN, P_LOCAL + 16, 0, 9, 1, "where no header begins"},
+        {ZIP_PLAIN, P_LOCAL, 6, 2, 2, "its header and the directory disagree"},
+        {ZIP_PLAIN, P_LOCAL, 8, 8, 2, "its header and the directory disagree"},
+        {ZIP_PLAIN, P_LOCAL, 14, 8, 4, "have different sizes or checksums"},
+        {ZIP_PLAIN, P_LOCAL, 18, 8, 4, "have different sizes or checksums"},
+        {ZIP_PLAIN, P_LOCAL, 22, 8, 4, "have different sizes or checksums"},
+        {ZIP_PLAIN, P_LOCAL, 22, UINT32_MAX, 4, "it has no Zip64 field"},
+        {ZIP_PLAIN, P_LOCAL, 26, 6, 2, "its header and the directory disagree"},
+        {ZIP_PLAIN, P_LOCAL, 28, 4, 2, "an extra field is longer than the room for it"},
+        {ZIP_PLAIN, P_LOCAL, 28, UINT16_MAX, 2, "the file ends at"},
+        {ZIP_PLAIN, P_LOCAL, 30, 'c', 1, "its header and the directory have different names"},
+        {ZIP_64, P_LOCAL, 18, 7, 4, "its Zip64 field does not have the numbers"},
+        {ZIP_64, P_LOCAL, 35, 1, 2, "its Zip64 field does not have the numbers"},
+        {ZIP_64, P_LOCAL, 47, 7, 8, "have different sizes or checksums"},
+        {ZIP_STREAMED, P_LOCAL, 22, 1, 4, "have different sizes or checksums"},
+        {ZIP_STREAMED, P_AFTER, 0, 1, 4, "its data descriptor is not valid"},
+        {ZIP_STREAMED, P_AFTER, 4, 1, 4, "its data descriptor and the directory disagree"},
+        {ZIP_STREAMED_64, P_AFTER, 8, 1, 8, "its data descriptor and the directory disagree"},
+        {ZIP_STREAMED_64, P_AFTER, 16, 1, 8, "its data descriptor and the directory disagree"},
+        {ZIP_PLAIN, P_DATA, 0, 'x', 1, "member 'a.npy': it is not an npy file"},
+        {ZIP_PLAIN, P_DATA, 6, 9, 1, "its npy version is 9.0"},
+        {ZIP_PLAIN, P_DATA, 8, 1, 1, "a string is expected"},
+        {ZIP_PLAIN, P_DATA, 8, 55, 1, "the header does not end with a line feed"},
+        {ZIP_PLAIN, P_DATA, 8, 200, 1, "its npy header would have 200 bytes, and 68 are left"},
+        {ZIP_PLAIN, P_DATA, 22, 'O', 1, "an array of Python objects, which is a pickle"},
+        {ZIP_PLAIN, P_DATA, 61, '4', 1, "its shape needs 16 bytes of F32, and 12 follow"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct zip zip = make_zip(cases[i].kind, "a.npy", "b.npy");
+        unsigned member = cases[i].part >= 16;
+        size_t parts[] = {zip.local[member], zip.data[member], zip.after[member], zip.central[member], zip.end64,
+                          zip.locator,       zip.end};
+        size_t at = parts[cases[i].part % 16] + cases[i].at;
+        const char *path;
+
+        for (unsigned j = 0; j < cases[i].bytes; j++)
+            zip.content.at[at + j] = (unsigned char)(cases[i].value >> 8 * j);
+        path = write_file("bad.npz", &zip.content);
+        if (cases[i].words)
+            refused(path, cases[i].words);
+        else
+            OK(leat_model_close(open_one(path)));
+    }
+}
+
+/* Changes that a single number does not make. */
+static void npz_members_are_checked(void **state)
+{
+    struct content content = {0};
+    struct zip zip = make_zip(ZIP_PLAIN, "a.npy", "a.npy");
+
+    (void)state;
+    refused(write_file("twice.npz", &zip.content), "two tensors have the name 'a'");
+    zip = make_zip(ZIP_PLAIN, "archive/data.pkl", "archive/data/0");
+    refused(write_file("model.pt", &zip.content), "with the member 'archive/data/0'; leat reads");
+    zip = make_zip(ZIP_PLAIN, "archive/version", "archive/data.pkl");
+    refused(write_file("model.pt", &zip.content), "with the pickle 'archive/data.pkl', as torch.save() writes it");
+    zip = make_zip(ZIP_PLAIN, "\xc3\xa9.npy", "b.npy");
+    refused(write_file("ascii.npz", &zip.content), "its name is not ASCII, and no flag says that it is UTF-8");
+    zip = make_zip(ZIP_PLAIN, "\xc3\xa9.npy", "b.npy");
+    zip.content.at[zip.local[0] + 7] = zip.content.at[zip.central[0] + 9] = 8;
+    OK(leat_model_close(open_one(write_file("utf8.npz", &zip.content))));
+    /* Both headers say that member 0 is shorter, or longer, than it is. */
+    for (unsigned longer = 0; longer < 2; longer++) {
+        zip = make_zip(ZIP_PLAIN, "a.npy", "b.npy");
+        for (unsigned i = 0; i < 4; i++) {
+            unsigned char *size = zip.content.at + (i % 2 ? zip.local[0] + 18 : zip.central[0] + 20) + i / 2 * 4;
+
+            *size = (unsigned char)(*size + (longer ? 1 : 255));
+        }
+        refused(write_file("sizes.npz", &zip.content),
+                longer ? "and what follows it begins at" : "it ends at byte");
+    }
+    /* Two members of the directory are the same one. */
+    zip = make_zip(ZIP_PLAIN, "a.npy", "b.npy");
+    memcpy(zip.content.at + zip.central[1] + 42, zip.content.at + zip.central[0] + 42, 4);
+    refused(write_file("same.npz", &zip.content), "member '");
+    /* Behind a member are bytes that are none of the descriptors. */
+    zip = make_zip(ZIP_PLAIN, "a.npy", "b.npy");
+    zip.content.at[zip.local[0] + 6] = zip.content.at[zip.central[0] + 8] = 8;
+    refused(write_file("descriptor.npz", &zip.content), "0 bytes follow it, which are no data descriptor");
+    put(&content, "PK\3\4----------------", 20);
+    refused(write_file("short.npz", &content), "too short for a zip file");
+    put(&content, "PK\3\4----------------------------------------", 44);
+    refused(write_file("cut.npz", &content), "does not end with an end record");
+    put(&content, "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 21);
+    refused(write_file("short.npz", &content), "too short for a zip file");
+}
+
 /* ---- arguments ---- */
 
 static void arguments_are_checked(void **state)
@@ -652,11 +803,12 @@ static int make_folder(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(safetensors_are_read),  cmocka_unit_test(safetensors_are_refused),
-        cmocka_unit_test(lengths_are_checked),   cmocka_unit_test(other_files_are_refused),
-        cmocka_unit_test(indexes_name_files),    cmocka_unit_test(indexes_are_refused),
-        cmocka_unit_test(npy_files_are_read),    cmocka_unit_test(npy_files_are_refused),
-        cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(safetensors_are_read),    cmocka_unit_test(safetensors_are_refused),
+        cmocka_unit_test(lengths_are_checked),     cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(indexes_name_files),      cmocka_unit_test(indexes_are_refused),
+        cmocka_unit_test(npy_files_are_read),      cmocka_unit_test(npy_files_are_refused),
+        cmocka_unit_test(npz_files_are_read),      cmocka_unit_test(npz_files_are_refused),
+        cmocka_unit_test(npz_members_are_checked), cmocka_unit_test(arguments_are_checked),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder) ? 1 : 0;
