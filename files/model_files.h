@@ -139,6 +139,9 @@ leat_status leatm_model_add_tensor(leat_model *model, struct leatm_model_tensor 
 leat_status leatm_model_add_shape(leat_model *model, uint64_t size);
 leat_status leatm_model_add_metadata(leat_model *model, struct leatm_model_metadata **metadata);
 
+/* Makes room for exactly this many further tensors and sizes, if there is less. */
+leat_status leatm_model_reserve(leat_model *model, size_t tensors, size_t sizes);
+
 /* Multiplies; returns false if the product is more than INT64_MAX. */
 bool leatm_multiply(uint64_t *product, uint64_t factor);
 
@@ -152,6 +155,10 @@ int leatm_type_of_safetensors(const char *name, size_t bytes);
 /* Returns the index of a type by a descr of npy, as "<f4"; -1: none. */
 int leatm_type_of_npy(const char *descr, size_t bytes);
 
+/* Returns the index of a type by its number in a GGUF file; -1: none. *removed is its name if ggml had it once,
+ * otherwise NULL. */
+int leatm_type_of_ggml(uint32_t number, const char **removed);
+
 const char *leatm_tensor_name(const leat_model *model, const struct leatm_model_tensor *tensor);
 
 /* ---- the formats ---- */
@@ -159,6 +166,7 @@ const char *leatm_tensor_name(const leat_model *model, const struct leatm_model_
 leat_status leatm_safetensors_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
 leat_status leatm_npy_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
 leat_status leatm_npz_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
+leat_status leatm_gguf_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
 
 /* Parses the npy file from start to end of a file: the type, the shape and the place of tensor number index of the
  * model, whose name is there already. */

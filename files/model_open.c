@@ -25,7 +25,7 @@ static const struct magic {
     {"\x93NUMPY", 6, LEAT_MODEL_NPY, NULL},
     {"PK\3\4", 4, LEAT_MODEL_NPZ, NULL},
     {"PK\5\6", 4, LEAT_MODEL_NPZ, NULL}, /* without members */
-    {"GGUF", 4, 0, "a file of GGUF, which leat does not read: convert it with safetensors.torch.save_file()"},
+    {"GGUF", 4, LEAT_MODEL_GGUF, NULL},
     {"\x89HDF\r\n\x1a\n", 8, 0, "an HDF5 file: convert it with safetensors.numpy.save_file()"},
     {"\x1f\x8b", 2, 0, "compressed with gzip: decompress it, since leat reads tensors in place"},
     {"\x28\xb5\x2f\xfd", 4, 0, "compressed with zstd: decompress it, since leat reads tensors in place"},
@@ -47,8 +47,8 @@ static leat_status unknown(const struct leatm_model_file *file, const unsigned c
     for (unsigned i = 0; i < 8; i++)
         used += (size_t)snprintf(found + used, sizeof found - used, "%s%02x", i ? " " : "", first[i]);
     return leatm_model_fail(
-        LEAT_ERROR_FILE, "it begins with %s, and is none of the formats that leat reads: safetensors, npy and npz",
-        found);
+        LEAT_ERROR_FILE,
+        "it begins with %s, and is none of the formats that leat reads: safetensors, GGUF, npy and npz", found);
 }
 
 /* Tells the format by the first bytes, and refuses those that leat does not read by their names. */
@@ -111,6 +111,8 @@ static leat_status parse_file(leat_model *model, struct leatm_model_file *file, 
     TRY(open_both(file));
     TRY(tell_format(file));
     switch (file->format) {
+    case LEAT_MODEL_GGUF:
+        return leatm_gguf_parse(model, file, number);
     case LEAT_MODEL_NPY:
         return leatm_npy_parse(model, file, number);
     case LEAT_MODEL_NPZ:

@@ -287,15 +287,20 @@ static int64_t temporary_bytes(const struct leatm_region *region)
     return bytes;
 }
 
-/* The layouts of the temporary memory and of the destination, with a block as their element. */
+/* The layouts of the temporary memory and of the destination. Layouts have elements of up to 16 bytes, so larger
+ * blocks are rows of smaller elements. */
 static void make_layouts(const struct leatm_region *region, leat_layout *from, leat_layout *to)
 {
+    uint32_t element = region->block_bytes;
     int64_t bytes;
     unsigned outer = range_of(region, &bytes);
 
+    if (element > LEAT_LAYOUT_MAX_ELEMENT_BYTES)
+        for (element = LEAT_LAYOUT_MAX_ELEMENT_BYTES; region->block_bytes % element;)
+            element--;
     memset(from, 0, sizeof *from);
     from->dims = region->dims;
-    from->element_bytes = region->block_bytes;
+    from->element_bytes = element;
     memcpy(from->size, region->size, region->dims * sizeof from->size[0]);
     *to = *from;
     for (unsigned dim = region->dims; dim--;) {
@@ -306,6 +311,11 @@ static void make_layouts(const struct leatm_region *region, leat_layout *from, l
             bytes *= region->size[dim];
         }
     }
+    if (element == region->block_bytes)
+        return;
+    /* Only types of GGUF have such blocks, and its tensors have at most 4 dimensions. */
+    from->size[from->dims] = to->size[to->dims] = region->block_bytes / element;
+    from->stride_bytes[from->dims++] = to->stride_bytes[to->dims++] = element;
 }
 
 static leat_status read_ranges(leat_model_load *load, const leat_model *model, const leat_model_item *item,

@@ -232,6 +232,27 @@ const char *leatm_tensor_name(const leat_model *model, const struct leatm_model_
     return model->files[tensor->file].text + tensor->name_at;
 }
 
+static leat_status reserve(void *array, size_t *room, size_t count, size_t more, size_t bytes)
+{
+    void *grown, *old;
+
+    if (more <= *room - count)
+        return LEAT_OK;
+    memcpy(&old, array, sizeof old);
+    grown = count + more > SIZE_MAX / bytes ? NULL : realloc(old, (count + more) * bytes);
+    if (!grown)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a table of %zu entries", count + more);
+    memcpy(array, &grown, sizeof grown);
+    *room = count + more;
+    return LEAT_OK;
+}
+
+leat_status leatm_model_reserve(leat_model *model, size_t tensors, size_t sizes)
+{
+    TRY(reserve(&model->tensors, &model->room, model->count, tensors, sizeof *model->tensors));
+    return reserve(&model->shapes, &model->shape_room, model->shape_count, sizes, sizeof *model->shapes);
+}
+
 /* ---- names ---- */
 
 /* Eight bytes at a time; names are short, and often differ in a few digits only. */

@@ -41,6 +41,34 @@ const struct leatm_model_type leatm_model_types[] = {
     {"I64_BE", 1, 8},
     {"U64_BE", 1, 8},
     {"C128_BE", 1, 16},
+    /* GGUF: blocks of ggml. */
+    {"Q4_0", 32, 18},
+    {"Q4_1", 32, 20},
+    {"Q5_0", 32, 22},
+    {"Q5_1", 32, 24},
+    {"Q8_0", 32, 34},
+    {"Q8_1", 32, 36},
+    {"Q2_K", 256, 84},
+    {"Q3_K", 256, 110},
+    {"Q4_K", 256, 144},
+    {"Q5_K", 256, 176},
+    {"Q6_K", 256, 210},
+    {"Q8_K", 256, 292},
+    {"IQ2_XXS", 256, 66},
+    {"IQ2_XS", 256, 74},
+    {"IQ3_XXS", 256, 98},
+    {"IQ1_S", 256, 50},
+    {"IQ4_NL", 32, 18},
+    {"IQ3_S", 256, 110},
+    {"IQ2_S", 256, 82},
+    {"IQ4_XS", 256, 136},
+    {"IQ1_M", 256, 56},
+    {"TQ1_0", 256, 54},
+    {"TQ2_0", 256, 66},
+    {"MXFP4", 32, 17},
+    {"NVFP4", 64, 36},
+    {"Q1_0", 128, 18},
+    {"Q2_0", 64, 18},
 };
 
 static int type_among(size_t count, const char *name, size_t bytes)
@@ -85,5 +113,26 @@ int leatm_type_of_npy(const char *descr, size_t bytes)
         strcat(name, "_BE");
         return type_by_name(name);
     }
+    return -1;
+}
+
+int leatm_type_of_ggml(uint32_t number, const char **removed)
+{
+    /* By number; a '-' in front: removed. */
+    static const char *const names[] = {
+        "F32",       "F16",       "Q4_0",    "Q4_1",  "-Q4_2",       "-Q4_3",       "Q5_0",        "Q5_1",
+        "Q8_0",      "Q8_1",      "Q2_K",    "Q3_K",  "Q4_K",        "Q5_K",        "Q6_K",        "Q8_K",
+        "IQ2_XXS",   "IQ2_XS",    "IQ3_XXS", "IQ1_S", "IQ4_NL",      "IQ3_S",       "IQ2_S",       "IQ4_XS",
+        "I8",        "I16",       "I32",     "I64",   "F64",         "IQ1_M",       "BF16",        "-Q4_0_4_4",
+        "-Q4_0_4_8", "-Q4_0_8_8", "TQ1_0",   "TQ2_0", "-IQ4_NL_4_4", "-IQ4_NL_4_8", "-IQ4_NL_8_8", "MXFP4",
+        "NVFP4",     "Q1_0",      "Q2_0",
+    };
+
+    *removed = NULL;
+    if (number >= sizeof names / sizeof names[0])
+        return -1;
+    if (names[number][0] != '-')
+        return type_by_name(names[number]);
+    *removed = names[number] + 1;
     return -1;
 }

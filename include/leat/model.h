@@ -1,5 +1,5 @@
 /*
- * leat/model.h - models by name: the tensors of safetensors, npy and npz files, onto devices.
+ * leat/model.h - models by name: the tensors of safetensors, GGUF, npy and npz files, onto devices.
  *
  * These calls are in the library libleat-files (cc program.c $(pkg-config --cflags --libs leat-files)).
  *
@@ -47,13 +47,18 @@ extern "C" {
 typedef struct leat_model leat_model;
 
 /* The formats that leat reads. */
-typedef enum leat_model_format { LEAT_MODEL_SAFETENSORS = 1, LEAT_MODEL_NPY = 2, LEAT_MODEL_NPZ = 3 } leat_model_format;
+typedef enum leat_model_format {
+    LEAT_MODEL_SAFETENSORS = 1,
+    LEAT_MODEL_NPY = 2,
+    LEAT_MODEL_NPZ = 3,
+    LEAT_MODEL_GGUF = 4
+} leat_model_format;
 
 #define LEAT_MODEL_MAX_DIMS LEAT_LAYOUT_MAX_DIMS
 
 /*
- * Opens count files as one set: safetensors, npy and npz files, and index files (*.index.json) in place of the
- * safetensors files in the same folder that they name. leat tells the format by the first bytes of a file. The
+ * Opens count files as one set: safetensors, GGUF, npy and npz files, and index files (*.index.json) in place of
+ * the safetensors files in the same folder that they name. leat tells the format by the first bytes of a file. The
  * tensors of a file follow one another in the order of their bytes. The tensor of an npy file has the name of the
  * file, without the folder and ".npy"; those of an npz file have the names of its members, without ".npy".
  * Errors: INVALID (paths or model NULL, count 0); FILE (a file cannot be opened or read, breaks a rule of its
@@ -91,7 +96,7 @@ typedef struct leat_model_tensor_info {
     size_t size; /* sizeof(leat_model_tensor_info), so that the struct can grow */
     const char *name;
     const char *type;        /* "BF16", "F8_E4M3": docs/models.md lists the types */
-    uint32_t block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4 */
+    uint32_t block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4; Q4_0 32 */
     uint32_t block_bytes;    /* of that part: the size of an element, if block_elements is 1 */
     uint32_t dims;           /* 0: a single element */
     const int64_t *shape;    /* dims sizes, the slowest first */

@@ -176,4 +176,90 @@ static inline struct zip make_zip(int kind, const char *first, const char *secon
     return zip;
 }
 
+/* ---- GGUF ---- */
+
+/* A GGUF file, and the places of its parts. */
+struct gguf {
+    struct content content;
+    size_t pair[5], tensor[3], padding, data, end;
+};
+
+static inline void put_string(struct content *content, const char *text)
+{
+    put_number(content, strlen(text), 8);
+    put(content, text, strlen(text));
+}
+
+static inline void put_tensor(struct content *content, const char *name, unsigned dims, const int64_t *shape,
+                              uint32_t type, uint64_t offset)
+{
+    put_string(content, name);
+    put_number(content, dims, 4);
+    for (unsigned i = 0; i < dims; i++)
+        put_number(content, (uint64_t)shape[i], 8);
+    put_number(content, type, 4);
+    put_number(content, offset, 8);
+}
+
+static inline void pad_to(struct content *content, uint32_t alignment)
+{
+    while (content->bytes % alignment)
+        put_number(content, 0, 1);
+}
+
+/* Five key-values, and three tensors: "a" has 2 rows of 3 F32, "b" 2 rows of 64 Q4_0, "c" a single F64. */
+static inline struct gguf make_gguf(uint32_t version, uint32_t alignment)
+{
+    struct gguf gguf = {0};
+    struct content *content = &gguf.content;
+    uint64_t after_a = (24 + alignment - 1) / alignment * alignment;
+
+    put(content, "GGUF", 4);
+    put_number(content, version, 4);
+    put_number(content, 3, 8);
+    put_number(content, 5, 8);
+    gguf.pair[0] = content->bytes;
+    put_string(content, "general.architecture");
+    put_number(content, 8, 4);
+    put_string(content, "test");
+    gguf.pair[1] = content->bytes;
+    put_string(content, "list");
+    put_number(content, 9, 4);
+    put_number(content, 8, 4);
+    put_number(content, 2, 8);
+    put_string(content, "one");
+    put_string(content, "");
+    gguf.pair[2] = content->bytes;
+    put_string(content, "bits");
+    put_number(content, 9, 4);
+    put_number(content, 7, 4);
+    put_number(content, 2, 8);
+    put_number(content, 0x100, 2);
+    gguf.pair[3] = content->bytes;
+    put_string(content, "real");
+    put_number(content, 12, 4);
+    put_number(content, 0, 8);
+    gguf.pair[4] = content->bytes;
+    put_string(content, "general.alignment");
+    put_number(content, 4, 4);
+    put_number(content, alignment, 4);
+    gguf.tensor[0] = content->bytes;
+    put_tensor(content, "a", 2, (int64_t[]){3, 2}, 0, 0);
+    gguf.tensor[1] = content->bytes;
+    put_tensor(content, "b", 2, (int64_t[]){64, 2}, 2, after_a);
+    gguf.tensor[2] = content->bytes;
+    put_tensor(content, "c", 0, NULL, 28, after_a + (72 + alignment - 1) / alignment * alignment);
+    gguf.padding = content->bytes;
+    pad_to(content, alignment);
+    gguf.data = content->bytes;
+    put_data(content, 24);
+    pad_to(content, alignment);
+    put_data(content, 72);
+    pad_to(content, alignment);
+    put_data(content, 8);
+    gguf.end = content->bytes;
+    pad_to(content, alignment);
+    return gguf;
+}
+
 #endif

@@ -282,8 +282,6 @@ static void other_files_are_refused(void **state)
     (void)state;
     put(&content, "\x80\x02}q\x00.--------", 14);
     refused(write_file("old.pt", &content), "leat does not read pickles");
-    put(&content, "GGUF\x03\0\0\0----------------", 24);
-    refused(write_file("model.gguf", &content), "it is a file of GGUF");
     put(&content, "\x89HDF\r\n\x1a\n----------------", 24);
     refused(write_file("a.h5", &content), "it is an HDF5 file: convert it with safetensors");
     put(&content, "\x1f\x8b------", 8);
@@ -751,6 +749,242 @@ static void npz_members_are_checked(void **state)
     refused(write_file("short.npz", &content), "too short for a zip file");
 }
 
+/* ---- GGUF ---- */
+
+static void gguf_files_are_read(void **state)
+{
+    static const struct {
+        uint32_t version, alignment;
+    } files[] = {{2, 32}, {3, 32}, {3, 8}, {3, 4096}, {3, 1 << 20}};
+    leat_model_file_info file = LEAT_MODEL_FILE_INFO_INIT;
+    leat_model_tensor_info info;
+    struct gguf gguf;
+    struct content content = {0};
+    leat_model *model;
+    size_t entries;
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof files / sizeof files[0]; i++) {
+        gguf = make_gguf(files[i].version, files[i].alignment);
+        model = open_one(write_file("good.gguf", &gguf.content));
+        OK(leat_model_file(model, 0, &file));
+        assert_int_equal(file.format, LEAT_MODEL_GGUF);
+        assert_int_equal(file.header_bytes, gguf.data);
+        assert_int_equal(file.tensors, 3);
+        info = tensor_of(model, "a");
+        assert_string_equal(info.type, "F32");
+        assert_int_equal(info.dims, 2);
+        assert_int_equal(info.shape[0], 2);
+        assert_int_equal(info.shape[1], 3);
+        assert_int_equal(info.offset, gguf.data);
+        assert_int_equal(info.bytes, 24);
+        assert_int_equal(info.fortran_order, 0);
+        info = tensor_of(model, "b");
+        assert_string_equal(info.type, "Q4_0");
+        assert_int_equal(info.block_elements, 32);
+        assert_int_equal(info.block_bytes, 18);
+        assert_int_equal(info.shape[1], 64);
+        assert_int_equal(info.bytes, 72);
+        assert_int_equal(info.offset % files[i].alignment, 0);
+        info = tensor_of(model, "c");
+        assert_int_equal(info.dims, 0);
+        assert_int_equal(info.offset + 8, gguf.end);
+        OK(leat_model_metadata_count(model, &entries));
+        assert_int_equal(entries, 0);
+        OK(leat_model_close(model));
+    }
+    /* The padding behind the last tensor may be missing. */
+    gguf = make_gguf(3, 32);
+    gguf.content.bytes = gguf.end;
+    OK(leat_model_close(open_one(write_file("short.gguf", &gguf.content))));
+    /* Without tensors, and 123 tensors, whose number looks like the '{' of safetensors. */
+    put(&content, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+    OK(leat_model_close(open_one(write_file("none.gguf", &content))));
+    put(&content, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 32);
+    OK(leat_model_close(open_one(write_file("none.gguf", &content))));
+    put(&content, "GGUF\3\0\0\0{\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+    for (unsigned i = 0; i < 123; i++) {
+        char name[8];
+
+        snprintf(name, sizeof name, "%u", i);
+        put_tensor(&content, name, 1, (int64_t[]){i == 7 ? 0 : 1}, 24, 32 * (i > 7 ? i - 1 : i));
+    }
+    pad_to(&content, 32);
+    put_data(&content, 32 * 122);
+    model = open_one(write_file("many.gguf", &content));
+    assert_int_equal(tensor_of(model, "7").bytes, 0);
+    assert_int_equal(tensor_of(model, "122").bytes, 1);
+    OK(leat_model_close(model));
+}
+
+/* Each type, as the only tensor of a file: the bytes that ggml gives for two blocks. */
+static void ggml_types_are_known(void **state)
+{
+    static const struct {
+        unsigned number, elements, bytes;
+        const char *name;
+    } types[] = {
+        {0, 1, 4, "F32"},         {1, 1, 2, "F16"},         {2, 32, 18, "Q4_0"},      {3, 32, 20, "Q4_1"},
+        {6, 32, 22, "Q5_0"},      {7, 32, 24, "Q5_1"},      {8, 32, 34, "Q8_0"},      {9, 32, 36, "Q8_1"},
+        {10, 256, 84, "Q2_K"},    {11, 256, 110, "Q3_K"},   {12, 256, 144, "Q4_K"},   {13, 256, 176, "Q5_K"},
+        {14, 256, 210, "Q6_K"},   {15, 256, 292, "Q8_K"},   {16, 256, 66, "IQ2_XXS"}, {17, 256, 74, "IQ2_XS"},
+        {18, 256, 98, "IQ3_XXS"}, {19, 256, 50, "IQ1_S"},   {20, 32, 18, "IQ4_NL"},   {21, 256, 110, "IQ3_S"},
+        {22, 256, 82, "IQ2_S"},   {23, 256, 136, "IQ4_XS"}, {24, 1, 1, "I8"},         {25, 1, 2, "I16"},
+        {26, 1, 4, "I32"},        {27, 1, 8, "I64"},        {28, 1, 8, "F64"},        {29, 256, 56, "IQ1_M"},
+        {30, 1, 2, "BF16"},       {34, 256, 54, "TQ1_0"},   {35, 256, 66, "TQ2_0"},   {39, 32, 17, "MXFP4"},
+        {40, 64, 36, "NVFP4"},    {41, 128, 18, "Q1_0"},    {42, 64, 18, "Q2_0"},
+    };
+
+    (void)state;
+    for (unsigned number = 0, at = 0; number < 50; number++) {
+        struct content content = {0};
+        leat_model_tensor_info info;
+        leat_model *model;
+        const char *path;
+        bool known = at < sizeof types / sizeof types[0] && types[at].number == number;
+
+        put(&content, "GGUF\3\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+        put_tensor(&content, "x", 1, (int64_t[]){known ? 2 * types[at].elements : 256}, number, 0);
+        pad_to(&content, 32);
+        put_data(&content, known ? 2 * types[at].bytes : 64);
+        path = write_file("type.gguf", &content);
+        if (!known) {
+            char words[60];
+
+            snprintf(words, sizeof words, "tensor 'x': its type is %u", number);
+            refused(path, words);
+            refused(path, number >= 43 ? "which leat does not know" : "which ggml has removed");
+            continue;
+        }
+        model = open_one(path);
+        info = tensor_of(model, "x");
+        assert_string_equal(info.type, types[at].name);
+        assert_int_equal(info.block_elements, types[at].elements);
+        assert_int_equal(info.block_bytes, types[at].bytes);
+        assert_int_equal(info.bytes, 2 * types[at].bytes);
+        OK(leat_model_close(model));
+        at++;
+    }
+}
+
+/* Parts of a GGUF file, whose bytes a case changes. */
+enum { G_START, G_PAIR, G_TENSOR = G_PAIR + 5, G_PADDING = G_TENSOR + 3, G_END };
+
+static void gguf_files_are_refused(void **state)
+{
+    static const struct {
+        int part;
+        size_t at;
+        uint64_t value;
+        unsigned bytes;
+        const char *words;
+    } cases[] = {
+        {G_START, 4, 0, 4, "its GGUF version is 0; leat reads 2 and 3"},
+        {G_START, 4, 1, 4, "its GGUF version is 1; leat reads 2 and 3"},
+        {G_START, 4, 4, 4, "its GGUF version is 4; leat reads 2 and 3"},
+        {G_START, 4, 0x03000000, 4, "it is a big-endian GGUF file"},
+        {G_START, 8, UINT64_MAX, 8, "it would have 18446744073709551615 tensors and 5 key-values"},
+        {G_START, 8, 1000, 8, "it would have 1000 tensors and 5 key-values, and has"},
+        {G_START, 8, 4, 8, "tensor number 3: its name has 0 bytes"},
+        {G_START, 8, 2, 8, "the padding behind its header is not zero"},
+        {G_START, 16, UINT64_MAX, 8, "3 tensors and 18446744073709551615 key-values"},
+        {G_START, 16, (uint64_t)1 << 63, 8, "3 tensors and 9223372036854775808 key-values"},
+        {G_START, 16, 6, 8, "tensor number 0: its name has 562949953421312 bytes"},
+        {G_START, 16, 4, 8, "tensor 'general.alignment': its shape has more elements than 63 bits can count"},
+        {G_PAIR, 0, 0, 8, "key-value 0: its key has 0 bytes; it must have 1 to 65535"},
+        {G_PAIR, 0, 65536, 8, "key-value 0: its key has 65536 bytes"},
+        {G_PAIR, 0, UINT64_MAX, 8, "key-value 0: its key has 18446744073709551615 bytes"},
+        {G_PAIR, 0, 60000, 8, "key-value 0: the file ends at"},
+        {G_PAIR, 8, 0, 1, "byte 0 of its key is 0x00; a key is ASCII text"},
+        {G_PAIR, 9, 0xc3, 1, "byte 1 of its key is 0xc3; a key is ASCII text"},
+        {G_PAIR, 9, '\n', 1, "byte 1 of its key is 0x0a; a key is ASCII text"},
+        {G_PAIR, 28, 13, 4, "key 'general.architecture': its type is 13, which GGUF does not have"},
+        {G_PAIR, 28, UINT32_MAX, 4, "its type is 4294967295, which GGUF does not have"},
+        {G_PAIR, 32, UINT64_MAX, 8, "key 'general.architecture': the file ends at"},
+        {G_PAIR, 32, (uint64_t)1 << 40, 8, "key 'general.architecture': the file ends at"},
+        {G_PAIR + 1, 8, 0x73746962, 4, "it has the key 'bits' twice"},
+        {G_PAIR + 1, 16, 9, 4, "it is an array of arrays, which leat, like ggml, does not read"},
+        {G_PAIR + 1, 16, 13, 4, "it is an array of type 13"},
+        {G_PAIR + 1, 20, UINT64_MAX, 8, "key 'list': it would have 18446744073709551615 values"},
+        {G_PAIR + 1, 20, (uint64_t)1 << 61, 8, "key 'list': it would have 2305843009213693952 values"},
+        {G_PAIR + 1, 20, 1000, 8, "key 'list': it would have 1000 values"},
+        {G_PAIR + 1, 28, UINT64_MAX, 8, "key 'list': the file ends at"},
+        {G_PAIR + 2, 28, 2, 1, "key 'bits': a boolean is 2"},
+        {G_PAIR + 2, 29, 255, 1, "key 'bits': a boolean is 255"},
+        {G_PAIR + 3, 12, 7, 4, "key-value 4: its key has"},
+        {G_PAIR + 4, 25, 5, 4, "key 'general.alignment': its type is 5; it must be a UINT32, which is type 4"},
+        {G_PAIR + 4, 29, 0, 4, "it is 0; it must be a power of two from 8 to 1048576"},
+        {G_PAIR + 4, 29, 4, 4, "it is 4; it must be a power of two"},
+        {G_PAIR + 4, 29, 24, 4, "it is 24; it must be a power of two"},
+        {G_PAIR + 4, 29, 1 << 21, 4, "it is 2097152; it must be a power of two"},
+        {G_PAIR + 4, 29, UINT32_MAX, 4, "it is 4294967295; it must be a power of two"},
+        {G_PAIR + 4, 29, 16, 4, "tensor 'c': its offset is 128, and the tensors before it end at 112"},
+        {G_PAIR + 4, 29, 64, 4, "tensor 'b': its offset is 32, and the tensors before it end at 64"},
+        {G_TENSOR, 0, 0, 8, "tensor number 0: its name has 0 bytes; it must have 1 to 64"},
+        {G_TENSOR, 0, 65, 8, "tensor number 0: its name has 65 bytes"},
+        {G_TENSOR, 0, UINT64_MAX, 8, "its name has 18446744073709551615 bytes"},
+        {G_TENSOR, 8, 0, 1, "its name is not valid UTF-8, or has a 0 byte"},
+        {G_TENSOR, 8, 0x80, 1, "its name is not valid UTF-8, or has a 0 byte"},
+        {G_TENSOR, 8, 'b', 1, "two tensors have the name 'b'"},
+        {G_TENSOR, 9, 5, 4, "tensor 'a': it has 5 dimensions; GGUF allows 4"},
+        {G_TENSOR, 9, UINT32_MAX, 4, "it has 4294967295 dimensions; GGUF allows 4"},
+        {G_TENSOR, 13, UINT64_MAX, 8, "dimension 0 has the size 18446744073709551615, which does not fit"},
+        {G_TENSOR, 13, (uint64_t)1 << 63, 8, "dimension 0 has the size 9223372036854775808"},
+        {G_TENSOR, 13, (uint64_t)1 << 62, 8, "its shape has more elements than 63 bits can count"},
+        {G_TENSOR, 13, (uint64_t)1 << 61, 8, "its shape has more bytes than 63 bits can count"},
+        {G_TENSOR, 13, (uint64_t)1 << 59, 8, "tensor 'b': its offset is 32, and the tensors before it end at"},
+        {G_TENSOR, 13, 0, 8, "tensor 'b': its offset is 32, and the tensors before it end at 0"},
+        {G_TENSOR, 29, 4, 4, "its type is 4 (Q4_2), which ggml has removed"},
+        {G_TENSOR, 29, 36, 4, "its type is 36 (IQ4_NL_4_4), which ggml has removed"},
+        {G_TENSOR, 29, 43, 4, "its type is 43, which leat does not know"},
+        {G_TENSOR, 29, UINT32_MAX, 4, "its type is 4294967295, which leat does not know"},
+        {G_TENSOR, 29, 2, 4, "its rows have 3 elements, and blocks of Q4_0 have 32"},
+        {G_TENSOR, 33, 32, 8, "tensor 'a': its offset is 32, and the tensors before it end at 0"},
+        {G_TENSOR + 1, 13, 65, 8, "its rows have 65 elements, and blocks of Q4_0 have 32"},
+        {G_TENSOR + 1, 33, 0, 8, "tensor 'b': its offset is 0, and the tensors before it end at 32"},
+        {G_TENSOR + 1, 33, 33, 8, "tensor 'b': its offset is 33"},
+        {G_TENSOR + 1, 33, UINT64_MAX, 8, "tensor 'b': its offset is 18446744073709551615"},
+        {G_TENSOR + 2, 13, 2, 4, "tensor 'c': its rows have 1 elements, and blocks of Q4_0 have 32"},
+        {G_TENSOR + 2, 13, 24, 4, NULL},
+        {G_PADDING, 0, 1, 1, "the padding behind its header is not zero"},
+    };
+    struct gguf gguf;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t at = cases[i].at;
+        const char *path;
+
+        gguf = make_gguf(3, 32);
+        at += cases[i].part >= G_PADDING  ? gguf.padding
+              : cases[i].part >= G_TENSOR ? gguf.tensor[cases[i].part - G_TENSOR]
+              : cases[i].part >= G_PAIR   ? gguf.pair[cases[i].part - G_PAIR]
+                                          : 0;
+        for (unsigned j = 0; j < cases[i].bytes; j++)
+            gguf.content.at[at + j] = (unsigned char)(cases[i].value >> 8 * j);
+        path = write_file("bad.gguf", &gguf.content);
+        if (cases[i].words)
+            refused(path, cases[i].words);
+        else
+            OK(leat_model_close(open_one(path)));
+    }
+    /* Cut at each byte. */
+    gguf = make_gguf(3, 64);
+    for (size_t bytes = 0; bytes < gguf.end; bytes++) {
+        struct content content = {0};
+
+        put(&content, gguf.content.at, bytes);
+        refused(write_file("cut.gguf", &content), "");
+    }
+    put_number(&gguf.content, 0, 1);
+    refused(write_file("long.gguf", &gguf.content),
+            "57 bytes follow its last tensor, and padding to its alignment of 64 needs 56");
+    put(&gguf.content, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 33);
+    refused(write_file("long.gguf", &gguf.content), "1 bytes follow its last tensor");
+    put(&gguf.content, "GGUF\3\0\0\0", 8);
+    refused(write_file("short.gguf", &gguf.content), "the file ends at 8, and 8 bytes at 8 were expected");
+}
+
 /* ---- arguments ---- */
 
 static void arguments_are_checked(void **state)
@@ -808,7 +1042,9 @@ int main(void)
         cmocka_unit_test(indexes_name_files),      cmocka_unit_test(indexes_are_refused),
         cmocka_unit_test(npy_files_are_read),      cmocka_unit_test(npy_files_are_refused),
         cmocka_unit_test(npz_files_are_read),      cmocka_unit_test(npz_files_are_refused),
-        cmocka_unit_test(npz_members_are_checked), cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(npz_members_are_checked), cmocka_unit_test(gguf_files_are_read),
+        cmocka_unit_test(ggml_types_are_known),    cmocka_unit_test(gguf_files_are_refused),
+        cmocka_unit_test(arguments_are_checked),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder) ? 1 : 0;
