@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 leat_status leatm_model_fail(leat_status status, const char *format, ...)
@@ -255,22 +256,35 @@ leat_status leatm_model_reserve(leat_model *model, size_t tensors, size_t sizes)
 
 /* ---- names ---- */
 
-/* Eight bytes at a time; names are short, and often differ in a few digits only. */
+/* Both halves of a product. */
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Takes eight bytes at a time; names are short, and often differ in a few digits only. The hash depends on random
+ * numbers of the process, so that no file can have names that collide. */
 uint64_t leatm_hash_text(const char *text, size_t bytes)
 {
-    uint64_t hash = 0x9e3779b97f4a7c15u ^ bytes, word;
+    uint64_t keys[2] = {0x9e3779b97f4a7c15u, 0xff51afd7ed558ccdu}, hash, word;
+    const void *random = (const void *)getauxval(AT_RANDOM);
 
+    if (random)
+        memcpy(keys, random, sizeof keys);
+    keys[1] |= 1;
+    hash = keys[0] ^ bytes;
     while (bytes) {
         size_t some = bytes < 8 ? bytes : 8;
 
         word = 0;
         memcpy(&word, text, some);
-        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
+        hash = fold(hash ^ word, keys[1]);
         text += some;
         bytes -= some;
     }
-    hash *= 0xc4ceb9fe1a85ec53u;
+    hash = fold(hash ^ keys[1], 0xc4ceb9fe1a85ec53u);
     return hash ^ hash >> 29;
 }
 
