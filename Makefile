@@ -263,6 +263,7 @@ make gate            proves the tests: switches faults on, and each must be noti
 make asan            the tests with address and undefined behaviour sanitizers
 make tsan            the tests of order and threads with the thread sanitizer
 make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
+make fuzz-model      random bytes as files of tensors, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make headers         each public header compiles alone, in C and in C++
 make symbols         libleat.so exports what the headers declare and nothing else
 make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library, into $(BUILD)/examples/nvcc/
