@@ -99,8 +99,8 @@ static leat_status descr_failed(const char *text, size_t bytes)
 
 static leat_status parse_descr(struct npy *npy)
 {
-    const char *text;
-    size_t bytes;
+    const char *text = "";
+    size_t bytes = 0;
 
     skip_blanks(npy);
     if (npy->at < npy->end && (*npy->at == '[' || *npy->at == '('))
@@ -187,9 +187,9 @@ enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
 static leat_status parse_entry(struct npy *npy, unsigned *seen)
 {
     struct leatm_shown shown;
-    const char *key;
+    const char *key = "";
     unsigned entry;
-    size_t bytes;
+    size_t bytes = 0;
 
     TRY(take_string(npy, &key, &bytes));
     entry = is(key, bytes, "descr")           ? DESCR
@@ -277,7 +277,7 @@ leat_status leatm_npy_parse_at(leat_model *model, size_t index, struct leatm_win
     struct npy npy = {.elements = 1};
     struct leatm_model_tensor *tensor = &model->tensors[index];
     const struct leatm_model_type *type;
-    const unsigned char *at;
+    const unsigned char *at = NULL;
     uint64_t header = 0, bytes;
     uint32_t length = 0;
 
