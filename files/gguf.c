@@ -222,7 +222,7 @@ static leat_status read_pairs(struct gguf *gguf)
 
     gguf->alignment = ALIGNMENT_DEFAULT;
     for (uint64_t i = 0; i < gguf->pairs; i++) {
-        const char *key = NULL;
+        const char *key = "";
         leat_status status = take_key(gguf, &key);
 
         if (status != LEAT_OK)

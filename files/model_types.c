@@ -1,6 +1,7 @@
 /* model_types.c - the types of elements: their names, and how each format says them. */
 #include "model_files.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The first SAFETENSORS ones are those of safetensors 0.8. */
@@ -109,8 +110,7 @@ int leatm_type_of_npy(const char *descr, size_t bytes)
             return type_by_name(types[i].name);
         if (descr[0] != '>')
             return -1;
-        strcpy(name, types[i].name);
-        strcat(name, "_BE");
+        snprintf(name, sizeof name, "%s_BE", types[i].name);
         return type_by_name(name);
     }
     return -1;
