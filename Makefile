@@ -291,6 +291,7 @@ make gate            proves the tests: switches faults on, and each must be noti
 make asan            the tests with address and undefined behaviour sanitizers
 make tsan            the tests of order and threads with the thread sanitizer
 make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
+make fuzz-model      random bytes as files of tensors, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make headers         each public header compiles alone, in C and in C++
 make symbols         libleat.so and libleat-files.so export what the headers declare, under the right symbol
                      version, and nothing else

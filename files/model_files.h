@@ -21,6 +21,9 @@
 /* The largest header that leat reads, of any format. It is the rule of safetensors. */
 #define LEATM_HEADER_MAX 100000000u
 
+/* The most bytes of a file that a window holds. */
+#define LEATM_WINDOW_BYTES 65536u
+
 /* The most entries of metadata that leat accepts in a set, so that their records stay small beside the header. */
 #define LEATM_METADATA_MAX 1000000u
 
@@ -39,6 +42,7 @@ struct leatm_model_tensor {
     uint32_t file;
     uint16_t type; /* index of a type */
     uint8_t dims;
+    uint8_t fortran_order; /* 1: the first dimension is the fastest one */
 };
 
 /* One entry of metadata. Offsets are in the text of the file. */
@@ -124,6 +128,26 @@ leat_status leatm_model_read_file(const struct leatm_model_file *file, uint64_t 
 /* Makes the first bytes bytes of the file available in file->text, and a terminating 0 after them. */
 leat_status leatm_model_read_text(struct leatm_model_file *file, size_t bytes);
 
+/* A part of a file that slides over its header, for parsers that do not keep the header's text. */
+struct leatm_window {
+    const struct leatm_model_file *file;
+    unsigned char *buffer; /* of LEATM_WINDOW_BYTES */
+    uint64_t at;           /* the place of the buffer in the file */
+    size_t bytes;          /* that the buffer has */
+    size_t ahead;          /* a read takes this number of bytes at least, if the file has them */
+};
+
+leat_status leatm_window_open(struct leatm_window *window, const struct leatm_model_file *file, size_t ahead);
+void leatm_window_close(struct leatm_window *window);
+
+/* Makes a range of the file available at *at, until the next call. bytes is at most LEATM_WINDOW_BYTES. */
+leat_status leatm_window_get(struct leatm_window *window, uint64_t offset, size_t bytes, const unsigned char **at);
+
+/* Little-endian numbers. */
+uint16_t leatm_u16(const unsigned char *at);
+uint32_t leatm_u32(const unsigned char *at);
+uint64_t leatm_u64(const unsigned char *at);
+
 /* Returns true if bytes are valid UTF-8 without a 0 byte. */
 bool leatm_utf8_valid(const char *text, size_t bytes);
 
@@ -132,6 +156,9 @@ leat_status leatm_model_add_tensor(leat_model *model, struct leatm_model_tensor 
 leat_status leatm_model_add_shape(leat_model *model, uint64_t size);
 leat_status leatm_model_add_metadata(leat_model *model, struct leatm_model_metadata **metadata);
 
+/* Makes room for exactly this many further tensors and sizes, if there is less. */
+leat_status leatm_model_reserve(leat_model *model, size_t tensors, size_t sizes);
+
 /* Multiplies; returns false if the product is more than INT64_MAX. */
 bool leatm_multiply(uint64_t *product, uint64_t factor);
 
@@ -139,14 +166,32 @@ bool leatm_multiply(uint64_t *product, uint64_t factor);
 
 extern const struct leatm_model_type leatm_model_types[];
 
-/* Returns the index of a type by its name; -1: none. */
-int leatm_type_by_name(const char *name, size_t bytes);
+/* Returns the index of a type by its name in a safetensors file; -1: none. */
+int leatm_type_of_safetensors(const char *name, size_t bytes);
+
+/* Returns the index of a type by a descr of npy, as "<f4"; -1: none. */
+int leatm_type_of_npy(const char *descr, size_t bytes);
+
+/* Returns the index of a type by its number in a GGUF file; -1: none. *removed is its name if ggml had it once,
+ * otherwise NULL. */
+int leatm_type_of_ggml(uint32_t number, const char **removed);
 
 const char *leatm_tensor_name(const leat_model *model, const struct leatm_model_tensor *tensor);
 
 /* ---- the formats ---- */
 
 leat_status leatm_safetensors_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
+leat_status leatm_npy_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
+leat_status leatm_npz_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
+leat_status leatm_gguf_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
+
+/* Parses the npy file from start to end of a file: the type, the shape and the place of tensor number index of the
+ * model, whose name is there already. */
+leat_status leatm_npy_parse_at(leat_model *model, size_t index, struct leatm_window *window, uint64_t start,
+                               uint64_t end);
+
+/* What to do about a pickle, for messages. */
+extern const char leatm_pickle_advice[];
 
 /* Opens one file and adds its tensors. */
 leat_status leatm_model_open_file(leat_model *model, const char *path);

@@ -39,7 +39,7 @@ leat_status leatm_load_event(leat_model_load *load, leat_stream *stream);
 
 /* ---- regions: what an item reads ---- */
 
-/* A slice of a tensor as a canonical layout: sizes of blocks of elements, the slowest dimension first. */
+/* A slice of a tensor as a canonical layout: sizes of blocks of elements, the slowest dimension of the file first. */
 struct leatm_region {
     unsigned dims;
     uint32_t block_bytes;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,42 +11,76 @@
 
 /* ---- one file ---- */
 
-static const char pickle_advice[] =
+const char leatm_pickle_advice[] =
     "leat does not read pickles, because reading one runs the program in it. Convert it once where you trust it: "
     "load it with torch.load(..., weights_only=True) and save it with safetensors.torch.save_file()";
 
-/* Tells the format by the first bytes, and refuses those that leat does not read by their names. */
-static leat_status tell_format(struct leatm_model_file *file)
-{
-    static const struct {
-        const char *magic, *name;
-    } others[] = {{"GGUF", "GGUF"}, {"\x93NUMPY", "numpy.save()"}, {"\x89HDF", "HDF5"}};
-    unsigned char first[16] = {0};
-    size_t bytes = file->bytes < sizeof first ? (size_t)file->bytes : sizeof first;
+/* Formats by their first bytes. */
+static const struct magic {
+    const char *bytes;
+    size_t count;
+    leat_model_format format;
+    const char *refused; /* why leat does not read it; NULL: it does */
+} magics[] = {
+    {"\x93NUMPY", 6, LEAT_MODEL_NPY, NULL},
+    {"PK\3\4", 4, LEAT_MODEL_NPZ, NULL},
+    {"PK\5\6", 4, LEAT_MODEL_NPZ, NULL}, /* without members */
+    {"GGUF", 4, LEAT_MODEL_GGUF, NULL},
+    {"\x89HDF\r\n\x1a\n", 8, 0, "an HDF5 file: convert it with safetensors.numpy.save_file()"},
+    {"\x1f\x8b", 2, 0, "compressed with gzip: decompress it, since leat reads tensors in place"},
+    {"\x28\xb5\x2f\xfd", 4, 0, "compressed with zstd: decompress it, since leat reads tensors in place"},
+    {"lmgg", 4, 0, "an old ggml file, from before GGUF: convert it with llama.cpp's scripts"},
+    {"fmgg", 4, 0, "an old ggml file, from before GGUF: convert it with llama.cpp's scripts"},
+    {"tjgg", 4, 0, "an old ggml file, from before GGUF: convert it with llama.cpp's scripts"},
+};
 
-    TRY(leatm_model_read_file(file, 0, first, bytes));
-    file->format = LEAT_MODEL_SAFETENSORS;
-    if (bytes > 8 && first[8] == '{')
-        return LEAT_OK;
-    if (bytes >= 2 && first[0] == 0x80 && first[1] >= 1 && first[1] <= 5)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is a pickle (an old file of torch.save()). %s",
-                                pickle_advice);
-    if (bytes >= 4 && first[0] == 'P' && first[1] == 'K' && (first[2] == 3 || first[2] == 5))
-        return leatm_model_fail(
-            LEAT_ERROR_FILE, "it is a zip file, as torch.save() and numpy.savez() write them. %s", pickle_advice);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (bytes >= strlen(others[i].magic) && !memcmp(first, others[i].magic, strlen(others[i].magic)))
-            return leatm_model_fail(LEAT_ERROR_FILE,
-                                    "it is a file of %s, which leat does not read: convert it with "
-                                    "safetensors.torch.save_file() or safetensors.numpy.save_file()",
-                                    others[i].name);
+static leat_status unknown(const struct leatm_model_file *file, const unsigned char *first, size_t bytes)
+{
+    char found[64];
+    size_t used = 0;
+
     if (bytes < 8)
         return leatm_model_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for every format",
                                 (unsigned long long)file->bytes);
     if (first[0] == '{' || first[0] == '[')
         return leatm_model_fail(LEAT_ERROR_FILE, "it is JSON, but its name does not end in .index.json");
+    for (unsigned i = 0; i < 8; i++)
+        used += (size_t)snprintf(found + used, sizeof found - used, "%s%02x", i ? " " : "", first[i]);
+    return leatm_model_fail(
+        LEAT_ERROR_FILE,
+        "it begins with %s, and is none of the formats that leat reads: safetensors, GGUF, npy and npz", found);
+}
+
+/* Tells the format by the first bytes, and refuses those that leat does not read by their names. */
+static leat_status tell_format(struct leatm_model_file *file)
+{
+    unsigned char first[16] = {0};
+    size_t bytes = file->bytes < sizeof first ? (size_t)file->bytes : sizeof first;
+    uint64_t length;
+
+    TRY(leatm_model_read_file(file, 0, first, bytes));
+    length = leatm_u64(first);
+    file->format = LEAT_MODEL_SAFETENSORS;
+    /* A length that safetensors allow may look like another format's first bytes, but no other one has the '{'. */
+    if (bytes > 8 && first[8] == '{' && length <= LEATM_HEADER_MAX)
+        return LEAT_OK;
+    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++) {
+        const struct magic *magic = &magics[i];
+
+        if (bytes < magic->count || memcmp(first, magic->bytes, magic->count) != 0)
+            continue;
+        file->format = magic->format;
+        if (!magic->refused)
+            return LEAT_OK;
+        return leatm_model_fail(LEAT_ERROR_FILE, "it is %s", magic->refused);
+    }
+    if (bytes >= 2 && first[0] == 0x80 && first[1] >= 1 && first[1] <= 5)
+        return leatm_model_fail(LEAT_ERROR_FILE, "it is a pickle (an old file of torch.save()). %s",
+                                leatm_pickle_advice);
     /* The parser's message is about the length, or the '{' that a header must begin with. */
-    return LEAT_OK;
+    if (bytes >= 8 && (first[8] == '{' || length <= file->bytes - 8))
+        return LEAT_OK;
+    return unknown(file, first, bytes);
 }
 
 static bool same_file(const struct stat *a, const struct stat *b)
@@ -75,7 +110,16 @@ static leat_status parse_file(leat_model *model, struct leatm_model_file *file, 
 {
     TRY(open_both(file));
     TRY(tell_format(file));
-    return leatm_safetensors_parse(model, file, number);
+    switch (file->format) {
+    case LEAT_MODEL_GGUF:
+        return leatm_gguf_parse(model, file, number);
+    case LEAT_MODEL_NPY:
+        return leatm_npy_parse(model, file, number);
+    case LEAT_MODEL_NPZ:
+        return leatm_npz_parse(model, file, number);
+    default:
+        return leatm_safetensors_parse(model, file, number);
+    }
 }
 
 leat_status leatm_model_open_file(leat_model *model, const char *path)
@@ -247,6 +291,7 @@ leat_status leat_model_tensor(const leat_model *model, size_t index, leat_model_
     full.file = tensor->file;
     full.offset = tensor->offset;
     full.bytes = tensor->bytes;
+    full.fortran_order = tensor->fortran_order;
     leatm_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }

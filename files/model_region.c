@@ -29,11 +29,19 @@ static leat_status check_slice(const leat_model_slice *slice, int64_t size, unsi
                             (long long)size);
 }
 
-/* The selected part of a dimension of size elements, in blocks of block elements that are pitch bytes apart. */
-static leat_status select_part(struct leatm_region *region, unsigned dim, const leat_model_slice *slice,
-                               int64_t size, int64_t block, int64_t pitch)
+/* A region has the slowest dimension first. Returns the dimension of the tensor that is number dim of a region. */
+static unsigned dim_of(const leat_model_tensor_info *info, unsigned dim)
 {
-    int64_t start = 0, count = size / block, step = 1;
+    return info->fortran_order ? info->dims - 1 - dim : dim;
+}
+
+/* The selected part of a dimension, in blocks of block elements that are pitch bytes apart. */
+static leat_status select_part(struct leatm_region *region, unsigned number, const leat_model_tensor_info *info,
+                               const leat_model_item *item, int64_t block, int64_t pitch)
+{
+    unsigned dim = dim_of(info, number);
+    const leat_model_slice *slice = item->slice ? &item->slice[dim] : NULL;
+    int64_t size = info->shape[dim], start = 0, count = size / block, step = 1;
 
     if (slice) {
         TRY(check_slice(slice, size, dim));
@@ -48,9 +56,9 @@ static leat_status select_part(struct leatm_region *region, unsigned dim, const 
         count = slice->stop / block - start;
         count = count / step + (count % step ? 1 : 0);
     }
-    region->size[dim] = count;
+    region->size[number] = count;
     /* Steps beyond the dimension would only matter for a second element, and there is none then. */
-    region->from[dim] = count > 1 ? pitch * step : pitch;
+    region->from[number] = count > 1 ? pitch * step : pitch;
     region->offset += (uint64_t)(count ? start * pitch : 0);
     return LEAT_OK;
 }
@@ -77,10 +85,10 @@ static leat_status make_source(const leat_model_tensor_info *info, const leat_mo
         return LEAT_OK;
     }
     for (unsigned dim = info->dims; dim--;) {
-        int64_t block = dim + 1 == info->dims ? (int64_t)info->block_elements : 1, size = info->shape[dim];
+        int64_t block = dim + 1 == info->dims ? (int64_t)info->block_elements : 1;
 
-        TRY(select_part(region, dim, item->slice ? &item->slice[dim] : NULL, size, block, pitch));
-        pitch *= size / block;
+        TRY(select_part(region, dim, info, item, block, pitch));
+        pitch *= info->shape[dim_of(info, dim)] / block;
     }
     return LEAT_OK;
 }
@@ -111,10 +119,13 @@ static leat_status check_layout(const leat_model_tensor_info *info, const leat_l
         return leatm_model_fail(LEAT_ERROR_INVALID,
                                 "the layout has %u dimensions of elements of %u bytes, and the slice has %u of %u",
                                 layout->dims, layout->element_bytes, region->dims, info->block_bytes);
-    for (unsigned dim = 0; dim < region->dims; dim++)
-        if (layout->size[dim] != region->size[dim])
+    for (unsigned number = 0; number < region->dims; number++) {
+        unsigned dim = dim_of(info, number);
+
+        if (layout->size[dim] != region->size[number])
             return leatm_model_fail(LEAT_ERROR_INVALID, "the layout's size[%u] is %lld, and the slice has %lld",
-                                    dim, (long long)layout->size[dim], (long long)region->size[dim]);
+                                    dim, (long long)layout->size[dim], (long long)region->size[number]);
+    }
     return LEAT_OK;
 }
 
@@ -129,7 +140,7 @@ static leat_status make_layout(const leat_model_tensor_info *info, const leat_mo
     for (unsigned dim = 0; dim < region->dims; dim++) {
         __int128 reach;
 
-        region->to[dim] = item->layout->stride_bytes[dim];
+        region->to[dim] = item->layout->stride_bytes[dim_of(info, dim)];
         reach = (__int128)region->to[dim] * (region->size[dim] - 1);
         *(reach < 0 ? &first : &last) += reach;
     }
@@ -276,15 +287,20 @@ static int64_t temporary_bytes(const struct leatm_region *region)
     return bytes;
 }
 
-/* The layouts of the temporary memory and of the destination, with a block as their element. */
+/* The layouts of the temporary memory and of the destination. Layouts have elements of up to 16 bytes, so larger
+ * blocks are rows of smaller elements. */
 static void make_layouts(const struct leatm_region *region, leat_layout *from, leat_layout *to)
 {
+    uint32_t element = region->block_bytes;
     int64_t bytes;
     unsigned outer = range_of(region, &bytes);
 
+    if (element > LEAT_LAYOUT_MAX_ELEMENT_BYTES)
+        for (element = LEAT_LAYOUT_MAX_ELEMENT_BYTES; region->block_bytes % element;)
+            element--;
     memset(from, 0, sizeof *from);
     from->dims = region->dims;
-    from->element_bytes = region->block_bytes;
+    from->element_bytes = element;
     memcpy(from->size, region->size, region->dims * sizeof from->size[0]);
     *to = *from;
     for (unsigned dim = region->dims; dim--;) {
@@ -295,6 +311,11 @@ static void make_layouts(const struct leatm_region *region, leat_layout *from, l
             bytes *= region->size[dim];
         }
     }
+    if (element == region->block_bytes)
+        return;
+    /* Only types of GGUF have such blocks, and its tensors have at most 4 dimensions. */
+    from->size[from->dims] = to->size[to->dims] = region->block_bytes / element;
+    from->stride_bytes[from->dims++] = to->stride_bytes[to->dims++] = element;
 }
 
 static leat_status read_ranges(leat_model_load *load, const leat_model *model, const leat_model_item *item,

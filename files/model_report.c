@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 leat_status leatm_model_fail(leat_status status, const char *format, ...)
@@ -112,6 +113,61 @@ leat_status leatm_model_read_text(struct leatm_model_file *file, size_t bytes)
     return LEAT_OK;
 }
 
+/* ---- windows ---- */
+
+leat_status leatm_window_open(struct leatm_window *window, const struct leatm_model_file *file, size_t ahead)
+{
+    memset(window, 0, sizeof *window);
+    window->file = file;
+    window->ahead = ahead;
+    window->buffer = malloc(LEATM_WINDOW_BYTES);
+    return window->buffer ? LEAT_OK : leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for reading a header");
+}
+
+void leatm_window_close(struct leatm_window *window)
+{
+    free(window->buffer);
+    window->buffer = NULL;
+}
+
+leat_status leatm_window_get(struct leatm_window *window, uint64_t offset, size_t bytes, const unsigned char **at)
+{
+    if (offset < window->at || offset - window->at > window->bytes ||
+        window->bytes - (size_t)(offset - window->at) < bytes) {
+        uint64_t left = offset < window->file->bytes ? window->file->bytes - offset : 0;
+        size_t some = bytes > window->ahead ? bytes : window->ahead;
+
+        /* A range that does not fit into the file stays as it is, and fails. */
+        if (some > left && bytes <= left)
+            some = (size_t)left;
+        else if (some > left)
+            some = bytes;
+        window->bytes = 0;
+        TRY(leatm_model_read_file(window->file, offset, window->buffer, some));
+        window->at = offset;
+        window->bytes = some;
+    }
+    *at = window->buffer + (offset - window->at);
+    return LEAT_OK;
+}
+
+uint16_t leatm_u16(const unsigned char *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+uint32_t leatm_u32(const unsigned char *at)
+{
+    return leatm_u16(at) | (uint32_t)leatm_u16(at + 2) << 16;
+}
+
+uint64_t leatm_u64(const unsigned char *at)
+{
+    return leatm_u32(at) | (uint64_t)leatm_u32(at + 4) << 32;
+}
+
+/* ---- texts and numbers ---- */
+
 bool leatm_utf8_valid(const char *text, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)text, *end = at + bytes;
@@ -177,24 +233,58 @@ const char *leatm_tensor_name(const leat_model *model, const struct leatm_model_
     return model->files[tensor->file].text + tensor->name_at;
 }
 
+static leat_status reserve(void *array, size_t *room, size_t count, size_t more, size_t bytes)
+{
+    void *grown, *old;
+
+    if (more <= *room - count)
+        return LEAT_OK;
+    memcpy(&old, array, sizeof old);
+    grown = count + more > SIZE_MAX / bytes ? NULL : realloc(old, (count + more) * bytes);
+    if (!grown)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a table of %zu entries", count + more);
+    memcpy(array, &grown, sizeof grown);
+    *room = count + more;
+    return LEAT_OK;
+}
+
+leat_status leatm_model_reserve(leat_model *model, size_t tensors, size_t sizes)
+{
+    TRY(reserve(&model->tensors, &model->room, model->count, tensors, sizeof *model->tensors));
+    return reserve(&model->shapes, &model->shape_room, model->shape_count, sizes, sizeof *model->shapes);
+}
+
 /* ---- names ---- */
 
-/* Eight bytes at a time; names are short, and often differ in a few digits only. */
+/* Both halves of a product. */
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Takes eight bytes at a time; names are short, and often differ in a few digits only. The hash depends on random
+ * numbers of the process, so that no file can have names that collide. */
 uint64_t leatm_hash_text(const char *text, size_t bytes)
 {
-    uint64_t hash = 0x9e3779b97f4a7c15u ^ bytes, word;
+    uint64_t keys[2] = {0x9e3779b97f4a7c15u, 0xff51afd7ed558ccdu}, hash, word;
+    const void *random = (const void *)getauxval(AT_RANDOM);
 
+    if (random)
+        memcpy(keys, random, sizeof keys);
+    keys[1] |= 1;
+    hash = keys[0] ^ bytes;
     while (bytes) {
         size_t some = bytes < 8 ? bytes : 8;
 
         word = 0;
         memcpy(&word, text, some);
-        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
+        hash = fold(hash ^ word, keys[1]);
         text += some;
         bytes -= some;
     }
-    hash *= 0xc4ceb9fe1a85ec53u;
+    hash = fold(hash ^ keys[1], 0xc4ceb9fe1a85ec53u);
     return hash ^ hash >> 29;
 }
 

@@ -48,7 +48,7 @@ static leat_status parse_dtype(struct parse *parse, struct leatm_model_tensor *t
 
     if (!leatm_json_string(&parse->json, &text))
         return json_failed(parse);
-    type = leatm_type_by_name(text.at, text.bytes);
+    type = leatm_type_of_safetensors(text.at, text.bytes);
     if (type < 0)
         return leatm_model_fail(LEAT_ERROR_FILE, "dtype '%s' is not one of safetensors",
                                 leatm_shown(&shown, text.at, text.bytes));

@@ -132,7 +132,10 @@ $(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
 $(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o $(BUILD)/obj/cli/cu_query.o
 
 # Models by name, linked with the objects of libleat-files.
-$(addprefix $(test_bin)/,unit_model_parse test_model): $(files_obj)
+$(addprefix $(test_bin)/,unit_model_parse fuzz_model test_model): $(files_obj)
+comma := ,
+fuzz_model_wraps := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free strdup)
+$(test_bin)/fuzz_model: test_wraps = $(fuzz_model_wraps)
 
 # Kernels of the tests, built as a user builds kernels.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
@@ -343,6 +346,18 @@ fuzz-layout:
 	$(Q)$(fuzz_dir)/fuzz_layout -max_total_time=$(FUZZ_SECONDS) -max_len=400 -artifact_prefix=$(fuzz_dir)/ \
 	    $(fuzz_dir)/found
 
+# The parsers of leat/model.h under libFuzzer, for FUZZ_SECONDS; the rest of the library is not instrumented. The
+# search starts from the files of fuzz_model.
+fuzz_model_dir := $(BUILD)/fuzz/model
+fuzz-model: $(test_bin)/fuzz_model
+	$(Q)mkdir -p $(fuzz_model_dir)/found $(fuzz_model_dir)/seeds
+	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Ifiles -O1 -g -Itests/support -DLEAT_LIBFUZZER \
+	    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/unit/fuzz_model.c $(files_src) \
+	    $(checked_lib) $(fuzz_model_wraps) $(LIB_LIBS) -o $(fuzz_model_dir)/fuzz_model
+	$(Q)$(test_bin)/fuzz_model --write $(fuzz_model_dir)/seeds
+	$(Q)$(fuzz_model_dir)/fuzz_model -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
+	    -artifact_prefix=$(fuzz_model_dir)/ $(fuzz_model_dir)/found $(fuzz_model_dir)/seeds
+
 # The gate puts faults into copies, fills and order. Programs that test other things would only take time, so they
 # are left out.
 not_gated := $(staged_ends) $(addprefix $(test_bin)/,test_pool_limits test_pool_no_memory test_pool_bad \
@@ -353,6 +368,6 @@ gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
 .PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
-        $(tsan_suites) fuzz-layout gate
+        $(tsan_suites) fuzz-layout fuzz-model gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(walk_objects:.o=.d) $(model_objects:.o=.d) \
          $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d)

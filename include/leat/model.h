@@ -1,5 +1,5 @@
 /*
- * leat/model.h - models by name: the tensors of safetensors files, onto devices.
+ * leat/model.h - models by name: the tensors of safetensors, GGUF, npy and npz files, onto devices.
  *
  * These calls are in the library libleat-files (cc program.c $(pkg-config --cflags --libs leat-files)).
  *
@@ -52,13 +52,20 @@ extern "C" {
 typedef struct leat_model leat_model;
 
 /* The formats that leat reads. */
-typedef enum leat_model_format { LEAT_MODEL_SAFETENSORS = 1 } leat_model_format;
+typedef enum leat_model_format {
+    LEAT_MODEL_SAFETENSORS = 1,
+    LEAT_MODEL_NPY = 2,
+    LEAT_MODEL_NPZ = 3,
+    LEAT_MODEL_GGUF = 4
+} leat_model_format;
 
 #define LEAT_MODEL_MAX_DIMS LEAT_LAYOUT_MAX_DIMS
 
 /*
- * Opens count files as one set: safetensors files, and index files (*.index.json) in place of the safetensors
- * files in the same folder that they name. The tensors of a file follow one another in the order of their bytes.
+ * Opens count files as one set: safetensors, GGUF, npy and npz files, and index files (*.index.json) in place of
+ * the safetensors files in the same folder that they name. leat tells the format by the first bytes of a file. The
+ * tensors of a file follow one another in the order of their bytes. The tensor of an npy file has the name of the
+ * file, without the folder and ".npy"; those of an npz file have the names of its members, without ".npy".
  * Errors: INVALID (paths or model NULL, count 0); FILE (a file cannot be opened or read, breaks a rule of its
  * format, or is of another format; two tensors of the set have the same name); HOST_MEMORY; NOT_PERMITTED
  * (inside a host function).
@@ -91,14 +98,15 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_file(const leat_model *model, siz
 typedef struct leat_model_tensor_info {
     size_t size; /* sizeof(leat_model_tensor_info): leat/base.h */
     const char *name;
-    const char *type;        /* as the format names it: "BF16", "F8_E4M3" */
-    uint32_t block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4 */
+    const char *type;        /* "BF16", "F8_E4M3": docs/models.md lists the types */
+    uint32_t block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4; Q4_0 32 */
     uint32_t block_bytes;    /* of that part: the size of an element, if block_elements is 1 */
     uint32_t dims;           /* 0: a single element */
     const int64_t *shape;    /* dims sizes, the slowest first */
     size_t file;             /* number of its file */
     uint64_t offset;         /* in the file */
     uint64_t bytes;
+    uint8_t fortran_order; /* 1: in the file the first dimension is the fastest one; only with 2 or more */
 } leat_model_tensor_info;
 #define LEAT_MODEL_TENSOR_INFO_INIT LEAT_SIZED_INIT_(leat_model_tensor_info)
 
@@ -142,8 +150,8 @@ typedef struct leat_model_item {
     /* NULL: the whole tensor; otherwise one for each of its dimensions. In the last dimension of a type with
      * several elements a block, start and stop are multiples of block_elements, and step is 1. */
     const leat_model_slice *slice;
-    /* NULL: the elements of the slice follow one another, in the order of the file. Otherwise where each goes:
-     * the layout has the dimensions and the sizes of the slice, and block_bytes as its element_bytes. Not for
+    /* NULL: the elements of the slice follow one another, in the order of the file; so a tensor in Fortran order
+     * stays in it. Otherwise where each element goes: the layout has the dimensions and the sizes of the slice, and block_bytes as its element_bytes. Not for
      * types with several elements a block, and without an index list. */
     const leat_layout *layout;
     leat_stream *stream;

@@ -3,6 +3,7 @@
  * calls that are refused. tests/unit/unit_model_parse.c tests the parsers.
  */
 #include "harness.h"
+#include "model_content.h"
 #include "seed.h"
 #include "test_folder.h"
 
@@ -257,6 +258,12 @@ static int64_t draw(int64_t below)
     return (int64_t)((random_state >> 11) % (uint64_t)below);
 }
 
+/* The dimension that is number i from the fastest one. */
+static unsigned fast_dim(const leat_model_tensor_info *info, unsigned i)
+{
+    return info->fortran_order ? i : info->dims - 1 - i;
+}
+
 /* The reference: copies a tensor, or slices of it, element by element. slices has dims entries; without a layout
  * dst is dense. */
 static void copy_slowly(unsigned char *dst, const leat_layout *layout, const unsigned char *src,
@@ -266,21 +273,25 @@ static void copy_slowly(unsigned char *dst, const leat_layout *layout, const uns
 
     for (;;) {
         int64_t from = 0, to = layout ? layout->offset_bytes : number * info->block_bytes, pitch = 1;
-        unsigned dim = info->dims;
+        unsigned i;
 
-        while (dim--) {
+        for (i = 0; i < info->dims; i++) {
+            unsigned dim = fast_dim(info, i);
+
             from += (slices[dim].start + at[dim] * slices[dim].step) * pitch;
             pitch *= info->shape[dim];
             to += layout ? at[dim] * layout->stride_bytes[dim] : 0;
         }
         memcpy(dst + to, src + from * info->block_bytes, info->block_bytes);
         number++;
-        for (dim = info->dims; dim--;) {
+        for (i = 0; i < info->dims; i++) {
+            unsigned dim = fast_dim(info, i);
+
             if (slices[dim].start + ++at[dim] * slices[dim].step < slices[dim].stop)
                 break;
             at[dim] = 0;
         }
-        if (dim > info->dims)
+        if (i == info->dims)
             return;
     }
 }
@@ -388,6 +399,160 @@ static void slices_and_layouts_are_right(void **state)
         OK(leat_model_close(model));
         free(data);
     }
+}
+
+static void write_content(const char *path, const struct content *content)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(content->at, 1, content->bytes, file), content->bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Arrays of both orders: whole ones, slices, and layouts. */
+static void npy_arrays_are_loaded(void **state)
+{
+    static const char *const types[] = {"|u1", "<f2", "<f4", "<i8", "<c16"};
+    struct test_state *t = *state;
+
+    for (int round = 0; round < 40; round++) {
+        const char *path = path_of("array.npy");
+        unsigned dims = 1 + (unsigned)draw(4), type = (unsigned)draw(5);
+        int64_t shape[4], most = dims == 1 ? 100000 : dims == 2 ? 300 : dims == 3 ? 40 : 15;
+        size_t bytes = (size_t)1 << type;
+        struct content content = {0};
+        char header[400];
+        int used = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': %s, 'shape': (", types[type],
+                            draw(2) ? "True" : "False");
+        leat_model *model;
+
+        for (unsigned i = 0; i < dims; i++) {
+            shape[i] = 1 + draw(most);
+            bytes *= (size_t)shape[i];
+            used += snprintf(header + used, sizeof header - (size_t)used, "%" PRId64 ",", shape[i]);
+        }
+        snprintf(header + used, sizeof header - (size_t)used, "), }\n");
+        put_npy(&content, 1, header, bytes);
+        test_pattern(content.at + content.bytes - bytes, bytes, 7);
+        write_content(path, &content);
+        model = open_one(path);
+        for (int i = 0; i < 3; i++)
+            load_and_compare(t, model, 0, content.at + content.bytes - bytes);
+        OK(leat_model_close(model));
+        free(content.at);
+    }
+}
+
+/* Slices of quantized tensors, whose blocks are larger than the elements of layouts. */
+static void blocks_of_gguf_are_loaded(void **state)
+{
+    static const struct {
+        uint32_t number;
+        unsigned elements, bytes;
+    } types[] = {{2, 32, 18}, {8, 32, 34}, {14, 256, 210}, {39, 32, 17}};
+    struct test_state *t = *state;
+
+    for (int round = 0; round < 20; round++) {
+        const char *path = path_of("blocks.gguf");
+        unsigned type = (unsigned)draw(4), elements = types[type].elements, bytes = types[type].bytes;
+        int64_t rows = 1 + draw(20), planes = 1 + draw(5), row = 1 + draw(round % 5 ? 9 : 5000);
+        int64_t shape[3] = {row * elements, rows, planes}, size[3];
+        size_t data_bytes = (size_t)(row * rows * planes) * bytes, count = 0;
+        struct content content = {0};
+        leat_model_slice slices[3];
+        leat_model_item item;
+        leat_model_load *load;
+        leat_model *model;
+        unsigned char *data, *out;
+
+        put(&content, "GGUF\3\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+        put_tensor(&content, "x", 3, shape, types[type].number, 0);
+        pad_to(&content, 32);
+        put_data(&content, data_bytes);
+        data = content.at + content.bytes - data_bytes;
+        test_pattern(data, data_bytes, 3);
+        write_content(path, &content);
+        model = open_one(path);
+        for (unsigned i = 0; i < 3; i++) {
+            int64_t whole = i == 2 ? row : shape[2 - i], block = i == 2 ? elements : 1, start = draw(whole);
+
+            size[i] = 1 + draw(whole - start);
+            slices[i] = (leat_model_slice){start * block, (start + size[i]) * block, 1};
+        }
+        out = test_buffer(data_bytes);
+        item = item_of(t, 0, out, data_bytes);
+        item.slice = slices;
+        OK(leat_model_load_start(model, &item, 1, NULL, &load));
+        OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+        for (int64_t i = 0; i < size[0]; i++)
+            for (int64_t j = 0; j < size[1]; j++, count++) {
+                int64_t from = ((slices[0].start + i) * rows + slices[1].start + j) * row;
+
+                assert_memory_equal(out + count * (size_t)size[2] * bytes,
+                                    data + (from + slices[2].start / elements) * bytes, (size_t)size[2] * bytes);
+            }
+        OK(leat_model_load_free(load));
+        OK(leat_model_close(model));
+        free(content.at);
+        free(out);
+    }
+}
+
+/* A set of all formats. */
+static void formats_are_mixed(void **state)
+{
+    struct test_state *t = *state;
+    struct zip zip = make_zip(ZIP_64, "a.npy", "b.npy");
+    struct gguf gguf = make_gguf(3, 64);
+    struct content npy = {0};
+    struct maker maker = {0};
+    const char *paths[4];
+    unsigned char *data, *wanted[7], out[72];
+    leat_model *model;
+    leat_model_set *set;
+
+    paths[0] = path_of("mixed.npz");
+    paths[1] = path_of("c.npy");
+    paths[2] = path_of("mixed.safetensors");
+    paths[3] = path_of("mixed.gguf");
+    zip.content.at[zip.after[1] - 1] ^= 1;
+    write_content(paths[0], &zip.content);
+    put_npy(&npy, 2, "{'descr': '<i4', 'fortran_order': False, 'shape': (3,)}\n", 12);
+    write_content(paths[1], &npy);
+    add(&maker, "d", "F32", 4, 1, (int64_t[]){3});
+    data = finish(&maker, paths[2]);
+    gguf.content.at[gguf.tensor[0] + 8] = 'e';
+    gguf.content.at[gguf.tensor[1] + 8] = 'f';
+    gguf.content.at[gguf.tensor[2] + 8] = 'g';
+    write_content(paths[3], &gguf.content);
+    OK(leat_model_open(paths, 4, &model));
+    OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
+    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    wanted[0] = zip.content.at + zip.after[0] - 12;
+    wanted[1] = zip.content.at + zip.after[1] - 12;
+    wanted[2] = npy.at + npy.bytes - 12;
+    wanted[3] = data;
+    wanted[4] = gguf.content.at + gguf.data;
+    wanted[5] = gguf.content.at + gguf.data + 64;
+    wanted[6] = gguf.content.at + gguf.data + 64 + 128;
+    for (size_t i = 0; i < 7; i++) {
+        const char name[] = {"abcdefg"[i], '\0'};
+        leat_model_tensor_info info = info_of(model, i);
+        void *ptr;
+
+        assert_string_equal(info.name, name);
+        OK(leat_model_set_tensor(set, i, &ptr));
+        assert_int_equal((uintptr_t)ptr % (i < 4 ? 4 : 64), 0);
+        OK(leat_copy_sync(t->stream, out, ptr, info.bytes));
+        assert_memory_equal(out, wanted[i], info.bytes);
+    }
+    OK(leat_model_set_free(set));
+    OK(leat_model_close(model));
+    free(zip.content.at);
+    free(npy.at);
+    free(gguf.content.at);
+    free(data);
 }
 
 /* Which bytes are read for slices: long rows are read alone, short rows together with the gaps between them. */
@@ -692,6 +857,9 @@ int main(int argc, char **argv)
         STATE_TEST(patterns_select),
         STATE_TEST(neighbours_are_read_together),
         STATE_TEST(slices_and_layouts_are_right),
+        STATE_TEST(npy_arrays_are_loaded),
+        STATE_TEST(blocks_of_gguf_are_loaded),
+        STATE_TEST(formats_are_mixed),
         STATE_TEST(little_else_is_read),
         STATE_TEST(blocks_are_not_cut),
         STATE_TEST(files_that_were_cut_fail),
