@@ -1,14 +1,13 @@
 /*
- * gather_rows.c - rows of a table by their numbers, as a language model looks its words up, and what becomes of a
- * number that there is not.
+ * gather_rows.c - gathers rows of a table by a list of row numbers, as a language model looks up its words, and
+ * shows how leat handles a number that is out of range.
  *
  *     cc gather_rows.c -o gather_rows $(pkg-config --cflags --libs leat)
  *     ./gather_rows [device]
  *
- * A list of indices on one dimension of a layout makes a copy gather, on the source, or scatter, on the
- * destination. A list in host memory is checked by the call. A list in device memory may have been written by a
- * kernel a moment ago, so nobody can check it before the copy runs: rows with wrong numbers are left out, and
- * counted.
+ * With a list of indices on one dimension of the source layout a copy gathers; with a list on the destination it
+ * scatters. The call checks a list in host memory. A kernel may still be writing a list in device memory, so the
+ * call cannot check it: the copy leaves out rows with wrong numbers, and counts them.
  */
 #include <leat/leat.h>
 

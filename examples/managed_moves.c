@@ -1,14 +1,14 @@
 /*
- * managed_moves.c - managed memory that goes to and fro between host and device: without help, with prefetch, and
- * with advice; and what each of them moves.
+ * managed_moves.c - managed memory that host and device use in turn: without help, with prefetch, and with advice;
+ * and the pages that move in each case.
  *
  *     cc managed_moves.c -o managed_moves $(pkg-config --cflags --libs leat)
  *     ./managed_moves [device]
  *
- * The program is a loop: the host writes a few numbers, the device reads them beside a large table that nobody
- * changes, and adds to a result, which the host looks at. On a CPU device leat keeps a record of every page that
- * would move on a machine with two memories, and this program prints it: try it there first. On a GPU it says only
- * that the result is right.
+ * The program is a loop: the host writes some numbers; the device adds them to a constant table and writes the
+ * result; the host reads it. On a CPU device leat records every page that would move on a machine with separate
+ * memories, and this program prints the record: try it there first. On a GPU it only prints that the result is
+ * right.
  */
 #include <leat/leat.h>
 

@@ -1,13 +1,14 @@
 /*
- * many_records.c - thousands of small records, from all over the host's memory to the device, and back.
+ * many_records.c - copies thousands of small records, scattered in host memory, to the device and back.
  *
  *     cc many_records.c -o many_records $(pkg-config --cflags --libs leat)
  *     ./many_records [device]
  *
- * Programs keep things where they came up: rows of a table, blocks of a cache, nodes of a graph. A kernel wants
- * them side by side. One copy for each record costs some microseconds, whatever its size, so a thousand records of
- * 1 KiB take longer than a million bytes in one piece. leat_copy_batch() takes all of them at once: it checks
- * them, merges those that continue one another, packs what is pageable, and lets one kernel do the rest.
+ * Programs often have many small pieces in separate allocations: rows of a table, blocks of a cache, nodes of a
+ * graph. A kernel needs them in one array. A copy of one record costs some microseconds, whatever its size, so a
+ * thousand records of 1 KiB take longer than a million bytes in one piece. leat_copy_batch() copies all of them
+ * with one call: it checks them, merges those that continue one another, packs pageable ones, and moves the rest
+ * with one kernel.
  */
 #include <leat/leat.h>
 

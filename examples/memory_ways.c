@@ -1,13 +1,14 @@
 /*
- * memory_ways.c - one program three times: numbers of the host, squared by a kernel, by explicit copies, in pinned
- * memory that the kernel reads and writes in place (zero copy), and in managed memory.
+ * memory_ways.c - a kernel squares numbers of the host, in three versions: with explicit copies; in pinned
+ * memory that the kernel reads and writes in place (zero copy); and in managed memory.
  *
  *     cc memory_ways.c -o memory_ways $(pkg-config --cflags --libs leat)
  *     ./memory_ways [device]
  *
- * All three give the same result. Explicit copies are the fastest for what a kernel reads more than once; in place
- * nothing is moved but what the kernel touches, so it wins where that is little; managed memory needs the fewest
- * words and, with prefetch, is nearly as fast as copies. "leat bench memory" measures which is best here.
+ * All three give the same result. Explicit copies are fastest for data that a kernel reads more than once. In
+ * place only the bytes that the kernel accesses move, so it is best if these are few. Managed memory needs the
+ * least code and, with prefetch, is nearly as fast as copies. "leat bench memory" measures which is best on a
+ * machine.
  */
 #include <leat/leat.h>
 

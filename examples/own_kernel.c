@@ -6,8 +6,8 @@
  *     ./own_kernel [device [module]]
  *
  * The kernel is in own_kernel_device.c. It must be compiled for the device that runs it: to PTX for an NVIDIA GPU,
- * to a shared object for the CPU device. Without a module named, this program takes own_kernel_device.ptx or
- * own_kernel_device.so from the folder that it is started in.
+ * to a shared object for the CPU device. Without the second argument this program loads own_kernel_device.ptx or
+ * own_kernel_device.so from the current folder.
  */
 #include <leat/leat.h>
 

@@ -4,10 +4,10 @@
  *     cc pinned_async.c -o pinned_async $(pkg-config --cflags --libs leat)
  *     ./pinned_async [device]
  *
- * Memory from malloc is pageable: the system may move it or swap it out, so a GPU cannot fetch from it by itself,
- * and threads of leat's carry the bytes through memory that stays where it is. That is pinned memory, and a
- * program may use it itself: the device reads and writes it without help, no processor is busy with the copy, and
- * the copy back writes straight to where the host will look.
+ * Memory from malloc is pageable: the system may move it or swap it out, so a GPU cannot read it directly, and
+ * leat's threads copy the bytes through pinned memory, which stays at its place. A program that keeps its data
+ * in pinned memory saves this step: the device reads and writes the data directly, and no processor is busy with
+ * the copy.
  */
 #include <leat/leat.h>
 

@@ -1,14 +1,13 @@
 /*
- * pool_full.c - results are kept in a list until the memory is full; the program sees the error, makes room, goes
- * on.
+ * pool_full.c - keeps results in a list until the memory is full, handles the error, frees some, and continues.
  *
  *     cc pool_full.c -o pool_full $(pkg-config --cflags --libs leat)
  *     ./pool_full [device]
  *
- * Keeping every result instead of freeing what is no longer needed is how programs run out of device memory. Here
- * a pool of its own with a limit stands for a device that is full, so that it happens soon and disturbs nobody.
- * The error is a status like any other: its message says who holds what, no memory is lost, and after some was
- * freed the same call works.
+ * Programs run out of device memory if they keep results that they no longer need. Here a pool with a limit
+ * stands for a full device, so that the error comes soon and affects no other program. The error is a status
+ * like any other: its message says who holds the memory, no memory is lost, and after a free the same call
+ * succeeds.
  */
 #include <leat/leat.h>
 

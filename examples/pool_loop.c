@@ -4,10 +4,10 @@
  *     cc pool_loop.c -o pool_loop $(pkg-config --cflags --libs leat)
  *     ./pool_loop [device]
  *
- * Temporary memory inside a loop is what slows programs down: the driver's own allocation takes longer than giving
- * the device its work. leat_alloc takes the memory from a pool. What the loop frees on a stream, the next round
- * gets again on that stream, at the same address, without asking the driver and without waiting for the kernel
- * that still works in it: the next kernel runs after that one anyway.
+ * Temporary memory inside a loop slows programs down: the driver's own allocation takes longer than a launch.
+ * leat_alloc takes the memory from a pool. The next round gets the memory that this round freed on the same
+ * stream, at the same address, without a driver call, and without waiting for the kernel that still uses it: the
+ * next kernel of that stream runs after that one anyway.
  */
 #include <leat/leat.h>
 

@@ -4,10 +4,10 @@
  *     cc pool_threshold.c -o pool_threshold $(pkg-config --cflags --libs leat)
  *     ./pool_threshold [device]
  *
- * Each round needs a lot of memory for a moment and little for the rest. The driver's own allocation gives all of
- * it back each time, and is asked for all of it again. A pool without a limit asks once, and keeps the burst's
- * memory for ever. With a release threshold (the soft limit, and trimming to it after each round) it gives back
- * what is above the threshold: others can have that memory between the bursts, and only the burst asks the driver.
+ * Each round needs much memory for a moment, and little for the rest. With the driver's own calls each round
+ * allocates and frees all of it. A pool without a limit allocates it once and keeps it for ever. With a release
+ * threshold (the soft limit, and trimming to it after each round) the pool releases the memory above the
+ * threshold: others can use that memory between the bursts, and only the bursts make driver calls.
  */
 #include <leat/leat.h>
 

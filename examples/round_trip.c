@@ -1,13 +1,13 @@
 /*
- * round_trip.c - the squares of 1 to 10, computed on a device: the whole way there and back, with every step's
- * failure handled.
+ * round_trip.c - computes the squares of 1 to 10 on a device: all steps of a round trip, each with its failure
+ * handled.
  *
  *     cc round_trip.c -o round_trip $(pkg-config --cflags --libs leat)
- *     ./round_trip             on the best device there is: a GPU, else the CPU device
- *     ./round_trip cpu:0       on this one
+ *     ./round_trip             on the best device: a GPU, otherwise the CPU device
+ *     ./round_trip cpu:0       on this device
  *
- * A GPU has memory of its own. The processor (the host) cannot read it, and the GPU's kernels do not reach what
- * malloc gives, so each job has the same five steps: allocate on the device, copy in, compute there, copy back,
+ * A GPU has its own memory. The processor (the host) cannot read it, and the GPU's kernels cannot access memory
+ * from malloc, so each job has the same five steps: allocate on the device, copy in, compute there, copy back,
  * free.
  */
 #include <leat/leat.h>

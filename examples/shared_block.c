@@ -4,16 +4,15 @@
  *     cc shared_block.c -o shared_block $(pkg-config --cflags --libs leat)
  *     ./shared_block [device]
  *
- * One stream makes data, another reads it. The block belongs to the stream that it was allocated on: once it is
- * freed, the next block of that stream may have the same memory. That the other stream has not finished with it is
- * something that the pool cannot know by itself, so it is told:
+ * One stream writes data, another reads it. The block belongs to the stream on which it was allocated: once it
+ * is freed, the next block of that stream may get the same memory. The pool cannot know that the other stream
+ * still reads the block, so the program reports the use:
  *
- *     leat_pool_use(block, reader)          everything that reader was given until the block is freed
- *     leat_pool_use_until(block, event)     only what comes before the event; later work of reader holds nothing
- * up
+ *     leat_pool_use(block, reader)          by all work that is submitted to reader before the block is freed
+ *     leat_pool_use_until(block, event)     only by the work before the event
  *
- * Without one of the two, the next round would write over what is still being read. Neither waits for anything,
- * and no stream waits either as long as there is other memory.
+ * Without one of the two calls, the next round could overwrite data that is still being read. Neither call
+ * waits, and no stream waits either as long as there is other memory.
  */
 #include <leat/leat.h>
 

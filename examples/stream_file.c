@@ -1,18 +1,18 @@
 /*
- * stream_file.c - a file larger than device memory goes through a kernel, chunk by chunk.
+ * stream_file.c - processes a file that is larger than device memory by a kernel, chunk by chunk.
  *
  *     cc stream_file.c -o stream_file $(pkg-config --cflags --libs leat)
  *     ./stream_file [device [file]]
- *     LEAT_CPU_MEMORY=32M ./stream_file cpu:0        # a device with less memory than the file has bytes
+ *     LEAT_CPU_MEMORY=32M ./stream_file cpu:0        # a device whose memory is smaller than the file
  *
- * Three buffers on the device, each with a stream of its own, take turns. While one is filled, the kernel reads
- * another one. The file is mapped, a chunk at a time, and the mapping is the source of the copy: leat's threads
- * read it into pinned memory, from where it goes on by DMA, so nothing here is read, pinned or copied by hand.
- * leat_copy_start returns at once, with a ticket. The ticket says when the mapping may go (STAGED), when the chunk
- * is on the device (DONE), and how far it is meanwhile, which gives the percentage.
+ * Three buffers on the device, each with its own stream, take turns: while a copy fills one, the kernel reads
+ * another. The program maps the file, a chunk at a time, and the mapping is the source of the copy: leat's
+ * threads copy it into pinned memory, from where a DMA brings it to the device. leat_copy_start returns at once,
+ * with a ticket. The ticket reports when the mapping may be removed (STAGED), when the chunk is on the device
+ * (DONE), and the progress, from which the program computes a percentage.
  *
- * The kernel adds up a checksum of each chunk. The host does the same from the file and compares. Without a file
- * on the command line the program makes a temporary one.
+ * The kernel computes a checksum of each chunk. The host computes the same from the file and compares. Without a
+ * file on the command line the program makes a temporary one.
  */
 #include <leat/leat.h>
 

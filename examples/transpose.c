@@ -1,12 +1,13 @@
 /*
- * transpose.c - views of arrays that cost nothing, and copies that make them real: a transposed matrix, and images
- * from planes of red, green and blue to pixels.
+ * transpose.c - views of arrays, which move no bytes, and copies that do: a transposed matrix, and images
+ * converted from planes of red, green and blue to pixels.
  *
  *     cc transpose.c -o transpose $(pkg-config --cflags --libs leat)
  *     ./transpose [device]
  *
- * A layout says where the elements of an array lie. Transposing or permuting one only exchanges numbers in it, so
- * it takes no time, however large the array is; leat_copy_layout() moves the bytes, between any two places.
+ * A layout says where the elements of an array lie. To transpose or permute an array, exchange numbers in its
+ * layout; this takes no time, however large the array is. leat_copy_layout() moves the bytes, between any two
+ * places.
  */
 #include <leat/leat.h>
 

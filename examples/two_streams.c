@@ -4,9 +4,9 @@
  *     cc two_streams.c -o two_streams $(pkg-config --cflags --libs leat)
  *     ./two_streams [device]
  *
- * A GPU can copy in, compute and copy out at the same time, but one stream does one thing after the other. So the
- * work is cut in two halves with a stream each: while the first half is added, the second is still on its way in.
- * Streams know nothing of each other. Where one must wait for another, an event says so.
+ * A GPU can copy in, compute and copy out at the same time, but a stream does one thing after the other. So the
+ * work is divided into two halves with a stream each: while a kernel adds the first half, the second is being
+ * copied in. Streams are not ordered with each other. If one must wait for another, it waits for an event.
  */
 #include <leat/leat.h>
 

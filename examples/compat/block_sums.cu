@@ -1,11 +1,11 @@
 /*
- * block_sums.cu - the sum of each block's elements in shared memory, and of all of them, in CUDA C++.
+ * block_sums.cu - sums the elements of each block in shared memory, and then all elements, in CUDA C++.
  *
- *     leat cu block_sums.cu -o block_sums       # for the CPU device, by the host's C++ compiler
+ *     leat cu block_sums.cu -o block_sums       # for the CPU device, with the host's C++ compiler
  *     nvcc block_sums.cu -o block_sums          # the same with NVIDIA's compiler and library
  *
- * Nothing in this file is leat's. The threads of a block wait for one another at __syncthreads(); how much memory they
- * share is said by the launch.
+ * This file uses only CUDA's API. The threads of a block wait for one another at __syncthreads(); the launch
+ * sets the size of their shared memory.
  */
 #include <cstdio>
 #include <vector>

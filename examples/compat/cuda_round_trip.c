@@ -1,10 +1,10 @@
 /*
- * cuda_round_trip.c - bytes to the device and back, in the words of the CUDA runtime.
+ * cuda_round_trip.c - copies bytes to the device and back, through the CUDA runtime's API.
  *
  *     cc cuda_round_trip.c -o cuda_round_trip $(pkg-config --cflags --libs leat-cudart)
  *     nvcc -x cu cuda_round_trip.c -o cuda_round_trip       # the same with NVIDIA's library
  *
- * Nothing in this file is leat's. With leat's headers and library it runs where there is no GPU, too.
+ * This file uses only CUDA's API. Built with leat's headers and library it also runs without a GPU.
  */
 #include <cuda_runtime.h>
 

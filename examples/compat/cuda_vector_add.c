@@ -1,11 +1,11 @@
 /*
- * cuda_vector_add.c - the sum of two vectors, timed by events, in the words of the CUDA runtime.
+ * cuda_vector_add.c - adds two vectors and times it by events, through the CUDA runtime's API.
  *
  *     cc cuda_vector_add.c -o cuda_vector_add $(pkg-config --cflags --libs leat-cudart)
- *     nvcc -x cu cuda_vector_add.c -o cuda_vector_add       # the same with NVIDIA's library; -I where leat is
+ *     nvcc -x cu cuda_vector_add.c -o cuda_vector_add    # with NVIDIA's library; add -I for leat's headers
  *
- * The kernel is a function of this program (kernel.h), launched by its pointer. On the CPU device all cores run
- * it.
+ * The kernel is a function of this program (kernel.h), launched through its pointer. On the CPU device all cores
+ * run it.
  */
 #include "kernel.h"
 

@@ -1,10 +1,10 @@
 /*
- * hip_explicit.c - pinned memory, device memory, copies and a kernel on a stream, in HIP's words.
+ * hip_explicit.c - pinned memory, device memory, copies and a kernel on a stream, through HIP's API.
  *
  *     cc hip_explicit.c -o hip_explicit $(pkg-config --cflags --libs leat-hip)
- *     hipcc -x hip hip_explicit.c -o hip_explicit       # the same with AMD's library; -I where leat is
+ *     hipcc -x hip hip_explicit.c -o hip_explicit    # with AMD's library; add -I for leat's headers
  *
- * The program says where each byte is and when it moves. Events time the way there and back.
+ * The program determines where each byte is and when it moves. Events time the copies in both directions.
  */
 #include "kernel.h"
 

@@ -1,11 +1,11 @@
 /*
- * hip_managed.c - memory with one address for the host and the device, in HIP's words.
+ * hip_managed.c - managed memory, with one address for the host and the device, through HIP's API.
  *
  *     cc hip_managed.c -o hip_managed $(pkg-config --cflags --libs leat-hip)
- *     hipcc -x hip hip_managed.c -o hip_managed       # the same with AMD's library; -I where leat is
+ *     hipcc -x hip hip_managed.c -o hip_managed    # with AMD's library; add -I for leat's headers
  *
- * Nothing is copied by the program. It may say where the memory is wanted next, which spares the device from
- * fetching it page by page.
+ * The program makes no copies. It may prefetch the memory to where it is needed next, so that the device need not
+ * fetch it page by page.
  */
 #include "kernel.h"
 

@@ -1,11 +1,11 @@
 /*
- * hip_pooled.c - memory that is allocated and freed in a stream's order, from a pool, in HIP's words.
+ * hip_pooled.c - allocates and frees memory of a pool in stream order, through HIP's API.
  *
  *     cc hip_pooled.c -o hip_pooled $(pkg-config --cflags --libs leat-hip)
  *     hipcc -x hip hip_pooled.c -o hip_pooled       # the same with AMD's library
  *
- * Every round takes its memory and gives it back without waiting for the device. The pool keeps what comes back,
- * up to its release threshold, so that only the first round asks the device for memory.
+ * Each round allocates and frees its memory without waiting for the device. The pool keeps freed memory up to its
+ * release threshold, so only the first round asks the driver for memory.
  */
 #include <hip/hip_runtime.h>
 

@@ -1,8 +1,9 @@
 /*
- * kernel.h - kernels that two compilers understand: nvcc, and any C compiler with leat.
+ * kernel.h - macros for kernels that nvcc can compile, and any C compiler with leat's headers.
  *
- * KERNEL(name, count, type, parameter, ...) defines one, KERNEL_FOR (i, count) visits 0 to count - 1, spread over
- * all threads of the grid, and KERNEL_POINTER(name) is what cudaLaunchKernel() and hipLaunchKernel() take.
+ * KERNEL(name, count, type, parameter, ...) defines a kernel. KERNEL_FOR (i, count) is a loop over 0 to count - 1
+ * whose iterations are distributed over all threads of the grid. KERNEL_POINTER(name) is the argument for
+ * cudaLaunchKernel() and hipLaunchKernel().
  */
 #ifndef EXAMPLE_KERNEL_H
 #define EXAMPLE_KERNEL_H

@@ -63,7 +63,7 @@ static void a_range_may_be_registered_again(void **state)
     GIVES(hipErrorHostMemoryAlreadyRegistered, hipHostRegister(plain, 64, 0)); /* another range */
     GIVES(hipErrorInvalidValue, hipHostRegister(plain, sizeof plain, 0x1000));
     OK(hipHostUnregister(plain));
-    GIVES(hipErrorHostMemoryNotRegistered, hipHostUnregister(plain)); /* the two were one registration */
+    GIVES(hipErrorHostMemoryNotRegistered, hipHostUnregister(plain)); /* one call ended both */
 }
 
 static void rows_are_aligned_to_256_bytes(void **state)
