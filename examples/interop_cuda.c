@@ -1,21 +1,21 @@
 /*
  * interop_cuda.c - vector addition over two streams, half of it by code that uses the CUDA driver API directly.
  *
- * Both work in one context and on each other's streams. The program's own CUDA code makes a stream, which leat
- * uses, and the device memory; leat makes the other stream, which the CUDA code waits for, and brings the kernel:
+ * leat and the program's own CUDA code work in one context and on each other's streams. The CUDA code creates one
+ * stream, which leat uses too, and the device memory. leat creates the other stream, for which the CUDA code waits,
+ * and supplies the kernel:
  *
- *     first half    cuMemcpyHtoDAsync, leat_launch, cuMemcpyDtoHAsync    on the stream that cuStreamCreate made
- *     second half   leat_copy, leat_launch, leat_copy                    on the stream that leat_stream_create
- * made
+ *     first half    cuMemcpyHtoDAsync, leat_launch, cuMemcpyDtoHAsync    on the stream from cuStreamCreate
+ *     second half   leat_copy, leat_launch, leat_copy                    on the stream from leat_stream_create
  *
- * To build it, a machine needs cuda.h and something to link with: the NVIDIA driver's libcuda.so.1, or the stub of
- * a CUDA toolkit, with which it builds on a machine without a GPU:
+ * Building it needs cuda.h, and the NVIDIA driver's libcuda.so.1 or, on a machine without a GPU, the stub library of
+ * a CUDA toolkit:
  *
  *     cc -I/usr/local/cuda/include interop_cuda.c -o interop_cuda $(pkg-config --cflags --libs leat) \
  *        -L/usr/local/cuda/lib64/stubs -lcuda
  *
- * To run it, the machine needs the driver. Exit status: 0 when the sums are right, 77 when there is no CUDA
- * device, 1 when a step failed.
+ * Running it needs the driver. Exit status: 0 if the sums are right, 77 if there is no CUDA device, 1 if a step
+ * failed.
  */
 #include <leat/interop/cuda.h>
 #include <leat/leat.h>

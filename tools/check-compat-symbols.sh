@@ -34,7 +34,7 @@ check() { # library heading prefix
              grep -vE "^$3|^leat_compat_names\$" || :)
 }
 
-# Each function of AMD's in hip-names.txt must be in the library, or be documented as missing. If AMD's header is
+# Each of AMD's functions in hip-names.txt must be in the library, or be documented as missing. If AMD's header is
 # installed, hip-names.txt must contain each function that it declares.
 check_hip_names() {
     local library="$build/libleat-hip.so" header=${HIP_HOME:-/usr}/include/hip/hip_runtime_api.h exported all absent

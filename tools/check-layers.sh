@@ -28,7 +28,7 @@ allowed() {
     src/driver/driver.h) echo '^kernels/modules\.h$|^leat/[a-z_]+\.h$' ;;
     # Only the registry knows all drivers; it may wrap each of them in the fault driver.
     src/driver/registry.[ch]) echo '^driver/(driver|registry|fault/fault)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
-    # The shared code of the drivers for GPUs, which only these two use.
+    # The shared code of the CUDA and the HIP driver.
     src/driver/gpu/*) echo '^driver/(driver|gpu/[a-z_]+)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
     src/driver/cuda/*|src/driver/hip/*)
         driver=${1#src/driver/}

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-# word in an identifier: (where it is looked for, the word to use). Places are prefixes of paths.
+# word in an identifier: (prefixes of the paths in which it is forbidden, the word to use instead).
 CODE = ('src/', 'include/leat/', 'cli/', 'compat/', 'tests/')
 OWN = ('src/', 'include/leat/')
 # Exceptions: in kernels a lane is a thread of a warp, and the ladder is that of "leat bench layout --ladder".

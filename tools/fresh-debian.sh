@@ -1,5 +1,5 @@
 #!/bin/bash
-# Tests that the README's commands work on a bare Debian 12: installs one in a folder (with debootstrap; no compiler, no
+# Tests that the README's commands work on a bare Debian 12: installs it in a folder (by debootstrap; no compiler, no
 # sudo), clones this checkout into it and runs ./dev run and ./dev test there. Needs root, debootstrap and a Debian
 # mirror; takes some minutes and about 1 GiB.
 #

@@ -1,16 +1,14 @@
-// Permutations of dense arrays on processors: leat's CPU device beside OpenBLAS's omatcopy and HPTT, and a plain
+// Measures permutations of dense arrays on processors: leat's CPU device, OpenBLAS's omatcopy, HPTT, and a plain
 // copy.
 //
 //     layout_cpu THREADS REPEATS SCALE ELEMENT_BYTES
 //
-// The 57 cases of TTC, HPTT and cuTT. Prints JSON: for each case and library the median time of the calls, and the
-// processor time that the whole process spent on them, which is what to look at on a machine that is not idle.
-// Samples of the libraries are taken in turns, and every result is compared with leat's, which is compared with a
-// plain loop.
+// Runs the 57 cases of TTC, HPTT and cuTT. Prints JSON: for each case and library the median time of the calls,
+// and the processor time of the whole process, which is the better figure on a busy machine. The libraries take
+// turns, sample by sample. Every result is compared with leat's, which is compared with a plain loop.
 //
-// omatcopy knows two dimensions: it is called for each slice of the fastest dimension of the source and that of
-// the destination, from THREADS threads. Where those are one and the same, rows are copied with it, as it best
-// can.
+// omatcopy supports only two dimensions: THREADS threads call it for each slice that is made of the fastest
+// dimension of the source and that of the destination. If both are the same dimension, it copies rows.
 #include <leat/leat.h>
 
 #include <cblas.h>

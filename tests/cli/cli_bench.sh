@@ -190,7 +190,7 @@ run 0 bench memory --quick --bytes 2M --repeat 2 --device "$device" --json --out
         grep -q "\"case\": \"$level" "$work/out" || fail "there is no level: $level"
     done
     check_xml "$work/m.svg"
-    count 30 '<rect .*class="k' "$work/m.svg" # 25 bars, and the legend
+    count 30 '<rect .*class="k' "$work/m.svg" # 25 bars, and 5 marks of the legend
     run 0 bench --from "$work/memory" --picture "$work/n.svg" memory && {
         cmp -s "$work/m.svg" "$work/n.svg" || fail 'the picture of the run and that of its record differ'
         grep -q '^memory: levels of memory: reading' "$work/out" || fail 'there is no table of levels'

@@ -1,14 +1,14 @@
 /*
- * ordering_forms.h - the tables forms and sets of a program, from four lists that it defines before it includes
- * this.
+ * ordering_forms.h - makes the tables forms and sets of a program from four lists, which the program defines
+ * before it includes this file.
  *
- * COPIES(X) and SETS(X) are forms that there are under one name; COPIES_BOTH(X) and SETS_BOTH(X) those that there
- * are for the per-thread default stream too, by the name SECOND(name). Each line is
+ * COPIES(X) and SETS(X) list calls that exist under one name. COPIES_BOTH(X) and SETS_BOTH(X) list calls that also
+ * exist for the per-thread default stream, under the name SECOND(name). Each line is
  *
  *     X(name, order, sorts of dst, sorts of src, (arguments))
  *     X(name, order, bytes of the value, (arguments))
  *
- * where arguments know dst, src, value and stream.
+ * The arguments may use the variables dst, src, value and stream.
  */
 #define COPY_CALL_(name, arguments)                                                                               \
     static int copy_##name(const struct cell *dst, const struct cell *src, void *stream)                          \
@@ -25,7 +25,7 @@
 #define COPY_ROW_(name, order, to, from, mine) {#name, order, to, from, copy_##name, mine},
 #define SET_ROW_(name, order, unit, mine) {#name, order, unit, set_##name, mine},
 
-/* So that SECOND(name) is one word before it is put together with others. */
+/* One more level of macros, so that SECOND(name) is expanded before ## joins it with other tokens. */
 #define COPY_CALL_2(name, arguments) COPY_CALL_(name, arguments)
 #define SET_CALL_2(name, arguments) SET_CALL_(name, arguments)
 #define COPY_ROW_2(name, order, to, from, mine) COPY_ROW_(name, order, to, from, mine)
@@ -34,7 +34,7 @@
 #define DEFINE_COPY(name, order, to, from, arguments) COPY_CALL_(name, arguments)
 #define DEFINE_SET(name, order, unit, arguments) SET_CALL_(name, arguments)
 
-/* Vendors' headers declare the second names for those only who ask for them. */
+/* The headers declare the second names only on request, so declare them here. */
 #define DEFINE_SECOND_COPY(name, order, to, from, arguments)                                                      \
     extern __typeof__(name) SECOND(name);                                                                         \
     COPY_CALL_2(SECOND(name), arguments)

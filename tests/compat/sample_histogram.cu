@@ -32,7 +32,7 @@ __global__ void atomics(results *r, int threads)
 {
     const unsigned int tid = blockDim.x * blockIdx.x + threadIdx.x;
 
-    atomicAdd(&r->add, 10u); /* an unsigned for an int */
+    atomicAdd(&r->add, 10u); /* converts unsigned to int */
     atomicSub(&r->sub, 10);
     atomicExch(&r->exch, tid);
     atomicMax(&r->max, tid);
@@ -46,8 +46,8 @@ __global__ void atomics(results *r, int threads)
     atomicMax(&r->maxUnsigned, 0xfffffff0 + tid % 8);
     atomicAdd(&r->wide, 1ull << 33);
     atomicMax(&r->wideMax, tid * 0x100000000ull);
-    atomicAdd(&r->real, 1);     /* an int for a float */
-    atomicAdd(&r->exact, 0.5f); /* a float for a double */
+    atomicAdd(&r->real, 1);     /* converts int to float */
+    atomicAdd(&r->exact, 0.5f); /* converts float to double */
     atomicAdd_system(&r->add, 1);
     atomicAdd_block(&r->sub, 1);
     atomicMax_system(&r->max, threads);

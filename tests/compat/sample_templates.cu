@@ -169,7 +169,7 @@ int main()
     plain<<<1, 1>>>(data, launched(data));
     CHECK(valueOf(data) == 78);
 
-    /* By the address of the function. */
+    /* Launched by cudaLaunchKernel() with the address of the function. */
     int value = 21;
     void *args[] = {&data, &value};
     OK(cudaLaunchKernel((void *)plain, dim3(1), dim3(1), args, 0, NULL));

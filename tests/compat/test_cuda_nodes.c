@@ -135,7 +135,8 @@ static void copies_and_fills_are_nodes(void **state)
             assert_int_equal(pinned[row * 128 + i], i < 64 && i % 4 == 0 ? 7 : 0);
     set = fill(device, 9);
     OK(cuGraphExecMemsetNodeSetParams(exec, filled, &set, context));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, copied, &copy, context)); /* rows */
+    /* A copy of several rows cannot be changed in an executable graph. */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams(exec, copied, &copy, context));
     run(exec);
     assert_int_equal(pinned[0], 9);
     OK(cuGraphExecDestroy(exec));

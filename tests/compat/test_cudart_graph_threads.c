@@ -188,7 +188,7 @@ static void graphs_are_made_and_destroyed(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* Captures work with memory of the capture; each thread writes its own value. */
+/* Captures work that allocates memory in the graph, launches it, and checks the bytes, which differ by thread. */
 static void *capture_memory(void *unused)
 {
     int me = atomic_fetch_add(&shared.number, 1);

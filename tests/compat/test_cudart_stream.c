@@ -1,5 +1,5 @@
-/* test_cudart_stream.c - the CUDA runtime's streams, events, pools and launches: order, what waits, and refusals.
- */
+/* test_cudart_stream.c - the CUDA runtime's streams, events, pools and launches: their order, which calls wait,
+ * and refusals. */
 #include <cuda_runtime.h>
 
 #include "compat.h"

@@ -1,5 +1,5 @@
-/* test_hip_stream.c - HIP's streams, events, pools, virtual memory and launches: order, what waits, and refusals.
- */
+/* test_hip_stream.c - HIP's streams, events, pools, virtual memory and launches: their order, which calls wait,
+ * and refusals. */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"

@@ -1,4 +1,4 @@
-/* test_hip_visible.c - ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES for HIP's names, on CPU
+/* test_hip_visible.c - ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES in HIP programs, on CPU
  * devices. */
 #include <hip/hip_runtime.h>
 

@@ -525,7 +525,7 @@ unsigned fake_live(void)
     return number;
 }
 
-/* Makes the n-th call from now on return code; n 0: none. */
+/* Makes the n-th call from now on return code; n = 0 cancels that. */
 void fake_fail(unsigned n, unsigned code)
 {
     pthread_mutex_lock(&lock);

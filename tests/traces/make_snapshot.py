@@ -7,9 +7,9 @@ torch.cuda.memory._dump_snapshot() writes it, by Python's own pickle module, in 
 Needs no PyTorch. The recording begins late and has two devices, of which the second is used:
 - two blocks (3000000 and 1000 bytes) are older than it: one is freed in it, one is in use at its end;
 - 40 blocks of 20000 bytes and more come and go on the default stream;
-- one block of 8000000 bytes of a stream of its own is let go of while another stream uses it;
+- one block of 8000000 bytes, on its own stream, is freed while another stream uses it;
 - one allocation of 10**12 bytes fails;
-- a block that was let go of before the recording comes back in it.
+- a block that was freed before the recording becomes usable again during it.
 """
 import gzip
 import pathlib
