@@ -2,14 +2,14 @@
  * interop_cuda.c - vector addition over two streams, half of it by code that uses the CUDA driver API directly.
  *
  * leat and the program's own CUDA code work in one context and on each other's streams. The CUDA code creates one
- * stream, which leat uses too, and the device memory. leat creates the other stream, for which the CUDA code waits,
- * and supplies the kernel:
+ * stream, which leat uses too, and the device memory. leat creates the other stream, for which the CUDA code
+ * waits, and supplies the kernel:
  *
  *     first half    cuMemcpyHtoDAsync, leat_launch, cuMemcpyDtoHAsync    on the stream from cuStreamCreate
  *     second half   leat_copy, leat_launch, leat_copy                    on the stream from leat_stream_create
  *
- * Building it needs cuda.h, and the NVIDIA driver's libcuda.so.1 or, on a machine without a GPU, the stub library of
- * a CUDA toolkit:
+ * Building it needs cuda.h, and the NVIDIA driver's libcuda.so.1 or, on a machine without a GPU, the stub library
+ * of a CUDA toolkit:
  *
  *     cc -I/usr/local/cuda/include interop_cuda.c -o interop_cuda $(pkg-config --cflags --libs leat) \
  *        -L/usr/local/cuda/lib64/stubs -lcuda

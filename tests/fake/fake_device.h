@@ -535,7 +535,7 @@ void fake_fail(unsigned n, unsigned code)
     pthread_mutex_unlock(&lock);
 }
 
-/* Returns how many calls since then could have failed. */
+/* Returns how many calls that can fail were made since fake_fail(). */
 unsigned fake_calls(void)
 {
     unsigned number;

@@ -4,9 +4,9 @@ torch.cuda.memory._dump_snapshot() writes it, by Python's own pickle module, in 
 
     make_snapshot.py FOLDER
 
-Needs no PyTorch. The recording begins late and has two devices, of which the second is used:
-- two blocks (3000000 and 1000 bytes) are older than it: one is freed in it, one is in use at its end;
-- 40 blocks of 20000 bytes and more come and go on the default stream;
+Needs no PyTorch. The recording begins late, and has two devices, of which only the second is used:
+- two blocks (3000000 and 1000 bytes) are older than the recording: one is freed during it, one is live at its end;
+- 40 blocks of 20000 bytes and more are allocated and freed on the default stream;
 - one block of 8000000 bytes, on its own stream, is freed while another stream uses it;
 - one allocation of 10**12 bytes fails;
 - a block that was freed before the recording becomes usable again during it.
