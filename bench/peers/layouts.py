@@ -7,7 +7,7 @@ import dataclasses
 import json
 import statistics
 
-# The step in leat's list of indices (cli/layout_case.c): multiples modulo the bound, all different at first.
+# As in cli/layout_case.c: index i of the list is i * INDEX_STEP modulo the bound.
 INDEX_STEP = 2654435761
 
 

@@ -137,8 +137,8 @@ run 1 replay --device "$device" --plan - vit_checkpoint_cut.csv.gz </dev/null &&
 usage 'cannot both be standard input' replay --device "$device" --plan - - </dev/null
 usage 'give one TRACE' plan vit_checkpoint_cut.csv.gz
 
-# If no idle memory fits in one piece, the pool grows (still) or stitches (tight). No pool can keep whole pages
-# within exactly the requested bytes.
+# If no idle memory fits in one piece, the pool grows (still) or stitches (tight). A limit of exactly the requested
+# bytes (1x) is too low for any pool, because a pool holds whole pages.
 replay --json --packing still vit_checkpoint_cut.csv.gz && is packing '"still"' && {
     is stitches 0 && is pages_stitched 0 && is packing_at_end '"still"'
     still=$(value peak_reserved_bytes)

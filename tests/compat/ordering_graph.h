@@ -149,7 +149,7 @@ void *watch(void *main_thread);
 void join(struct clock *into, const struct clock *from);
 bool is_legacy(const struct stream *s);
 
-/* Returns the clock that the next work of a stream will have, but for the tick of the work itself. */
+/* Returns the clock of the stream's next work, without the tick that the work itself will add. */
 struct clock coming(const struct stream *s, struct partners with);
 
 /* Records in the model that work was submitted to the stream. Returns the moment of that work. */

@@ -474,7 +474,8 @@ static void nodes_run_on_their_devices(void **state)
     OK(cudaSetDevice(0));
     OK(cudaGraphAddMemcpyNode1D(&back, graph, &added, 1, pinned, far, BYTES, cudaMemcpyDeviceToHost));
     OK(cudaGraphInstantiate(&exec, graph, 0));
-    GIVES(cudaErrorInvalidValue, cudaGraphExecKernelNodeSetParams(exec, added, &kernel)); /* other device */
+    /* The current device is not the node's. */
+    GIVES(cudaErrorInvalidValue, cudaGraphExecKernelNodeSetParams(exec, added, &kernel));
     for (int round = 0; round < 4; round++) { /* launched in a stream of either device */
         memset(pinned, 0, BYTES);
         OK(cudaGraphLaunch(exec, round % 2 ? there : stream));
