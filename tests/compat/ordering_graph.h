@@ -15,7 +15,7 @@ enum {
     DEVICES = 2,
     HOST = 0,
     AGENTS_MAX = 40, /* in the whole life of a graph */
-    LEGACY = 0, /* indices of streams: for each device one legacy and one per-thread default stream */
+    LEGACY = 0,      /* indices of streams: for each device one legacy and one per-thread default stream */
     MINE = DEVICES,
     OTHERS = 2 * DEVICES,
     STREAMS_MAX = OTHERS + 6,
