@@ -3,8 +3,8 @@
 
     pytorch_pool.py RECORD [--leat BUILD] [--repeat N]
 
-Measures pairs of raw_alloc_with_stream and raw_delete, 512 B to 1 GiB, with 1, 4 and 16 threads, each on its own
-stream; in one process with PyTorch's default settings and in another with expandable_segments:True. Writes RECORD as
+It makes pairs of raw_alloc_with_stream and raw_delete, 512 B to 1 GiB, with 1, 4 and 16 threads, each on its own
+stream, in one process with PyTorch's default settings and in another with expandable_segments:True. Writes RECORD as
 JSON. BUILD is the folder of libleat.so.
 """
 import argparse

@@ -3,7 +3,7 @@
 
     rmm_pool.py RECORD [--leat BUILD] [--repeat N]
 
-Measures pairs of allocate and deallocate, 512 B to 1 GiB, with 1, 4 and 16 threads, each on its own stream. Writes
+It makes pairs of allocate and deallocate, 512 B to 1 GiB, with 1, 4 and 16 threads, each on its own stream. Writes
 RECORD as JSON. BUILD is the folder of libleat.so. Needs the packages librmm-cu13 and rapids-logger where Python finds
 them; librmm includes the CCCL headers that RMM was built with.
 """

@@ -361,8 +361,8 @@ replay --snapshot "$work/peak.json" --repeat 2 vit_checkpoint_cut.csv.gz && draw
     [ "$live" = 3507757272 ] || fail "the blocks of the snapshot have $live bytes instead of 3507757272"
 }
 
-# At its peak this pool uses stitched blocks. The heaps must mark at least as many bytes as "in_stitch" as the live
-# stitched blocks have.
+# At the peak stitched blocks of this pool are in use: the memory of the heaps with the state "in_stitch" must be at
+# least as large as the live stitched blocks.
 replay --snapshot "$work/tight.json" --packing tight vit_checkpoint_cut.csv.gz && drawn "$work/tight.json" && {
     grep -q '^stitched: .*; memory of the ranges above, mapped once more$' "$work/out" || fail 'no stitched range'
     grep -q '|.*s.*|$' "$work/out" || fail 'no memory is used by stitched blocks in the picture'

@@ -288,7 +288,7 @@ static void blocks_of_another_device_are_freed_in_order(void **state)
     OK(cudaLaunchHostFunc(stream, wait_at_gate, &open_now));
     OK(cudaMemcpyAsync(block, pinned, BYTES, cudaMemcpyDefault, stream));
     OK(cudaFreeAsync(block, stream));
-    /* The owning device's default stream asks for memory next. */
+    /* The pool would give the memory to its own device's default stream first. */
     OK(cudaSetDevice(1));
     OK(cudaMallocFromPoolAsync((void **)&next, BYTES, pool, 0));
     OK(cudaMemsetAsync(next, 6, BYTES, 0));

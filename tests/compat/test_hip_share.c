@@ -1,7 +1,7 @@
 /*
- * test_hip_share.c - the ways in which HIP programs pass file descriptors (by value, with other bits set above it,
- * or by address), descriptors that are refused, and the pool of a pointer; also copies of virtual memory whose
- * parts belong to two devices.
+ * test_hip_share.c - the ways in which HIP programs pass file descriptors (by value, by value with other bits in
+ * the upper half, or by address), descriptors that are refused, and the pool of a pointer; also copies of virtual
+ * memory whose parts belong to two devices.
  */
 #include <hip/hip_runtime_api.h>
 
