@@ -288,7 +288,7 @@ static void blocks_of_another_device_are_freed_in_order(void **state)
     OK(cudaLaunchHostFunc(stream, wait_at_gate, &open_now));
     OK(cudaMemcpyAsync(block, pinned, BYTES, cudaMemcpyDefault, stream));
     OK(cudaFreeAsync(block, stream));
-    /* The pool would give the memory to its own device's default stream first. */
+    /* The free returned the block on the default stream of its own device, so that stream allocates next. */
     OK(cudaSetDevice(1));
     OK(cudaMallocFromPoolAsync((void **)&next, BYTES, pool, 0));
     OK(cudaMemsetAsync(next, 6, BYTES, 0));
