@@ -1,4 +1,4 @@
-/* model_load.c - loads: items become reads, and reads become tickets. */
+/* model_load.c - loads: items become reads, and reads become batches, each with a ticket. */
 #include "model_load.h"
 
 #include <stdlib.h>
@@ -35,36 +35,6 @@ leat_status leatm_load_create(const char *what, const leat_model_options *option
     return LEAT_OK;
 }
 
-static leat_status start(leat_model_load *load, const struct leatm_read *read)
-{
-    leat_copy_options options;
-    leat_ticket *ticket;
-    uint64_t now;
-
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
-    if (load->end_ns) {
-        now = now_ns();
-        options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
-    }
-    TRY(leatm_model_room(&load->tickets, &load->room, load->count, sizeof *load->tickets));
-    TRY(leat_file_read_start(read->stream, read->dst, read->file, read->offset, (size_t)read->bytes, &options,
-                             &ticket));
-    load->tickets[load->count++] = ticket;
-    load->bytes += read->bytes;
-    return LEAT_OK;
-}
-
-leat_status leatm_load_read(leat_model_load *load, const leat_model *model, const struct leatm_read *read)
-{
-    leat_status status = start(load, read);
-
-    if (status == LEAT_OK)
-        return status;
-    return leatm_model_fail_in(status, "reading %llu bytes at %llu of %s", (unsigned long long)read->bytes,
-                               (unsigned long long)read->offset, model->files[read->file_number].path);
-}
-
 static int compare_reads(const void *a, const void *b)
 {
     const struct leatm_read *left = a, *right = b;
@@ -78,22 +48,65 @@ static int compare_reads(const void *a, const void *b)
     return left->bytes < right->bytes ? -1 : left->bytes > right->bytes;
 }
 
-leat_status leatm_load_reads(leat_model_load *load, const leat_model *model, struct leatm_read *reads,
-                             size_t count)
+/* Returns true if leat_file_read_batch_start() can make one read of both. */
+static bool continues(const struct leatm_read *before, const struct leatm_read *read)
 {
-    size_t i = 0;
+    return read->stream == before->stream && read->file_number == before->file_number &&
+           read->offset == before->offset + before->bytes && read->dst == before->dst + before->bytes;
+}
 
+/* Starts the first reads of a sorted list with one call: those of one stream. *taken: how many it started. ops has
+ * room for LEATM_BATCH_MAX. */
+static leat_status start_batch(leat_model_load *load, const struct leatm_read *reads, size_t count,
+                               leat_file_op *ops, size_t *taken)
+{
+    leat_copy_options options;
+    leat_ticket *ticket;
+    uint64_t bytes = 0, ranges = 0, now;
+    size_t used = 0;
+
+    while (used < count && used < LEATM_BATCH_MAX && reads[used].stream == reads[0].stream) {
+        const struct leatm_read *read = &reads[used];
+
+        ranges += !used || !continues(read - 1, read);
+        bytes += read->bytes;
+        ops[used++] = (leat_file_op){
+            .file = read->file, .offset = read->offset, .memory = read->dst, .bytes = (size_t)read->bytes};
+    }
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    if (load->end_ns) {
+        now = now_ns();
+        options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
+    }
+    TRY(leatm_model_room(&load->tickets, &load->room, load->count, sizeof *load->tickets));
+    TRY(leat_file_read_batch_start(reads[0].stream, ops, used, &options, &ticket));
+    load->tickets[load->count++] = ticket;
+    load->bytes += bytes;
+    load->reads += ranges;
+    *taken = used;
+    return LEAT_OK;
+}
+
+leat_status leatm_load_reads(leat_model_load *load, struct leatm_read *reads, size_t count)
+{
+    leat_file_op *ops;
+    leat_status status = LEAT_OK;
+    size_t taken;
+
+    if (!count)
+        return LEAT_OK;
+    ops = malloc((count < LEATM_BATCH_MAX ? count : LEATM_BATCH_MAX) * sizeof *ops);
+    if (!ops)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", count);
     if (count > 1)
         qsort(reads, count, sizeof *reads, compare_reads);
-    while (i < count) {
-        struct leatm_read whole = reads[i++];
-
-        while (i < count && reads[i].stream == whole.stream && reads[i].file_number == whole.file_number &&
-               reads[i].offset == whole.offset + whole.bytes && reads[i].dst == whole.dst + whole.bytes)
-            whole.bytes += reads[i++].bytes;
-        TRY(leatm_load_read(load, model, &whole));
+    for (size_t i = 0; i < count && status == LEAT_OK; i += taken) {
+        taken = 0;
+        status = start_batch(load, reads + i, count - i, ops, &taken);
     }
-    return LEAT_OK;
+    free(ops);
+    return status;
 }
 
 leat_status leatm_load_event(leat_model_load *load, leat_stream *stream)
@@ -221,7 +234,7 @@ static leat_status plan(const leat_model *model, const leat_model_item *items, s
 static leat_status submit(leat_model_load *load, const leat_model *model, const leat_model_item *items,
                           struct work *work)
 {
-    TRY(leatm_load_reads(load, model, work->reads, work->count));
+    TRY(leatm_load_reads(load, work->reads, work->count));
     for (size_t i = 0; i < work->staged_count; i++) {
         const leat_model_item *item = &items[work->staged_item[i]];
         leat_status status = leatm_region_stage(load, model, item, &work->staged[i]);
@@ -352,7 +365,7 @@ leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *i
                                 "leat_model_load_query: info is NULL or its size wrong; start with "
                                 "LEAT_MODEL_LOAD_INFO_INIT");
     full.bytes = load->bytes;
-    full.reads = load->count;
+    full.reads = (size_t)load->reads;
     full.staged = full.done = 1;
     for (size_t i = 0; i < load->count; i++) {
         leat_ticket_info ticket;

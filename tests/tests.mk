@@ -130,6 +130,7 @@ $(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tok
 
 # Models by name, linked with the objects of libleat-files.
 $(addprefix $(test_bin)/,unit_model_parse test_model): $(files_obj)
+$(test_bin)/test_model: test_wraps = -Wl,--wrap=leat_file_read_batch_start
 
 # Kernels, built as a user builds them.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags

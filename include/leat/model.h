@@ -170,7 +170,8 @@ typedef struct leat_model_load leat_model_load;
 /*
  * Loads count items; each runs on its own stream, in stream order, and the streams may belong to several devices.
  * Returns at once, with the exceptions of leat_file_read(). Items that are neighbours in their file and at their
- * destinations, on one stream, become one large read. options may be NULL.
+ * destinations, on one stream, become one large read, and the reads of a stream start together, as
+ * leat_file_read_batch() makes them. options may be NULL.
  *
  * A slice, or a layout with strides, reads the bytes that it needs, and gaps of up to 64 KiB between them:
  * directly to dst where rows of 64 KiB and more are whole at both ends, otherwise into temporary device memory of
@@ -178,11 +179,12 @@ typedef struct leat_model_load leat_model_load;
  *
  * leat checks all items before it starts the first one.
  * Errors: INVALID (an argument or a stream is NULL; item->size, tensor, slice or layout are wrong; the message has
- * the number of the item); RANGE (dst_bytes is too small); OVERLAP (destinations without a layout overlap);
+ * the number of the item); RANGE (dst_bytes is too small); OVERLAP (destinations overlap; leat does not
+ * notice all overlaps of items with a layout);
  * UNSUPPORTED (a layout for a type with several elements a block, or with an index
- * list; a slice of such a type whose rows do not fill whole blocks); FILE, and those of leat_file_read() and
- * leat_copy_layout(). After an error nothing was loaded, except if a copy could not be started after others: these
- * are cancelled then, and the destinations are undefined once the streams have passed them.
+ * list; a slice of such a type whose rows do not fill whole blocks); FILE, and those of leat_file_read_batch()
+ * and leat_copy_layout(). After an error nothing was loaded, except if a copy could not be started after others:
+ * these are cancelled then, and the destinations are undefined once the streams have passed them.
  */
 LEAT_API leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items, size_t count,
                                            const leat_model_options *options, leat_model_load **load);
@@ -200,8 +202,8 @@ typedef struct leat_model_load_info {
     size_t size;            /* sizeof(leat_model_load_info), so that the struct can grow */
     uint64_t bytes;         /* that are read from files, with gaps */
     uint64_t arrived_bytes; /* of these */
-    size_t reads;           /* copies that the load consists of */
-    uint8_t staged, done;   /* 1: all copies have reached this point */
+    size_t reads;           /* ranges of the files; ranges that continue each other on both sides count once */
+    uint8_t staged, done;   /* 1: all reads have reached this point */
     leat_status status;     /* LEAT_OK so far, or why a copy stopped */
 } leat_model_load_info;
 #define LEAT_MODEL_LOAD_INFO_INIT                                                                                 \
