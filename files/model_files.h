@@ -131,6 +131,18 @@ const char *leatm_tensor_name(const leat_model *model, const struct leatm_model_
 
 leat_status leatm_safetensors_parse(leat_model *model, struct leatm_model_file *file, uint32_t number);
 
+/* The header of a file that is saved. The caller frees the text. */
+struct leatm_header {
+    char *text;
+    size_t bytes, room;
+};
+
+/* Make the header of a file of such tensors, which have been checked. bytes: those of each tensor. */
+leat_status leatm_safetensors_header(const leat_model_save_item *items, const uint64_t *bytes, size_t count,
+                                     const leat_model_entry *metadata, size_t metadata_count,
+                                     struct leatm_header *header);
+leat_status leatm_npy_header(const leat_model_save_item *item, struct leatm_header *header);
+
 /* Opens one file and adds its tensors. */
 leat_status leatm_model_open_file(leat_model *model, const char *path);
 

@@ -17,17 +17,17 @@ test_bin := $(BUILD)/tests
 # Programs for any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
-            test_copy_3d test_file test_file_batch test_file_commit test_model test_layout test_layout_lists \
-            test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input \
-            test_threads test_pool test_pool_stats test_pool_order test_pool_reuse test_pool_pending \
-            test_pool_limits test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad \
+            test_copy_3d test_file test_file_batch test_file_commit test_model test_model_save test_layout \
+            test_layout_lists test_virtual test_fill test_managed test_stream test_event test_kernel test_native \
+            test_bad_input test_threads test_pool test_pool_stats test_pool_order test_pool_reuse \
+            test_pool_pending test_pool_limits test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad \
             test_pool_threads test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
 # Programs about copies. They run once more with pageable memory staged on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
-               test_file_commit test_model test_layout test_layout_lists test_fill test_bad_input test_stream \
-               test_threads test_pool_threads order_model unit_copy_calls)
+               test_file_commit test_model test_model_save test_layout test_layout_lists test_fill test_bad_input \
+               test_stream test_threads test_pool_threads order_model unit_copy_calls)
 # Random graphs of work; public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # Programs about the CPU device alone.
@@ -129,7 +129,7 @@ $(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
 $(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o $(BUILD)/obj/cli/cu_query.o
 
 # Models by name, linked with the objects of libleat-files.
-$(addprefix $(test_bin)/,unit_model_parse test_model): $(files_obj)
+$(addprefix $(test_bin)/,unit_model_parse test_model test_model_save): $(files_obj)
 $(test_bin)/test_model: test_wraps = -Wl,--wrap=leat_file_read_batch_start
 
 # Kernels, built as a user builds them.
