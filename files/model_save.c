@@ -104,9 +104,9 @@ static leat_status check_items(const struct save_request *request, uint64_t *byt
         if (status == LEAT_OK && (__builtin_add_overflow(total, bytes[i], &total) || total > INT64_MAX / 2))
             status = leatm_model_fail(LEAT_ERROR_RANGE, "the tensors have too many bytes for a file");
         if (status != LEAT_OK)
-            return leatm_model_fail_in(
-                status, "item %zu, tensor %s", i,
-                item->name ? leatm_shown(&shown, item->name, strlen(item->name)) : "without a name");
+            return leatm_model_fail_in(status, "item %zu, tensor %s", i,
+                                       item->name ? leatm_shown(&shown, item->name, strlen(item->name))
+                                                  : "without a name");
     }
     return LEAT_OK;
 }
@@ -150,8 +150,8 @@ static leat_status check_metadata(const struct save_request *request, const char
 
 static leat_status check(const struct save_request *request, uint64_t *bytes)
 {
-    size_t most = request->count > request->options.metadata_count ? request->count
-                                                                   : request->options.metadata_count;
+    size_t most =
+        request->count > request->options.metadata_count ? request->count : request->options.metadata_count;
     const char **texts = calloc(most + 1, sizeof *texts);
     leat_status status;
 

@@ -190,10 +190,10 @@ static void what_is_saved_is_loaded(void **state)
     static const struct {
         const char *type;
         unsigned elements, bytes;
-    } types[] = {{"BOOL", 1, 1},    {"F4", 2, 1},          {"F6_E2M3", 4, 3},     {"F6_E3M2", 4, 3}, {"U8", 1, 1},
-                 {"I8", 1, 1},      {"F8_E5M2", 1, 1},     {"F8_E4M3", 1, 1},     {"F8_E8M0", 1, 1}, {"I16", 1, 2},
-                 {"U16", 1, 2},     {"F16", 1, 2},         {"BF16", 1, 2},        {"I32", 1, 4},     {"U32", 1, 4},
-                 {"F32", 1, 4},     {"C64", 1, 8},         {"F64", 1, 8},         {"I64", 1, 8},     {"U64", 1, 8},
+    } types[] = {{"BOOL", 1, 1},        {"F4", 2, 1},         {"F6_E2M3", 4, 3}, {"F6_E3M2", 4, 3}, {"U8", 1, 1},
+                 {"I8", 1, 1},          {"F8_E5M2", 1, 1},    {"F8_E4M3", 1, 1}, {"F8_E8M0", 1, 1}, {"I16", 1, 2},
+                 {"U16", 1, 2},         {"F16", 1, 2},        {"BF16", 1, 2},    {"I32", 1, 4},     {"U32", 1, 4},
+                 {"F32", 1, 4},         {"C64", 1, 8},        {"F64", 1, 8},     {"I64", 1, 8},     {"U64", 1, 8},
                  {"F8_E4M3FNUZ", 1, 1}, {"F8_E5M2FNUZ", 1, 1}};
     enum { TYPES = sizeof types / sizeof types[0], COUNT = 2000, ROOM = 4096 };
     static const leat_kind kinds[] = {LEAT_KIND_DEVICE, LEAT_KIND_PINNED};
