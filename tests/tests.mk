@@ -174,8 +174,8 @@ tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(te
        $(test_bin)/recorded
 
 # The command as a user calls it, on the device under test.
-test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_cu.sh \
-            cli_completion.sh)
+test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
+            cli_cu.sh cli_completion.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
