@@ -138,6 +138,8 @@ $(BUILD)/examples/%.ptx: examples/%.ptx
 	$(Q)cp $< $@
 $(BUILD)/examples/interop_cuda: example_cflags = $(addprefix -isystem ,$(cuda_include:-I%=%))
 $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
+$(BUILD)/examples/models: $(BUILD)/libleat-files.so
+$(BUILD)/examples/models: example_libs = -lleat-files
 
 # ---- tests and checks ---------------------------------------------------------------------------------------
 

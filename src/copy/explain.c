@@ -78,7 +78,7 @@ static const char *why_of(const struct leati_plan *plan)
         return "the device reads and writes pageable memory itself";
     switch (transfer->direction) {
     case LEATI_DIRECTION_IN:
-        return !plan->stager                          ? plan->unstaged
+        return !plan->stager                         ? plan->unstaged
                : transfer->shape == LEATI_SHAPE_FILE ? why_file_in(plan)
                                                      : why_in(plan);
     case LEATI_DIRECTION_OUT:
