@@ -182,7 +182,7 @@ static void draw_progress(const struct load_work *work, double seconds)
         return;
     share = (double)info.arrived_bytes / (double)info.bytes;
     for (int i = 0; i < BAR_CHARACTERS; i++)
-        bar[i] = i < (int)(share * BAR_CHARACTERS) ? '#' : '.';
+        bar[i] = i < (int)(share * (double)BAR_CHARACTERS) ? '#' : '.';
     bar[BAR_CHARACTERS] = '\0';
     fprintf(stderr, "\r\033[K%3.0f %% [%s] %s of %s, %s GB/s", 100 * share, bar,
             text_bytes(arrived, info.arrived_bytes), text_bytes(all, info.bytes),

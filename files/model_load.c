@@ -253,7 +253,7 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
                                   const leat_model_options *options, leat_model_load **load)
 {
     struct work work = {0};
-    leat_model_load *made;
+    leat_model_load *made = NULL;
     leat_status status;
 
     if (!model || !load || (!items && count))
@@ -281,9 +281,9 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
 
 /* ---- running loads ---- */
 
-static leat_status check_load(const char *what, const leat_model_load *load)
+static leat_status no_load(const char *what)
 {
-    return load ? LEAT_OK : leatm_model_fail(LEAT_ERROR_INVALID, "%s: load is NULL", what);
+    return leatm_model_fail(LEAT_ERROR_INVALID, "%s: load is NULL", what);
 }
 
 /* Events can only be queried and waited for without a limit. */
@@ -322,7 +322,8 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
     struct first_failure first = {.status = LEAT_OK};
     uint64_t now = now_ns(), end_ns;
 
-    TRY(check_load("leat_model_load_wait", load));
+    if (!load)
+        return no_load("leat_model_load_wait");
     if (point != LEAT_COPY_STAGED && point != LEAT_COPY_DONE)
         return leatm_model_fail(LEAT_ERROR_INVALID,
                                 "leat_model_load_wait: point is %d; use LEAT_COPY_STAGED or "
@@ -359,7 +360,8 @@ leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *i
 {
     leat_model_load_info full = LEAT_MODEL_LOAD_INFO_INIT;
 
-    TRY(check_load("leat_model_load_query", load));
+    if (!load)
+        return no_load("leat_model_load_query");
     if (!info || !info->size || info->size > sizeof full)
         return leatm_model_fail(LEAT_ERROR_INVALID,
                                 "leat_model_load_query: info is NULL or its size wrong; start with "
@@ -386,7 +388,8 @@ leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *i
 
 leat_status leat_model_load_cancel(leat_model_load *load)
 {
-    TRY(check_load("leat_model_load_cancel", load));
+    if (!load)
+        return no_load("leat_model_load_cancel");
     for (size_t i = 0; i < load->count; i++)
         TRY(leat_ticket_cancel(load->tickets[i]));
     return LEAT_OK;
