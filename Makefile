@@ -112,11 +112,11 @@ cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib 2>/dev/null)
 cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib 2>/dev/null)
 
 ifeq ($(cli_libs),)
-$(BUILD)/leat: lib FORCE
+$(BUILD)/leat: lib files FORCE
 	@echo "leat: the command needs libraries for tables, JSON and compressed files, the Debian packages pkg-config," \
 	      "libjansson-dev, libsmartcols-dev and zlib1g-dev; 'make lib' builds the library without them." >&2; exit 1
 else
-$(BUILD)/leat: $(cli_obj) $(BUILD)/libleat.a
+$(BUILD)/leat: $(cli_obj) $(BUILD)/libleat-files.a $(BUILD)/libleat.a
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(cli_libs) $(LIB_LIBS) -o $@
 endif
@@ -156,6 +156,8 @@ $(BUILD)/examples/%.ptx: examples/%.ptx
 	$(Q)cp $< $@
 $(BUILD)/examples/interop_cuda: example_cflags = $(addprefix -isystem ,$(cuda_include:-I%=%))
 $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
+$(BUILD)/examples/models: $(BUILD)/libleat-files.so
+$(BUILD)/examples/models: example_libs = -lleat-files
 
 # ---- tests and checks ---------------------------------------------------------------------------------------
 

@@ -45,8 +45,9 @@ struct file_case {
 
     /* What the threads do now. */
     bool threads_write;
-    atomic_size_t next;  /* relaxed: threads only share out pieces by it */
-    atomic_int thread_error; /* the first error of a thread, 0: none; relaxed: read after all threads have finished */
+    atomic_size_t next; /* relaxed: threads only share out pieces by it */
+    atomic_int
+        thread_error; /* the first error of a thread, 0: none; relaxed: read after all threads have finished */
 };
 
 static bool system_failed(struct bench *bench, const char *what, int error)
@@ -176,8 +177,8 @@ static bool is_cpu(const struct bench *bench)
     return !strcmp(bench->info.driver, "cpu");
 }
 
-/* Measures a copy of so many bytes between pinned memory and the device. Returns NAN on the CPU device, where files
- * need no such copy. */
+/* Measures a copy of so many bytes between pinned memory and the device. Returns NAN on the CPU device, where
+ * files need no such copy. */
 static double measure_pinned(struct file_case *c)
 {
     struct bench_result result;
@@ -196,11 +197,10 @@ static double measure_pinned(struct file_case *c)
 static double measure_fio(struct file_case *c, const char **why)
 {
     char file[64], size[32];
-    struct bench_child child = {
-        .program = "fio",
-        .words = {"--name=leat", file, size, c->write ? "--rw=write" : "--rw=read", "--direct=1",
-                  "--ioengine=io_uring", "--bs=4M", "--iodepth=32", c->write ? "--end_fsync=1" : "--readonly",
-                  "--output-format=json"}};
+    struct bench_child child = {.program = "fio",
+                                .words = {"--name=leat", file, size, c->write ? "--rw=write" : "--rw=read",
+                                          "--direct=1", "--ioengine=io_uring", "--bs=4M", "--iodepth=32",
+                                          c->write ? "--end_fsync=1" : "--readonly", "--output-format=json"}};
     double rate = NAN;
     json_t *json, *job;
 
@@ -266,8 +266,8 @@ static void measure(struct file_case *c, struct bench_rows *rows)
     c->device = bench_buffer(bench, c->write ? BENCH_DEVICE_B : BENCH_DEVICE_A);
     c->host = bench_buffer(bench, BENCH_PAGEABLE_IN);
     bench_progress(bench, "file", name, c->bytes);
-    if (!c->device || !c->host || !move_by_threads(c, true) || !bench_measure(bench, sample_file, c, true, &result) ||
-        !verify(c, &verified)) {
+    if (!c->device || !c->host || !move_by_threads(c, true) ||
+        !bench_measure(bench, sample_file, c, true, &result) || !verify(c, &verified)) {
         bench_case_failed(bench, "file", name, c->bytes);
         return;
     }
@@ -292,11 +292,12 @@ static bool can_evict(struct file_case *c)
     struct iovec part = {&byte, 1};
 
     /* Reading what was never written needs no disk. */
-    return pwrite(c->fd, &byte, 1, 0) == 1 && evict(c) && preadv2(c->fd, &part, 1, 0, RWF_NOWAIT) < 0 && errno == EAGAIN;
+    return pwrite(c->fd, &byte, 1, 0) == 1 && evict(c) && preadv2(c->fd, &part, 1, 0, RWF_NOWAIT) < 0 &&
+           errno == EAGAIN;
 }
 
-/* Makes a file of zeros without a name, as large as the largest case. Returns false after a note if there cannot be
- * one. */
+/* Makes a file of zeros without a name, as large as the largest case. Returns false after a note if there cannot
+ * be one. */
 static bool make_file(struct file_case *c, size_t bytes)
 {
     char path[4096];
@@ -319,7 +320,7 @@ static bool make_file(struct file_case *c, size_t bytes)
         return true;
     if (!c->write)
         bench_note(c->bench, "file: no rows of files on the disk: %s keeps its files in the page cache",
-               folder_of(c->place));
+                   folder_of(c->place));
     c->bench->error[0] = '\0';
     return false;
 }

@@ -28,7 +28,8 @@ const char cli_explain_help[] =
     "  --from PLACE    pageable (the default), file (mapped), registered, pinned, managed, device, or a\n"
     "                  device such as cuda:1\n"
     "  --to PLACE      the same; without it device, or pageable where --from is a device\n"
-    "  --bytes SIZE    bytes of the copy, 64M without it, or the rest of the file; K, M, G and T (powers of 1024)\n"
+    "  --bytes SIZE    bytes of the copy, 64M without it, or the rest of the file; K, M, G and T (powers of "
+    "1024)\n"
     "                  may follow\n"
     "  --offset N      of a file: the first byte that is read, 0 without it; K, M, G and T may follow\n"
     "  --count N       so many scattered copies of that size by one call of leat_copy_batch()\n"
@@ -42,10 +43,10 @@ enum { TEXT_BYTES = 4096, COUNT_MAX = 1 << 20 };
 struct explain_options {
     const char *file; /* NULL: a copy between two places */
     const char *from, *to, *device;
-    uint64_t bytes;   /* 0: not given */
-    uint64_t offset;  /* in the file */
-    size_t count; /* number of copies of a batch; 0: not leat_copy_batch() */
-    size_t rows;  /* 0: not leat_copy_3d() */
+    uint64_t bytes;  /* 0: not given */
+    uint64_t offset; /* in the file */
+    size_t count;    /* number of copies of a batch; 0: not leat_copy_batch() */
+    size_t rows;     /* 0: not leat_copy_3d() */
     bool json;
 };
 
@@ -355,16 +356,12 @@ static bool check_options(struct explain_options *options)
 
 static int parse(int argc, char **argv, struct explain_options *options)
 {
-    static const struct option names[] = {{"from", required_argument, NULL, 'f'},
-                                          {"to", required_argument, NULL, 't'},
-                                          {"bytes", required_argument, NULL, 'b'},
-                                          {"offset", required_argument, NULL, 'o'},
-                                          {"count", required_argument, NULL, 'c'},
-                                          {"rows", required_argument, NULL, 'r'},
-                                          {"device", required_argument, NULL, 'd'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"from", required_argument, NULL, 'f'},   {"to", required_argument, NULL, 't'},
+        {"bytes", required_argument, NULL, 'b'},  {"offset", required_argument, NULL, 'o'},
+        {"count", required_argument, NULL, 'c'},  {"rows", required_argument, NULL, 'r'},
+        {"device", required_argument, NULL, 'd'}, {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {

@@ -20,6 +20,7 @@ static const struct cli_command {
     {"explain", cli_explain, "how leat would make a copy here, and why", cli_explain_help},
     {"layout", cli_layout, "copies a transposed, permuted or sliced array, verified and beside a plain copy",
      cli_layout_help},
+    {"load", cli_load, "loads the tensors of model files to a device, verified and with the rate", cli_load_help},
     {"replay", cli_replay, "runs a recorded trace of allocations through a pool or the driver", cli_replay_help},
     {"plan", cli_plan, "places the blocks of a recorded trace ahead, for a pool that follows the plan",
      cli_plan_help},

@@ -113,6 +113,11 @@ leat_status leatm_sized_check(const char *field, const char *type, const void *g
  * have becomes 0. */
 void leatm_sized_read(void *known, size_t known_bytes, const void *given);
 
+/* Copies the caller's array, whose elements may be those of another version of the library, but all have one size.
+ * The caller frees *known, also after a failure. */
+leat_status leatm_sized_read_list(const char *type, const void *items, size_t count, size_t known_bytes,
+                                  void **known);
+
 /* Copies filled, of known_bytes, into a checked struct of the caller, as far as the caller knows it. The caller's
  * size stays. */
 void leatm_sized_write(void *given, const void *filled, size_t known_bytes);
@@ -192,6 +197,18 @@ leat_status leatm_npy_parse_at(leat_model *model, size_t index, struct leatm_win
 
 /* What to do about a pickle, for messages. */
 extern const char leatm_pickle_advice[];
+
+/* The header of a file that is saved. The caller frees the text. */
+struct leatm_header {
+    char *text;
+    size_t bytes, room;
+};
+
+/* Make the header of a file of such tensors, which have been checked. bytes: those of each tensor. */
+leat_status leatm_safetensors_header(const leat_model_save_item *items, const uint64_t *bytes, size_t count,
+                                     const leat_model_entry *metadata, size_t metadata_count,
+                                     struct leatm_header *header);
+leat_status leatm_npy_header(const leat_model_save_item *item, struct leatm_header *header);
 
 /* Opens one file and adds its tensors. */
 leat_status leatm_model_open_file(leat_model *model, const char *path);

@@ -1,4 +1,4 @@
-/* model_load.c - loads: items become reads, and reads become tickets. */
+/* model_load.c - loads: items become reads, and reads become batches, each with a ticket. */
 #include "model_load.h"
 
 #include <stdio.h>
@@ -39,34 +39,6 @@ leat_status leatm_load_create(const char *what, const leat_model_options *option
     return LEAT_OK;
 }
 
-static leat_status start(leat_model_load *load, const struct leatm_read *read)
-{
-    leat_copy_options options = LEAT_COPY_OPTIONS_INIT;
-    leat_ticket *ticket;
-    uint64_t now;
-
-    if (load->end_ns) {
-        now = now_ns();
-        options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
-    }
-    TRY(leatm_model_room(&load->tickets, &load->room, load->count, sizeof *load->tickets));
-    TRY(leat_file_read_start(read->stream, read->dst, read->file, read->offset, (size_t)read->bytes, &options,
-                             &ticket));
-    load->tickets[load->count++] = ticket;
-    load->bytes += read->bytes;
-    return LEAT_OK;
-}
-
-leat_status leatm_load_read(leat_model_load *load, const leat_model *model, const struct leatm_read *read)
-{
-    leat_status status = start(load, read);
-
-    if (status == LEAT_OK)
-        return status;
-    return leatm_model_fail_in(status, "reading %llu bytes at %llu of %s", (unsigned long long)read->bytes,
-                               (unsigned long long)read->offset, model->files[read->file_number].path);
-}
-
 static int compare_reads(const void *a, const void *b)
 {
     const struct leatm_read *left = a, *right = b;
@@ -80,22 +52,63 @@ static int compare_reads(const void *a, const void *b)
     return left->bytes < right->bytes ? -1 : left->bytes > right->bytes;
 }
 
-leat_status leatm_load_reads(leat_model_load *load, const leat_model *model, struct leatm_read *reads,
-                             size_t count)
+/* Returns true if leat_file_read_batch_start() can make one read of both. */
+static bool continues(const struct leatm_read *before, const struct leatm_read *read)
 {
-    size_t i = 0;
+    return read->stream == before->stream && read->file_number == before->file_number &&
+           read->offset == before->offset + before->bytes && read->dst == before->dst + before->bytes;
+}
 
+/* Starts the first reads of a sorted list with one call: those of one stream. *taken: how many it started. ops has
+ * room for LEATM_BATCH_MAX. */
+static leat_status start_batch(leat_model_load *load, const struct leatm_read *reads, size_t count,
+                               leat_file_op *ops, size_t *taken)
+{
+    leat_copy_options options = LEAT_COPY_OPTIONS_INIT;
+    leat_ticket *ticket;
+    uint64_t bytes = 0, ranges = 0, now;
+    size_t used = 0;
+
+    while (used < count && used < LEATM_BATCH_MAX && reads[used].stream == reads[0].stream) {
+        const struct leatm_read *read = &reads[used];
+
+        ranges += !used || !continues(read - 1, read);
+        bytes += read->bytes;
+        ops[used++] = (leat_file_op){
+            .file = read->file, .offset = read->offset, .memory = read->dst, .bytes = (size_t)read->bytes};
+    }
+    if (load->end_ns) {
+        now = now_ns();
+        options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
+    }
+    TRY(leatm_model_room(&load->tickets, &load->room, load->count, sizeof *load->tickets));
+    TRY(leat_file_read_batch_start(reads[0].stream, ops, used, &options, &ticket));
+    load->tickets[load->count++] = ticket;
+    load->bytes += bytes;
+    load->reads += ranges;
+    *taken = used;
+    return LEAT_OK;
+}
+
+leat_status leatm_load_reads(leat_model_load *load, struct leatm_read *reads, size_t count)
+{
+    leat_file_op *ops;
+    leat_status status = LEAT_OK;
+    size_t taken;
+
+    if (!count)
+        return LEAT_OK;
+    ops = malloc((count < LEATM_BATCH_MAX ? count : LEATM_BATCH_MAX) * sizeof *ops);
+    if (!ops)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", count);
     if (count > 1)
         qsort(reads, count, sizeof *reads, compare_reads);
-    while (i < count) {
-        struct leatm_read whole = reads[i++];
-
-        while (i < count && reads[i].stream == whole.stream && reads[i].file_number == whole.file_number &&
-               reads[i].offset == whole.offset + whole.bytes && reads[i].dst == whole.dst + whole.bytes)
-            whole.bytes += reads[i++].bytes;
-        TRY(leatm_load_read(load, model, &whole));
+    for (size_t i = 0; i < count && status == LEAT_OK; i += taken) {
+        taken = 0;
+        status = start_batch(load, reads + i, count - i, ops, &taken);
     }
-    return LEAT_OK;
+    free(ops);
+    return status;
 }
 
 leat_status leatm_load_event(leat_model_load *load, leat_stream *stream)
@@ -117,29 +130,6 @@ leat_status leatm_load_event(leat_model_load *load, leat_stream *stream)
 }
 
 /* ---- items ---- */
-
-/* Copies the caller's array, whose elements may be those of another version of the library. All have one size. The
- * caller frees *known, also after a failure. */
-static leat_status read_items(const leat_model_item *items, size_t count, leat_model_item **known)
-{
-    size_t bytes = count ? leatm_size_of(items) : 0;
-
-    *known = calloc(count ? count : 1, sizeof **known);
-    if (!*known)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", count);
-    for (size_t i = 0; i < count; i++) {
-        const char *item = (const char *)items + i * bytes;
-        char field[40];
-
-        snprintf(field, sizeof field, "items[%zu].size", i);
-        TRY(leatm_sized_check(field, "leat_model_item", item, sizeof **known));
-        if (leatm_size_of(item) != bytes)
-            return leatm_model_fail(LEAT_ERROR_INVALID, "%s is %zu, and that of item 0 is %zu", field,
-                                    leatm_size_of(item), bytes);
-        leatm_sized_read(&(*known)[i], sizeof **known, item);
-    }
-    return LEAT_OK;
-}
 
 static leat_status check_item(const leat_model_item *item)
 {
@@ -242,7 +232,7 @@ static leat_status plan(const leat_model *model, const leat_model_item *items, s
 static leat_status submit(leat_model_load *load, const leat_model *model, const leat_model_item *items,
                           struct work *work)
 {
-    TRY(leatm_load_reads(load, model, work->reads, work->count));
+    TRY(leatm_load_reads(load, work->reads, work->count));
     for (size_t i = 0; i < work->staged_count; i++) {
         const leat_model_item *item = &items[work->staged_item[i]];
         leat_status status = leatm_region_stage(load, model, item, &work->staged[i]);
@@ -262,7 +252,7 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
 {
     struct work work = {0};
     leat_model_item *known = NULL;
-    leat_model_load *made;
+    leat_model_load *made = NULL;
     leat_status status;
 
     if (!model || !load || (!items && count))
@@ -271,7 +261,7 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
                                 : !load ? "load"
                                         : "items");
     TRY(leatm_load_create("leat_model_load_start", options, &made));
-    status = read_items(items, count, &known);
+    status = leatm_sized_read_list("leat_model_item", items, count, sizeof *known, (void **)&known);
     if (status == LEAT_OK)
         status = plan(model, known, count, &work);
     if (status == LEAT_OK)
@@ -293,9 +283,9 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
 
 /* ---- running loads ---- */
 
-static leat_status check_load(const char *what, const leat_model_load *load)
+static leat_status no_load(const char *what)
 {
-    return load ? LEAT_OK : leatm_model_fail(LEAT_ERROR_INVALID, "%s: load is NULL", what);
+    return leatm_model_fail(LEAT_ERROR_INVALID, "%s: load is NULL", what);
 }
 
 /* Events can only be queried and waited for without a limit. */
@@ -334,7 +324,8 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
     struct first_failure first = {.status = LEAT_OK};
     uint64_t now = now_ns(), end_ns;
 
-    TRY(check_load("leat_model_load_wait", load));
+    if (!load)
+        return no_load("leat_model_load_wait");
     if (point != LEAT_COPY_STAGED && point != LEAT_COPY_DONE)
         return leatm_model_fail(LEAT_ERROR_INVALID,
                                 "leat_model_load_wait: point is %d; use LEAT_COPY_STAGED or "
@@ -371,12 +362,13 @@ leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *i
 {
     leat_model_load_info full = LEAT_MODEL_LOAD_INFO_INIT;
 
-    TRY(check_load("leat_model_load_query", load));
+    if (!load)
+        return no_load("leat_model_load_query");
     if (!info)
         return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_query: info is NULL");
     TRY(leatm_sized_check("leat_model_load_query: info->size", "leat_model_load_info", info, sizeof full));
     full.bytes = load->bytes;
-    full.reads = load->count;
+    full.reads = (size_t)load->reads;
     full.staged = full.done = 1;
     for (size_t i = 0; i < load->count; i++) {
         leat_ticket_info ticket = LEAT_TICKET_INFO_INIT;
@@ -396,7 +388,8 @@ leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *i
 
 leat_status leat_model_load_cancel(leat_model_load *load)
 {
-    TRY(check_load("leat_model_load_cancel", load));
+    if (!load)
+        return no_load("leat_model_load_cancel");
     for (size_t i = 0; i < load->count; i++)
         TRY(leat_ticket_cancel(load->tickets[i]));
     return LEAT_OK;

@@ -1,10 +1,13 @@
 /*
- * model_load.h - what loads consist of: reads, which become tickets.
+ * model_load.h - what loads consist of: reads, which become batches, each with a ticket.
  */
 #ifndef LEATM_MODEL_LOAD_H
 #define LEATM_MODEL_LOAD_H
 
 #include "model_files.h"
+
+/* The most ranges of one batch, so that the memory for their list stays small. */
+#define LEATM_BATCH_MAX ((size_t)65536)
 
 /* One contiguous range of a file, and its destination. */
 struct leatm_read {
@@ -16,8 +19,9 @@ struct leatm_read {
 };
 
 struct leat_model_load {
-    leat_ticket **tickets;
+    leat_ticket **tickets; /* of batches of reads */
     size_t count, room;
+    uint64_t reads; /* in these; reads that continue each other count once */
     leat_event **events; /* behind layout copies, which have no tickets */
     size_t event_count, event_room;
     uint64_t bytes;
@@ -27,12 +31,8 @@ struct leat_model_load {
 /* Checks the options and makes an empty load. what: the call, for messages. */
 leat_status leatm_load_create(const char *what, const leat_model_options *options, leat_model_load **load);
 
-/* Sorts reads, merges neighbours, and starts them. */
-leat_status leatm_load_reads(leat_model_load *load, const leat_model *model, struct leatm_read *reads,
-                             size_t count);
-
-/* Starts one read. */
-leat_status leatm_load_read(leat_model_load *load, const leat_model *model, const struct leatm_read *read);
+/* Sorts reads and starts them: as one batch for each stream, if they are not more than LEATM_BATCH_MAX. */
+leat_status leatm_load_reads(leat_model_load *load, struct leatm_read *reads, size_t count);
 
 /* Records an event on the stream, which the load waits for. */
 leat_status leatm_load_event(leat_model_load *load, leat_stream *stream);

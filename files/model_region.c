@@ -318,30 +318,48 @@ static void make_layouts(const struct leatm_region *region, leat_layout *from, l
     from->stride_bytes[from->dims++] = to->stride_bytes[to->dims++] = element;
 }
 
+/* Range number index. */
+static struct leatm_read range_at(const struct leatm_region *region, uint64_t index)
+{
+    struct leatm_read read = {.offset = region->offset};
+    int64_t span;
+
+    for (unsigned dim = range_of(region, &span); dim--;) {
+        read.offset += index % (uint64_t)region->size[dim] * (uint64_t)region->from[dim];
+        index /= (uint64_t)region->size[dim];
+    }
+    read.bytes = (uint64_t)span;
+    return read;
+}
+
 static leat_status read_ranges(leat_model_load *load, const leat_model *model, const leat_model_item *item,
                                const struct leatm_region *region, char *temporary)
 {
-    struct leatm_read read = {.stream = item->stream, .file_number = model->tensors[item->tensor].file};
-    int64_t span;
-    unsigned outer = range_of(region, &span);
+    uint32_t file = model->tensors[item->tensor].file;
+    struct leatm_read *reads;
+    leat_status status = LEAT_OK;
     uint64_t ranges = 1;
+    int64_t span;
+    size_t room, count;
 
-    read.file = model->files[read.file_number].file;
-    read.bytes = (uint64_t)span;
-    for (unsigned dim = 0; dim < outer; dim++)
+    for (unsigned dim = range_of(region, &span); dim--;)
         ranges *= (uint64_t)region->size[dim];
-    for (uint64_t i = 0; i < ranges; i++) {
-        uint64_t index = i;
-
-        read.offset = region->offset;
-        for (unsigned dim = outer; dim--;) {
-            read.offset += index % (uint64_t)region->size[dim] * (uint64_t)region->from[dim];
-            index /= (uint64_t)region->size[dim];
+    room = ranges < LEATM_BATCH_MAX ? (size_t)ranges : LEATM_BATCH_MAX;
+    reads = malloc(room * sizeof *reads);
+    if (!reads)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", room);
+    for (uint64_t i = 0; i < ranges && status == LEAT_OK; i += count) {
+        for (count = 0; count < room && i + count < ranges; count++) {
+            reads[count] = range_at(region, i + count);
+            reads[count].stream = item->stream;
+            reads[count].file = model->files[file].file;
+            reads[count].file_number = file;
+            reads[count].dst = temporary + (i + count) * (uint64_t)span;
         }
-        read.dst = temporary + i * (uint64_t)span;
-        TRY(leatm_load_read(load, model, &read));
+        status = leatm_load_reads(load, reads, count);
     }
-    return LEAT_OK;
+    free(reads);
+    return status;
 }
 
 static leat_status stage_once(leat_model_load *load, const leat_model *model, const leat_model_item *item,

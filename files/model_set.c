@@ -71,31 +71,26 @@ static leat_status place(const leat_model *model, size_t number, struct leat_mod
     return LEAT_OK;
 }
 
-static leat_status load_file(const leat_model *model, size_t number, struct leat_model_set *set)
+/* Adds the reads of a file, and allocates its block. */
+static leat_status prepare_file(const leat_model *model, size_t number, struct leat_model_set *set,
+                                struct leatm_read *reads, size_t *count)
 {
     const struct leatm_model_file *file = &model->files[number];
-    struct leatm_read *reads = malloc((file->count ? file->count : 1) * sizeof *reads);
+    size_t first = *count;
     uint64_t bytes = 0;
-    size_t count = 0;
-    leat_status status;
+    uintptr_t block;
 
-    if (!reads)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu tensors", file->count);
-    status = place(model, number, set, reads, &count, &bytes);
-    if (status == LEAT_OK && bytes)
-        status = leat_alloc(set->stream, (size_t)bytes, &set->blocks[number]);
-    if (status == LEAT_OK && bytes) {
-        uintptr_t block = (uintptr_t)set->blocks[number];
-
-        for (size_t i = 0; i < count; i++)
-            reads[i].dst = (char *)(block + (uintptr_t)reads[i].dst);
-        for (size_t i = file->first; i < file->first + file->count; i++)
-            if (set->has[i] && model->tensors[i].bytes)
-                set->at[i] = (void *)(block + (uintptr_t)set->at[i]);
-        status = leatm_load_reads(set->load, model, reads, count);
-    }
-    free(reads);
-    return status;
+    TRY(place(model, number, set, reads, count, &bytes));
+    if (!bytes)
+        return LEAT_OK;
+    TRY(leat_alloc(set->stream, (size_t)bytes, &set->blocks[number]));
+    block = (uintptr_t)set->blocks[number];
+    for (size_t i = first; i < *count; i++)
+        reads[i].dst = (char *)(block + (uintptr_t)reads[i].dst);
+    for (size_t i = file->first; i < file->first + file->count; i++)
+        if (set->has[i] && model->tensors[i].bytes)
+            set->at[i] = (void *)(block + (uintptr_t)set->at[i]);
+    return LEAT_OK;
 }
 
 /* Marks the tensors whose names match. */
@@ -114,6 +109,10 @@ static leat_status select_tensors(const leat_model *model, const char *pattern, 
 
 static leat_status load_files(const leat_model *model, const char *pattern, struct leat_model_set *set)
 {
+    struct leatm_read *reads;
+    size_t count = 0;
+    leat_status status = LEAT_OK;
+
     set->at = calloc(model->count + 1, sizeof *set->at);
     set->has = calloc(model->count + 1, sizeof *set->has);
     set->blocks = calloc(model->file_count + 1, sizeof *set->blocks);
@@ -122,9 +121,15 @@ static leat_status load_files(const leat_model *model, const char *pattern, stru
     if (!set->at || !set->has || !set->blocks)
         return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a set of %zu tensors", model->count);
     TRY(select_tensors(model, pattern, set));
-    for (size_t i = 0; i < model->file_count; i++)
-        TRY(load_file(model, i, set));
-    return LEAT_OK;
+    reads = malloc((model->count + 1) * sizeof *reads);
+    if (!reads)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the reads of %zu tensors", model->count);
+    for (size_t i = 0; i < model->file_count && status == LEAT_OK; i++)
+        status = prepare_file(model, i, set, reads, &count);
+    if (status == LEAT_OK)
+        status = leatm_load_reads(set->load, reads, count);
+    free(reads);
+    return status;
 }
 
 leat_status leat_model_load_all(const leat_model *model, const char *pattern, leat_stream *stream,

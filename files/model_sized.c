@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* No struct of any version is larger. A size above this was never set. */
@@ -52,6 +53,29 @@ void leatm_sized_read(void *known, size_t known_bytes, const void *given)
     memset(known, 0, known_bytes);
     memcpy(known, given, size < known_bytes ? size : known_bytes);
     memcpy(known, &known_bytes, sizeof known_bytes);
+}
+
+leat_status leatm_sized_read_list(const char *type, const void *items, size_t count, size_t known_bytes,
+                                  void **known)
+{
+    size_t bytes = count ? leatm_size_of(items) : 0;
+    char *list = calloc(count ? count : 1, known_bytes);
+
+    *known = list;
+    if (!list)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", count);
+    for (size_t i = 0; i < count; i++) {
+        const char *item = (const char *)items + i * bytes;
+        char field[40];
+
+        snprintf(field, sizeof field, "items[%zu].size", i);
+        TRY(leatm_sized_check(field, type, item, known_bytes));
+        if (leatm_size_of(item) != bytes)
+            return leatm_model_fail(LEAT_ERROR_INVALID, "%s is %zu, and that of item 0 is %zu", field,
+                                    leatm_size_of(item), bytes);
+        leatm_sized_read(list + i * known_bytes, known_bytes, item);
+    }
+    return LEAT_OK;
 }
 
 void leatm_sized_write(void *given, const void *filled, size_t known_bytes)

@@ -17,18 +17,18 @@ test_bin := $(BUILD)/tests
 # Programs for any device. They include only the public headers.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
-            test_copy_3d test_file test_file_batch test_file_commit test_model test_layout test_layout_lists \
-            test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input \
-            test_threads test_pool test_pool_stats test_pool_order test_pool_reuse test_pool_pending \
-            test_pool_limits test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad \
-            test_pool_threads test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports \
-            test_struct_size)
+            test_copy_3d test_file test_file_batch test_file_commit test_model test_model_save test_layout \
+            test_layout_lists test_virtual test_fill test_managed test_stream test_event test_kernel test_native \
+            test_bad_input test_threads test_pool test_pool_stats test_pool_order test_pool_reuse \
+            test_pool_pending test_pool_limits test_pool_no_memory test_pool_full test_pool_packing \
+            test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard test_pool_races \
+            test_pool_scrub test_pool_reports test_struct_size)
 # Programs that test copies. They run once more with staged pageable copies on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
-               test_file_commit test_model test_layout test_layout_lists test_fill test_bad_input test_stream \
-               test_threads test_pool_threads order_model unit_copy_calls)
+               test_file_commit test_model test_model_save test_layout test_layout_lists test_fill test_bad_input \
+               test_stream test_threads test_pool_threads order_model unit_copy_calls)
 # Random graphs of work. They include only the public headers.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # Programs that test only the CPU device.
@@ -132,10 +132,11 @@ $(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
 $(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o $(BUILD)/obj/cli/cu_query.o
 
 # Models by name, linked with the objects of libleat-files.
-$(addprefix $(test_bin)/,unit_model_parse fuzz_model test_model): $(files_obj)
+$(addprefix $(test_bin)/,unit_model_parse fuzz_model test_model test_model_save): $(files_obj)
 comma := ,
 fuzz_model_wraps := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free strdup)
 $(test_bin)/fuzz_model: test_wraps = $(fuzz_model_wraps)
+$(test_bin)/test_model: test_wraps = -Wl,--wrap=leat_file_read_batch_start
 
 # Kernels of the tests, built as a user builds kernels.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
@@ -179,8 +180,8 @@ tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(te
        $(test_bin)/recorded
 
 # Tests of the command, run as a user calls it, on the device under test.
-test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_cu.sh \
-            cli_completion.sh)
+test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
+            cli_cu.sh cli_completion.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 

@@ -84,6 +84,14 @@ LEAT_API leat_status leat_file_close(leat_file *file);
 LEAT_NODISCARD LEAT_API leat_status leat_file_size(leat_file *file, uint64_t *bytes);
 
 /*
+ * Returns how many bytes of a range of the file are in the system's cache now, by whole pages; before Linux 6.5 an
+ * estimate from three bytes of the range. Files in memory (tmpfs) are in the cache unless they were swapped out.
+ * Errors: HANDLE; INVALID (cached_bytes NULL); RANGE (the range is beyond the end of the file); FILE (the system's
+ * error).
+ */
+LEAT_API leat_status leat_file_cached(leat_file *file, uint64_t offset, uint64_t bytes, uint64_t *cached_bytes);
+
+/*
  * Copies bytes bytes of the file, starting at offset, to dst. bytes 0 does nothing, whatever dst is. The call does
  * not wait for earlier work of the stream, with one exception: staged copies that wait on their streams hold all
  * the pinned memory that LEAT_COPY_MEMORY allows.

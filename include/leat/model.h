@@ -1,5 +1,5 @@
 /*
- * leat/model.h - models by name: the tensors of safetensors, GGUF, npy and npz files, onto devices.
+ * leat/model.h - models by name: the tensors of safetensors, GGUF, npy and npz files, onto devices and back.
  *
  * These calls are in the library libleat-files (cc program.c $(pkg-config --cflags --libs leat-files)).
  *
@@ -14,6 +14,12 @@
  *     leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER);
  *     leat_model_set_free(set);
  *     leat_model_close(model);
+ *
+ * A save writes tensors that are in memory as a new file, also in stream order:
+ *
+ *     leat_model_save_start(stream, "model.safetensors", items, count, NULL, &save);     // returns at once
+ *     leat_model_save_wait(save, LEAT_COPY_DURABLE, LEAT_FOREVER);                       // the file has its name
+ *     leat_model_save_free(save);
  *
  * The parsers are strict: a file that breaks a rule of its format is refused before leat allocates anything whose
  * size the file determines. docs/models.md lists the rules, and where leat is stricter than other readers.
@@ -98,13 +104,14 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_file(const leat_model *model, siz
 typedef struct leat_model_tensor_info {
     size_t size; /* sizeof(leat_model_tensor_info): leat/base.h */
     const char *name;
-    const char *type;        /* "BF16", "F8_E4M3": docs/models.md lists the types */
-    uint32_t block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4; Q4_0 32 */
-    uint32_t block_bytes;    /* of that part: the size of an element, if block_elements is 1 */
-    uint32_t dims;           /* 0: a single element */
-    const int64_t *shape;    /* dims sizes, the slowest first */
-    size_t file;             /* number of its file */
-    uint64_t offset;         /* in the file */
+    const char *type; /* "BF16", "F8_E4M3": docs/models.md lists the types */
+    uint32_t
+        block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4; Q4_0 32 */
+    uint32_t block_bytes; /* of that part: the size of an element, if block_elements is 1 */
+    uint32_t dims;        /* 0: a single element */
+    const int64_t *shape; /* dims sizes, the slowest first */
+    size_t file;          /* number of its file */
+    uint64_t offset;      /* in the file */
     uint64_t bytes;
     uint8_t fortran_order; /* 1: in the file the first dimension is the fastest one; only with 2 or more */
 } leat_model_tensor_info;
@@ -143,16 +150,17 @@ typedef struct leat_model_slice {
 
 /* One tensor, or a slice of one, and where it goes. Start with LEAT_MODEL_ITEM_INIT. */
 typedef struct leat_model_item {
-    size_t size;   /* sizeof(leat_model_item), the same for all items of an array: leat/base.h */
-    size_t tensor; /* its number */
-    void *dst;     /* memory of any kind */
+    size_t size;      /* sizeof(leat_model_item), the same for all items of an array: leat/base.h */
+    size_t tensor;    /* its number */
+    void *dst;        /* memory of any kind */
     size_t dst_bytes; /* usable bytes at dst; leat reads no more than fits, and refuses the item otherwise */
     /* NULL: the whole tensor; otherwise one for each of its dimensions. In the last dimension of a type with
      * several elements a block, start and stop are multiples of block_elements, and step is 1. */
     const leat_model_slice *slice;
     /* NULL: the elements of the slice follow one another, in the order of the file; so a tensor in Fortran order
-     * stays in it. Otherwise where each element goes: the layout has the dimensions and the sizes of the slice, and block_bytes as its element_bytes. Not for
-     * types with several elements a block, and without an index list. */
+     * stays in it. Otherwise where each element goes: the layout has the dimensions and the sizes of the slice,
+     * and block_bytes as its element_bytes. Not for types with several elements a block, and without an index
+     * list. */
     const leat_layout *layout;
     leat_stream *stream;
 } leat_model_item;
@@ -171,7 +179,8 @@ typedef struct leat_model_load leat_model_load;
 /*
  * Loads count items; each runs on its own stream, in stream order, and the streams may belong to several devices.
  * Returns at once, with the exceptions of leat_file_read(). Items that are neighbours in their file and at their
- * destinations, on one stream, become one large read. options may be NULL.
+ * destinations, on one stream, become one large read, and the reads of a stream start together, as
+ * leat_file_read_batch() makes them. options may be NULL.
  *
  * A slice, or a layout with strides, reads the bytes that it needs, and gaps of up to 64 KiB between them:
  * directly to dst where rows of 64 KiB and more are whole at both ends, otherwise into temporary device memory of
@@ -180,10 +189,11 @@ typedef struct leat_model_load leat_model_load;
  * leat checks all items before it starts the first one.
  * Errors: INVALID (an argument or a stream is NULL; an item's size, tensor, slice or layout is wrong, and the
  * message has the number of the item; options->size as leat/base.h says); RANGE (dst_bytes is too small); OVERLAP
- * (destinations without a layout overlap); UNSUPPORTED (a layout for a type with several elements a block, or with
- * an index list; a slice of such a type whose rows do not fill whole blocks); FILE, and those of leat_file_read()
- * and leat_copy_layout(). After an error nothing was loaded, except if a copy could not be started after others:
- * these are cancelled then, and the destinations are undefined once the streams have passed them.
+ * (destinations overlap; leat does not notice all overlaps of items with a layout); UNSUPPORTED (a layout for a
+ * type with several elements a block, or with an index list; a slice of such a type whose rows do not fill whole
+ * blocks); FILE, and those of leat_file_read_batch() and leat_copy_layout(). After an error nothing was loaded,
+ * except if a copy could not be started after others: these are cancelled then, and the destinations are undefined
+ * once the streams have passed them.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items,
                                                           size_t count, const leat_model_options *options,
@@ -203,8 +213,8 @@ typedef struct leat_model_load_info {
     size_t size;            /* sizeof(leat_model_load_info): leat/base.h */
     uint64_t bytes;         /* that are read from files, with gaps */
     uint64_t arrived_bytes; /* of these */
-    size_t reads;           /* copies that the load consists of */
-    uint8_t staged, done;   /* 1: all copies have reached this point */
+    size_t reads;           /* ranges of the files; ranges that continue each other on both sides count once */
+    uint8_t staged, done;   /* 1: all reads have reached this point */
     leat_status status;     /* LEAT_OK so far, or why a copy stopped */
 } leat_model_load_info;
 #define LEAT_MODEL_LOAD_INFO_INIT LEAT_SIZED_INIT_(leat_model_load_info)
@@ -248,6 +258,87 @@ LEAT_API leat_model_load *leat_model_set_load(leat_model_set *set);
 /* Frees a set and its memory, in the order of its stream, which must still exist. NULL does nothing. Errors: those
  * of leat_free(). */
 LEAT_API leat_status leat_model_set_free(leat_model_set *set);
+
+/* ---- saving ---------------------------------------------------------------------------------------------- */
+
+/* One tensor to save. Start with LEAT_MODEL_SAVE_ITEM_INIT. */
+typedef struct leat_model_save_item {
+    size_t size;          /* sizeof(leat_model_save_item), the same for all items of an array: leat/base.h */
+    const char *name;     /* UTF-8; not in npy files, which have no names */
+    const char *type;     /* as safetensors names it: "BF16", "F8_E4M3" */
+    uint32_t dims;        /* 0: a single element */
+    const int64_t *shape; /* dims sizes, the slowest first */
+    const void *src;      /* memory of any kind; the elements follow one another, the last dimension the fastest */
+    size_t src_bytes;     /* usable bytes at src; leat refuses the item if its shape needs more */
+} leat_model_save_item;
+#define LEAT_MODEL_SAVE_ITEM_INIT LEAT_SIZED_INIT_(leat_model_save_item)
+
+/* One entry of metadata, both UTF-8. Does not grow: it is an element of an array. */
+typedef struct leat_model_entry {
+    const char *key, *text;
+} leat_model_entry;
+
+/* Options of a save. Start with LEAT_MODEL_SAVE_OPTIONS_INIT. */
+typedef struct leat_model_save_options {
+    size_t size;                      /* sizeof(leat_model_save_options): leat/base.h */
+    uint64_t deadline_ns;             /* from the call; then leat cancels what has not been written yet; 0: none */
+    const leat_model_entry *metadata; /* of a safetensors file, such as {"format", "pt"} */
+    size_t metadata_count;
+} leat_model_save_options;
+#define LEAT_MODEL_SAVE_OPTIONS_INIT LEAT_SIZED_INIT_(leat_model_save_options)
+
+/* A running save: like a ticket, but of a batch of writes and the commit of their file. */
+typedef struct leat_model_save leat_model_save;
+
+/*
+ * Saves count tensors as a new file, in stream order: as npy if path ends in ".npy", which takes one tensor,
+ * otherwise as safetensors, with the tensors in the order of the items and without gaps between them. The file is
+ * written under no name, or a temporary one, and gets its name when all of it is on the disk; then it replaces an
+ * older file (LEAT_FILE_TEMPORARY and leat_file_commit() in leat/file.h). Returns at once, with the exceptions of
+ * leat_file_write(). leat reads items, names, shapes and metadata before the call returns; the memory at src may
+ * change after LEAT_COPY_STAGED. Later work of the stream does not wait until the file is on the disk. options may
+ * be NULL.
+ * Errors: INVALID (an argument is NULL; the size of a struct; a name that is not UTF-8, that two items have, or
+ * "__metadata__"; a type that leat does not know; a shape, or a key of metadata, that is wrong; npy with another
+ * number of items than 1, or with metadata); RANGE (src_bytes is too small; a header of more than 100,000,000
+ * bytes); UNSUPPORTED (npy does not have the type); FILE, and those of leat_file_write_batch() and
+ * leat_file_commit(). After an error nothing is changed under the name.
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_model_save_start(leat_stream *stream, const char *path,
+                                                          const leat_model_save_item *items, size_t count,
+                                                          const leat_model_save_options *options,
+                                                          leat_model_save **save);
+
+/*
+ * Waits until the save has reached point, for at most timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no
+ * limit): LEAT_COPY_STAGED and LEAT_COPY_DONE when the tensors have been read and the new file has them,
+ * LEAT_COPY_DURABLE when it has its name. A save that failed, was cancelled or passed its deadline reaches all
+ * points too, and the call then returns its first failure; nothing is changed under the name then, except if only
+ * the fsync() of the directory has failed.
+ * Errors: INVALID (save NULL, point); NOT_READY; those of leat_ticket_wait().
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point,
+                                                         uint64_t timeout_ns);
+
+/* Progress of a save. Start with LEAT_MODEL_SAVE_INFO_INIT. */
+typedef struct leat_model_save_info {
+    size_t size;                   /* sizeof(leat_model_save_info): leat/base.h */
+    uint64_t bytes;                /* of the file */
+    uint64_t arrived_bytes;        /* of these, in the file */
+    uint8_t staged, done, durable; /* 1: the save has reached this point */
+    leat_status status;            /* LEAT_OK so far, or why the save stopped */
+} leat_model_save_info;
+#define LEAT_MODEL_SAVE_INFO_INIT LEAT_SIZED_INIT_(leat_model_save_info)
+
+/* Returns the progress of a save without waiting. Errors: INVALID (an argument is NULL, info->size). */
+LEAT_NODISCARD LEAT_API leat_status leat_model_save_query(leat_model_save *save, leat_model_save_info *info);
+
+/* Cancels what has not been written yet, and the commit as long as its fsync() has not begun. Does not wait, and
+ * has no effect on a save that is over. Errors: INVALID (save NULL). */
+LEAT_API leat_status leat_model_save_cancel(leat_model_save *save);
+
+/* Frees a save, which continues. NULL does nothing. Errors: none. */
+LEAT_API leat_status leat_model_save_free(leat_model_save *save);
 
 #endif /* LEAT_NO_EXPERIMENTAL */
 

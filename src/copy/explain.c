@@ -44,6 +44,17 @@ void leati_explain_threads(const struct leati_plan *plan, struct leati_strbuf *t
 
 /* ---- why a protocol was chosen ---- */
 
+static const char *why_file_in(const struct leati_plan *plan)
+{
+    if (plan->idle)
+        return "the source is a file, and the stream is idle: it is read at once";
+    if (plan->early)
+        return "the source is a file, and nothing before it on the stream writes host memory or files: it is read "
+               "at once";
+    return "the source is a file, and earlier work of the stream may write it: it is read when the stream gets "
+           "there";
+}
+
 static const char *why_in(const struct leati_plan *plan)
 {
     if (plan->idle)
@@ -67,7 +78,9 @@ static const char *why_of(const struct leati_plan *plan)
         return "the device reads and writes pageable memory itself";
     switch (transfer->direction) {
     case LEATI_DIRECTION_IN:
-        return plan->stager ? why_in(plan) : plan->unstaged;
+        return !plan->stager                         ? plan->unstaged
+               : transfer->shape == LEATI_SHAPE_FILE ? why_file_in(plan)
+                                                     : why_in(plan);
     case LEATI_DIRECTION_OUT:
         return !plan->stager ? plan->unstaged
                : plan->idle  ? "the destination is pageable, and the stream is idle"

@@ -211,6 +211,30 @@ leat_status leat_file_size(leat_file *file, uint64_t *bytes)
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_file_size");
 }
 
+static leat_status cached(const struct leati_open_file *open, uint64_t offset, uint64_t bytes,
+                          uint64_t *cached_bytes)
+{
+    uint64_t file_bytes;
+
+    LEATI_TRY(size_of(open, &file_bytes));
+    if (offset > file_bytes || bytes > file_bytes - offset)
+        return leati_fail(LEAT_ERROR_RANGE, "offset %llu + %llu bytes is beyond the end of %s, %llu",
+                          (unsigned long long)offset, (unsigned long long)bytes, open->path,
+                          (unsigned long long)file_bytes);
+    *cached_bytes = leati_file_cached_bytes(open, offset, (size_t)bytes);
+    return LEAT_OK;
+}
+
+leat_status leat_file_cached(leat_file *file, uint64_t offset, uint64_t bytes, uint64_t *cached_bytes)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_file_check("leat_file_cached", file));
+    LEATI_TRY(leati_check_not_null("leat_file_cached", "cached_bytes", cached_bytes));
+    status = cached(file->open, offset, bytes, cached_bytes);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_file_cached");
+}
+
 /* ---- copies ---- */
 
 /* The arguments of a call. */

@@ -34,6 +34,11 @@ static void files_are_read(void **state)
 
     OK(leat_file_size(file, &bytes));
     assert_int_equal(bytes, MOST + 4096);
+    /* It was written just now; an estimate from three bytes is a multiple of 3. */
+    OK(leat_file_cached(file, 0, MOST + 4096, &bytes));
+    assert_in_range(bytes, MOST + 4096 - 2, MOST + 4096);
+    OK(leat_file_cached(file, MOST + 4096, 0, &bytes));
+    assert_int_equal(bytes, 0);
     for (size_t k = 0; k < KINDS; k++) {
         unsigned char *memory = make_memory(t, kinds[k], MOST + 2);
 
@@ -479,6 +484,10 @@ static void wrong_ranges_are_refused(void **state)
     REFUSED(leat_file_read_start(t->stream, memory, in, 0, 10, NULL, NULL), LEAT_ERROR_INVALID, "ticket");
     REFUSED(leat_file_write_start(t->stream, out, 0, memory, 10, &options, &ticket), LEAT_ERROR_INVALID, "size");
     REFUSED(leat_file_size(in, NULL), LEAT_ERROR_INVALID, "bytes");
+    REFUSED(leat_file_cached(in, 0, 10, NULL), LEAT_ERROR_INVALID, "cached_bytes");
+    REFUSED(leat_file_cached(in, 1, 1000, &size), LEAT_ERROR_RANGE, "beyond the end of");
+    REFUSED(leat_file_cached(in, UINT64_MAX, 1, &size), LEAT_ERROR_RANGE, "beyond the end of");
+    REFUSED(leat_file_cached(NULL, 0, 10, &size), LEAT_ERROR_HANDLE, "file");
     REFUSED(leat_file_explain(t->stream, memory, in, 0, 10, text, 0), LEAT_ERROR_INVALID, "text_bytes");
     OK(leat_file_explain(t->stream, memory, in, 0, 1000, text, sizeof text));
     assert_non_null(strstr(text, "from a file to"));

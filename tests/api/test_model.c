@@ -7,6 +7,7 @@
 #include "seed.h"
 #include "test_folder.h"
 
+#include <leat/file.h>
 #include <leat/model.h>
 
 #include <inttypes.h>
@@ -14,6 +15,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Counts the calls that libleat-files makes; tests.mk says so to the linker. */
+static unsigned batches;
+leat_status __real_leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
+                                              const leat_copy_options *options, leat_ticket **ticket);
+leat_status __wrap_leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
+                                              const leat_copy_options *options, leat_ticket **ticket);
+
+leat_status __wrap_leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
+                                              const leat_copy_options *options, leat_ticket **ticket)
+{
+    batches++;
+    return __real_leat_file_read_batch_start(stream, ops, count, options, ticket);
+}
 
 /* ---- files ---- */
 
@@ -176,7 +191,9 @@ static void patterns_select(void **state)
     add(&maker, "b.1", "F32", 4, 0, NULL);
     data[1] = finish(&maker, paths[1]);
     OK(leat_model_open(paths, 2, &model));
+    batches = 0;
     OK(leat_model_load_all(model, "*.[15]", t->stream, NULL, &set));
+    assert_int_equal(batches, 1);
     OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
     assert_int_equal(load_info(leat_model_set_load(set)).bytes, 2004);
     assert_int_equal(load_info(leat_model_set_load(set)).reads, 3);
@@ -243,6 +260,128 @@ static void neighbours_are_read_together(void **state)
     OK(leat_model_load_start(model, NULL, 0, NULL, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, 0));
     OK(leat_model_load_free(load));
+    OK(leat_model_close(model));
+    free(out);
+    free(data);
+}
+
+/* 20,000 tensors of two files, apart from each other in memory, are one call for each stream, with one progress,
+ * one cancellation and one deadline. */
+static void many_tensors_are_one_batch(void **state)
+{
+    enum { TENSORS = 10000, BYTES = 500, PITCH = 512 };
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *paths[2];
+    unsigned char *data[2], *out = test_buffer(2 * TENSORS * PITCH);
+    char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 2 * TENSORS * PITCH);
+    leat_model_item *items = malloc(2 * TENSORS * sizeof *items);
+    leat_model_options options = LEAT_MODEL_OPTIONS_INIT;
+    struct test_gate *gate;
+    leat_model_load *load;
+    leat_model *model;
+
+    assert_non_null(items);
+    paths[0] = path_of("many0");
+    paths[1] = path_of("many1");
+    for (int file = 0; file < 2; file++) {
+        for (int i = 0; i < TENSORS; i++) {
+            char name[40];
+
+            snprintf(name, sizeof name, "file.%d.layer.%d", file, i);
+            add(&maker, name, "U8", 1, 1, (int64_t[]){BYTES});
+        }
+        data[file] = finish(&maker, paths[file]);
+    }
+    OK(leat_model_open(paths, 2, &model));
+    for (size_t i = 0; i < 2 * TENSORS; i++)
+        items[i] = item_of(t, i, memory + i * PITCH, BYTES);
+    batches = 0;
+    OK(leat_model_load_start(model, items, 2 * TENSORS, NULL, &load));
+    assert_int_equal(batches, 1);
+    assert_int_equal(load_info(load).reads, 2 * TENSORS);
+    assert_int_equal(load_info(load).bytes, 2 * TENSORS * BYTES);
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_int_equal(load_info(load).arrived_bytes, 2 * TENSORS * BYTES);
+    assert_true(load_info(load).staged && load_info(load).done);
+    OK(leat_model_load_free(load));
+    OK(leat_copy_sync(t->stream, out, memory, 2 * TENSORS * PITCH));
+    OK(leat_stream_synchronize(t->stream));
+    for (size_t i = 0; i < 2 * TENSORS; i++)
+        assert_memory_equal(out + i * PITCH, data[i / TENSORS] + i % TENSORS * BYTES, BYTES);
+    for (size_t i = 0; i < 2 * TENSORS; i += 2)
+        items[i].stream = t->second;
+    batches = 0;
+    OK(leat_model_load_start(model, items, 2 * TENSORS, NULL, &load));
+    assert_int_equal(batches, 2);
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_free(load));
+    for (size_t i = 0; i < 2 * TENSORS; i++)
+        items[i] = item_of(t, i, out + i * PITCH, BYTES);
+    gate = test_gate_close(t->stream);
+    OK(leat_model_load_start(model, items, 2 * TENSORS, NULL, &load));
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
+    OK(leat_model_load_cancel(load));
+    test_gate_open(gate);
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED);
+    OK(leat_model_load_free(load));
+    (void)leat_stream_synchronize(t->stream);
+    gate = test_gate_close(t->stream);
+    options.deadline_ns = 1000000;
+    OK(leat_model_load_start(model, items, 2 * TENSORS, &options, &load));
+    test_sleep_us(20000);
+    test_gate_open(gate);
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE);
+    OK(leat_model_load_free(load));
+    (void)leat_stream_synchronize(t->stream);
+    OK(leat_model_close(model));
+    OK(leat_memory_free(memory));
+    free(items);
+    free(out);
+    free(data[0]);
+    free(data[1]);
+}
+
+/* Neighbours in the file at neighbouring addresses of two allocations are not read as one. */
+static void neighbours_in_two_blocks(void **state)
+{
+    enum { BYTES = 1 << 20, BLOCKS = 8 };
+    struct test_state *t = *state;
+    struct maker maker = {0};
+    const char *path = path_of("blocks");
+    unsigned char *data, *out = test_buffer(BYTES);
+    leat_model_item items[BLOCKS];
+    leat_model_load *load;
+    leat_model *model;
+
+    for (int i = 0; i < BLOCKS; i++)
+        add(&maker, (char[]){(char)('a' + i), 0}, "U8", 1, 1, (int64_t[]){BYTES});
+    data = finish(&maker, path);
+    model = open_one(path);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        void *block;
+
+        OK(leat_alloc(t->stream, BYTES, &block));
+        items[i] = item_of(t, i, block, BYTES);
+    }
+    /* In the order of the addresses, as blocks of a pool are neighbours now and then. */
+    for (size_t i = 0; i < BLOCKS; i++)
+        for (size_t j = i + 1; j < BLOCKS; j++)
+            if ((uintptr_t)items[j].dst < (uintptr_t)items[i].dst) {
+                void *dst = items[i].dst;
+
+                items[i].dst = items[j].dst;
+                items[j].dst = dst;
+            }
+    OK(leat_model_load_start(model, items, BLOCKS, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_free(load));
+    for (size_t i = 0; i < BLOCKS; i++) {
+        OK(leat_copy_sync(t->stream, out, items[i].dst, BYTES));
+        OK(leat_stream_synchronize(t->stream));
+        assert_memory_equal(out, data + i * BYTES, BYTES);
+        OK(leat_free(t->stream, items[i].dst));
+    }
     OK(leat_model_close(model));
     free(out);
     free(data);
@@ -578,7 +717,10 @@ static void little_else_is_read(void **state)
     assert_memory_equal(out + 65536, data + 3 * 200000, 65536);
     OK(leat_model_load_free(load));
     slices[1].stop = 100; /* short rows, but the gaps are longer than 64 KiB */
+    batches = 0;
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
+    assert_int_equal(batches, 1);
+    assert_int_equal(load_info(load).reads, 2);
     assert_int_equal(load_info(load).bytes, 2 * 100);
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out + 100, data + 3 * 200000, 100);
@@ -856,6 +998,8 @@ int main(int argc, char **argv)
         STATE_TEST(sets_have_all_tensors),
         STATE_TEST(patterns_select),
         STATE_TEST(neighbours_are_read_together),
+        STATE_TEST(many_tensors_are_one_batch),
+        STATE_TEST(neighbours_in_two_blocks),
         STATE_TEST(slices_and_layouts_are_right),
         STATE_TEST(npy_arrays_are_loaded),
         STATE_TEST(blocks_of_gguf_are_loaded),

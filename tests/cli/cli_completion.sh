@@ -35,6 +35,10 @@ completes() {
 
 completes 'leat in' info
 completes 'leat pool' pool-map
+completes 'leat lo' load
+completes 'leat load --' --device --help --json --only --verify
+completes 'leat load model'
+completes 'leat load --device cpu:' 0 1
 completes 'leat help pl' plan
 completes 'leat bench al' alloc
 completes 'leat bench --pic' --picture

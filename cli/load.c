@@ -1,0 +1,472 @@
+/*
+ * load.c - "leat load": loads the tensors of model files to a device, reports how and how fast, and verifies them.
+ */
+#include "load.h"
+#include "cli.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const char cli_load_help[] =
+    "Usage: leat load FILES... [--device NAME] [--only PATTERN] [--verify] [--json]\n\n"
+    "Opens FILES as one set (safetensors files, or an index in place of the files that it names), loads their\n"
+    "tensors to a device, and prints the rate and, for each file, how much of it was in the system's cache "
+    "before\n"
+    "the load, the protocol and why it was chosen.\n\n"
+    "Options:\n"
+    "  --device NAME   the device, such as cuda:1 or cpu:0; without it the best there is\n"
+    "  --only PATTERN  only the tensors whose names match, such as '*.mlp.*'; a * also matches dots and slashes\n"
+    "  --verify        reads the files again by pread() and compares them with what comes back from the device\n"
+    "  --json          prints JSON\n"
+    "  --help          this text\n\n"
+    "Exit status 1 when a file or the load failed, or bytes were wrong.\n";
+
+enum { CHUNK_BYTES = 8 << 20, LOOK_NS = 100000000, BAR_CHARACTERS = 30, TEXT_BYTES = 4096 };
+
+struct load_options {
+    char **paths;
+    size_t count;
+    const char *device, *only;
+    bool verify, json;
+};
+
+/* What the whole command works with. */
+struct load_work {
+    const struct load_options *options;
+    leat_model *model;
+    leat_device *device;
+    leat_stream *stream;
+    leat_model_set *set;
+    struct load_report report;
+};
+
+static bool failed(const char *what)
+{
+    cli_complain("load: %s%s%s", what, what[0] ? ": " : "", leat_last_error());
+    return false;
+}
+
+static bool out_of_memory(void)
+{
+    cli_complain("load: out of host memory");
+    return false;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* ---- what is loaded ---- */
+
+static bool is_wanted(const struct load_work *work, const char *name)
+{
+    return !work->options->only || !fnmatch(work->options->only, name, 0);
+}
+
+/* A range of a file with tensors that follow one another. */
+struct run {
+    uint64_t offset, bytes;
+    char *memory; /* on the device; NULL before the load */
+    size_t first; /* number of its first tensor */
+};
+
+/* Describe a tensor and a file of the open model. These calls fail only for wrong arguments. */
+static leat_model_tensor_info tensor_of(const struct load_work *work, size_t index)
+{
+    leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
+
+    (void)leat_model_tensor(work->model, index, &info);
+    return info;
+}
+
+static leat_model_file_info file_of(const struct load_work *work, size_t index)
+{
+    leat_model_file_info info = LEAT_MODEL_FILE_INFO_INIT;
+
+    (void)leat_model_file(work->model, index, &info);
+    return info;
+}
+
+/* Finds the next run of wanted tensors of a file, from tensor *next on, and advances *next. Returns false if there
+ * is none. A run is contiguous in the file, and after the load in memory too. */
+static bool next_run(const struct load_work *work, const leat_model_file_info *file, size_t *next, struct run *run)
+{
+    size_t end = file->first_tensor + file->tensors;
+
+    run->bytes = 0;
+    for (; *next < end; ++*next) {
+        leat_model_tensor_info tensor = tensor_of(work, *next);
+        bool wanted = tensor.bytes && is_wanted(work, tensor.name);
+        void *memory = NULL;
+
+        if (wanted && work->set)
+            (void)leat_model_set_tensor(work->set, *next, &memory);
+        if (run->bytes && (!wanted || tensor.offset != run->offset + run->bytes ||
+                           (memory && memory != run->memory + run->bytes)))
+            return true;
+        if (!wanted)
+            continue;
+        if (!run->bytes)
+            *run = (struct run){.offset = tensor.offset, .memory = memory, .first = *next};
+        run->bytes += tensor.bytes;
+    }
+    return run->bytes > 0;
+}
+
+/* Counts the tensors that are wanted, with their bytes. */
+static bool count_tensors(struct load_work *work)
+{
+    struct load_report *report = &work->report;
+    size_t all = 0;
+
+    if (leat_model_count(work->model, &all, &report->file_count) != LEAT_OK)
+        return failed("");
+    report->files = calloc(report->file_count, sizeof *report->files);
+    if (!report->files)
+        return out_of_memory();
+    for (size_t i = 0; i < all; i++) {
+        leat_model_tensor_info tensor = tensor_of(work, i);
+
+        if (!is_wanted(work, tensor.name))
+            continue;
+        report->tensors++;
+        report->bytes += tensor.bytes;
+        report->files[tensor.file].tensors++;
+        report->files[tensor.file].bytes += tensor.bytes;
+    }
+    report->tensors_there = all;
+    if (!report->tensors && work->options->only) {
+        cli_complain(
+            "load: --only '%s' matches none of the %zu tensors%s%s%s; a pattern must match the whole name",
+            work->options->only, all, all ? ", such as '" : "", all ? tensor_of(work, 0).name : "", all ? "'" : "");
+        return false;
+    }
+    return true;
+}
+
+/* Notes how much of each file's part is in the system's cache. */
+static bool look_at_cache(struct load_work *work)
+{
+    for (size_t i = 0; i < work->report.file_count; i++) {
+        leat_model_file_info info = file_of(work, i);
+        struct load_file *file = &work->report.files[i];
+        uint64_t sum = 0, cached = 0;
+        struct run run;
+        size_t next;
+
+        file->path = info.path;
+        if (leat_file_open(info.path, LEAT_FILE_READ, &file->file) != LEAT_OK)
+            return failed("");
+        next = info.first_tensor;
+        while (next_run(work, &info, &next, &run)) {
+            if (leat_file_cached(file->file, run.offset, run.bytes, &cached) != LEAT_OK)
+                return failed("");
+            sum += cached;
+        }
+        file->cached_share = file->bytes ? (double)sum / (double)file->bytes : 0;
+    }
+    return true;
+}
+
+/* ---- the load ---- */
+
+static void draw_progress(const struct load_work *work, double seconds)
+{
+    leat_model_load_info info = LEAT_MODEL_LOAD_INFO_INIT;
+    char bar[BAR_CHARACTERS + 1], arrived[TEXT_MAX], all[TEXT_MAX], rate[TEXT_MAX];
+    double share;
+
+    if (leat_model_load_query(leat_model_set_load(work->set), &info) != LEAT_OK || !info.bytes)
+        return;
+    share = (double)info.arrived_bytes / (double)info.bytes;
+    for (int i = 0; i < BAR_CHARACTERS; i++)
+        bar[i] = i < (int)(share * (double)BAR_CHARACTERS) ? '#' : '.';
+    bar[BAR_CHARACTERS] = '\0';
+    fprintf(stderr, "\r\033[K%3.0f %% [%s] %s of %s, %s GB/s", 100 * share, bar,
+            text_bytes(arrived, info.arrived_bytes), text_bytes(all, info.bytes),
+            text_figure(rate, (double)info.arrived_bytes * 1e-9 / seconds));
+    fflush(stderr);
+}
+
+static bool load(struct load_work *work)
+{
+    struct load_report *report = &work->report;
+    bool progress = isatty(STDERR_FILENO);
+    double start = seconds_now();
+    char size[TEXT_MAX];
+    leat_status status = leat_model_load_all(work->model, work->options->only, work->stream, NULL, &work->set);
+
+    if (status == LEAT_ERROR_DEVICE_MEMORY) {
+        cli_complain("load: %s for the tensors, of which --only PATTERN loads a part: %s",
+                     text_bytes(size, report->bytes), leat_last_error());
+        return false;
+    }
+    if (status != LEAT_OK)
+        return failed("");
+    do {
+        status = leat_model_load_wait(leat_model_set_load(work->set), LEAT_COPY_DONE,
+                                      progress ? LOOK_NS : LEAT_FOREVER);
+        if (status == LEAT_NOT_READY)
+            draw_progress(work, seconds_now() - start);
+    } while (status == LEAT_NOT_READY);
+    report->seconds = seconds_now() - start;
+    if (progress) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+    return status == LEAT_OK || failed("");
+}
+
+/* ---- how ---- */
+
+/* Copies what follows a key of a plan's text, up to the end of the line, or returns NULL if memory is short. */
+static char *line_of(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    size_t length;
+
+    if (!at)
+        return strdup("");
+    at += strlen(key);
+    at += strspn(at, " ");
+    length = strcspn(at, "\n");
+    return strndup(at, length);
+}
+
+/* Has the library explain the read of each file's longest run. */
+static bool explain_file(const struct load_work *work, size_t index)
+{
+    leat_model_file_info info = file_of(work, index);
+    struct load_file *file = &work->report.files[index];
+    struct run run, longest = {0};
+    char text[TEXT_BYTES], *cache, *behind;
+    size_t next = info.first_tensor;
+
+    while (next_run(work, &info, &next, &run))
+        if (run.bytes > longest.bytes)
+            longest = run;
+    if (!longest.bytes)
+        return true;
+    if (leat_file_explain(work->stream, longest.memory, file->file, longest.offset, (size_t)longest.bytes, text,
+                          sizeof text) != LEAT_OK)
+        return failed("");
+    file->protocol = line_of(text, "\n  protocol ");
+    file->why = line_of(text, "\n  why ");
+    /* "n % of the range is in the system's cache; what leat makes of that": the share is that before the load. */
+    cache = line_of(text, "\n  file ");
+    behind = cache ? strstr(cache, "; ") : NULL;
+    file->access = behind ? strdup(behind + 2) : cache ? strdup(cache) : NULL;
+    free(cache);
+    if (!file->protocol || !file->why || !file->access)
+        return out_of_memory();
+    file->protocol[strcspn(file->protocol, ":")] = '\0';
+    return true;
+}
+
+/* ---- verification ---- */
+
+/* Reads exactly so many bytes. */
+static bool read_bytes(const char *path, int fd, uint64_t offset, char *out, size_t bytes)
+{
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t some = pread(fd, out + done, bytes - done, (off_t)(offset + done));
+
+        if (some > 0) {
+            done += (size_t)some;
+        } else if (some == 0) {
+            cli_complain("load: --verify: %s ends at byte %llu now: it was cut after the load", path,
+                         (unsigned long long)(offset + done));
+            return false;
+        } else if (errno != EINTR) {
+            cli_complain("load: --verify: pread of %s at %llu: %s", path, (unsigned long long)(offset + done),
+                         strerror(errno));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Notes and reports the first byte that differs. */
+static void report_byte(struct load_work *work, const char *path, size_t tensor, uint64_t offset)
+{
+    leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
+
+    work->report.verified = LOAD_WRONG;
+    while (leat_model_tensor(work->model, tensor, &info) == LEAT_OK && info.offset + info.bytes <= offset)
+        tensor++;
+    cli_complain(
+        "load: --verify: tensor '%s' on the device differs from %s at byte %llu of the tensor, %llu of the "
+        "file; was the file written meanwhile?",
+        info.name, path, (unsigned long long)(offset - info.offset), (unsigned long long)offset);
+}
+
+/* Compares one run through two buffers of CHUNK_BYTES. */
+static bool verify_run(struct load_work *work, const char *path, int fd, const struct run *run, char *buffers)
+{
+    char *wanted = buffers, *found = buffers + CHUNK_BYTES;
+
+    for (uint64_t at = 0; at < run->bytes; at += CHUNK_BYTES) {
+        size_t some = run->bytes - at < CHUNK_BYTES ? (size_t)(run->bytes - at) : CHUNK_BYTES, i;
+
+        if (!read_bytes(path, fd, run->offset + at, wanted, some))
+            return false;
+        if (leat_copy_sync(work->stream, found, run->memory + at, some) != LEAT_OK)
+            return failed("--verify");
+        for (i = 0; i < some && memcmp(wanted, found, some); i++)
+            if (wanted[i] != found[i]) {
+                report_byte(work, path, run->first, run->offset + at + i);
+                return false;
+            }
+    }
+    return true;
+}
+
+static bool verify_file(struct load_work *work, size_t index, char *buffers)
+{
+    leat_model_file_info info = file_of(work, index);
+    size_t next = info.first_tensor;
+    struct run run;
+    bool fine = true;
+    int fd;
+
+    fd = open(info.path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        cli_complain("load: --verify: open of %s: %s", info.path, strerror(errno));
+        return false;
+    }
+    while (fine && next_run(work, &info, &next, &run))
+        fine = verify_run(work, info.path, fd, &run, buffers);
+    close(fd);
+    return fine;
+}
+
+static bool verify(struct load_work *work)
+{
+    char *buffers = malloc(2 * (size_t)CHUNK_BYTES);
+    bool fine = true;
+
+    if (!buffers)
+        return out_of_memory();
+    for (size_t i = 0; i < work->report.file_count && fine; i++)
+        fine = verify_file(work, i, buffers);
+    free(buffers);
+    if (fine)
+        work->report.verified = LOAD_VERIFIED;
+    return fine;
+}
+
+/* ---- the command ---- */
+
+static bool prepare(struct load_work *work)
+{
+    const struct load_options *options = work->options;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
+
+    if (leat_model_open((const char *const *)options->paths, options->count, &work->model) != LEAT_OK)
+        return failed("");
+    if (!count_tensors(work))
+        return false;
+    if (leat_device_open(options->device, &work->device) != LEAT_OK ||
+        leat_device_query(work->device, &info) != LEAT_OK ||
+        leat_stream_create(work->device, &work->stream) != LEAT_OK)
+        return failed("");
+    snprintf(work->report.device, sizeof work->report.device, "%s", info.name);
+    return true;
+}
+
+static void end(struct load_work *work)
+{
+    struct load_report *report = &work->report;
+
+    leat_model_set_free(work->set);
+    for (size_t i = 0; report->files && i < report->file_count; i++) {
+        leat_file_close(report->files[i].file);
+        free(report->files[i].protocol);
+        free(report->files[i].why);
+        free(report->files[i].access);
+    }
+    free(report->files);
+    leat_stream_destroy(work->stream);
+    if (work->device)
+        leat_device_close(work->device);
+    leat_model_close(work->model);
+}
+
+static int run_load(const struct load_options *options)
+{
+    struct load_work work = {.options = options};
+    bool fine = prepare(&work) && look_at_cache(&work) && load(&work);
+
+    for (size_t i = 0; fine && i < work.report.file_count; i++)
+        fine = explain_file(&work, i);
+    if (fine && options->verify)
+        fine = verify(&work);
+    if (fine || work.report.verified == LOAD_WRONG) {
+        bool printed = options->json ? load_print_json(&work.report) : load_print_text(&work.report);
+
+        if (!printed && !ferror(stdout)) /* main() reports that the output cannot be written */
+            out_of_memory();
+        fine = fine && printed;
+    }
+    end(&work);
+    return fine ? CLI_OK : CLI_FAILED;
+}
+
+static int parse(int argc, char **argv, struct load_options *options)
+{
+    static const struct option names[] = {
+        {"device", required_argument, NULL, 'd'}, {"only", required_argument, NULL, 'o'},
+        {"verify", no_argument, NULL, 'v'},       {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    int option;
+
+    while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
+        switch (option) {
+        case 'd':
+            options->device = optarg;
+            break;
+        case 'o':
+            options->only = optarg;
+            break;
+        case 'v':
+            options->verify = true;
+            break;
+        case 'j':
+            options->json = true;
+            break;
+        case 'h':
+            fputs(cli_load_help, stdout);
+            return -1;
+        default:
+            return cli_bad_option(argc, argv, option);
+        }
+    }
+    options->paths = argv + optind;
+    options->count = (size_t)(argc - optind);
+    if (options->count)
+        return CLI_OK;
+    cli_complain("load: which files? leat load model.safetensors; see leat help load");
+    return CLI_USAGE;
+}
+
+int cli_load(int argc, char **argv)
+{
+    struct load_options options = {0};
+    int status = parse(argc, argv, &options);
+
+    return status == CLI_OK ? run_load(&options) : status < 0 ? CLI_OK : status;
+}
