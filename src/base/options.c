@@ -18,10 +18,31 @@
 #include <unistd.h>
 
 static const leat_option_info table[] = {
-#define OPTION_ROW(id, initial, is_debug, words)                                                                  \
+#define OPTION_ROW(id, rule, initial, is_debug, words)                                                            \
     {.name = "LEAT_" #id, .default_value = initial, .text = words, .debug = is_debug},
     LEATI_OPTION_LIST(OPTION_ROW)
 #undef OPTION_ROW
+};
+
+/* The rules of the table. */
+enum rule_kind { RULE_ANY, RULE_FLAG, RULE_NUMBER, RULE_WORDS };
+
+static const struct rule {
+    enum rule_kind kind;
+    uint64_t low, high; /* NUMBER */
+    const char *words;  /* WORDS */
+} rules[] = {
+#define ANY .kind = RULE_ANY
+#define FLAG .kind = RULE_FLAG
+#define NUMBER(least, most) .kind = RULE_NUMBER, .low = (least), .high = (most)
+#define WORDS(list) .kind = RULE_WORDS, .words = (list)
+#define OPTION_RULE(id, rule, initial, is_debug, text) {rule},
+    LEATI_OPTION_LIST(OPTION_RULE)
+#undef OPTION_RULE
+#undef WORDS
+#undef NUMBER
+#undef FLAG
+#undef ANY
 };
 
 enum { UNKNOWN_MAX = 32, PROBLEM_BYTES = 512 };
@@ -169,32 +190,16 @@ static bool parse_number(const char *value, uint64_t *number)
     return !*end;
 }
 
-leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial,
-                                uint64_t *number)
-{
-    const char *value = leati_option(option);
-    uint64_t parsed = initial;
+enum { FLAG_WORDS = 8 };
 
-    leati_assert(low <= high);
-    if (value && (!parse_number(value, &parsed) || parsed < low || parsed > high))
-        return leati_fail(
-            LEAT_ERROR_INVALID,
-            "%s is set to '%s', and takes a whole number from %llu to %llu (K, M, G or T may follow)",
-            table[option].name, value, (unsigned long long)low, (unsigned long long)high);
-    *number = parsed;
-    return LEAT_OK;
-}
-
-/* find_word() returns the index of value in a list of the four words for on, then the four for off; WORDS: value
+/* Returns the index of value in a list of the four words for on, then the four for off. Returns FLAG_WORDS if it
  * is none of them. */
-enum { WORDS = 8 };
-
 static unsigned find_word(const char *value)
 {
-    static const char *const words[WORDS] = {"1", "yes", "on", "true", "0", "no", "off", "false"};
+    static const char *const words[FLAG_WORDS] = {"1", "yes", "on", "true", "0", "no", "off", "false"};
     unsigned i = 0;
 
-    while (i < WORDS && strcasecmp(value, words[i]) != 0)
+    while (i < FLAG_WORDS && strcasecmp(value, words[i]) != 0)
         i++;
     return i;
 }
@@ -215,59 +220,68 @@ static bool is_one_of(const char *word, const char *words)
     return false;
 }
 
-__attribute__((format(printf, 2, 3))) static void set_problem(enum leati_option option, const char *format, ...)
+/* Returns true if the option may have the value that it is set to, and writes that of a NUMBER to *number. */
+static bool is_allowed(enum leati_option option, uint64_t *number)
 {
-    char text[PROBLEM_BYTES];
-    int length =
-        snprintf(text, sizeof text, "%s is set to '%.100s', and takes ", table[option].name, values[option]);
-    va_list args;
+    const struct rule *rule = &rules[option];
+    const char *value = values[option];
 
-    va_start(args, format);
-    vsnprintf(text + length, sizeof text - (size_t)length, format, args);
-    va_end(args);
-    problems[option] = strdup(text);
-    if (!first_problem)
-        first_problem = problems[option];
+    switch (rule->kind) {
+    case RULE_ANY:
+        return true;
+    case RULE_FLAG:
+        return find_word(value) < FLAG_WORDS;
+    case RULE_NUMBER:
+        return parse_number(value, number) && *number >= rule->low && *number <= rule->high;
+    case RULE_WORDS:
+        return is_one_of(value, rule->words);
+    }
+    return false;
+}
+
+/* Writes which value the option has and which ones are allowed. */
+static void describe_problem(enum leati_option option, char text[PROBLEM_BYTES])
+{
+    const struct rule *rule = &rules[option];
+    int length =
+        snprintf(text, PROBLEM_BYTES, "%s is set to '%.100s', and takes ", table[option].name, values[option]);
+    size_t room = PROBLEM_BYTES - (size_t)length;
+
+    if (rule->kind == RULE_NUMBER)
+        snprintf(text + length, room, "a whole number from %llu to %llu (K, M, G or T may follow)",
+                 (unsigned long long)rule->low, (unsigned long long)rule->high);
+    else
+        snprintf(text + length, room, "%s",
+                 rule->kind == RULE_FLAG ? "1, yes, on or true, or 0, no, off or false" : rule->words);
 }
 
 static void find_problems(void)
 {
-    static const struct {
-        enum leati_option option;
-        uint64_t low, high;
-    } numbers[] = {
-#define OPTION_NUMBER(id, low, high) {LEATI_OPTION_##id, low, high},
-        LEATI_OPTION_NUMBERS(OPTION_NUMBER)
-#undef OPTION_NUMBER
-    };
-    static const struct {
-        enum leati_option option;
-        const char *words;
-    } choices[] = {
-#define OPTION_CHOICE(id, words) {LEATI_OPTION_##id, words},
-        LEATI_OPTION_WORDS(OPTION_CHOICE)
-#undef OPTION_CHOICE
-    };
-    static const enum leati_option flags[] = {
-#define OPTION_FLAG(id) LEATI_OPTION_##id,
-        LEATI_OPTION_FLAGS(OPTION_FLAG)
-#undef OPTION_FLAG
-    };
+    char text[PROBLEM_BYTES];
     uint64_t number;
 
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (values[flags[i]] && find_word(values[flags[i]]) == WORDS)
-            set_problem(flags[i], "1, yes, on or true, or 0, no, off or false");
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        const char *value = values[numbers[i].option];
-
-        if (value && (!parse_number(value, &number) || number < numbers[i].low || number > numbers[i].high))
-            set_problem(numbers[i].option, "a whole number from %llu to %llu (K, M, G or T may follow)",
-                        (unsigned long long)numbers[i].low, (unsigned long long)numbers[i].high);
+    for (int i = 0; i < LEATI_OPTION_COUNT; i++) {
+        if (!values[i] || is_allowed((enum leati_option)i, &number))
+            continue;
+        describe_problem((enum leati_option)i, text);
+        problems[i] = strdup(text);
+        if (!first_problem)
+            first_problem = problems[i];
     }
-    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
-        if (values[choices[i].option] && !is_one_of(values[choices[i].option], choices[i].words))
-            set_problem(choices[i].option, "%s", choices[i].words);
+}
+
+leat_status leati_option_number(enum leati_option option, uint64_t initial, uint64_t *number)
+{
+    char text[PROBLEM_BYTES];
+    uint64_t parsed = initial;
+
+    leati_assert(rules[option].kind == RULE_NUMBER);
+    if (leati_option(option) && !is_allowed(option, &parsed)) {
+        describe_problem(option, text);
+        return leati_fail(LEAT_ERROR_INVALID, "%s", text);
+    }
+    *number = parsed;
+    return LEAT_OK;
 }
 
 leat_status leati_options_check(const char *what)
@@ -291,7 +305,8 @@ bool leati_option_flag(enum leati_option option)
 {
     const char *value = leati_option(option);
 
-    return value && find_word(value) < WORDS / 2;
+    leati_assert(rules[option].kind == RULE_FLAG);
+    return value && find_word(value) < FLAG_WORDS / 2;
 }
 
 leat_status leat_option_list(unsigned index, leat_option_info *info)

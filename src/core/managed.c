@@ -92,9 +92,9 @@ struct spread {
 static leat_status read_spread(const leat_device *to, struct spread *spread)
 {
     LEATI_TRY(leati_option_number(to ? LEATI_OPTION_PREFETCH_STREAMS_IN : LEATI_OPTION_PREFETCH_STREAMS_OUT, 0,
-                                  LEATI_PREFETCH_STREAMS_MAX, 0, &spread->streams));
-    return leati_option_number(LEATI_OPTION_PREFETCH_CHUNK, 1 << 16, (uint64_t)1 << 40, 16 << 20,
-                               &spread->chunk_bytes);
+                                  &spread->streams));
+    leati_assert(spread->streams <= LEATI_PREFETCH_STREAMS_MAX);
+    return leati_option_number(LEATI_OPTION_PREFETCH_CHUNK, 16 << 20, &spread->chunk_bytes);
 }
 
 leat_status leati_prefetch_close(struct leat_device *device)

@@ -336,7 +336,7 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
     leat_status status = LEAT_OK;
 
     if (!history)
-        LEATI_TRY(leati_option_number(LEATI_OPTION_POOL_HISTORY, 0, 1u << 24, 0, &history));
+        LEATI_TRY(leati_option_number(LEATI_OPTION_POOL_HISTORY, 0, &history));
     LEATI_TRY(choose_packing(what, options, &packing));
     pool = leati_handle_new(&leati_pool_handles);
     if (!pool)

@@ -64,10 +64,9 @@ leat_status leati_stager_init(struct leati_stager *stager, const struct leati_st
     *stager = (struct leati_stager){.hooks = hooks, .context = context};
     /* This call installs the fault handlers, so that they are installed here and not at some later copy. */
     (void)leati_fault_handler_is_installed();
-    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_LEAST_BYTES, (uint64_t)1 << 40, RING_USUAL_BYTES,
-                                  &stager->ring_bytes));
-    return leati_option_number(LEATI_OPTION_COPY_MEMORY, RING_LEAST_BYTES, (uint64_t)1 << 50, usual_memory(),
-                               &stager->limit_bytes);
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_USUAL_BYTES, &stager->ring_bytes));
+    leati_assert(stager->ring_bytes >= RING_LEAST_BYTES);
+    return leati_option_number(LEATI_OPTION_COPY_MEMORY, usual_memory(), &stager->limit_bytes);
 }
 
 static void init_flags(struct leati_flags *flags, uint32_t staged_chunks)
@@ -116,7 +115,7 @@ static leat_status choose_threads(int node, int devices, unsigned *threads)
     uint64_t chosen;
 
     most = most < THREADS_MAX ? most : THREADS_MAX;
-    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_WORKERS, 1, THREADS_MAX, some < most ? some : most, &chosen));
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_WORKERS, some < most ? some : most, &chosen));
     *threads = (unsigned)chosen;
     return LEAT_OK;
 }
@@ -131,7 +130,7 @@ static leat_status start_files(struct leati_stager *stager)
     uint64_t chosen = some;
     int error;
 
-    LEATI_TRY(leati_option_number(LEATI_OPTION_IO_WORKERS, 1, THREADS_MAX, some, &chosen));
+    LEATI_TRY(leati_option_number(LEATI_OPTION_IO_WORKERS, some, &chosen));
     error = leati_workers_get(stager->node, LEATI_WORK_FILES, (unsigned)chosen, &workers);
     leati_assert(!workers || workers == stager->workers);
     if (workers && leati_workers_threads(workers, LEATI_WORK_FILES)) {

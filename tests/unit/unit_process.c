@@ -341,9 +341,10 @@ static void module_files_close_on_exec(void **state)
 static int open_with_option(const char *name)
 {
     leat_device *device;
-    char words[64];
+    char words[128];
 
-    snprintf(words, sizeof words, "%s is set to 'disabled'", name);
+    snprintf(words, sizeof words, "%s is set to 'disabled', and takes 1, yes, on or true, or 0, no, off or false",
+             name);
     if (leat_device_open("cpu:0", &device) != LEAT_ERROR_INVALID)
         return 1;
     return strstr(leat_last_error(), words) ? CONTENT : 2;

@@ -27,7 +27,6 @@
 #define CPU_BLOCK_THREADS_MAX 1024u
 #define CPU_SHARED_BYTES_MAX 232448u /* of a block; as much as NVIDIA's GPUs of compute capability 9.0 have */
 #define CPU_BLOCKS_TOGETHER_MAX 16u  /* blocks of a cooperative launch, for each worker */
-#define CPU_WORKERS_MAX 1024
 
 /* ---- memory (cpu_memory.c) ---- */
 

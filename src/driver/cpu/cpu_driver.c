@@ -2,6 +2,7 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/addresses.h"
+#include "base/assert.h"
 #include "base/lock.h"
 #include "base/mem_limit.h"
 #include "base/options.h"
@@ -64,11 +65,11 @@ static leat_status load(struct leati_driver *driver)
     uint64_t usual_bytes = usual_memory_bytes(), memory_bytes, count;
     struct utsname system;
 
-    LEATI_TRY(
-        leati_option_number(LEATI_OPTION_CPU_MEMORY, 1 << 20, (uint64_t)1 << 44, usual_bytes, &memory_bytes));
+    LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_MEMORY, usual_bytes, &memory_bytes));
     if (leati_option(LEATI_OPTION_CPU_MEMORY))
         memory_reason[0] = '\0';
-    LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, CPU_DEVICES_MAX, 2, &count));
+    LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_DEVICES, 2, &count));
+    leati_assert(count <= CPU_DEVICES_MAX);
     LEATI_TRY(cpu_workers_load());
     for (int i = 0; i < CPU_DEVICES_MAX; i++) {
         devices[i].driver = driver;

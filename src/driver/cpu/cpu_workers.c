@@ -24,7 +24,7 @@ leat_status cpu_workers_load(void)
     int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
     uint64_t threads;
 
-    LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_THREADS, 1, CPU_WORKERS_MAX, (uint64_t)count, &threads));
+    LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_THREADS, (uint64_t)count, &threads));
     most_threads = (unsigned)threads;
     return LEAT_OK;
 }
