@@ -312,46 +312,9 @@ static leat_status take_block(const char *what, const void *ptr, struct leat_poo
     return LEAT_OK;
 }
 
-/* Results of free_cached(). */
-enum kept {
-    NOT_MINE, /* unchanged: no live block that this thread's magazine handed out for this stream */
-    KEPT,     /* the block is now in the magazine */
-    NO_ROOM   /* the block is now LEAVING; the caller must call free_without_room() */
-};
-
-/* The fast path: puts the block that starts at ptr into this thread's magazine. *found: the block. With NO_ROOM
- * the block stays in the statistics of live blocks until free_without_room() counts the free, so that the pool
- * cannot be destroyed in between. */
-static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct leati_block **found)
-{
-    struct leat_pool *pool;
-    struct leati_block *block = leati_block_find(ptr, &pool);
-    struct leati_magazine *magazine = block ? atomic_load_explicit(&block->magazine, memory_order_relaxed) : NULL;
-    struct leati_stream_cache *cache;
-    enum kept kept = NOT_MINE;
-
-    /* A recorder must be called without the magazine's lock, so recorded frees take the slow path. */
-    if (!magazine || pool->checked || leati_traced())
-        return NOT_MINE;
-    cache = leati_stream_cache_find(pool, stream);
-    if (!cache || magazine != leati_magazine_of(cache, false) || !leati_magazine_try(magazine))
-        return NOT_MINE;
-    if (is_live(block, ptr, magazine) && !block->uses && block->cache == cache) {
-        block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
-        kept = !block->planned && leati_magazine_push(magazine, block) ? KEPT : NO_ROOM;
-        if (kept == KEPT)
-            leati_magazine_count_free(magazine, block);
-        else
-            leati_set_state(block, LEATI_BLOCK_LEAVING);
-        *found = block;
-    }
-    leati_magazine_unlock(magazine);
-    return kept;
-}
-
 /* Frees a block that free_cached() made LEAVING. A planned block returns to its plan. For other blocks, makes
  * room in the magazine. */
-static void free_without_room(struct leati_block *block)
+__attribute__((noinline)) static void free_without_room(struct leati_block *block)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
     struct leati_magazine *magazine = atomic_load_explicit(&block->magazine, memory_order_relaxed);
@@ -367,6 +330,39 @@ static void free_without_room(struct leati_block *block)
     if (!leati_magazine_push_into(pool, magazine, block))
         leati_slow_path_free(pool, block, block->cache, block->seq);
     leati_unlock(&pool->lock);
+}
+
+/* The fast path: if this thread's magazine handed out the live block that starts at ptr for this stream, frees the
+ * block and returns true. */
+static inline bool free_cached(leat_stream *stream, const void *ptr)
+{
+    struct leat_pool *pool;
+    struct leati_block *block = leati_block_find(ptr, &pool);
+    struct leati_magazine *magazine = block ? atomic_load_explicit(&block->magazine, memory_order_relaxed) : NULL;
+    struct leati_stream_cache *cache;
+    bool found, kept = false;
+
+    /* A recorder must be called without the magazine's lock, so recorded frees take the slow path. */
+    if (!magazine || pool->checked || leati_traced())
+        return false;
+    cache = leati_stream_cache_find(pool, stream);
+    if (!cache || magazine != leati_magazine_of(cache, false) || !leati_magazine_try(magazine))
+        return false;
+    found = is_live(block, ptr, magazine) && !block->uses && block->cache == cache;
+    if (found) {
+        block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
+        kept = !block->planned && leati_magazine_push(magazine, block);
+        /* Without room, the block stays in the statistics of live blocks until free_without_room() counts the
+         * free, so that the pool cannot be destroyed in between. */
+        if (kept)
+            leati_magazine_count_free(magazine, block);
+        else
+            leati_set_state(block, LEATI_BLOCK_LEAVING);
+    }
+    leati_magazine_unlock(magazine);
+    if (found && !kept)
+        free_without_room(block);
+    return found;
 }
 
 /* For a block freed on another stream than it was allocated on, and perhaps never used: the allocating stream
@@ -469,15 +465,8 @@ leat_status leat_free(leat_stream *stream, void *ptr)
     LEATI_TRY(leati_check_stream("leat_free", stream));
     if (!ptr)
         return LEAT_OK;
-    switch (free_cached(stream, ptr, &block)) {
-    case NO_ROOM:
-        free_without_room(block);
+    if (free_cached(stream, ptr))
         return LEAT_OK;
-    case KEPT:
-        return LEAT_OK;
-    case NOT_MINE:
-        break;
-    }
     status = take_block("leat_free", ptr, &pool, &block);
     if (status == LEATI_DECLINED)
         return leati_driver_free(stream, ptr);
@@ -501,15 +490,8 @@ leat_status leat_memory_free(void *ptr)
     if (!ptr)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_memory_free"));
-    switch (free_cached(NULL, ptr, &block)) {
-    case NO_ROOM:
-        free_without_room(block);
+    if (free_cached(NULL, ptr))
         return LEAT_OK;
-    case KEPT:
-        return LEAT_OK;
-    case NOT_MINE:
-        break;
-    }
     status = take_block("leat_memory_free", ptr, &pool, &block);
     if (status == LEATI_DECLINED)
         return leati_driver_memory_free(ptr);
