@@ -125,19 +125,28 @@ static void *grow(struct machine *machine, void *array, size_t *room, size_t siz
     return grown;
 }
 
+/* Returns memory for a chunk, or NULL after a complaint. */
+static void *new_chunk(struct machine *machine, size_t bytes)
+{
+    void *chunk;
+
+    if (!charge(machine, bytes))
+        return NULL;
+    chunk = malloc(bytes);
+    if (!chunk)
+        out_of_memory(machine);
+    return chunk;
+}
+
 static struct pickle_value *new_value(struct machine *machine, enum type type)
 {
     struct value_chunk *chunk = machine->pickle->values;
     struct pickle_value *value;
 
     if (!chunk || chunk->used == VALUES_PER_CHUNK) {
-        if (!charge(machine, sizeof *chunk))
+        chunk = new_chunk(machine, sizeof *chunk);
+        if (!chunk)
             return NULL;
-        chunk = malloc(sizeof *chunk);
-        if (!chunk) {
-            out_of_memory(machine);
-            return NULL;
-        }
         chunk->next = machine->pickle->values;
         chunk->used = 0;
         machine->pickle->values = chunk;
@@ -155,13 +164,9 @@ static char *new_text(struct machine *machine, size_t bytes)
     char *text;
 
     if (!chunk || chunk->used + bytes + 1 > TEXT_CHUNK_BYTES) {
-        if (!charge(machine, sizeof *chunk))
+        chunk = new_chunk(machine, sizeof *chunk);
+        if (!chunk)
             return NULL;
-        chunk = malloc(sizeof *chunk);
-        if (!chunk) {
-            out_of_memory(machine);
-            return NULL;
-        }
         chunk->next = machine->pickle->texts;
         chunk->used = 0;
         machine->pickle->texts = chunk;
