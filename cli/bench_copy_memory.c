@@ -3,11 +3,11 @@
  */
 #include "bench_copy.h"
 #include "bench_verify.h"
+#include "temporary_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -74,14 +74,9 @@ bool copy_host_prepare(struct copy_host *host, size_t bytes)
 /* Creates an unlinked file of this size in the folder for temporary files. */
 static enum copy_host_state make_file(struct copy_host *host)
 {
-    const char *folder = getenv("TMPDIR");
-    char path[4096];
-
-    snprintf(path, sizeof path, "%s/leat-bench-XXXXXX", folder && folder[0] ? folder : "/tmp");
-    host->file = mkostemp(path, O_CLOEXEC);
+    host->file = cli_temporary_file();
     if (host->file >= 0) {
         host->file_open = true;
-        unlink(path);
         errno = posix_fallocate(host->file, 0, (off_t)host->map_bytes);
         if (errno == 0)
             return COPY_HOST_READY;

@@ -5,6 +5,7 @@
 #include "bench_child.h"
 #include "bench_copy.h"
 #include "bench_verify.h"
+#include "temporary_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -278,11 +279,7 @@ static void measure(struct file_case *c, struct bench_rows *rows)
 
 static const char *folder_of(enum file_place place)
 {
-    const char *folder = getenv("TMPDIR");
-
-    if (place == FILE_IN_MEMORY)
-        return "/dev/shm";
-    return folder && folder[0] ? folder : "/tmp";
+    return place == FILE_IN_MEMORY ? "/dev/shm" : cli_temporary_folder();
 }
 
 /* Returns true if the file's bytes can be removed from the page cache. Those of a file system in memory cannot. */

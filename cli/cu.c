@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "cu_build.h"
 #include "cu_source.h"
+#include "temporary_file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -147,9 +148,7 @@ static bool run(struct cu_build *build, const struct cu_list *command)
 
 static bool make_folder(struct cu_build *build)
 {
-    const char *folder = getenv("TMPDIR");
-
-    snprintf(build->folder, sizeof build->folder, "%s/leat-cu-XXXXXX", folder && *folder ? folder : "/tmp");
+    snprintf(build->folder, sizeof build->folder, "%s/leat-cu-XXXXXX", cli_temporary_folder());
     if (mkdtemp(build->folder))
         return true;
     cli_complain("cu: %s: %s; TMPDIR names another folder", build->folder, strerror(errno));

@@ -3,11 +3,11 @@
  * words.
  */
 #include "cli.h"
+#include "temporary_file.h"
 #include "text.h"
 #include "text_json.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <leat/leat.h>
 #include <stdbool.h>
@@ -69,15 +69,10 @@ static bool failed(const char *what)
 static bool make_map(struct place *place)
 {
     bool in_file = !strcmp(place->word, "file");
-    const char *folder = getenv("TMPDIR");
-    char path[4096];
     int file = -1;
 
     if (in_file) {
-        snprintf(path, sizeof path, "%s/leat-explain-XXXXXX", folder && folder[0] ? folder : "/tmp");
-        file = mkostemp(path, O_CLOEXEC);
-        if (file >= 0)
-            unlink(path);
+        file = cli_temporary_file();
         if (file < 0 || ftruncate(file, (off_t)place->bytes) != 0) {
             cli_complain("explain: a temporary file cannot be made: %s", strerror(errno));
             if (file >= 0)
