@@ -47,8 +47,8 @@ struct file_case {
     /* What the threads do now. */
     bool threads_write;
     atomic_size_t next; /* relaxed: threads only share out pieces by it */
-    atomic_int
-        thread_error; /* the first error of a thread, 0: none; relaxed: read after all threads have finished */
+    /* The first error of a thread, 0: none. Relaxed: it is read after all threads have finished. */
+    atomic_int thread_error;
 };
 
 static bool system_failed(struct bench *bench, const char *what, int error)

@@ -6,8 +6,8 @@
 
 #include "copy/plan.h"
 
-/* Waits until a job has reached the point; at most until end_ns on the clock, and then returns LEAT_NOT_READY. DEVICE_LOST: the device is lost, so the job can never get there. device: that of the job's
- * stream. */
+/* Waits until a job has reached the point; at most until end_ns on the clock, and then returns LEAT_NOT_READY.
+ * DEVICE_LOST: the device is lost, so the job can never get there. device: that of the job's stream. */
 leat_status leati_job_wait(struct leati_job *job, leat_device *device, leat_copy_point point, uint64_t end_ns);
 
 /* Returns the failure of a finished job, and sets its message; LEAT_OK if it succeeded. */

@@ -57,9 +57,9 @@ leat_status leati_plan_file(struct leati_plan *plan, leat_stream *stream, void *
                             const struct leati_storage *file, size_t bytes, bool followed);
 
 /*
- * The same for many ranges of files and many places in memory; storage is scattered, and the caller has checked all
- * places. kind: DEVICE for memory that only the device reaches, PINNED for memory of the host. The scatter must
- * stay valid until leati_plan_submit() has returned.
+ * The same for many ranges of files and many places in memory; storage is scattered, and the caller has checked
+ * all places. kind: DEVICE for memory that only the device reaches, PINNED for memory of the host. The scatter
+ * must stay valid until leati_plan_submit() has returned.
  */
 leat_status leati_plan_file_scattered(struct leati_plan *plan, leat_stream *stream, leat_kind kind,
                                       const struct leati_scatter *scatter, const struct leati_storage *file,
@@ -72,8 +72,8 @@ leat_status leati_plan_choose(struct leati_plan *plan);
 leat_status leati_plan_look(struct leati_plan *plan);
 leat_status leati_plan_compare(struct leati_plan *plan);
 
-/* Returns true if leat's fault handler is installed, for a contiguous copy. Asks the system once a plan, since each
- * time costs a system call. */
+/* Returns true if leat's fault handler is installed, for a contiguous copy. Asks the system once a plan, since
+ * each time costs a system call. */
 bool leati_plan_is_guarded(struct leati_plan *plan);
 
 /* Submits the transfer to its stream. *job: as in protocol.h; NULL if the copy has no job. */
