@@ -1,6 +1,7 @@
 /* test_bad_input.c - what must not be done: each call returns the status that its header names and a message that
  * names what was wrong, nothing is lost, and the device still works. */
 #include "harness.h"
+#include "temporary.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -635,12 +636,10 @@ static void wrong_launches(void **state)
 }
 
 /* Writes bytes of content to a fresh file whose name it puts into path. */
-static void write_file(char *path, const void *content, size_t bytes)
+static void write_file(char path[TEMPORARY_PATH], const void *content, size_t bytes)
 {
-    int fd;
+    int fd = temporary_file(path);
 
-    strcpy(path, "/tmp/leat-test-XXXXXX");
-    fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, content, bytes), (ssize_t)bytes);
     close(fd);
@@ -653,7 +652,7 @@ static void wrong_modules(void **state)
     static const char junk[3000] = "this is neither a shared object nor device code";
     leat_module *module = NULL;
     leat_kernel *kernel = NULL;
-    char path[32];
+    char path[TEMPORARY_PATH];
 
     REFUSED(leat_module_load(t->device, junk, 0, &module), LEAT_ERROR_INVALID, "0 bytes");
     REFUSED(leat_module_load(t->device, junk, SIZE_MAX, &module), LEAT_ERROR_INVALID, "bytes");
@@ -687,7 +686,7 @@ static void truncated_modules(void **state)
     struct test_state *t = *state;
     FILE *file = fopen(test_kernels_path(), "rb");
     size_t bytes, capacity = 1 << 20;
-    char *image = test_buffer(capacity), path[32];
+    char *image = test_buffer(capacity), path[TEMPORARY_PATH];
     leat_module *module = NULL;
 
     assert_non_null(file);

@@ -4,6 +4,7 @@
  * The wrong writes come from kernels, which reach everything that is mapped, on every device.
  */
 #include "pool_guard.h"
+#include "temporary.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -47,12 +48,12 @@ static void give_words_back(void)
 
 static struct caught catch_words(void)
 {
-    char name[] = "/tmp/leat-test-XXXXXX";
+    char name[TEMPORARY_PATH];
     struct caught caught;
 
     give_words_back();
     own_words = dup(STDERR_FILENO);
-    caught.file = mkstemp(name);
+    caught.file = temporary_file(name);
     assert_true(own_words >= 0 && caught.file >= 0);
     unlink(name);
     dup2(caught.file, STDERR_FILENO);

@@ -8,6 +8,7 @@
  * policy and kind.
  */
 #include "pool_scene.h"
+#include "temporary.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -23,13 +24,11 @@ static leat_stream *wrapped(struct scene *x, leat_stream *stream)
 }
 
 /* A plan by which all blocks of BYTES, of each of eight streams, have one and the same place. */
-static void write_plan(char path[32])
+static void write_plan(char path[TEMPORARY_PATH])
 {
-    int descriptor;
+    int descriptor = temporary_file(path);
     FILE *file;
 
-    strcpy(path, "/tmp/test_pool_plan_XXXXXX");
-    descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     file = fdopen(descriptor, "w");
     assert_non_null(file);
@@ -50,7 +49,7 @@ static void play(void **state, void (*scene)(struct scene *x))
     for (int kind = 0; kind < SCENE_KINDS; kind++) {
         for (int way = 0; way < 5; way++) {
             void *between[2] = {NULL, NULL};
-            char plan[32] = "";
+            char plan[TEMPORARY_PATH] = "";
             struct scene x = {.t = t, .s = t->stream, .u = t->second, .limited = way % 2};
             leat_pool_options options = {.size = sizeof options,
                                          .reuse = (leat_pool_reuse)(way / 2),

@@ -3,20 +3,17 @@
  * way, and files that are no plans are refused.
  */
 #include "test_pool.h"
+#include "temporary.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATH_BYTES 40
-
 /* Writes a file; its name goes to path. */
-static void write_file(char path[PATH_BYTES], const char *text)
+static void write_file(char path[TEMPORARY_PATH], const char *text)
 {
-    int descriptor;
+    int descriptor = temporary_file(path);
 
-    strcpy(path, "/tmp/test_plan_XXXXXX");
-    descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     assert_int_equal(write(descriptor, text, strlen(text)), (ssize_t)strlen(text));
     assert_int_equal(close(descriptor), 0);
@@ -26,7 +23,7 @@ static void write_file(char path[PATH_BYTES], const char *text)
 static leat_pool *planned_pool(struct test_state *t, const char *text, leat_pool_options options)
 {
     leat_pool *pool = NULL;
-    char path[PATH_BYTES];
+    char path[TEMPORARY_PATH];
 
     write_file(path, text);
     options.size = sizeof options;
@@ -329,7 +326,7 @@ static void what_is_no_plan_is_refused(void **state)
     struct test_state *t = *state;
     leat_pool_options options = {.size = sizeof options};
     leat_pool *pool = (leat_pool *)77;
-    char path[PATH_BYTES];
+    char path[TEMPORARY_PATH];
 
     NEEDS_VIRTUAL_MEMORY(t);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -405,7 +402,7 @@ static int child_with_a_plan(void)
 static void the_environment_names_a_plan(void **state)
 {
     struct test_state *t = *state;
-    char path[PATH_BYTES], command[200], self[100];
+    char path[TEMPORARY_PATH], command[TEMPORARY_PATH + 200], self[100];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
     NEEDS_VIRTUAL_MEMORY(t);

@@ -2,6 +2,7 @@
  * test_pool_share.c - pools: blocks that are one physical allocation each, and that other processes can use.
  * LEAT_TEST_DEVICE names the device. For the import in another process this program runs itself again.
  */
+#include "temporary.h"
 #include "test_pool.h"
 
 #include <errno.h>
@@ -225,7 +226,7 @@ static void other_files_are_not_imported(void **state)
 {
     const int sealed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     const char *not_exported = "is not exported memory";
-    char path[] = "/tmp/leat-test-XXXXXX", again[64], content[6] = "";
+    char path[TEMPORARY_PATH], again[64], content[6] = "";
     struct test_state *t = *state;
     size_t bytes = 2 * MIB;
     leat_pool *pool;
@@ -234,7 +235,7 @@ static void other_files_are_not_imported(void **state)
 
     if (!test_on_cpu())
         SKIP_OTHER("a vendor's driver looks at the descriptors");
-    fd = mkstemp(path);
+    fd = temporary_file(path);
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
     assert_int_equal(pwrite(fd, "kept", 5, 0), 5);

@@ -4,6 +4,8 @@
  */
 #include "cuda_graphs.h"
 
+#include "../support/temporary.h"
+
 #include <unistd.h>
 
 /* ---- before anything else ---- */
@@ -186,9 +188,9 @@ static void captures_into_graphs(void **state)
 
 static void graphs_are_drawn(void **state)
 {
-    char path[] = "/tmp/leat-cu-dot-XXXXXX", text[4000];
+    char path[TEMPORARY_PATH], text[4000];
     CUDA_MEMSET_NODE_PARAMS set = fill(device, 1);
-    int file = mkstemp(path);
+    int file = temporary_file(path);
     CUgraphNode node;
     CUgraph graph;
     ssize_t bytes;

@@ -1,6 +1,8 @@
 /* test_cudart_edges.c - graphs that are made by hand: edges, copies of graphs, executables, captures, pictures. */
 #include "nodes.h"
 
+#include "../support/temporary.h"
+
 #include <unistd.h>
 
 /* ---- edges ---- */
@@ -468,10 +470,10 @@ static bool file_has(const char *path, const char *what)
 
 static void graphs_are_drawn(void **state)
 {
-    char path[] = "/tmp/leat-dot-XXXXXX", command[200];
+    char path[TEMPORARY_PATH], command[TEMPORARY_PATH + 50];
     cudaGraphNode_t nodes[4], node;
     cudaGraph_t graph = make_diamond(nodes, 1, 10, device), outer;
-    int file = mkstemp(path);
+    int file = temporary_file(path);
 
     (void)state;
     assert_true(file >= 0);

@@ -4,6 +4,8 @@
  */
 #include "hip_graphs.h"
 
+#include "../support/temporary.h"
+
 #include <unistd.h>
 
 /* ---- what streams take and HIP captures ---- */
@@ -226,8 +228,8 @@ static void executables(void **state)
 
 static void objects_and_pictures(void **state)
 {
-    char path[] = "/tmp/leat-hip-dot-XXXXXX", text[4000];
-    int ended = 0, file = mkstemp(path);
+    char path[TEMPORARY_PATH], text[4000];
+    int ended = 0, file = temporary_file(path);
     hipMemsetParams set = fill(device, 1, BYTES);
     hipUserObject_t object;
     hipGraphNode_t node;

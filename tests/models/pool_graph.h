@@ -22,8 +22,7 @@ enum {
     RESULT_WORDS = 1024,
     THREADS_MAX = 16,
     PAGE_BYTES = 2 << 20,
-    PLANNED_MAX = 30,
-    PLAN_PATH = 40
+    PLANNED_MAX = 30
 };
 
 struct stream {

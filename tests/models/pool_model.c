@@ -20,6 +20,7 @@
  *     pool_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--threads N] [--device NAME] [--verbose]
  */
 #include "pool_graph.h"
+#include "temporary.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,14 +33,13 @@ _Thread_local struct worker *w;
 
 /* Writes a plan with random places that overlap, so that it is wrong most of the time: the pool must check whether
  * a place is free. The requests to the pool follow the first list of the plan for a while. */
-static void write_plan(struct pool *p, char path[PLAN_PATH])
+static void write_plan(struct pool *p, char path[TEMPORARY_PATH])
 {
     uint64_t arena_bytes = (uint64_t)(6 + pick(12)) << 20;
     int lists = 1 + pick(3), descriptor;
     FILE *file;
 
-    snprintf(path, PLAN_PATH, "/tmp/pool_model_plan_XXXXXX");
-    descriptor = mkstemp(path);
+    descriptor = temporary_file(path);
     file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
     if (!file)
         give_up("no file for a plan");
@@ -64,7 +64,7 @@ static void write_plan(struct pool *p, char path[PLAN_PATH])
 
 static void open_pool(struct pool *p, int number)
 {
-    char plan[PLAN_PATH] = "";
+    char plan[TEMPORARY_PATH] = "";
     leat_pool_options options = {.size = sizeof options, .reuse = (leat_pool_reuse)pick(3)};
     int sort = pick(10);
 

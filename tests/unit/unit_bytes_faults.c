@@ -6,6 +6,7 @@
  * the name of the case as its argument.
  */
 #include "bytes_child.h"
+#include "temporary.h"
 
 #include "base/fault_handler.h"
 #include "staging/bytes.h"
@@ -123,8 +124,8 @@ static int case_unmapped(struct scene *s)
 
 static int case_truncated(struct scene *s)
 {
-    char name[] = "/tmp/unit_bytes_XXXXXX";
-    int file = mkstemp(name);
+    char name[TEMPORARY_PATH];
+    int file = temporary_file(name);
     size_t bytes = PAGES * page_bytes;
 
     CHECK(file >= 0 && !unlink(name) && !ftruncate(file, (off_t)bytes));

@@ -3,6 +3,7 @@
  * that memory is not promised twice.
  */
 #include "pinned_chunks.h"
+#include "temporary.h"
 
 #include "base/mem_limit.h"
 
@@ -104,28 +105,24 @@ static void put(const char *root, const char *path, const char *text)
 }
 
 struct tree {
-    char root[64];
+    char root[TEMPORARY_PATH];
 };
 
 static int make_tree(void **state)
 {
     struct tree *tree = test_buffer(sizeof *tree);
 
-    snprintf(tree->root, sizeof tree->root, "/tmp/leat-unit-pinned-XXXXXX");
     *state = tree;
-    return mkdtemp(tree->root) ? 0 : -1;
+    return temporary_folder(tree->root) ? 0 : -1;
 }
 
 static int remove_tree(void **state)
 {
     struct tree *tree = *state;
-    char command[128];
-    int status;
+    bool removed = temporary_folder_remove(tree->root);
 
-    snprintf(command, sizeof command, "rm -rf '%s'", tree->root);
-    status = system(command);
     free(tree);
-    return status;
+    return removed ? 0 : -1;
 }
 
 #define TREE_TEST(function) cmocka_unit_test_setup_teardown(function, make_tree, remove_tree)

@@ -6,6 +6,7 @@
  * of a part below as its first argument.
  */
 #include "run_self.h"
+#include "temporary.h"
 
 #include "driver/cpu/cpu.h"
 
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
@@ -98,17 +100,35 @@ static int run_as_other(const char *program, const char *library, const char *wa
     return wait_for_child(child);
 }
 
+/* Returns true if every user may enter the folder and all folders above it. */
+static bool others_reach(const char *path)
+{
+    char whole[PATH_MAX];
+    struct stat status;
+
+    assert_non_null(realpath(path, whole));
+    for (char *end = whole + strlen(whole); end; end = strrchr(whole, '/')) {
+        *end = '\0';
+        if (stat(*whole ? whole : "/", &status) || !(status.st_mode & S_IXOTH))
+            return false;
+    }
+    return true;
+}
+
 static void set_user_id_programs_read_no_variables(void **state)
 {
-    char place[] = "/tmp/leat-test-XXXXXX", plain[64], privileged[64], library[64], fake[4096];
+    char place[TEMPORARY_PATH], plain[sizeof place + 32], privileged[sizeof plain], library[sizeof plain],
+        fake[4096];
     struct statvfs system;
 
     (void)state;
     if (geteuid() != 0)
         SKIP_OTHER("only root can make a set-user-ID program of another user's");
-    if (statvfs("/tmp", &system) || system.f_flag & (ST_NOSUID | ST_NOEXEC))
-        SKIP_OTHER("/tmp has no set-user-ID programs");
-    assert_non_null(mkdtemp(place));
+    if (statvfs(temporary_root(), &system) || system.f_flag & (ST_NOSUID | ST_NOEXEC))
+        SKIP_OTHER("the file system of temporary files allows no set-user-ID programs");
+    if (!others_reach(temporary_root()))
+        SKIP_OTHER("other users cannot reach the folder of temporary files");
+    assert_true(temporary_folder(place));
     assert_int_equal(chmod(place, 0755), 0);
     snprintf(plain, sizeof plain, "%s/plain", place);
     snprintf(privileged, sizeof privileged, "%s/privileged", place);
@@ -120,10 +140,7 @@ static void set_user_id_programs_read_no_variables(void **state)
     /* The program can tell the two. */
     assert_int_equal(run_as_other(plain, library, "all"), CONTENT);
     assert_int_equal(run_as_other(privileged, library, "none"), CONTENT);
-    unlink(plain);
-    unlink(privileged);
-    unlink(library);
-    rmdir(place);
+    assert_true(temporary_folder_remove(place));
 }
 
 /* ---- signals and threads of leat's ---- */
@@ -274,7 +291,7 @@ static void count_descriptors(const char *path, int *open_count, int *inherited)
 }
 
 struct pipe_watch {
-    char path[64];
+    char path[TEMPORARY_PATH + 32];
     int open_count, inherited;
 };
 
@@ -294,22 +311,21 @@ static void *watch_pipe(void *argument)
 
 static void module_files_close_on_exec(void **state)
 {
-    char place[] = "/tmp/leat-test-XXXXXX";
+    char place[TEMPORARY_PATH];
     struct pipe_watch watch = {.open_count = 0};
     leat_device *device;
     leat_module *module;
     pthread_t thread;
 
     (void)state;
-    assert_non_null(mkdtemp(place));
+    assert_true(temporary_folder(place));
     snprintf(watch.path, sizeof watch.path, "%s/pipe", place);
     assert_int_equal(mkfifo(watch.path, 0600), 0);
     OK(leat_device_open("cpu:0", &device));
     assert_int_equal(__real_pthread_create(&thread, NULL, watch_pipe, &watch), 0);
     REFUSED(leat_module_load_file(device, watch.path, &module), LEAT_ERROR_IMAGE, "empty");
     pthread_join(thread, NULL);
-    unlink(watch.path);
-    rmdir(place);
+    assert_true(temporary_folder_remove(place));
     OK(leat_device_close(device));
     assert_int_equal(watch.open_count, 2);
     assert_int_equal(watch.inherited, 0);

@@ -1,5 +1,6 @@
 /* unit_record.c - the recorder of allocations where the system writes less than it is given, or nothing. */
 #include "harness.h"
+#include "temporary.h"
 
 #include "base/hooks.h"
 #include "base/record.h"
@@ -43,8 +44,8 @@ ssize_t __wrap_write(int fd, const void *buffer, size_t bytes)
 /* Records lines in a process of its own, in which full bytes find room. Returns what the file has then. */
 static char *record_lines(size_t full, size_t *bytes)
 {
-    char path[] = "/tmp/unit_record_XXXXXX", *text = test_buffer((size_t)LINES * LINE_BYTES_MAX);
-    int fd = mkstemp(path), status;
+    char path[TEMPORARY_PATH], *text = test_buffer((size_t)LINES * LINE_BYTES_MAX);
+    int fd = temporary_file(path), status;
     pid_t child;
     FILE *file;
 
