@@ -1,82 +1,18 @@
 /*
  * test_file_batch.c - many ranges of files as one copy: bytes, order, tickets, failures, and what is refused.
  */
-#include "harness.h"
+#include "file_room.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
 #define FILES 3
 #define FILE_BYTES (6 * MIB)
 
-static char folder[] = "/tmp/leat-batch-XXXXXX";
-static const char *const names[] = {"0", "1", "2", "out", "short"};
-
-static const char *path_of(const char *name)
-{
-    static char paths[4][200];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static const char *make_file(const char *name, size_t bytes, uint64_t seed)
-{
-    const char *path = path_of(name);
-    unsigned char *data = test_buffer(bytes ? bytes : 1);
-    FILE *file = fopen(path, "wb");
-
-    assert_non_null(file);
-    test_pattern(data, bytes, seed);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-    free(data);
-    return path;
-}
-
-static unsigned char *file_content(const char *path, size_t bytes)
-{
-    unsigned char *data = test_buffer(bytes + 1);
-    FILE *file = fopen(path, "rb");
-
-    assert_non_null(file);
-    assert_int_equal(fread(data, 1, bytes + 1, file), bytes);
-    assert_int_equal(fclose(file), 0);
-    return data;
-}
-
-static leat_file *open_file(const char *path, unsigned flags)
-{
-    leat_file *file = NULL;
-
-    OK(leat_file_open(path, flags, &file));
-    return file;
-}
-
-static const leat_kind kinds[] = {LEAT_KIND_DEVICE, LEAT_KIND_PINNED, LEAT_KIND_PAGEABLE};
-#define KINDS (sizeof kinds / sizeof kinds[0])
-
-static unsigned char *make_memory(struct test_state *t, leat_kind kind, size_t bytes)
-{
-    return kind == LEAT_KIND_PAGEABLE ? test_buffer(bytes) : test_alloc(t->device, kind, bytes);
-}
-
-static void end_memory(leat_kind kind, void *memory)
-{
-    if (kind == LEAT_KIND_PAGEABLE)
-        free(memory);
-    else
-        OK(leat_memory_free(memory));
-}
+static const char *const names[FILES] = {"0", "1", "2"};
 
 /* What a kind of memory should hold, and holds. */
 struct place {
@@ -431,19 +367,4 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(wrong_ops_are_refused),
 };
 
-int main(void)
-{
-    int failed;
-
-    if (!test_device_there())
-        return 77;
-    if (!mkdtemp(folder)) {
-        perror("mkdtemp");
-        return 1;
-    }
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        (void)unlink(path_of(names[i]));
-    (void)rmdir(folder);
-    return failed ? 1 : 0;
-}
+FILE_TEST_MAIN(tests)

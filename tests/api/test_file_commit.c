@@ -2,34 +2,18 @@
  * test_file_commit.c - files that get their name when all of them is on the disk, and the point DURABLE of
  * tickets.
  */
-#include "harness.h"
+#include "file_room.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
 #define BYTES (3 * MIB + 5)
 #define WRITE (LEAT_FILE_WRITE | LEAT_FILE_TEMPORARY)
-
-static char folder[] = "/tmp/leat-commit-XXXXXX";
-
-static const char *path_of(const char *name)
-{
-    static char paths[4][200];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 static unsigned count_names(void)
 {
@@ -54,26 +38,14 @@ static void write_old(const char *path)
 
 static void expect_content(const char *path, const void *content, size_t bytes)
 {
-    unsigned char *data = test_buffer(bytes + 1);
-    FILE *file = fopen(path, "rb");
+    unsigned char *data = file_content(path, bytes);
 
-    assert_non_null(file);
-    assert_int_equal(fread(data, 1, bytes + 1, file), bytes);
-    assert_int_equal(fclose(file), 0);
     assert_memory_equal(data, content, bytes);
     free(data);
 }
 
-static leat_file *open_file(const char *path, unsigned flags)
-{
-    leat_file *file = NULL;
-
-    OK(leat_file_open(path, flags, &file));
-    return file;
-}
-
 /* The device's memory with a pattern, and the same in host memory. */
-static unsigned char *make_memory(struct test_state *t, unsigned char **content)
+static unsigned char *make_content(struct test_state *t, unsigned char **content)
 {
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, BYTES);
 
@@ -90,7 +62,7 @@ static void a_file_gets_its_name_at_the_end(void **state)
 {
     struct test_state *t = *state;
     const char *path = path_of("file");
-    unsigned char *content, *memory = make_memory(t, &content), byte = 7;
+    unsigned char *content, *memory = make_content(t, &content), byte = 7;
 
     for (int replaces = 0; replaces < 2; replaces++) {
         leat_file *file = open_file(path, replaces ? WRITE | LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE : WRITE);
@@ -127,7 +99,7 @@ static void a_file_gets_its_name_at_the_end(void **state)
 static void nothing_stays_without_a_commit(void **state)
 {
     struct test_state *t = *state;
-    unsigned char *content, *memory = make_memory(t, &content);
+    unsigned char *content, *memory = make_content(t, &content);
 
     for (int i = 0; i < 20; i++) {
         leat_file *file = open_file(path_of("none"), WRITE);
@@ -169,7 +141,7 @@ static void a_ticket_tells_when_it_is_durable(void **state)
 {
     struct test_state *t = *state;
     const char *path = path_of("durable");
-    unsigned char *content, *memory = make_memory(t, &content);
+    unsigned char *content, *memory = make_content(t, &content);
     leat_file *file = open_file(path, WRITE);
     struct test_gate *gate = test_gate_close(t->stream);
     leat_ticket *written, *synced, *committed;
@@ -253,7 +225,7 @@ static void a_file_with_a_hole_gets_no_name(void **state)
 {
     struct test_state *t = *state;
     const char *path = path_of("full");
-    unsigned char *content, *memory = make_memory(t, &content);
+    unsigned char *content, *memory = make_content(t, &content);
     struct rlimit before, less;
 
     write_old(path);
@@ -345,17 +317,4 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(wrong_commits_are_refused),
 };
 
-int main(void)
-{
-    int failed;
-
-    if (!test_device_there())
-        return 77;
-    if (!mkdtemp(folder)) {
-        perror("mkdtemp");
-        return 1;
-    }
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)rmdir(folder);
-    return failed ? 1 : 0;
-}
+FILE_TEST_MAIN(tests)

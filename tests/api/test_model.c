@@ -4,6 +4,7 @@
  */
 #include "harness.h"
 #include "seed.h"
+#include "test_folder.h"
 
 #include <leat/model.h>
 
@@ -12,18 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/leat-model-XXXXXX";
-
-static const char *path_of(const char *name)
-{
-    static char paths[4][200];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 /* ---- files ---- */
 
@@ -647,21 +636,6 @@ static void wrong_items_are_refused(void **state)
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     OK(leat_model_load_free(load));
     OK(leat_model_close(model));
-}
-
-static int remove_folder(void **state)
-{
-    char command[100];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : 1;
 }
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
  * it.
  */
 #include "harness.h"
+#include "test_folder.h"
 
 #include <leat/model.h>
 
@@ -12,19 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/leat-parse-XXXXXX";
-
-/* A path in the test's own folder; good until the eighth call after it. */
-static const char *path_of(const char *name)
-{
-    static char paths[8][200];
-    static unsigned next;
-    char *path = paths[next++ % 8];
-
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 /* ---- files ---- */
 
@@ -446,21 +434,6 @@ static void arguments_are_checked(void **state)
     REFUSED(leat_model_find(model, NULL, &count), LEAT_ERROR_INVALID, "an argument is NULL");
     REFUSED(leat_model_find(model, "b", &count), LEAT_ERROR_NOT_FOUND, "no tensor 'b'");
     OK(leat_model_close(model));
-}
-
-static int remove_folder(void **state)
-{
-    char command[100];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : 1;
 }
 
 int main(void)
