@@ -26,8 +26,9 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
-               test_file_commit test_model test_layout test_layout_lists test_fill test_bad_input test_stream \
-               test_threads test_pool_threads order_model unit_copy_calls)
+               test_file_commit test_model test_layout \
+               test_layout_lists test_fill test_bad_input test_stream test_threads test_pool_threads order_model \
+               unit_copy_calls)
 # Random graphs of work; public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # Programs about the CPU device alone.
@@ -161,16 +162,19 @@ $(test_bin)/fake/%.so: tests/fake/%.c $(fake_headers) $(BUILD)/flags
 # These compare leat's declarations with the vendor's cuda.h, where that is installed.
 $(test_bin)/test_cuda_abi.o $(test_bin)/test_cuda_names.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I%=%))
 
-# Libraries to preload: jitter.so delays threads at random, keys.so emulates memory protection keys.
+# Libraries to preload: jitter.so delays threads at random, keys.so emulates memory protection keys, bad_disk.so
+# makes system calls about files fail.
 test_jitter := $(test_bin)/jitter.so
 test_keys := $(test_bin)/keys.so
-$(test_jitter) $(test_keys): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
+test_bad_disk := $(test_bin)/bad_disk.so
+$(test_jitter) $(test_keys) $(test_bad_disk): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize% -fvisibility=hidden,$(ALL_CFLAGS)) -shared $< -o $@ -ldl
+$(test_bad_disk): tests/support/bad_disk.h
 
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
-       $(test_bin)/recorded
+       $(test_bad_disk) $(test_bin)/recorded
 
 # The command as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_cu.sh \
@@ -352,4 +356,4 @@ gate: tests
 .PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
         $(tsan_suites) fuzz-layout gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(walk_objects:.o=.d) $(model_objects:.o=.d) \
-         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d)
+         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d bad_disk.d)
