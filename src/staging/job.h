@@ -94,7 +94,9 @@ struct leati_job {
     uint64_t deadline_ns;      /* 0: none */
     atomic_int stopped;        /* LEAT_OK, or the reason why no more parts are copied */
     _Atomic size_t stopped_at; /* all bytes before this offset were copied, or will be */
-    atomic_int error;          /* error of the storage, as filled by its move() */
+    /* Under the lock of job.c: the first place in the copy where the storage failed, and its error there. */
+    size_t failed_at;          /* SIZE_MAX: nowhere */
+    int error;                 /* as filled by the storage's move() */
     _Atomic uintptr_t fault;   /* the lowest address whose access faulted; UINTPTR_MAX: none */
     atomic_bool reported;      /* one thread has begun to report the failure to the timeline */
     void *timeline;            /* of the stream; gets the failure */
@@ -123,7 +125,8 @@ bool leati_job_work_once(struct leati_job *job);
  * stays. */
 void leati_job_stop(struct leati_job *job, leat_status why);
 
-/* Writes to text why the job stopped; "" if it did not. */
+/* Writes to text why the job stopped; "" if it did not. LEATI_JOB_MESSAGE_BYTES are enough for all messages. */
+#define LEATI_JOB_MESSAGE_BYTES 512
 void leati_job_message(const struct leati_job *job, char *text, size_t bytes);
 
 /* Reports to the storage that a part of a write was not written. */

@@ -559,6 +559,7 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->deadline_ns = request->deadline_ns;
     atomic_init(&job->stopped_at, job->bytes);
     atomic_init(&job->fault, UINTPTR_MAX);
+    job->failed_at = SIZE_MAX;
     job->storage = request->storage;
     if (job->storage.ops)
         job->storage.ops->hold(job->storage.object);
@@ -767,7 +768,7 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
 static leat_status finish_eager(struct leati_stager *stager, struct leati_job *job, bool kept_by_caller)
 {
     leat_status status;
-    char message[256];
+    char message[LEATI_JOB_MESSAGE_BYTES];
 
     /* Waits for workers that are still leaving the task. */
     if (kept_by_caller)
