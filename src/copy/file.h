@@ -78,6 +78,9 @@ size_t leati_file_cached_bytes(const struct leati_open_file *file, uint64_t offs
 size_t leati_file_move(struct leati_open_file *file, uint64_t offset, struct iovec *parts, unsigned count,
                        bool write, int *error);
 
+/* Returns the path, or its last 200 characters if it has more, so that messages have room for the reason. */
+const char *leati_file_name(const struct leati_open_file *open);
+
 /* Writes to text what failed at offset, and why. error: as filled by leati_file_move(). */
 void leati_file_describe(const struct leati_open_file *open, uint64_t offset, bool write, int error, char *text,
                          size_t text_bytes);

@@ -121,7 +121,7 @@ static void describe(const void *object, uint64_t offset, bool write, int error,
     const struct range_list *list = object;
     const struct range *range = &list->ranges[find_range(list, offset)];
     uint64_t within = offset - range->start;
-    char why[160];
+    char why[360];
 
     leati_file_describe(range->open, range->offset + within, write, error, why, sizeof why);
     if (error == EFAULT)

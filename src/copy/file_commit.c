@@ -117,12 +117,18 @@ leat_status leati_file_open_temporary(struct leati_open_file *file, int how)
     return leati_fail(LEAT_ERROR_FILE, "open of a temporary file in its directory: %s", strerror(error));
 }
 
+static void remove_name(struct leati_open_file *file)
+{
+    if (file->temporary[0])
+        (void)unlinkat(file->directory, file->temporary, 0);
+    file->temporary[0] = '\0';
+}
+
 void leati_file_drop_temporary(struct leati_open_file *file)
 {
     if (file->directory < 0)
         return;
-    if (file->temporary[0])
-        (void)unlinkat(file->directory, file->temporary, 0);
+    remove_name(file);
     (void)close(file->directory);
 }
 
@@ -182,12 +188,8 @@ static int run(struct commit *commit)
     if (error)
         return error;
     commit->failed = "rename";
-    if (renameat(file->directory, file->temporary, file->directory, base_name(file->path))) {
-        error = errno;
-        (void)unlinkat(file->directory, file->temporary, 0);
-        file->temporary[0] = '\0';
-        return error;
-    }
+    if (renameat(file->directory, file->temporary, file->directory, base_name(file->path)))
+        return errno;
     file->temporary[0] = '\0';
     commit->failed = "the file has its name, but fsync of its directory";
     error = sync_fd(file->directory);
@@ -198,10 +200,15 @@ static int run(struct commit *commit)
 /* bytes is 1, and there is no memory. */
 static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
 {
+    struct commit *commit = object;
+
     (void)offset;
     (void)memory;
     (void)write;
-    *error = run(object);
+    *error = run(commit);
+    /* It cannot be tried again, so the temporary name goes now, not when the file is closed. */
+    if (*error && commit->named)
+        remove_name(commit->file);
     return *error ? 0 : bytes;
 }
 
@@ -212,10 +219,10 @@ static void describe(const void *object, uint64_t offset, bool write, int error,
     (void)offset;
     (void)write;
     if (error == ECANCELED)
-        snprintf(text, text_bytes, "%s is not committed: %s", commit->file->path, commit->failed);
+        snprintf(text, text_bytes, "%s is not committed: %s", leati_file_name(commit->file), commit->failed);
     else
-        snprintf(text, text_bytes, "%s of %s: %s: %s", commit->named ? "commit" : "sync", commit->file->path,
-                 commit->failed, strerror(error));
+        snprintf(text, text_bytes, "%s of %s: %s: %s", commit->named ? "commit" : "sync",
+                 leati_file_name(commit->file), commit->failed, strerror(error));
 }
 
 static void hold(void *object)
