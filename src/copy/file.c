@@ -259,8 +259,11 @@ leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t 
 static leat_status make_plan(leat_stream *stream, const struct request *request, bool followed,
                              struct leati_plan *plan)
 {
-    struct leati_storage storage = {
-        .ops = &file_storage, .object = request->file->open, .offset = request->offset, .write = request->write};
+    struct leati_storage storage = {.ops = &file_storage,
+                                    .object = request->file->open,
+                                    .offset = request->offset,
+                                    .lead = (size_t)(request->offset % LEATI_FILE_BLOCK),
+                                    .write = request->write};
 
     LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write));
     return leati_plan_file(plan, stream, request->memory, &storage, request->bytes, followed);

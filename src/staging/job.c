@@ -132,8 +132,7 @@ static void move_part(struct leati_job *job, size_t offset, char *memory, size_t
 
 static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, uint32_t part)
 {
-    size_t start = part * chunk->part_bytes, offset = chunk->offset + start;
-    size_t bytes = chunk->bytes - start < chunk->part_bytes ? chunk->bytes - start : chunk->part_bytes;
+    size_t start, bytes = leati_chunk_part(chunk, part, &start), offset = chunk->offset + start;
     char *ring = job->ring + chunk->place + start;
     uintptr_t fault = 0;
     size_t copied;

@@ -60,6 +60,7 @@ struct leati_storage {
     const struct leati_storage_ops *ops; /* NULL: both sides are memory */
     void *object;
     uint64_t offset; /* where the copy begins in the storage */
+    size_t lead;     /* in its block of 4096 bytes; if scattered, that of the first piece */
     bool write;      /* the storage is the destination; else the source */
     bool scattered;  /* the other side is memory in several places too, which the object knows */
     bool detached;   /* the stream does not wait for the job, which begins when the stream reaches it; HOST only */

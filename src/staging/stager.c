@@ -447,6 +447,8 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                             .most_bytes = request->chunk_most_bytes,
                             .unit_bytes = request->unit_bytes,
                             .even_bytes = eager_chunk(request),
+                            .in_blocks = request->storage.ops,
+                            .lead_bytes = request->storage.lead,
                             .out = request->direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
 
@@ -487,7 +489,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
         return true;
     }
     if (request->direction != LEATI_DIRECTION_HOST)
-        wanted = leati_staging_ring_bytes(request->bytes, (size_t)stager->ring_bytes);
+        wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, (size_t)stager->ring_bytes);
     job->flags = take_ring(stager, job->policy, wanted, least, !request->no_wait, ring_bytes);
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
     if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
