@@ -203,6 +203,7 @@ leat_status leat_file_close(leat_file *file)
         return LEAT_OK;
     if (!leati_handle_retire(&file_handles, file))
         return leati_file_check("leat_file_close", file);
+    leati_file_give_up_name(file->open);
     leati_file_release(file->open);
     leati_handle_free(&file_handles, file);
     return LEAT_OK;

@@ -117,11 +117,19 @@ leat_status leati_file_open_temporary(struct leati_open_file *file, int how)
     return leati_fail(LEAT_ERROR_FILE, "open of a temporary file in its directory: %s", strerror(error));
 }
 
+/* Removes the temporary name, if there is one. Called by one thread at a time: that of a commit's job, or that of
+ * the last call on the handle if there is no commit, or the last holder of the file. */
 static void remove_name(struct leati_open_file *file)
 {
     if (file->temporary[0])
         (void)unlinkat(file->directory, file->temporary, 0);
     file->temporary[0] = '\0';
+}
+
+void leati_file_give_up_name(struct leati_open_file *file)
+{
+    if (file->directory >= 0 && !atomic_load_explicit(&file->committed, memory_order_relaxed))
+        remove_name(file);
 }
 
 void leati_file_drop_temporary(struct leati_open_file *file)
@@ -139,6 +147,9 @@ struct commit {
     atomic_uint holders; /* reference count: the call, and the job */
     struct leati_open_file *file;
     bool named; /* a commit */
+    /* The call has succeeded, so there will be no other. Until then a commit that could not be submitted may be
+     * tried again. */
+    atomic_bool submitted;
     /* Set by the one thread that works: what failed; before job.h's staged_chunks is advanced. */
     const char *failed;
 };
@@ -225,6 +236,16 @@ static void describe(const void *object, uint64_t offset, bool write, int error,
                  leati_file_name(commit->file), commit->failed, strerror(error));
 }
 
+/* The job was stopped before it began. */
+static void spoil(void *object)
+{
+    const struct commit *commit = object;
+
+    /* Relaxed: if this misses the end of the call, the name goes when the file is closed. */
+    if (commit->named && atomic_load_explicit(&commit->submitted, memory_order_relaxed))
+        remove_name(commit->file);
+}
+
 static void hold(void *object)
 {
     struct commit *commit = object;
@@ -244,7 +265,7 @@ static void release(void *object)
 }
 
 static const struct leati_storage_ops commit_storage = {
-    .move = move, .describe = describe, .hold = hold, .release = release};
+    .move = move, .spoil = spoil, .describe = describe, .hold = hold, .release = release};
 
 /* ---- the public calls ---- */
 
@@ -279,6 +300,7 @@ static leat_status submit(leat_stream *stream, struct leati_open_file *file, boo
         status = leati_ticket_start(stream->device, &plan, 1, options, ticket);
     else if (status == LEAT_OK)
         status = leati_plan_submit(&plan, NULL);
+    atomic_store_explicit(&commit->submitted, status == LEAT_OK, memory_order_relaxed);
     release(commit);
     return status;
 }
