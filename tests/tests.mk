@@ -199,7 +199,7 @@ check-compat: $(checked_lib)
 # every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
 # tests access rights and no bytes.
 check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip \
-                check-names-cuda check-jitter
+                check-names-cuda check-jitter check-bad-disk
 asan_suites := check-plain check-compat check-staged check-prefetch
 tsan_suites := check-tsan-plain check-tsan-staged
 # run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
@@ -301,6 +301,19 @@ check-jitter: tests compat
 	$(cuda_names) LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(jittered) || status=1; \
 	LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter %_threads %_ordering %_peers,$(compat_tests)) || status=1; \
+	exit $$status
+
+# The tests of files on a system without the newer calls about files, then on a disk that moves few bytes at once.
+# The sanitizers' suites leave this out: their runtimes must be loaded before any other library.
+old_calls := cachestat=ENOSYS,nowait=ENOSYS,statx=ENOSYS,open-direct=EINVAL,open-tmpfile=EOPNOTSUPP
+short_calls := read=3000,read-direct=512,write=5000,write-direct=4096,read=EINTR@3+5,write=EINTR@2+7
+check-bad-disk: tests
+	$(Q)echo 'once more, on an old system and on a disk that moves few bytes at once (tests/support/bad_disk.c):'
+	$(Q)status=0; export TEST_UNDER='env LD_PRELOAD=$(abspath $(test_bad_disk))'; \
+	for rules in '$(old_calls)' '$(short_calls)'; do \
+	    BAD_DISK=$$rules tests/run.sh '$(BUILD)' cpu:0 \
+	        $(addprefix $(test_bin)/,test_file test_file_batch test_file_commit test_model) || status=1; \
+	done; \
 	exit $$status
 
 check-prefetch: $(check_needs)

@@ -103,9 +103,12 @@ EXPORTED void bad_disk_set_hook(int (*hook)(enum bad_disk_call call, uint64_t of
 
 /* ---- BAD_DISK ---- */
 
+/* Returns true if text is this name, to its end or to "@". */
 static bool is_name(const char *text, const char *name)
 {
-    return !strncmp(text, name, strlen(name)) && !strchr("-abcdefghijklmnopqrstuvwxyz", text[strlen(name)]);
+    size_t length = strlen(name);
+
+    return !strncmp(text, name, length) && (!text[length] || text[length] == '@');
 }
 
 /* Returns false if the text is no rule. */

@@ -6,8 +6,8 @@
  * One scenario makes every call of the public API but those of pools (fault_public.c). Each kind of pool has its
  * own scenarios (fault_pools.c): a call may survive a failure, and must then have done its work. The same holds
  * for copies of pageable memory (fault_copies.c) and of files (fault_files.c), which take another path when they
- * cannot be staged; on the CPU device they are staged here as on a GPU. Another scenario uses entries of the driver's
- * table directly. LEAT_TEST_DEVICE names the device.
+ * cannot be staged; on the CPU device they are staged here as on a GPU. Another scenario uses entries of the
+ * driver's table directly. LEAT_TEST_DEVICE names the device.
  */
 #include "fault_scenarios.h"
 
