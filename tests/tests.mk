@@ -17,18 +17,19 @@ test_bin := $(BUILD)/tests
 # Programs for any device. They include only the public headers.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
-            test_copy_3d test_file test_file_batch test_file_commit test_model test_model_save test_layout \
-            test_layout_lists test_virtual test_fill test_managed test_stream test_event test_kernel test_native \
-            test_bad_input test_threads test_pool test_pool_stats test_pool_order test_pool_reuse \
-            test_pool_pending test_pool_limits test_pool_no_memory test_pool_full test_pool_packing \
-            test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard test_pool_races \
-            test_pool_scrub test_pool_reports test_struct_size)
+            test_copy_3d test_file test_file_batch test_file_commit test_file_bad test_file_direct \
+            test_file_faults test_model test_model_save test_layout test_layout_lists test_virtual test_fill \
+            test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
+            test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
+            test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads \
+            test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size)
 # Programs that test copies. They run once more with staged pageable copies on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
-               test_file_commit test_model test_model_save test_layout test_layout_lists test_fill test_bad_input \
-               test_stream test_threads test_pool_threads order_model unit_copy_calls)
+               test_file_commit test_file_bad test_file_direct test_file_faults test_model test_model_save \
+               test_layout test_layout_lists test_fill test_bad_input test_stream test_threads test_pool_threads \
+               order_model unit_copy_calls)
 # Random graphs of work. They include only the public headers.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # Programs that test only the CPU device.
@@ -112,13 +113,17 @@ $(test_bin)/unit_blocks: test_wraps = -Wl,--wrap=mmap
 $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
 $(test_bin)/unit_cpu: test_wraps = -Wl,--wrap=pthread_cond_wait -Wl,--wrap=cpu_managed_add
 
+# Programs whose system calls about files can be made to fail.
+bad_disk_tests := $(addprefix $(test_bin)/,test_file_bad test_file_direct test_file_faults)
+$(bad_disk_tests): $(test_bin)/bad_disk.o
+
 # Objects that the tests of the CUDA driver and of the HIP driver share.
 $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
 # Programs of several files: the fault walk and its scenarios, the two models and what they share.
-walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_pools.o fault_copies.o)
-$(test_walk): $(walk_objects)
+walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_pools.o fault_copies.o fault_files.o)
+$(test_walk): $(walk_objects) $(files_obj)
 model_objects := $(addprefix $(test_bin)/,model.o vector_clocks.o clock_steps.o pool_checks.o pool_steps.o)
 $(test_order): $(test_bin)/model.o
 $(test_bin)/order_model: $(addprefix $(test_bin)/,vector_clocks.o clock_steps.o)
@@ -168,16 +173,19 @@ $(test_bin)/fake/%.so: tests/fake/%.c $(fake_headers) $(BUILD)/flags
 # These compare leat's declarations with the vendor's cuda.h, where that is installed.
 $(test_bin)/test_cuda_abi.o $(test_bin)/test_cuda_names.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I%=%))
 
-# Libraries to preload: jitter.so delays threads at random, keys.so emulates memory protection keys.
+# Libraries to preload: jitter.so delays threads at random, keys.so emulates memory protection keys, bad_disk.so
+# makes system calls about files fail.
 test_jitter := $(test_bin)/jitter.so
 test_keys := $(test_bin)/keys.so
-$(test_jitter) $(test_keys): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
+test_bad_disk := $(test_bin)/bad_disk.so
+$(test_jitter) $(test_keys) $(test_bad_disk): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize% -fvisibility=hidden,$(ALL_CFLAGS)) -shared $< -o $@ -ldl
+$(test_bad_disk): tests/support/bad_disk.h
 
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
-       $(test_bin)/recorded
+       $(test_bad_disk) $(test_bin)/recorded
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
@@ -197,7 +205,7 @@ check-compat: $(checked_lib)
 # every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
 # tests access rights and no bytes.
 check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip \
-                check-names-cuda check-jitter
+                check-names-cuda check-jitter check-bad-disk
 asan_suites := check-plain check-compat check-staged check-prefetch
 tsan_suites := check-tsan-plain check-tsan-staged
 # run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
@@ -300,6 +308,19 @@ check-jitter: tests compat
 	    $(filter %_threads %_ordering %_peers,$(compat_tests)) || status=1; \
 	exit $$status
 
+# The tests of files on a system without the newer calls about files, then on a disk that moves few bytes at once.
+# The sanitizers' suites leave this out: their runtimes must be loaded before any other library.
+old_calls := cachestat=ENOSYS,nowait=ENOSYS,statx=ENOSYS,open-direct=EINVAL,open-tmpfile=EOPNOTSUPP
+short_calls := read=3000,read-direct=512,write=5000,write-direct=4096,read=EINTR@3+5,write=EINTR@2+7
+check-bad-disk: tests
+	$(Q)echo 'once more, on an old system and on a disk that moves few bytes at once (tests/support/bad_disk.c):'
+	$(Q)status=0; export TEST_UNDER='env LD_PRELOAD=$(abspath $(test_bad_disk))'; \
+	for rules in '$(old_calls)' '$(short_calls)'; do \
+	    BAD_DISK=$$rules tests/run.sh '$(BUILD)' cpu:0 \
+	        $(addprefix $(test_bin)/,test_file test_file_batch test_file_commit test_model) || status=1; \
+	done; \
+	exit $$status
+
 check-prefetch: $(check_needs)
 	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'
 	$(Q)LEAT_PREFETCH_STREAMS_IN=3 LEAT_PREFETCH_STREAMS_OUT=2 LEAT_PREFETCH_CHUNK=64K \
@@ -371,4 +392,4 @@ gate: tests
 .PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
         $(tsan_suites) fuzz-layout fuzz-model gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(walk_objects:.o=.d) $(model_objects:.o=.d) \
-         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d)
+         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d bad_disk.d)

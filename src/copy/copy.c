@@ -55,7 +55,7 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, leat_copy
 leat_status leati_job_result(struct leati_job *job)
 {
     struct leati_job_state state;
-    char message[256];
+    char message[LEATI_JOB_MESSAGE_BYTES];
 
     leati_job_look(job, &state);
     if (state.status == LEAT_OK)

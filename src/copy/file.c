@@ -89,14 +89,31 @@ static leat_status check_flags(unsigned flags)
     return LEAT_OK;
 }
 
+static leat_status fail_not_regular(void)
+{
+    return leati_fail(LEAT_ERROR_FILE, "it is not a regular file, and only those can be read at any place");
+}
+
+static leat_status fail_open(const char *path, int error)
+{
+    struct stat what;
+
+    /* What open() returns for a socket, and for writing to a FIFO that nobody reads. */
+    if (error == ENXIO && !stat(path, &what) && !S_ISREG(what.st_mode))
+        return fail_not_regular();
+    return leati_fail(LEAT_ERROR_FILE, "open: %s", strerror(error));
+}
+
 /* Checks after open() that the file is a regular one. Truncates it after that, not with O_TRUNC, so that only a
  * regular file is truncated. */
 static leat_status check_opened(int fd, unsigned flags)
 {
     struct stat what;
 
-    if (fstat(fd, &what) || !S_ISREG(what.st_mode))
-        return leati_fail(LEAT_ERROR_FILE, "it is not a regular file, and only those can be read at any place");
+    if (fstat(fd, &what))
+        return leati_fail(LEAT_ERROR_FILE, "fstat: %s", strerror(errno));
+    if (!S_ISREG(what.st_mode))
+        return fail_not_regular();
     if (flags & LEAT_FILE_TRUNCATE && ftruncate(fd, 0))
         return leati_fail(LEAT_ERROR_FILE, "ftruncate: %s", strerror(errno));
     return LEAT_OK;
@@ -121,7 +138,7 @@ static leat_status open_path(struct leati_open_file *opened)
     }
     opened->fd = open(opened->path, how | (flags & LEAT_FILE_CREATE ? O_CREAT : 0), 0666);
     if (opened->fd < 0)
-        return leati_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
+        return fail_open(opened->path, errno);
     status = check_opened(opened->fd, flags);
     if (status == LEAT_OK)
         status = leati_file_open_direct(opened, how);
@@ -186,6 +203,7 @@ leat_status leat_file_close(leat_file *file)
         return LEAT_OK;
     if (!leati_handle_retire(&file_handles, file))
         return leati_file_check("leat_file_close", file);
+    leati_file_give_up_name(file->open);
     leati_file_release(file->open);
     leati_handle_free(&file_handles, file);
     return LEAT_OK;
@@ -266,8 +284,11 @@ leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t 
 static leat_status make_plan(leat_stream *stream, const struct request *request, bool followed,
                              struct leati_plan *plan)
 {
-    struct leati_storage storage = {
-        .ops = &file_storage, .object = request->file->open, .offset = request->offset, .write = request->write};
+    struct leati_storage storage = {.ops = &file_storage,
+                                    .object = request->file->open,
+                                    .offset = request->offset,
+                                    .lead = (size_t)(request->offset % LEATI_FILE_BLOCK),
+                                    .write = request->write};
 
     LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write));
     return leati_plan_file(plan, stream, request->memory, &storage, request->bytes, followed);

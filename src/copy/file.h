@@ -56,6 +56,10 @@ void leati_file_release(struct leati_open_file *open);
 /* Opens open->path with LEAT_FILE_TEMPORARY: sets fd, directory and temporary. how: flags of open(). */
 leat_status leati_file_open_temporary(struct leati_open_file *open, int how);
 
+/* Called when the handle is closed: without a commit, removes the temporary name now. Copies may keep the file itself
+ * open for long. */
+void leati_file_give_up_name(struct leati_open_file *open);
+
 /* Called when the file is closed: removes its temporary name, if it has one. */
 void leati_file_drop_temporary(struct leati_open_file *open);
 
@@ -77,6 +81,9 @@ size_t leati_file_cached_bytes(const struct leati_open_file *file, uint64_t offs
  * parts. */
 size_t leati_file_move(struct leati_open_file *file, uint64_t offset, struct iovec *parts, unsigned count,
                        bool write, int *error);
+
+/* Returns the path, or its last 200 characters if it has more, so that messages have room for the reason. */
+const char *leati_file_name(const struct leati_open_file *open);
 
 /* Writes to text what failed at offset, and why. error: as filled by leati_file_move(). */
 void leati_file_describe(const struct leati_open_file *open, uint64_t offset, bool write, int error, char *text,

@@ -121,7 +121,7 @@ static void describe(const void *object, uint64_t offset, bool write, int error,
     const struct range_list *list = object;
     const struct range *range = &list->ranges[find_range(list, offset)];
     uint64_t within = offset - range->start;
-    char why[160];
+    char why[360];
 
     leati_file_describe(range->open, range->offset + within, write, error, why, sizeof why);
     if (error == EFAULT)
@@ -355,6 +355,7 @@ static leat_status plan_list(struct file_batch *batch, unsigned which, bool foll
 
     if (!list)
         return LEAT_OK;
+    storage.lead = (size_t)(list->ranges[0].offset % LEATI_FILE_BLOCK);
     if (list->bytes > SIZE_MAX / 2)
         return leati_fail(LEAT_ERROR_RANGE, "the ops have %llu bytes together", (unsigned long long)list->bytes);
     LEATI_TRY(check_mapped(batch, list));

@@ -117,12 +117,26 @@ leat_status leati_file_open_temporary(struct leati_open_file *file, int how)
     return leati_fail(LEAT_ERROR_FILE, "open of a temporary file in its directory: %s", strerror(error));
 }
 
+/* Removes the temporary name, if there is one. Called by one thread at a time: that of a commit's job, or that of
+ * the last call on the handle if there is no commit, or the last holder of the file. */
+static void remove_name(struct leati_open_file *file)
+{
+    if (file->temporary[0])
+        (void)unlinkat(file->directory, file->temporary, 0);
+    file->temporary[0] = '\0';
+}
+
+void leati_file_give_up_name(struct leati_open_file *file)
+{
+    if (file->directory >= 0 && !atomic_load_explicit(&file->committed, memory_order_relaxed))
+        remove_name(file);
+}
+
 void leati_file_drop_temporary(struct leati_open_file *file)
 {
     if (file->directory < 0)
         return;
-    if (file->temporary[0])
-        (void)unlinkat(file->directory, file->temporary, 0);
+    remove_name(file);
     (void)close(file->directory);
 }
 
@@ -133,6 +147,9 @@ struct commit {
     atomic_uint holders; /* reference count: the call, and the job */
     struct leati_open_file *file;
     bool named; /* a commit */
+    /* The call has succeeded, so there will be no other. Until then a commit that could not be submitted may be
+     * tried again. */
+    atomic_bool submitted;
     /* Set by the one thread that works: what failed; before job.h's staged_chunks is advanced. */
     const char *failed;
 };
@@ -182,12 +199,8 @@ static int run(struct commit *commit)
     if (error)
         return error;
     commit->failed = "rename";
-    if (renameat(file->directory, file->temporary, file->directory, base_name(file->path))) {
-        error = errno;
-        (void)unlinkat(file->directory, file->temporary, 0);
-        file->temporary[0] = '\0';
-        return error;
-    }
+    if (renameat(file->directory, file->temporary, file->directory, base_name(file->path)))
+        return errno;
     file->temporary[0] = '\0';
     commit->failed = "the file has its name, but fsync of its directory";
     error = sync_fd(file->directory);
@@ -198,10 +211,15 @@ static int run(struct commit *commit)
 /* bytes is 1, and there is no memory. */
 static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
 {
+    struct commit *commit = object;
+
     (void)offset;
     (void)memory;
     (void)write;
-    *error = run(object);
+    *error = run(commit);
+    /* It cannot be tried again, so the temporary name goes now, not when the file is closed. */
+    if (*error && commit->named)
+        remove_name(commit->file);
     return *error ? 0 : bytes;
 }
 
@@ -212,10 +230,20 @@ static void describe(const void *object, uint64_t offset, bool write, int error,
     (void)offset;
     (void)write;
     if (error == ECANCELED)
-        snprintf(text, text_bytes, "%s is not committed: %s", commit->file->path, commit->failed);
+        snprintf(text, text_bytes, "%s is not committed: %s", leati_file_name(commit->file), commit->failed);
     else
-        snprintf(text, text_bytes, "%s of %s: %s: %s", commit->named ? "commit" : "sync", commit->file->path,
-                 commit->failed, strerror(error));
+        snprintf(text, text_bytes, "%s of %s: %s: %s", commit->named ? "commit" : "sync",
+                 leati_file_name(commit->file), commit->failed, strerror(error));
+}
+
+/* The job was stopped before it began. */
+static void spoil(void *object)
+{
+    const struct commit *commit = object;
+
+    /* Relaxed: if this misses the end of the call, the name goes when the file is closed. */
+    if (commit->named && atomic_load_explicit(&commit->submitted, memory_order_relaxed))
+        remove_name(commit->file);
 }
 
 static void hold(void *object)
@@ -237,7 +265,7 @@ static void release(void *object)
 }
 
 static const struct leati_storage_ops commit_storage = {
-    .move = move, .describe = describe, .hold = hold, .release = release};
+    .move = move, .spoil = spoil, .describe = describe, .hold = hold, .release = release};
 
 /* ---- the public calls ---- */
 
@@ -272,6 +300,7 @@ static leat_status submit(leat_stream *stream, struct leati_open_file *file, boo
         status = leati_ticket_start(stream->device, &plan, 1, options, ticket);
     else if (status == LEAT_OK)
         status = leati_plan_submit(&plan, NULL);
+    atomic_store_explicit(&commit->submitted, status == LEAT_OK, memory_order_relaxed);
     release(commit);
     return status;
 }

@@ -25,6 +25,7 @@
 
 #define BLOCK LEATI_FILE_BLOCK
 #define BOUNCE_BYTES ((size_t)1 << 20)
+#define NAME_MOST 200
 
 /* ---- what is in the cache ---- */
 
@@ -104,7 +105,8 @@ static size_t move_cached(int fd, uint64_t offset, struct iovec *parts, unsigned
             moved += (size_t)some;
             advance(&parts, &count, (size_t)some);
         } else if (some == 0 || errno != EINTR) {
-            *error = some ? errno : 0;
+            /* A write that moves nothing has no end of a file to find. */
+            *error = some ? errno : write ? ENOSPC : 0;
             break;
         }
     }
@@ -177,12 +179,12 @@ static ssize_t call_direct(const struct leati_open_file *file, uint64_t offset, 
         some = write ? pwritev(file->direct_fd, parts, count, (off_t)offset)
                      : preadv(file->direct_fd, parts, count, (off_t)offset);
     while (some < 0 && errno == EINTR);
-    *error = some < 0 ? errno : 0;
+    *error = some < 0 ? errno : !some && write ? ENOSPC : 0;
     return some;
 }
 
-/* Reads bytes from offset on through the bounce buffer: at most what fits. Returns how many bytes it has read, 0
- * at the end of the file. */
+/* Reads bytes from offset on through the bounce buffer: at most what fits. Returns how many bytes it has read; 0
+ * at the end of the file, or if the read stopped before offset. */
 static size_t read_bounced(const struct leati_open_file *file, uint64_t offset, struct iovec *parts,
                            unsigned count, size_t bytes, union bounce *bounce, int *error)
 {
@@ -197,7 +199,7 @@ static size_t read_bounced(const struct leati_open_file *file, uint64_t offset, 
 }
 
 /* Reads bytes to memory that is aligned as the file: only the first and the last block, if they are not whole, go
- * through the bounce buffer. Returns how many bytes it has read, 0 at the end of the file. */
+ * through the bounce buffer. Returns how many bytes it has read; 0 as read_bounced(). */
 static size_t read_aligned(const struct leati_open_file *file, uint64_t offset, char *memory, size_t bytes,
                            union bounce *bounce, int *error)
 {
@@ -270,6 +272,16 @@ static size_t write_some(const struct leati_open_file *file, uint64_t offset, st
     return move_cached(file->fd, offset, &one, 1, true, error);
 }
 
+/* Reads the bytes up to the next block through the cache. Returns how many, 0 at the end of the file. */
+static size_t read_block_cached(const struct leati_open_file *file, uint64_t offset, const struct iovec *part,
+                                int *error)
+{
+    size_t left = BLOCK - (size_t)(offset % BLOCK);
+    struct iovec one = {part->iov_base, part->iov_len < left ? part->iov_len : left};
+
+    return move_cached(file->fd, offset, &one, 1, false, error);
+}
+
 static size_t move_direct(const struct leati_open_file *file, uint64_t offset, struct iovec *parts, unsigned count,
                           bool write, int *error)
 {
@@ -293,6 +305,9 @@ static size_t move_direct(const struct leati_open_file *file, uint64_t offset, s
             some = read_aligned(file, at, parts->iov_base, parts->iov_len, bounce, error);
         else
             some = read_bounced(file, at, parts, count, left, bounce, error);
+        /* A direct read begins at a block, and may move so little that it does not get to the range. */
+        if (!some && !*error && !write)
+            some = read_block_cached(file, at, parts, error);
         if (!some)
             break;
         moved += some;
@@ -435,13 +450,20 @@ leat_status leati_file_open_direct(struct leati_open_file *file, int how)
 
 /* ---- messages ---- */
 
+const char *leati_file_name(const struct leati_open_file *open)
+{
+    size_t length = strlen(open->path);
+
+    return open->path + (length > NAME_MOST ? length - NAME_MOST : 0);
+}
+
 void leati_file_describe(const struct leati_open_file *file, uint64_t offset, bool write, int error, char *text,
                          size_t text_bytes)
 {
     if (error)
         snprintf(text, text_bytes, "%s at offset %llu of %s: %s", write ? "pwrite" : "pread",
-                 (unsigned long long)offset, file->path, strerror(error));
+                 (unsigned long long)offset, leati_file_name(file), strerror(error));
     else
-        snprintf(text, text_bytes, "%s now ends at %llu: it was cut while it was read", file->path,
+        snprintf(text, text_bytes, "%s now ends at %llu: it was cut while it was read", leati_file_name(file),
                  (unsigned long long)offset);
 }

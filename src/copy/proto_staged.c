@@ -144,9 +144,13 @@ static void explain_batch(const struct leati_plan *plan, struct leati_strbuf *te
 static void explain_run(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     const struct leati_stager *stager = plan->stager;
-    size_t ring_bytes = leati_staging_ring_bytes(plan->transfer.bytes, (size_t)stager->ring_bytes);
+    bool of_file = plan->transfer.shape == LEATI_SHAPE_FILE;
+    size_t lead = of_file ? plan->transfer.file.lead : 0;
+    size_t ring_bytes = leati_staging_ring_bytes(plan->transfer.bytes + lead, (size_t)stager->ring_bytes);
     struct leati_cut cut = {.bytes = plan->transfer.bytes,
                             .ring_bytes = ring_bytes,
+                            .in_blocks = of_file,
+                            .lead_bytes = lead,
                             .out = plan->transfer.direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
     uint32_t chunks = leati_staging_cut(&cut, NULL);

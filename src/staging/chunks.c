@@ -83,16 +83,32 @@ static void place_all(struct leati_chunk *chunks, uint32_t count, size_t ring_by
     }
 }
 
+/* Takes what is not of the copy from the ends of chunks that are whole blocks. */
+static void trim(const struct leati_cut *cut, struct leati_chunk *chunks, uint32_t count, size_t all)
+{
+    for (uint32_t c = 1; c < count; c++)
+        chunks[c].offset -= cut->lead_bytes;
+    leati_assert(chunks[0].bytes > cut->lead_bytes);
+    chunks[0].lead_bytes = cut->lead_bytes;
+    chunks[0].bytes -= cut->lead_bytes;
+    chunks[0].place += cut->lead_bytes;
+    leati_assert(chunks[count - 1].bytes > all - cut->lead_bytes - cut->bytes);
+    chunks[count - 1].bytes -= all - cut->lead_bytes - cut->bytes;
+}
+
 uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chunks)
 {
     size_t most = round_up(cut->ring_bytes / CHUNKS_IN_RING, PAGE_BYTES);
-    size_t size = cut->out ? LAST_OUT_BYTES : FIRST_IN_BYTES, left = cut->bytes;
+    size_t size = cut->out ? LAST_OUT_BYTES : FIRST_IN_BYTES;
+    size_t all = cut->in_blocks ? round_up(cut->bytes + cut->lead_bytes, PAGE_BYTES) : cut->bytes, left = all;
     uint32_t count = 0;
 
     leati_assert(cut->bytes);
+    leati_assert(cut->in_blocks ? cut->lead_bytes < PAGE_BYTES && !cut->most_bytes && !cut->unit_bytes
+                                : !cut->lead_bytes);
     /* If all of the copy fits into the ring, the ring does not limit the chunks. */
-    if (!cut->ring_bytes || cut->ring_bytes >= cut->bytes)
-        most = cut->bytes;
+    if (!cut->ring_bytes || cut->ring_bytes >= all)
+        most = all;
     if (cut->most_bytes && most > cut->most_bytes / 5 * 4)
         most = cut->most_bytes / 5 * 4; /* 4/5, because the last chunk may be a quarter larger: see next_size() */
     /* even_bytes, unless the ring allows only less. */
@@ -122,10 +138,13 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     }
     for (uint32_t c = 0; c < count; c++) {
         chunks[c].offset = c ? chunks[c - 1].offset + chunks[c - 1].bytes : 0;
+        chunks[c].lead_bytes = 0;
         set_parts(&chunks[c], cut->threads);
     }
-    leati_assert(chunks[count - 1].offset + chunks[count - 1].bytes == cut->bytes);
     if (cut->ring_bytes)
         place_all(chunks, count, cut->ring_bytes);
+    if (cut->in_blocks)
+        trim(cut, chunks, count, all);
+    leati_assert(chunks[count - 1].offset + chunks[count - 1].bytes == cut->bytes);
     return count;
 }

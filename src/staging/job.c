@@ -3,11 +3,15 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/lock.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #define PREFAULT_BYTES ((size_t)2 << 20)
+
+/* Guards failed_at and error of all jobs. Taken only when a storage has failed. */
+static struct leati_lock failures_lock = LEATI_LOCK_INITIALIZER;
 
 /* ---- one part of a job ---- */
 
@@ -92,6 +96,21 @@ static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t
                                    out ? 0 : offset, bytes, job->policy, fault);
 }
 
+/* Stops a job because its storage failed. Keeps the first place that failed, with the error there: several parts
+ * may fail at once, with different errors. */
+static void fail_storage(struct leati_job *job, size_t at, int error)
+{
+    leat_status why = error == EFAULT ? LEAT_ERROR_POINTER : LEAT_ERROR_FILE;
+
+    leati_lock(&failures_lock);
+    leati_job_stop(job, why);
+    if (at < job->failed_at && atomic_load_explicit(&job->stopped, memory_order_relaxed) == (int)why) {
+        job->failed_at = at;
+        job->error = error;
+    }
+    leati_unlock(&failures_lock);
+}
+
 /* Copies a part between memory and storage. memory: the part's address in the ring; HOST has no ring. */
 static void move_part(struct leati_job *job, size_t offset, char *memory, size_t bytes)
 {
@@ -104,18 +123,16 @@ static void move_part(struct leati_job *job, size_t offset, char *memory, size_t
     moved = storage->ops->move(storage->object, storage->offset + offset, memory, bytes, storage->write, &error);
     if (moved == bytes)
         return;
-    atomic_store_explicit(&job->error, error, memory_order_relaxed);
     lower(&job->stopped_at, offset + moved);
     leati_job_spoil(job);
     if (error == EFAULT && memory)
         lower(&job->fault, (uintptr_t)memory + moved);
-    leati_job_stop(job, error == EFAULT ? LEAT_ERROR_POINTER : LEAT_ERROR_FILE);
+    fail_storage(job, offset + moved, error);
 }
 
 static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, uint32_t part)
 {
-    size_t start = part * chunk->part_bytes, offset = chunk->offset + start;
-    size_t bytes = chunk->bytes - start < chunk->part_bytes ? chunk->bytes - start : chunk->part_bytes;
+    size_t start, bytes = leati_chunk_part(chunk, part, &start), offset = chunk->offset + start;
     char *ring = job->ring + chunk->place + start;
     uintptr_t fault = 0;
     size_t copied;
@@ -154,8 +171,7 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
  * another thread is reporting it; that thread will then advance staged_chunks. */
 static bool report_failure(struct leati_job *job)
 {
-    char message[256];
-
+    char message[LEATI_JOB_MESSAGE_BYTES];
     int stopped = atomic_load_explicit(&job->stopped, memory_order_relaxed);
 
     if (job->eager || (stopped != LEAT_ERROR_POINTER && stopped != LEAT_ERROR_FILE))
@@ -276,13 +292,20 @@ bool leati_job_work_once(struct leati_job *job)
 
 /* ---- messages ---- */
 
+/* at: how many bytes were moved before the first part that was not. */
 static void describe_storage(const struct leati_job *job, size_t at, char *text, size_t bytes)
 {
     const struct leati_storage *storage = &job->storage;
-    char why[200];
+    char why[400];
+    size_t failed_at;
+    int error;
 
-    storage->ops->describe(storage->object, storage->offset + at, storage->write,
-                           atomic_load_explicit(&job->error, memory_order_relaxed), why, sizeof why);
+    leati_lock(&failures_lock);
+    failed_at = job->failed_at;
+    error = job->error;
+    leati_unlock(&failures_lock);
+    leati_assert(failed_at < job->bytes);
+    storage->ops->describe(storage->object, storage->offset + failed_at, storage->write, error, why, sizeof why);
     if (storage->scattered)
         snprintf(text, bytes, "%s %zu bytes stopped after %zu bytes: %s", storage->write ? "writing" : "reading",
                  job->bytes, at, why);

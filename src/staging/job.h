@@ -60,6 +60,7 @@ struct leati_storage {
     const struct leati_storage_ops *ops; /* NULL: both sides are memory */
     void *object;
     uint64_t offset; /* where the copy begins in the storage */
+    size_t lead;     /* in its block of 4096 bytes; if scattered, that of the first piece */
     bool write;      /* the storage is the destination; else the source */
     bool scattered;  /* the other side is memory in several places too, which the object knows */
     bool detached;   /* the stream does not wait for the job, which begins when the stream reaches it; HOST only */
@@ -94,7 +95,9 @@ struct leati_job {
     uint64_t deadline_ns;      /* 0: none */
     atomic_int stopped;        /* LEAT_OK, or the reason why no more parts are copied */
     _Atomic size_t stopped_at; /* all bytes before this offset were copied, or will be */
-    atomic_int error;          /* error of the storage, as filled by its move() */
+    /* Under the lock of job.c: the first place in the copy where the storage failed, and its error there. */
+    size_t failed_at;          /* SIZE_MAX: nowhere */
+    int error;                 /* as filled by the storage's move() */
     _Atomic uintptr_t fault;   /* the lowest address whose access faulted; UINTPTR_MAX: none */
     atomic_bool reported;      /* one thread has begun to report the failure to the timeline */
     void *timeline;            /* of the stream; gets the failure */
@@ -123,7 +126,8 @@ bool leati_job_work_once(struct leati_job *job);
  * stays. */
 void leati_job_stop(struct leati_job *job, leat_status why);
 
-/* Writes to text why the job stopped; "" if it did not. */
+/* Writes to text why the job stopped; "" if it did not. LEATI_JOB_MESSAGE_BYTES are enough for all messages. */
+#define LEATI_JOB_MESSAGE_BYTES 512
 void leati_job_message(const struct leati_job *job, char *text, size_t bytes);
 
 /* Reports to the storage that a part of a write was not written. */

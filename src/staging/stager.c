@@ -446,6 +446,8 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                             .most_bytes = request->chunk_most_bytes,
                             .unit_bytes = request->unit_bytes,
                             .even_bytes = eager_chunk(request),
+                            .in_blocks = request->storage.ops,
+                            .lead_bytes = request->storage.lead,
                             .out = request->direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
 
@@ -486,7 +488,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
         return true;
     }
     if (request->direction != LEATI_DIRECTION_HOST)
-        wanted = leati_staging_ring_bytes(request->bytes, (size_t)stager->ring_bytes);
+        wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, (size_t)stager->ring_bytes);
     job->flags = take_ring(stager, job->policy, wanted, least, !request->no_wait, ring_bytes);
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
     if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
@@ -558,6 +560,7 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->deadline_ns = request->deadline_ns;
     atomic_init(&job->stopped_at, job->bytes);
     atomic_init(&job->fault, UINTPTR_MAX);
+    job->failed_at = SIZE_MAX;
     job->storage = request->storage;
     if (job->storage.ops)
         job->storage.ops->hold(job->storage.object);
@@ -766,7 +769,7 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
 static leat_status finish_eager(struct leati_stager *stager, struct leati_job *job, bool kept_by_caller)
 {
     leat_status status;
-    char message[256];
+    char message[LEATI_JOB_MESSAGE_BYTES];
 
     /* Waits for workers that are still leaving the task. */
     if (kept_by_caller)

@@ -3,6 +3,7 @@
  * leaves nothing behind.
  */
 #include "harness.h"
+#include "test_folder.h"
 
 #include <leat/model.h>
 
@@ -17,18 +18,6 @@
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
-
-static char folder[] = "/tmp/leat-save-XXXXXX";
-
-static const char *path_of(const char *name)
-{
-    static char paths[4][200];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 static unsigned count_names(void)
 {
@@ -437,21 +426,6 @@ static void wrong_saves_are_refused(void **state)
     OK(leat_model_save_wait(save, LEAT_COPY_DURABLE, 0));
     OK(leat_model_save_free(save));
     OK(leat_stream_synchronize(t->stream));
-}
-
-static int remove_folder(void **state)
-{
-    char command[100];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : 1;
 }
 
 int main(void)

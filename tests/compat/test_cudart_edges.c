@@ -4,6 +4,8 @@
 
 #include "../support/temporary.h"
 
+#include "../support/temporary.h"
+
 #include <unistd.h>
 
 /* ---- edges ---- */

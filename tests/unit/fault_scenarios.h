@@ -135,4 +135,15 @@ void copy_scenario(struct world *w);
 /* Closes devices while copies run. Only the close waits for them. */
 void lazy_copy_scenario(struct world *w);
 
+/* ---- fault_files.c ---- */
+
+/* The folder of the files that the scenarios read and write. */
+void make_walk_folder(void);
+void remove_walk_folder(void);
+
+void file_scenario(struct world *w);
+
+/* Closes the device while copies and a commit run. */
+void lazy_file_scenario(struct world *w);
+
 #endif

@@ -5,9 +5,9 @@
  *
  * One scenario makes every call of the public API but those of pools (fault_public.c). Each kind of pool has its
  * own scenarios (fault_pools.c): a call may survive a failure, and must then have done its work. The same holds
- * for copies of pageable memory (fault_copies.c), which take another path when they cannot be staged; on the CPU
- * device they are staged here as on a GPU. Another scenario uses entries of the driver's table directly.
- * LEAT_TEST_DEVICE names the device.
+ * for copies of pageable memory (fault_copies.c) and of files (fault_files.c), which take another path when they
+ * cannot be staged; on the CPU device they are staged here as on a GPU. Another scenario uses entries of the
+ * driver's table directly. LEAT_TEST_DEVICE names the device.
  */
 #include "fault_scenarios.h"
 
@@ -160,7 +160,8 @@ static void walk(const char *name, void (*scenario)(struct world *))
         now.n++;
     } while (
         run_once(scenario, LEATI_FAULT_FAIL,
-                 scenario == lazy_scenario || scenario == lazy_pool_scenario || scenario == lazy_copy_scenario));
+                 scenario == lazy_scenario || scenario == lazy_pool_scenario || scenario == lazy_copy_scenario ||
+                     scenario == lazy_file_scenario));
     printf("fault_walk: %s: each of %llu driver calls was made to fail\n", name, (unsigned long long)now.n - 1);
     fflush(stdout);
 }
@@ -229,6 +230,11 @@ static void walk_copies(void)
     walk("pageable memory", copy_scenario);
     walk("pageable memory, left to the close", lazy_copy_scenario);
     walk_delays("pageable memory", copy_scenario, 7);
+    make_walk_folder();
+    walk("files", file_scenario);
+    walk("files, left to the close", lazy_file_scenario);
+    walk_delays("files", file_scenario, 7);
+    remove_walk_folder();
     now.of_copies = false;
     if (leat_file_close(walk_file) != LEAT_OK)
         give_up("the file cannot be closed: %s", leat_last_error());

@@ -25,6 +25,27 @@ static struct leati_chunk *cut_all(const struct leati_cut *cut, uint32_t *count)
     return chunks;
 }
 
+/* The parts have every byte of the chunk once. In blocks they begin at blocks, in the storage as in the ring. */
+static void check_parts(const struct leati_cut *cut, const struct leati_chunk *chunk)
+{
+    size_t at = 0;
+
+    assert_true(chunk->parts >= 1);
+    for (uint32_t part = 0; part < chunk->parts; part++) {
+        size_t start, bytes = leati_chunk_part(chunk, part, &start), in_blocks = chunk->offset + start;
+
+        assert_int_equal(start, at);
+        assert_in_range(bytes, 1, chunk->part_bytes);
+        at += bytes;
+        if (!cut->in_blocks)
+            continue;
+        in_blocks += cut->lead_bytes;
+        assert_true(!chunk->offset && !start ? in_blocks == cut->lead_bytes : in_blocks % 4096 == 0);
+        assert_true(!cut->ring_bytes || (chunk->place + start) % 4096 == in_blocks % 4096);
+    }
+    assert_int_equal(at, chunk->bytes);
+}
+
 static void check_bytes(const struct leati_cut *cut, const struct leati_chunk *chunks, uint32_t count)
 {
     size_t at = 0;
@@ -34,9 +55,7 @@ static void check_bytes(const struct leati_cut *cut, const struct leati_chunk *c
         assert_true(chunks[c].bytes > 0);
         assert_true(!cut->most_bytes || chunks[c].bytes <= cut->most_bytes);
         at += chunks[c].bytes;
-        assert_true(chunks[c].parts >= 1);
-        assert_true((chunks[c].parts - 1) * chunks[c].part_bytes < chunks[c].bytes);
-        assert_true(chunks[c].parts * chunks[c].part_bytes >= chunks[c].bytes);
+        check_parts(cut, &chunks[c]);
     }
     assert_int_equal(at, cut->bytes);
 }
@@ -89,6 +108,31 @@ static void all_sizes(void **state)
             }
 }
 
+static void blocks_are_not_cut(void **state)
+{
+    static const size_t rings[] = {0, 256 * KIB, 3 * MIB + 4096, 64 * MIB}, leads[] = {0, 1, 512, 4095};
+
+    (void)state;
+    for (size_t base = 1; base <= 256 * MIB; base *= 4)
+        for (size_t i = 0; i < 3; i++)
+            for (size_t form = 0; form < 4 * 4 * 2; form++) {
+                size_t ring = rings[form / 4 % 4], lead = leads[form % 4];
+                struct leati_cut cut = {.bytes = base + i,
+                                        .ring_bytes = leati_staging_ring_bytes(base + i + lead, ring),
+                                        .in_blocks = true,
+                                        .lead_bytes = lead,
+                                        .out = form / 16,
+                                        .threads = 1 + (unsigned)form % 9};
+                uint32_t count;
+                struct leati_chunk *chunks = cut_all(&cut, &count);
+
+                check_bytes(&cut, chunks, count);
+                if (ring)
+                    check_ring(&cut, chunks, count);
+                free(chunks);
+            }
+}
+
 /* A copy to the device needs a small first chunk, because the link waits for it. A copy from the device needs a
  * small last chunk, because the host waits for it. */
 static void small_chunks_are_at_the_end_that_waits(void **state)
@@ -129,6 +173,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_sizes),
+        cmocka_unit_test(blocks_are_not_cut),
         cmocka_unit_test(small_chunks_are_at_the_end_that_waits),
         cmocka_unit_test(without_a_ring_chunks_have_one_size),
     };

@@ -4,6 +4,7 @@
  */
 #include "staging_device.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +106,54 @@ static void a_fault_in_the_middle_is_told(void **state)
         munmap(host, bytes);
     }
     free(memory);
+}
+
+static size_t fail_at_two(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
+{
+    (void)object, (void)memory, (void)write;
+    if (offset != 2)
+        return bytes;
+    *error = EIO;
+    return 0;
+}
+
+static void tell_place(const void *object, uint64_t offset, bool write, int error, char *text, size_t text_bytes)
+{
+    (void)object, (void)write;
+    snprintf(text, text_bytes, "error %d at place %d", error, (int)offset);
+}
+
+/* A part before the one whose storage failed may have been taken, but not begun, when the copy stopped. The
+ * message says how much came, and where the storage failed. */
+static void a_failed_storage_is_told_with_its_place(void **state)
+{
+    static const struct leati_storage_ops ops = {.move = fail_at_two, .describe = tell_place};
+    struct leati_flags flags;
+    struct leati_chunk chunk = {.bytes = 4, .parts = 4, .part_bytes = 1};
+    struct leati_job job = {.direction = LEATI_DIRECTION_HOST,
+                            .early = true,
+                            .eager = true, /* so that no timeline is told */
+                            .bytes = 4,
+                            .storage = {.ops = &ops},
+                            .flags = &flags,
+                            .chunks = &chunk,
+                            .count = 1,
+                            .failed_at = SIZE_MAX};
+    char message[LEATI_JOB_MESSAGE_BYTES], expected[100];
+
+    (void)state;
+    atomic_init(&flags.staged_chunks, 0);
+    atomic_init(&flags.completed_chunks, 0);
+    atomic_init(&job.stopped_at, 4);
+    leati_job_prepare(&job, 1);
+    leati_job_work(&job);
+    assert_true(leati_job_staged(&job));
+    assert_int_equal(atomic_load(&job.stopped_at), 2);
+    /* What another thread would have done that took the first part. */
+    atomic_store(&job.stopped_at, 0);
+    leati_job_message(&job, message, sizeof message);
+    snprintf(expected, sizeof expected, "stopped after 0 bytes: error %d at place 2", EIO);
+    assert_non_null(strstr(message, expected));
 }
 
 /* ---- hooks that fail ---- */
@@ -230,10 +279,14 @@ static void every_hook_of_a_start_may_fail(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        STAGING_TEST(a_cancelled_copy_copies_nothing_more), STAGING_TEST(a_deadline_ends_a_copy_in_the_middle),
-        STAGING_TEST(a_fault_in_the_middle_is_told),        STAGING_TEST(every_hook_of_a_copy_may_fail),
-        STAGING_TEST(a_job_of_a_lost_stream_stays),         STAGING_TEST(a_ticket_outlives_the_stager),
+        STAGING_TEST(a_cancelled_copy_copies_nothing_more),
+        STAGING_TEST(a_deadline_ends_a_copy_in_the_middle),
+        STAGING_TEST(a_fault_in_the_middle_is_told),
+        STAGING_TEST(every_hook_of_a_copy_may_fail),
+        STAGING_TEST(a_job_of_a_lost_stream_stays),
+        STAGING_TEST(a_ticket_outlives_the_stager),
         STAGING_TEST(every_hook_of_a_start_may_fail),
+        cmocka_unit_test(a_failed_storage_is_told_with_its_place),
     };
 
     begin_staging_tests();

@@ -1,0 +1,123 @@
+/*
+ * test_file_direct.c - which bytes of a file are read and written past the system's cache: the blocks of a range,
+ * each once, also where the range begins and ends inside a block. Counts what the system is asked for
+ * (bad_disk.h).
+ */
+#include "bad_disk.h"
+#include "file_room.h"
+
+#include <string.h>
+
+#define BLOCK ((size_t)4096)
+#define MOST (9 * MIB + 5)
+
+static const struct {
+    size_t offset, bytes;
+} ranges[] = {{0, 4096},
+              {0, MIB},
+              {1, 1},
+              {4095, 2},
+              {512, 4 * MIB},
+              {600, MIB + 4000},
+              {4096, 300 * KIB + 1},
+              {5000, 8 * MIB + 1},
+              {8191, 9 * MIB - 9000}};
+#define RANGES (sizeof ranges / sizeof ranges[0])
+
+static leat_file *open_direct(const char *path, unsigned flags)
+{
+    leat_file *file = NULL;
+
+    if (leat_file_open(path, flags | LEAT_FILE_DIRECT, &file) != LEAT_OK)
+        SKIP_OTHER("the file system of the tests' folder has no direct access");
+    return file;
+}
+
+/* The bytes of all blocks that have a byte of the range. */
+static size_t block_bytes(size_t offset, size_t bytes)
+{
+    return (offset + bytes + BLOCK - 1) / BLOCK * BLOCK - offset / BLOCK * BLOCK;
+}
+
+static void blocks_are_read_once(void **state)
+{
+    struct test_state *t = *state;
+    const char *path = make_file("read", MOST, 1);
+    unsigned char *content = file_content(path, MOST), *out = test_buffer(MOST + 1);
+    leat_file *file = open_direct(path, LEAT_FILE_READ);
+
+    for (size_t k = 0; k < KINDS; k++) {
+        unsigned char *memory = make_memory(t, kinds[k], MOST + 1);
+
+        /* As one range, to memory that is aligned and to memory that is not, and as ranges that follow each other.
+         */
+        for (size_t i = 0; i < 3 * RANGES; i++) {
+            size_t offset = ranges[i / 3].offset, bytes = ranges[i / 3].bytes, first = bytes / 3;
+            unsigned char *dst = memory + (i % 3 == 1);
+            leat_file_op ops[] = {{file, offset, dst, first}, {file, offset + first, dst + first, bytes - first}};
+
+            bad_disk_set(NULL, 0);
+            if (i % 3 == 2)
+                OK(leat_file_read_batch(t->stream, ops, 2));
+            else
+                OK(leat_file_read(t->stream, dst, file, offset, bytes));
+            OK(leat_stream_synchronize(t->stream));
+            assert_int_equal(bad_disk_asked(BAD_DISK_READ), 0);
+            assert_int_equal(bad_disk_asked(BAD_DISK_READ_DIRECT), block_bytes(offset, bytes));
+            OK(leat_copy_sync(t->stream, out, dst, bytes));
+            OK(leat_stream_synchronize(t->stream));
+            assert_memory_equal(out, content + offset, bytes);
+        }
+        end_memory(kinds[k], memory);
+    }
+    OK(leat_file_close(file));
+    free(content);
+    free(out);
+}
+
+/* Whole blocks are written past the cache; the ends of the range, whose blocks have other bytes too, through it.
+ */
+static void only_the_ends_are_written_through_the_cache(void **state)
+{
+    struct test_state *t = *state;
+    const char *path = path_of("written");
+    unsigned char *expected = test_buffer(MOST), *data = test_buffer(MOST), *content;
+
+    test_pattern(data, MOST, 2);
+    for (size_t k = 0; k < KINDS; k++) {
+        unsigned char *memory = make_memory(t, kinds[k], MOST);
+
+        OK(leat_copy_sync(t->stream, memory, data, MOST));
+        OK(leat_stream_synchronize(t->stream));
+        for (size_t i = 0; i < RANGES; i++) {
+            size_t offset = ranges[i].offset, bytes = ranges[i].bytes;
+            size_t blocks = (offset + bytes) / BLOCK * BLOCK, first = (offset + BLOCK - 1) / BLOCK * BLOCK;
+            leat_file *file;
+
+            (void)make_file("written", MOST, 3);
+            test_pattern(expected, MOST, 3);
+            memcpy(expected + offset, data, bytes);
+            file = open_direct(path, LEAT_FILE_WRITE);
+            bad_disk_set(NULL, 0);
+            OK(leat_file_write(t->stream, file, offset, memory, bytes));
+            OK(leat_stream_synchronize(t->stream));
+            blocks = blocks > first ? blocks - first : 0;
+            assert_int_equal(bad_disk_asked(BAD_DISK_WRITE_DIRECT), blocks);
+            assert_int_equal(bad_disk_asked(BAD_DISK_WRITE), bytes - blocks);
+            OK(leat_file_close(file));
+            content = file_content(path, MOST);
+            assert_memory_equal(content, expected, MOST);
+            free(content);
+        }
+        end_memory(kinds[k], memory);
+    }
+    free(expected);
+    free(data);
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(blocks_are_read_once),
+    STATE_TEST(only_the_ends_are_written_through_the_cache),
+};
+
+FILE_TEST_MAIN(tests)
