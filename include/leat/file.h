@@ -77,7 +77,8 @@ typedef enum leat_file_flags {
 LEAT_NODISCARD LEAT_API leat_status leat_file_open(const char *path, unsigned flags, leat_file **file);
 
 /* Closes the handle; NULL does nothing. Submitted copies continue. They keep the file itself open until they are
- * complete, their tickets are freed, and their device has made another staged copy or was closed. Errors: HANDLE. */
+ * complete, their tickets are freed, and their device has made another staged copy or was closed.
+ * Errors: HANDLE. */
 LEAT_API leat_status leat_file_close(leat_file *file);
 
 /* Returns the current size of the file. Errors: HANDLE; INVALID (bytes NULL); FILE (the system's error). */

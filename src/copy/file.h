@@ -56,8 +56,8 @@ void leati_file_release(struct leati_open_file *open);
 /* Opens open->path with LEAT_FILE_TEMPORARY: sets fd, directory and temporary. how: flags of open(). */
 leat_status leati_file_open_temporary(struct leati_open_file *open, int how);
 
-/* Called when the handle is closed: without a commit, removes the temporary name now. Copies may keep the file itself
- * open for long. */
+/* Called when the handle is closed: without a commit, removes the temporary name now. Copies may keep the file
+ * itself open for long. */
 void leati_file_give_up_name(struct leati_open_file *open);
 
 /* Called when the file is closed: removes its temporary name, if it has one. */
