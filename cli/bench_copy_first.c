@@ -114,7 +114,7 @@ static bool prepare(struct first *first, const struct bench_options *options)
 {
     first->info = (leat_device_info)LEAT_DEVICE_INFO_INIT;
     if (!check(leat_device_open(options->device, &first->device)) ||
-        !check(leat_device_query(first->device, &first->info)) ||
+        !check(leat_device_get_info(first->device, &first->info)) ||
         !check(leat_stream_create(first->device, &first->stream)) ||
         !check(leat_memory_alloc(first->device, LEAT_KIND_DEVICE, first->bytes, &first->memory)) ||
         !check(leat_fill(first->stream, first->memory, DEVICE_BYTE, first->bytes)) ||

@@ -173,7 +173,7 @@ static bool find_memory(struct memory_case *c, void *managed)
         return c->host && c->device;
     case MEMORY_MAPPED:
         c->host = bench_buffer(bench, BENCH_PINNED_IN);
-        if (!c->host || !bench_check(bench, leat_pointer_query(c->host, &info)))
+        if (!c->host || !bench_check(bench, leat_pointer_get_info(c->host, &info)))
             return false;
         c->read = info.device_pointer;
         return true;

@@ -179,7 +179,7 @@ void memory_levels(struct bench *bench, struct bench_rows *rows)
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     uint64_t seed;
 
-    if (!pinned || !bench_check(bench, leat_pointer_query(pinned, &info))) {
+    if (!pinned || !bench_check(bench, leat_pointer_get_info(pinned, &info))) {
         bench_case_failed(bench, "memory", "levels", largest);
         return;
     }

@@ -116,15 +116,15 @@ bool pool_make(struct bench *bench, leat_kind kind, uint64_t limit_bytes, leat_p
 
 bool pool_watch_begin(struct pool_watch *watch)
 {
-    watch->begin = (leat_pool_statistics)LEAT_POOL_STATISTICS_INIT;
-    return bench_check(watch->bench, leat_pool_query(watch->pool, &watch->begin));
+    watch->begin = (leat_pool_stats)LEAT_POOL_STATS_INIT;
+    return bench_check(watch->bench, leat_pool_get_stats(watch->pool, &watch->begin));
 }
 
 bool pool_watch_end(struct pool_watch *watch)
 {
-    leat_pool_statistics end = {.size = sizeof end};
+    leat_pool_stats end = {.size = sizeof end};
 
-    if (!bench_check(watch->bench, leat_pool_query(watch->pool, &end)))
+    if (!bench_check(watch->bench, leat_pool_get_stats(watch->pool, &end)))
         return false;
     watch->driver_calls += (double)(end.driver_calls - watch->begin.driver_calls);
     watch->events += (double)(end.events - watch->begin.events);

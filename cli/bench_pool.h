@@ -41,7 +41,7 @@ bool pool_make(struct bench *bench, leat_kind kind, uint64_t limit_bytes, leat_p
 struct pool_watch {
     struct bench *bench;
     leat_pool *pool;
-    leat_pool_statistics begin;
+    leat_pool_stats begin;
     double driver_calls, events, queries, waits; /* sums over all periods between begin and end */
 };
 

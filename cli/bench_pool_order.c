@@ -72,9 +72,9 @@ static bool sample_order(void *state, enum bench_side side, double *seconds)
  * before. */
 static bool has_not_grown(const struct pool_watch *watch, bool *verified)
 {
-    leat_pool_statistics now = {.size = sizeof now};
+    leat_pool_stats now = {.size = sizeof now};
 
-    if (!bench_check(watch->bench, leat_pool_query(watch->pool, &now)))
+    if (!bench_check(watch->bench, leat_pool_get_stats(watch->pool, &now)))
         return false;
     *verified = *verified && now.reserved_bytes == watch->begin.reserved_bytes;
     return true;

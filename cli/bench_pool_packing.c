@@ -158,13 +158,13 @@ static bool look(struct run *run, uint64_t most_requested, uint64_t most_rounded
                  bool *verified)
 {
     struct bench *bench = run->bench;
-    leat_pool_statistics now = {.size = sizeof now};
+    leat_pool_stats now = {.size = sizeof now};
 
     *outcome = (struct outcome){.known = true, .requested_bytes = most_requested, .rounded_bytes = most_rounded};
     if (!is_leat(run))
         return bench_check_peer(bench, "its pool's high-water mark",
                                 bench->peer->pool_peak(bench->peer, &outcome->reserved_bytes));
-    if (!bench_check(bench, leat_pool_query(run->pool, &now)))
+    if (!bench_check(bench, leat_pool_get_stats(run->pool, &now)))
         return false;
     outcome->reserved_bytes = now.reserved_peak_bytes;
     outcome->driver_calls = (double)now.driver_calls / (double)run->allocations;

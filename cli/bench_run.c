@@ -258,7 +258,7 @@ bool bench_open(struct bench *bench, const struct bench_options *options)
     if (!bench->rows || !bench->notes)
         return out_of_memory(bench);
     if (!bench_check(bench, leat_device_open(options->device, &bench->device)) ||
-        !bench_check(bench, leat_device_query(bench->device, &bench->info)) || !make_workers(bench) ||
+        !bench_check(bench, leat_device_get_info(bench->device, &bench->info)) || !make_workers(bench) ||
         !make_streams(bench) || !get_kernels(bench) || !choose_largest(bench) ||
         !bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_DEVICE, sizeof(uint64_t),
                                               (void **)&bench->wrong_device)) ||

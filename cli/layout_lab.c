@@ -398,7 +398,7 @@ static bool explain(struct run *run, struct layout_result *result)
         return false;
     result->info = (leat_layout_plan_info)LEAT_LAYOUT_PLAN_INFO_INIT;
     fine =
-        bench_check(bench, leat_layout_plan_describe(plan, &result->info)) &&
+        bench_check(bench, leat_layout_plan_get_info(plan, &result->info)) &&
         bench_check(bench, leat_copy_layout_explain(bench->streams[0], dst_of(run, 0), &made->dst, src_of(run, 0),
                                                     &made->src, result->plan, sizeof result->plan));
     fine = bench_check(bench, leat_layout_plan_free(plan)) && fine;

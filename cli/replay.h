@@ -93,7 +93,7 @@ bool replay_close(struct replay_target *target);
 bool replay_order(struct replay_target *target, const struct trace_event *event, void *ptr);
 
 /* Returns the pool's statistics. Without a pool all members are zero except the counts that the target keeps. */
-bool replay_statistics(struct replay_target *target, leat_pool_statistics *statistics);
+bool replay_statistics(struct replay_target *target, leat_pool_stats *statistics);
 
 /* Returns the most memory that the allocator held so far; false if that is unknown. */
 bool replay_peak_bytes(struct replay_target *target, uint64_t *bytes);
@@ -135,7 +135,7 @@ struct replay_result {
     struct replay_figures all;
     uint64_t clock_ns;                                           /* the cost of reading the clock twice */
     uint64_t trimmed_bytes, trim_pending_bytes, trim_left_bytes; /* results of the trim after the last round */
-    leat_pool_statistics statistics;                             /* at the end; REPLAY_LEAT only */
+    leat_pool_stats statistics;                                  /* at the end; REPLAY_LEAT only */
 };
 
 /* Replays the trace options->rounds times. Returns false with target->error, which says at which event it failed.

@@ -411,7 +411,7 @@ static json_t *trim_json(const struct replay_options *options, const struct repl
                : json_null();
 }
 
-static json_t *statistics_json(const struct replay_target *target, const leat_pool_statistics *s)
+static json_t *statistics_json(const struct replay_target *target, const leat_pool_stats *s)
 {
     if (!target->pool)
         return json_null();

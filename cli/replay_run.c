@@ -224,7 +224,7 @@ static void give_up(struct run *run)
 static bool trim(struct run *run)
 {
     struct replay_result *result = run->result;
-    leat_pool_statistics statistics = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats statistics = LEAT_POOL_STATS_INIT;
 
     if (leat_device_synchronize(run->target->device) == LEAT_OK &&
         leat_pool_trim(run->target->pool, 0, &result->trimmed_bytes, &result->trim_pending_bytes) == LEAT_OK &&
@@ -290,7 +290,7 @@ static void sum_times(const struct run *run, unsigned begin, unsigned end, uint3
 }
 
 /* Computes the figures of a round from the statistics before and after it. */
-static void take_counts(struct run *run, const leat_pool_statistics *before, const leat_pool_statistics *after,
+static void take_counts(struct run *run, const leat_pool_stats *before, const leat_pool_stats *after,
                         struct replay_figures *figures)
 {
     figures->rounds = 1;
@@ -372,7 +372,7 @@ static bool sum_all(struct run *run)
 static bool replay_rounds(struct run *run)
 {
     struct replay_result *result = run->result;
-    leat_pool_statistics before = {.size = sizeof before};
+    leat_pool_stats before = {.size = sizeof before};
 
     result->rounds = run->options->rounds;
     for (run->round = 0; run->round < result->rounds; run->round++) {

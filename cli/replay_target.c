@@ -308,7 +308,7 @@ bool replay_open(struct replay_target *target, const struct replay_options *opti
     memset(target, 0, sizeof *target);
     target->info = (leat_device_info)LEAT_DEVICE_INFO_INIT;
     if (!check(target, leat_device_open(options->device, &target->device)) ||
-        !check(target, leat_device_query(target->device, &target->info)) || !make_streams(target, trace))
+        !check(target, leat_device_get_info(target->device, &target->info)) || !make_streams(target, trace))
         return false;
     if (options->allocator == REPLAY_LEAT)
         return open_pool(target, options);
@@ -351,11 +351,11 @@ bool replay_close(struct replay_target *target)
 
 /* ---- what it says of itself ---- */
 
-bool replay_statistics(struct replay_target *target, leat_pool_statistics *statistics)
+bool replay_statistics(struct replay_target *target, leat_pool_stats *statistics)
 {
-    *statistics = (leat_pool_statistics)LEAT_POOL_STATISTICS_INIT;
+    *statistics = (leat_pool_stats)LEAT_POOL_STATS_INIT;
     if (target->pool)
-        return check(target, leat_pool_query(target->pool, statistics));
+        return check(target, leat_pool_get_stats(target->pool, statistics));
     statistics->driver_calls = target->driver_calls;
     statistics->events = target->events;
     statistics->stream_waits = target->stream_waits;
@@ -364,7 +364,7 @@ bool replay_statistics(struct replay_target *target, leat_pool_statistics *stati
 
 bool replay_peak_bytes(struct replay_target *target, uint64_t *bytes)
 {
-    leat_pool_statistics statistics = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats statistics = LEAT_POOL_STATS_INIT;
 
     if (target->pool) {
         if (!replay_statistics(target, &statistics))

@@ -147,7 +147,7 @@ static int run(struct work *w)
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
 
-    if (leat_device_query(w->device, &info) != LEAT_OK)
+    if (leat_device_get_info(w->device, &info) != LEAT_OK)
         return failed("ask what the device is");
     if (!info.managed_memory) {
         printf("%s has no managed memory\n", info.name);

@@ -88,7 +88,7 @@ static int explicit_copies(struct work *w)
 }
 
 /* Pinned memory is mapped for the device: the kernel reads and writes it over the link, through the address that
- * leat_pointer_query() returns. No copy is made. */
+ * leat_pointer_get_info() returns. No copy is made. */
 static int in_place(struct work *w)
 {
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
@@ -97,7 +97,7 @@ static int in_place(struct work *w)
     if (leat_memory_alloc(w->device, LEAT_KIND_PINNED, BYTES, &numbers) != LEAT_OK)
         return failed("allocate pinned memory");
     fill(numbers);
-    if (leat_pointer_query(numbers, &info) != LEAT_OK)
+    if (leat_pointer_get_info(numbers, &info) != LEAT_OK)
         return failed("ask for the device's address of it");
     if (square(w, info.device_pointer))
         return 1;
@@ -135,7 +135,7 @@ static int run(struct work *w)
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
 
-    if (leat_device_query(w->device, &info) != LEAT_OK)
+    if (leat_device_get_info(w->device, &info) != LEAT_OK)
         return failed("ask what the device is");
     if (leat_module_builtin(w->device, &module) != LEAT_OK ||
         leat_kernel_get(module, "leat_square_u32", &w->square) != LEAT_OK)

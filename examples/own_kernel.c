@@ -28,7 +28,7 @@ static int pick_module(leat_device *device, const char **path)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
-    if (leat_device_query(device, &info) != LEAT_OK)
+    if (leat_device_get_info(device, &info) != LEAT_OK)
         return failed("ask what the device is");
     *path = strcmp(info.driver, "cuda") == 0 ? "own_kernel_device.ptx" : "own_kernel_device.so";
     return 0;

@@ -115,14 +115,14 @@ static size_t count_places(const struct work *w)
     return count;
 }
 
-static int query(const struct work *w, leat_pool_statistics *now)
+static int query(const struct work *w, leat_pool_stats *now)
 {
-    *now = (leat_pool_statistics)LEAT_POOL_STATISTICS_INIT;
-    return leat_pool_query(w->pool, now) == LEAT_OK ? 0 : failed("ask the pool for its figures");
+    *now = (leat_pool_stats)LEAT_POOL_STATS_INIT;
+    return leat_pool_get_stats(w->pool, now) == LEAT_OK ? 0 : failed("ask the pool for its figures");
 }
 
 /* These are the times of one run of a new process; "leat bench" measures with care. */
-static void report(const struct work *w, const char *name, double seconds, const leat_pool_statistics figures[3])
+static void report(const struct work *w, const char *name, double seconds, const leat_pool_stats figures[3])
 {
     size_t places = count_places(w);
 
@@ -138,7 +138,7 @@ static void report(const struct work *w, const char *name, double seconds, const
 
 static int run_loop(struct work *w, const char *name, allocate_function *allocate)
 {
-    leat_pool_statistics figures[3];
+    leat_pool_stats figures[3];
     double start;
 
     if (leat_fill(w->stream, w->sum, 0, BYTES) != LEAT_OK || leat_stream_synchronize(w->stream) != LEAT_OK)

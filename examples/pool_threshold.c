@@ -70,7 +70,7 @@ static int run_round(struct work *w)
 
 static int run_loop(struct work *w, const char *name)
 {
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
 
     for (int round = 0; round < ROUNDS; round++)
         if (run_round(w))
@@ -79,7 +79,7 @@ static int run_loop(struct work *w, const char *name)
         printf("%-28s  keeps nothing, and asks the driver for every block\n", name);
         return 0;
     }
-    if (leat_pool_query(w->pool, &figures) != LEAT_OK)
+    if (leat_pool_get_stats(w->pool, &figures) != LEAT_OK)
         return failed("ask the pool for its figures");
     printf("%-28s  keeps %3llu MiB between the bursts, after %llu driver calls\n", name,
            (unsigned long long)(figures.reserved_bytes / MIB), (unsigned long long)figures.driver_calls);

@@ -104,7 +104,7 @@ int main(int argc, char **argv)
         return failed("open the device");
     }
     wrong = round_trip(device, numbers) || check(numbers);
-    if (!wrong && leat_device_query(device, &info) != LEAT_OK)
+    if (!wrong && leat_device_get_info(device, &info) != LEAT_OK)
         wrong = failed("ask what the device is");
     if (!wrong) {
         printf("%s (%s):", info.name, info.model);

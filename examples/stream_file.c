@@ -139,7 +139,7 @@ static int choose_chunks(struct work *w)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
-    if (leat_device_query(w->device, &info) != LEAT_OK)
+    if (leat_device_get_info(w->device, &info) != LEAT_OK)
         return failed("ask what the device has");
     w->chunk_bytes = info.memory_bytes / 8 < w->file_bytes / 8 ? info.memory_bytes / 8 : w->file_bytes / 8;
     w->chunk_bytes = w->chunk_bytes < CHUNK_MOST_BYTES ? w->chunk_bytes : CHUNK_MOST_BYTES;
@@ -195,7 +195,7 @@ static int show_progress(struct work *w)
 
         if (!w->buffers[i].ticket)
             continue;
-        if (leat_ticket_query(w->buffers[i].ticket, &info) != LEAT_OK)
+        if (leat_ticket_get_info(w->buffers[i].ticket, &info) != LEAT_OK)
             return failed("ask how far a copy is");
         arrived += info.arrived_bytes;
     }

@@ -106,7 +106,7 @@ const char *leatm_shown(struct leatm_shown *shown, const char *text, size_t byte
 size_t leatm_size_of(const void *given);
 
 /* Returns LEAT_OK if a call can use the caller's struct, otherwise INVALID. field: its size, for the message, such
- * as "leat_model_file: info->size"; known_bytes: sizeof in this version of the library. */
+ * as "leat_model_get_file_info: info->size"; known_bytes: sizeof in this version of the library. */
 leat_status leatm_sized_check(const char *field, const char *type, const void *given, size_t known_bytes);
 
 /* Copies a checked struct of the caller into one of known_bytes, which becomes its size; what the caller does not

@@ -358,22 +358,22 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
     return leatm_model_fail_in(first.status, "leat_model_load_wait");
 }
 
-leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *info)
+leat_status leat_model_load_get_info(leat_model_load *load, leat_model_load_info *info)
 {
     leat_model_load_info full = LEAT_MODEL_LOAD_INFO_INIT;
 
     if (!load)
         return no_load("leat_model_load_query");
     if (!info)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_query: info is NULL");
-    TRY(leatm_sized_check("leat_model_load_query: info->size", "leat_model_load_info", info, sizeof full));
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_get_info: info is NULL");
+    TRY(leatm_sized_check("leat_model_load_get_info: info->size", "leat_model_load_info", info, sizeof full));
     full.bytes = load->bytes;
     full.reads = (size_t)load->reads;
     full.staged = full.done = 1;
     for (size_t i = 0; i < load->count; i++) {
         leat_ticket_info ticket = LEAT_TICKET_INFO_INIT;
 
-        TRY(leat_ticket_query(load->tickets[i], &ticket));
+        TRY(leat_ticket_get_info(load->tickets[i], &ticket));
         full.arrived_bytes += ticket.arrived_bytes;
         full.staged = full.staged && ticket.staged;
         full.done = full.done && ticket.done;

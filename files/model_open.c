@@ -254,14 +254,14 @@ leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *f
     return LEAT_OK;
 }
 
-leat_status leat_model_file(const leat_model *model, size_t index, leat_model_file_info *info)
+leat_status leat_model_get_file_info(const leat_model *model, size_t index, leat_model_file_info *info)
 {
     leat_model_file_info full = LEAT_MODEL_FILE_INFO_INIT;
     const struct leatm_model_file *file;
 
-    TRY(check("leat_model_file", model, info));
-    TRY(leatm_sized_check("leat_model_file: info->size", "leat_model_file_info", info, sizeof full));
-    TRY(check_index("leat_model_file", index, model->file_count));
+    TRY(check("leat_model_get_file_info", model, info));
+    TRY(leatm_sized_check("leat_model_get_file_info: info->size", "leat_model_file_info", info, sizeof full));
+    TRY(check_index("leat_model_get_file_info", index, model->file_count));
     file = &model->files[index];
     full.path = file->path;
     full.format = file->format;
@@ -273,14 +273,14 @@ leat_status leat_model_file(const leat_model *model, size_t index, leat_model_fi
     return LEAT_OK;
 }
 
-leat_status leat_model_tensor(const leat_model *model, size_t index, leat_model_tensor_info *info)
+leat_status leat_model_get_tensor_info(const leat_model *model, size_t index, leat_model_tensor_info *info)
 {
     leat_model_tensor_info full = LEAT_MODEL_TENSOR_INFO_INIT;
     const struct leatm_model_tensor *tensor;
 
-    TRY(check("leat_model_tensor", model, info));
-    TRY(leatm_sized_check("leat_model_tensor: info->size", "leat_model_tensor_info", info, sizeof full));
-    TRY(check_index("leat_model_tensor", index, model->count));
+    TRY(check("leat_model_get_tensor_info", model, info));
+    TRY(leatm_sized_check("leat_model_get_tensor_info: info->size", "leat_model_tensor_info", info, sizeof full));
+    TRY(check_index("leat_model_get_tensor_info", index, model->count));
     tensor = &model->tensors[index];
     full.name = leatm_tensor_name(model, tensor);
     full.type = leatm_model_types[tensor->type].name;
@@ -318,15 +318,16 @@ leat_status leat_model_metadata_count(const leat_model *model, size_t *count)
     return LEAT_OK;
 }
 
-leat_status leat_model_metadata(const leat_model *model, size_t index, leat_model_metadata_info *info)
+leat_status leat_model_get_metadata_info(const leat_model *model, size_t index, leat_model_metadata_info *info)
 {
     leat_model_metadata_info full = LEAT_MODEL_METADATA_INFO_INIT;
     const struct leatm_model_metadata *metadata;
     const char *text;
 
-    TRY(check("leat_model_metadata", model, info));
-    TRY(leatm_sized_check("leat_model_metadata: info->size", "leat_model_metadata_info", info, sizeof full));
-    TRY(check_index("leat_model_metadata", index, model->metadata_count));
+    TRY(check("leat_model_get_metadata_info", model, info));
+    TRY(leatm_sized_check("leat_model_get_metadata_info: info->size", "leat_model_metadata_info", info,
+                          sizeof full));
+    TRY(check_index("leat_model_get_metadata_info", index, model->metadata_count));
     metadata = &model->metadata[index];
     text = model->files[metadata->file].text;
     full.file = metadata->file;

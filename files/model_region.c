@@ -212,7 +212,7 @@ leat_status leatm_region_make(const leat_model *model, const leat_model_item *it
     unsigned outer;
     int64_t row;
 
-    TRY(leat_model_tensor(model, item->tensor, &info));
+    TRY(leat_model_get_tensor_info(model, item->tensor, &info));
     memset(region, 0, sizeof *region);
     region->dst = item->dst;
     TRY(make_source(&info, item, region));

@@ -47,7 +47,7 @@ static leat_status place(const leat_model *model, size_t number, struct leat_mod
 
         if (!set->has[i])
             continue;
-        TRY(leat_model_tensor(model, i, &info));
+        TRY(leat_model_get_tensor_info(model, i, &info));
         if (!info.bytes)
             continue;
         align = alignment_of(info.block_bytes);
@@ -165,21 +165,21 @@ leat_status leat_model_load_all(const leat_model *model, const char *pattern, le
     return LEAT_OK;
 }
 
-leat_status leat_model_set_tensor(const leat_model_set *set, size_t index, void **ptr)
+leat_status leat_model_set_get_pointer(const leat_model_set *set, size_t index, void **ptr)
 {
     if (!set || !ptr || index >= set->count)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_set_tensor: %s",
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_set_get_pointer: %s",
                                 !set   ? "set is NULL"
                                 : !ptr ? "ptr is NULL"
                                        : "the model does not have so many tensors");
     if (!set->has[index])
         return leatm_model_fail(LEAT_ERROR_NOT_FOUND,
-                                "leat_model_set_tensor: tensor %zu did not match the pattern", index);
+                                "leat_model_set_get_pointer: tensor %zu did not match the pattern", index);
     *ptr = set->at[index];
     return LEAT_OK;
 }
 
-leat_model_load *leat_model_set_load(leat_model_set *set)
+leat_model_load *leat_model_set_get_load(leat_model_set *set)
 {
     return set ? set->load : NULL;
 }

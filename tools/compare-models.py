@@ -67,8 +67,8 @@ class Leat:
         tensors = {}
         for i in range(count.value):
             info = TensorInfo(size=ctypes.sizeof(TensorInfo))
-            if self.files.leat_model_tensor(model, ctypes.c_size_t(i), ctypes.byref(info)):
-                sys.exit("leat_model_tensor: " + self.leat.leat_last_error().decode())
+            if self.files.leat_model_get_tensor_info(model, ctypes.c_size_t(i), ctypes.byref(info)):
+                sys.exit("leat_model_get_tensor_info: " + self.leat.leat_last_error().decode())
             tensors[info.name.decode()] = (info.type.decode(), tuple(info.shape[:info.dims]),
                                            data[info.offset:info.offset + info.bytes], bool(info.fortran_order))
         self.files.leat_model_close(model)

@@ -119,7 +119,7 @@ void leat_torch_use(void *ptr, CUstream stream)
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     int index = 0;
 
-    require(leat_pointer_query(ptr, &info));
+    require(leat_pointer_get_info(ptr, &info));
     while (index < DEVICES_MAX &&
            atomic_load_explicit(&devices[index].handle, memory_order_acquire) != info.device)
         index++;
@@ -140,7 +140,7 @@ void leat_torch_close(void)
 /* Writes the default pool's statistics as JSON. */
 void leat_torch_statistics(int device, char *text, size_t bytes)
 {
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
     leat_device *handle =
         device >= 0 && device < DEVICES_MAX ? atomic_load_explicit(&devices[device].handle, memory_order_acquire) : NULL;
     leat_pool *pool;
@@ -150,7 +150,7 @@ void leat_torch_statistics(int device, char *text, size_t bytes)
         return;
     }
     require(leat_pool_default(handle, LEAT_KIND_DEVICE, &pool));
-    require(leat_pool_query(pool, &figures));
+    require(leat_pool_get_stats(pool, &figures));
     snprintf(text, bytes,
              "{\"requested_peak_bytes\": %" PRIu64 ", \"reserved_bytes\": %" PRIu64 ", \"reserved_peak_bytes\": %" PRIu64
              ", \"allocations\": %" PRIu64 ", \"cache_hits\": %" PRIu64 ", \"driver_calls\": %" PRIu64

@@ -57,7 +57,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 
     CU_TRY(leatcu_started());
     CU_CHECK(address && bytes);
-    CU_TRY(status_result(leat_virtual_query(leatcu_pointer(address), NULL, &reserved_bytes)));
+    CU_TRY(status_result(leat_virtual_get_reservation(leatcu_pointer(address), NULL, &reserved_bytes)));
     CU_CHECK(bytes == reserved_bytes);
     return status_result(leat_virtual_unreserve(leatcu_pointer(address)));
 }
@@ -107,7 +107,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 /* Checks that a handle is alive, and returns its device in *info. */
 static CUresult check_handle(CUmemGenericAllocationHandle handle, leat_physical_info *info)
 {
-    return leat_physical_query(physical_of(handle), info) == LEAT_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return leat_physical_get_info(physical_of(handle), info) == LEAT_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)

@@ -36,8 +36,8 @@ static void correct_device(const void *ptr, struct leatc_memory *memory)
 {
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
-    if (__builtin_expect(memory->foreign, 0) && is_device(memory) && leat_pointer_query(ptr, &info) == LEAT_OK &&
-        leatc_device_ordinal(info.device) >= 0)
+    if (__builtin_expect(memory->foreign, 0) && is_device(memory) &&
+        leat_pointer_get_info(ptr, &info) == LEAT_OK && leatc_device_ordinal(info.device) >= 0)
         memory->ordinal = leatc_device_ordinal(info.device);
 }
 

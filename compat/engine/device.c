@@ -289,9 +289,9 @@ int leatc_device_describe(int ordinal, leat_device_info *info)
 /* Returns the number of bytes that a pool holds unused. */
 static uint64_t idle_bytes(leat_pool *pool)
 {
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
 
-    if (leat_pool_query(pool, &figures) != LEAT_OK || figures.reserved_bytes < figures.used_bytes)
+    if (leat_pool_get_stats(pool, &figures) != LEAT_OK || figures.reserved_bytes < figures.used_bytes)
         return 0;
     return figures.reserved_bytes - figures.used_bytes;
 }

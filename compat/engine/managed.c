@@ -74,7 +74,7 @@ int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
 
     LEATC_TRY(check_range(ptr, bytes));
     *info = (leat_managed_info)LEAT_MANAGED_INFO_INIT;
-    LEATC_TRY(leatc_result_of(leat_managed_query(ptr, bytes, info)));
+    LEATC_TRY(leatc_result_of(leat_managed_get_info(ptr, bytes, info)));
     translate(&info->preferred);
     translate(&info->last_prefetch);
     info->accessed_by = translate_all(info->accessed_by);

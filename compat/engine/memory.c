@@ -575,7 +575,7 @@ int leatc_host_device_pointer(void *ptr, void **device_pointer)
     LEATC_TRY(leatc_memory_find(ptr, &memory));
     if (!is_host(&memory) && memory.kind != LEATC_MEMORY_MANAGED)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(leatc_result_of(leat_pointer_query(ptr, &info)));
+    LEATC_TRY(leatc_result_of(leat_pointer_get_info(ptr, &info)));
     *device_pointer = info.device_pointer;
     return LEATC_OK;
 }

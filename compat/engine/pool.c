@@ -248,12 +248,12 @@ static void raise_to(_Atomic uint64_t *high, uint64_t value)
         ;
 }
 
-static int figures_of(struct leatc_pool *pool, leat_pool_statistics *figures)
+static int figures_of(struct leatc_pool *pool, leat_pool_stats *figures)
 {
-    *figures = (leat_pool_statistics){.size = sizeof *figures};
+    *figures = (leat_pool_stats){.size = sizeof *figures};
     if (!pool->native)
         return LEATC_OK; /* the process that made the pool has its figures */
-    LEATC_TRY(leatc_result_of(leat_pool_query(pool->native, figures)));
+    LEATC_TRY(leatc_result_of(leat_pool_get_stats(pool->native, figures)));
     raise_to(&pool->reserved_high, figures->reserved_bytes);
     if (figures->reserved_peak_bytes > atomic_load(&pool->peak_at_reset))
         raise_to(&pool->reserved_high, figures->reserved_peak_bytes);
@@ -285,7 +285,7 @@ static int set_reuse_flag(struct leatc_pool *pool, unsigned flag, bool on)
 
 int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value)
 {
-    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats figures = LEAT_POOL_STATS_INIT;
 
     LEATC_TRY(leatc_pool_check(pool));
     if (!value)
@@ -318,7 +318,7 @@ int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value)
 
 int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value)
 {
-    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats figures = LEAT_POOL_STATS_INIT;
 
     LEATC_TRY(leatc_pool_check(pool));
     if (!value)
@@ -351,7 +351,7 @@ int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value)
 
 int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes)
 {
-    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats figures = LEAT_POOL_STATS_INIT;
 
     LEATC_TRY(leatc_pool_check(pool));
     LEATC_TRY(figures_of(pool, &figures));
@@ -366,7 +366,7 @@ static void trim_to_threshold(void *object, void *device)
 {
     struct leatc_pool *pool = object;
     uint64_t threshold = atomic_load(&pool->threshold), pending = 0;
-    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats figures = LEAT_POOL_STATS_INIT;
 
     if (pool->device != device || !pool->native || threshold == UINT64_MAX ||
         figures_of(pool, &figures) != LEATC_OK || figures.reserved_bytes <= threshold)

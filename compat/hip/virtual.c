@@ -201,7 +201,7 @@ hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp *propert
 {
     leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
     int result =
-        properties && handle ? of_status(leat_physical_query(physical_of(handle), &info)) : LEATC_INVALID_VALUE;
+        properties && handle ? of_status(leat_physical_get_info(physical_of(handle), &info)) : LEATC_INVALID_VALUE;
 
     if (result != LEATC_OK)
         return note(result);
@@ -236,7 +236,7 @@ static int owner_of(const void *ptr, int *ordinal)
     int result;
 
     LEATC_TRY(of_status(leat_physical_retain(ptr, &physical)));
-    result = of_status(leat_physical_query(physical, &info));
+    result = of_status(leat_physical_get_info(physical, &info));
     (void)leat_physical_release(physical);
     if (result == LEATC_OK)
         *ordinal = leatc_device_ordinal(info.device);

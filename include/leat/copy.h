@@ -129,7 +129,7 @@ typedef struct leat_ticket_info {
 #define LEAT_TICKET_INFO_INIT LEAT_SIZED_INIT_(leat_ticket_info)
 
 /* Returns the progress of a copy without waiting. Errors: HANDLE, INVALID (info NULL, or its size). */
-LEAT_NODISCARD LEAT_API leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_ticket_get_info(leat_ticket *ticket, leat_ticket_info *info);
 
 /*
  * Cancels a copy that leat's threads make, between pageable or file memory and other memory: chunks that are not

@@ -95,11 +95,11 @@ typedef struct leat_device_info {
 #define LEAT_DEVICE_INFO_INIT LEAT_SIZED_INIT_(leat_device_info)
 
 /* Returns the properties of a device. Errors: HANDLE, INVALID (info NULL, or its size), DRIVER. */
-LEAT_NODISCARD LEAT_API leat_status leat_device_query(leat_device *device, leat_device_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_device_get_info(leat_device *device, leat_device_info *info);
 
 /* Returns the free and total bytes of device memory at this moment; other programs share the device. Memory that
- * leat's pools hold counts as used, live or idle: leat_pool_query() returns how much that is, and leat_pool_trim()
- * releases the idle part. Either pointer may be NULL. Errors: HANDLE, DRIVER. */
+ * leat's pools hold counts as used, live or idle: leat_pool_get_stats() returns how much that is, and
+ * leat_pool_trim() releases the idle part. Either pointer may be NULL. Errors: HANDLE, DRIVER. */
 LEAT_NODISCARD LEAT_API leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes,
                                                        uint64_t *total_bytes);
 

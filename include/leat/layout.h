@@ -208,13 +208,13 @@ LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_copy(leat_stream *stream, c
                                                           void *dst, const void *src);
 
 /* Returns the class and the bound of a plan. Errors: HANDLE, INVALID (info NULL, or its size). */
-LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_describe(const leat_layout_plan *plan,
+LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_get_info(const leat_layout_plan *plan,
                                                               leat_layout_plan_info *info);
 
 /* Writes a plan as text: its class, tile, kernel, and the bound. text_bytes: the size of text, including the
  * terminating 0; longer output is truncated. Errors: HANDLE, INVALID (text NULL or text_bytes 0). */
-LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_text(const leat_layout_plan *plan, char *text,
-                                                          size_t text_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_explain(const leat_layout_plan *plan, char *text,
+                                                             size_t text_bytes);
 
 /* Frees a plan. NULL does nothing. Errors: HANDLE. */
 LEAT_API leat_status leat_layout_plan_free(leat_layout_plan *plan);
@@ -222,7 +222,7 @@ LEAT_API leat_status leat_layout_plan_free(leat_layout_plan *plan);
 #ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
 
 /* Describes how leat_copy_layout() would make this copy now, and copies nothing: the route of the bytes, and the
- * plan. text_bytes: as leat_layout_plan_text().
+ * plan. text_bytes: as leat_layout_plan_explain().
  * Errors: as leat_copy_layout(); INVALID (text NULL or text_bytes 0). */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_layout_explain(leat_stream *stream, void *dst,
                                                              const leat_layout *dst_layout, const void *src,

@@ -4,6 +4,21 @@
  * leat brings bytes to a GPU: it allocates memory there, moves data in and out at the speed of the link,
  * and runs kernels on it, with the same calls on an NVIDIA GPU and on no GPU at all. Start with
  * leat/device.h; each header opens with its model, the order of its calls and its threading rule.
+ *
+ * Verbs mean the same everywhere:
+ *
+ *     _create, _destroy    make and end an object. What create returns, the caller must destroy
+ *     _open, _close        the same for a device, a file and a model
+ *     _load, _unload       the same for a module
+ *     _alloc, _free        memory
+ *     _start               starts work and returns an object that follows it; _destroy ends the object, not the work
+ *     _query               checks whether work is complete, and does not wait
+ *     _synchronize, _wait  waits for work
+ *     _get_info            describes an object or an address
+ *     _get_stats           returns counts and figures
+ *     _explain             describes in words what a call would do
+ *     _list                describes element 0, 1, ... and fails past the last one
+ *     _set_...             changes a setting
  */
 #ifndef LEAT_LEAT_H
 #define LEAT_LEAT_H

@@ -122,7 +122,7 @@ typedef struct leat_managed_info {
  * Errors: INVALID (info NULL, or its size; bytes 0 if the driver does not report
  * the size of the allocation), POINTER, RANGE, UNSUPPORTED (a driver that cannot answer), DRIVER,
  * NOT_PERMITTED. */
-LEAT_NODISCARD LEAT_API leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_get_info(const void *ptr, size_t bytes, leat_managed_info *info);
 
 /* Who may use managed memory while a device works. The numbers are those of CUDA and HIP. */
 typedef enum leat_attach {
@@ -162,15 +162,15 @@ LEAT_NODISCARD LEAT_API leat_status leat_managed_attach(leat_stream *stream, voi
  * inaccessible pages, so access them before, or end the record. If the program has installed its own SIGSEGV
  * handler after leat's, leat sees no faults, and the call is refused. If the system has no room for so many
  * mappings with different access rights (vm.max_map_count), the rest of that allocation stays accessible, and
- * leat_managed_counts.unseen says so.
+ * leat_managed_stats.unseen says so.
  * Errors: HANDLE, UNSUPPORTED (a driver that keeps no such record; another handler of SIGSEGV is installed),
  * HOST_MEMORY, NOT_PERMITTED.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_record(leat_device *device, int on);
 
 /* Counts of pages. */
-typedef struct leat_managed_counts {
-    size_t size;               /* sizeof(leat_managed_counts): leat/base.h */
+typedef struct leat_managed_stats {
+    size_t size;               /* sizeof(leat_managed_stats): leat/base.h */
     size_t page_bytes;         /* of one page */
     uint64_t pages;            /* in the range */
     uint64_t first_touch_host; /* pages first accessed by the host */
@@ -185,8 +185,8 @@ typedef struct leat_managed_counts {
     uint64_t used_in_place;      /* accesses from elsewhere that moved nothing because of advice */
     uint64_t thrashing;          /* pages that faults moved at least three times, in both directions */
     uint8_t unseen;              /* 1: some accesses were not recorded, see leat_managed_record() */
-} leat_managed_counts;
-#define LEAT_MANAGED_COUNTS_INIT LEAT_SIZED_INIT_(leat_managed_counts)
+} leat_managed_stats;
+#define LEAT_MANAGED_STATS_INIT LEAT_SIZED_INIT_(leat_managed_stats)
 
 /*
  * Adds up the record of a range. ptr NULL: of all managed memory that is allocated now (bytes is then ignored).
@@ -194,8 +194,8 @@ typedef struct leat_managed_counts {
  * Errors: HANDLE, INVALID (counts NULL or its size), POINTER, RANGE, UNSUPPORTED (no record was ever started;
  * another driver), NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_managed_count(leat_device *device, const void *ptr, size_t bytes,
-                                                       leat_managed_counts *counts);
+LEAT_NODISCARD LEAT_API leat_status leat_managed_get_stats(leat_device *device, const void *ptr, size_t bytes,
+                                                           leat_managed_stats *counts);
 
 /* Why pages moved, or got their first place. */
 typedef enum leat_move_cause {
@@ -225,9 +225,9 @@ typedef struct leat_managed_move {
 LEAT_NODISCARD LEAT_API leat_status leat_managed_history(leat_device *device, leat_managed_move *moves,
                                                          size_t *count);
 
-/* Describes the counts of a range (as leat_managed_count() takes it) as text, with advice, and its latest moves.
- * text_bytes: the size of text, including the terminating 0; longer output is truncated.
- * Errors: as leat_managed_count(); INVALID (text NULL or text_bytes 0). */
+/* Describes the counts of a range (as leat_managed_get_stats() takes it) as text, with advice, and its latest
+ * moves. text_bytes: the size of text, including the terminating 0; longer output is truncated.
+ * Errors: as leat_managed_get_stats(); INVALID (text NULL or text_bytes 0). */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_report(leat_device *device, const void *ptr, size_t bytes,
                                                         char *text, size_t text_bytes);
 

@@ -14,8 +14,8 @@
  * calls that free memory.
  *
  * Zero copy. A kernel may read and write PINNED memory, including registered memory, in place, at the address that
- * leat_pointer_query() returns as device_pointer. Each access of the kernel then goes over the link, and only the
- * accessed bytes move. This is best for data that is read once and sparsely, and for data that host and device
+ * leat_pointer_get_info() returns as device_pointer. Each access of the kernel then goes over the link, and only
+ * the accessed bytes move. This is best for data that is read once and sparsely, and for data that host and device
  * exchange. The host may read what a kernel wrote there when the stream has completed the kernel. leat/managed.h
  * describes MANAGED memory and the advice about it; docs/memory.md compares the methods.
  *
@@ -172,7 +172,7 @@ typedef struct leat_pointer_info {
  * Errors: INVALID (ptr or info NULL, or info's size), POINTER (inside the addresses of a pool or of a CPU device,
  * but not allocated: freed, or never was), DRIVER.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_pointer_get_info(const void *ptr, leat_pointer_info *info);
 
 #ifdef __cplusplus
 }

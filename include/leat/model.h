@@ -9,9 +9,9 @@
  *     leat_model_open((const char *[]){"model.safetensors.index.json"}, 1, &model);
  *     leat_model_load_all(model, NULL, stream, NULL, &set);                  // allocates and returns at once
  *     leat_model_find(model, "lm_head.weight", &index);
- *     leat_model_set_tensor(set, index, &weights);
+ *     leat_model_set_get_pointer(set, index, &weights);
  *     leat_launch(stream, ...);                                              // runs when the bytes are there
- *     leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER);
+ *     leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER);
  *     leat_model_set_free(set);
  *     leat_model_close(model);
  *
@@ -97,8 +97,8 @@ typedef struct leat_model_file_info {
 LEAT_NODISCARD LEAT_API leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *files);
 
 /* Describes file number index. Errors: INVALID (model or info NULL, info's size, index). */
-LEAT_NODISCARD LEAT_API leat_status leat_model_file(const leat_model *model, size_t index,
-                                                    leat_model_file_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_model_get_file_info(const leat_model *model, size_t index,
+                                                             leat_model_file_info *info);
 
 /* One tensor. Start with LEAT_MODEL_TENSOR_INFO_INIT. */
 typedef struct leat_model_tensor_info {
@@ -118,8 +118,8 @@ typedef struct leat_model_tensor_info {
 #define LEAT_MODEL_TENSOR_INFO_INIT LEAT_SIZED_INIT_(leat_model_tensor_info)
 
 /* Describes tensor number index. Errors: INVALID (model or info NULL, info's size, index). */
-LEAT_NODISCARD LEAT_API leat_status leat_model_tensor(const leat_model *model, size_t index,
-                                                      leat_model_tensor_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_model_get_tensor_info(const leat_model *model, size_t index,
+                                                               leat_model_tensor_info *info);
 
 /* Finds a tensor by its name. Errors: INVALID (an argument is NULL); NOT_FOUND. */
 LEAT_NODISCARD LEAT_API leat_status leat_model_find(const leat_model *model, const char *name, size_t *index);
@@ -138,8 +138,8 @@ typedef struct leat_model_metadata_info {
 LEAT_NODISCARD LEAT_API leat_status leat_model_metadata_count(const leat_model *model, size_t *count);
 
 /* Describes entry number index. Errors: INVALID (model or info NULL, info's size, index). */
-LEAT_NODISCARD LEAT_API leat_status leat_model_metadata(const leat_model *model, size_t index,
-                                                        leat_model_metadata_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_model_get_metadata_info(const leat_model *model, size_t index,
+                                                                 leat_model_metadata_info *info);
 
 /* ---- loading: items --------------------------------------------------------------------------------------- */
 
@@ -220,7 +220,7 @@ typedef struct leat_model_load_info {
 #define LEAT_MODEL_LOAD_INFO_INIT LEAT_SIZED_INIT_(leat_model_load_info)
 
 /* Returns the progress of a load without waiting. Errors: INVALID (an argument is NULL, info's size). */
-LEAT_NODISCARD LEAT_API leat_status leat_model_load_query(leat_model_load *load, leat_model_load_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_model_load_get_info(leat_model_load *load, leat_model_load_info *info);
 
 /* Cancels what has not been read yet, as leat_ticket_cancel(). Does not wait. Errors: INVALID (load NULL). */
 LEAT_API leat_status leat_model_load_cancel(leat_model_load *load);
@@ -249,11 +249,12 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_load_all(const leat_model *model,
 /* Returns the address of tensor number index of the model. The bytes are there in stream order. A tensor without
  * bytes has the address NULL. Errors: INVALID (an argument is NULL, index); NOT_FOUND (the set does not have it).
  */
-LEAT_NODISCARD LEAT_API leat_status leat_model_set_tensor(const leat_model_set *set, size_t index, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_model_set_get_pointer(const leat_model_set *set, size_t index,
+                                                               void **ptr);
 
 /* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set: do not free it. NULL
  * for NULL. */
-LEAT_API leat_model_load *leat_model_set_load(leat_model_set *set);
+LEAT_API leat_model_load *leat_model_set_get_load(leat_model_set *set);
 
 /* Frees a set and its memory, in the order of its stream, which must still exist. NULL does nothing. Errors: those
  * of leat_free(). */

@@ -317,8 +317,8 @@ LEAT_API leat_status leat_pool_tag(const char *tag);
 
 /* Figures of a pool: bytes now, and counts since the pool was created. They are read without stopping other
  * threads, so related figures may be from slightly different moments. */
-typedef struct leat_pool_statistics {
-    size_t size;                   /* sizeof(leat_pool_statistics): leat/base.h */
+typedef struct leat_pool_stats {
+    size_t size;                   /* sizeof(leat_pool_stats): leat/base.h */
     uint64_t requested_bytes;      /* bytes requested for the live blocks */
     uint64_t requested_peak_bytes; /* peak of requested_bytes; exact while one thread uses the pool on one
                                       stream, otherwise the highest value at the times when the pool had to look
@@ -342,11 +342,11 @@ typedef struct leat_pool_statistics {
     uint64_t stitch_reuses;    /* of these, blocks whose pages were already mapped */
     uint64_t planned;          /* allocations at the place that the pool's plan has for them */
     leat_pool_packing packing; /* the mode when the pool last looked for memory: LEAT_POOL_STILL or _TIGHT */
-} leat_pool_statistics;
-#define LEAT_POOL_STATISTICS_INIT LEAT_SIZED_INIT_(leat_pool_statistics)
+} leat_pool_stats;
+#define LEAT_POOL_STATS_INIT LEAT_SIZED_INIT_(leat_pool_stats)
 
 /* Returns the figures of a pool. Errors: HANDLE, INVALID (statistics NULL, or its size). */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_get_stats(leat_pool *pool, leat_pool_stats *statistics);
 
 /* One row of the statistics by stream or by tag. */
 typedef struct leat_pool_share {
@@ -362,9 +362,10 @@ typedef struct leat_pool_share {
 /* Returns the figures of one stream, or of one tag. index: 0, 1, ...; past the last one the call returns
  * NOT_FOUND.
  * Errors: HANDLE, INVALID (share NULL, or its size), NOT_FOUND. */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_stream_share(leat_pool *pool, unsigned index,
-                                                           leat_pool_share *share);
-LEAT_NODISCARD LEAT_API leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share *share);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_get_stream_share(leat_pool *pool, unsigned index,
+                                                               leat_pool_share *share);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_get_tag_share(leat_pool *pool, unsigned index,
+                                                            leat_pool_share *share);
 
 /* What happened in a pool, for leat_pool_history(). */
 typedef enum leat_pool_action {
@@ -383,7 +384,7 @@ typedef struct leat_pool_event {
     uint64_t bytes;
     uint64_t stream; /* number of the stream; 0: none */
     leat_pool_action action;
-    uint32_t tag; /* index for leat_pool_tag_share() */
+    uint32_t tag; /* index for leat_pool_get_tag_share() */
 } leat_pool_event;
 
 /* Returns the latest events of a pool that keeps a history, oldest first. *count: in, the room in events; out, the

@@ -8,10 +8,10 @@
  * of this header; neither do most programs.
  *
  * Sizes and addresses are multiples of leat_virtual_granularity(), 2 MiB on most devices. Mapped memory with
- * access is device memory like any other: leat_pointer_query() knows it, copies and fills accept it, kernels use
- * it; leat treats neighbouring mappings of one device as one piece. Addresses that are only reserved, or mapped
- * without access, are refused with LEAT_ERROR_POINTER, and a kernel that accesses them faults. Copies and fills to
- * memory with LEAT_ACCESS_READ only are refused with LEAT_ERROR_NOT_PERMITTED.
+ * access is device memory like any other: leat_pointer_get_info() knows it, copies and fills accept it, kernels
+ * use it; leat treats neighbouring mappings of one device as one piece. Addresses that are only reserved, or
+ * mapped without access, are refused with LEAT_ERROR_POINTER, and a kernel that accesses them faults. Copies and
+ * fills to memory with LEAT_ACCESS_READ only are refused with LEAT_ERROR_NOT_PERMITTED.
  *
  * Call order.
  *
@@ -67,7 +67,7 @@ LEAT_API leat_status leat_virtual_unreserve(void *ptr);
 
 /* Returns the start and the size of the reservation that contains ptr; base and bytes may each be NULL.
  * Errors: POINTER (not reserved). */
-LEAT_NODISCARD LEAT_API leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_get_reservation(const void *ptr, void **base, size_t *bytes);
 
 /* Flags of leat_physical_create(). */
 enum { LEAT_PHYSICAL_EXPORTABLE = 1 /* leat_physical_export() shall accept it */ };
@@ -97,7 +97,7 @@ typedef struct leat_physical_info {
 #define LEAT_PHYSICAL_INFO_INIT LEAT_SIZED_INIT_(leat_physical_info)
 
 /* Returns the properties of physical memory. Errors: HANDLE, INVALID (info NULL, or its size). */
-LEAT_NODISCARD LEAT_API leat_status leat_physical_query(leat_physical *physical, leat_physical_info *info);
+LEAT_NODISCARD LEAT_API leat_status leat_physical_get_info(leat_physical *physical, leat_physical_info *info);
 
 /*
  * Returns the physical memory that is mapped at ptr, which may be any address of the mapping, and adds a

@@ -407,12 +407,12 @@ leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *p
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_layout_plan_copy on %s", stream->device->name);
 }
 
-leat_status leat_layout_plan_describe(const leat_layout_plan *plan, leat_layout_plan_info *info)
+leat_status leat_layout_plan_get_info(const leat_layout_plan *plan, leat_layout_plan_info *info)
 {
     leat_layout_plan_info filled;
 
-    LEATI_TRY(check_plan("leat_layout_plan_describe", plan));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_layout_plan_describe", "info", leat_layout_plan_info, info));
+    LEATI_TRY(check_plan("leat_layout_plan_get_info", plan));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_layout_plan_get_info", "info", leat_layout_plan_info, info));
     filled = (leat_layout_plan_info){.class_of_plan = plan->plan->class_of_plan,
                                      .payload_bytes = plan->plan->canonical.payload_bytes,
                                      .read_sectors = leati_layout_plan_reads(plan->plan, &plan->start),
@@ -429,10 +429,10 @@ static leat_status check_text(const char *what, const char *text, size_t text_by
     return LEAT_OK;
 }
 
-leat_status leat_layout_plan_text(const leat_layout_plan *plan, char *text, size_t text_bytes)
+leat_status leat_layout_plan_explain(const leat_layout_plan *plan, char *text, size_t text_bytes)
 {
-    LEATI_TRY(check_plan("leat_layout_plan_text", plan));
-    LEATI_TRY(check_text("leat_layout_plan_text", text, text_bytes));
+    LEATI_TRY(check_plan("leat_layout_plan_explain", plan));
+    LEATI_TRY(check_text("leat_layout_plan_explain", text, text_bytes));
     leati_layout_plan_text(plan->plan, &plan->start, plan->as_gpu, text, text_bytes);
     return LEAT_OK;
 }

@@ -142,7 +142,7 @@ static leat_status set_up(struct staged_device *staged)
 
     leati_assert(!staged->pools[0] && !staged->pools[1]);
     LEATI_TRY(leati_stager_init(&staged->stager, &staging_hooks, staged));
-    LEATI_TRY(leat_device_query(device, &info));
+    LEATI_TRY(leat_device_get_info(device, &info));
     LEATI_TRY(leat_pool_create(device, &cached, &staged->pools[LEATI_STORE_POLICY_CACHED]));
     LEATI_TRY(leat_pool_create(device, &streamed, &staged->pools[LEATI_STORE_POLICY_STREAMING]));
     return leati_stager_start(&staged->stager, info.numa_node, device->driver->device_count);

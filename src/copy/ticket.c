@@ -235,13 +235,13 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
     return status >= LEAT_OK ? status : leati_fail_in(status, "leat_ticket_wait");
 }
 
-leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info)
+leat_status leat_ticket_get_info(leat_ticket *ticket, leat_ticket_info *info)
 {
     leat_ticket_info filled;
     leat_status status;
 
-    LEATI_TRY(check_ticket("leat_ticket_query", ticket));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_ticket_query", "info", leat_ticket_info, info));
+    LEATI_TRY(check_ticket("leat_ticket_get_info", ticket));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_ticket_get_info", "info", leat_ticket_info, info));
     memset(&filled, 0, sizeof filled);
     filled.bytes = ticket->bytes;
     if (ticket->job_count) {

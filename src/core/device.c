@@ -457,14 +457,14 @@ static leat_status fill_info(struct leati_driver *driver, int ordinal, leat_devi
     return LEAT_OK;
 }
 
-leat_status leat_device_query(leat_device *device, leat_device_info *info)
+leat_status leat_device_get_info(leat_device *device, leat_device_info *info)
 {
     leat_status status;
 
-    LEATI_TRY(leati_check_device("leat_device_query", device));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_device_query", "info", leat_device_info, info));
+    LEATI_TRY(leati_check_device("leat_device_get_info", device));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_device_get_info", "info", leat_device_info, info));
     status = fill_info(device->driver, device->ordinal, info);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_device_query of %s", device->name);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_device_get_info of %s", device->name);
 }
 
 leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes)

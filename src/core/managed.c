@@ -312,14 +312,14 @@ leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach atta
 
 /* ---- queries ---- */
 
-leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
+leat_status leat_managed_get_info(const void *ptr, size_t bytes, leat_managed_info *info)
 {
     struct leati_endpoint endpoint;
     leat_managed_info filled;
     leat_status status;
 
-    LEATI_TRY(leati_check_permitted("leat_managed_query"));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_managed_query", "info", leat_managed_info, info));
+    LEATI_TRY(leati_check_permitted("leat_managed_get_info"));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_managed_get_info", "info", leat_managed_info, info));
     status = find_rest(ptr, &bytes, &endpoint);
     if (status == LEAT_OK && !endpoint.driver->ops->managed_query)
         status = refuse(endpoint.driver, "answer about managed memory");
@@ -328,7 +328,7 @@ leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info 
         status =
             endpoint.driver->ops->managed_query(endpoint.driver, endpoint.device->native, ptr, bytes, &filled);
     if (status != LEAT_OK)
-        return leati_fail_in(status, "leat_managed_query");
+        return leati_fail_in(status, "leat_managed_get_info");
     LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
@@ -355,7 +355,7 @@ leat_status leat_managed_record(leat_device *device, int on)
 }
 
 /* Returns the recorded counts of a range, or, if ptr is NULL, of all memory. */
-static leat_status count_range(leat_device *device, const void *ptr, size_t bytes, leat_managed_counts *counts)
+static leat_status count_range(leat_device *device, const void *ptr, size_t bytes, leat_managed_stats *counts)
 {
     struct leati_driver *driver = device->driver;
     struct leati_endpoint endpoint;
@@ -371,18 +371,18 @@ static leat_status count_range(leat_device *device, const void *ptr, size_t byte
     return driver->ops->managed_count(driver, device->native, ptr, bytes, counts);
 }
 
-leat_status leat_managed_count(leat_device *device, const void *ptr, size_t bytes, leat_managed_counts *counts)
+leat_status leat_managed_get_stats(leat_device *device, const void *ptr, size_t bytes, leat_managed_stats *counts)
 {
-    leat_managed_counts filled;
+    leat_managed_stats filled;
     leat_status status;
 
-    LEATI_TRY(leati_check_permitted("leat_managed_count"));
-    LEATI_TRY(leati_check_device("leat_managed_count", device));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_managed_count", "counts", leat_managed_counts, counts));
+    LEATI_TRY(leati_check_permitted("leat_managed_get_stats"));
+    LEATI_TRY(leati_check_device("leat_managed_get_stats", device));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_managed_get_stats", "counts", leat_managed_stats, counts));
     memset(&filled, 0, sizeof filled);
     status = count_range(device, ptr, bytes, &filled);
     if (status != LEAT_OK)
-        return leati_fail_in(status, "leat_managed_count on %s", device->name);
+        return leati_fail_in(status, "leat_managed_get_stats on %s", device->name);
     LEATI_SIZED_WRITE(counts, &filled);
     return LEAT_OK;
 }

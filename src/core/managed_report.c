@@ -16,7 +16,7 @@ static void add_count(struct leati_strbuf *text, uint64_t pages, const char *wha
         leati_strbuf_add(text, "  %8" PRIu64 "  %s\n", pages, what);
 }
 
-static void add_counts(struct leati_strbuf *text, const leat_managed_counts *c)
+static void add_counts(struct leati_strbuf *text, const leat_managed_stats *c)
 {
     leati_strbuf_add(text, "%" PRIu64 " pages of %zu bytes\n", c->pages, c->page_bytes);
     add_count(text, c->first_touch_host, "touched first by the host, which gave them their place");
@@ -32,7 +32,7 @@ static void add_counts(struct leati_strbuf *text, const leat_managed_counts *c)
     add_count(text, c->thrashing, "thrashing: moved to and fro by three faults or more");
 }
 
-static void add_advice(struct leati_strbuf *text, const leat_managed_counts *c)
+static void add_advice(struct leati_strbuf *text, const leat_managed_stats *c)
 {
     if (c->thrashing)
         leati_strbuf_add(
@@ -112,7 +112,7 @@ static size_t keep_within(leat_managed_move *moves, size_t count, uintptr_t base
 
 leat_status leat_managed_report(leat_device *device, const void *ptr, size_t bytes, char *text, size_t text_bytes)
 {
-    leat_managed_counts counts = {.size = sizeof counts};
+    leat_managed_stats counts = {.size = sizeof counts};
     struct leati_strbuf words = {text, text_bytes};
     size_t count = MOVES_ASKED;
     leat_managed_move *moves;
@@ -123,7 +123,7 @@ leat_status leat_managed_report(leat_device *device, const void *ptr, size_t byt
     if (!text_bytes)
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_managed_report: text_bytes is 0; even the closing 0 needs one");
-    status = leat_managed_count(device, ptr, bytes, &counts);
+    status = leat_managed_get_stats(device, ptr, bytes, &counts);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_managed_report");
     moves = malloc(MOVES_ASKED * sizeof *moves);

@@ -478,17 +478,17 @@ leat_status leati_pointers_find_range(struct leati_driver *driver, const char *n
                                                          : LEAT_OK;
 }
 
-leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
+leat_status leat_pointer_get_info(const void *ptr, leat_pointer_info *info)
 {
     struct leati_endpoint endpoint;
     leat_pointer_info filled;
     leat_status status;
 
-    LEATI_TRY(leati_check_not_null("leat_pointer_query", "ptr", ptr));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_pointer_query", "info", leat_pointer_info, info));
+    LEATI_TRY(leati_check_not_null("leat_pointer_get_info", "ptr", ptr));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_pointer_get_info", "info", leat_pointer_info, info));
     status = find(NULL, ptr, true, &endpoint);
     if (status != LEAT_OK)
-        return leati_fail_in(status, "leat_pointer_query");
+        return leati_fail_in(status, "leat_pointer_get_info");
     memset(&filled, 0, sizeof filled);
     filled.kind = endpoint.location.kind;
     filled.device = endpoint.device;

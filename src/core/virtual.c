@@ -251,7 +251,7 @@ leat_status leat_virtual_unreserve(void *ptr)
     return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_unreserve of %p", ptr);
 }
 
-leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes)
+leat_status leat_virtual_get_reservation(const void *ptr, void **base, size_t *bytes)
 {
     struct leati_reservation *reservation = NULL;
     leat_status status;
@@ -265,7 +265,7 @@ leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes)
             *bytes = reservation->bytes;
     }
     leati_unlock(&turn);
-    return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_query of %p", ptr);
+    return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_get_reservation of %p", ptr);
 }
 
 /* ---- physical memory ---- */
@@ -348,12 +348,12 @@ leat_status leat_physical_release(leat_physical *physical)
     return status;
 }
 
-leat_status leat_physical_query(leat_physical *physical, leat_physical_info *info)
+leat_status leat_physical_get_info(leat_physical *physical, leat_physical_info *info)
 {
     leat_physical_info filled;
 
-    LEATI_TRY(check_physical("leat_physical_query", physical));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_physical_query", "info", leat_physical_info, info));
+    LEATI_TRY(check_physical("leat_physical_get_info", physical));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_physical_get_info", "info", leat_physical_info, info));
     filled = (leat_physical_info){.device = physical->device,
                                   .bytes = physical->bytes,
                                   .exportable = physical->exportable,

@@ -162,7 +162,7 @@ struct leati_driver_ops {
     /* The record of leat_managed_record(). ptr NULL: all managed memory. All three or none. */
     leat_status (*managed_record)(struct leati_driver *driver, void *device, bool on);
     leat_status (*managed_count)(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
-                                 leat_managed_counts *counts);
+                                 leat_managed_stats *counts);
     leat_status (*managed_history)(struct leati_driver *driver, void *device, leat_managed_move *moves,
                                    size_t *count);
 

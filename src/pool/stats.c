@@ -136,7 +136,7 @@ static uint64_t read_figure(const _Atomic uint64_t *figure)
     return atomic_load_explicit(figure, memory_order_relaxed);
 }
 
-static void fill_statistics(struct leat_pool *pool, leat_pool_statistics *s)
+static void fill_statistics(struct leat_pool *pool, leat_pool_stats *s)
 {
     struct leati_figures *figures = &pool->figures;
     struct sums sums = sum_up(pool);
@@ -172,12 +172,12 @@ static void fill_statistics(struct leat_pool *pool, leat_pool_statistics *s)
     s->guard_reports = read_figure(&figures->guard_reports);
 }
 
-leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics)
+leat_status leat_pool_get_stats(leat_pool *pool, leat_pool_stats *statistics)
 {
-    leat_pool_statistics filled;
+    leat_pool_stats filled;
 
-    LEATI_TRY(leati_check_pool("leat_pool_query", pool));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_query", "statistics", leat_pool_statistics, statistics));
+    LEATI_TRY(leati_check_pool("leat_pool_get_stats", pool));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_get_stats", "statistics", leat_pool_stats, statistics));
     fill_statistics(pool, &filled);
     LEATI_SIZED_WRITE(statistics, &filled);
     return LEAT_OK;
@@ -185,15 +185,15 @@ leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics)
 
 /* ---- shares ---- */
 
-leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_share *share)
+leat_status leat_pool_get_stream_share(leat_pool *pool, unsigned index, leat_pool_share *share)
 {
     struct leati_stream_cache *cache;
     leat_pool_share filled = {0};
     struct sums sums = {0};
     unsigned left = index;
 
-    LEATI_TRY(leati_check_pool("leat_pool_stream_share", pool));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_stream_share", "share", leat_pool_share, share));
+    LEATI_TRY(leati_check_pool("leat_pool_get_stream_share", pool));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_get_stream_share", "share", leat_pool_share, share));
     leati_lock(&pool->lock);
     for (cache = pool->caches; cache && left; cache = cache->next)
         left--;
@@ -211,7 +211,8 @@ leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_sh
     }
     leati_unlock(&pool->lock);
     if (!cache)
-        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_stream_share: index %u is past the last stream", index);
+        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_get_stream_share: index %u is past the last stream",
+                          index);
     LEATI_SIZED_WRITE(share, &filled);
     return LEAT_OK;
 }
@@ -228,20 +229,20 @@ static void sum_tag(struct leat_pool *pool, uint32_t tag, int64_t *bytes, int64_
         }
 }
 
-leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share *share)
+leat_status leat_pool_get_tag_share(leat_pool *pool, unsigned index, leat_pool_share *share)
 {
     uint32_t count = atomic_load_explicit(&tag_count, memory_order_acquire);
     leat_pool_share filled = {0};
     int64_t bytes, blocks;
     uint32_t tag = index;
 
-    LEATI_TRY(leati_check_pool("leat_pool_tag_share", pool));
-    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_tag_share", "share", leat_pool_share, share));
+    LEATI_TRY(leati_check_pool("leat_pool_get_tag_share", pool));
+    LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_get_tag_share", "share", leat_pool_share, share));
     /* The last index is TAG_OTHER, the tag of names beyond the limit. */
     if (index == count)
         tag = TAG_OTHER;
     if (index > count)
-        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_tag_share: index %u is past the last tag", index);
+        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_get_tag_share: index %u is past the last tag", index);
     if (tag) {
         memcpy(filled.name, tag_names[tag], sizeof filled.name);
         sum_tag(pool, tag, &bytes, &blocks);
@@ -547,7 +548,7 @@ static void write_planned(const struct writer *writer, struct leat_pool *pool, u
 
 static void write_statistics(const struct writer *writer, struct leat_pool *pool)
 {
-    leat_pool_statistics s;
+    leat_pool_stats s;
 
     fill_statistics(pool, &s);
 #define FIELD(name) write_text(writer, ",\"" #name "\":%" PRIu64, s.name)

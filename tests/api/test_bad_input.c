@@ -42,7 +42,7 @@ static void refuse_device(leat_device *device)
     char own[64];
 
     REFUSED(leat_device_synchronize(device), LEAT_ERROR_HANDLE, "device");
-    REFUSED(leat_device_query(device, &info), LEAT_ERROR_HANDLE, "device");
+    REFUSED(leat_device_get_info(device, &info), LEAT_ERROR_HANDLE, "device");
     REFUSED(leat_device_memory(device, &bytes, &bytes), LEAT_ERROR_HANDLE, "device");
     REFUSED(leat_device_native(device, &ptr), LEAT_ERROR_HANDLE, "device");
     REFUSED(leat_native_symbol(device, "cuInit", &symbol), LEAT_ERROR_HANDLE, "device");
@@ -212,7 +212,7 @@ static void addresses_of_a_pool_without_memory(void **state)
     for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
         unsigned char *nothing = memory + offsets[i];
 
-        REFUSED(leat_pointer_query(nothing, &info), LEAT_ERROR_POINTER, "not allocated");
+        REFUSED(leat_pointer_get_info(nothing, &info), LEAT_ERROR_POINTER, "not allocated");
         REFUSED(leat_fill(t->stream, nothing, 1, sizeof host), LEAT_ERROR_POINTER, "not allocated");
         REFUSED(leat_copy(t->stream, nothing, host, sizeof host), LEAT_ERROR_POINTER, "not allocated");
         REFUSED(leat_copy_sync(t->stream, host, nothing, sizeof host), LEAT_ERROR_POINTER, "not allocated");
@@ -259,7 +259,7 @@ static void null_results(void **state)
     REFUSED(leat_device_open(test_device_name(), NULL), LEAT_ERROR_INVALID, "device is NULL");
     REFUSED(leat_device_wrap(test_device_name(), &byte, NULL), LEAT_ERROR_INVALID, "device is NULL");
     REFUSED(leat_device_wrap(test_device_name(), NULL, &t->device), LEAT_ERROR_INVALID, "native_context is NULL");
-    REFUSED(leat_device_query(t->device, NULL), LEAT_ERROR_INVALID, "info is NULL");
+    REFUSED(leat_device_get_info(t->device, NULL), LEAT_ERROR_INVALID, "info is NULL");
     REFUSED(leat_device_native(t->device, NULL), LEAT_ERROR_INVALID, "native_context is NULL");
     REFUSED(leat_native_symbol(t->device, NULL, (void **)&module), LEAT_ERROR_INVALID, "name is NULL");
     REFUSED(leat_native_symbol(t->device, "cuInit", NULL), LEAT_ERROR_INVALID, "symbol is NULL");
@@ -276,8 +276,8 @@ static void null_results(void **state)
     REFUSED(leat_alloc(t->stream, 1, NULL), LEAT_ERROR_INVALID, "ptr is NULL");
     REFUSED(leat_memory_alloc(t->device, LEAT_KIND_PINNED, 1, NULL), LEAT_ERROR_INVALID, "ptr is NULL");
     REFUSED(leat_register(t->device, NULL, 1), LEAT_ERROR_INVALID, "ptr is NULL");
-    REFUSED(leat_pointer_query(NULL, (leat_pointer_info *)(void *)&byte), LEAT_ERROR_INVALID, "ptr is NULL");
-    REFUSED(leat_pointer_query(&byte, NULL), LEAT_ERROR_INVALID, "info is NULL");
+    REFUSED(leat_pointer_get_info(NULL, (leat_pointer_info *)(void *)&byte), LEAT_ERROR_INVALID, "ptr is NULL");
+    REFUSED(leat_pointer_get_info(&byte, NULL), LEAT_ERROR_INVALID, "info is NULL");
     REFUSED(leat_pointer_wrap(t->device, LEAT_KIND_PINNED, NULL, 1), LEAT_ERROR_INVALID, "ptr is NULL");
     REFUSED(leat_module_load(t->device, NULL, 1, &module), LEAT_ERROR_INVALID, "image is NULL");
     REFUSED(leat_module_load(t->device, "x", 1, NULL), LEAT_ERROR_INVALID, "module is NULL");
@@ -503,7 +503,7 @@ static void addresses_that_are_dead(void **state)
     if (!test_on_cpu())
         SKIP_OTHER("CUDA cannot tell a freed address from one that was never its own");
     OK(leat_memory_free(memory));
-    REFUSED(leat_pointer_query(memory, &info), LEAT_ERROR_POINTER, "freed");
+    REFUSED(leat_pointer_get_info(memory, &info), LEAT_ERROR_POINTER, "freed");
     assert_int_equal(info.bytes, 77);
 }
 
@@ -622,7 +622,7 @@ static void wrong_launches(void **state)
     REFUSED(leat_launch(t->stream, kernel, one, one, 0, NULL, 3), LEAT_ERROR_INVALID, "args");
     REFUSED(leat_launch(t->stream, kernel, one, one, 0, holes, 3), LEAT_ERROR_INVALID, "args");
     if (test_on_cpu()) {
-        OK(leat_device_query(t->device, &info));
+        OK(leat_device_get_info(t->device, &info));
         REFUSED(leat_launch(t->stream, kernel, one, one, info.max_shared_bytes + 1, args, 3),
                 LEAT_ERROR_UNSUPPORTED, "shared");
     } else {

@@ -123,7 +123,7 @@ static void *look_at_ticket(void *argument)
     leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     do {
-        if (leat_ticket_query(l->ticket, &info) != LEAT_OK)
+        if (leat_ticket_get_info(l->ticket, &info) != LEAT_OK)
             l->wrong = "the query fails";
         else if (info.arrived_bytes < before)
             l->wrong = "bytes go away again";
@@ -244,7 +244,7 @@ static void use_ticket_inside(void *argument)
 
     inside->staged = leat_ticket_wait(inside->ticket, LEAT_COPY_STAGED, 0);
     inside->done = leat_ticket_wait(inside->ticket, LEAT_COPY_DONE, LEAT_FOREVER);
-    inside->query = leat_ticket_query(inside->ticket, &info);
+    inside->query = leat_ticket_get_info(inside->ticket, &info);
     inside->cancel = leat_ticket_cancel(inside->ticket);
     inside->free = leat_ticket_free(inside->ticket);
 }
@@ -276,7 +276,7 @@ static void refuse_ticket(leat_ticket *ticket)
     leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_HANDLE, "ticket");
-    REFUSED(leat_ticket_query(ticket, &info), LEAT_ERROR_HANDLE, "ticket");
+    REFUSED(leat_ticket_get_info(ticket, &info), LEAT_ERROR_HANDLE, "ticket");
     REFUSED(leat_ticket_cancel(ticket), LEAT_ERROR_HANDLE, "ticket");
     if (ticket)
         REFUSED(leat_ticket_free(ticket), LEAT_ERROR_HANDLE, "ticket");
@@ -325,7 +325,7 @@ static void wrong_options_of_a_copy(void **state)
     OK(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket));
     REFUSED(leat_ticket_wait(ticket, (leat_copy_point)0, 0), LEAT_ERROR_INVALID, "point");
     REFUSED(leat_ticket_wait(ticket, (leat_copy_point)3, 0), LEAT_ERROR_INVALID, "point");
-    REFUSED(leat_ticket_query(ticket, NULL), LEAT_ERROR_INVALID, "info");
+    REFUSED(leat_ticket_get_info(ticket, NULL), LEAT_ERROR_INVALID, "info");
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
     OK(leat_ticket_free(ticket));
     end_room(&room);

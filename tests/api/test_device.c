@@ -21,9 +21,9 @@ static void open_gives_the_same_handle_until_the_last_close(void **state)
     OK(leat_device_open(test_device_name(), &again));
     assert_ptr_equal(first, again);
     OK(leat_device_close(again));
-    OK(leat_device_query(first, &info));
+    OK(leat_device_get_info(first, &info));
     OK(leat_device_close(first));
-    REFUSED(leat_device_query(first, &info), LEAT_ERROR_HANDLE, "device");
+    REFUSED(leat_device_get_info(first, &info), LEAT_ERROR_HANDLE, "device");
     REFUSED(leat_device_close(first), LEAT_ERROR_HANDLE, "device");
 }
 
@@ -36,7 +36,7 @@ static void query_describes_the_device(void **state)
     (void)state;
     memset(&info, 0xee, sizeof info);
     info.size = sizeof info;
-    OK(leat_device_query(device, &info));
+    OK(leat_device_get_info(device, &info));
     assert_string_equal(info.name, test_device_name());
     assert_int_equal(strncmp(info.driver, test_device_name(), strcspn(test_device_name(), ":")), 0);
     assert_int_equal(info.ordinal, atoi(strchr(test_device_name(), ':') + 1));
@@ -86,7 +86,7 @@ static void null_opens_the_best(void **state)
         SKIP_OTHER("LEAT_DEVICE is set, which NULL takes");
     OK(leat_device_list(0, &listed));
     OK(leat_device_open(NULL, &device));
-    OK(leat_device_query(device, &opened));
+    OK(leat_device_get_info(device, &opened));
     assert_string_equal(opened.name, listed.name);
     OK(leat_device_close(device));
     OK(leat_device_close(NULL));
@@ -115,7 +115,7 @@ static void there_are_two_cpu_devices(void **state)
     OK(leat_device_open("cpu:0", &first));
     OK(leat_device_open("cpu:1", &second));
     assert_ptr_not_equal(first, second);
-    OK(leat_device_query(second, &info));
+    OK(leat_device_get_info(second, &info));
     assert_string_equal(info.name, "cpu:1");
     assert_int_equal(info.ordinal, 1);
     OK(leat_device_close(first));
@@ -177,7 +177,7 @@ static void closing_takes_everything_with_it(void **state)
     REFUSED(leat_memory_free(pinned), LEAT_ERROR_POINTER, "leat_memory_free");
     REFUSED(leat_memory_free(memory), LEAT_ERROR_POINTER, "leat_memory_free");
     REFUSED(leat_unregister(own), LEAT_ERROR_POINTER, "leat_unregister");
-    OK(leat_pointer_query(own, &info));
+    OK(leat_pointer_get_info(own, &info));
     assert_int_equal(info.kind, LEAT_KIND_PAGEABLE);
     memset(own, 1, 10000);
     free(own);

@@ -338,7 +338,7 @@ static void kernels_reach_pinned_memory(void **state)
         uint64_t count = 1000;
         void *args[] = {&info.device_pointer, &count, &one};
 
-        OK(leat_pointer_query(places[p], &info));
+        OK(leat_pointer_get_info(places[p], &info));
         for (uint32_t i = 0; i < 1000; i++)
             places[p][i] = i;
         launch(t->stream, test_kernel(t->device, "leat_add_u32"), 2, 64, args, 3);
@@ -638,7 +638,7 @@ static void blocks_have_shared_memory(void **state)
         SKIP_OTHER("GPUs have it in kernels of their own");
     kernel = own_kernel(t, &code, &module);
     wrong = test_alloc(t->device, LEAT_KIND_DEVICE, sizeof *wrong);
-    OK(leat_device_query(t->device, &info));
+    OK(leat_device_get_info(t->device, &info));
     assert_true(info.max_shared_bytes >= 48 << 10);
     OK(leat_fill(t->stream, wrong, 0, sizeof *wrong));
     for (uint32_t blocks = 1; blocks < 2000; blocks *= 3)
@@ -664,7 +664,7 @@ static void blocks_run_together(void **state)
     if (!test_on_cpu())
         SKIP_OTHER("for kernels that the processor runs");
     kernel = own_kernel(t, &code, &module);
-    OK(leat_device_query(t->device, &info));
+    OK(leat_device_get_info(t->device, &info));
     most = info.compute_units * 16 < 2046 ? info.compute_units * 16 : 2046;
     values = test_alloc(t->device, LEAT_KIND_DEVICE, 2 * sizeof host);
     OK(leat_stream_create(t->device, &other));

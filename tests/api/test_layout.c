@@ -216,15 +216,15 @@ static void a_plan_copies(void **state)
     OK(leat_layout_dense(&dense, 2, turned.size, 2));
     OK(leat_layout_plan_get(t->device, &dense, 256, &turned, 16, &plan));
     OK(leat_layout_plan_get(t->device, &dense, 16, &turned, 256, &again));
-    OK(leat_layout_plan_describe(plan, &info));
+    OK(leat_layout_plan_get_info(plan, &info));
     assert_int_equal(info.class_of_plan, LEAT_LAYOUT_TRANSPOSE);
     assert_int_equal(info.payload_bytes, 40000);
     assert_int_equal(info.read_sectors, 1250);
     assert_int_equal(info.written_sectors, 1250);
-    OK(leat_layout_plan_text(plan, text, sizeof text));
+    OK(leat_layout_plan_explain(plan, text, sizeof text));
     assert_non_null(strstr(text, "transpose"));
     assert_non_null(strstr(text, "1250 sectors"));
-    OK(leat_layout_plan_text(plan, cut, sizeof cut));
+    OK(leat_layout_plan_explain(plan, cut, sizeof cut));
     assert_int_equal(strlen(cut), sizeof cut - 1);
     /* Copy there and back again: the bytes must be the same. */
     OK(leat_layout_plan_copy(t->stream, plan, memory + 40000, memory));
@@ -238,14 +238,14 @@ static void a_plan_copies(void **state)
             "multiples of 16");
     REFUSED(leat_layout_plan_copy(t->stream, plan, memory, memory + 40002), LEAT_ERROR_INVALID, "multiples of 16");
     REFUSED(leat_layout_plan_copy(NULL, plan, memory, memory + 40000), LEAT_ERROR_HANDLE, "stream");
-    REFUSED(leat_layout_plan_describe(plan, NULL), LEAT_ERROR_INVALID, "info");
-    REFUSED(leat_layout_plan_text(plan, NULL, 10), LEAT_ERROR_INVALID, "text");
-    REFUSED(leat_layout_plan_text(plan, text, 0), LEAT_ERROR_INVALID, "text_bytes");
+    REFUSED(leat_layout_plan_get_info(plan, NULL), LEAT_ERROR_INVALID, "info");
+    REFUSED(leat_layout_plan_explain(plan, NULL, 10), LEAT_ERROR_INVALID, "text");
+    REFUSED(leat_layout_plan_explain(plan, text, 0), LEAT_ERROR_INVALID, "text_bytes");
     OK(leat_layout_plan_free(plan));
     OK(leat_layout_plan_free(NULL));
     REFUSED(leat_layout_plan_copy(t->stream, NULL, memory, memory + 40000), LEAT_ERROR_HANDLE, "plan");
-    REFUSED(leat_layout_plan_describe(NULL, &info), LEAT_ERROR_HANDLE, "plan");
-    REFUSED(leat_layout_plan_text(NULL, text, sizeof text), LEAT_ERROR_HANDLE, "plan");
+    REFUSED(leat_layout_plan_get_info(NULL, &info), LEAT_ERROR_HANDLE, "plan");
+    REFUSED(leat_layout_plan_explain(NULL, text, sizeof text), LEAT_ERROR_HANDLE, "plan");
     REFUSED(leat_layout_plan_get(NULL, &dense, 1, &turned, 1, &plan), LEAT_ERROR_HANDLE, "device");
     REFUSED(leat_layout_plan_get(t->device, NULL, 1, &turned, 1, &plan), LEAT_ERROR_INVALID, "dst_layout");
     REFUSED(leat_layout_plan_get(t->device, &dense, 1, NULL, 1, &plan), LEAT_ERROR_INVALID, "src_layout");
@@ -256,7 +256,7 @@ static void a_plan_copies(void **state)
     OK(leat_layout_dense(&empty, 2, (int64_t[]){0, 5}, 2));
     OK(leat_layout_plan_get(t->device, &empty, 1, &empty, 1, &plan));
     OK(leat_layout_plan_copy(t->stream, plan, NULL, NULL));
-    OK(leat_layout_plan_describe(plan, &info));
+    OK(leat_layout_plan_get_info(plan, &info));
     assert_int_equal(info.class_of_plan, LEAT_LAYOUT_NOTHING);
     OK(leat_layout_plan_free(plan));
     OK(leat_memory_free(memory));

@@ -14,7 +14,7 @@ static int ordinal_of(struct test_state *t)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
-    OK(leat_device_query(t->device, &info));
+    OK(leat_device_get_info(t->device, &info));
     return info.ordinal;
 }
 
@@ -22,7 +22,7 @@ static void need_managed(struct test_state *t)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
-    OK(leat_device_query(t->device, &info));
+    OK(leat_device_get_info(t->device, &info));
     assert_true(info.managed_memory || !test_on_cpu());
     if (!info.managed_memory)
         SKIP_MISSING("the device has no managed memory");
@@ -48,7 +48,7 @@ static leat_managed_info query(const void *ptr, size_t bytes)
 {
     leat_managed_info info = {.size = sizeof info};
 
-    OK(leat_managed_query(ptr, bytes, &info));
+    OK(leat_managed_get_info(ptr, bytes, &info));
     return info;
 }
 
@@ -160,7 +160,7 @@ static void try_in_host_function(void *argument)
 
     REFUSED(leat_managed_prefetch(t->stream, t, 1, NULL), LEAT_ERROR_NOT_PERMITTED, "host function");
     REFUSED(leat_managed_advise(t, 1, LEAT_ADVICE_READ_MOSTLY, NULL), LEAT_ERROR_NOT_PERMITTED, "host function");
-    REFUSED(leat_managed_query(t, 1, &info), LEAT_ERROR_NOT_PERMITTED, "host function");
+    REFUSED(leat_managed_get_info(t, 1, &info), LEAT_ERROR_NOT_PERMITTED, "host function");
     REFUSED(leat_managed_attach(t->stream, t, LEAT_ATTACH_ALL), LEAT_ERROR_NOT_PERMITTED, "host function");
     REFUSED(leat_managed_record(t->device, 1), LEAT_ERROR_NOT_PERMITTED, "host function");
 }
@@ -172,7 +172,7 @@ static void refuse_memory(struct test_state *t, void *ptr, const char *kind)
 
     REFUSED(leat_managed_prefetch(t->stream, ptr, 64, t->device), LEAT_ERROR_POINTER, kind);
     REFUSED(leat_managed_advise(ptr, 64, LEAT_ADVICE_READ_MOSTLY, NULL), LEAT_ERROR_POINTER, kind);
-    REFUSED(leat_managed_query(ptr, 64, &info), LEAT_ERROR_POINTER, kind);
+    REFUSED(leat_managed_get_info(ptr, 64, &info), LEAT_ERROR_POINTER, kind);
     REFUSED(leat_managed_attach(t->stream, ptr, LEAT_ATTACH_ALL), LEAT_ERROR_POINTER, kind);
 }
 
@@ -202,18 +202,18 @@ static void test_wrong_ranges(void **state)
     REFUSED(leat_managed_prefetch(t->stream, m, 10001, t->device), LEAT_ERROR_RANGE, "past the end");
     REFUSED(leat_managed_prefetch(t->stream, m + 1, SIZE_MAX, t->device), LEAT_ERROR_RANGE, "past the end");
     REFUSED(leat_managed_advise(m + 1, 10000, LEAT_ADVICE_READ_MOSTLY, NULL), LEAT_ERROR_RANGE, "past the end");
-    REFUSED(leat_managed_query(m, 10001, &info), LEAT_ERROR_RANGE, "past the end");
+    REFUSED(leat_managed_get_info(m, 10001, &info), LEAT_ERROR_RANGE, "past the end");
     /* Size 0: prefetch and advice do nothing at any address; a query covers the rest of the allocation. */
     OK(leat_managed_prefetch(t->stream, m + 10000, 0, t->device));
     OK(leat_managed_prefetch(t->stream, NULL, 0, t->device));
     OK(leat_managed_advise(NULL, 0, LEAT_ADVICE_READ_MOSTLY, NULL));
-    OK(leat_managed_query(m + 5000, 0, &info));
+    OK(leat_managed_get_info(m + 5000, 0, &info));
     if (info.page_bytes)
         assert_in_range(info.pages, 1, 3);
     OK(leat_memory_free(m));
     REFUSED(leat_managed_prefetch(t->stream, m, 1, t->device), LEAT_ERROR_POINTER, "freed");
     REFUSED(leat_managed_advise(m, 1, LEAT_ADVICE_READ_MOSTLY, NULL), LEAT_ERROR_POINTER, "freed");
-    REFUSED(leat_managed_query(m, 1, &info), LEAT_ERROR_POINTER, "freed");
+    REFUSED(leat_managed_get_info(m, 1, &info), LEAT_ERROR_POINTER, "freed");
 }
 
 static void test_wrong_arguments(void **state)
@@ -249,11 +249,11 @@ static void test_wrong_arguments(void **state)
     REFUSED(leat_managed_advise(m, 100, (leat_advice)7, NULL), LEAT_ERROR_INVALID, "advice is 7");
     REFUSED(leat_managed_attach(t->stream, m, (leat_attach)3), LEAT_ERROR_INVALID, "attach is 3");
     REFUSED(leat_managed_attach(t->stream, m, LEAT_ATTACH_HOST), LEAT_ERROR_UNSUPPORTED, "pool");
-    REFUSED(leat_managed_query(m, 100, NULL), LEAT_ERROR_INVALID, "info is NULL");
+    REFUSED(leat_managed_get_info(m, 100, NULL), LEAT_ERROR_INVALID, "info is NULL");
     info.size = 0;
-    REFUSED(leat_managed_query(m, 100, &info), LEAT_ERROR_INVALID, "size");
+    REFUSED(leat_managed_get_info(m, 100, &info), LEAT_ERROR_INVALID, "size");
     longer.info.size = sizeof longer;
-    REFUSED(leat_managed_query(m, 100, &longer.info), LEAT_ERROR_INVALID, "size");
+    REFUSED(leat_managed_get_info(m, 100, &longer.info), LEAT_ERROR_INVALID, "size");
     OK(leat_launch_host(t->stream, try_in_host_function, t));
     OK(leat_stream_synchronize(t->stream));
     assert_string_equal(leat_advice_name(LEAT_ADVICE_ACCESSED_BY), "accessed by");
@@ -295,11 +295,11 @@ static void begin_record(struct test_state *t)
     OK(leat_managed_record(t->device, 1));
 }
 
-static leat_managed_counts count_pages(struct test_state *t, const struct pages *m)
+static leat_managed_stats count_pages(struct test_state *t, const struct pages *m)
 {
-    leat_managed_counts counts = {.size = sizeof counts};
+    leat_managed_stats counts = {.size = sizeof counts};
 
-    OK(leat_managed_count(t->device, m->start, BYTES, &counts));
+    OK(leat_managed_get_stats(t->device, m->start, BYTES, &counts));
     assert_int_equal(counts.pages, PAGES);
     assert_int_equal(counts.page_bytes, PAGE);
     assert_false(counts.unseen);
@@ -322,7 +322,7 @@ static void run_kernel(struct test_state *t, const struct pages *m)
 static void test_faults_there_and_back(void **state)
 {
     struct test_state *t = *state;
-    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
+    leat_managed_stats counts = LEAT_MANAGED_STATS_INIT;
     leat_managed_info info = LEAT_MANAGED_INFO_INIT;
     struct pages m;
 
@@ -364,7 +364,7 @@ static void test_faults_there_and_back(void **state)
 static void test_prefetch_spares_faults(void **state)
 {
     struct test_state *t = *state;
-    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
+    leat_managed_stats counts = LEAT_MANAGED_STATS_INIT;
     struct pages m;
 
     begin_record(t);
@@ -412,7 +412,7 @@ static void test_prefetch_in_stream_order(void **state)
 static void test_read_mostly(void **state)
 {
     struct test_state *t = *state;
-    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
+    leat_managed_stats counts = LEAT_MANAGED_STATS_INIT;
     leat_managed_info info = LEAT_MANAGED_INFO_INIT;
     struct pages m;
     uint64_t count = BYTES / 8, *sum;
@@ -454,7 +454,7 @@ static void test_read_mostly(void **state)
 static void test_used_in_place(void **state)
 {
     struct test_state *t = *state;
-    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
+    leat_managed_stats counts = LEAT_MANAGED_STATS_INIT;
     struct pages m;
 
     begin_record(t);
@@ -484,7 +484,7 @@ static void test_copies_and_fills(void **state)
     leat_copy_region region = {
         .width_bytes = 100, .height = 8, .depth = 1, .dst_pitch_bytes = PAGE, .src_pitch_bytes = 100};
     struct test_state *t = *state;
-    leat_managed_counts counts = LEAT_MANAGED_COUNTS_INIT;
+    leat_managed_stats counts = LEAT_MANAGED_STATS_INIT;
     unsigned char *host;
     struct pages m;
 
@@ -600,7 +600,7 @@ static void test_history_and_report(void **state)
 
 static void test_record_misused(void **state)
 {
-    leat_managed_counts counts = {.size = sizeof counts};
+    leat_managed_stats counts = {.size = sizeof counts};
     struct test_state *t = *state;
     leat_managed_move move;
     size_t count = 1;
@@ -610,10 +610,10 @@ static void test_record_misused(void **state)
     begin_record(t);
     pinned = test_alloc(t->device, LEAT_KIND_PINNED, 100);
     REFUSED(leat_managed_record((leat_device *)(void *)&count, 1), LEAT_ERROR_HANDLE, "device");
-    REFUSED(leat_managed_count(t->device, pinned, 100, &counts), LEAT_ERROR_POINTER, "pinned memory");
-    REFUSED(leat_managed_count(t->device, NULL, 0, NULL), LEAT_ERROR_INVALID, "counts is NULL");
+    REFUSED(leat_managed_get_stats(t->device, pinned, 100, &counts), LEAT_ERROR_POINTER, "pinned memory");
+    REFUSED(leat_managed_get_stats(t->device, NULL, 0, NULL), LEAT_ERROR_INVALID, "counts is NULL");
     counts.size = 0;
-    REFUSED(leat_managed_count(t->device, NULL, 0, &counts), LEAT_ERROR_INVALID, "size");
+    REFUSED(leat_managed_get_stats(t->device, NULL, 0, &counts), LEAT_ERROR_INVALID, "size");
     REFUSED(leat_managed_history(t->device, NULL, &count), LEAT_ERROR_INVALID, "moves is NULL");
     REFUSED(leat_managed_history(t->device, &move, NULL), LEAT_ERROR_INVALID, "count is NULL");
     REFUSED(leat_managed_report(t->device, NULL, 0, NULL, 10), LEAT_ERROR_INVALID, "text is NULL");
@@ -639,7 +639,7 @@ static void test_record_with_another_handler(void **state)
 static void test_too_many_pieces(void **state)
 {
     static const size_t many = 2 * 66000 * (size_t)PAGE; /* the default of vm.max_map_count is 65530 */
-    leat_managed_counts counts = {.size = sizeof counts};
+    leat_managed_stats counts = {.size = sizeof counts};
     struct test_state *t = *state;
     size_t wrong = 0;
     char *m;
@@ -651,7 +651,7 @@ static void test_too_many_pieces(void **state)
     for (size_t at = 0; at < many; at += 2 * (size_t)PAGE)
         wrong += ((volatile char *)m)[at] != 1;
     assert_int_equal(wrong, 0);
-    OK(leat_managed_count(t->device, m, many, &counts));
+    OK(leat_managed_get_stats(t->device, m, many, &counts));
     if (!counts.unseen)
         assert_int_equal(counts.first_touch_host, 66000);
     else
@@ -663,7 +663,7 @@ static void test_too_many_pieces(void **state)
 /* Must run before any other test starts a record. */
 static void test_no_record_yet(void **state)
 {
-    leat_managed_counts counts = {.size = sizeof counts};
+    leat_managed_stats counts = {.size = sizeof counts};
     struct test_state *t = *state;
     leat_managed_move move;
     struct pages m;
@@ -674,7 +674,8 @@ static void test_no_record_yet(void **state)
     m = make_pages(t);
     touch_all(&m, 1);
     assert_false(query(m.start, BYTES).places_known);
-    REFUSED(leat_managed_count(t->device, m.start, BYTES, &counts), LEAT_ERROR_UNSUPPORTED, "leat_managed_record");
+    REFUSED(leat_managed_get_stats(t->device, m.start, BYTES, &counts), LEAT_ERROR_UNSUPPORTED,
+            "leat_managed_record");
     REFUSED(leat_managed_history(t->device, &move, &count), LEAT_ERROR_UNSUPPORTED, "leat_managed_record");
     OK(leat_memory_free(m.block));
 }
@@ -682,7 +683,7 @@ static void test_no_record_yet(void **state)
 /* Closing the device ends its record, and a device that is opened later starts without one. */
 static void test_closed_under_record(void **state)
 {
-    leat_managed_counts counts = {.size = sizeof counts};
+    leat_managed_stats counts = {.size = sizeof counts};
     leat_device *device;
     void *m;
 
@@ -696,7 +697,7 @@ static void test_closed_under_record(void **state)
     *(volatile char *)m = 1;
     OK(leat_device_close(device));
     device = test_open();
-    REFUSED(leat_managed_count(device, NULL, 0, &counts), LEAT_ERROR_UNSUPPORTED, "leat_managed_record");
+    REFUSED(leat_managed_get_stats(device, NULL, 0, &counts), LEAT_ERROR_UNSUPPORTED, "leat_managed_record");
     m = test_alloc(device, LEAT_KIND_MANAGED, BYTES);
     *(volatile char *)m = 1;
     OK(leat_memory_free(m));

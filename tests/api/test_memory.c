@@ -46,7 +46,7 @@ static void every_kind_can_be_allocated(void **state)
     struct test_state *t = *state;
     leat_device_info device = LEAT_DEVICE_INFO_INIT;
 
-    OK(leat_device_query(t->device, &device));
+    OK(leat_device_get_info(t->device, &device));
     for (int i = 0; i < 3; i++) {
         leat_pointer_info info = LEAT_POINTER_INFO_INIT;
         unsigned char *memory;
@@ -58,7 +58,7 @@ static void every_kind_can_be_allocated(void **state)
         }
         memory = test_alloc(t->device, kinds[i], 70001);
         assert_int_equal((uintptr_t)memory % 256, 0);
-        OK(leat_pointer_query(memory + 70000, &info));
+        OK(leat_pointer_get_info(memory + 70000, &info));
         assert_int_equal(info.kind, kinds[i]);
         assert_ptr_equal(info.device, t->device);
         assert_ptr_equal(info.base, memory);
@@ -104,7 +104,7 @@ static void unknown_memory_is_pageable(void **state)
 
         memset(&info, 0xee, sizeof info);
         info.size = sizeof info;
-        OK(leat_pointer_query(places[i], &info));
+        OK(leat_pointer_get_info(places[i], &info));
         assert_int_equal(info.kind, LEAT_KIND_PAGEABLE);
         assert_null(info.device);
         assert_null(info.base);
@@ -131,7 +131,7 @@ static void free_is_in_stream_order(void **state)
      * without stream-ordered frees, so open the gate first. */
     test_gate_open(gate);
     OK(leat_free(t->stream, memory));
-    assert_true(leat_pointer_query(memory, &info) != LEAT_OK || info.kind == LEAT_KIND_PAGEABLE);
+    assert_true(leat_pointer_get_info(memory, &info) != LEAT_OK || info.kind == LEAT_KIND_PAGEABLE);
     OK(leat_alloc(t->stream, 1 << 16, &later));
     OK(leat_fill(t->stream, later, 9, 1 << 16));
     OK(leat_stream_synchronize(t->stream));
@@ -242,7 +242,7 @@ static void registered_memory_is_pinned(void **state)
         void *memory;
 
         OK(leat_register(t->device, start, bytes));
-        OK(leat_pointer_query(start + bytes - 1, &info));
+        OK(leat_pointer_get_info(start + bytes - 1, &info));
         assert_int_equal(info.kind, LEAT_KIND_PINNED);
         assert_ptr_equal(info.base, start);
         assert_int_equal(info.bytes, bytes);
@@ -257,7 +257,7 @@ static void registered_memory_is_pinned(void **state)
         EXPECT_PATTERN(start, bytes, i);
         OK(leat_free(t->stream, memory));
         OK(leat_unregister(start));
-        OK(leat_pointer_query(start, &info));
+        OK(leat_pointer_get_info(start, &info));
         assert_int_equal(info.kind, LEAT_KIND_PAGEABLE);
         /* Registering it again must work. */
         OK(leat_register(t->device, start, bytes));

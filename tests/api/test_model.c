@@ -96,7 +96,7 @@ static leat_model_tensor_info info_of(const leat_model *model, size_t index)
 {
     leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
 
-    OK(leat_model_tensor(model, index, &info));
+    OK(leat_model_get_tensor_info(model, index, &info));
     return info;
 }
 
@@ -104,7 +104,7 @@ static leat_model_load_info load_info(leat_model_load *load)
 {
     leat_model_load_info info = LEAT_MODEL_LOAD_INFO_INIT;
 
-    OK(leat_model_load_query(load, &info));
+    OK(leat_model_load_get_info(load, &info));
     return info;
 }
 
@@ -142,20 +142,21 @@ static void sets_have_all_tensors(void **state)
     data = finish(&maker, path);
     model = open_one(path);
     OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
-    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_STAGED, LEAT_FOREVER));
-    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
-    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, 0));
-    assert_true(load_info(leat_model_set_load(set)).done);
-    assert_int_equal(load_info(leat_model_set_load(set)).arrived_bytes, load_info(leat_model_set_load(set)).bytes);
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_STAGED, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, 0));
+    assert_true(load_info(leat_model_set_get_load(set)).done);
+    assert_int_equal(load_info(leat_model_set_get_load(set)).arrived_bytes,
+                     load_info(leat_model_set_get_load(set)).bytes);
     /* Adjacent tensors are read together. Only a tensor that would not be aligned in the set's block, such as the
      * first BF16 after U8, begins a new read. */
-    assert_in_range(load_info(leat_model_set_load(set)).reads, 1, 3);
+    assert_in_range(load_info(leat_model_set_get_load(set)).reads, 1, 3);
     out = test_buffer(4000);
     for (size_t i = 0; i < 3000; i++) {
         leat_model_tensor_info info = info_of(model, i);
         void *ptr;
 
-        OK(leat_model_set_tensor(set, i, &ptr));
+        OK(leat_model_set_get_pointer(set, i, &ptr));
         assert_int_equal((uintptr_t)ptr % info.block_bytes, 0);
         OK(leat_copy_sync(t->stream, out, ptr, info.bytes));
         OK(leat_stream_synchronize(t->stream));
@@ -200,24 +201,24 @@ static void patterns_select(void **state)
     OK(leat_model_set_tensor(set, 5, &ptr));
     OK(leat_copy_sync(t->stream, out, ptr, 400));
     assert_memory_equal(out, data[0] + 5000, 400);
-    OK(leat_model_set_tensor(set, 11, &ptr));
+    OK(leat_model_set_get_pointer(set, 11, &ptr));
     OK(leat_copy_sync(t->stream, out, ptr, 4));
     assert_memory_equal(out, data[1], 4);
-    OK(leat_model_set_tensor(set, 10, &ptr));
+    OK(leat_model_set_get_pointer(set, 10, &ptr));
     assert_null(ptr);
-    REFUSED(leat_model_set_tensor(set, 2, &ptr), LEAT_ERROR_NOT_FOUND, "did not match");
-    REFUSED(leat_model_set_tensor(set, 12, &ptr), LEAT_ERROR_INVALID, "so many");
+    REFUSED(leat_model_set_get_pointer(set, 2, &ptr), LEAT_ERROR_NOT_FOUND, "did not match");
+    REFUSED(leat_model_set_get_pointer(set, 12, &ptr), LEAT_ERROR_INVALID, "so many");
     OK(leat_model_set_free(set));
     REFUSED(leat_model_load_all(model, "c*", t->stream, NULL, &set), LEAT_ERROR_NOT_FOUND,
             "no tensor matches 'c*'");
     REFUSED(leat_model_load_all(NULL, NULL, t->stream, NULL, &set), LEAT_ERROR_INVALID, "model is NULL");
     REFUSED(leat_model_load_all(model, NULL, NULL, NULL, &set), LEAT_ERROR_INVALID, "stream is NULL");
     OK(leat_model_set_free(NULL));
-    assert_null(leat_model_set_load(NULL));
+    assert_null(leat_model_set_get_load(NULL));
     /* A set and its load outlive the model. */
     OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
     OK(leat_model_close(model));
-    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
     OK(leat_model_set_free(set));
     free(data[0]);
     free(data[1]);
@@ -667,7 +668,7 @@ static void formats_are_mixed(void **state)
     write_content(paths[3], &gguf.content);
     OK(leat_model_open(paths, 4, &model));
     OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
-    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
     wanted[0] = zip.content.at + zip.after[0] - 12;
     wanted[1] = zip.content.at + zip.after[1] - 12;
     wanted[2] = npy.at + npy.bytes - 12;
@@ -681,7 +682,7 @@ static void formats_are_mixed(void **state)
         void *ptr;
 
         assert_string_equal(info.name, name);
-        OK(leat_model_set_tensor(set, i, &ptr));
+        OK(leat_model_set_get_pointer(set, i, &ptr));
         assert_int_equal((uintptr_t)ptr % (i < 4 ? 4 : 64), 0);
         OK(leat_copy_sync(t->stream, out, ptr, info.bytes));
         assert_memory_equal(out, wanted[i], info.bytes);
@@ -808,7 +809,7 @@ static void files_that_were_cut_fail(void **state)
     assert_int_equal(truncate(path, 4 << 20), 0);
     status = leat_model_load_all(model, NULL, t->stream, NULL, &set);
     if (status == LEAT_OK) {
-        load = leat_model_set_load(set);
+        load = leat_model_set_get_load(set);
         status = leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER);
         assert_int_equal(status, LEAT_ERROR_FILE);
     } else {
@@ -896,7 +897,7 @@ static void structs_of_other_versions_work(void **state)
     OK(leat_model_load_start(model, &items[0].item, 3, &options, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data, 300);
-    OK(leat_model_load_query(load, &info));
+    OK(leat_model_load_get_info(load, &info));
     assert_int_equal(info.bytes, 300);
     assert_int_equal(info.reads, 77);
     OK(leat_model_load_free(load));
@@ -985,7 +986,7 @@ static void wrong_items_are_refused(void **state)
     REFUSED(leat_model_load_cancel(NULL), LEAT_ERROR_INVALID, "load is NULL");
     OK(leat_model_load_free(NULL));
     OK(leat_model_load_start(model, items, 1, NULL, &load));
-    REFUSED(leat_model_load_query(load, NULL), LEAT_ERROR_INVALID, "info is NULL");
+    REFUSED(leat_model_load_get_info(load, NULL), LEAT_ERROR_INVALID, "info is NULL");
     REFUSED(leat_model_load_wait(load, (leat_copy_point)9, 0), LEAT_ERROR_INVALID, "point is 9");
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     OK(leat_model_load_free(load));

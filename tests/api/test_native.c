@@ -119,7 +119,7 @@ static void wrapped_memory_is_known(void **state)
 
     /* Managed, because that is the one kind that leat does not check with the vendor's driver. */
     OK(leat_pointer_wrap(t->device, LEAT_KIND_MANAGED, own, 4096));
-    OK(leat_pointer_query(own + 4095, &info));
+    OK(leat_pointer_get_info(own + 4095, &info));
     assert_int_equal(info.kind, LEAT_KIND_MANAGED);
     assert_ptr_equal(info.base, own);
     assert_int_equal(info.bytes, 4096);
@@ -132,7 +132,7 @@ static void wrapped_memory_is_known(void **state)
     REFUSED(leat_pointer_unwrap(memory), LEAT_ERROR_POINTER, "leat_free");
     OK(leat_pointer_unwrap(own));
     REFUSED(leat_pointer_unwrap(own), LEAT_ERROR_POINTER, "leat_pointer_unwrap");
-    OK(leat_pointer_query(own, &info));
+    OK(leat_pointer_get_info(own, &info));
     assert_int_equal(info.kind, LEAT_KIND_PAGEABLE);
     OK(leat_memory_free(memory));
     free(own);

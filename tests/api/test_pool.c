@@ -12,7 +12,7 @@ static void pools_come_and_go(void **state)
 
     for (int i = 0; i < SORTS; i++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[i].options), *second;
-        leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+        leat_pool_stats figures = LEAT_POOL_STATS_INIT;
 
         if (!pool)
             continue;
@@ -38,7 +38,7 @@ static void no_options_mean_as_usual(void **state)
 
     OK(leat_pool_create(t->device, NULL, &pool));
     block = test_block(pool, t->stream, 1000);
-    OK(leat_pointer_query(block, &info));
+    OK(leat_pointer_get_info(block, &info));
     assert_int_equal(info.kind, LEAT_KIND_DEVICE);
     OK(leat_free(t->stream, block));
     OK(leat_pool_destroy(pool));
@@ -66,12 +66,12 @@ static void a_shorter_struct_of_statistics_is_fine(void **state)
 {
     struct test_state *t = *state;
     leat_pool *pool = POOL(t->device, .name = "figures");
-    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats figures = LEAT_POOL_STATS_INIT;
     void *block = test_block(pool, t->stream, 1000);
 
     memset(&figures, 0xee, sizeof figures);
-    figures.size = offsetof(leat_pool_statistics, used_bytes);
-    OK(leat_pool_query(pool, &figures));
+    figures.size = offsetof(leat_pool_stats, used_bytes);
+    OK(leat_pool_get_stats(pool, &figures));
     assert_int_equal(figures.requested_bytes, 1000);
     assert_int_equal(figures.used_bytes, 0xeeeeeeeeeeeeeeee);
     assert_int_equal(figures.callbacks, 0xeeeeeeeeeeeeeeee);
@@ -85,10 +85,10 @@ static void each_kind_has_a_default_pool(void **state)
     struct test_state *t = *state;
     leat_device_info device = LEAT_DEVICE_INFO_INIT;
 
-    OK(leat_device_query(t->device, &device));
+    OK(leat_device_get_info(t->device, &device));
     for (int i = 0; i < 3; i++) {
         leat_pool *pool = NULL, *again = NULL;
-        leat_pool_statistics before = LEAT_POOL_STATISTICS_INIT, after = LEAT_POOL_STATISTICS_INIT;
+        leat_pool_stats before = LEAT_POOL_STATS_INIT, after = LEAT_POOL_STATS_INIT;
         leat_pointer_info info = LEAT_POINTER_INFO_INIT;
         void *block;
 
@@ -104,7 +104,7 @@ static void each_kind_has_a_default_pool(void **state)
         after = test_statistics(pool);
         assert_int_equal(after.live_blocks, before.live_blocks + 1);
         assert_int_equal(after.requested_bytes, before.requested_bytes + 3000);
-        OK(leat_pointer_query(block, &info));
+        OK(leat_pointer_get_info(block, &info));
         assert_int_equal(info.kind, kinds[i]);
         OK(leat_memory_free(block));
         after = test_statistics(pool);
@@ -119,7 +119,7 @@ static void leat_alloc_takes_from_the_default_pool(void **state)
 {
     struct test_state *t = *state;
     leat_pool *pool = test_default_pool(t->device, LEAT_KIND_DEVICE);
-    leat_pool_statistics before = test_statistics(pool), after;
+    leat_pool_stats before = test_statistics(pool), after;
     void *block, *plain;
 
     OK(leat_alloc(t->stream, 12345, &block));
@@ -493,7 +493,7 @@ static void blocks_can_be_looked_up(void **state)
             for (int k = 0; k < 3; k++) {
                 leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
-                OK(leat_pointer_query(places[k], &info));
+                OK(leat_pointer_get_info(places[k], &info));
                 assert_int_equal(info.kind,
                                  sorts[sort].options.kind ? sorts[sort].options.kind : LEAT_KIND_DEVICE);
                 assert_ptr_equal(info.device, t->device);
@@ -503,7 +503,7 @@ static void blocks_can_be_looked_up(void **state)
                 assert_int_equal(info.owned, 1);
             }
             /* Each size leaves unused bytes between the end of the block and the next one. */
-            REFUSED(leat_pointer_query(block + bytes, &(leat_pointer_info)LEAT_POINTER_INFO_INIT),
+            REFUSED(leat_pointer_get_info(block + bytes, &(leat_pointer_info)LEAT_POINTER_INFO_INIT),
                     LEAT_ERROR_POINTER, "past the end");
             REFUSED(leat_copy(t->stream, &(char){0}, block + bytes, 1), LEAT_ERROR_POINTER, "past the end");
             REFUSED(leat_fill(t->stream, block + bytes, 0, 1), LEAT_ERROR_POINTER, "past the end");
@@ -582,7 +582,7 @@ static void closing_the_device_ends_its_pools(void **state)
     if (!device)
         SKIP_OTHER("needs two devices of one driver");
     for (int round = 0; round < 2; round++) {
-        leat_pool_statistics figures = {.size = sizeof figures};
+        leat_pool_stats figures = {.size = sizeof figures};
 
         OK(leat_stream_create(device, &stream));
         pool = POOL(device, .name = "left behind");
@@ -595,8 +595,8 @@ static void closing_the_device_ends_its_pools(void **state)
         OK(leat_free(stream, freed));
         OK(leat_fill(stream, live, 1, 5 * MIB));
         OK(leat_device_close(device));
-        REFUSED(leat_pool_query(pool, &figures), LEAT_ERROR_HANDLE, "pool");
-        REFUSED(leat_pool_query(def, &figures), LEAT_ERROR_HANDLE, "pool");
+        REFUSED(leat_pool_get_stats(pool, &figures), LEAT_ERROR_HANDLE, "pool");
+        REFUSED(leat_pool_get_stats(def, &figures), LEAT_ERROR_HANDLE, "pool");
         REFUSED(leat_pool_alloc(pool, NULL, 100, &freed), LEAT_ERROR_HANDLE, "pool");
         REFUSED(leat_memory_free(live), LEAT_ERROR_POINTER, "");
         REFUSED(leat_memory_free(in_default), LEAT_ERROR_POINTER, "");

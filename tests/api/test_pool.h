@@ -50,11 +50,11 @@ static inline void *test_block(leat_pool *pool, leat_stream *stream, size_t byte
     return ptr;
 }
 
-static inline leat_pool_statistics test_statistics(leat_pool *pool)
+static inline leat_pool_stats test_statistics(leat_pool *pool)
 {
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
 
-    OK(leat_pool_query(pool, &figures));
+    OK(leat_pool_get_stats(pool, &figures));
     return figures;
 }
 
@@ -71,7 +71,7 @@ static inline bool test_has_virtual_memory(leat_device *device)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
-    OK(leat_device_query(device, &info));
+    OK(leat_device_get_info(device, &info));
     return info.virtual_memory;
 }
 

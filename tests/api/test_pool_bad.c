@@ -36,7 +36,7 @@ static int make_no_room(void *argument, leat_pool *pool, uint64_t bytes)
 
 static void refuse_pool(struct test_state *t, leat_pool *pool)
 {
-    leat_pool_statistics figures = {.size = sizeof figures, .live_blocks = 77};
+    leat_pool_stats figures = {.size = sizeof figures, .live_blocks = 77};
     leat_pool_share share = LEAT_POOL_SHARE_INIT;
     leat_pool_event events[2];
     uint64_t released = 77, pending = 77;
@@ -51,9 +51,9 @@ static void refuse_pool(struct test_state *t, leat_pool *pool)
     REFUSED(leat_pool_trim(pool, 0, &released, &pending), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_trim_idle(pool, 0, &released, &pending), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_on_full(pool, make_no_room, NULL), LEAT_ERROR_HANDLE, "pool");
-    REFUSED(leat_pool_query(pool, &figures), LEAT_ERROR_HANDLE, "pool");
-    REFUSED(leat_pool_stream_share(pool, 0, &share), LEAT_ERROR_HANDLE, "pool");
-    REFUSED(leat_pool_tag_share(pool, 0, &share), LEAT_ERROR_HANDLE, "pool");
+    REFUSED(leat_pool_get_stats(pool, &figures), LEAT_ERROR_HANDLE, "pool");
+    REFUSED(leat_pool_get_stream_share(pool, 0, &share), LEAT_ERROR_HANDLE, "pool");
+    REFUSED(leat_pool_get_tag_share(pool, 0, &share), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_history(pool, events, &count), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_snapshot(pool, keep_nothing, NULL), LEAT_ERROR_HANDLE, "pool");
     if (pool)
@@ -165,9 +165,9 @@ static void null_results(void **state)
     REFUSED(leat_pool_alloc(pool, NULL, 0, NULL), LEAT_ERROR_INVALID, "ptr");
     REFUSED(leat_pool_alloc_aligned(pool, t->stream, 100, 512, NULL), LEAT_ERROR_INVALID, "ptr");
     REFUSED(leat_budget_create(100, NULL), LEAT_ERROR_INVALID, "budget");
-    REFUSED(leat_pool_query(pool, NULL), LEAT_ERROR_INVALID, "statistics");
-    REFUSED(leat_pool_stream_share(pool, 0, NULL), LEAT_ERROR_INVALID, "share");
-    REFUSED(leat_pool_tag_share(pool, 0, NULL), LEAT_ERROR_INVALID, "share");
+    REFUSED(leat_pool_get_stats(pool, NULL), LEAT_ERROR_INVALID, "statistics");
+    REFUSED(leat_pool_get_stream_share(pool, 0, NULL), LEAT_ERROR_INVALID, "share");
+    REFUSED(leat_pool_get_tag_share(pool, 0, NULL), LEAT_ERROR_INVALID, "share");
     REFUSED(leat_pool_history(pool, NULL, &bytes), LEAT_ERROR_INVALID, "events");
     REFUSED(leat_pool_history(pool, &event, NULL), LEAT_ERROR_INVALID, "count");
     REFUSED(leat_pool_snapshot(pool, NULL, NULL), LEAT_ERROR_INVALID, "write");
@@ -218,9 +218,9 @@ static void wrong_structs_of_statistics(void **state)
     static const size_t sizes[] = {0, 1, SIZE_MAX};
 
     for (int i = 0; i < 3; i++) {
-        leat_pool_statistics figures = {.size = sizes[i], .callbacks = 77};
+        leat_pool_stats figures = {.size = sizes[i], .callbacks = 77};
 
-        REFUSED(leat_pool_query(pool, &figures), LEAT_ERROR_INVALID, "size");
+        REFUSED(leat_pool_get_stats(pool, &figures), LEAT_ERROR_INVALID, "size");
         assert_int_equal(figures.callbacks, 77);
     }
     OK(leat_pool_destroy(pool));
@@ -417,7 +417,7 @@ static void a_freed_block_is_refused(void **state)
             REFUSED(leat_copy(t->stream, block, own, 100), LEAT_ERROR_POINTER, "");
             REFUSED(leat_copy(t->stream, own, block + 100, 100), LEAT_ERROR_POINTER, "");
             REFUSED(leat_fill(t->stream, block, 1, 100), LEAT_ERROR_POINTER, "");
-            assert_true(leat_pointer_query(block, &info) != LEAT_OK || info.kind == LEAT_KIND_PAGEABLE);
+            assert_true(leat_pointer_get_info(block, &info) != LEAT_OK || info.kind == LEAT_KIND_PAGEABLE);
             OK(leat_free(t->stream, neighbour));
         }
         OK(leat_pool_destroy(pool));
@@ -549,11 +549,11 @@ static void try_all(void *argument)
 static void ask_questions(void *argument)
 {
     struct forbidden *f = argument;
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
     leat_pool_share share = LEAT_POOL_SHARE_INIT;
 
-    f->wrong = leat_pool_query(f->pool, &figures) != LEAT_OK || figures.live_blocks != 1 ||
-               leat_pool_stream_share(f->pool, 0, &share) != LEAT_OK;
+    f->wrong = leat_pool_get_stats(f->pool, &figures) != LEAT_OK || figures.live_blocks != 1 ||
+               leat_pool_get_stream_share(f->pool, 0, &share) != LEAT_OK;
 }
 
 static void host_functions_may_ask_only(void **state)
@@ -692,7 +692,7 @@ static void threads_end_with_cached_blocks(void **state)
 {
     struct test_state *t = *state;
     struct worker w = {.pool = POOL(t->device, .name = "left behind"), .stream = t->stream};
-    leat_pool_statistics first = {0};
+    leat_pool_stats first = {0};
 
     for (int i = 0; i < 20; i++) {
         pthread_t thread;

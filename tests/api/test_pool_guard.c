@@ -79,7 +79,7 @@ static const char *caught_words(struct caught *caught)
  * then succeeds. */
 static void expect_damage(leat_pool *pool, leat_stream *stream, void *block, const char *words)
 {
-    leat_pool_statistics before = test_statistics(pool), after;
+    leat_pool_stats before = test_statistics(pool), after;
 
     if (stream)
         REFUSED(leat_free(stream, block), LEAT_ERROR_RANGE, words);
@@ -143,7 +143,7 @@ static void zones_reach_to_the_end_of_the_block(void **state)
 
     for (int sort = 0; sort < SORTS; sort++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[sort].options);
-        leat_pool_statistics before = LEAT_POOL_STATISTICS_INIT;
+        leat_pool_stats before = LEAT_POOL_STATS_INIT;
         unsigned char *block;
         size_t behind;
 
@@ -233,13 +233,13 @@ static void guarded_blocks_keep_their_alignment(void **state)
         leat_pool *pool = test_pool_try(t->device, &sorts[sort].options);
 
         for (size_t alignment = 1; pool && alignment <= 4 * MIB; alignment *= 4) {
-            leat_pool_statistics before = test_statistics(pool), after;
+            leat_pool_stats before = test_statistics(pool), after;
             unsigned char *block = NULL;
             leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
             OK(leat_pool_alloc_aligned(pool, t->stream, 777, alignment, (void **)&block));
             assert_int_equal((uintptr_t)block % (alignment > 512 ? alignment : 512), 0);
-            OK(leat_pointer_query(block + 100, &info));
+            OK(leat_pointer_get_info(block + 100, &info));
             assert_ptr_equal(info.base, block);
             assert_int_equal(info.bytes, 777);
             after = test_statistics(pool);
@@ -360,7 +360,7 @@ static void kept_memory_is_not_lost(void **state)
     struct test_state *t = *state;
     leat_budget *budget;
     leat_pool *pool, *second;
-    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats figures = LEAT_POOL_STATS_INIT;
     uint64_t released;
     void *block;
 
@@ -458,7 +458,7 @@ static void dead_pointers_are_explained(void **state)
         REFUSED(leat_copy(t->stream, host, block, 4), LEAT_ERROR_POINTER, words);
         REFUSED(leat_fill(t->stream, block, 0, 4), LEAT_ERROR_POINTER, words);
         REFUSED(leat_pool_use(block, t->stream), LEAT_ERROR_POINTER, words);
-        REFUSED(leat_pointer_query(block, &info), LEAT_ERROR_POINTER, words);
+        REFUSED(leat_pointer_get_info(block, &info), LEAT_ERROR_POINTER, words);
         /* In the second round the block has left the quarantine. */
         OK(leat_pool_trim(pool, MIB * 64, NULL, NULL));
     }

@@ -27,7 +27,7 @@ static void a_hard_limit_holds(void **state)
         leat_pool *pool = POOL(t->device, .limit_bytes = 64 * MIB, .name = "limited");
         void *blocks[MOST], *one;
         int count = fill_up(pool, t->stream, sizes[i], blocks, MOST);
-        leat_pool_statistics figures = test_statistics(pool);
+        leat_pool_stats figures = test_statistics(pool);
 
         /* The sizes are whole pages: with virtual memory nothing is lost to rounding. */
         if (test_has_virtual_memory(t->device))

@@ -638,7 +638,7 @@ static void streams_that_are_gone_leave_nothing_behind(void **state)
         if (i % 100 == 0)
             OK(leat_device_synchronize(t->device));
     }
-    while (leat_pool_stream_share(pool, count, &share) == LEAT_OK)
+    while (leat_pool_get_stream_share(pool, count, &share) == LEAT_OK)
         count++;
     assert_true(count < STREAMS / 4);
     assert_true(test_statistics(pool).reserved_bytes <= 64 * MIB);

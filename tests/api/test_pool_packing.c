@@ -120,7 +120,7 @@ static void a_program_that_repeats_stands_still(void **state)
     for (int packing = LEAT_POOL_AUTO; packing <= LEAT_POOL_TIGHT; packing++) {
         leat_pool *pool = POOL(t->device, .packing = (leat_pool_packing)packing);
         void *weights[10];
-        leat_pool_statistics settled = {0}, end;
+        leat_pool_stats settled = {0}, end;
 
         for (int i = 0; i < 10; i++)
             weights[i] = test_block(pool, t->stream, (size_t)i * 777777 + 500000);
@@ -164,7 +164,7 @@ static void idle_pages_make_one_block(void **state)
     enum { PAGES = 32 };
     struct test_state *t = *state;
     void *kept[PAGES], *large, *again, *small[PAGES];
-    leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats figures = LEAT_POOL_STATS_INIT;
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     leat_pool *pool;
 
@@ -185,7 +185,7 @@ static void idle_pages_make_one_block(void **state)
     for (int i = 0; i < PAGES; i++)
         test_block_holds(t->stream, kept[i], 2 * MIB, (unsigned char)i);
     /* It is one block up to its last byte. */
-    OK(leat_pointer_query((char *)large + PAGES * 2 * MIB - 1, &info));
+    OK(leat_pointer_get_info((char *)large + PAGES * 2 * MIB - 1, &info));
     assert_ptr_equal(info.base, large);
     assert_int_equal(info.bytes, PAGES * 2 * MIB);
     STATUS(leat_pool_alloc(pool, t->stream, 2 * MIB, &small[0]), LEAT_ERROR_DEVICE_MEMORY);

@@ -15,7 +15,7 @@ static void a_loop_gets_the_same_block_each_time(void **state)
     leat_kernel *add = test_kernel(t->device, "leat_add_u32");
 
     for (int size = 0; size < 4; size++) {
-        leat_pool_statistics first = {0}, last;
+        leat_pool_stats first = {0}, last;
         void *block, *seen = NULL;
         uint64_t count = 100;
         uint32_t one = 1;
@@ -52,7 +52,7 @@ static void a_stream_that_stands_still_reuses_its_memory(void **state)
                                      .dedicated = sort == DEDICATED,
                                      .kind = sort == PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE};
         leat_pool *pool = test_pool_try(t->device, &options);
-        leat_pool_statistics first, last;
+        leat_pool_stats first, last;
         struct test_gate *gate;
         void *block;
 

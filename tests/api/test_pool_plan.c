@@ -385,7 +385,7 @@ static void empty_plans_are_followed_too(void **state)
  * once. */
 static int child_with_a_plan(void)
 {
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
     leat_device *device;
     leat_stream *stream;
     leat_pool *pool;
@@ -393,7 +393,7 @@ static int child_with_a_plan(void)
 
     if (leat_device_open(test_device_name(), &device) || leat_stream_create(device, &stream) ||
         leat_alloc(stream, 4 * MIB, &block) || leat_pool_default(device, LEAT_KIND_DEVICE, &pool) ||
-        leat_pool_query(pool, &figures) || leat_free(stream, block) || leat_device_close(device)) {
+        leat_pool_get_stats(pool, &figures) || leat_free(stream, block) || leat_device_close(device)) {
         fprintf(stderr, "%s\n", leat_last_error());
         return 1;
     }

@@ -81,11 +81,11 @@ struct faulty {
         }                                                                                                         \
     } while (0)
 
-static leat_pool_statistics figures_of(leat_pool *pool)
+static leat_pool_stats figures_of(leat_pool *pool)
 {
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
 
-    MUST(leat_pool_query(pool, &figures) == LEAT_OK);
+    MUST(leat_pool_get_stats(pool, &figures) == LEAT_OK);
     return figures;
 }
 
@@ -94,7 +94,7 @@ static leat_pool_statistics figures_of(leat_pool *pool)
 static void *take_much(struct faulty *f)
 {
     void *untouched = f, *block = untouched;
-    leat_pool_statistics figures;
+    leat_pool_stats figures;
 
     if (leat_pool_alloc(f->pool, f->asks, 5 * MIB, &block) == LEAT_OK)
         return block;
@@ -119,7 +119,7 @@ static void give_much(struct faulty *f, void *block)
 
 static void use_faulty_pool(struct faulty *f)
 {
-    leat_pool_statistics figures;
+    leat_pool_stats figures;
     unsigned char seen[3000];
 
     ONCE_MORE(f, leat_pool_create(f->device, &f->options, &f->pool));
@@ -168,7 +168,7 @@ static void driver_calls_may_fail(void **state)
 
     if (test_on_names())
         SKIP_OTHER("the faults would be in the leat beneath as well");
-    OK(leat_device_query(((struct test_state *)*state)->device, &info));
+    OK(leat_device_get_info(((struct test_state *)*state)->device, &info));
     if (!info.managed_memory)
         SKIP_MISSING("no managed memory");
     for (int sort = 0; sort < 2; sort++)
@@ -290,7 +290,7 @@ static void leaks_are_listed(void **state)
 /* LEAT_POOL_GUARD guards the default pools. Blocks that are live at the end are not reported. */
 static int child_in_guard_mode(void)
 {
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
     struct test_state t;
     leat_pool *pool;
     unsigned char *block, *pinned;
@@ -305,10 +305,10 @@ static int child_in_guard_mode(void)
     pinned[-1] = 1;
     MUST(leat_memory_free(pinned) == LEAT_ERROR_RANGE);
     MUST(leat_pool_create(t.device, &options, &pool) == LEAT_OK);
-    MUST(leat_pool_query(pool, &figures) == LEAT_OK);
+    MUST(leat_pool_get_stats(pool, &figures) == LEAT_OK);
     MUST(figures.guard_reports == 0);
     MUST(leat_pool_alloc(pool, t.stream, 100, (void **)&block) == LEAT_OK);
-    MUST(leat_pool_query(pool, &figures) == LEAT_OK);
+    MUST(leat_pool_get_stats(pool, &figures) == LEAT_OK);
     MUST(figures.used_bytes >= 100 + 1024);
     MUST(leat_device_close(t.device) == LEAT_OK);
     return 0;

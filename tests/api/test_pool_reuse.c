@@ -450,7 +450,7 @@ static void blocks_are_taken_one_by_one(void **state)
     leat_pool *pool = POOL(t->device, .limit_bytes = COUNT * BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
     void *blocks[COUNT], *taken;
     struct test_gate *gate;
-    leat_pool_statistics before = LEAT_POOL_STATISTICS_INIT;
+    leat_pool_stats before = LEAT_POOL_STATS_INIT;
 
     for (int i = 0; i < COUNT; i++)
         blocks[i] = test_block(pool, t->stream, BYTES);

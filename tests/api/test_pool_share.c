@@ -51,7 +51,7 @@ static void use_import(leat_device *device, leat_stream *stream, int fd, size_t 
 
     OK(leat_pool_import(device, fd, bytes, &ptr));
     assert_non_null(ptr);
-    OK(leat_pointer_query((char *)ptr + bytes - 1, &info));
+    OK(leat_pointer_get_info((char *)ptr + bytes - 1, &info));
     assert_int_equal(info.kind, LEAT_KIND_DEVICE);
     assert_ptr_equal(info.base, ptr);
     assert_int_equal(info.bytes, bytes);

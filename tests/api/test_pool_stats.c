@@ -25,7 +25,7 @@ static void figures_add_up(void **state)
     for (int sort = 0; sort < SORTS; sort++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[sort].options);
         uint64_t requested = 0, used = 0;
-        leat_pool_statistics figures = LEAT_POOL_STATISTICS_INIT;
+        leat_pool_stats figures = LEAT_POOL_STATS_INIT;
         void *blocks[COUNT];
 
         if (!pool)
@@ -99,7 +99,7 @@ static leat_pool_share tag_share(leat_pool *pool, const char *name)
     leat_status status;
 
     memset(&none, 0, sizeof none);
-    for (unsigned i = 0; (status = leat_pool_tag_share(pool, i, &share)) == LEAT_OK; i++)
+    for (unsigned i = 0; (status = leat_pool_get_tag_share(pool, i, &share)) == LEAT_OK; i++)
         if (!strcmp(share.name, name))
             return share;
     assert_int_equal(status, LEAT_ERROR_NOT_FOUND);
@@ -175,7 +175,7 @@ static void further_tags_count_as_other(void **state)
     OK(leat_pool_tag(NULL));
     assert_int_equal(tag_share(pool, "tag 0").live_blocks, 1);
     assert_true(tag_share(pool, "other").live_blocks >= 37);
-    for (unsigned i = 0; leat_pool_tag_share(pool, i, &share) == LEAT_OK; i++)
+    for (unsigned i = 0; leat_pool_get_tag_share(pool, i, &share) == LEAT_OK; i++)
         live += share.live_blocks;
     assert_int_equal(live, 100);
     for (int i = 0; i < 100; i++)
@@ -192,7 +192,7 @@ static leat_pool_share stream_share(leat_pool *pool, leat_stream *stream, leat_p
 
     memset(&found, 0, sizeof found);
     memset(sum, 0, sizeof *sum);
-    for (unsigned i = 0; (status = leat_pool_stream_share(pool, i, &share)) == LEAT_OK; i++) {
+    for (unsigned i = 0; (status = leat_pool_get_stream_share(pool, i, &share)) == LEAT_OK; i++) {
         sum->requested_bytes += share.requested_bytes;
         sum->live_blocks += share.live_blocks;
         sum->cached_bytes += share.cached_bytes;

@@ -240,15 +240,15 @@ static bool look_on(struct job *job)
     leat_pool *pool = job->shared->pool;
 
     for (int round = 0; round < job->shared->rounds; round++) {
-        leat_pool_statistics figures = {.size = sizeof figures};
+        leat_pool_stats figures = {.size = sizeof figures};
         leat_pool_share share = LEAT_POOL_SHARE_INIT;
         leat_pool_event events[16];
         size_t count = 16, bytes = 0;
 
-        STEP(job, leat_pool_query(pool, &figures));
-        for (unsigned i = 0; leat_pool_stream_share(pool, i, &share) == LEAT_OK; i++)
+        STEP(job, leat_pool_get_stats(pool, &figures));
+        for (unsigned i = 0; leat_pool_get_stream_share(pool, i, &share) == LEAT_OK; i++)
             continue;
-        for (unsigned i = 0; leat_pool_tag_share(pool, i, &share) == LEAT_OK; i++)
+        for (unsigned i = 0; leat_pool_get_tag_share(pool, i, &share) == LEAT_OK; i++)
             continue;
         STEP(job, leat_pool_history(pool, events, &count));
         if (round % 16 == 0)

@@ -424,7 +424,7 @@ static void ask_questions(void *argument)
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     leat_device *device;
 
-    f->wrong = leat_pointer_query(f->memory, &info) != LEAT_OK || info.kind != LEAT_KIND_DEVICE ||
+    f->wrong = leat_pointer_get_info(f->memory, &info) != LEAT_OK || info.kind != LEAT_KIND_DEVICE ||
                leat_stream_device(f->stream, &device) != LEAT_OK || device != f->device;
 }
 

@@ -153,7 +153,7 @@ static int case_works(struct child *c)
 
     if (!in || !out)
         return 1;
-    must(leat_device_query(c->device, &info));
+    must(leat_device_get_info(c->device, &info));
     if (!info.strict)
         return 2;
     must(leat_memory_alloc(c->device, LEAT_KIND_PINNED, BYTES, &pinned));

@@ -18,9 +18,9 @@ static struct {
     char *pageable;
 } here;
 
-static leat_status device_query(void *given)
+static leat_status device_get_info(void *given)
 {
-    return leat_device_query(here.device, given);
+    return leat_device_get_info(here.device, given);
 }
 
 static leat_status device_list(void *given)
@@ -38,50 +38,50 @@ static leat_status option_list(void *given)
     return leat_option_list(0, given);
 }
 
-static leat_status pointer_query(void *given)
+static leat_status pointer_get_info(void *given)
 {
-    return leat_pointer_query(here.pinned, given);
+    return leat_pointer_get_info(here.pinned, given);
 }
 
-static leat_status plan_describe(void *given)
+static leat_status layout_plan_get_info(void *given)
 {
-    return leat_layout_plan_describe(here.plan, given);
+    return leat_layout_plan_get_info(here.plan, given);
 }
 
-static leat_status managed_query(void *given)
+static leat_status managed_get_info(void *given)
 {
-    return here.managed ? leat_managed_query(here.managed, 100, given) : LEAT_ERROR_UNSUPPORTED;
+    return here.managed ? leat_managed_get_info(here.managed, 100, given) : LEAT_ERROR_UNSUPPORTED;
 }
 
-static leat_status managed_count(void *given)
+static leat_status managed_get_stats(void *given)
 {
-    return here.managed && test_on_cpu() ? leat_managed_count(here.device, here.managed, 100, given)
+    return here.managed && test_on_cpu() ? leat_managed_get_stats(here.device, here.managed, 100, given)
                                          : LEAT_ERROR_UNSUPPORTED;
 }
 
-static leat_status ticket_query(void *given)
+static leat_status ticket_get_info(void *given)
 {
-    return leat_ticket_query(here.ticket, given);
+    return leat_ticket_get_info(here.ticket, given);
 }
 
-static leat_status pool_query(void *given)
+static leat_status pool_get_stats(void *given)
 {
-    return leat_pool_query(here.pool, given);
+    return leat_pool_get_stats(here.pool, given);
 }
 
-static leat_status stream_share(void *given)
+static leat_status pool_get_stream_share(void *given)
 {
-    return leat_pool_stream_share(here.pool, 0, given);
+    return leat_pool_get_stream_share(here.pool, 0, given);
 }
 
-static leat_status tag_share(void *given)
+static leat_status pool_get_tag_share(void *given)
 {
-    return leat_pool_tag_share(here.pool, 0, given);
+    return leat_pool_get_tag_share(here.pool, 0, given);
 }
 
-static leat_status physical_query(void *given)
+static leat_status physical_get_info(void *given)
 {
-    return here.physical ? leat_physical_query(here.physical, given) : LEAT_ERROR_UNSUPPORTED;
+    return here.physical ? leat_physical_get_info(here.physical, given) : LEAT_ERROR_UNSUPPORTED;
 }
 
 static leat_status pool_create(void *given)
@@ -118,13 +118,13 @@ static const struct row {
     {                                                                                                             \
         "leat_" #call, #type, sizeof(type), call, is_result                                                       \
     }
-    ROW(device_query, leat_device_info, true),     ROW(device_list, leat_device_info, true),
-    ROW(driver_list, leat_driver_info, true),      ROW(option_list, leat_option_info, true),
-    ROW(pointer_query, leat_pointer_info, true),   ROW(plan_describe, leat_layout_plan_info, true),
-    ROW(managed_query, leat_managed_info, true),   ROW(managed_count, leat_managed_counts, true),
-    ROW(ticket_query, leat_ticket_info, true),     ROW(pool_query, leat_pool_statistics, true),
-    ROW(stream_share, leat_pool_share, true),      ROW(tag_share, leat_pool_share, true),
-    ROW(physical_query, leat_physical_info, true), ROW(pool_create, leat_pool_options, false),
+    ROW(device_get_info, leat_device_info, true),      ROW(device_list, leat_device_info, true),
+    ROW(driver_list, leat_driver_info, true),          ROW(option_list, leat_option_info, true),
+    ROW(pointer_get_info, leat_pointer_info, true),    ROW(layout_plan_get_info, leat_layout_plan_info, true),
+    ROW(managed_get_info, leat_managed_info, true),    ROW(managed_get_stats, leat_managed_stats, true),
+    ROW(ticket_get_info, leat_ticket_info, true),      ROW(pool_get_stats, leat_pool_stats, true),
+    ROW(pool_get_stream_share, leat_pool_share, true), ROW(pool_get_tag_share, leat_pool_share, true),
+    ROW(physical_get_info, leat_physical_info, true),  ROW(pool_create, leat_pool_options, false),
     ROW(copy_start, leat_copy_options, false),
 };
 enum { ROWS = sizeof rows / sizeof rows[0], ROOM = 4096 + 64, OTHER = 0xee };
@@ -322,9 +322,9 @@ static void the_macros_set_size_and_nothing_else(void **state)
     EXPECT_INIT(leat_pointer_info, LEAT_POINTER_INFO_INIT);
     EXPECT_INIT(leat_layout_plan_info, LEAT_LAYOUT_PLAN_INFO_INIT);
     EXPECT_INIT(leat_managed_info, LEAT_MANAGED_INFO_INIT);
-    EXPECT_INIT(leat_managed_counts, LEAT_MANAGED_COUNTS_INIT);
+    EXPECT_INIT(leat_managed_stats, LEAT_MANAGED_STATS_INIT);
     EXPECT_INIT(leat_ticket_info, LEAT_TICKET_INFO_INIT);
-    EXPECT_INIT(leat_pool_statistics, LEAT_POOL_STATISTICS_INIT);
+    EXPECT_INIT(leat_pool_stats, LEAT_POOL_STATS_INIT);
     EXPECT_INIT(leat_pool_share, LEAT_POOL_SHARE_INIT);
     EXPECT_INIT(leat_physical_info, LEAT_PHYSICAL_INFO_INIT);
     EXPECT_INIT(leat_pool_options, LEAT_POOL_OPTIONS_INIT);

@@ -70,7 +70,7 @@ static void *own_stream(void *argument)
         memcpy(pinned, in, BYTES);
         STEP(job, leat_copy(stream, memory, pinned, BYTES));
         STEP(job, leat_event_record(event, stream));
-        STEP(job, leat_pointer_query(memory, &info));
+        STEP(job, leat_pointer_get_info(memory, &info));
         STEP(job, leat_event_synchronize(event));
         STEP(job, leat_copy_sync(stream, out, memory, BYTES));
         if (memcmp(in, out, BYTES))
@@ -137,7 +137,7 @@ static void *open_and_close(void *argument)
         leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
         STEP(job, leat_device_open(test_device_name(), &device));
-        STEP(job, leat_device_query(device, &info));
+        STEP(job, leat_device_get_info(device, &info));
         STEP(job, leat_device_synchronize(device));
         STEP(job, leat_device_close(device));
     }
@@ -182,7 +182,7 @@ static void *registrations(void *argument)
         leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
         STEP(job, leat_register(job->t->device, own, BYTES));
-        STEP(job, leat_pointer_query(own + round, &info));
+        STEP(job, leat_pointer_get_info(own + round, &info));
         if (info.kind != LEAT_KIND_PINNED)
             snprintf(job->failure, sizeof job->failure, "registered memory is %s", leat_kind_name(info.kind));
         STEP(job, leat_unregister(own));

@@ -88,7 +88,7 @@ static void mapped_memory_is_device_memory(void **state)
     void *args[] = {&data, &count};
 
     map_all(&p, t->device);
-    OK(leat_pointer_query(p.base + p.unit + 5, &info));
+    OK(leat_pointer_get_info(p.base + p.unit + 5, &info));
     assert_int_equal(info.kind, LEAT_KIND_DEVICE);
     assert_ptr_equal(info.device, t->device);
     assert_ptr_equal(info.base, p.base);
@@ -143,7 +143,7 @@ static void what_is_not_mapped_is_refused(void **state)
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     unsigned char byte = 0;
 
-    REFUSED(leat_pointer_query(p.base, &info), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_pointer_get_info(p.base, &info), LEAT_ERROR_POINTER, "nothing is mapped");
     REFUSED(leat_copy(t->stream, p.base, &byte, 1), LEAT_ERROR_POINTER, "nothing is mapped");
     REFUSED(leat_fill(t->stream, p.base, 0, 1), LEAT_ERROR_POINTER, "nothing is mapped");
     OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
@@ -221,12 +221,12 @@ static void a_mapping_keeps_its_memory(void **state)
         OK(leat_physical_release(memory));
         write_pattern(t->stream, base, unit, 9);
         OK(leat_physical_retain(base, &again));
-        OK(leat_physical_query(again, &info));
+        OK(leat_physical_get_info(again, &info));
         assert_int_equal(info.bytes, unit);
         OK(leat_physical_release(again));
         expect_pattern(t->stream, base, unit, 9);
         OK(leat_virtual_unmap(base, unit));
-        REFUSED(leat_physical_query(again, &info), LEAT_ERROR_HANDLE, "no live physical memory");
+        REFUSED(leat_physical_get_info(again, &info), LEAT_ERROR_HANDLE, "no live physical memory");
         OK(leat_device_memory(t->device, &after, NULL));
         /* Copies of the first round may have created state that stays. */
         if (round && test_on_cpu())
@@ -272,7 +272,7 @@ static void two_devices_share_a_reservation(void **state)
     OK(leat_virtual_map((char *)base + unit, unit, far_memory));
     OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ_WRITE));
     OK(leat_virtual_set_access((char *)base + unit, unit, other, LEAT_ACCESS_READ_WRITE));
-    OK(leat_pointer_query((char *)base + unit, &info));
+    OK(leat_pointer_get_info((char *)base + unit, &info));
     assert_ptr_equal(info.device, other);
     assert_ptr_equal(info.base, (char *)base + unit);
     assert_int_equal(info.bytes, unit);
@@ -282,7 +282,7 @@ static void two_devices_share_a_reservation(void **state)
 
     /* Closing the other device unmaps its memory from this device's reservation. */
     OK(leat_device_close(other));
-    REFUSED(leat_pointer_query((char *)base + unit, &info), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_pointer_get_info((char *)base + unit, &info), LEAT_ERROR_POINTER, "nothing is mapped");
     REFUSED(leat_physical_release(far_memory), LEAT_ERROR_HANDLE, "no live physical memory");
     expect_pattern(t->stream, base, unit, 5);
     OK(leat_virtual_unmap(base, unit));
@@ -347,11 +347,11 @@ static void memory_goes_through_a_descriptor(void **state)
     OK(leat_physical_export(memory, &fd));
     OK(leat_physical_import(t->device, fd, 2 * unit, &imported));
     assert_int_equal(close(fd), 0);
-    OK(leat_physical_query(imported, &info));
+    OK(leat_physical_get_info(imported, &info));
     assert_ptr_equal(info.device, t->device);
     assert_int_equal(info.bytes, 2 * unit);
     assert_int_equal(info.imported, 1);
-    OK(leat_physical_query(memory, &info));
+    OK(leat_physical_get_info(memory, &info));
     assert_int_equal(info.exportable, 1);
     assert_int_equal(info.imported, 0);
 
@@ -383,14 +383,14 @@ static void alignment_is_kept(void **state)
     for (int i = 0; i < 3; i++) {
         OK(leat_virtual_reserve(t->device, unit, 16 * unit, &base[i]));
         assert_int_equal((uintptr_t)base[i] % (16 * unit), 0);
-        OK(leat_virtual_query((char *)base[i] + unit - 1, &start, &bytes));
+        OK(leat_virtual_get_reservation((char *)base[i] + unit - 1, &start, &bytes));
         assert_ptr_equal(start, base[i]);
         assert_int_equal(bytes, unit);
     }
     for (int i = 0; i < 3; i++)
         OK(leat_virtual_unreserve(base[i]));
     OK(leat_virtual_unreserve(small));
-    REFUSED(leat_virtual_query(small, &start, &bytes), LEAT_ERROR_POINTER, "not reserved");
+    REFUSED(leat_virtual_get_reservation(small, &start, &bytes), LEAT_ERROR_POINTER, "not reserved");
 }
 
 static void wrong_arguments_are_refused(void **state)
@@ -415,7 +415,7 @@ static void wrong_arguments_are_refused(void **state)
     REFUSED(leat_physical_create(t->device, 0, 0, &memory), LEAT_ERROR_INVALID, "multiple");
     REFUSED(leat_physical_create(t->device, p.unit, 2, &memory), LEAT_ERROR_INVALID, "flags");
     REFUSED(leat_physical_create(t->device, p.unit, 0, NULL), LEAT_ERROR_INVALID, "NULL");
-    REFUSED(leat_physical_query(p.memory[0], NULL), LEAT_ERROR_INVALID, "NULL");
+    REFUSED(leat_physical_get_info(p.memory[0], NULL), LEAT_ERROR_INVALID, "NULL");
     OK(leat_physical_release(NULL));
     OK(leat_physical_release(dead));
     p.memory[UNITS - 1] = NULL;

@@ -369,7 +369,7 @@ static leat_status wait_at(const struct ticket *ticket, leat_copy_point point)
         return status;
     }
     do
-        DO(leat_ticket_query(ticket->handle, &info));
+        DO(leat_ticket_get_info(ticket->handle, &info));
     while (!(point == LEAT_COPY_DONE ? info.done : info.staged));
     return info.status;
 }
@@ -428,7 +428,7 @@ static void look_at_prefix(struct stream *s, const struct ticket *ticket, const 
 
     if (!words)
         give_up("no memory");
-    DO(leat_ticket_query(ticket->handle, &info));
+    DO(leat_ticket_get_info(ticket->handle, &info));
     if (info.arrived_bytes > g.words * 8 || (info.status == LEAT_OK && info.arrived_bytes < g.words * 8))
         give_up("%llu bytes of %zu have arrived, and the status is %s", (unsigned long long)info.arrived_bytes,
                 g.words * 8, leat_status_name(info.status));

@@ -46,7 +46,7 @@ static void make_cells(void)
             c->home = (enum home)home;
             c->number = i;
             c->ptr = g.arena[home] + (size_t)i * g.words;
-            DO(leat_pointer_query(c->ptr, &info));
+            DO(leat_pointer_get_info(c->ptr, &info));
             c->kernel_ptr = info.device_pointer;
         }
     }

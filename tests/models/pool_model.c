@@ -180,9 +180,9 @@ static void set_up_worker(struct worker *worker, int number)
 
 static void close_pool(struct pool *p, int number)
 {
-    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool_stats figures = {.size = sizeof figures};
 
-    DO(leat_pool_query(p->handle, &figures));
+    DO(leat_pool_get_stats(p->handle, &figures));
     if (figures.live_blocks || figures.requested_bytes || figures.allocations != figures.frees)
         give_up("pool %d counts %llu live blocks at the end, %llu bytes, %llu allocations and %llu frees", number,
                 (unsigned long long)figures.live_blocks, (unsigned long long)figures.requested_bytes,
@@ -222,7 +222,7 @@ static void set_up(void)
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
     leat_module *module;
 
-    DO(leat_device_query(model.device, &info));
+    DO(leat_device_get_info(model.device, &info));
     g.virtual_memory = info.virtual_memory;
     g.managed_memory = info.managed_memory;
     /* Loads the kernels for fills now. Loading may wait for the device, and would hide that other calls do not

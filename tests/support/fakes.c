@@ -93,7 +93,7 @@ static leat_status make_all(struct everything *all)
 
     TRY(leat_device_open(fakes_vendor.devices[0], &all->device));
     TRY(leat_device_open(fakes_vendor.devices[1], &all->other));
-    TRY(leat_device_query(all->device, &info));
+    TRY(leat_device_get_info(all->device, &info));
     TRY(leat_device_memory(all->device, &available, NULL));
     TRY(leat_stream_create(all->device, &all->stream));
     TRY(leat_stream_create(all->other, &all->far));
@@ -114,7 +114,7 @@ static leat_status move_managed(struct everything *all)
     TRY(leat_managed_advise(all->managed, BYTES, LEAT_ADVICE_PREFERRED, all->device));
     TRY(leat_managed_prefetch(all->stream, all->managed, BYTES, all->other));
     TRY(leat_managed_prefetch(all->far, all->managed, BYTES, LEAT_HOST));
-    return leat_managed_query(all->managed, BYTES, &managed);
+    return leat_managed_get_info(all->managed, BYTES, &managed);
 }
 
 static const leat_copy_region some_rows = {10, 7, 1, 20, 30, 0, 0};
@@ -253,7 +253,7 @@ void fakes_expect_place(const void *ptr, leat_kind kind, leat_device *device, co
 {
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
-    OK(leat_pointer_query(ptr, &info));
+    OK(leat_pointer_get_info(ptr, &info));
     assert_int_equal(info.kind, kind);
     assert_ptr_equal(info.device, device);
     assert_ptr_equal(info.base, base);
@@ -618,7 +618,7 @@ void fakes_expect_info(const char *model, const char *architecture, const char *
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
     void *symbol = NULL;
 
-    OK(leat_device_query(device, &info));
+    OK(leat_device_get_info(device, &info));
     assert_string_equal(info.name, fakes_vendor.devices[1]);
     assert_string_equal(info.model, model);
     assert_string_equal(info.architecture, architecture);

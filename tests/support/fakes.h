@@ -52,7 +52,7 @@ leat_status fakes_do_all(void);
 void fakes_use_stream(leat_device *device, void *mine);
 void fakes_use_event(leat_device *device, void *mine);
 
-/* Fails unless leat_pointer_query() returns this. */
+/* Fails unless leat_pointer_get_info() returns this. */
 void fakes_expect_place(const void *ptr, leat_kind kind, leat_device *device, const void *base, size_t bytes);
 
 /* Fails unless leat reports the second device like this. function exists in the library, nothing does not. */

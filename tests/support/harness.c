@@ -239,7 +239,7 @@ leat_ticket_info test_ticket_info(leat_ticket *ticket)
 
     memset(&info, 0xff, sizeof info);
     info.size = sizeof info;
-    OK(leat_ticket_query(ticket, &info));
+    OK(leat_ticket_get_info(ticket, &info));
     return info;
 }
 

@@ -24,7 +24,7 @@ static int look(void)
             found.driver = driver;
     found.opened = leat_device_open(NULL, &device);
     if (found.opened == LEAT_OK) {
-        if (leat_device_query(device, &info) == LEAT_OK)
+        if (leat_device_get_info(device, &info) == LEAT_OK)
             memcpy(found.device, info.name, sizeof found.device);
         if (leat_device_close(device) != LEAT_OK)
             return 1;

@@ -210,12 +210,12 @@ static bool use_tickets(struct world *w)
     STEP(leat_copy_start(w->stream, w->plain, host_in, LONG_BYTES, &options, &tickets[0]));
     STEP(leat_copy_start(w->stream, host_out, w->plain, LONG_BYTES, NULL, &tickets[1]));
     STEP(leat_copy_start(w->stream, w->pinned, w->plain, LONG_BYTES, NULL, &tickets[2]));
-    STEP(leat_ticket_query(tickets[0], &info));
+    STEP(leat_ticket_get_info(tickets[0], &info));
     STEP(leat_ticket_wait(tickets[0], LEAT_COPY_STAGED, LEAT_FOREVER));
     memset(host_in, 0, LONG_BYTES);
     STEP(leat_ticket_wait(tickets[2], LEAT_COPY_DONE, LEAT_FOREVER));
     STEP(leat_ticket_wait(tickets[1], LEAT_COPY_DONE, LEAT_FOREVER));
-    STEP(leat_ticket_query(tickets[1], &info));
+    STEP(leat_ticket_get_info(tickets[1], &info));
     STEP(info.status);
     if (!info.done || info.arrived_bytes != LONG_BYTES)
         give_up("a copy that was waited for has %llu bytes", (unsigned long long)info.arrived_bytes);

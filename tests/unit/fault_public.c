@@ -21,7 +21,7 @@ static bool open_things(struct world *w)
     STEP(leat_device_open(test_device_name(), &w->device));
     STEP(leat_device_open(test_device_name(), &again));
     STEP(leat_device_close(again));
-    STEP(leat_device_query(w->device, &info));
+    STEP(leat_device_get_info(w->device, &info));
     STEP(leat_device_list(0, &info));
     STEP(leat_device_memory(w->device, &free_bytes, NULL));
     STEP(leat_device_native(w->device, &native));
@@ -60,10 +60,10 @@ static bool take_memory(struct world *w)
         give_up("no memory");
     STEP(leat_register(w->device, (char *)w->own + 1, BYTES));
     w->registered = true;
-    STEP(leat_pointer_query((char *)w->own + 2, &info));
-    STEP(leat_pointer_query(w->pinned, &info));
-    STEP(leat_pointer_query(w->plain, &info));
-    STEP(leat_pointer_query(w, &info));
+    STEP(leat_pointer_get_info((char *)w->own + 2, &info));
+    STEP(leat_pointer_get_info(w->pinned, &info));
+    STEP(leat_pointer_get_info(w->plain, &info));
+    STEP(leat_pointer_get_info(w, &info));
     STEP(leat_pointer_wrap(w->device, LEAT_KIND_PINNED, (char *)w->own + OWN_BYTES - 10, 10));
     w->wrapped = true;
     /* Always refused. For its message the call queries the free memory, which is one more driver call that may
@@ -272,7 +272,7 @@ static void give_all_back(struct world *w)
 /* Managed memory: prefetch by one call and in chunks, advice, queries, the record of page moves. */
 static bool move_managed(struct world *w)
 {
-    leat_managed_counts counts = {.size = sizeof counts};
+    leat_managed_stats counts = {.size = sizeof counts};
     leat_managed_info info = {.size = sizeof info};
     leat_managed_move moves[4];
     size_t count = 4;
@@ -291,9 +291,9 @@ static bool move_managed(struct world *w)
     for (size_t i = 0; i < MANAGED_BYTES; i++)
         if (((unsigned char *)w->managed)[i] != 2)
             give_up("byte %zu of managed memory is wrong, without an error", i);
-    STEP(leat_managed_query(w->managed, MANAGED_BYTES, &info));
+    STEP(leat_managed_get_info(w->managed, MANAGED_BYTES, &info));
     if (test_on_cpu()) {
-        STEP(leat_managed_count(w->device, w->managed, 0, &counts));
+        STEP(leat_managed_get_stats(w->device, w->managed, 0, &counts));
         STEP(leat_managed_history(w->device, moves, &count));
         STEP(leat_managed_record(w->device, 0));
     }

@@ -312,7 +312,7 @@ static void find_wrapper(void)
     leat_device *device;
 
     if (leat_device_open(test_device_name(), &device) != LEAT_OK ||
-        leat_device_query(device, &device_info) != LEAT_OK || leat_device_close(device) != LEAT_OK) {
+        leat_device_get_info(device, &device_info) != LEAT_OK || leat_device_close(device) != LEAT_OK) {
         fprintf(stderr, "fault_walk: %s\n", leat_last_error());
         exit(77);
     }

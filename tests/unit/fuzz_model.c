@@ -111,7 +111,7 @@ static void check_tensor(const leat_model *model, size_t index, uint64_t file_by
     uint64_t elements = 1;
     size_t found;
 
-    MUST(leat_model_tensor(model, index, &info) == LEAT_OK);
+    MUST(leat_model_get_tensor_info(model, index, &info) == LEAT_OK);
     MUST(info.offset <= file_bytes && info.bytes <= file_bytes - info.offset);
     MUST(info.dims <= LEAT_MODEL_MAX_DIMS && info.block_elements && info.block_bytes && info.type[0]);
     for (uint32_t i = 0; i < info.dims; i++) {
@@ -130,7 +130,7 @@ static void check_model(const leat_model *model, uint64_t file_bytes)
     size_t tensors, files, entries;
 
     MUST(leat_model_count(model, &tensors, &files) == LEAT_OK && files == 1);
-    MUST(leat_model_file(model, 0, &file) == LEAT_OK);
+    MUST(leat_model_get_file_info(model, 0, &file) == LEAT_OK);
     MUST(file.bytes == file_bytes && file.header_bytes <= file_bytes && file.tensors == tensors);
     for (size_t i = 0; i < tensors; i++)
         check_tensor(model, i, file_bytes);
@@ -138,7 +138,7 @@ static void check_model(const leat_model *model, uint64_t file_bytes)
     for (size_t i = 0; i < entries; i++) {
         leat_model_metadata_info entry = LEAT_MODEL_METADATA_INFO_INIT;
 
-        MUST(leat_model_metadata(model, i, &entry) == LEAT_OK);
+        MUST(leat_model_get_metadata_info(model, i, &entry) == LEAT_OK);
         MUST(strlen(entry.text) == entry.text_bytes && strlen(entry.key) < file_bytes);
     }
 }

@@ -393,7 +393,7 @@ static void test_managed(void **state)
     OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_PREFERRED, LEAT_HOST));
     OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_ACCESSED_BY, LEAT_HOST));
     OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_ACCESSED_BY, other));
-    OK(leat_managed_query(managed, BYTES, &info));
+    OK(leat_managed_get_info(managed, BYTES, &info));
     assert_int_equal(info.last_prefetch.kind, LEAT_LOCATION_DEVICE);
     assert_int_equal(info.last_prefetch.ordinal, 1);
     assert_int_equal(info.preferred.kind, LEAT_LOCATION_HOST);
@@ -402,7 +402,7 @@ static void test_managed(void **state)
     OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_NOT_PREFERRED, NULL));
     OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_NOT_ACCESSED_BY, LEAT_HOST));
     OK(leat_managed_prefetch(stream, managed, BYTES, LEAT_HOST));
-    OK(leat_managed_query(managed, BYTES, &info));
+    OK(leat_managed_get_info(managed, BYTES, &info));
     assert_int_equal(info.last_prefetch.kind, LEAT_LOCATION_HOST);
     assert_int_equal(info.preferred.kind, LEAT_LOCATION_NONE);
     assert_true(!info.read_mostly && !info.accessed_by_host && info.accessed_by == 2);

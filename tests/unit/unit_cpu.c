@@ -178,11 +178,11 @@ static void memory_on_its_way_back_is_gone(void **state)
 
     OK(leat_alloc_driver(t->stream, 4096, (void **)(void *)&block));
     OK(leat_fill(t->stream, block, 1, 4096));
-    OK(leat_pointer_query(block, &info));
+    OK(leat_pointer_get_info(block, &info));
     assert_int_equal(info.kind, LEAT_KIND_DEVICE);
     OK(leat_free(t->stream, block));
-    REFUSED(leat_pointer_query(block, &info), LEAT_ERROR_POINTER, "not allocated");
-    REFUSED(leat_pointer_query(block + 100, &info), LEAT_ERROR_POINTER, "not allocated");
+    REFUSED(leat_pointer_get_info(block, &info), LEAT_ERROR_POINTER, "not allocated");
+    REFUSED(leat_pointer_get_info(block + 100, &info), LEAT_ERROR_POINTER, "not allocated");
     REFUSED(leat_copy(t->stream, own, block, sizeof own), LEAT_ERROR_POINTER, "not allocated");
     REFUSED(leat_copy(t->second, block + 1, own, sizeof own), LEAT_ERROR_POINTER, "not allocated");
     REFUSED(leat_fill(t->stream, block, 2, 10), LEAT_ERROR_POINTER, "not allocated");

@@ -192,7 +192,7 @@ static void it_is_the_driver_that_it_wraps(void **state)
     unsigned count = 0;
     bool loaded = false;
 
-    OK(leat_device_query(t->device, &info));
+    OK(leat_device_get_info(t->device, &info));
     assert_string_equal(info.driver, "cpu");
     while (leati_fault_visited(wrapper(), count, &visit)) {
         count++;

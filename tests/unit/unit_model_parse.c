@@ -60,7 +60,7 @@ static leat_model_tensor_info tensor_of(const leat_model *model, const char *nam
     size_t index;
 
     OK(leat_model_find(model, name, &index));
-    OK(leat_model_tensor(model, index, &info));
+    OK(leat_model_get_tensor_info(model, index, &info));
     assert_string_equal(info.name, name);
     return info;
 }
@@ -113,16 +113,16 @@ static void safetensors_are_read(void **state)
     assert_int_equal(tensor_of(model, "f4").block_elements, 2);
     assert_int_equal(tensor_of(model, "f6").bytes, 6);
     /* Tensors are sorted by their offset in the file. */
-    OK(leat_model_tensor(model, 0, &info));
+    OK(leat_model_get_tensor_info(model, 0, &info));
     assert_string_equal(info.name, "a/\"");
-    OK(leat_model_file(model, 0, &file));
+    OK(leat_model_get_file_info(model, 0, &file));
     assert_string_equal(file.path, path);
     assert_int_equal(file.format, LEAT_MODEL_SAFETENSORS);
     assert_int_equal(file.header_bytes, 8 + strlen(header));
     assert_int_equal(file.tensors, 5);
     OK(leat_model_metadata_count(model, &entries));
     assert_int_equal(entries, 2);
-    OK(leat_model_metadata(model, 1, &metadata));
+    OK(leat_model_get_metadata_info(model, 1, &metadata));
     assert_string_equal(metadata.key, "\xc3\xa9\n");
     assert_string_equal(metadata.text, "\xf0\x9f\x98\x80");
     assert_int_equal(metadata.text_bytes, 4);
@@ -322,7 +322,7 @@ static void indexes_name_files(void **state)
     OK(leat_model_count(model, &tensors, &files));
     assert_int_equal(tensors, 2);
     assert_int_equal(files, 2);
-    OK(leat_model_file(model, 0, &file));
+    OK(leat_model_get_file_info(model, 0, &file));
     assert_string_equal(file.path, path_of("part2"));
     OK(leat_model_find(model, "a", &index));
     assert_int_equal(index, 1);
@@ -420,7 +420,7 @@ static void npy_files_are_read(void **state)
         assert_int_equal(info.shape[1], 3);
         assert_int_equal(info.fortran_order, 0);
         assert_int_equal(info.offset, strlen(header) + (i % 3 ? 12 : 10));
-        OK(leat_model_file(model, 0, &file));
+        OK(leat_model_get_file_info(model, 0, &file));
         assert_int_equal(file.format, LEAT_MODEL_NPY);
         assert_int_equal(file.header_bytes, info.offset);
         assert_int_equal(file.tensors, 1);
@@ -564,7 +564,7 @@ static void npz_files_are_read(void **state)
         assert_int_equal(tensor_of(model, "").bytes, 12);
         assert_string_equal(tensor_of(model, "").type, "F32");
         assert_int_equal(tensor_of(model, "").shape[0], 3);
-        OK(leat_model_file(model, 0, &file));
+        OK(leat_model_get_file_info(model, 0, &file));
         assert_int_equal(file.format, LEAT_MODEL_NPZ);
         assert_int_equal(file.bytes, bytes);
         assert_int_equal(file.header_bytes, bytes - 2 * 12);
@@ -755,7 +755,7 @@ static void gguf_files_are_read(void **state)
     for (unsigned i = 0; i < sizeof files / sizeof files[0]; i++) {
         gguf = make_gguf(files[i].version, files[i].alignment);
         model = open_one(write_file("good.gguf", &gguf.content));
-        OK(leat_model_file(model, 0, &file));
+        OK(leat_model_get_file_info(model, 0, &file));
         assert_int_equal(file.format, LEAT_MODEL_GGUF);
         assert_int_equal(file.header_bytes, gguf.data);
         assert_int_equal(file.tensors, 3);
@@ -990,29 +990,29 @@ static void arguments_are_checked(void **state)
     (void)state;
     REFUSED(leat_model_count(NULL, &count, &count), LEAT_ERROR_INVALID, "model is NULL");
     OK(leat_model_count(model, NULL, NULL));
-    REFUSED(leat_model_tensor(model, 1, &tensor), LEAT_ERROR_INVALID, "index 1, and there are 1");
-    REFUSED(leat_model_tensor(model, 0, NULL), LEAT_ERROR_INVALID, "an argument is NULL");
-    REFUSED(leat_model_tensor(NULL, 0, &tensor), LEAT_ERROR_INVALID, "model is NULL");
+    REFUSED(leat_model_get_tensor_info(model, 1, &tensor), LEAT_ERROR_INVALID, "index 1, and there are 1");
+    REFUSED(leat_model_get_tensor_info(model, 0, NULL), LEAT_ERROR_INVALID, "an argument is NULL");
+    REFUSED(leat_model_get_tensor_info(NULL, 0, &tensor), LEAT_ERROR_INVALID, "model is NULL");
     tensor.size = 0;
-    REFUSED(leat_model_tensor(model, 0, &tensor), LEAT_ERROR_INVALID, "info->size is 0");
+    REFUSED(leat_model_get_tensor_info(model, 0, &tensor), LEAT_ERROR_INVALID, "info->size is 0");
     tensor.size = 5000;
-    REFUSED(leat_model_tensor(model, 0, &tensor), LEAT_ERROR_INVALID, "LEAT_MODEL_TENSOR_INFO_INIT");
+    REFUSED(leat_model_get_tensor_info(model, 0, &tensor), LEAT_ERROR_INVALID, "LEAT_MODEL_TENSOR_INFO_INIT");
     /* A newer program's struct is longer: it works if the program does not ask for what this library lacks. */
     longer.tensor.size = sizeof longer;
-    REFUSED(leat_model_tensor(model, 0, &longer.tensor), LEAT_ERROR_INVALID, "info->size");
+    REFUSED(leat_model_get_tensor_info(model, 0, &longer.tensor), LEAT_ERROR_INVALID, "info->size");
     longer.newer = 0;
-    OK(leat_model_tensor(model, 0, &longer.tensor));
+    OK(leat_model_get_tensor_info(model, 0, &longer.tensor));
     assert_string_equal(longer.tensor.name, "a");
     assert_int_equal(longer.tensor.size, sizeof longer);
     assert_int_equal(longer.newer, 0);
     /* A program built with an older header passes a shorter struct, of which only its size may be written. */
     memset(&tensor, 0xee, sizeof tensor);
     tensor.size = offsetof(leat_model_tensor_info, dims);
-    OK(leat_model_tensor(model, 0, &tensor));
+    OK(leat_model_get_tensor_info(model, 0, &tensor));
     assert_string_equal(tensor.name, "a");
     assert_int_equal(tensor.dims, 0xeeeeeeee);
-    REFUSED(leat_model_file(model, 1, &file), LEAT_ERROR_INVALID, "index 1");
-    REFUSED(leat_model_metadata(model, 0, &metadata), LEAT_ERROR_INVALID, "index 0, and there are 0");
+    REFUSED(leat_model_get_file_info(model, 1, &file), LEAT_ERROR_INVALID, "index 1");
+    REFUSED(leat_model_get_metadata_info(model, 0, &metadata), LEAT_ERROR_INVALID, "index 0, and there are 0");
     REFUSED(leat_model_metadata_count(model, NULL), LEAT_ERROR_INVALID, "an argument is NULL");
     REFUSED(leat_model_find(model, NULL, &count), LEAT_ERROR_INVALID, "an argument is NULL");
     REFUSED(leat_model_find(model, "b", &count), LEAT_ERROR_NOT_FOUND, "no tensor 'b'");

@@ -117,7 +117,7 @@ static void the_device_works_in_it(void **state)
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
     OK(leati_pointers_add(&known));
-    OK(leat_pointer_query(host + PART, &info));
+    OK(leat_pointer_get_info(host + PART, &info));
     assert_int_equal(info.kind, LEAT_KIND_PINNED);
     assert_ptr_equal(info.device_pointer, host + PART);
     gate = test_gate_close(t->stream);

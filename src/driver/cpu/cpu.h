@@ -145,7 +145,7 @@ leat_status cpu_managed_attach(struct leati_driver *driver, void *stream, void *
                                leat_attach attach);
 leat_status cpu_managed_record(struct leati_driver *driver, void *device, bool on);
 leat_status cpu_managed_count(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
-                              leat_managed_counts *counts);
+                              leat_managed_stats *counts);
 leat_status cpu_managed_history(struct leati_driver *driver, void *device, leat_managed_move *moves,
                                 size_t *count);
 

@@ -733,7 +733,7 @@ static leat_status need_record(void) LEATI_REQUIRES(lock)
                  : leati_fail(LEAT_ERROR_UNSUPPORTED, "nothing was recorded: call leat_managed_record() first");
 }
 
-static void add_page(const struct managed_page *page, leat_managed_counts *counts)
+static void add_page(const struct managed_page *page, leat_managed_stats *counts)
 {
     uint32_t faults = (uint32_t)page->faults_to_device + page->faults_to_host;
 
@@ -751,7 +751,7 @@ static void add_page(const struct managed_page *page, leat_managed_counts *count
     counts->thrashing += faults >= 3 && page->faults_to_device && page->faults_to_host;
 }
 
-static void add_span(const struct managed_span *span, leat_managed_counts *counts)
+static void add_span(const struct managed_span *span, leat_managed_stats *counts)
 {
     counts->unseen |= span->memory->unseen;
     for (size_t i = span->first; span->memory->pages && i < span->end; i++)
@@ -759,7 +759,7 @@ static void add_span(const struct managed_span *span, leat_managed_counts *count
 }
 
 leat_status cpu_managed_count(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
-                              leat_managed_counts *counts)
+                              leat_managed_stats *counts)
 {
     leat_status status;
     struct managed_span span;

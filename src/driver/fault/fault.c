@@ -290,7 +290,7 @@ WRAP(managed_attach, SAME,
      (inner, stream, ptr, bytes, attach))
 WRAP(managed_record, SAME, (struct leati_driver *driver, void *device, bool on), (inner, device, on))
 WRAP(managed_count, SAME,
-     (struct leati_driver *driver, void *device, const void *ptr, size_t bytes, leat_managed_counts *counts),
+     (struct leati_driver *driver, void *device, const void *ptr, size_t bytes, leat_managed_stats *counts),
      (inner, device, ptr, bytes, counts))
 WRAP(managed_history, SAME, (struct leati_driver *driver, void *device, leat_managed_move *moves, size_t *count),
      (inner, device, moves, count))
