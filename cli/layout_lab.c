@@ -394,14 +394,14 @@ static bool explain(struct run *run, struct layout_result *result)
     size_t length;
     bool fine;
 
-    if (!bench_check(bench, leat_layout_plan_get(bench->device, &made->dst, 16, &made->src, 16, &plan)))
+    if (!bench_check(bench, leat_layout_plan_create(bench->device, &made->dst, 16, &made->src, 16, &plan)))
         return false;
     result->info = (leat_layout_plan_info)LEAT_LAYOUT_PLAN_INFO_INIT;
     fine =
         bench_check(bench, leat_layout_plan_get_info(plan, &result->info)) &&
         bench_check(bench, leat_copy_layout_explain(bench->streams[0], dst_of(run, 0), &made->dst, src_of(run, 0),
                                                     &made->src, result->plan, sizeof result->plan));
-    fine = bench_check(bench, leat_layout_plan_free(plan)) && fine;
+    fine = bench_check(bench, leat_layout_plan_destroy(plan)) && fine;
     for (length = strlen(result->plan); length > 0 && result->plan[length - 1] == '\n'; length--)
         result->plan[length - 1] = '\0';
     return fine;

@@ -236,8 +236,8 @@ static int finish_chunk(struct work *w, struct buffer *buffer)
     buffer->mapping = NULL;
     if (wait_for(w, buffer, LEAT_COPY_DONE))
         return 1;
-    if (leat_ticket_free(buffer->ticket) != LEAT_OK)
-        return failed("free a ticket");
+    if (leat_ticket_destroy(buffer->ticket) != LEAT_OK)
+        return failed("destroy a ticket");
     buffer->ticket = NULL;
     w->done_bytes += buffer->bytes;
     return 0;

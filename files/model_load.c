@@ -274,7 +274,7 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
     if (status != LEAT_OK) {
         status = leatm_model_fail_in(status, "leat_model_load_start");
         (void)leat_model_load_cancel(made);
-        (void)leat_model_load_free(made);
+        (void)leat_model_load_destroy(made);
         return status;
     }
     *load = made;
@@ -395,12 +395,12 @@ leat_status leat_model_load_cancel(leat_model_load *load)
     return LEAT_OK;
 }
 
-leat_status leat_model_load_free(leat_model_load *load)
+leat_status leat_model_load_destroy(leat_model_load *load)
 {
     if (!load)
         return LEAT_OK;
     for (size_t i = 0; i < load->count; i++)
-        (void)leat_ticket_free(load->tickets[i]);
+        (void)leat_ticket_destroy(load->tickets[i]);
     for (size_t i = 0; i < load->event_count; i++)
         (void)leat_event_destroy(load->events[i]);
     free(load->tickets);

@@ -158,7 +158,7 @@ leat_status leat_model_load_all(const leat_model *model, const char *pattern, le
         strncpy(message, leat_last_error(), sizeof message - 1);
         message[sizeof message - 1] = '\0';
         (void)leat_model_load_cancel(made->load);
-        (void)leat_model_set_free(made);
+        (void)leat_model_set_destroy(made);
         return leatm_model_fail(status, "leat_model_load_all: %s", message);
     }
     *set = made;
@@ -184,7 +184,7 @@ leat_model_load *leat_model_set_get_load(leat_model_set *set)
     return set ? set->load : NULL;
 }
 
-leat_status leat_model_set_free(leat_model_set *set)
+leat_status leat_model_set_destroy(leat_model_set *set)
 {
     leat_status status = LEAT_OK;
 
@@ -195,7 +195,7 @@ leat_status leat_model_set_free(leat_model_set *set)
 
         status = status == LEAT_OK ? one : status;
     }
-    (void)leat_model_load_free(set->load);
+    (void)leat_model_load_destroy(set->load);
     free(set->at);
     free(set->has);
     free(set->blocks);

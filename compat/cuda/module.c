@@ -440,7 +440,7 @@ static CUresult find_known(struct CUmod_st *module, const char *name, struct CUf
     kernels[0].code = known->code;
     kernels[1].code = known->together;
     CU_TRY(leatcu_result(leatc_device_open(module->ordinal, &device)));
-    CU_TRY(leatcu_result(leatc_result_of(leat_module_embedded(device, kernels, 2, &found->own))));
+    CU_TRY(leatcu_result(leatc_result_of(leat_module_load_embedded(device, kernels, 2, &found->own))));
     status = leat_kernel_get(found->own, "kernel", &found->kernel);
     if (status == LEAT_OK)
         status = leat_kernel_get(found->own, "together", &found->together);

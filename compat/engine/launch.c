@@ -80,7 +80,7 @@ static int make_own(const void *function, struct leatc_device *device, struct ow
 
     if (!is_embedded_kernel(function, &code))
         return LEATC_INVALID_FUNCTION;
-    status = leat_module_embedded(atomic_load(&device->native), &one, 1, &made->module);
+    status = leat_module_load_embedded(atomic_load(&device->native), &one, 1, &made->module);
     if (status == LEAT_ERROR_UNSUPPORTED)
         return LEATC_INVALID_FUNCTION;
     LEATC_TRY(leatc_result_of(status));

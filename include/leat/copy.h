@@ -21,7 +21,7 @@
  *
  *     leat_copy_start(stream, d, data, bytes, NULL, &ticket);
  *     leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER);       // data may change now
- *     leat_ticket_free(ticket);
+ *     leat_ticket_destroy(ticket);
  *
  * Asynchronous failures. If a copy fails while leat's threads move the bytes (the source was unmapped, a file
  * shrank under its mapping), the ticket returns the failure, and so does the next leat_stream_synchronize() of
@@ -29,7 +29,7 @@
  * undefined.
  *
  * Threads. Any thread may call; leat/stream.h says what happens when two threads use one stream. Several threads
- * may use a ticket, but leat_ticket_free() must be the last call on it.
+ * may use a ticket, but leat_ticket_destroy() must be the last call on it.
  */
 #ifndef LEAT_COPY_H
 #define LEAT_COPY_H
@@ -101,8 +101,8 @@ typedef struct leat_copy_options {
 } leat_copy_options;
 #define LEAT_COPY_OPTIONS_INIT LEAT_SIZED_INIT_(leat_copy_options)
 
-/* leat_copy() with a ticket. options may be NULL. bytes 0 returns a ticket that is done. The caller frees the
- * ticket.
+/* leat_copy() with a ticket. options may be NULL. bytes 0 returns a ticket that is done. The caller
+ * destroys the ticket.
  * Errors: as leat_copy(); INVALID (ticket NULL, options->size as leat/base.h says). */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
                                                     const leat_copy_options *options, leat_ticket **ticket);
@@ -139,8 +139,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_ticket_get_info(leat_ticket *ticket, le
  */
 LEAT_API leat_status leat_ticket_cancel(leat_ticket *ticket);
 
-/* Frees a ticket; the copy continues. NULL does nothing. Errors: HANDLE. */
-LEAT_API leat_status leat_ticket_free(leat_ticket *ticket);
+/* Destroys a ticket; the copy continues. NULL does nothing. Errors: HANDLE. */
+LEAT_API leat_status leat_ticket_destroy(leat_ticket *ticket);
 
 /* ---- batches of small copies ----------------------------------------------------------------------------- */
 

@@ -106,7 +106,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_read(leat_stream *stream, void *ds
                                                    uint64_t offset, size_t bytes);
 
 /* leat_file_read() with a ticket; options may be NULL. leat_ticket_cancel() and a deadline stop the copy. The
- * caller frees the ticket.
+ * caller destroys the ticket.
  * Errors: as leat_file_read(); INVALID (ticket NULL, options->size as leat/base.h says). */
 LEAT_NODISCARD LEAT_API leat_status leat_file_read_start(leat_stream *stream, void *dst, leat_file *file,
                                                          uint64_t offset, size_t bytes,

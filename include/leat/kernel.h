@@ -82,8 +82,9 @@ typedef struct leat_embedded_kernel {
  * Errors: HANDLE, INVALID (NULL, count 0, a kernel without a name or code), UNSUPPORTED (not the CPU device),
  * HOST_MEMORY, NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_module_embedded(leat_device *device, const leat_embedded_kernel *kernels,
-                                                         size_t count, leat_module **module);
+LEAT_NODISCARD LEAT_API leat_status leat_module_load_embedded(leat_device *device,
+                                                              const leat_embedded_kernel *kernels, size_t count,
+                                                              leat_module **module);
 
 /*
  * Returns the module of leat's general kernels, on any device. It belongs to the device: unloading it is INVALID.
@@ -147,7 +148,7 @@ static inline uint64_t leat_checksum_value(uint64_t index, uint64_t word)
 LEAT_API leat_status leat_module_unload(leat_module *module);
 
 /* Finds a kernel by its name, and loads it. Errors: HANDLE, INVALID (NULL), NOT_FOUND, IMAGE (a kernel of
- * leat_module_embedded() for another version of leat), HOST_MEMORY, DRIVER, NOT_PERMITTED; for a kernel of
+ * leat_module_load_embedded() for another version of leat), HOST_MEMORY, DRIVER, NOT_PERMITTED; for a kernel of
  * leat_module_layout() also that call's. */
 LEAT_NODISCARD LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel);
 

@@ -17,8 +17,8 @@
  *
  * A plan says how a copy is made: its class (a plain copy, rows, a tiled transpose, a tile of several short
  * dimensions, a gather), and the bound on its memory traffic. leat makes a plan at the first copy of a shape and
- * caches it, so a program need not hold plans. leat_layout_plan_get() is for programs that print a plan or want to
- * save the lookup. docs/layouts.md explains plans.
+ * caches it, so a program need not hold plans. leat_layout_plan_create() is for programs that print a plan or want
+ * to save the lookup. docs/layouts.md explains plans.
  *
  * Call order. As in leat/copy.h: copies run in stream order and the calls return at once.
  *
@@ -194,13 +194,13 @@ typedef struct leat_layout_plan_info {
 /*
  * Returns the plan for copies between these layouts on device, for pointers that are aligned to at least dst_align
  * and src_align bytes (powers of two; a value above 16 counts as 16): a new plan, or a cached one. The plan
- * includes the offsets of the layouts and the index list, and its copies use those. Free it with
- * leat_layout_plan_free().
+ * includes the offsets of the layouts and the index list, and its copies use those. Destroy it with
+ * leat_layout_plan_destroy().
  * Errors: HANDLE; INVALID, RANGE (as leat_copy_layout(), and plan NULL, alignments); HOST_MEMORY.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_layout,
-                                                         size_t dst_align, const leat_layout *src_layout,
-                                                         size_t src_align, leat_layout_plan **plan);
+LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_create(leat_device *device, const leat_layout *dst_layout,
+                                                            size_t dst_align, const leat_layout *src_layout,
+                                                            size_t src_align, leat_layout_plan **plan);
 
 /* leat_copy_layout() with a plan. Errors: as leat_copy_layout(); INVALID also if a pointer has less alignment than
  * the plan requires. */
@@ -216,8 +216,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_get_info(const leat_layout_
 LEAT_NODISCARD LEAT_API leat_status leat_layout_plan_explain(const leat_layout_plan *plan, char *text,
                                                              size_t text_bytes);
 
-/* Frees a plan. NULL does nothing. Errors: HANDLE. */
-LEAT_API leat_status leat_layout_plan_free(leat_layout_plan *plan);
+/* Destroys a plan. NULL does nothing. Errors: HANDLE. */
+LEAT_API leat_status leat_layout_plan_destroy(leat_layout_plan *plan);
 
 #ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
 

@@ -11,7 +11,7 @@
  *     _open, _close        the same for a device, a file and a model
  *     _load, _unload       the same for a module
  *     _alloc, _free        memory
- *     _start               starts work and returns an object that follows it; _destroy ends the object, not the work
+ *     _start, _destroy     starts work and returns an object to follow it by; to destroy that stops nothing
  *     _query               checks whether work is complete, and does not wait
  *     _synchronize, _wait  waits for work
  *     _get_info            describes an object or an address

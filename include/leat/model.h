@@ -12,7 +12,7 @@
  *     leat_model_set_get_pointer(set, index, &weights);
  *     leat_launch(stream, ...);                                              // runs when the bytes are there
  *     leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER);
- *     leat_model_set_free(set);
+ *     leat_model_set_destroy(set);
  *     leat_model_close(model);
  *
  * A save writes tensors that are in memory as a new file, also in stream order:
@@ -225,8 +225,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_load_get_info(leat_model_load *lo
 /* Cancels what has not been read yet, as leat_ticket_cancel(). Does not wait. Errors: INVALID (load NULL). */
 LEAT_API leat_status leat_model_load_cancel(leat_model_load *load);
 
-/* Frees a load; its copies continue. NULL does nothing. Errors: none. */
-LEAT_API leat_status leat_model_load_free(leat_model_load *load);
+/* Destroys a load; its copies continue. NULL does nothing. Errors: none. */
+LEAT_API leat_status leat_model_load_destroy(leat_model_load *load);
 
 /* ---- loading: whole sets ---------------------------------------------------------------------------------- */
 
@@ -252,13 +252,13 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_load_all(const leat_model *model,
 LEAT_NODISCARD LEAT_API leat_status leat_model_set_get_pointer(const leat_model_set *set, size_t index,
                                                                void **ptr);
 
-/* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set: do not free it. NULL
+/* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set: do not destroy it. NULL
  * for NULL. */
 LEAT_API leat_model_load *leat_model_set_get_load(leat_model_set *set);
 
-/* Frees a set and its memory, in the order of its stream, which must still exist. NULL does nothing. Errors: those
- * of leat_free(). */
-LEAT_API leat_status leat_model_set_free(leat_model_set *set);
+/* Destroys a set and frees its memory, in the order of its stream, which must still exist. NULL does nothing.
+ * Errors: those of leat_free(). */
+LEAT_API leat_status leat_model_set_destroy(leat_model_set *set);
 
 /* ---- saving ---------------------------------------------------------------------------------------------- */
 

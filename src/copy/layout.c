@@ -359,10 +359,10 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_layout, size_t dst_align,
-                                 const leat_layout *src_layout, size_t src_align, leat_layout_plan **plan)
+leat_status leat_layout_plan_create(leat_device *device, const leat_layout *dst_layout, size_t dst_align,
+                                    const leat_layout *src_layout, size_t src_align, leat_layout_plan **plan)
 {
-    static const char what[] = "leat_layout_plan_get";
+    static const char what[] = "leat_layout_plan_create";
     struct leat_layout_plan *made;
     leat_status status;
 
@@ -372,7 +372,7 @@ leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_lay
     LEATI_TRY(leati_check_not_null(what, "plan", plan));
     made = leati_handle_new(&plan_handles);
     if (!made)
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_layout_plan_get: no memory for the handle");
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_layout_plan_create: no memory for the handle");
     made->as_gpu = !device->driver->can->host_kernels || leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
     made->dst_layout = *dst_layout;
     made->src_layout = *src_layout;
@@ -437,17 +437,17 @@ leat_status leat_layout_plan_explain(const leat_layout_plan *plan, char *text, s
     return LEAT_OK;
 }
 
-leat_status leat_layout_plan_free(leat_layout_plan *plan)
+leat_status leat_layout_plan_destroy(leat_layout_plan *plan)
 {
     struct leati_layout_plan *kept;
 
     if (!plan)
         return LEAT_OK;
     if (!leati_handle_live(&plan_handles, plan))
-        return check_plan("leat_layout_plan_free", plan);
+        return check_plan("leat_layout_plan_destroy", plan);
     kept = plan->plan;
     if (!leati_handle_retire(&plan_handles, plan))
-        return check_plan("leat_layout_plan_free", plan);
+        return check_plan("leat_layout_plan_destroy", plan);
     leati_layout_plan_drop(kept);
     leati_handle_free(&plan_handles, plan);
     return LEAT_OK;

@@ -264,12 +264,12 @@ leat_status leat_ticket_cancel(leat_ticket *ticket)
     return LEAT_OK;
 }
 
-leat_status leat_ticket_free(leat_ticket *ticket)
+leat_status leat_ticket_destroy(leat_ticket *ticket)
 {
     if (!ticket)
         return LEAT_OK;
     if (!leati_handle_retire(&ticket_handles, ticket))
-        return check_ticket("leat_ticket_free", ticket);
+        return check_ticket("leat_ticket_destroy", ticket);
     release_jobs(ticket);
     if (ticket->event)
         (void)leat_event_destroy(ticket->event);

@@ -161,33 +161,33 @@ static leat_status check_embedded(const leat_embedded_kernel *kernels, size_t co
 {
     for (size_t i = 0; i < count; i++)
         if (!kernels[i].name || !*kernels[i].name || !kernels[i].code)
-            return leati_fail(
-                LEAT_ERROR_INVALID,
-                "leat_module_embedded: kernel %zu of the list has no name or no code; the code is the address "
-                "of leat_cpu_kernel_NAME",
-                i);
+            return leati_fail(LEAT_ERROR_INVALID,
+                              "leat_module_load_embedded: kernel %zu of the list has no name or no code; the code "
+                              "is the address "
+                              "of leat_cpu_kernel_NAME",
+                              i);
     return LEAT_OK;
 }
 
-leat_status leat_module_embedded(leat_device *device, const leat_embedded_kernel *kernels, size_t count,
-                                 leat_module **module)
+leat_status leat_module_load_embedded(leat_device *device, const leat_embedded_kernel *kernels, size_t count,
+                                      leat_module **module)
 {
     struct leati_driver *driver;
     leat_status status;
     leat_module *made;
 
-    LEATI_TRY(leati_check_permitted("leat_module_embedded"));
-    LEATI_TRY(leati_check_device("leat_module_embedded", device));
-    LEATI_TRY(leati_check_not_null("leat_module_embedded", "kernels", kernels));
-    LEATI_TRY(leati_check_not_null("leat_module_embedded", "module", module));
+    LEATI_TRY(leati_check_permitted("leat_module_load_embedded"));
+    LEATI_TRY(leati_check_device("leat_module_load_embedded", device));
+    LEATI_TRY(leati_check_not_null("leat_module_load_embedded", "kernels", kernels));
+    LEATI_TRY(leati_check_not_null("leat_module_load_embedded", "module", module));
     if (!count)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_module_embedded: a list of 0 kernels; give at least one");
+        return leati_fail(LEAT_ERROR_INVALID, "leat_module_load_embedded: a list of 0 kernels; give at least one");
     LEATI_TRY(check_embedded(kernels, count));
     driver = device->driver;
     if (!driver->ops->module_embedded)
         return leati_fail(
             LEAT_ERROR_UNSUPPORTED,
-            "leat_module_embedded: %s cannot run what was compiled for the host; load PTX or a cubin by "
+            "leat_module_load_embedded: %s cannot run what was compiled for the host; load PTX or a cubin by "
             "leat_module_load()",
             device->name);
     made = new_module(device);
@@ -196,7 +196,7 @@ leat_status leat_module_embedded(leat_device *device, const leat_embedded_kernel
     status = driver->ops->module_embedded(driver, device->native, kernels, count, &made->native);
     if (status != LEAT_OK) {
         leati_handle_free(&leati_module_handles, made);
-        return leati_fail_in(status, "leat_module_embedded on %s", device->name);
+        return leati_fail_in(status, "leat_module_load_embedded on %s", device->name);
     }
     publish_module(made);
     *module = made;

@@ -147,7 +147,7 @@ static void no_bytes_at_all(void **state)
     info = test_ticket_info(ticket);
     assert_true(info.bytes == 0 && info.arrived_bytes == 0 && info.staged && info.done && info.status == LEAT_OK);
     OK(leat_ticket_cancel(ticket));
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     EXPECT_HELD(t->stream, gate);
     test_gate_open(gate);
 }
@@ -493,8 +493,8 @@ static void *copy_again_and_again(void *argument)
         if (round % 2)
             TRY(leat_stream_synchronize(stream));
         TRY(leat_ticket_wait(last, LEAT_COPY_DONE, LEAT_FOREVER));
-        TRY(leat_ticket_free(last));
-        TRY(leat_ticket_free(first));
+        TRY(leat_ticket_destroy(last));
+        TRY(leat_ticket_destroy(first));
         for (size_t i = 0; i < bytes; i++)
             if (out[i] != (unsigned char)number) {
                 snprintf(job->failure, sizeof job->failure, "round %u: byte %zu of %zu is wrong", round, i, bytes);

@@ -159,7 +159,7 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
         OK(leat_stream_synchronize(t->stream));
         EXPECT_PATTERN(pinned, (size_t)info.arrived_bytes, 11);
     }
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     unmap(&m);
     OK(leat_memory_free(memory));
     OK(leat_memory_free(pinned));
@@ -238,7 +238,7 @@ static void host_memory_is_lost_under_a_copy_to_host_memory(void **state)
         expect_address(&m, PROTECTED);
         assert_true(test_ticket_info(ticket).arrived_bytes <= 2 * MIB);
         assert_int_equal(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER);
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         unmap(&m);
     }
     free(own);

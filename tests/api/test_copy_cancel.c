@@ -101,7 +101,7 @@ static void a_copy_is_cancelled_before_it_begins(void **state)
             assert_true(status == LEAT_OK || status == LEAT_ERROR_CANCELLED);
             expect_prefix(&j, ticket, status);
         }
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         end_journey(&j);
     }
 }
@@ -132,7 +132,7 @@ static void a_copy_is_cancelled_at_any_time(void **state)
             else
                 assert_int_equal(status, LEAT_ERROR_CANCELLED);
             cut += expect_prefix(&j, ticket, status) > 0 && status != LEAT_OK;
-            OK(leat_ticket_free(ticket));
+            OK(leat_ticket_destroy(ticket));
         }
         print_message("           %s: %u of %d came through, %u were cut in the middle\n", out ? "out" : "in",
                       whole, ROUNDS, cut);
@@ -152,7 +152,7 @@ static void a_cancel_after_the_end_is_too_late(void **state)
         OK(leat_ticket_cancel(ticket));
         OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0));
         assert_true(expect_prefix(&j, ticket, LEAT_OK) == LONG_BYTES);
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         end_journey(&j);
     }
 }
@@ -189,7 +189,7 @@ static void a_cancel_stops_one_copy_only(void **state)
         else
             OK(status);
         assert_true(!(i % 2) || !staged() || status != LEAT_OK);
-        OK(leat_ticket_free(tickets[i]));
+        OK(leat_ticket_destroy(tickets[i]));
     }
     OK(leat_stream_synchronize(t->stream));
     for (size_t i = 0; i < COUNT; i++) {
@@ -225,7 +225,7 @@ static void a_deadline_passes(void **state)
             seen = leat_stream_synchronize(t->stream);
             assert_true(seen == LEAT_OK || seen == status);
             expect_prefix(&j, ticket, status);
-            OK(leat_ticket_free(ticket));
+            OK(leat_ticket_destroy(ticket));
         }
         end_journey(&j);
     }
@@ -251,7 +251,7 @@ static void a_deadline_passes_on_a_held_stream(void **state)
         seen = leat_stream_synchronize(t->stream);
         assert_true(seen == LEAT_OK || seen == status);
         expect_prefix(&j, ticket, status);
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         end_journey(&j);
     }
 }
@@ -271,7 +271,7 @@ static void a_deadline_that_is_far_away_changes_nothing(void **state)
             OK(leat_copy_start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES, &options, &ticket));
             OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
             assert_true(expect_prefix(&j, ticket, LEAT_OK) == LONG_BYTES);
-            OK(leat_ticket_free(ticket));
+            OK(leat_ticket_destroy(ticket));
         }
         end_journey(&j);
     }

@@ -270,7 +270,7 @@ static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const ch
         status = leat_copy_start(stream, dst, src, bytes, NULL, &ticket);
         if (status == LEAT_OK)
             waited = leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER);
-        (void)leat_ticket_free(ticket);
+        (void)leat_ticket_destroy(ticket);
         break;
     case COPY_MANY:
         status = leat_copy_batch(stream, halves, 2);

@@ -167,8 +167,8 @@ static void a_stream_is_destroyed_with_copies_under_way(void **state)
             EXPECT_PATTERN(room.out, sizes[i], seed);
             OK(leat_ticket_wait(in, LEAT_COPY_DONE, LEAT_FOREVER));
             assert_true(test_ticket_info(out).arrived_bytes == sizes[i]);
-            OK(leat_ticket_free(in));
-            OK(leat_ticket_free(out));
+            OK(leat_ticket_destroy(in));
+            OK(leat_ticket_destroy(out));
             OK(leat_device_synchronize(t->device));
         }
     }
@@ -216,7 +216,7 @@ static void a_device_is_closed_with_copies_under_way(void **state)
         ticket = test_copy_start(stream, memory, in, sizes[i]);
         kept[0] = test_copy_start(stream, out, memory, sizes[i]);
         kept[1] = test_copy_start(stream, pinned, memory, sizes[i]);
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         OK(leat_device_close(device));
         EXPECT_PATTERN(out, sizes[i], 80 + i);
         /* A ticket that outlives its device is complete. */
@@ -226,7 +226,7 @@ static void a_device_is_closed_with_copies_under_way(void **state)
             assert_true(info.staged && info.done && info.status == LEAT_OK && info.arrived_bytes == sizes[i]);
             OK(leat_ticket_wait(kept[k], LEAT_COPY_STAGED, 0));
             OK(leat_ticket_wait(kept[k], LEAT_COPY_DONE, LEAT_FOREVER));
-            OK(leat_ticket_free(kept[k]));
+            OK(leat_ticket_destroy(kept[k]));
         }
     }
     free(in);

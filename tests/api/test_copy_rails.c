@@ -130,7 +130,7 @@ static void a_ticket_knows_the_end(void **state)
     ticket = test_copy_start(t->stream, room.memory, room.pageable, BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
     memset(room.pageable, 0, BYTES);
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_copy_sync(t->stream, room.seen, room.memory, BYTES));
     EXPECT_PATTERN(room.seen, BYTES, 6);
     end_room(&room);

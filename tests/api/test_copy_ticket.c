@@ -46,8 +46,8 @@ static void a_ticket_tells_how_far_its_copy_is(void **state)
             info = test_ticket_info(k ? out : in);
             assert_true(info.arrived_bytes == sizes[i] && info.staged && info.done && info.status == LEAT_OK);
         }
-        OK(leat_ticket_free(in));
-        OK(leat_ticket_free(out));
+        OK(leat_ticket_destroy(in));
+        OK(leat_ticket_destroy(out));
     }
     end_room(&room);
 }
@@ -80,7 +80,7 @@ static void tickets_of_memory_that_is_not_pageable(void **state)
         OK(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, LEAT_FOREVER));
         info = test_ticket_info(tickets[i]);
         assert_true(info.arrived_bytes == MIB && info.staged && info.done && info.status == LEAT_OK);
-        OK(leat_ticket_free(tickets[i]));
+        OK(leat_ticket_destroy(tickets[i]));
     }
     EXPECT_PATTERN(room.pinned + MIB, MIB, 9);
     end_room(&room);
@@ -105,7 +105,7 @@ static void a_wait_ends_when_its_time_is_over(void **state)
     test_gate_open(gate);
     /* A very long timeout that is not LEAT_FOREVER: the sum with the current time must not overflow. */
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER - 1));
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     end_room(&room);
 }
 
@@ -162,7 +162,7 @@ static void progress_goes_forward(void **state)
         for (int i = 0; i < 2; i++) {
             if (lookers[i].wrong)
                 fail_msg("%s", lookers[i].wrong);
-            OK(leat_ticket_free(lookers[i].ticket));
+            OK(leat_ticket_destroy(lookers[i].ticket));
         }
     }
     end_room(&room);
@@ -206,7 +206,7 @@ static void several_threads_wait_for_one_ticket(void **state)
             pthread_join(threads[i], NULL);
         for (int i = 0; i < COUNT; i++)
             assert_int_equal(waiters[i].status, LEAT_OK);
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
     }
     OK(leat_stream_synchronize(t->stream));
     end_room(&room);
@@ -221,8 +221,8 @@ static void a_ticket_may_be_freed_before_the_end(void **state)
         struct test_gate *gate = i % 2 ? test_gate_close(t->stream) : NULL;
 
         test_pattern(room.in, sizes[i], 30 + i);
-        OK(leat_ticket_free(test_copy_start(t->stream, room.memory, room.in, sizes[i])));
-        OK(leat_ticket_free(test_copy_start(t->stream, room.out, room.memory, sizes[i])));
+        OK(leat_ticket_destroy(test_copy_start(t->stream, room.memory, room.in, sizes[i])));
+        OK(leat_ticket_destroy(test_copy_start(t->stream, room.out, room.memory, sizes[i])));
         if (gate)
             test_gate_open(gate);
         OK(leat_stream_synchronize(t->stream));
@@ -246,7 +246,7 @@ static void use_ticket_inside(void *argument)
     inside->done = leat_ticket_wait(inside->ticket, LEAT_COPY_DONE, LEAT_FOREVER);
     inside->query = leat_ticket_get_info(inside->ticket, &info);
     inside->cancel = leat_ticket_cancel(inside->ticket);
-    inside->free = leat_ticket_free(inside->ticket);
+    inside->free = leat_ticket_destroy(inside->ticket);
 }
 
 static void host_functions_may_look_but_not_wait(void **state)
@@ -279,7 +279,7 @@ static void refuse_ticket(leat_ticket *ticket)
     REFUSED(leat_ticket_get_info(ticket, &info), LEAT_ERROR_HANDLE, "ticket");
     REFUSED(leat_ticket_cancel(ticket), LEAT_ERROR_HANDLE, "ticket");
     if (ticket)
-        REFUSED(leat_ticket_free(ticket), LEAT_ERROR_HANDLE, "ticket");
+        REFUSED(leat_ticket_destroy(ticket), LEAT_ERROR_HANDLE, "ticket");
 }
 
 static void wild_tickets_and_dead_ones(void **state)
@@ -290,13 +290,13 @@ static void wild_tickets_and_dead_ones(void **state)
     int number = 0;
 
     refuse_ticket(NULL);
-    OK(leat_ticket_free(NULL));
+    OK(leat_ticket_destroy(NULL));
     refuse_ticket((leat_ticket *)(void *)t->stream);
     refuse_ticket((leat_ticket *)(uintptr_t)12345);
     refuse_ticket((leat_ticket *)(void *)&number);
     for (int i = 0; i < 20; i++) {
         tickets[i] = test_copy_start(t->stream, room.memory, room.in, i % 2 ? MIB : 0);
-        OK(leat_ticket_free(tickets[i]));
+        OK(leat_ticket_destroy(tickets[i]));
     }
     for (int i = 0; i < 20; i++)
         refuse_ticket(tickets[i]);
@@ -327,7 +327,7 @@ static void wrong_options_of_a_copy(void **state)
     REFUSED(leat_ticket_wait(ticket, (leat_copy_point)3, 0), LEAT_ERROR_INVALID, "point");
     REFUSED(leat_ticket_get_info(ticket, NULL), LEAT_ERROR_INVALID, "info");
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     end_room(&room);
 }
 

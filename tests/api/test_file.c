@@ -282,7 +282,7 @@ static void a_file_that_is_cut_is_a_failure(void **state)
             OK(leat_file_close(file));
             file = NULL;
             REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0), LEAT_ERROR_FILE, path);
-            OK(leat_ticket_free(ticket));
+            OK(leat_ticket_destroy(ticket));
         }
         OK(leat_file_close(file));
         OK(leat_file_close(writer));
@@ -312,7 +312,7 @@ static void a_write_that_fails_is_told(void **state)
     REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, strerror(EFBIG));
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, path);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_stream_synchronize(t->stream));
     OK(leat_file_write(t->stream, file, 0, memory, bytes));
     OK(leat_stream_synchronize(t->stream));
@@ -355,7 +355,7 @@ static void tickets_follow_and_stop(void **state)
     OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER));
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_int_equal(test_ticket_info(ticket).arrived_bytes, bytes);
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_copy_sync(t->stream, pinned, memory, bytes));
     OK(leat_stream_synchronize(t->stream));
     EXPECT_PATTERN(pinned, bytes, 5);
@@ -366,13 +366,13 @@ static void tickets_follow_and_stop(void **state)
     OK(leat_ticket_cancel(ticket));
     test_gate_open(gate);
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "after 0 bytes");
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_start(t->stream, memory, file, 0, bytes, &options, &ticket));
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "leat_ticket_wait");
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_start(t->stream, memory, file, 0, 0, NULL, &ticket));
     assert_int_equal(test_ticket_info(ticket).done, 1);
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_stream_synchronize(t->stream));
     OK(leat_file_close(file));
     OK(leat_memory_free(memory));
@@ -525,7 +525,7 @@ static void nothing_stays_open(void **state)
             OK(leat_file_read(t->stream, memory, file, 0, MIB));
         OK(leat_file_close(file));
         OK(leat_stream_synchronize(t->stream));
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
     }
     /* A later copy cleans up completed jobs, which closes their files. A worker may still hold a job for a moment
      * after the stream has completed it, so try again. A descriptor that leaks would stay open in all tries. */

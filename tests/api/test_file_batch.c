@@ -153,7 +153,7 @@ static void ranges_are_written(void **state)
     OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER));
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_int_equal(test_ticket_info(ticket).arrived_bytes, test_ticket_info(ticket).bytes);
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     content = file_content(path, bytes);
     assert_memory_equal(content, expected, bytes);
     OK(leat_file_close(file));
@@ -251,13 +251,13 @@ static void a_ticket_stops_all(void **state)
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "leat_ticket_wait");
     assert_int_equal(test_ticket_info(ticket).done, 1);
     assert_true(test_ticket_info(ticket).arrived_bytes <= bytes);
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_batch_start(t->stream, ops, 2, &options, &ticket));
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "leat_ticket_wait");
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_batch_start(t->stream, ops, 0, NULL, &ticket));
     assert_int_equal(test_ticket_info(ticket).done, 1);
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_stream_synchronize(t->stream));
     OK(leat_file_close(file));
     OK(leat_memory_free(device));
@@ -288,7 +288,7 @@ static void a_file_that_is_cut_is_a_failure(void **state)
         REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, "op 0");
         REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, "now ends at 5000");
         OK(leat_stream_synchronize(t->stream));
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         OK(leat_file_close(writer));
         end_memory(kinds[k], memory);
     }

@@ -165,9 +165,9 @@ static void a_ticket_tells_when_it_is_durable(void **state)
     assert_int_equal(test_ticket_info(committed).bytes, 0);
     assert_int_equal(test_ticket_info(committed).arrived_bytes, 0);
     assert_int_equal(test_ticket_info(written).durable, 0);
-    OK(leat_ticket_free(written));
-    OK(leat_ticket_free(synced));
-    OK(leat_ticket_free(committed));
+    OK(leat_ticket_destroy(written));
+    OK(leat_ticket_destroy(synced));
+    OK(leat_ticket_destroy(committed));
     OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(memory));
     free(content);
@@ -189,8 +189,8 @@ static void a_commit_can_be_cancelled(void **state)
     test_gate_open(gate);
     REFUSED(leat_ticket_wait(cancelled, LEAT_COPY_DURABLE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "");
     REFUSED(leat_ticket_wait(too_late, LEAT_COPY_DURABLE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "");
-    OK(leat_ticket_free(cancelled));
-    OK(leat_ticket_free(too_late));
+    OK(leat_ticket_destroy(cancelled));
+    OK(leat_ticket_destroy(too_late));
     OK(leat_file_close(file));
     OK(leat_file_close(late));
     OK(leat_stream_synchronize(t->stream));
@@ -212,7 +212,7 @@ static void a_device_that_closes_commits(void **state)
     OK(leat_stream_destroy(stream));
     OK(leat_device_close(device));
     OK(leat_ticket_wait(ticket, LEAT_COPY_DURABLE, 0));
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     OK(leat_file_close(file));
     expect_content(path_of("closing"), "words", 5);
     assert_int_equal(unlink(path_of("closing")), 0);
@@ -253,8 +253,8 @@ static void a_file_with_a_hole_gets_no_name(void **state)
         REFUSED(leat_ticket_wait(committed, LEAT_COPY_DURABLE, LEAT_FOREVER), LEAT_ERROR_FILE, "not committed");
         REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, i < 2 ? strerror(EFBIG) : "not committed");
         OK(leat_stream_synchronize(t->stream));
-        OK(leat_ticket_free(written));
-        OK(leat_ticket_free(committed));
+        OK(leat_ticket_destroy(written));
+        OK(leat_ticket_destroy(committed));
         OK(leat_file_close(file));
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
         expect_content(path, "old", 3);

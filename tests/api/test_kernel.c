@@ -550,11 +550,12 @@ static void kernels_of_the_program_itself(void **state)
     leat_kernel *kernel;
 
     if (!test_on_cpu()) {
-        REFUSED(leat_module_embedded(t->device, list, 1, &module), LEAT_ERROR_UNSUPPORTED, "leat_module_load");
+        REFUSED(leat_module_load_embedded(t->device, list, 1, &module), LEAT_ERROR_UNSUPPORTED,
+                "leat_module_load");
         OK(leat_memory_free(data));
         return;
     }
-    OK(leat_module_embedded(t->device, list, 1, &module));
+    OK(leat_module_load_embedded(t->device, list, 1, &module));
     memset(list, 0, sizeof list); /* leat must have copied the list */
     REFUSED(leat_kernel_get(module, "own_triple", &kernel), LEAT_ERROR_NOT_FOUND, "own_triple");
     OK(leat_kernel_get(module, "triple", &kernel));
@@ -566,9 +567,9 @@ static void kernels_of_the_program_itself(void **state)
     for (uint32_t i = 0; i < count; i++)
         assert_int_equal(host[i], 3 * i);
     OK(leat_module_unload(module));
-    REFUSED(leat_module_embedded(t->device, NULL, 1, &module), LEAT_ERROR_INVALID, "kernels");
-    REFUSED(leat_module_embedded(t->device, list, 0, &module), LEAT_ERROR_INVALID, "at least one");
-    REFUSED(leat_module_embedded(t->device, list, 1, &module), LEAT_ERROR_INVALID, "kernel 0");
+    REFUSED(leat_module_load_embedded(t->device, NULL, 1, &module), LEAT_ERROR_INVALID, "kernels");
+    REFUSED(leat_module_load_embedded(t->device, list, 0, &module), LEAT_ERROR_INVALID, "at least one");
+    REFUSED(leat_module_load_embedded(t->device, list, 1, &module), LEAT_ERROR_INVALID, "kernel 0");
     OK(leat_memory_free(data));
 }
 
@@ -618,7 +619,7 @@ static leat_kernel *own_kernel(struct test_state *t, const leat_cpu_kernel *code
     leat_embedded_kernel list = {"one", code};
     leat_kernel *kernel;
 
-    OK(leat_module_embedded(t->device, &list, 1, module));
+    OK(leat_module_load_embedded(t->device, &list, 1, module));
     OK(leat_kernel_get(*module, "one", &kernel));
     return kernel;
 }

@@ -214,8 +214,8 @@ static void a_plan_copies(void **state)
     OK(leat_layout_dense(&turned, 2, (int64_t[]){100, 200}, 2));
     OK(leat_layout_transpose(&turned, 0, 1));
     OK(leat_layout_dense(&dense, 2, turned.size, 2));
-    OK(leat_layout_plan_get(t->device, &dense, 256, &turned, 16, &plan));
-    OK(leat_layout_plan_get(t->device, &dense, 16, &turned, 256, &again));
+    OK(leat_layout_plan_create(t->device, &dense, 256, &turned, 16, &plan));
+    OK(leat_layout_plan_create(t->device, &dense, 16, &turned, 256, &again));
     OK(leat_layout_plan_get_info(plan, &info));
     assert_int_equal(info.class_of_plan, LEAT_LAYOUT_TRANSPOSE);
     assert_int_equal(info.payload_bytes, 40000);
@@ -228,9 +228,9 @@ static void a_plan_copies(void **state)
     assert_int_equal(strlen(cut), sizeof cut - 1);
     /* Copy there and back again: the bytes must be the same. */
     OK(leat_layout_plan_copy(t->stream, plan, memory + 40000, memory));
-    OK(leat_layout_plan_free(again));
-    OK(leat_layout_plan_free(plan));
-    OK(leat_layout_plan_get(t->device, &turned, 16, &dense, 16, &plan));
+    OK(leat_layout_plan_destroy(again));
+    OK(leat_layout_plan_destroy(plan));
+    OK(leat_layout_plan_create(t->device, &turned, 16, &dense, 16, &plan));
     OK(leat_layout_plan_copy(t->stream, plan, memory + 80000, memory + 40000));
     OK(leat_copy_sync(t->stream, out, memory + 80000, 40000));
     assert_memory_equal(in, out, 40000);
@@ -241,24 +241,24 @@ static void a_plan_copies(void **state)
     REFUSED(leat_layout_plan_get_info(plan, NULL), LEAT_ERROR_INVALID, "info");
     REFUSED(leat_layout_plan_explain(plan, NULL, 10), LEAT_ERROR_INVALID, "text");
     REFUSED(leat_layout_plan_explain(plan, text, 0), LEAT_ERROR_INVALID, "text_bytes");
-    OK(leat_layout_plan_free(plan));
-    OK(leat_layout_plan_free(NULL));
+    OK(leat_layout_plan_destroy(plan));
+    OK(leat_layout_plan_destroy(NULL));
     REFUSED(leat_layout_plan_copy(t->stream, NULL, memory, memory + 40000), LEAT_ERROR_HANDLE, "plan");
     REFUSED(leat_layout_plan_get_info(NULL, &info), LEAT_ERROR_HANDLE, "plan");
     REFUSED(leat_layout_plan_explain(NULL, text, sizeof text), LEAT_ERROR_HANDLE, "plan");
-    REFUSED(leat_layout_plan_get(NULL, &dense, 1, &turned, 1, &plan), LEAT_ERROR_HANDLE, "device");
-    REFUSED(leat_layout_plan_get(t->device, NULL, 1, &turned, 1, &plan), LEAT_ERROR_INVALID, "dst_layout");
-    REFUSED(leat_layout_plan_get(t->device, &dense, 1, NULL, 1, &plan), LEAT_ERROR_INVALID, "src_layout");
-    REFUSED(leat_layout_plan_get(t->device, &dense, 1, &turned, 1, NULL), LEAT_ERROR_INVALID, "plan");
-    REFUSED(leat_layout_plan_get(t->device, &dense, 3, &turned, 1, &plan), LEAT_ERROR_INVALID, "align");
-    REFUSED(leat_layout_plan_get(t->device, &dense, 1, &turned, 0, &plan), LEAT_ERROR_INVALID, "align");
+    REFUSED(leat_layout_plan_create(NULL, &dense, 1, &turned, 1, &plan), LEAT_ERROR_HANDLE, "device");
+    REFUSED(leat_layout_plan_create(t->device, NULL, 1, &turned, 1, &plan), LEAT_ERROR_INVALID, "dst_layout");
+    REFUSED(leat_layout_plan_create(t->device, &dense, 1, NULL, 1, &plan), LEAT_ERROR_INVALID, "src_layout");
+    REFUSED(leat_layout_plan_create(t->device, &dense, 1, &turned, 1, NULL), LEAT_ERROR_INVALID, "plan");
+    REFUSED(leat_layout_plan_create(t->device, &dense, 3, &turned, 1, &plan), LEAT_ERROR_INVALID, "align");
+    REFUSED(leat_layout_plan_create(t->device, &dense, 1, &turned, 0, &plan), LEAT_ERROR_INVALID, "align");
     /* An empty layout also gives a plan. */
     OK(leat_layout_dense(&empty, 2, (int64_t[]){0, 5}, 2));
-    OK(leat_layout_plan_get(t->device, &empty, 1, &empty, 1, &plan));
+    OK(leat_layout_plan_create(t->device, &empty, 1, &empty, 1, &plan));
     OK(leat_layout_plan_copy(t->stream, plan, NULL, NULL));
     OK(leat_layout_plan_get_info(plan, &info));
     assert_int_equal(info.class_of_plan, LEAT_LAYOUT_NOTHING);
-    OK(leat_layout_plan_free(plan));
+    OK(leat_layout_plan_destroy(plan));
     OK(leat_memory_free(memory));
     free(in);
     free(out);

@@ -163,7 +163,7 @@ static void sets_have_all_tensors(void **state)
         assert_memory_equal(out, data + at, info.bytes);
         at += info.bytes;
     }
-    OK(leat_model_set_free(set));
+    OK(leat_model_set_destroy(set));
     free(out);
     free(data);
     OK(leat_model_close(model));
@@ -208,18 +208,18 @@ static void patterns_select(void **state)
     assert_null(ptr);
     REFUSED(leat_model_set_get_pointer(set, 2, &ptr), LEAT_ERROR_NOT_FOUND, "did not match");
     REFUSED(leat_model_set_get_pointer(set, 12, &ptr), LEAT_ERROR_INVALID, "so many");
-    OK(leat_model_set_free(set));
+    OK(leat_model_set_destroy(set));
     REFUSED(leat_model_load_all(model, "c*", t->stream, NULL, &set), LEAT_ERROR_NOT_FOUND,
             "no tensor matches 'c*'");
     REFUSED(leat_model_load_all(NULL, NULL, t->stream, NULL, &set), LEAT_ERROR_INVALID, "model is NULL");
     REFUSED(leat_model_load_all(model, NULL, NULL, NULL, &set), LEAT_ERROR_INVALID, "stream is NULL");
-    OK(leat_model_set_free(NULL));
+    OK(leat_model_set_destroy(NULL));
     assert_null(leat_model_set_get_load(NULL));
     /* A set and its load outlive the model. */
     OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
     OK(leat_model_close(model));
     OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
-    OK(leat_model_set_free(set));
+    OK(leat_model_set_destroy(set));
     free(data[0]);
     free(data[1]);
 }
@@ -250,17 +250,17 @@ static void neighbours_are_read_together(void **state)
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data, 4000);
     assert_int_equal(load_info(load).reads, 1);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     items[3].stream = t->second;
     memset(out, 0, 4000);
     OK(leat_model_load_start(model, items, 40, NULL, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data, 4000);
     assert_int_equal(load_info(load).reads, 3);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     OK(leat_model_load_start(model, NULL, 0, NULL, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, 0));
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     OK(leat_model_close(model));
     free(out);
     free(data);
@@ -498,7 +498,7 @@ static void load_and_compare(struct test_state *t, const leat_model *model, size
     OK(leat_copy_sync(t->stream, out, memory, (size_t)room));
     OK(leat_stream_synchronize(t->stream));
     assert_memory_equal(out, wanted, (size_t)room);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     if (!with_layout) { /* a random layout may end with a gap */
         item.dst_bytes--;
         REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_RANGE, "item 0");
@@ -632,7 +632,7 @@ static void blocks_of_gguf_are_loaded(void **state)
                 assert_memory_equal(out + count * (size_t)size[2] * bytes,
                                     data + (from + slices[2].start / elements) * bytes, (size_t)size[2] * bytes);
             }
-        OK(leat_model_load_free(load));
+        OK(leat_model_load_destroy(load));
         OK(leat_model_close(model));
         free(content.at);
         free(out);
@@ -687,7 +687,7 @@ static void formats_are_mixed(void **state)
         OK(leat_copy_sync(t->stream, out, ptr, info.bytes));
         assert_memory_equal(out, wanted[i], info.bytes);
     }
-    OK(leat_model_set_free(set));
+    OK(leat_model_set_destroy(set));
     OK(leat_model_close(model));
     free(zip.content.at);
     free(npy.at);
@@ -716,7 +716,7 @@ static void little_else_is_read(void **state)
     assert_int_equal(load_info(load).reads, 2);
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out + 65536, data + 3 * 200000, 65536);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     slices[1].stop = 100; /* short rows, but the gaps are longer than 64 KiB */
     batches = 0;
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
@@ -725,7 +725,7 @@ static void little_else_is_read(void **state)
     assert_int_equal(load_info(load).bytes, 2 * 100);
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out + 100, data + 3 * 200000, 100);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     slices[1].start = 150000;
     slices[1].stop = 200000;
     slices[1].step = 50;
@@ -733,7 +733,7 @@ static void little_else_is_read(void **state)
     assert_int_equal(load_info(load).bytes, 2 * (999 * 50 + 1));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_int_equal(out[1001], data[3 * 200000 + 150050]);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     OK(leat_model_close(model));
     free(out);
     free(data);
@@ -762,13 +762,13 @@ static void blocks_are_not_cut(void **state)
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data, 32);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     item.slice = slices;
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data + 8 + 2, 2);
     assert_memory_equal(out + 2, data + 16 + 2, 2);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     slices[1].start = 5;
     REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_INVALID, "cannot be cut");
     slices[1] = (leat_model_slice){4, 8, 2};
@@ -782,7 +782,7 @@ static void blocks_are_not_cut(void **state)
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data + 32, 6);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     slices[1] = (leat_model_slice){0, 2, 1};
     item.slice = slices;
     REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_UNSUPPORTED,
@@ -817,7 +817,7 @@ static void files_that_were_cut_fail(void **state)
         assert_non_null(strstr(leat_last_error(), "cut"));
         assert_non_null(strstr(leat_last_error(), "leat_model_load_all: "));
     }
-    OK(leat_model_set_free(set));
+    OK(leat_model_set_destroy(set));
     (void)leat_stream_synchronize(t->stream);
     OK(leat_model_close(model));
 }
@@ -847,7 +847,7 @@ static void loads_are_cancelled(void **state)
     REFUSED(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED,
             "leat_model_load_wait");
     assert_int_equal(load_info(load).status, LEAT_ERROR_CANCELLED);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     (void)leat_stream_synchronize(t->stream);
     gate = test_gate_close(t->stream);
     options.deadline_ns = 1000000;
@@ -855,11 +855,11 @@ static void loads_are_cancelled(void **state)
     test_sleep_us(20000);
     test_gate_open(gate);
     assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     (void)leat_stream_synchronize(t->stream);
     /* A load may be freed while it runs. */
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     OK(leat_model_close(model));
     OK(leat_stream_synchronize(t->stream));
     free(out);
@@ -900,7 +900,7 @@ static void structs_of_other_versions_work(void **state)
     OK(leat_model_load_get_info(load, &info));
     assert_int_equal(info.bytes, 300);
     assert_int_equal(info.reads, 77);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     items[2].newer = 1;
     REFUSED(leat_model_load_start(model, &items[0].item, 3, NULL, &load), LEAT_ERROR_INVALID, "items[2].size");
     items[1].item.size = sizeof(leat_model_item);
@@ -984,12 +984,12 @@ static void wrong_items_are_refused(void **state)
     REFUSED(leat_model_load_start(model, items, 1, &options, &load), LEAT_ERROR_INVALID, "options->size is 0");
     REFUSED(leat_model_load_wait(NULL, LEAT_COPY_DONE, 0), LEAT_ERROR_INVALID, "load is NULL");
     REFUSED(leat_model_load_cancel(NULL), LEAT_ERROR_INVALID, "load is NULL");
-    OK(leat_model_load_free(NULL));
+    OK(leat_model_load_destroy(NULL));
     OK(leat_model_load_start(model, items, 1, NULL, &load));
     REFUSED(leat_model_load_get_info(load, NULL), LEAT_ERROR_INVALID, "info is NULL");
     REFUSED(leat_model_load_wait(load, (leat_copy_point)9, 0), LEAT_ERROR_INVALID, "point is 9");
     OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     OK(leat_model_close(model));
 }
 

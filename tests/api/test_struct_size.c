@@ -103,7 +103,7 @@ static leat_status copy_start(void *given)
     if (status == LEAT_OK)
         OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
     assert_true(status == LEAT_OK || !ticket);
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     return status;
 }
 
@@ -145,7 +145,7 @@ static int set_up(void **state)
     OK(leat_copy_start(here.stream, here.pageable, here.pinned, 1000, NULL, &here.ticket));
     OK(leat_ticket_wait(here.ticket, LEAT_COPY_DONE, LEAT_FOREVER));
     OK(leat_layout_dense(&layout, 2, size, 4));
-    OK(leat_layout_plan_get(here.device, &layout, 16, &layout, 16, &here.plan));
+    OK(leat_layout_plan_create(here.device, &layout, 16, &layout, 16, &here.plan));
     if (leat_virtual_granularity(here.device, &unit) != LEAT_OK ||
         leat_physical_create(here.device, unit, 0, &here.physical) != LEAT_OK)
         here.physical = NULL;
@@ -155,8 +155,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    OK(leat_ticket_free(here.ticket));
-    OK(leat_layout_plan_free(here.plan));
+    OK(leat_ticket_destroy(here.ticket));
+    OK(leat_layout_plan_destroy(here.plan));
     OK(leat_physical_release(here.physical));
     OK(leat_memory_free(here.managed));
     OK(leat_memory_free(here.pinned));

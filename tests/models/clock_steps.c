@@ -394,7 +394,7 @@ static void reach(struct ticket *ticket, leat_copy_point point)
 void free_ticket(struct ticket *ticket)
 {
     note("free ticket %d", (int)(ticket - g.tickets));
-    DO(leat_ticket_free(ticket->handle));
+    DO(leat_ticket_destroy(ticket->handle));
     ticket->handle = NULL;
 }
 

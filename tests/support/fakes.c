@@ -545,7 +545,7 @@ void test_tickets_leave_nothing(void **state)
     for (int i = 0; i < 10; i++) {
         ticket = test_copy_start(stream, d, pinned, BYTES);
         OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
     }
     assert_int_equal(fakes.live(), before);
     OK(leat_device_close(device));

@@ -300,7 +300,7 @@ static void free_tickets(struct world *w)
 {
     for (int i = 0; i < TICKETS; i++)
         if (w->tickets[i])
-            END(leat_ticket_free(w->tickets[i]));
+            END(leat_ticket_destroy(w->tickets[i]));
 }
 
 void copy_scenario(struct world *w)
@@ -345,5 +345,5 @@ void lazy_copy_scenario(struct world *w)
         expect_bytes(host_out, LONG_BYTES, 60, "a device that was closed");
     /* The ticket may still exist after its device, or the close may have freed it. */
     if (w->tickets[0])
-        (void)leat_ticket_free(w->tickets[0]);
+        (void)leat_ticket_destroy(w->tickets[0]);
 }

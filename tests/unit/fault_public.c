@@ -151,7 +151,7 @@ static bool run_kernels(struct world *w)
         static const leat_embedded_kernel own[] = {{"halve", &leat_cpu_kernel_walk_halve}};
         leat_kernel *halve;
 
-        STEP(leat_module_embedded(w->device, own, 1, &w->own_module));
+        STEP(leat_module_load_embedded(w->device, own, 1, &w->own_module));
         STEP(leat_kernel_get(w->own_module, "halve", &halve));
         STEP(leat_launch(w->stream, halve, leat_dim(2, 1, 1), leat_dim(32, 1, 1), 0, args, 2));
     }

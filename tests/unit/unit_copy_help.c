@@ -470,10 +470,10 @@ static void who_waits_for_a_ticket_copies(void **state)
     OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, PATIENCE_NS));
     memset(in, 0, STAGED_BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     ticket = test_copy_start(t->stream, out, memory, STAGED_BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     EXPECT_PATTERN(out, STAGED_BYTES, 1);
     assert_int_equal(atomic_load(&scene->copied), 0);
 
@@ -505,11 +505,11 @@ static void tickets_end_as_they_should(void **state)
     memset(in, 0, STAGED_BYTES);
     OK(leat_copy_start(t->stream, memory, in, STAGED_BYTES, &options, &ticket));
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS), LEAT_ERROR_DEADLINE, "after 0 bytes");
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
     OK(leat_ticket_cancel(ticket));
     REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS), LEAT_ERROR_CANCELLED, "after 0 bytes");
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
 
     gate = held_close(t->stream->native);
     ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
@@ -518,7 +518,7 @@ static void tickets_end_as_they_should(void **state)
     assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, 1000000), LEAT_NOT_READY);
     test_gate_open(gate);
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     end_scene(scene);
     OK(leat_memory_free(memory));
     free(in);
@@ -574,7 +574,7 @@ static void nobody_helps_many(void **state)
         assert_int_equal(test_ticket_info(ticket).arrived_bytes, 0);
         end_scene(scene);
         end_scene(stuck);
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         let_go(t);
     }
     OK(leat_memory_free(memory));

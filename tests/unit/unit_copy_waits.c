@@ -385,7 +385,7 @@ static void a_cancel_of_what_is_staged_is_too_late(void **state)
     info = test_ticket_info(ticket);
     assert_true(info.done && info.status == LEAT_OK && info.arrived_bytes == BYTES);
     OK(leat_stream_synchronize(t->stream));
-    OK(leat_ticket_free(ticket));
+    OK(leat_ticket_destroy(ticket));
     expect_there(t, &room, 43);
     end_room(&room);
 }
