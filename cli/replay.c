@@ -57,7 +57,7 @@ const char cli_replay_help[] =
     "program\n"
     "let go of the block. Where a trace with several streams has other lines between free and freed, other "
     "streams\n"
-    "still used the block (in PyTorch: record_stream), and the pool is told so (leat_pool_use) before the free. "
+    "still used the block (in PyTorch: record_stream), and the pool is told so (leat_block_use) before the free. "
     "The\n"
     "line freed then needs nothing: the memory comes back in the order of the streams, whereas the recording\n"
     "allocator found out by polling. With --hold the block is kept until then, as that allocator did.\n\n"

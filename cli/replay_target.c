@@ -56,7 +56,7 @@ static bool leat_target_free(struct replay_target *target, unsigned stream, bool
     unsigned i;
 
     for (i = 0; used_elsewhere && i < target->stream_count; i++)
-        if (i != stream && !check(target, leat_pool_use(ptr, target->streams[i])))
+        if (i != stream && !check(target, leat_block_use(target->streams[i], ptr)))
             return false;
     return check(target, freeing ? leat_free(freeing, ptr) : leat_memory_free(ptr));
 }
@@ -159,9 +159,9 @@ bool replay_order(struct replay_target *target, const struct trace_event *event,
 
     switch (event->op) {
     case TRACE_USE:
-        return !target->pool || check(target, leat_pool_use(ptr, stream));
+        return !target->pool || check(target, leat_block_use(stream, ptr));
     case TRACE_USE_UNTIL:
-        return !target->pool || check(target, leat_pool_use_until(ptr, *mark));
+        return !target->pool || check(target, leat_block_use_until(*mark, ptr));
     case TRACE_RECORD:
         return (*mark || check(target, leat_event_create(target->device, mark))) &&
                check(target, leat_event_record(*mark, stream));

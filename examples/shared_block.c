@@ -8,8 +8,8 @@
  * is freed, the next block of that stream may get the same memory. The pool cannot know that the other stream
  * still reads the block, so the program reports the use:
  *
- *     leat_pool_use(block, reader)          by all work that is submitted to reader before the block is freed
- *     leat_pool_use_until(block, event)     only by the work before the event
+ *     leat_block_use(reader, block)          by all work that is submitted to reader before the block is freed
+ *     leat_block_use_until(event, block)     only by the work before the event
  *
  * Without one of the two calls, the next round could overwrite data that is still being read. Neither call
  * waits, and no stream waits either as long as there is other memory.
@@ -66,7 +66,7 @@ static int make_and_read(struct work *w, void *block, uint32_t value, uint32_t *
 /* Tells the pool that the second stream uses the block, in all work that it has so far. */
 static int share_with_stream(struct work *w, void *block)
 {
-    if (leat_pool_use(block, w->reader) != LEAT_OK)
+    if (leat_block_use(w->reader, block) != LEAT_OK)
         return failed("tell the pool of the second stream");
     return 0;
 }
@@ -77,7 +77,7 @@ static int share_until_event(struct work *w, void *block)
 {
     if (leat_event_record(w->was_read, w->reader) != LEAT_OK)
         return failed("mark the end of reading");
-    if (leat_pool_use_until(block, w->was_read) != LEAT_OK)
+    if (leat_block_use_until(w->was_read, block) != LEAT_OK)
         return failed("tell the pool of the event");
     return 0;
 }
@@ -118,10 +118,10 @@ static int run(struct work *w)
         return 1;
     if (run_rounds(w, 1000, share_with_stream))
         return 1;
-    printf("leat_pool_use: %d blocks, each freed while it was being read, all read right\n", ROUNDS);
+    printf("leat_block_use: %d blocks, each freed while it was being read, all read right\n", ROUNDS);
     if (run_rounds(w, 2000, share_until_event))
         return 1;
-    printf("leat_pool_use_until: the same with an event, all read right\n");
+    printf("leat_block_use_until: the same with an event, all read right\n");
     if (leat_memory_free(w->host) != LEAT_OK)
         return failed("free the pinned memory");
     return 0;

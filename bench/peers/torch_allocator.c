@@ -123,7 +123,7 @@ void leat_torch_use(void *ptr, CUstream stream)
     while (index < DEVICES_MAX &&
            atomic_load_explicit(&devices[index].handle, memory_order_acquire) != info.device)
         index++;
-    require(leat_pool_use(ptr, stream_of(index, stream)));
+    require(leat_block_use(stream_of(index, stream), ptr));
 }
 
 /* Closes all devices. After this the trace of LEAT_RECORD_ALLOCATIONS is complete. */

@@ -469,9 +469,9 @@ static leat_status free_on(const struct leatc_memory *memory, leat_stream *strea
 
     if (ordinal == memory->ordinal || memory->kind != LEATC_MEMORY_DEVICE)
         return leat_free(stream, memory->base);
-    /* Free the block in a stream of its own device. leat_pool_use() keeps it from being used again before the
+    /* Free the block in a stream of its own device. leat_block_use() keeps it from being used again before the
      * other stream completes its work. */
-    status = leat_pool_use(memory->base, stream);
+    status = leat_block_use(stream, memory->base);
     return status == LEAT_OK ? leat_free(device->legacy->native, memory->base) : status;
 }
 

@@ -539,7 +539,7 @@ static int share(const struct leatc_memory *memory, void *handle)
     int fd = -1, result;
 
     if (!find_offer(&made)) {
-        status = leat_pool_export(memory->base, &fd, &bytes);
+        status = leat_block_export(memory->base, &fd, &bytes);
         if (status == LEAT_ERROR_POINTER)
             return LEATC_NOT_SUPPORTED; /* the block shares its memory with other blocks of a pool */
         LEATC_TRY(leatc_result_of(status));
@@ -582,7 +582,7 @@ static int map_memory(const struct handle *handle, struct leatc_device *device, 
     int result, fd;
 
     LEATC_TRY(ask(handle, &fd));
-    status = leat_pool_import(atomic_load(&device->native), fd, memory.bytes, &memory.base);
+    status = leat_block_import(atomic_load(&device->native), fd, memory.bytes, &memory.base);
     close(fd);
     LEATC_TRY(leatc_result_of(status));
     import->ordinal = memory.ordinal;

@@ -31,7 +31,7 @@
  *     of a pool of the program's own: any     leat_pool_alloc(),             leat_free() or leat_memory_free()
  *     kind, dedicated, exportable, planned    leat_pool_alloc_aligned()
  *     device, from the driver                 leat_alloc_driver()            leat_free() or leat_memory_free()
- *     imported from another process           leat_pool_import()             leat_memory_free()
+ *     imported from another process           leat_block_import()            leat_memory_free()
  *     pageable                                (malloc, mmap)                 (free, munmap)
  *     pageable, pinned where it is            leat_register()                leat_unregister(), (free, munmap)
  *     the vendor's own, known to leat         leat_pointer_wrap()            leat_pointer_unwrap(), (cudaFree)
@@ -89,8 +89,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes
  * Frees memory when stream reaches this point: a block of any pool, of any kind (leat_alloc(), leat_pool_alloc(),
  * leat_memory_alloc()), or memory of leat_alloc_driver(). After the call returns, no leat call accepts ptr any
  * more. stream may be another one than that of leat_alloc(), if its work is ordered after all uses that were not
- * reported by leat_pool_use(). For pinned and managed memory of a pool it may be a stream of another device of the
- * same driver. NULL does nothing.
+ * reported by leat_block_use(). For pinned and managed memory of a pool it may be a stream of another device of
+ * the same driver. NULL does nothing.
  * Errors: HANDLE, POINTER (not the start of an allocation; already freed; device memory of another device than the
  * stream's; or memory that leat_free() does not free: registered, wrapped, imported), HOST_MEMORY, DRIVER (after
  * either, the caller still owns the memory unless the message says otherwise), NOT_PERMITTED; in guard mode
@@ -123,9 +123,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_
                                                       void **ptr);
 
 /*
- * Frees a block of any pool, or memory of leat_alloc_driver() or leat_pool_import(), at once: the next allocation
+ * Frees a block of any pool, or memory of leat_alloc_driver() or leat_block_import(), at once: the next allocation
  * may reuse it. The caller must ensure that all work that uses the memory is complete; uses reported by
- * leat_pool_use() are ignored. Freeing a block of a pool does not wait; for other memory the vendor's driver may
+ * leat_block_use() are ignored. Freeing a block of a pool does not wait; for other memory the vendor's driver may
  * wait for the whole device. NULL does nothing.
  * Errors: POINTER (not the start of an allocation; already freed; or memory that this call does not free:
  * registered, wrapped), HOST_MEMORY, DRIVER (the caller still owns the memory unless the message says otherwise),

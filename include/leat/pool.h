@@ -34,7 +34,7 @@
  * Order. Work that is submitted to the block's stream after leat_pool_alloc() may use the block. Work of another
  * stream that uses it must be ordered after that point, by an event. Before the block is freed, one of two things
  * must be done for that work: either the stream that frees is ordered after it, or the program reports it to the
- * pool with leat_pool_use() or leat_pool_use_until(). A block that no work has used may be freed on any stream.
+ * pool with leat_block_use() or leat_block_use_until(). A block that no work has used may be freed on any stream.
  * CUDA's per-thread default stream (leat_stream_wrap()) is a different stream in each thread, so memory that is
  * freed on it is reused only once that work is complete, and each such free costs an event.
  *
@@ -91,7 +91,7 @@ typedef struct leat_pool_options {
     uint64_t soft_limit_bytes; /* above this, the next search for memory releases idle memory; 0: none */
     leat_budget *budget;       /* shared with other pools; NULL: none */
     uint8_t dedicated;         /* 1: each block is its own physical allocation of whole 2 MiB: RDMA, NCCL, IPC */
-    uint8_t exportable;        /* 1: leat_pool_export() accepts its blocks; needs dedicated */
+    uint8_t exportable;        /* 1: leat_block_export() accepts its blocks; needs dedicated */
     uint8_t no_virtual_memory; /* 1: do not use virtual memory even where the driver has it */
     uint8_t guard;             /* 1: like LEAT_POOL_GUARD=1, for this pool alone */
     uint8_t scrub;             /* 1: like LEAT_SCRUB=1, for this pool alone */
@@ -159,16 +159,16 @@ LEAT_NODISCARD LEAT_API leat_status leat_pool_alloc_aligned(leat_pool *pool, lea
  * Errors: HANDLE, POINTER (not the start of a live block of a pool), UNSUPPORTED (stream of another driver),
  * HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_use(void *ptr, leat_stream *stream);
+LEAT_NODISCARD LEAT_API leat_status leat_block_use(leat_stream *stream, void *ptr);
 
 /*
- * leat_pool_use() with an event of the caller's: after the block is freed, the pool does not reuse it before the
+ * leat_block_use() with an event of the caller's: after the block is freed, the pool does not reuse it before the
  * current record of event is reached. The event may be recorded again or destroyed after the call. An event that
  * was never recorded has no effect.
- * Errors: HANDLE, POINTER (as leat_pool_use()), UNSUPPORTED (event of another driver), HOST_MEMORY, DRIVER,
+ * Errors: HANDLE, POINTER (as leat_block_use()), UNSUPPORTED (event of another driver), HOST_MEMORY, DRIVER,
  * NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_use_until(void *ptr, leat_event *event);
+LEAT_NODISCARD LEAT_API leat_status leat_block_use_until(leat_event *event, void *ptr);
 
 /* The methods by which a stream may get memory that another stream has freed. */
 enum {
@@ -249,8 +249,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_budget_query(leat_budget *budget, uint6
  * copies and waits at each call, and memory. It is for debugging, not for production.
  *
  * Red zones. At least 512 bytes before and after each block hold 0xfd. leat_free() and leat_memory_free() check
- * them. For that they wait for their stream and for the uses reported by leat_pool_use() and
- * leat_pool_use_until(). If a red zone was overwritten, they return LEAT_ERROR_RANGE. The message says how many
+ * them. For that they wait for their stream and for the uses reported by leat_block_use() and
+ * leat_block_use_until(). If a red zone was overwritten, they return LEAT_ERROR_RANGE. The message says how many
  * bytes before or after the block were overwritten, the offset and value of the first one, where the block was
  * allocated and where it was freed. leat then restores the red zones, and the block is still live, so that it can
  * be freed again.
@@ -283,9 +283,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_budget_query(leat_budget *budget, uint6
 
 /*
  * Creates a file descriptor for the physical memory of the block that starts at ptr, of a pool with exportable.
- * Another process maps the memory with leat_pool_import(); send it the descriptor over a Unix socket (SCM_RIGHTS).
- * The caller closes the descriptor. The memory lives until every process has released it. *bytes: the size to
- * import.
+ * Another process maps the memory with leat_block_import(); send it the descriptor over a Unix socket
+ * (SCM_RIGHTS). The caller closes the descriptor. The memory lives until every process has released it. *bytes:
+ * the size to import.
  *
  * A process that received the descriptor can read and write the block's pages, and nothing else of the pool. On
  * the CPU device the descriptor is sealed, so the process cannot change their size. The process keeps access to
@@ -294,16 +294,16 @@ LEAT_NODISCARD LEAT_API leat_status leat_budget_query(leat_budget *budget, uint6
  * Errors: INVALID (fd or bytes NULL), POINTER (not a live block of an exportable pool), DRIVER, SYSTEM,
  * NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_block_export(void *ptr, int *fd, size_t *bytes);
 
 /*
- * Maps memory that this or another process exported. bytes: the size from leat_pool_export(). The caller still
+ * Maps memory that this or another process exported. bytes: the size from leat_block_export(). The caller still
  * owns fd. Free the memory with leat_memory_free(). The CPU device accepts only memory files with the seals of an
  * export, because another file could be truncated while it is mapped.
  * Errors: HANDLE, INVALID (ptr NULL, bytes 0, fd is not exported memory of that size), UNSUPPORTED (no virtual
  * memory), HOST_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_import(leat_device *device, int fd, size_t bytes, void **ptr);
+LEAT_NODISCARD LEAT_API leat_status leat_block_import(leat_device *device, int fd, size_t bytes, void **ptr);
 
 /* ---- seeing ---------------------------------------------------------------------------------------------- */
 
@@ -313,7 +313,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_pool_import(leat_device *device, int fd
  * count as "other".
  * Errors: none.
  */
-LEAT_API leat_status leat_pool_tag(const char *tag);
+LEAT_API leat_status leat_thread_set_tag(const char *tag);
 
 /* Figures of a pool: bytes now, and counts since the pool was created. They are read without stopping other
  * threads, so related figures may be from slightly different moments. */

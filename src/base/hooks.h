@@ -17,17 +17,17 @@
 #include <stdint.h>
 
 enum leati_trace_op {
-    LEATI_TRACE_POOL_CREATE,   /* pool, kind, device, name */
-    LEATI_TRACE_POOL_DESTROY,  /* pool */
-    LEATI_TRACE_ALLOC,         /* block, bytes, stream, pool, alignment */
-    LEATI_TRACE_ALLOC_FAILED,  /* bytes, stream, pool, alignment */
-    LEATI_TRACE_FREE,          /* block, bytes, stream */
-    LEATI_TRACE_USE,           /* block, stream: leat_pool_use() */
-    LEATI_TRACE_USE_UNTIL,     /* block, event: leat_pool_use_until() */
-    LEATI_TRACE_RECORD,        /* event, stream */
-    LEATI_TRACE_WAIT,          /* stream, event */
-    LEATI_TRACE_SYNC,          /* the host learned that all work of stream, event or device is complete */
-    LEATI_TRACE_EVENT_DESTROY, /* event */
+    LEATI_TRACE_POOL_CREATE,    /* pool, kind, device, name */
+    LEATI_TRACE_POOL_DESTROY,   /* pool */
+    LEATI_TRACE_ALLOC,          /* block, bytes, stream, pool, alignment */
+    LEATI_TRACE_ALLOC_FAILED,   /* bytes, stream, pool, alignment */
+    LEATI_TRACE_FREE,           /* block, bytes, stream */
+    LEATI_TRACE_USE,            /* block, stream: leat_block_use() */
+    LEATI_TRACE_USE_UNTIL,      /* block, event: leat_block_use_until() */
+    LEATI_TRACE_RECORD,         /* event, stream */
+    LEATI_TRACE_WAIT,           /* stream, event */
+    LEATI_TRACE_SYNC,           /* the host learned that all work of stream, event or device is complete */
+    LEATI_TRACE_EVENT_DESTROY,  /* event */
     LEATI_TRACE_STREAM_DESTROY, /* stream */
     LEATI_TRACE_DEVICE_CLOSE,   /* device */
     LEATI_TRACE_OP_COUNT

@@ -533,34 +533,34 @@ static leat_status check_same_driver(const char *what, const struct leat_pool *p
         pool->device->name, device->name);
 }
 
-leat_status leat_pool_use(void *ptr, leat_stream *stream)
+leat_status leat_block_use(leat_stream *stream, void *ptr)
 {
     struct leati_block *block;
     struct leat_pool *pool;
     leat_status status;
 
-    LEATI_TRY(leati_check_permitted("leat_pool_use"));
-    LEATI_TRY(leati_check_stream("leat_pool_use", stream));
-    LEATI_TRY(find_live("leat_pool_use", ptr, &pool, &block));
-    LEATI_TRY(check_same_driver("leat_pool_use", pool, stream->device));
+    LEATI_TRY(leati_check_permitted("leat_block_use"));
+    LEATI_TRY(leati_check_stream("leat_block_use", stream));
+    LEATI_TRY(find_live("leat_block_use", ptr, &pool, &block));
+    LEATI_TRY(check_same_driver("leat_block_use", pool, stream->device));
     leati_lock(&pool->lock);
     status = leati_stream_uses_add_stream(pool, block, stream);
     if (status == LEAT_OK && block->serial)
         LEATI_TRACE(.op = LEATI_TRACE_USE, .block = block->serial, .stream = serial_of(stream));
     leati_unlock(&pool->lock);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_pool_use of %p", ptr);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_block_use of %p", ptr);
 }
 
-leat_status leat_pool_use_until(void *ptr, leat_event *event)
+leat_status leat_block_use_until(leat_event *event, void *ptr)
 {
     struct leati_block *block;
     struct leat_pool *pool;
     leat_status status;
 
-    LEATI_TRY(leati_check_permitted("leat_pool_use_until"));
-    LEATI_TRY(leati_check_event("leat_pool_use_until", event));
-    LEATI_TRY(find_live("leat_pool_use_until", ptr, &pool, &block));
-    LEATI_TRY(check_same_driver("leat_pool_use_until", pool, event->device));
+    LEATI_TRY(leati_check_permitted("leat_block_use_until"));
+    LEATI_TRY(leati_check_event("leat_block_use_until", event));
+    LEATI_TRY(find_live("leat_block_use_until", ptr, &pool, &block));
+    LEATI_TRY(check_same_driver("leat_block_use_until", pool, event->device));
     /* Acquire: if the flag is set, the driver already has the record. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
@@ -569,5 +569,5 @@ leat_status leat_pool_use_until(void *ptr, leat_event *event)
     if (status == LEAT_OK && block->serial)
         LEATI_TRACE(.op = LEATI_TRACE_USE_UNTIL, .block = block->serial, .event = event->serial);
     leati_unlock(&pool->lock);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_pool_use_until of %p", ptr);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_block_use_until of %p", ptr);
 }

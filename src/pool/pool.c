@@ -758,7 +758,7 @@ leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_bytes, uint64
 
 /* ---- exporting and importing blocks ---- */
 
-leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes)
+leat_status leat_block_export(void *ptr, int *fd, size_t *bytes)
 {
     struct leati_physical *physical;
     struct leati_block *block;
@@ -766,16 +766,16 @@ leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes)
     leat_status status;
     int exported = -1;
 
-    LEATI_TRY(leati_check_permitted("leat_pool_export"));
-    LEATI_TRY(leati_check_not_null("leat_pool_export", "fd", fd));
-    LEATI_TRY(leati_check_not_null("leat_pool_export", "bytes", bytes));
+    LEATI_TRY(leati_check_permitted("leat_block_export"));
+    LEATI_TRY(leati_check_not_null("leat_block_export", "fd", fd));
+    LEATI_TRY(leati_check_not_null("leat_block_export", "bytes", bytes));
     block = leati_block_find(ptr, &pool);
     if (!pool || !block || leati_user_base(block) != (uintptr_t)ptr || leati_state(block) != LEATI_BLOCK_LIVE)
-        return leati_fail(LEAT_ERROR_POINTER, "leat_pool_export: %p is not the start of a live block of a pool",
+        return leati_fail(LEAT_ERROR_POINTER, "leat_block_export: %p is not the start of a live block of a pool",
                           ptr);
     if (!pool->exportable)
         return leati_fail(LEAT_ERROR_POINTER,
-                          "leat_pool_export: %p is a block of %s, which was not made with exportable", ptr,
+                          "leat_block_export: %p is a block of %s, which was not made with exportable", ptr,
                           pool->name);
     leati_lock(&pool->lock);
     physical = leati_pages_physical(pool, leati_base(block));
@@ -784,27 +784,27 @@ leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes)
     leati_count(&pool->figures.driver_calls, 1);
     leati_unlock(&pool->lock);
     if (status != LEAT_OK)
-        return leati_fail_in(status, "leat_pool_export of %p on %s", ptr, pool->device->name);
+        return leati_fail_in(status, "leat_block_export of %p on %s", ptr, pool->device->name);
     *fd = exported;
     *bytes = leati_bytes(block);
     return LEAT_OK;
 }
 
-leat_status leat_pool_import(leat_device *device, int fd, size_t bytes, void **ptr)
+leat_status leat_block_import(leat_device *device, int fd, size_t bytes, void **ptr)
 {
     bool virtual_memory;
     leat_status status;
 
-    LEATI_TRY(leati_check_permitted("leat_pool_import"));
-    LEATI_TRY(leati_check_device("leat_pool_import", device));
-    LEATI_TRY(leati_check_not_null("leat_pool_import", "ptr", ptr));
+    LEATI_TRY(leati_check_permitted("leat_block_import"));
+    LEATI_TRY(leati_check_device("leat_block_import", device));
+    LEATI_TRY(leati_check_not_null("leat_block_import", "ptr", ptr));
     if (!bytes || bytes % LEATI_PAGE_BYTES)
         return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_pool_import: %zu bytes is not a size that leat_pool_export() gave", bytes);
+                          "leat_block_import: %zu bytes is not a size that leat_block_export() gave", bytes);
     LEATI_TRY(find_virtual_memory(device, &virtual_memory));
     if (!virtual_memory)
-        return leati_fail(LEAT_ERROR_UNSUPPORTED, "leat_pool_import: %s has no virtual memory", device->name);
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "leat_block_import: %s has no virtual memory", device->name);
     status = leati_import(device, fd, bytes, ptr);
     return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_pool_import of %zu bytes on %s", bytes, device->name);
+                             : leati_fail_in(status, "leat_block_import of %zu bytes on %s", bytes, device->name);
 }

@@ -45,7 +45,7 @@ uint16_t leati_stats_thread_tag(void)
     return thread_tag;
 }
 
-leat_status leat_pool_tag(const char *tag)
+leat_status leat_thread_set_tag(const char *tag)
 {
     char name[32];
     uint32_t i, count;

@@ -103,15 +103,15 @@ static void wild_handles(void **state)
         if (wild[i] != t->device) {
             REFUSED(leat_pool_create(wild[i], NULL, &made), LEAT_ERROR_HANDLE, "device");
             REFUSED(leat_pool_default(wild[i], LEAT_KIND_DEVICE, &made), LEAT_ERROR_HANDLE, "device");
-            REFUSED(leat_pool_import(wild[i], 0, MIB, &ptr), LEAT_ERROR_HANDLE, "device");
+            REFUSED(leat_block_import(wild[i], 0, MIB, &ptr), LEAT_ERROR_HANDLE, "device");
         }
         if (wild[i] && wild[i] != t->stream) {
             REFUSED(leat_pool_alloc(pool, wild[i], 100, &ptr), LEAT_ERROR_HANDLE, "stream");
             REFUSED(leat_pool_alloc_aligned(pool, wild[i], 100, 512, &ptr), LEAT_ERROR_HANDLE, "stream");
         }
         if (wild[i] != t->stream)
-            REFUSED(leat_pool_use(block, wild[i]), LEAT_ERROR_HANDLE, "stream");
-        REFUSED(leat_pool_use_until(block, wild[i]), LEAT_ERROR_HANDLE, "event");
+            REFUSED(leat_block_use(wild[i], block), LEAT_ERROR_HANDLE, "stream");
+        REFUSED(leat_block_use_until(wild[i], block), LEAT_ERROR_HANDLE, "event");
     }
     assert_true(!made && !ptr);
     still_works(t, pool, 1);
@@ -140,8 +140,8 @@ static void dead_handles(void **state)
     refuse_budget(t, budget);
     REFUSED(leat_pool_alloc(live, stream, 100, &ptr), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_pool_alloc(live, stream, 0, &ptr), LEAT_ERROR_HANDLE, "stream");
-    REFUSED(leat_pool_use(block, stream), LEAT_ERROR_HANDLE, "stream");
-    REFUSED(leat_pool_use_until(block, event), LEAT_ERROR_HANDLE, "event");
+    REFUSED(leat_block_use(stream, block), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_block_use_until(event, block), LEAT_ERROR_HANDLE, "event");
     REFUSED(leat_free(stream, block), LEAT_ERROR_HANDLE, "stream");
     assert_null(ptr);
     still_works(t, live, 1);
@@ -171,9 +171,9 @@ static void null_results(void **state)
     REFUSED(leat_pool_history(pool, NULL, &bytes), LEAT_ERROR_INVALID, "events");
     REFUSED(leat_pool_history(pool, &event, NULL), LEAT_ERROR_INVALID, "count");
     REFUSED(leat_pool_snapshot(pool, NULL, NULL), LEAT_ERROR_INVALID, "write");
-    REFUSED(leat_pool_export(block, NULL, &bytes), LEAT_ERROR_INVALID, "fd");
-    REFUSED(leat_pool_export(block, &fd, NULL), LEAT_ERROR_INVALID, "bytes");
-    REFUSED(leat_pool_import(t->device, 0, MIB, NULL), LEAT_ERROR_INVALID, "ptr");
+    REFUSED(leat_block_export(block, NULL, &bytes), LEAT_ERROR_INVALID, "fd");
+    REFUSED(leat_block_export(block, &fd, NULL), LEAT_ERROR_INVALID, "bytes");
+    REFUSED(leat_block_import(t->device, 0, MIB, NULL), LEAT_ERROR_INVALID, "ptr");
     assert_int_equal(fd, -7);
     still_works(t, pool, 1);
     OK(leat_free(t->stream, block));
@@ -316,9 +316,9 @@ static void refuse_block(struct test_state *t, void *ptr)
     OK(leat_event_record(event, t->stream));
     REFUSED(leat_free(t->stream, ptr), LEAT_ERROR_POINTER, "");
     REFUSED(leat_memory_free(ptr), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_use(ptr, t->stream), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_use_until(ptr, event), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_export(ptr, &fd, &bytes), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use(t->stream, ptr), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use_until(event, ptr), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_export(ptr, &fd, &bytes), LEAT_ERROR_POINTER, "");
     assert_int_equal(fd, -7);
     OK(leat_event_destroy(event));
 }
@@ -377,15 +377,15 @@ static void foreign_memory(void **state)
     OK(leat_event_create(t->device, &event));
     OK(leat_register(t->device, own, 8192));
     OK(leat_alloc_driver(t->stream, 5000, &plain));
-    REFUSED(leat_pool_use(own, t->stream), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_use(plain, t->stream), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_use(NULL, t->stream), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_use_until(own, event), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_use_until(plain, event), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_use_until(NULL, event), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_export(own, &fd, &bytes), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_export(plain, &fd, &bytes), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_export(NULL, &fd, &bytes), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use(t->stream, own), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use(t->stream, plain), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use(t->stream, NULL), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use_until(event, own), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use_until(event, plain), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use_until(event, NULL), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_export(own, &fd, &bytes), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_export(plain, &fd, &bytes), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_export(NULL, &fd, &bytes), LEAT_ERROR_POINTER, "");
     REFUSED(leat_free(t->stream, own), LEAT_ERROR_POINTER, "leat_unregister");
     REFUSED(leat_memory_free(own), LEAT_ERROR_POINTER, "leat_unregister");
     OK(leat_fill(t->stream, plain, 4, 5000));
@@ -468,13 +468,13 @@ static void things_of_another_device(void **state)
     REFUSED(leat_free(stream, block), LEAT_ERROR_POINTER, "is memory of");
     REFUSED(leat_free(t->stream, far_block), LEAT_ERROR_POINTER, "is memory of");
     /* A stream of another device of the same driver may be named as a user, because it may copy from the block. */
-    OK(leat_pool_use(block, stream));
+    OK(leat_block_use(stream, block));
     OK(leat_event_record(event, stream));
-    OK(leat_pool_use_until(block, event));
+    OK(leat_block_use_until(event, block));
     OK(leat_free(t->stream, block));
     OK(leat_device_close(other));
     REFUSED(leat_memory_free(far_block), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_use(far_block, t->stream), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_use(t->stream, far_block), LEAT_ERROR_POINTER, "");
     refuse_pool(t, far);
     still_works(t, pool, 0);
     OK(leat_pool_destroy(pool));
@@ -496,8 +496,8 @@ static void things_of_another_driver(void **state)
     OK(leat_event_create(other, &event));
     OK(leat_event_record(event, stream));
     block = test_block(pool, t->stream, 1000);
-    REFUSED(leat_pool_use(block, stream), LEAT_ERROR_UNSUPPORTED, "cpu:0");
-    REFUSED(leat_pool_use_until(block, event), LEAT_ERROR_UNSUPPORTED, "cpu:0");
+    REFUSED(leat_block_use(stream, block), LEAT_ERROR_UNSUPPORTED, "cpu:0");
+    REFUSED(leat_block_use_until(event, block), LEAT_ERROR_UNSUPPORTED, "cpu:0");
     OK(leat_free(t->stream, block));
     OK(leat_device_close(other));
     OK(leat_pool_destroy(pool));
@@ -527,14 +527,14 @@ static void try_all(void *argument)
         leat_pool_alloc(f->pool, f->t->stream, 100, &ptr),
         leat_pool_alloc_aligned(f->pool, NULL, 100, 512, &ptr),
         leat_alloc_driver(f->t->stream, 100, &ptr),
-        leat_pool_use(f->block, f->t->stream),
-        leat_pool_use_until(f->block, f->event),
+        leat_block_use(f->t->stream, f->block),
+        leat_block_use_until(f->event, f->block),
         leat_pool_set_limits(f->pool, 0, 0),
         leat_pool_set_reuse(f->pool, LEAT_POOL_REUSE_ALL),
         leat_pool_trim(f->pool, 0, NULL, NULL),
         leat_pool_trim_idle(f->pool, 0, NULL, NULL),
-        leat_pool_export(f->block, &fd, &bytes),
-        leat_pool_import(f->t->device, 0, MIB, &ptr),
+        leat_block_export(f->block, &fd, &bytes),
+        leat_block_import(f->t->device, 0, MIB, &ptr),
         leat_free(f->t->stream, f->block),
         leat_memory_free(f->block),
     };
@@ -591,10 +591,10 @@ static void wrong_exports(void **state)
     closed = POOL(t->device, .dedicated = 1);
     block = test_block(pool, t->stream, 5000);
     not_exportable = test_block(closed, t->stream, 5000);
-    REFUSED(leat_pool_export((char *)block + 512, &fd, &bytes), LEAT_ERROR_POINTER, "");
-    REFUSED(leat_pool_export(not_exportable, &fd, &bytes), LEAT_ERROR_POINTER, "exportable");
+    REFUSED(leat_block_export((char *)block + 512, &fd, &bytes), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_export(not_exportable, &fd, &bytes), LEAT_ERROR_POINTER, "exportable");
     OK(leat_free(t->stream, block));
-    REFUSED(leat_pool_export(block, &fd, &bytes), LEAT_ERROR_POINTER, "");
+    REFUSED(leat_block_export(block, &fd, &bytes), LEAT_ERROR_POINTER, "");
     assert_int_equal(fd, -7);
     assert_int_equal(bytes, 77);
     OK(leat_free(t->stream, not_exportable));
@@ -612,23 +612,23 @@ static void wrong_imports(void **state)
 
     assert_true(null_fd >= 0);
     if (!test_has_virtual_memory(t->device)) {
-        REFUSED(leat_pool_import(t->device, null_fd, MIB, &ptr), LEAT_ERROR_UNSUPPORTED, "virtual");
+        REFUSED(leat_block_import(t->device, null_fd, MIB, &ptr), LEAT_ERROR_UNSUPPORTED, "virtual");
         close(null_fd);
         SKIP_OTHER("this driver has no virtual memory");
     }
     pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 5000);
-    OK(leat_pool_export(block, &fd, &bytes));
-    REFUSED(leat_pool_import(t->device, fd, 0, &ptr), LEAT_ERROR_INVALID, "size");
-    REFUSED(leat_pool_import(t->device, -1, bytes, &ptr), LEAT_ERROR_INVALID, "");
-    REFUSED(leat_pool_import(t->device, 1 << 20, bytes, &ptr), LEAT_ERROR_INVALID, "");
+    OK(leat_block_export(block, &fd, &bytes));
+    REFUSED(leat_block_import(t->device, fd, 0, &ptr), LEAT_ERROR_INVALID, "size");
+    REFUSED(leat_block_import(t->device, -1, bytes, &ptr), LEAT_ERROR_INVALID, "");
+    REFUSED(leat_block_import(t->device, 1 << 20, bytes, &ptr), LEAT_ERROR_INVALID, "");
     /* Only the CPU device checks the size: on a GPU a descriptor cannot be asked for it, so other sizes are up to
      * the vendor's driver. */
     if (test_on_cpu()) {
-        REFUSED(leat_pool_import(t->device, null_fd, bytes, &ptr), LEAT_ERROR_INVALID, "");
-        REFUSED(leat_pool_import(t->device, fd, 64 * bytes, &ptr), LEAT_ERROR_INVALID, "");
+        REFUSED(leat_block_import(t->device, null_fd, bytes, &ptr), LEAT_ERROR_INVALID, "");
+        REFUSED(leat_block_import(t->device, fd, 64 * bytes, &ptr), LEAT_ERROR_INVALID, "");
     }
-    REFUSED(leat_pool_import(t->device, fd, SIZE_MAX, &ptr), LEAT_ERROR_INVALID, "");
+    REFUSED(leat_block_import(t->device, fd, SIZE_MAX, &ptr), LEAT_ERROR_INVALID, "");
     assert_null(ptr);
     close(fd);
     close(null_fd);

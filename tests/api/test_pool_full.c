@@ -80,10 +80,10 @@ static void live_blocks_reach_the_limit(void **state)
     struct error error;
     void *blocks[4];
 
-    OK(leat_pool_tag("results"));
+    OK(leat_thread_set_tag("results"));
     for (int i = 0; i < 4; i++)
         blocks[i] = test_block(pool, t->stream, (size_t)(i + 1) * 2 * MIB);
-    OK(leat_pool_tag(NULL));
+    OK(leat_thread_set_tag(NULL));
     error = full(pool, t->stream, 24 * MIB);
     /* The request, and the pool that refused it. */
     PRINTS(error.facts, "leat_pool_alloc_aligned of 25165824 bytes from limited on ");
@@ -358,9 +358,9 @@ static void the_advice_is_never_cut(void **state)
     void *block;
 
     pool = POOL(t->device, .limit_bytes = 8 * MIB, .guard = 1, .name = name);
-    OK(leat_pool_tag("a tag of thirty-one characters."));
+    OK(leat_thread_set_tag("a tag of thirty-one characters."));
     block = test_block(pool, t->stream, 2 * MIB);
-    OK(leat_pool_tag(NULL));
+    OK(leat_thread_set_tag(NULL));
     error = full(pool, t->stream, 8 * MIB);
     PRINTS(error.facts, "a pool whose name is as long as names can be");
     PRINTS(error.facts, "was allocated at ");

@@ -168,12 +168,12 @@ static void a_write_that_comes_late_is_found(void **state)
     OK(leat_launch_host(t->stream, be_slow, NULL));
     scribble(t, t->stream, block + 1000, 3, 3);
     expect_damage(pool, t->stream, block, "3 bytes behind it");
-    /* The write is pending on a stream that only leat_pool_use() has named. */
+    /* The write is pending on a stream that only leat_block_use() has named. */
     block = test_block(pool, t->stream, 1000);
     OK(leat_stream_synchronize(t->stream));
     OK(leat_launch_host(t->second, be_slow, NULL));
     scribble(t, t->second, block - 1, 1, 3);
-    OK(leat_pool_use(block, t->second));
+    OK(leat_block_use(t->second, block));
     expect_damage(pool, t->stream, block, "1 byte in front of it");
     OK(leat_pool_destroy(pool));
 }
@@ -457,7 +457,7 @@ static void dead_pointers_are_explained(void **state)
         expect_words(leat_last_error(), "; freed at ");
         REFUSED(leat_copy(t->stream, host, block, 4), LEAT_ERROR_POINTER, words);
         REFUSED(leat_fill(t->stream, block, 0, 4), LEAT_ERROR_POINTER, words);
-        REFUSED(leat_pool_use(block, t->stream), LEAT_ERROR_POINTER, words);
+        REFUSED(leat_block_use(t->stream, block), LEAT_ERROR_POINTER, words);
         REFUSED(leat_pointer_get_info(block, &info), LEAT_ERROR_POINTER, words);
         /* In the second round the block has left the quarantine. */
         OK(leat_pool_trim(pool, MIB * 64, NULL, NULL));
@@ -485,12 +485,12 @@ static void poison_comes_after_all_users(void **state)
             OK(leat_launch_host(t->second, be_slow, NULL));
             OK(leat_copy(t->second, kept, block, MIB));
             if (way == 0) {
-                OK(leat_pool_use(block, t->second));
+                OK(leat_block_use(t->second, block));
                 OK(leat_free(t->stream, block));
             } else if (way == 1) {
                 OK(leat_event_create(t->device, &event));
                 OK(leat_event_record(event, t->second));
-                OK(leat_pool_use_until(block, event));
+                OK(leat_block_use_until(event, block));
                 OK(leat_event_destroy(event));
                 OK(leat_free(t->stream, block));
             } else {
@@ -515,7 +515,7 @@ static void users_survive_a_failed_free(void **state)
 
     OK(leat_fill(t->stream, block, 0x42, MIB));
     OK(leat_stream_synchronize(t->stream));
-    OK(leat_pool_use(block, t->second));
+    OK(leat_block_use(t->second, block));
     scribble(t, t->stream, block + MIB, 1, 1);
     REFUSED(leat_free(t->stream, block), LEAT_ERROR_RANGE, "behind");
     OK(leat_launch_host(t->second, be_slow, NULL));

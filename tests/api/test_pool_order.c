@@ -372,7 +372,8 @@ static void an_unused_block_of_a_held_stream_scene(struct scene *x)
 }
 SCENE_TEST(an_unused_block_of_a_held_stream)
 
-/* ---- leat_pool_use ------------------------------------------------------------------------------------------ */
+/* ---- leat_block_use ------------------------------------------------------------------------------------------
+ */
 
 static void a_user_is_waited_for_scene(struct scene *x)
 {
@@ -380,19 +381,19 @@ static void a_user_is_waited_for_scene(struct scene *x)
 
     order(x, x->s, x->u);
     work_late(x, x->u, block);
-    OK(leat_pool_use(block, x->u));
+    OK(leat_block_use(x->u, block));
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
 }
 SCENE_TEST(a_user_is_waited_for)
 
-/* All work that the user stream has when the block is freed counts, not only the work before leat_pool_use(). */
+/* All work that the user stream has when the block is freed counts, not only the work before leat_block_use(). */
 static void work_after_use_counts_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
 
     order(x, x->s, x->u);
-    OK(leat_pool_use(block, x->u));
+    OK(leat_block_use(x->u, block));
     work_late(x, x->u, block);
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
@@ -409,9 +410,9 @@ static void all_users_are_waited_for_scene(struct scene *x)
     for (int i = 0; i < 5; i++) {
         users[i] = new_stream(x);
         order(x, x->s, users[i]);
-        OK(leat_pool_use(block, users[i]));
-        OK(leat_pool_use(block, x->s));
-        OK(leat_pool_use(block, users[0]));
+        OK(leat_block_use(users[i], block));
+        OK(leat_block_use(x->s, block));
+        OK(leat_block_use(users[0], block));
     }
     work_late(x, users[2], block);
     OK(leat_free(x->s, block));
@@ -427,7 +428,7 @@ static void the_user_gets_the_memory_scene(struct scene *x)
     void *block = test_block(x->pool, x->s, BYTES);
 
     order(x, x->s, x->u);
-    OK(leat_pool_use(block, x->u));
+    OK(leat_block_use(x->u, block));
     work_late(x, x->s, block);
     OK(leat_free(x->s, block));
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
@@ -440,7 +441,7 @@ static void a_user_of_a_block_without_a_stream_scene(struct scene *x)
     void *block = test_block(x->pool, NULL, BYTES);
 
     work_late(x, x->u, block);
-    OK(leat_pool_use(block, x->u));
+    OK(leat_block_use(x->u, block));
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
 }
@@ -454,7 +455,7 @@ static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struc
     void *block = test_block(x->pool, x->s, BYTES), *small;
 
     order(x, x->s, x->u);
-    OK(leat_pool_use(block, x->u));
+    OK(leat_block_use(x->u, block));
     work_late(x, x->u, block);
     OK(leat_free(x->s, block));
     order(x, x->s, third);
@@ -469,7 +470,7 @@ static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struc
 }
 SCENE_TEST(what_a_stream_waited_for_later_does_not_count_for_others)
 
-/* leat_pool_use_until() keeps the event's record, although the event is recorded again and destroyed before the
+/* leat_block_use_until() keeps the event's record, although the event is recorded again and destroyed before the
  * free. */
 static void use_until_keeps_the_mark_scene(struct scene *x)
 {
@@ -481,7 +482,7 @@ static void use_until_keeps_the_mark_scene(struct scene *x)
     order(x, x->s, x->u);
     work_late(x, x->u, block);
     OK(leat_event_record(event, x->u));
-    OK(leat_pool_use_until(block, event));
+    OK(leat_block_use_until(event, block));
     OK(leat_event_record(event, idle));
     OK(leat_event_destroy(event));
     OK(leat_free(x->s, block));
@@ -490,7 +491,7 @@ static void use_until_keeps_the_mark_scene(struct scene *x)
 }
 SCENE_TEST(use_until_keeps_the_mark)
 
-/* The same stream is also named by leat_pool_use(), so its work after the event's record counts too. */
+/* The same stream is also named by leat_block_use(), so its work after the event's record counts too. */
 static void use_counts_beside_use_until_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -499,9 +500,9 @@ static void use_counts_beside_use_until_scene(struct scene *x)
     OK(leat_event_create(x->t->device, &event));
     order(x, x->s, x->u);
     OK(leat_event_record(event, x->u));
-    OK(leat_pool_use_until(block, event));
+    OK(leat_block_use_until(event, block));
     OK(leat_event_destroy(event));
-    OK(leat_pool_use(block, x->u));
+    OK(leat_block_use(x->u, block));
     work_late(x, x->u, block);
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
@@ -520,7 +521,7 @@ static void use_until_takes_wrapped_events_scene(struct scene *x)
     order(x, x->s, x->u);
     work_late(x, x->u, block);
     OK(leat_event_record(own, x->u));
-    OK(leat_pool_use_until(block, event));
+    OK(leat_block_use_until(event, block));
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
     OK(leat_event_destroy(event));
@@ -540,7 +541,7 @@ static void use_until_takes_several_events_scene(struct scene *x)
     for (int i = 0; i < 4; i++) {
         OK(leat_event_create(x->t->device, &events[i]));
         OK(leat_event_record(events[i], i == 1 ? x->u : idle));
-        OK(leat_pool_use_until(block, events[i]));
+        OK(leat_block_use_until(events[i], block));
     }
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
@@ -603,7 +604,7 @@ static void a_user_ends_before_the_block_is_freed_scene(struct scene *x)
     void *block = test_block(x->pool, x->s, BYTES);
 
     order(x, x->s, gone);
-    OK(leat_pool_use(block, gone));
+    OK(leat_block_use(gone, block));
     work_late(x, gone, block);
     OK(leat_stream_destroy(gone));
     fresh = new_stream(x);
@@ -655,7 +656,7 @@ static void a_wrapped_stream_is_a_user_scene(struct scene *x)
     void *block = test_block(x->pool, x->s, BYTES);
 
     order(x, x->s, x->u);
-    OK(leat_pool_use(block, alias));
+    OK(leat_block_use(alias, block));
     work_late(x, x->u, block);
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));

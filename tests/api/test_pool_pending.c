@@ -98,7 +98,7 @@ static void nothing_waits_while_a_stream_is_held_up(void **state)
 
         if (blocks[slot]) {
             if (leat_pattern_value(step, 7) % 4 == 0)
-                OK(leat_pool_use(blocks[slot], stream));
+                OK(leat_block_use(stream, blocks[slot]));
             OK(leat_free(owners[slot], blocks[slot]));
             blocks[slot] = NULL;
         } else {
@@ -355,7 +355,7 @@ static void a_pool_ends_after_its_work(void **state)
         OK(leat_fill(t->second, used, 2, BYTES));
         OK(leat_launch_host(t->second, be_slow, NULL));
         OK(leat_copy(t->second, kept + BYTES, used, BYTES));
-        OK(leat_pool_use(used, t->second));
+        OK(leat_block_use(t->second, used));
         OK(leat_free(t->stream, used));
         OK(leat_pool_destroy(pool));
         OK(leat_device_synchronize(t->device));

@@ -236,13 +236,13 @@ static int child_with_leaks(void)
         char tag[20];
 
         snprintf(tag, sizeof tag, "tag %d", i);
-        MUST(leat_pool_tag(tag) == LEAT_OK);
+        MUST(leat_thread_set_tag(tag) == LEAT_OK);
         for (int count = 0; count < two; count++)
             allocate_there(pool, stream, 1000 + (size_t)i);
     }
-    MUST(leat_pool_tag("much") == LEAT_OK);
+    MUST(leat_thread_set_tag("much") == LEAT_OK);
     block = allocate_there(pool, NULL, 3 * MIB);
-    MUST(leat_pool_tag(NULL) == LEAT_OK);
+    MUST(leat_thread_set_tag(NULL) == LEAT_OK);
     MUST(leat_memory_free(allocate_there(pool, NULL, 3 * MIB)) == LEAT_OK);
     MUST(leat_pool_snapshot(pool, keep_snapshot, &used) == LEAT_OK);
     MUST(leat_pool_alloc(pool, stream, 7 * MIB, &block) == LEAT_ERROR_DEVICE_MEMORY);

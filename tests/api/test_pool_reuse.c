@@ -241,7 +241,7 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
     block = test_block(pool, t->second, BYTES);
     /* Another stream uses the block and completes without telling leat; the freeing stream gets it again. */
     OK(leat_launch_host(t->stream, raise_flag, &done));
-    OK(leat_pool_use(block, t->stream));
+    OK(leat_block_use(t->stream, block));
     OK(leat_free(t->second, block));
     for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) {
         test_sleep_us(1000);
@@ -299,7 +299,7 @@ static void the_host_waits_where_streams_may_not(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* leat_memory_free() states that no work uses the block any more, also on streams named by leat_pool_use(). */
+/* leat_memory_free() states that no work uses the block any more, also on streams named by leat_block_use(). */
 static void memory_that_the_host_frees_has_no_users(void **state)
 {
     NEEDS_INDEPENDENT_STREAMS;
@@ -314,9 +314,9 @@ static void memory_that_the_host_frees_has_no_users(void **state)
         OK(leat_event_create(t->device, &event));
         OK(leat_event_record(event, t->second));
         if (kind == 2)
-            OK(leat_pool_use_until(block, event));
+            OK(leat_block_use_until(event, block));
         else
-            OK(leat_pool_use(block, t->second));
+            OK(leat_block_use(t->second, block));
         OK(leat_memory_free(block));
         OK(leat_event_destroy(event));
         /* The pool has no other memory, and the named stream is held up. */
@@ -343,7 +343,7 @@ static void finished_memory_is_found_without_the_programs_help(void **state)
 
     block = test_block(pool, t->stream, BYTES);
     OK(leat_fill(t->stream, block, 1, BYTES));
-    OK(leat_pool_use(block, t->second));
+    OK(leat_block_use(t->second, block));
     OK(leat_free(t->stream, block));
     for (int i = 0; i < 10000 && test_statistics(pool).reserved_bytes; i++) {
         OK(leat_pool_trim(pool, 0, &released, &pending));
@@ -367,8 +367,8 @@ static void use_until_does_not_wait_for_later_work(void **state)
     OK(leat_event_create(t->device, &never));
     OK(leat_fill(t->second, block, 1, BYTES));
     OK(leat_event_record(event, t->second));
-    OK(leat_pool_use_until(block, event));
-    OK(leat_pool_use_until(block, never));
+    OK(leat_block_use_until(event, block));
+    OK(leat_block_use_until(never, block));
     OK(leat_event_synchronize(event));
     gate = test_gate_close(t->second);
     OK(leat_free(t->stream, block));
@@ -402,10 +402,10 @@ static void marks_do_not_wait_for_each_other(void **state)
     OK(leat_event_create(t->device, &late));
     OK(leat_event_create(t->device, &reached));
     OK(leat_event_record(late, t->second));
-    OK(leat_pool_use_until(held, late));
+    OK(leat_block_use_until(late, held));
     OK(leat_fill(third, block, 1, BYTES));
     OK(leat_event_record(reached, third));
-    OK(leat_pool_use_until(block, reached));
+    OK(leat_block_use_until(reached, block));
     OK(leat_event_synchronize(reached));
     OK(leat_free(t->stream, held));
     OK(leat_free(t->stream, block));
@@ -428,7 +428,7 @@ static void pending_memory_is_counted(void **state)
     void *block = test_block(pool, t->stream, BYTES), *again;
     struct test_gate *gate;
 
-    OK(leat_pool_use(block, t->second));
+    OK(leat_block_use(t->second, block));
     gate = test_gate_close(t->second);
     OK(leat_free(t->stream, block));
     assert_true(test_statistics(pool).pending_bytes >= BYTES);

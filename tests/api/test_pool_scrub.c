@@ -82,8 +82,8 @@ static void exported_memory_is_clear(void **state)
             int fd;
 
             OK(leat_stream_synchronize(t->stream));
-            OK(leat_pool_export(block, &fd, &bytes));
-            OK(leat_pool_import(t->device, fd, bytes, &imported));
+            OK(leat_block_export(block, &fd, &bytes));
+            OK(leat_block_import(t->device, fd, bytes, &imported));
             close(fd);
             test_block_holds(t->stream, imported, bytes, 0);
             OK(leat_fill(t->stream, imported, 0xee, bytes));

@@ -49,7 +49,7 @@ static void use_import(leat_device *device, leat_stream *stream, int fd, size_t 
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
     void *ptr = NULL;
 
-    OK(leat_pool_import(device, fd, bytes, &ptr));
+    OK(leat_block_import(device, fd, bytes, &ptr));
     assert_non_null(ptr);
     OK(leat_pointer_get_info((char *)ptr + bytes - 1, &info));
     assert_int_equal(info.kind, LEAT_KIND_DEVICE);
@@ -99,7 +99,7 @@ static void blocks_are_shared_with_other_processes(void **state)
     block = test_block(pool, t->stream, 5000);
     OK(leat_fill(t->stream, block, 1, 5000));
     OK(leat_stream_synchronize(t->stream));
-    OK(leat_pool_export(block, &fd, &bytes));
+    OK(leat_block_export(block, &fd, &bytes));
     assert_true(fd >= 0);
     assert_true(bytes >= 5000);
     import_elsewhere(fd, bytes, 1, 2);
@@ -126,8 +126,8 @@ static void exported_memory_outlives_its_pool(void **state)
     pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 5000);
     OK(leat_fill(t->stream, block, 5, 5000));
-    OK(leat_pool_export(block, &fd, &bytes));
-    OK(leat_pool_import(t->device, fd, bytes, &ptr));
+    OK(leat_block_export(block, &fd, &bytes));
+    OK(leat_block_import(t->device, fd, bytes, &ptr));
     close(fd);
     OK(leat_free(t->stream, block));
     OK(leat_pool_destroy(pool));
@@ -150,8 +150,8 @@ static void imported_memory_is_left_to_the_close(void **state)
     NEEDS_VIRTUAL_MEMORY(t);
     pool = POOL(other, .dedicated = 1, .exportable = 1);
     block = test_block(pool, NULL, 5000);
-    OK(leat_pool_export(block, &fd, &bytes));
-    OK(leat_pool_import(other, fd, bytes, &ptr));
+    OK(leat_block_export(block, &fd, &bytes));
+    OK(leat_block_import(other, fd, bytes, &ptr));
     close(fd);
     OK(leat_device_close(other));
     REFUSED(leat_memory_free(ptr), LEAT_ERROR_POINTER, "");
@@ -174,7 +174,7 @@ static void exported_files_keep_their_size(void **state)
     block = test_block(pool, t->stream, 5000);
     OK(leat_fill(t->stream, block, 6, 5000));
     OK(leat_stream_synchronize(t->stream));
-    OK(leat_pool_export(block, &fd, &bytes));
+    OK(leat_block_export(block, &fd, &bytes));
     assert_int_equal(ftruncate(fd, 0), -1);
     assert_int_equal(errno, EPERM);
     assert_int_equal(ftruncate(fd, (off_t)(2 * bytes)), -1);
@@ -216,7 +216,7 @@ static void no_import(leat_device *device, int fd, size_t bytes, const char *wor
     leat_physical *physical = NULL;
     void *ptr = NULL;
 
-    REFUSED(leat_pool_import(device, fd, bytes, &ptr), LEAT_ERROR_INVALID, words);
+    REFUSED(leat_block_import(device, fd, bytes, &ptr), LEAT_ERROR_INVALID, words);
     REFUSED(leat_physical_import(device, fd, bytes, &physical), LEAT_ERROR_INVALID, words);
     assert_true(!ptr && !physical);
     close(fd);
@@ -263,7 +263,7 @@ static void other_files_are_not_imported(void **state)
     block = test_block(pool, t->stream, 4 * MIB);
     OK(leat_fill(t->stream, block, 8, 4 * MIB));
     OK(leat_stream_synchronize(t->stream));
-    OK(leat_pool_export(block, &fd, &bytes));
+    OK(leat_block_export(block, &fd, &bytes));
     snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
     no_import(t->device, opened(again, O_RDONLY), bytes, not_exported);
     no_import(t->device, opened(again, O_RDWR), bytes - 2 * MIB, "give the size");

@@ -121,7 +121,7 @@ static void tags_say_whose_memory_it_is(void **state)
     char long_name[64];
     pthread_t thread;
 
-    OK(leat_pool_tag("weights"));
+    OK(leat_thread_set_tag("weights"));
     weights = test_block(pool, t->stream, 1000);
     more = test_block(pool, t->stream, 5 * MIB);
     /* A tag applies to one thread only. */
@@ -130,9 +130,9 @@ static void tags_say_whose_memory_it_is(void **state)
     assert_non_null(by_thread);
     memset(long_name, 'x', sizeof long_name - 1);
     long_name[63] = '\0';
-    OK(leat_pool_tag(long_name));
+    OK(leat_thread_set_tag(long_name));
     other = test_block(pool, t->stream, 300);
-    OK(leat_pool_tag(NULL));
+    OK(leat_thread_set_tag(NULL));
     unnamed = test_block(pool, t->second, 20);
 
     assert_int_equal(tag_share(pool, "weights").requested_bytes, 1000 + 5 * MIB);
@@ -169,10 +169,10 @@ static void further_tags_count_as_other(void **state)
         char name[32];
 
         snprintf(name, sizeof name, "tag %d", i);
-        OK(leat_pool_tag(name));
+        OK(leat_thread_set_tag(name));
         blocks[i] = test_block(pool, t->stream, 1000);
     }
-    OK(leat_pool_tag(NULL));
+    OK(leat_thread_set_tag(NULL));
     assert_int_equal(tag_share(pool, "tag 0").live_blocks, 1);
     assert_true(tag_share(pool, "other").live_blocks >= 37);
     for (unsigned i = 0; leat_pool_get_tag_share(pool, i, &share) == LEAT_OK; i++)
@@ -464,10 +464,10 @@ static void a_snapshot_is_json(void **state)
             continue;
         OK(leat_pool_snapshot(pool, keep_text, &text));
         expect_json(text.words);
-        OK(leat_pool_tag("in \"quotes\""));
+        OK(leat_thread_set_tag("in \"quotes\""));
         for (unsigned i = 0; i < 40; i++)
             blocks[i] = test_block(pool, i % 3 ? t->stream : t->second, test_random_size(i));
-        OK(leat_pool_tag(NULL));
+        OK(leat_thread_set_tag(NULL));
         for (unsigned i = 0; i < 40; i += 2)
             OK(leat_free(i % 3 ? t->stream : t->second, blocks[i]));
         free(text.words);
@@ -510,10 +510,10 @@ static void a_snapshot_is_utf8(void **state)
         strcat(name, "\u20ac");
     pool = POOL(t->device, .name = name);
     for (int i = 0; i < 4; i++) {
-        OK(leat_pool_tag(tags[i]));
+        OK(leat_thread_set_tag(tags[i]));
         blocks[i] = test_block(pool, t->stream, 1000);
     }
-    OK(leat_pool_tag(NULL));
+    OK(leat_thread_set_tag(NULL));
     OK(leat_pool_snapshot(pool, keep_text, &text));
     expect_json(text.words);
     before = uselocale(utf8);

@@ -187,7 +187,7 @@ static bool take_one(struct job *job, uint64_t number)
     case 0:
         /* The copy from the block may still run, so name its stream. */
         STEP(job, leat_copy(job->stream, job->unseen, parcel.block, parcel.bytes < 100 ? parcel.bytes : 100));
-        STEP(job, leat_pool_use(parcel.block, job->stream));
+        STEP(job, leat_block_use(job->stream, parcel.block));
         STEP(job, leat_free(parcel.from, parcel.block));
         return true;
     case 1:
@@ -297,7 +297,7 @@ static bool other_pools(struct job *job)
         struct mine mine = {NULL, 0, 0};
         void *block;
 
-        STEP(job, leat_pool_tag(round % 2 ? "others" : NULL));
+        STEP(job, leat_thread_set_tag(round % 2 ? "others" : NULL));
         for (int i = 0; pool && i < 2; i++)
             if (!come_or_go(job, &mine, number, pool))
                 return false;
@@ -307,7 +307,7 @@ static bool other_pools(struct job *job)
         STEP(job, leat_alloc(job->stream, some_size(number), &block));
         STEP(job, leat_free(job->stream, block));
     }
-    STEP(job, leat_pool_tag(NULL));
+    STEP(job, leat_thread_set_tag(NULL));
     return true;
 }
 

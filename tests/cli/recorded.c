@@ -101,9 +101,9 @@ static void scene(void)
     give(NULL, b, 5000);
     /* Uses by another stream, reported to the pool in both ways. */
     OK(leat_event_record(event, second));
-    OK(leat_pool_use(a, second));
-    OK(leat_pool_use_until(a, event));
-    OK(leat_pool_use_until(a, never));
+    OK(leat_block_use(second, a));
+    OK(leat_block_use_until(event, a));
+    OK(leat_block_use_until(never, a));
     give(first, a, 3 * MIB);
     OK(leat_stream_wait(first, event));
     OK(leat_stream_wait(first, never));

@@ -58,7 +58,7 @@ struct block {
                     freed */
     int writer;  /* a stream, or HOST */
     unsigned readers; /* one bit for each stream */
-    unsigned told;    /* streams that the pool was told of by leat_pool_use() */
+    unsigned told;    /* streams that the pool was told of by leat_block_use() */
 };
 
 /* The result of a read. It is checked after its stream was waited for. */

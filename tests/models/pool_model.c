@@ -4,8 +4,8 @@
  *
  * The model. Each live block has a value that fills it, the stream that wrote it last, and the streams that read
  * it since. Before a stream uses a block, it is ordered after those, by events or by a wait of the host. Before a
- * block is freed, the freeing stream is ordered after them, or the pool is told of them (leat_pool_use,
- * leat_pool_use_until). A block that nobody used can be freed on any stream. So the program obeys the rules of
+ * block is freed, the freeing stream is ordered after them, or the pool is told of them (leat_block_use,
+ * leat_block_use_until). A block that nobody used can be freed on any stream. So the program obeys the rules of
  * leat/pool.h, and the value of every read is known. Two errors are possible. Two live blocks overlap: this is
  * checked at each allocation. Or a pool reuses memory while work of its last owner is still running: slow work
  * precedes many reads and writes, also the last ones before a free, so such work writes into the next owner's

@@ -62,7 +62,7 @@ static void host_access_any(void)
 static void tell_of(struct block *b, int stream)
 {
     note("tell the pool that stream %d uses block %d", stream, index_of(b));
-    DO(leat_pool_use(b->ptr, handle_of(stream)));
+    DO(leat_block_use(handle_of(stream), b->ptr));
     b->told |= 1u << stream;
 }
 
@@ -93,7 +93,7 @@ static void settle_user(struct block *b, int user, int stream)
         e = event_for(user);
         record(e, user);
         note("block %d is used until event %d", index_of(b), (int)(e - w->events));
-        DO(leat_pool_use_until(b->ptr, chance(80) || !e->alias ? e->handle : e->alias));
+        DO(leat_block_use_until(chance(80) || !e->alias ? e->handle : e->alias, b->ptr));
         disturb(e);
     }
 }

@@ -88,9 +88,9 @@ static bool pass_blocks_around(struct world *w)
     STEP(leat_launch_host(w->second, count_slowly, &w->host_calls));
     STEP(expect_end(w->second, b[1], block_bytes(), 2));
     STEP(fill_end(w->second, b[0], 4, block_bytes()));
-    STEP(leat_pool_use(b[0], w->second));
+    STEP(leat_block_use(w->second, b[0]));
     STEP(leat_event_record(w->end, w->second));
-    STEP(leat_pool_use_until(b[1], w->end));
+    STEP(leat_block_use_until(w->end, b[1]));
     FREE(leat_free(w->stream, b[0]));
     b[0] = NULL;
     STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[3]));
@@ -179,8 +179,8 @@ static bool export_and_import(struct world *w)
         return true;
     STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &w->blocks[0]));
     STEP(fill_end(w->stream, w->blocks[0], 13, block_bytes()));
-    STEP(leat_pool_export(w->blocks[0], &w->fd, &bytes));
-    STEP(leat_pool_import(w->device, w->fd, bytes, &w->imported));
+    STEP(leat_block_export(w->blocks[0], &w->fd, &bytes));
+    STEP(leat_block_import(w->device, w->fd, bytes, &w->imported));
     STEP(expect_end(w->stream, w->imported, block_bytes(), 13));
     return true;
 }

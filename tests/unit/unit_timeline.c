@@ -617,9 +617,9 @@ static void what_ends_lets_go_of_orders(void **state)
         OK(leat_event_create(t->device, &second));
         OK(leat_event_record(second, t->second));
         if (way == 2)
-            OK(leat_pool_use_until(block, second));
+            OK(leat_block_use_until(second, block));
         else
-            OK(leat_pool_use(block, t->second));
+            OK(leat_block_use(t->second, block));
         OK(leat_event_destroy(second));
         assert_true(atomic_load(&other->holders) > before_other);
         if (way == 0)
