@@ -69,7 +69,7 @@ static void cuda_query_event(void)
 
 static void record(void)
 {
-    MUST(leat_event_record(ours.event, ours.stream));
+    MUST(leat_event_record(ours.stream, ours.event));
 }
 
 static void cuda_record(void)

@@ -32,7 +32,7 @@ static bool record(struct latency_case *c, enum bench_side side)
     struct bench *bench = c->bench;
 
     if (side == BENCH_LEAT)
-        return bench_check(bench, leat_event_record(c->event, bench->streams[0]));
+        return bench_check(bench, leat_event_record(bench->streams[0], c->event));
     return bench_check_peer(bench, "call",
                             bench->peer->event_record(bench->peer, c->native_event, bench->native_streams[0]));
 }

@@ -97,7 +97,7 @@ static bool order(struct plan *plan, leat_event *event, unsigned stream)
 
 static bool mark(struct plan *plan, leat_event *event, unsigned stream)
 {
-    return bench_check(plan->bench, leat_event_record(event, plan->bench->streams[stream]));
+    return bench_check(plan->bench, leat_event_record(plan->bench->streams[stream], event));
 }
 
 /* Submits the three steps of one chunk to the three streams. */

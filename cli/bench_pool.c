@@ -44,7 +44,7 @@ bool pool_take(const struct pool_source *source, enum bench_side side, leat_stre
     struct bench_peer *peer = bench->peer;
 
     if (side == BENCH_LEAT)
-        return bench_check(bench, source->pool ? leat_pool_alloc(source->pool, stream, bytes, ptr)
+        return bench_check(bench, source->pool ? leat_pool_alloc(stream, source->pool, bytes, ptr)
                                                : leat_alloc(stream, bytes, ptr));
     return bench_check_peer(bench, "allocation",
                             peer->alloc_async && !source->plain

@@ -29,7 +29,7 @@ static bool hand_over(struct order_case *c, unsigned from)
 
     if (!c->by_event)
         return bench_check(bench, leat_stream_synchronize(bench->streams[from]));
-    return bench_check(bench, leat_event_record(c->events[from], bench->streams[from])) &&
+    return bench_check(bench, leat_event_record(bench->streams[from], c->events[from])) &&
            bench_check(bench, leat_stream_wait(bench->streams[1 - from], c->events[from]));
 }
 

@@ -95,7 +95,7 @@ static bool take(struct run *run, uint64_t block, uint64_t bytes, bool *full)
     int result;
 
     if (is_leat(run)) {
-        status = leat_pool_alloc(run->pool, bench->streams[0], bytes, &ptr);
+        status = leat_pool_alloc(bench->streams[0], run->pool, bytes, &ptr);
         *full = status == LEAT_ERROR_DEVICE_MEMORY;
         if (status != LEAT_OK)
             return *full || bench_check(bench, status);

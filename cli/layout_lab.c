@@ -354,12 +354,12 @@ static bool sample(void *state, enum bench_side side, double *seconds)
     bool events = lab->begin && !run->effort->calls;
     unsigned i;
 
-    if (events && !bench_check(bench, leat_event_record(lab->begin, stream)))
+    if (events && !bench_check(bench, leat_event_record(stream, lab->begin)))
         return false;
     for (i = 0; i < run->batch; i++, run->next = (run->next + 1) % run->buffers)
         if (!copy(run, side, run->next))
             return false;
-    if ((events && !bench_check(bench, leat_event_record(lab->end, stream))) ||
+    if ((events && !bench_check(bench, leat_event_record(stream, lab->end))) ||
         !bench_check(bench, leat_stream_synchronize(stream)))
         return false;
     *seconds = (bench_now() - begin) / run->batch;

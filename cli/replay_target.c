@@ -44,7 +44,7 @@ static leat_stream *stream_of(const struct replay_target *target, unsigned strea
 
 static bool leat_target_alloc(struct replay_target *target, const struct trace_block *block, void **ptr)
 {
-    return check(target, leat_pool_alloc_aligned(target->pool, stream_of(target, block->stream), block->bytes,
+    return check(target, leat_pool_alloc_aligned(stream_of(target, block->stream), target->pool, block->bytes,
                                                  block->alignment, ptr));
 }
 
@@ -72,7 +72,7 @@ static bool wait_for_others(struct replay_target *target, unsigned stream)
     for (i = 0; i < target->stream_count; i++) {
         if (i == stream)
             continue;
-        if (!check(target, leat_event_record(target->event, target->streams[i])) ||
+        if (!check(target, leat_event_record(target->streams[i], target->event)) ||
             !check(target, leat_stream_wait(target->streams[stream], target->event)))
             return false;
         target->events++;
@@ -164,7 +164,7 @@ bool replay_order(struct replay_target *target, const struct trace_event *event,
         return !target->pool || check(target, leat_block_use_until(*mark, ptr));
     case TRACE_RECORD:
         return (*mark || check(target, leat_event_create(target->device, mark))) &&
-               check(target, leat_event_record(*mark, stream));
+               check(target, leat_event_record(stream, *mark));
     case TRACE_WAIT:
         return check(target, leat_stream_wait(stream, *mark));
     case TRACE_SYNC:

@@ -118,7 +118,7 @@ static int add_second_half(const struct work *w)
            leat_failed(leat_copy(w->second, db, w->b + HALF, HALF_BYTES), "copy b to the device") ||
            leat_failed(launch_add(w, w->second, HALF), "add on leat's stream") ||
            leat_failed(leat_copy(w->second, w->sum + HALF, sum, HALF_BYTES), "copy the sum back") ||
-           leat_failed(leat_event_record(w->done, w->second), "mark the end of the second half");
+           leat_failed(leat_event_record(w->second, w->done), "mark the end of the second half");
 }
 
 /* The CUDA stream waits for leat's event, so it is enough that the host waits for the CUDA stream. */

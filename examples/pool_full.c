@@ -63,7 +63,7 @@ static leat_status add_result(struct work *w, uint32_t number)
 
     if (!result)
         return LEAT_ERROR_HOST_MEMORY;
-    status = leat_pool_alloc(w->pool, w->stream, RESULT_BYTES, &result->memory);
+    status = leat_pool_alloc(w->stream, w->pool, RESULT_BYTES, &result->memory);
     if (status != LEAT_OK) {
         free(result);
         return status;

@@ -35,7 +35,7 @@ static int failed(const char *step)
 
 static leat_status allocate(struct work *w, void **block)
 {
-    return w->pool ? leat_pool_alloc(w->pool, w->stream, BLOCK, block)
+    return w->pool ? leat_pool_alloc(w->stream, w->pool, BLOCK, block)
                    : leat_alloc_driver(w->stream, BLOCK, block);
 }
 

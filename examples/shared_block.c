@@ -56,7 +56,7 @@ static int make_and_read(struct work *w, void *block, uint32_t value, uint32_t *
     if (leat_fill_pattern(w->maker, block, &value, sizeof value, BYTES) != LEAT_OK)
         return failed("make the data");
     /* The reader must wait for the data. The program needs this order with or without a pool. */
-    if (leat_event_record(w->made, w->maker) != LEAT_OK || leat_stream_wait(w->reader, w->made) != LEAT_OK)
+    if (leat_event_record(w->maker, w->made) != LEAT_OK || leat_stream_wait(w->reader, w->made) != LEAT_OK)
         return failed("let one stream wait for the other");
     if (leat_copy(w->reader, host, block, BYTES) != LEAT_OK)
         return failed("read the data");
@@ -75,7 +75,7 @@ static int share_with_stream(struct work *w, void *block)
  * again for the next block at once. */
 static int share_until_event(struct work *w, void *block)
 {
-    if (leat_event_record(w->was_read, w->reader) != LEAT_OK)
+    if (leat_event_record(w->reader, w->was_read) != LEAT_OK)
         return failed("mark the end of reading");
     if (leat_block_use_until(w->was_read, block) != LEAT_OK)
         return failed("tell the pool of the event");

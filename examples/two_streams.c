@@ -96,11 +96,11 @@ static int enqueue_half(const struct work *w, const struct half *half, size_t fi
         return failed("copy to the device");
 
     /* An event is a mark in a stream. The device notes the time when it reaches the mark. */
-    if (leat_event_record(half->kernel_start, half->stream) != LEAT_OK)
+    if (leat_event_record(half->stream, half->kernel_start) != LEAT_OK)
         return failed("mark the start");
     if (leat_launch(half->stream, w->add, leat_dim(1024, 1, 1), leat_dim(256, 1, 1), 0, args, 4) != LEAT_OK)
         return failed("launch the kernel");
-    if (leat_event_record(half->kernel_end, half->stream) != LEAT_OK)
+    if (leat_event_record(half->stream, half->kernel_end) != LEAT_OK)
         return failed("mark the end");
 
     if (leat_copy(half->stream, w->sum + first, sum, HALF_BYTES) != LEAT_OK)
@@ -113,14 +113,14 @@ static int enqueue(const struct work *w)
     leat_stream *first = w->half[0].stream, *second = w->half[1].stream;
 
     /* The second stream starts after this event of the first, so that one time covers both streams. */
-    if (leat_event_record(w->start, first) != LEAT_OK || leat_stream_wait(second, w->start) != LEAT_OK)
+    if (leat_event_record(first, w->start) != LEAT_OK || leat_stream_wait(second, w->start) != LEAT_OK)
         return failed("mark the start");
     if (enqueue_half(w, &w->half[0], 0) || enqueue_half(w, &w->half[1], HALF))
         return 1;
     /* The first stream waits for the second, so that waiting for the first is enough to wait for both. The host
      * does not wait here. */
-    if (leat_event_record(w->half_done, second) != LEAT_OK || leat_stream_wait(first, w->half_done) != LEAT_OK ||
-        leat_event_record(w->end, first) != LEAT_OK)
+    if (leat_event_record(second, w->half_done) != LEAT_OK || leat_stream_wait(first, w->half_done) != LEAT_OK ||
+        leat_event_record(first, w->end) != LEAT_OK)
         return failed("mark the end");
     return 0;
 }

@@ -120,7 +120,7 @@ leat_status leatm_load_event(leat_model_load *load, leat_stream *stream)
     TRY(leatm_model_room(&load->events, &load->event_room, load->event_count, sizeof *load->events));
     TRY(leat_stream_device(stream, &device));
     TRY(leat_event_create(device, &event));
-    status = leat_event_record(event, stream);
+    status = leat_event_record(stream, event);
     if (status != LEAT_OK) {
         leat_event_destroy(event);
         return status;

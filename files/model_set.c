@@ -132,7 +132,7 @@ static leat_status load_files(const leat_model *model, const char *pattern, stru
     return status;
 }
 
-leat_status leat_model_load_all(const leat_model *model, const char *pattern, leat_stream *stream,
+leat_status leat_model_load_all(leat_stream *stream, const leat_model *model, const char *pattern,
                                 const leat_model_options *options, leat_model_set **set)
 {
     leat_model_set *made;

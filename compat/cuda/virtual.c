@@ -238,7 +238,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
     for (size_t i = 0; i < count; i++) {
         CU_TRY(leatcu_result(leatc_device_open(wanted[i].location.id, &device)));
         CU_TRY(status_result(
-            leat_virtual_set_access(leatcu_pointer(address), bytes, device, (leat_access)wanted[i].flags)));
+            leat_virtual_set_access(device, leatcu_pointer(address), bytes, (leat_access)wanted[i].flags)));
     }
     return CUDA_SUCCESS;
 }
@@ -252,7 +252,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     CU_CHECK(flags && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE);
     CU_TRY(leatcu_check_device(location->id));
     CU_TRY(leatcu_result(leatc_device_open(location->id, &device)));
-    CU_TRY(status_result(leat_virtual_get_access(leatcu_pointer(address), device, &access)));
+    CU_TRY(status_result(leat_virtual_get_access(device, leatcu_pointer(address), &access)));
     *flags = (unsigned long long)access;
     return CUDA_SUCCESS;
 }

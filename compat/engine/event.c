@@ -286,7 +286,7 @@ static int record(struct leatc_event *event, struct leatc_work *work)
 {
     if (event->shared)
         return leatc_work_end(work, record_shared(event->shared, work->stream));
-    LEATC_TRY(leatc_result_of(leat_event_record(event->native, work->stream)));
+    LEATC_TRY(leatc_result_of(leat_event_record(work->stream, event->native)));
     atomic_store_explicit(&event->recorded, true, memory_order_release);
     /* A record in the legacy default stream counts as work: later work of blocking streams waits for it. */
     return work->record->legacy ? leatc_work_end(work, LEAT_OK) : LEATC_OK;

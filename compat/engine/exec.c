@@ -419,14 +419,14 @@ static leat_status record_done(struct leatc_exec *exec, leat_stream *stream)
     leat_status status = leat_stream_device(stream, &device);
 
     if (status == LEAT_OK && exec->done && exec->done_device == device &&
-        leat_event_record(exec->done, stream) == LEAT_OK)
+        leat_event_record(stream, exec->done) == LEAT_OK)
         return LEAT_OK;
     (void)leat_event_destroy(exec->done);
     exec->done = NULL;
     if (status == LEAT_OK)
         status = leat_event_create(device, &exec->done);
     exec->done_device = device;
-    return status == LEAT_OK ? leat_event_record(exec->done, stream) : status;
+    return status == LEAT_OK ? leat_event_record(stream, exec->done) : status;
 }
 
 /* Submits all steps. The caller holds exec->lock. */

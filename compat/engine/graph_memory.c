@@ -151,7 +151,7 @@ static void mark_busy(struct arena *arena, unsigned long long key, leat_stream *
         mark = new_mark(arena, key, device);
     }
     /* Without a mark nobody could find out when the work completes, so wait for it now. */
-    if (!mark || leat_event_record(mark->event, stream) != LEAT_OK)
+    if (!mark || leat_event_record(stream, mark->event) != LEAT_OK)
         (void)leat_stream_synchronize(stream);
 }
 
@@ -173,11 +173,11 @@ static int map(struct arena *arena)
         leat_physical_release(physical);
         return leatc_result_of(status);
     }
-    status = leat_virtual_set_access(arena->base, arena->bytes, native, LEAT_ACCESS_READ_WRITE);
+    status = leat_virtual_set_access(native, arena->base, arena->bytes, LEAT_ACCESS_READ_WRITE);
     for (int i = 0; i < LEATC_DEVICES_MAX && status == LEAT_OK; i++) {
         peer = arena->peers >> i & 1 ? atomic_load(&leatc_device_known(i)->native) : NULL;
         if (peer && peer != native)
-            status = leat_virtual_set_access(arena->base, arena->bytes, peer, LEAT_ACCESS_READ_WRITE);
+            status = leat_virtual_set_access(peer, arena->base, arena->bytes, LEAT_ACCESS_READ_WRITE);
     }
     if (status != LEAT_OK) {
         (void)leat_virtual_unmap(arena->base, arena->bytes);

@@ -302,7 +302,7 @@ static int take_device_memory(struct leatc_device *device, struct leatc_memory *
 {
     memory->sharable = may_share(device, memory->bytes);
     if (memory->sharable) {
-        if (leat_pool_alloc(device->shared, NULL, memory->bytes, &memory->base) == LEAT_OK)
+        if (leat_pool_alloc(NULL, device->shared, memory->bytes, &memory->base) == LEAT_OK)
             return LEATC_OK;
         leatc_memory_unshare(memory);
         memory->sharable = false;
@@ -321,7 +321,7 @@ static int take_managed_memory(struct leatc_device *device, struct leatc_memory 
     if (bytes < memory->bytes)
         return LEATC_OUT_OF_MEMORY;
     if (status == LEAT_OK)
-        status = leat_pool_alloc_aligned(pool, NULL, bytes, page, &memory->base);
+        status = leat_pool_alloc_aligned(NULL, pool, bytes, page, &memory->base);
     return leatc_result_of(status);
 }
 

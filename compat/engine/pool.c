@@ -426,7 +426,7 @@ static int take_block(struct leatc_pool *pool, size_t bytes, struct leatc_work *
     bool at_once = work->ordinal != pool->device->ordinal;
     int result;
 
-    LEATC_TRY(leatc_result_of(leat_pool_alloc(pool->native, at_once ? NULL : work->stream, bytes, &memory.base)));
+    LEATC_TRY(leatc_result_of(leat_pool_alloc(at_once ? NULL : work->stream, pool->native, bytes, &memory.base)));
     result = leatc_memory_add(&memory);
     if (result != LEATC_OK) {
         leat_memory_free(memory.base);

@@ -154,7 +154,7 @@ static leat_status mark_latest(struct leatc_device *device)
     leat_status status = LEAT_OK;
 
     if (device->marked_epoch != epoch)
-        status = leat_event_record(device->latest, device->legacy->native);
+        status = leat_event_record(device->legacy->native, device->latest);
     if (status == LEAT_OK)
         device->marked_epoch = epoch;
     return status;
@@ -173,7 +173,7 @@ static leat_status wait_for(struct leatc_device *device, struct leatc_stream *st
         return LEAT_OK;
     status = mark_latest(device);
     if (status == LEAT_OK)
-        status = leat_event_record(stream->mark, stream->native);
+        status = leat_event_record(stream->native, stream->mark);
     return status == LEAT_OK ? leat_stream_wait(device->legacy->native, stream->mark) : status;
 }
 
@@ -370,7 +370,7 @@ leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *
     leat_status status;
 
     leati_lock(&first->device->lock);
-    status = leat_event_record(first->mark, first->native);
+    status = leat_event_record(first->native, first->mark);
     if (status == LEAT_OK)
         status = leat_stream_wait(then->native, first->mark);
     leati_unlock(&first->device->lock);
@@ -408,7 +408,7 @@ static leat_status put_fence(struct leatc_device *device)
     leat_status status;
 
     leati_lock(&device->lock);
-    status = leat_event_record(device->fence, device->legacy->native);
+    status = leat_event_record(device->legacy->native, device->fence);
     atomic_fetch_add_explicit(&device->fences, 1, memory_order_release);
     leati_unlock(&device->lock);
     return status;
@@ -513,7 +513,7 @@ static void hand_over(struct leatc_device *device, struct leatc_stream *stream)
         leati_handle_publish(device->leftover);
         list_stream(device->leftover);
     }
-    if (!device->leftover || leat_event_record(stream->mark, stream->native) != LEAT_OK ||
+    if (!device->leftover || leat_event_record(stream->native, stream->mark) != LEAT_OK ||
         leat_stream_wait(device->leftover->native, stream->mark) != LEAT_OK)
         (void)wait_for(device, stream);
 }

@@ -269,7 +269,7 @@ static int set_access(void *ptr, size_t bytes, const hipMemAccessDesc *accesses,
         if (accesses[i].location.type != hipMemLocationTypeDevice ||
             leatc_device_open(accesses[i].location.id, &device) != LEATC_OK)
             return LEATC_INVALID_VALUE;
-        LEATC_TRY(of_status(leat_virtual_set_access(ptr, bytes, device, (leat_access)accesses[i].flags)));
+        LEATC_TRY(of_status(leat_virtual_set_access(device, ptr, bytes, (leat_access)accesses[i].flags)));
     }
     LEATC_TRY(owner_of(ptr, &ordinal));
     return tell_engine(in, ordinal);
@@ -294,7 +294,7 @@ static int get_access(unsigned long long *flags, const hipMemLocation *location,
 
     if (location->type != hipMemLocationTypeDevice || leatc_device_open(location->id, &device) != LEATC_OK)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(of_status(leat_virtual_get_access(ptr, device, &access)));
+    LEATC_TRY(of_status(leat_virtual_get_access(device, ptr, &access)));
     *flags = access;
     return LEATC_OK;
 }

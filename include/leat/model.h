@@ -7,7 +7,7 @@
  * reads tensors, or slices of them, to where the caller wants them, in stream order:
  *
  *     leat_model_open((const char *[]){"model.safetensors.index.json"}, 1, &model);
- *     leat_model_load_all(model, NULL, stream, NULL, &set);                  // allocates and returns at once
+ *     leat_model_load_all(stream, model, NULL, NULL, &set);                  // allocates and returns at once
  *     leat_model_find(model, "lm_head.weight", &index);
  *     leat_model_set_get_pointer(set, index, &weights);
  *     leat_launch(stream, ...);                                              // runs when the bytes are there
@@ -242,8 +242,8 @@ typedef struct leat_model_set leat_model_set;
  * Errors: INVALID (model, stream or set NULL, options->size as leat/base.h says); NOT_FOUND (no name matches);
  * DEVICE_MEMORY, and those of leat_model_load_start().
  */
-LEAT_NODISCARD LEAT_API leat_status leat_model_load_all(const leat_model *model, const char *pattern,
-                                                        leat_stream *stream, const leat_model_options *options,
+LEAT_NODISCARD LEAT_API leat_status leat_model_load_all(leat_stream *stream, const leat_model *model,
+                                                        const char *pattern, const leat_model_options *options,
                                                         leat_model_set **set);
 
 /* Returns the address of tensor number index of the model. The bytes are there in stream order. A tensor without

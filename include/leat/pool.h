@@ -27,7 +27,7 @@
  *
  *     leat_pool *pinned;
  *     leat_pool_default(device, LEAT_KIND_PINNED, &pinned);
- *     leat_pool_alloc(pinned, stream, bytes, &host);
+ *     leat_pool_alloc(stream, pinned, bytes, &host);
  *     leat_copy(stream, host, d, bytes);
  *     leat_free(stream, host);          // the copy above still completes in this memory
  *
@@ -142,13 +142,13 @@ LEAT_NODISCARD LEAT_API leat_status leat_pool_default(leat_device *device, leat_
  * in how many pieces, what is live, and what is pending (freed, but perhaps still in use) on which streams; the
  * second line says what to do about it. HOST_MEMORY (for the pool's records), DRIVER, NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_alloc(leat_pool *pool, leat_stream *stream, size_t bytes,
+LEAT_NODISCARD LEAT_API leat_status leat_pool_alloc(leat_stream *stream, leat_pool *pool, size_t bytes,
                                                     void **ptr);
 
 /* leat_pool_alloc() with an alignment: a power of two up to 1 GiB. 0 and powers of two below 512 give the usual
  * alignment of 512 bytes.
  * Errors: as leat_pool_alloc(); INVALID also for any other alignment. */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_alloc_aligned(leat_pool *pool, leat_stream *stream, size_t bytes,
+LEAT_NODISCARD LEAT_API leat_status leat_pool_alloc_aligned(leat_stream *stream, leat_pool *pool, size_t bytes,
                                                             size_t alignment, void **ptr);
 
 /*

@@ -6,7 +6,7 @@
  * any device of the same driver) continue only after that point, without blocking the host. There is no default
  * stream: work is ordered only by its stream and by events.
  *
- *     leat_event_record(loaded, copy_stream);
+ *     leat_event_record(copy_stream, loaded);
  *     leat_stream_wait(compute_stream, loaded);    // host goes on at once
  *     leat_launch(compute_stream, ...);
  *
@@ -95,7 +95,7 @@ LEAT_API leat_status leat_event_destroy(leat_event *event);
 
 /* Records an event in stream, after all work submitted to stream so far. This replaces the event's earlier record.
  * Errors: HANDLE, INVALID (event and stream are of different devices), DRIVER, NOT_PERMITTED. */
-LEAT_NODISCARD LEAT_API leat_status leat_event_record(leat_event *event, leat_stream *stream);
+LEAT_NODISCARD LEAT_API leat_status leat_event_record(leat_stream *stream, leat_event *event);
 
 /* Waits until the stream has reached the event; the calling thread may take part in copies meanwhile, as in
  * leat_stream_synchronize(). For an event that was never recorded the call returns at once.

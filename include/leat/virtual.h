@@ -19,7 +19,7 @@
  *     leat_virtual_reserve(dev, 64 * unit, 0, &base);                       // addresses
  *     leat_physical_create(dev, unit, 0, &memory);                          // memory
  *     leat_virtual_map(base, unit, memory);                                 // together
- *     leat_virtual_set_access(base, unit, dev, LEAT_ACCESS_READ_WRITE);
+ *     leat_virtual_set_access(dev, base, unit, LEAT_ACCESS_READ_WRITE);
  *     leat_copy(stream, base, data, unit);
  *     ...
  *     leat_virtual_unmap(base, unit);
@@ -149,12 +149,12 @@ LEAT_API leat_status leat_virtual_unmap(void *ptr, size_t bytes);
  * or a part is not mapped), RANGE, UNSUPPORTED (device of another driver; access that this driver cannot set; more
  * than 32 devices), DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_virtual_set_access(void *ptr, size_t bytes, leat_device *device,
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_set_access(leat_device *device, void *ptr, size_t bytes,
                                                             leat_access access);
 
 /* Returns what device may do with the mapping at ptr, as leat_virtual_set_access() set it. Errors: HANDLE, INVALID
  * (access NULL), POINTER (not reserved, or nothing is mapped there). */
-LEAT_NODISCARD LEAT_API leat_status leat_virtual_get_access(const void *ptr, leat_device *device,
+LEAT_NODISCARD LEAT_API leat_status leat_virtual_get_access(leat_device *device, const void *ptr,
                                                             leat_access *access);
 
 #ifdef __cplusplus

@@ -400,7 +400,7 @@ static leat_status take_whole(leat_stream *stream, const void *like, size_t byte
     leat_pool *pool;
 
     LEATI_TRY(leati_pool_get_own(stream->device, LEAT_KIND_DEVICE, &pool));
-    LEATI_TRY(leat_pool_alloc(pool, stream, bytes + WORD_BYTES, whole));
+    LEATI_TRY(leat_pool_alloc(stream, pool, bytes + WORD_BYTES, whole));
     *place = (char *)*whole + (uintptr_t)like % WORD_BYTES;
     return LEAT_OK;
 }

@@ -27,7 +27,7 @@ static void *take(void *context, enum leati_store_policy policy, size_t bytes)
     void *block;
 
     leati_assert((unsigned)policy < 2 && staged->pools[policy]);
-    return leat_pool_alloc(staged->pools[policy], NULL, bytes, &block) == LEAT_OK ? block : NULL;
+    return leat_pool_alloc(NULL, staged->pools[policy], bytes, &block) == LEAT_OK ? block : NULL;
 }
 
 static void give_back(void *context, void *block)

@@ -58,7 +58,7 @@ static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
 
     leati_assert(!ticket->job_count);
     if (ticket->event)
-        return leat_event_record(ticket->event, stream);
+        return leat_event_record(stream, ticket->event);
     return plan->protocol == LEATI_PROTOCOL_EAGER ? LEAT_OK
                                                   : driver->ops->stream_synchronize(driver, stream->native);
 }

@@ -193,7 +193,7 @@ static struct leati_point point_of(leat_event *event)
     return point;
 }
 
-leat_status leat_event_record(leat_event *event, leat_stream *stream)
+leat_status leat_event_record(leat_stream *stream, leat_event *event)
 {
     leat_status status;
 

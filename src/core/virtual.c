@@ -652,7 +652,7 @@ static leat_status set_access(void *ptr, size_t bytes, leat_device *device, leat
     return LEAT_OK;
 }
 
-leat_status leat_virtual_set_access(void *ptr, size_t bytes, leat_device *device, leat_access access)
+leat_status leat_virtual_set_access(leat_device *device, void *ptr, size_t bytes, leat_access access)
 {
     leat_status status;
 
@@ -669,7 +669,7 @@ leat_status leat_virtual_set_access(void *ptr, size_t bytes, leat_device *device
                                              device->name, bytes, ptr);
 }
 
-leat_status leat_virtual_get_access(const void *ptr, leat_device *device, leat_access *access)
+leat_status leat_virtual_get_access(leat_device *device, const void *ptr, leat_access *access)
 {
     struct leati_reservation *reservation = NULL;
     const struct leati_range *range;

@@ -239,12 +239,12 @@ static leat_status pool_alloc(const char *what, leat_pool *pool, leat_stream *st
     return alloc_from(what, pool, stream, bytes, alignment, ptr);
 }
 
-leat_status leat_pool_alloc(leat_pool *pool, leat_stream *stream, size_t bytes, void **ptr)
+leat_status leat_pool_alloc(leat_stream *stream, leat_pool *pool, size_t bytes, void **ptr)
 {
     return pool_alloc("leat_pool_alloc", pool, stream, bytes, 0, ptr);
 }
 
-leat_status leat_pool_alloc_aligned(leat_pool *pool, leat_stream *stream, size_t bytes, size_t alignment,
+leat_status leat_pool_alloc_aligned(leat_stream *stream, leat_pool *pool, size_t bytes, size_t alignment,
                                     void **ptr)
 {
     return pool_alloc("leat_pool_alloc_aligned", pool, stream, bytes, alignment, ptr);

@@ -446,7 +446,7 @@ void *leati_pool_take(leat_pool *pool, size_t bytes)
 {
     void *block;
 
-    return LEATI_QUIETLY(leat_pool_alloc(pool, NULL, bytes, &block)) == LEAT_OK ? block : NULL;
+    return LEATI_QUIETLY(leat_pool_alloc(NULL, pool, bytes, &block)) == LEAT_OK ? block : NULL;
 }
 
 leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **pool)

@@ -53,7 +53,7 @@ static inline void order(struct scene *x, leat_stream *earlier, leat_stream *lat
     leat_event *event;
 
     OK(leat_event_create(x->t->device, &event));
-    OK(leat_event_record(event, earlier));
+    OK(leat_event_record(earlier, event));
     OK(leat_stream_wait(later, event));
     OK(leat_event_destroy(event));
 }

@@ -74,7 +74,7 @@ static void refuse_stream(struct test_state *t, leat_stream *stream)
     REFUSED(leat_stream_synchronize(stream), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_stream_query(stream), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_stream_wait(stream, event), LEAT_ERROR_HANDLE, "stream");
-    REFUSED(leat_event_record(event, stream), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_event_record(stream, event), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_launch_host(stream, nothing, NULL), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_alloc(stream, 100, &ptr), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_free(stream, memory), LEAT_ERROR_HANDLE, "stream");
@@ -97,9 +97,9 @@ static void refuse_event(struct test_state *t, leat_event *event)
     void *native = NULL;
 
     OK(leat_event_create(t->device, &good));
-    OK(leat_event_record(good, t->stream));
+    OK(leat_event_record(t->stream, good));
     REFUSED(leat_event_native(event, &native), LEAT_ERROR_HANDLE, "event");
-    REFUSED(leat_event_record(event, t->stream), LEAT_ERROR_HANDLE, "event");
+    REFUSED(leat_event_record(t->stream, event), LEAT_ERROR_HANDLE, "event");
     REFUSED(leat_event_query(event), LEAT_ERROR_HANDLE, "event");
     REFUSED(leat_event_synchronize(event), LEAT_ERROR_HANDLE, "event");
     REFUSED(leat_stream_wait(t->stream, event), LEAT_ERROR_HANDLE, "event");
@@ -527,9 +527,9 @@ static void things_of_another_device(void **state)
     OK(leat_event_create(t->device, &mine));
     kernel = test_kernel(other, "leat_fill_u8");
     memory = test_alloc(other, LEAT_KIND_DEVICE, 100);
-    REFUSED(leat_event_record(event, t->stream), LEAT_ERROR_INVALID, test_device_name());
-    OK(leat_event_record(mine, t->stream));
-    OK(leat_event_record(event, stream));
+    REFUSED(leat_event_record(t->stream, event), LEAT_ERROR_INVALID, test_device_name());
+    OK(leat_event_record(t->stream, mine));
+    OK(leat_event_record(stream, event));
     REFUSED(leat_event_elapsed(mine, event, &milliseconds), LEAT_ERROR_INVALID, "one device");
     REFUSED(leat_launch(t->stream, kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, args, 3), LEAT_ERROR_INVALID,
             "kernel");

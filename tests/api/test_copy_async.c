@@ -200,7 +200,7 @@ static void a_source_is_read_after_a_host_function_of_another_stream(void **stat
         writer = (struct writer){room.in, sizes[i], 200 + i};
         memset(room.in, 0x5a, sizes[i]);
         OK(leat_launch_host(t->second, write_pattern, &writer));
-        OK(leat_event_record(event, t->second));
+        OK(leat_event_record(t->second, event));
         OK(leat_stream_wait(t->stream, event));
         OK(leat_copy(t->stream, room.memory, room.in, sizes[i]));
         read_memory(t->stream, &room, sizes[i]);
@@ -293,7 +293,7 @@ static void a_destination_is_complete_when_the_host_has_waited(void **state)
             memset(room.out, 0x5a, sizes[i]);
             OK(leat_launch_host(t->stream, be_slow, NULL));
             OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
-            OK(leat_event_record(event, t->stream));
+            OK(leat_event_record(t->stream, event));
             if (way == 0)
                 OK(leat_event_synchronize(event));
             else if (way == 1)
@@ -328,7 +328,7 @@ static void other_streams_see_the_data_after_an_event(void **state)
         memset(room.out, 0x5a, sizes[i]);
         OK(leat_copy(t->stream, room.memory, room.in, sizes[i]));
         OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
-        OK(leat_event_record(event, t->stream));
+        OK(leat_event_record(t->stream, event));
         OK(leat_stream_wait(t->second, event));
         OK(leat_copy(t->second, again, room.out, sizes[i]));
         OK(leat_copy(t->second, room.pinned, again, sizes[i]));

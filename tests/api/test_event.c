@@ -14,7 +14,7 @@ static void an_event_follows_its_stream(void **state)
     OK(leat_event_query(event));
     OK(leat_event_synchronize(event));
     gate = test_gate_close(t->stream);
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     assert_int_equal(leat_event_query(event), LEAT_NOT_READY);
     assert_int_equal(leat_event_query(event), LEAT_NOT_READY);
     test_gate_open(gate);
@@ -36,7 +36,7 @@ static void the_mark_is_where_it_was_put(void **state)
     memset(pinned, 0, 1 << 20);
     OK(leat_event_create(t->device, &event));
     OK(leat_fill(t->stream, pinned, 1, 1 << 20));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     gate = test_gate_close(t->stream);
     OK(leat_fill(t->stream, pinned, 2, 1 << 20));
     OK(leat_event_synchronize(event));
@@ -61,7 +61,7 @@ static void query_says_when_results_can_be_read(void **state)
         leat_status status;
 
         OK(leat_fill(t->stream, pinned, (uint8_t)i, bytes));
-        OK(leat_event_record(event, t->stream));
+        OK(leat_event_record(t->stream, event));
         while ((status = leat_event_query(event)) == LEAT_NOT_READY)
             continue;
         OK(status);
@@ -85,9 +85,9 @@ static void elapsed_time_has_a_direction(void **state)
 
     OK(leat_event_create(t->device, &start));
     OK(leat_event_create(t->device, &end));
-    OK(leat_event_record(start, t->stream));
+    OK(leat_event_record(t->stream, start));
     OK(leat_launch_host(t->stream, sleep_in_stream, NULL));
-    OK(leat_event_record(end, t->stream));
+    OK(leat_event_record(t->stream, end));
     OK(leat_stream_synchronize(t->stream));
     OK(leat_event_elapsed(start, end, &forward));
     OK(leat_event_elapsed(end, start, &backward));
@@ -110,11 +110,11 @@ static void elapsed_needs_two_marks_that_were_reached(void **state)
     OK(leat_event_create(t->device, &start));
     OK(leat_event_create(t->device, &end));
     REFUSED(leat_event_elapsed(start, end, &milliseconds), LEAT_ERROR_INVALID, "start");
-    OK(leat_event_record(start, t->stream));
+    OK(leat_event_record(t->stream, start));
     REFUSED(leat_event_elapsed(start, end, &milliseconds), LEAT_ERROR_INVALID, "end");
     OK(leat_stream_synchronize(t->stream));
     gate = test_gate_close(t->stream);
-    OK(leat_event_record(end, t->stream));
+    OK(leat_event_record(t->stream, end));
     assert_int_equal(leat_event_elapsed(start, end, &milliseconds), LEAT_NOT_READY);
     assert_true(milliseconds == 123);
     test_gate_open(gate);
@@ -133,10 +133,10 @@ static void events_of_two_streams_compare(void **state)
 
     OK(leat_event_create(t->device, &start));
     OK(leat_event_create(t->device, &end));
-    OK(leat_event_record(start, t->stream));
+    OK(leat_event_record(t->stream, start));
     OK(leat_stream_wait(t->second, start));
     OK(leat_launch_host(t->second, sleep_in_stream, NULL));
-    OK(leat_event_record(end, t->second));
+    OK(leat_event_record(t->second, end));
     OK(leat_event_synchronize(end));
     OK(leat_event_elapsed(start, end, &milliseconds));
     assert_true(milliseconds > 0);
@@ -153,7 +153,7 @@ static void a_destroyed_event_does_not_stop_its_stream(void **state)
         leat_event *event;
 
         OK(leat_event_create(t->device, &event));
-        OK(leat_event_record(event, t->stream));
+        OK(leat_event_record(t->stream, event));
         OK(leat_stream_wait(t->second, event));
         OK(leat_event_destroy(event));
     }
@@ -168,7 +168,7 @@ static void an_event_can_be_recorded_many_times(void **state)
 
     OK(leat_event_create(t->device, &event));
     for (int i = 0; i < 1000; i++)
-        OK(leat_event_record(event, i % 2 ? t->second : t->stream));
+        OK(leat_event_record(i % 2 ? t->second : t->stream, event));
     OK(leat_event_synchronize(event));
     OK(leat_event_query(event));
     OK(leat_event_destroy(event));
@@ -181,7 +181,7 @@ static void who_waited_for_the_last_mark_finds_the_stream_done(void **state)
 
     OK(leat_event_create(t->device, &event));
     for (int i = 0; i < 300; i++) {
-        OK(leat_event_record(event, t->stream));
+        OK(leat_event_record(t->stream, event));
         OK(leat_event_synchronize(event));
         OK(leat_stream_query(t->stream));
     }

@@ -226,7 +226,7 @@ static void streams_hand_files_over(void **state)
         memset(check, 0, bytes);
         gate = test_gate_close(t->stream);
         OK(leat_file_write(t->stream, to, 0, in, bytes));
-        OK(leat_event_record(event, t->stream));
+        OK(leat_event_record(t->stream, event));
         OK(leat_stream_wait(t->second, event));
         OK(leat_file_read(t->second, out, from, 0, bytes));
         EXPECT_HELD(t->second, gate);

@@ -141,7 +141,7 @@ static void sets_have_all_tensors(void **state)
     }
     data = finish(&maker, path);
     model = open_one(path);
-    OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
+    OK(leat_model_load_all(t->stream, model, NULL, NULL, &set));
     OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_STAGED, LEAT_FOREVER));
     OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
     OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, 0));
@@ -209,14 +209,14 @@ static void patterns_select(void **state)
     REFUSED(leat_model_set_get_pointer(set, 2, &ptr), LEAT_ERROR_NOT_FOUND, "did not match");
     REFUSED(leat_model_set_get_pointer(set, 12, &ptr), LEAT_ERROR_INVALID, "so many");
     OK(leat_model_set_destroy(set));
-    REFUSED(leat_model_load_all(model, "c*", t->stream, NULL, &set), LEAT_ERROR_NOT_FOUND,
+    REFUSED(leat_model_load_all(t->stream, model, "c*", NULL, &set), LEAT_ERROR_NOT_FOUND,
             "no tensor matches 'c*'");
-    REFUSED(leat_model_load_all(NULL, NULL, t->stream, NULL, &set), LEAT_ERROR_INVALID, "model is NULL");
-    REFUSED(leat_model_load_all(model, NULL, NULL, NULL, &set), LEAT_ERROR_INVALID, "stream is NULL");
+    REFUSED(leat_model_load_all(t->stream, NULL, NULL, NULL, &set), LEAT_ERROR_INVALID, "model is NULL");
+    REFUSED(leat_model_load_all(NULL, model, NULL, NULL, &set), LEAT_ERROR_INVALID, "stream is NULL");
     OK(leat_model_set_destroy(NULL));
     assert_null(leat_model_set_get_load(NULL));
     /* A set and its load outlive the model. */
-    OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
+    OK(leat_model_load_all(t->stream, model, NULL, NULL, &set));
     OK(leat_model_close(model));
     OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
     OK(leat_model_set_destroy(set));
@@ -667,7 +667,7 @@ static void formats_are_mixed(void **state)
     gguf.content.at[gguf.tensor[2] + 8] = 'g';
     write_content(paths[3], &gguf.content);
     OK(leat_model_open(paths, 4, &model));
-    OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
+    OK(leat_model_load_all(t->stream, model, NULL, NULL, &set));
     OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
     wanted[0] = zip.content.at + zip.after[0] - 12;
     wanted[1] = zip.content.at + zip.after[1] - 12;
@@ -807,7 +807,7 @@ static void files_that_were_cut_fail(void **state)
     free(finish(&maker, path));
     model = open_one(path);
     assert_int_equal(truncate(path, 4 << 20), 0);
-    status = leat_model_load_all(model, NULL, t->stream, NULL, &set);
+    status = leat_model_load_all(t->stream, model, NULL, NULL, &set);
     if (status == LEAT_OK) {
         load = leat_model_set_get_load(set);
         status = leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER);

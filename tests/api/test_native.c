@@ -92,7 +92,7 @@ static void a_wrapped_event_is_the_same_event(void **state)
 
     OK(leat_event_create(t->device, &event));
     gate = test_gate_close(t->stream);
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     OK(leat_event_native(event, &native));
     assert_non_null(native);
     OK(leat_event_wrap(t->device, native, &wrapped));
@@ -105,7 +105,7 @@ static void a_wrapped_event_is_the_same_event(void **state)
     OK(leat_event_synchronize(wrapped));
     assert_int_equal(atomic_load(&gate->passed), 1);
     OK(leat_event_destroy(wrapped));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     OK(leat_event_synchronize(event));
     OK(leat_event_destroy(event));
     OK(leat_stream_synchronize(t->second));

@@ -255,7 +255,7 @@ static void blocks_are_aligned_as_asked(void **state)
 
                 if (sizes[i] > 64 * MIB)
                     continue;
-                OK(leat_pool_alloc_aligned(pool, t->stream, sizes[i], alignment, &block));
+                OK(leat_pool_alloc_aligned(t->stream, pool, sizes[i], alignment, &block));
                 assert_int_equal((uintptr_t)block % (alignment > 512 ? alignment : 512), 0);
                 OK(leat_fill(t->stream, block, (uint8_t)i, sizes[i]));
                 test_block_holds(t->stream, block, sizes[i], (unsigned char)i);
@@ -288,7 +288,7 @@ static void a_cached_block_is_reused_only_if_it_is_aligned(void **state)
         }
         /* Blocks of 1536 bytes are adjacent, so some begin at odd multiples of 512. */
         assert_true(cached > 0);
-        OK(leat_pool_alloc_aligned(pool, t->stream, BLOCK_BYTES, alignment, &aligned));
+        OK(leat_pool_alloc_aligned(t->stream, pool, BLOCK_BYTES, alignment, &aligned));
         assert_int_equal((uintptr_t)aligned % alignment, 0);
         OK(leat_free(t->stream, aligned));
         for (int i = 0; i < COUNT; i++)
@@ -319,7 +319,7 @@ static void a_block_that_the_host_freed_is_reused_only_if_it_is_aligned(void **s
             cached++;
         }
         assert_true(cached > 0);
-        OK(leat_pool_alloc_aligned(pool, t->stream, BLOCK_BYTES, alignment, &aligned));
+        OK(leat_pool_alloc_aligned(t->stream, pool, BLOCK_BYTES, alignment, &aligned));
         assert_int_equal((uintptr_t)aligned % alignment, 0);
         OK(leat_free(t->stream, aligned));
         for (int i = 0; i < COUNT; i++)
@@ -343,7 +343,7 @@ static void aligned_blocks_keep_their_bytes(void **state)
 
         held[i].bytes = test_random_size(i + 1000);
         held[i].value = (unsigned char)(i + 1);
-        OK(leat_pool_alloc_aligned(pool, t->stream, held[i].bytes, alignment, &block));
+        OK(leat_pool_alloc_aligned(t->stream, pool, held[i].bytes, alignment, &block));
         held[i].ptr = block;
         assert_int_equal((uintptr_t)block % alignment, 0);
         expect_apart(held, (int)i, &held[i]);
@@ -366,13 +366,13 @@ static void zero_bytes_give_no_block(void **state)
 
         if (!pool)
             continue;
-        OK(leat_pool_alloc(pool, t->stream, 0, &ptr));
+        OK(leat_pool_alloc(t->stream, pool, 0, &ptr));
         assert_null(ptr);
         ptr = &ptr;
-        OK(leat_pool_alloc(pool, NULL, 0, &ptr));
+        OK(leat_pool_alloc(NULL, pool, 0, &ptr));
         assert_null(ptr);
         ptr = &ptr;
-        OK(leat_pool_alloc_aligned(pool, t->stream, 0, 4096, &ptr));
+        OK(leat_pool_alloc_aligned(t->stream, pool, 0, 4096, &ptr));
         assert_null(ptr);
         OK(leat_free(t->stream, ptr));
         assert_int_equal(test_statistics(pool).live_blocks, 0);
@@ -461,7 +461,7 @@ static void blocks_go_back_in_every_way(void **state)
         OK(leat_free(t->stream, block));
         block = test_block(pool, t->stream, 3 * MIB);
         OK(leat_fill(t->stream, block, 2, 3 * MIB));
-        OK(leat_event_record(event, t->stream));
+        OK(leat_event_record(t->stream, event));
         OK(leat_stream_wait(t->second, event));
         OK(leat_free(t->second, block));
         block = test_block(pool, t->stream, 3 * MIB);
@@ -597,7 +597,7 @@ static void closing_the_device_ends_its_pools(void **state)
         OK(leat_device_close(device));
         REFUSED(leat_pool_get_stats(pool, &figures), LEAT_ERROR_HANDLE, "pool");
         REFUSED(leat_pool_get_stats(def, &figures), LEAT_ERROR_HANDLE, "pool");
-        REFUSED(leat_pool_alloc(pool, NULL, 100, &freed), LEAT_ERROR_HANDLE, "pool");
+        REFUSED(leat_pool_alloc(NULL, pool, 100, &freed), LEAT_ERROR_HANDLE, "pool");
         REFUSED(leat_memory_free(live), LEAT_ERROR_POINTER, "");
         REFUSED(leat_memory_free(in_default), LEAT_ERROR_POINTER, "");
         device = test_open_other();

@@ -45,7 +45,7 @@ static inline void *test_block(leat_pool *pool, leat_stream *stream, size_t byte
 {
     void *ptr = NULL;
 
-    OK(leat_pool_alloc(pool, stream, bytes, &ptr));
+    OK(leat_pool_alloc(stream, pool, bytes, &ptr));
     assert_non_null(ptr);
     return ptr;
 }

@@ -43,9 +43,9 @@ static void refuse_pool(struct test_state *t, leat_pool *pool)
     size_t count = 2;
     void *ptr = NULL;
 
-    REFUSED(leat_pool_alloc(pool, t->stream, 100, &ptr), LEAT_ERROR_HANDLE, "pool");
-    REFUSED(leat_pool_alloc(pool, NULL, 0, &ptr), LEAT_ERROR_HANDLE, "pool");
-    REFUSED(leat_pool_alloc_aligned(pool, t->stream, 100, 512, &ptr), LEAT_ERROR_HANDLE, "pool");
+    REFUSED(leat_pool_alloc(t->stream, pool, 100, &ptr), LEAT_ERROR_HANDLE, "pool");
+    REFUSED(leat_pool_alloc(NULL, pool, 0, &ptr), LEAT_ERROR_HANDLE, "pool");
+    REFUSED(leat_pool_alloc_aligned(t->stream, pool, 100, 512, &ptr), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_set_limits(pool, 0, 0), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_set_reuse(pool, LEAT_POOL_REUSE_ALL), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_trim(pool, 0, &released, &pending), LEAT_ERROR_HANDLE, "pool");
@@ -106,8 +106,8 @@ static void wild_handles(void **state)
             REFUSED(leat_block_import(wild[i], 0, MIB, &ptr), LEAT_ERROR_HANDLE, "device");
         }
         if (wild[i] && wild[i] != t->stream) {
-            REFUSED(leat_pool_alloc(pool, wild[i], 100, &ptr), LEAT_ERROR_HANDLE, "stream");
-            REFUSED(leat_pool_alloc_aligned(pool, wild[i], 100, 512, &ptr), LEAT_ERROR_HANDLE, "stream");
+            REFUSED(leat_pool_alloc(wild[i], pool, 100, &ptr), LEAT_ERROR_HANDLE, "stream");
+            REFUSED(leat_pool_alloc_aligned(wild[i], pool, 100, 512, &ptr), LEAT_ERROR_HANDLE, "stream");
         }
         if (wild[i] != t->stream)
             REFUSED(leat_block_use(wild[i], block), LEAT_ERROR_HANDLE, "stream");
@@ -138,8 +138,8 @@ static void dead_handles(void **state)
     OK(leat_event_destroy(event));
     refuse_pool(t, pool);
     refuse_budget(t, budget);
-    REFUSED(leat_pool_alloc(live, stream, 100, &ptr), LEAT_ERROR_HANDLE, "stream");
-    REFUSED(leat_pool_alloc(live, stream, 0, &ptr), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_pool_alloc(stream, live, 100, &ptr), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_pool_alloc(stream, live, 0, &ptr), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_block_use(stream, block), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_block_use_until(event, block), LEAT_ERROR_HANDLE, "event");
     REFUSED(leat_free(stream, block), LEAT_ERROR_HANDLE, "stream");
@@ -161,9 +161,9 @@ static void null_results(void **state)
 
     REFUSED(leat_pool_create(t->device, NULL, NULL), LEAT_ERROR_INVALID, "pool");
     REFUSED(leat_pool_default(t->device, LEAT_KIND_DEVICE, NULL), LEAT_ERROR_INVALID, "pool");
-    REFUSED(leat_pool_alloc(pool, t->stream, 100, NULL), LEAT_ERROR_INVALID, "ptr");
-    REFUSED(leat_pool_alloc(pool, NULL, 0, NULL), LEAT_ERROR_INVALID, "ptr");
-    REFUSED(leat_pool_alloc_aligned(pool, t->stream, 100, 512, NULL), LEAT_ERROR_INVALID, "ptr");
+    REFUSED(leat_pool_alloc(t->stream, pool, 100, NULL), LEAT_ERROR_INVALID, "ptr");
+    REFUSED(leat_pool_alloc(NULL, pool, 0, NULL), LEAT_ERROR_INVALID, "ptr");
+    REFUSED(leat_pool_alloc_aligned(t->stream, pool, 100, 512, NULL), LEAT_ERROR_INVALID, "ptr");
     REFUSED(leat_budget_create(100, NULL), LEAT_ERROR_INVALID, "budget");
     REFUSED(leat_pool_get_stats(pool, NULL), LEAT_ERROR_INVALID, "statistics");
     REFUSED(leat_pool_get_stream_share(pool, 0, NULL), LEAT_ERROR_INVALID, "share");
@@ -261,8 +261,8 @@ static void wrong_alignments(void **state)
     void *ptr = &ptr;
 
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        REFUSED(leat_pool_alloc_aligned(pool, t->stream, 100, wrong[i], &ptr), LEAT_ERROR_INVALID, "align");
-        REFUSED(leat_pool_alloc_aligned(pool, NULL, 0, wrong[i], &ptr), LEAT_ERROR_INVALID, "align");
+        REFUSED(leat_pool_alloc_aligned(t->stream, pool, 100, wrong[i], &ptr), LEAT_ERROR_INVALID, "align");
+        REFUSED(leat_pool_alloc_aligned(NULL, pool, 0, wrong[i], &ptr), LEAT_ERROR_INVALID, "align");
     }
     assert_ptr_equal(ptr, &ptr);
     still_works(t, pool, 0);
@@ -291,9 +291,9 @@ static void sizes_beyond_the_device(void **state)
 
             if (!device && sizes[i] == (size_t)total + MIB)
                 continue;
-            REFUSED(leat_pool_alloc(pool, t->stream, sizes[i], &ptr), status, "bytes");
-            REFUSED(leat_pool_alloc(pool, NULL, sizes[i], &ptr), status, "bytes");
-            REFUSED(leat_pool_alloc_aligned(pool, t->stream, sizes[i], 2 * MIB, &ptr), status, "bytes");
+            REFUSED(leat_pool_alloc(t->stream, pool, sizes[i], &ptr), status, "bytes");
+            REFUSED(leat_pool_alloc(NULL, pool, sizes[i], &ptr), status, "bytes");
+            REFUSED(leat_pool_alloc_aligned(t->stream, pool, sizes[i], 2 * MIB, &ptr), status, "bytes");
             assert_ptr_equal(ptr, &ptr);
         }
         if (!pool)
@@ -313,7 +313,7 @@ static void refuse_block(struct test_state *t, void *ptr)
     int fd = -7;
 
     OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     REFUSED(leat_free(t->stream, ptr), LEAT_ERROR_POINTER, "");
     REFUSED(leat_memory_free(ptr), LEAT_ERROR_POINTER, "");
     REFUSED(leat_block_use(t->stream, ptr), LEAT_ERROR_POINTER, "");
@@ -434,7 +434,7 @@ static void an_old_pointer_into_a_new_block(void **state)
     OK(leat_free(t->stream, first));
     OK(leat_free(t->stream, second));
     OK(leat_stream_synchronize(t->stream));
-    if (leat_pool_alloc(pool, t->stream, 8 * MIB, (void **)&both) == LEAT_OK) {
+    if (leat_pool_alloc(t->stream, pool, 8 * MIB, (void **)&both) == LEAT_OK) {
         if (both != second)
             refuse_block(t, second);
         if (both != first)
@@ -462,14 +462,14 @@ static void things_of_another_device(void **state)
     OK(leat_event_create(other, &event));
     block = test_block(pool, t->stream, 1000);
     far_block = test_block(far, stream, 1000);
-    REFUSED(leat_pool_alloc(pool, stream, 100, &ptr), LEAT_ERROR_INVALID, "device");
-    REFUSED(leat_pool_alloc(far, t->stream, 100, &ptr), LEAT_ERROR_INVALID, "device");
+    REFUSED(leat_pool_alloc(stream, pool, 100, &ptr), LEAT_ERROR_INVALID, "device");
+    REFUSED(leat_pool_alloc(t->stream, far, 100, &ptr), LEAT_ERROR_INVALID, "device");
     assert_null(ptr);
     REFUSED(leat_free(stream, block), LEAT_ERROR_POINTER, "is memory of");
     REFUSED(leat_free(t->stream, far_block), LEAT_ERROR_POINTER, "is memory of");
     /* A stream of another device of the same driver may be named as a user, because it may copy from the block. */
     OK(leat_block_use(stream, block));
-    OK(leat_event_record(event, stream));
+    OK(leat_event_record(stream, event));
     OK(leat_block_use_until(event, block));
     OK(leat_free(t->stream, block));
     OK(leat_device_close(other));
@@ -494,7 +494,7 @@ static void things_of_another_driver(void **state)
     OK(leat_device_open("cpu:0", &other));
     OK(leat_stream_create(other, &stream));
     OK(leat_event_create(other, &event));
-    OK(leat_event_record(event, stream));
+    OK(leat_event_record(stream, event));
     block = test_block(pool, t->stream, 1000);
     REFUSED(leat_block_use(stream, block), LEAT_ERROR_UNSUPPORTED, "cpu:0");
     REFUSED(leat_block_use_until(event, block), LEAT_ERROR_UNSUPPORTED, "cpu:0");
@@ -524,8 +524,8 @@ static void try_all(void *argument)
         leat_pool_create(f->t->device, NULL, &pool),
         leat_pool_default(f->t->device, LEAT_KIND_DEVICE, &pool),
         leat_pool_destroy(f->pool),
-        leat_pool_alloc(f->pool, f->t->stream, 100, &ptr),
-        leat_pool_alloc_aligned(f->pool, NULL, 100, 512, &ptr),
+        leat_pool_alloc(f->t->stream, f->pool, 100, &ptr),
+        leat_pool_alloc_aligned(NULL, f->pool, 100, 512, &ptr),
         leat_alloc_driver(f->t->stream, 100, &ptr),
         leat_block_use(f->t->stream, f->block),
         leat_block_use_until(f->event, f->block),
@@ -681,7 +681,7 @@ static void *allocate_free_and_end(void *argument)
     void *blocks[40];
 
     for (int i = 0; i < 40 && w->status == LEAT_OK; i++)
-        w->status = leat_pool_alloc(w->pool, w->stream, sizes[i % 5], &blocks[i]);
+        w->status = leat_pool_alloc(w->stream, w->pool, sizes[i % 5], &blocks[i]);
     for (int i = 0; i < 40 && w->status == LEAT_OK; i++)
         w->status = leat_free(w->stream, blocks[i]);
     return NULL;

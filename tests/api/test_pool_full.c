@@ -19,7 +19,7 @@ static struct error full_aligned(leat_pool *pool, leat_stream *stream, size_t by
     void *block = &block;
     const char *words, *line;
 
-    assert_int_not_equal(leat_pool_alloc_aligned(pool, stream, bytes, alignment, &block), LEAT_OK);
+    assert_int_not_equal(leat_pool_alloc_aligned(stream, pool, bytes, alignment, &block), LEAT_OK);
     assert_ptr_equal(block, &block);
     words = leat_last_error();
     line = strchr(words, '\n');
@@ -108,7 +108,7 @@ static void a_pinned_pool_reaches_its_limit(void **state)
     void *block = test_block(pool, t->stream, 9 * MIB), *more;
     struct error error = full(pool, t->stream, 8 * MIB);
 
-    STATUS(leat_pool_alloc(pool, t->stream, 8 * MIB, &more), LEAT_ERROR_HOST_MEMORY);
+    STATUS(leat_pool_alloc(t->stream, pool, 8 * MIB, &more), LEAT_ERROR_HOST_MEMORY);
     PRINTS(error.facts, "the limit of 16777216 bytes is reached");
     assert_string_equal(error.advice, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
     OK(leat_free(t->stream, block));
@@ -165,7 +165,7 @@ static int leave_holes(leat_pool *pool, leat_stream *stream, size_t bytes, void 
 {
     int count = 0;
 
-    while (count < most && leat_pool_alloc(pool, stream, bytes, &blocks[count]) == LEAT_OK)
+    while (count < most && leat_pool_alloc(stream, pool, bytes, &blocks[count]) == LEAT_OK)
         count++;
     assert_true(count >= 6 && count < most);
     for (int i = 0; i < count; i += 2)
@@ -239,7 +239,7 @@ static void the_alignment_is_too_large(void **state)
         void *block = test_block(pool, t->stream, 2 * MIB), *aligned;
         struct error error;
 
-        refused = leat_pool_alloc_aligned(pool, t->stream, 2 * MIB, GIB, &aligned) != LEAT_OK;
+        refused = leat_pool_alloc_aligned(t->stream, pool, 2 * MIB, GIB, &aligned) != LEAT_OK;
         if (refused) {
             error = full_aligned(pool, t->stream, 2 * MIB, GIB);
             PRINTS(error.advice, "ask for a smaller alignment");

@@ -237,7 +237,7 @@ static void guarded_blocks_keep_their_alignment(void **state)
             unsigned char *block = NULL;
             leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
-            OK(leat_pool_alloc_aligned(pool, t->stream, 777, alignment, (void **)&block));
+            OK(leat_pool_alloc_aligned(t->stream, pool, 777, alignment, (void **)&block));
             assert_int_equal((uintptr_t)block % (alignment > 512 ? alignment : 512), 0);
             OK(leat_pointer_get_info(block + 100, &info));
             assert_ptr_equal(info.base, block);
@@ -489,7 +489,7 @@ static void poison_comes_after_all_users(void **state)
                 OK(leat_free(t->stream, block));
             } else if (way == 1) {
                 OK(leat_event_create(t->device, &event));
-                OK(leat_event_record(event, t->second));
+                OK(leat_event_record(t->second, event));
                 OK(leat_block_use_until(event, block));
                 OK(leat_event_destroy(event));
                 OK(leat_free(t->stream, block));

@@ -11,7 +11,7 @@ static int fill_up(leat_pool *pool, leat_stream *stream, size_t bytes, void **bl
 {
     int count = 0;
 
-    while (count < most && leat_pool_alloc(pool, stream, bytes, &blocks[count]) == LEAT_OK)
+    while (count < most && leat_pool_alloc(stream, pool, bytes, &blocks[count]) == LEAT_OK)
         count++;
     assert_true(count < most);
     return count;
@@ -36,7 +36,7 @@ static void a_hard_limit_holds(void **state)
         assert_true(figures.reserved_peak_bytes <= 64 * MIB);
         assert_true(figures.failures >= 1);
         assert_int_equal(figures.live_blocks, count);
-        REFUSED(leat_pool_alloc(pool, t->stream, sizes[i], &one), LEAT_ERROR_DEVICE_MEMORY, "limited");
+        REFUSED(leat_pool_alloc(t->stream, pool, sizes[i], &one), LEAT_ERROR_DEVICE_MEMORY, "limited");
         OK(leat_free(t->stream, blocks[--count]));
         blocks[count++] = test_block(pool, t->stream, sizes[i]);
         while (count)
@@ -62,7 +62,7 @@ static void small_blocks_fit_between_large_ones(void **state)
     OK(leat_fill(t->stream, small, 7, 1000));
     OK(leat_free(t->stream, small));
     small = test_block(pool, t->stream, 300000);
-    REFUSED(leat_pool_alloc(pool, t->stream, 1000, &more), LEAT_ERROR_DEVICE_MEMORY, "tight");
+    REFUSED(leat_pool_alloc(t->stream, pool, 1000, &more), LEAT_ERROR_DEVICE_MEMORY, "tight");
     OK(leat_free(t->stream, small));
     for (int i = 0; i < 3; i++)
         OK(leat_free(t->stream, large[i]));
@@ -75,7 +75,7 @@ static void the_limit_of_a_pinned_pool_is_about_host_memory(void **state)
     leat_pool *pool = POOL(t->device, .limit_bytes = 8 * MIB, .kind = LEAT_KIND_PINNED, .name = "small");
     void *block = test_block(pool, t->stream, 3 * MIB), *more = &more;
 
-    REFUSED(leat_pool_alloc(pool, t->stream, 8 * MIB, &more), LEAT_ERROR_HOST_MEMORY, "small");
+    REFUSED(leat_pool_alloc(t->stream, pool, 8 * MIB, &more), LEAT_ERROR_HOST_MEMORY, "small");
     assert_ptr_equal(more, &more);
     OK(leat_free(t->stream, block));
     OK(leat_stream_synchronize(t->stream));
@@ -105,7 +105,7 @@ static void limits_change(void **state)
     OK(leat_pool_set_limits(pool, 24 * MIB, 0));
     held = test_statistics(pool).reserved_bytes;
     assert_true(held >= 20 * MIB && held <= 24 * MIB);
-    REFUSED(leat_pool_alloc(pool, t->stream, 20 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY, "limit");
+    REFUSED(leat_pool_alloc(t->stream, pool, 20 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY, "limit");
     /* A soft limit may be below the used bytes. */
     OK(leat_pool_set_limits(pool, 0, MIB));
     more = test_block(pool, t->stream, 20 * MIB);
@@ -168,7 +168,7 @@ static void two_pools_share_a_budget(void **state)
     block = test_block(first, t->stream, 40 * MIB);
     assert_true(budget_used(budget) >= 40 * MIB);
     assert_int_equal(budget_used(budget), test_statistics(first).reserved_bytes);
-    REFUSED(leat_pool_alloc(second, t->stream, 40 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY, "budget");
+    REFUSED(leat_pool_alloc(t->stream, second, 40 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY, "budget");
     assert_ptr_equal(more, &more);
     OK(leat_free(t->stream, block));
     OK(leat_stream_synchronize(t->stream));
@@ -433,13 +433,13 @@ static void three_sizes_on_two_streams(void **state)
         leat_stream *first = i % 2 ? t->stream : t->second, *second = i % 2 ? t->second : t->stream;
         void *large = test_block(pool, first, 91 * MIB), *half;
 
-        OK(leat_event_record(event, first));
+        OK(leat_event_record(first, event));
         OK(leat_stream_wait(second, event));
         OK(leat_free(second, large));
         half = test_block(pool, second, 91 * MIB / 2);
         kept[i] = test_block(pool, first, 2 * MIB);
         OK(leat_free(second, half));
-        OK(leat_event_record(event, second));
+        OK(leat_event_record(second, event));
         OK(leat_stream_wait(first, event));
         OK(leat_device_synchronize(t->device));
     }

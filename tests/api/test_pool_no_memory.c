@@ -18,7 +18,7 @@ static void a_list_that_is_never_freed_ends_in_an_error(void **state)
     const char *words;
     int count = 0;
 
-    while (count < MOST && (status = leat_pool_alloc(pool, t->stream, 3 * MIB, &list[count])) == LEAT_OK)
+    while (count < MOST && (status = leat_pool_alloc(t->stream, pool, 3 * MIB, &list[count])) == LEAT_OK)
         count++;
     assert_int_equal(status, LEAT_ERROR_DEVICE_MEMORY);
     assert_true(count >= 25 && count <= 33);
@@ -208,7 +208,7 @@ static void a_callback_makes_room(void **state)
     calls = full.calls;
     /* Without a callback the request fails at once. */
     OK(leat_pool_on_full(full.pool, NULL, NULL));
-    REFUSED(leat_pool_alloc(full.pool, t->stream, 32 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "full");
+    REFUSED(leat_pool_alloc(t->stream, full.pool, 32 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "full");
     assert_int_equal(full.calls, calls);
     while (full.count)
         OK(leat_free(t->stream, full.list[--full.count]));
@@ -237,7 +237,7 @@ static void a_success_leaves_the_message(void **state)
     block = test_block(full.pool, t->stream, 4 * MIB);
     assert_int_equal(full.calls, 1);
     assert_non_null(strstr(leat_last_error(), "leat_event_query"));
-    REFUSED(leat_pool_alloc(full.pool, t->stream, 8 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY,
+    REFUSED(leat_pool_alloc(t->stream, full.pool, 8 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY,
             "the limit of 8388608 bytes is reached");
     assert_int_equal(full.calls, 2);
     OK(leat_free(t->stream, block));
@@ -265,7 +265,7 @@ static void a_callback_that_makes_no_room_ends_in_the_error(void **state)
         full.pool = POOL(t->device, .limit_bytes = 8 * MIB, .name = "no room");
         OK(leat_pool_on_full(full.pool, answer_only, &full));
         block = test_block(full.pool, t->stream, 8 * MIB);
-        REFUSED(leat_pool_alloc(full.pool, t->stream, MIB, &more), LEAT_ERROR_DEVICE_MEMORY, "no room");
+        REFUSED(leat_pool_alloc(t->stream, full.pool, MIB, &more), LEAT_ERROR_DEVICE_MEMORY, "no room");
         assert_ptr_equal(more, &more);
         assert_true(full.calls >= 1 && full.calls <= 1000);
         assert_int_equal(test_statistics(full.pool).failures, 1);
@@ -286,13 +286,13 @@ static int allocate_inside(void *argument, leat_pool *pool, uint64_t bytes)
     full->calls++;
     if (full->calls > 1)
         return 0;
-    if (leat_pool_alloc(pool, full->stream, 8 * MIB, &block) != LEAT_ERROR_DEVICE_MEMORY)
+    if (leat_pool_alloc(full->stream, pool, 8 * MIB, &block) != LEAT_ERROR_DEVICE_MEMORY)
         full->status = LEAT_ERROR_INVALID;
-    if (leat_pool_alloc(full->other, full->stream, 8 * MIB, &block) != LEAT_OK ||
+    if (leat_pool_alloc(full->stream, full->other, 8 * MIB, &block) != LEAT_OK ||
         leat_fill(full->stream, block, 1, 8 * MIB) != LEAT_OK || leat_free(full->stream, block) != LEAT_OK)
         full->status = LEAT_ERROR_INVALID;
     /* The rest of the full pool suffices for a small block. */
-    if (leat_pool_alloc(pool, full->stream, 1000, &full->list[0]) != LEAT_OK)
+    if (leat_pool_alloc(full->stream, pool, 1000, &full->list[0]) != LEAT_OK)
         full->status = LEAT_ERROR_INVALID;
     if (leat_stream_destroy(full->list[1]) != LEAT_OK || leat_event_destroy(full->event) != LEAT_OK)
         full->status = LEAT_ERROR_INVALID;
@@ -332,7 +332,7 @@ static int free_for_the_other(void *argument, leat_pool *pool, uint64_t bytes)
     (void)bytes;
     full->calls++;
     if (pool == full->pool) {
-        full->status = leat_pool_alloc(full->other, full->stream, 8 * MIB, &block);
+        full->status = leat_pool_alloc(full->stream, full->other, 8 * MIB, &block);
         if (full->status == LEAT_OK)
             full->status = leat_free(full->stream, block);
         return 1;

@@ -163,11 +163,11 @@ static void a_record_that_nobody_waits_for_is_not_enough_scene(struct scene *x)
     leat_event *event;
 
     OK(leat_event_create(x->t->device, &event));
-    OK(leat_event_record(event, x->s));
+    OK(leat_event_record(x->s, event));
     OK(leat_stream_wait(x->u, event));
     work_late(x, x->s, block);
     OK(leat_free(x->s, block));
-    OK(leat_event_record(event, x->s));
+    OK(leat_event_record(x->s, event));
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
     OK(leat_event_destroy(event));
 }
@@ -183,8 +183,8 @@ static void a_mark_that_was_moved_is_not_enough_scene(struct scene *x)
     OK(leat_event_create(x->t->device, &event));
     work_late(x, x->s, block);
     OK(leat_free(x->s, block));
-    OK(leat_event_record(event, x->s));
-    OK(leat_event_record(event, idle));
+    OK(leat_event_record(x->s, event));
+    OK(leat_event_record(idle, event));
     OK(leat_stream_wait(x->u, event));
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
     OK(leat_event_destroy(event));
@@ -204,8 +204,8 @@ static void a_mark_that_moved_takes_nothing_along_scene(struct scene *x)
     work_late(x, x->s, block);
     OK(leat_free(x->s, block));
     order(x, x->s, after);
-    OK(leat_event_record(event, after));
-    OK(leat_event_record(event, idle));
+    OK(leat_event_record(after, event));
+    OK(leat_event_record(idle, event));
     OK(leat_stream_wait(x->u, event));
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
     OK(leat_event_destroy(event));
@@ -226,8 +226,8 @@ static void a_mark_that_the_user_moved_is_not_enough_scene(struct scene *x)
     OK(leat_event_wrap(x->t->device, native, &same));
     work_late(x, x->s, block);
     OK(leat_free(x->s, block));
-    OK(leat_event_record(event, x->s));
-    OK(leat_event_record(same, idle));
+    OK(leat_event_record(x->s, event));
+    OK(leat_event_record(idle, same));
     OK(leat_stream_wait(x->u, event));
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
     OK(leat_event_destroy(same));
@@ -246,10 +246,10 @@ static void a_mark_that_the_user_moved_later_is_not_enough_scene(struct scene *x
     OK(leat_event_create(x->t->device, &event));
     work_late(x, x->s, block);
     OK(leat_free(x->s, block));
-    OK(leat_event_record(event, x->s));
+    OK(leat_event_record(x->s, event));
     OK(leat_event_native(event, &native));
     OK(leat_event_wrap(x->t->device, native, &same));
-    OK(leat_event_record(same, idle));
+    OK(leat_event_record(idle, same));
     OK(leat_stream_wait(x->u, event));
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
     OK(leat_event_destroy(same));
@@ -266,7 +266,7 @@ static void an_older_mark_that_was_reached_is_not_enough_scene(struct scene *x)
 
     OK(leat_event_create(x->t->device, &event));
     OK(leat_fill(x->s, block, 1, BYTES));
-    OK(leat_event_record(event, x->s));
+    OK(leat_event_record(x->s, event));
     work_late(x, x->s, block);
     OK(leat_free(x->s, block));
     OK(leat_event_synchronize(event));
@@ -481,9 +481,9 @@ static void use_until_keeps_the_mark_scene(struct scene *x)
     OK(leat_event_create(x->t->device, &event));
     order(x, x->s, x->u);
     work_late(x, x->u, block);
-    OK(leat_event_record(event, x->u));
+    OK(leat_event_record(x->u, event));
     OK(leat_block_use_until(event, block));
-    OK(leat_event_record(event, idle));
+    OK(leat_event_record(idle, event));
     OK(leat_event_destroy(event));
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
@@ -499,7 +499,7 @@ static void use_counts_beside_use_until_scene(struct scene *x)
 
     OK(leat_event_create(x->t->device, &event));
     order(x, x->s, x->u);
-    OK(leat_event_record(event, x->u));
+    OK(leat_event_record(x->u, event));
     OK(leat_block_use_until(event, block));
     OK(leat_event_destroy(event));
     OK(leat_block_use(x->u, block));
@@ -520,7 +520,7 @@ static void use_until_takes_wrapped_events_scene(struct scene *x)
     OK(leat_event_wrap(x->t->device, native, &event));
     order(x, x->s, x->u);
     work_late(x, x->u, block);
-    OK(leat_event_record(own, x->u));
+    OK(leat_event_record(x->u, own));
     OK(leat_block_use_until(event, block));
     OK(leat_free(x->s, block));
     both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
@@ -540,7 +540,7 @@ static void use_until_takes_several_events_scene(struct scene *x)
     work_late(x, x->u, block);
     for (int i = 0; i < 4; i++) {
         OK(leat_event_create(x->t->device, &events[i]));
-        OK(leat_event_record(events[i], i == 1 ? x->u : idle));
+        OK(leat_event_record(i == 1 ? x->u : idle, events[i]));
         OK(leat_block_use_until(events[i], block));
     }
     OK(leat_free(x->s, block));

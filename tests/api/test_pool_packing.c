@@ -82,7 +82,7 @@ static void a_limit_is_filled(void **state)
         leat_pool *pool = POOL(t->device, .limit_bytes = 256 * MIB);
         size_t count = 0;
 
-        while (leat_pool_alloc(pool, t->stream, sizes[size], &blocks[count]) == LEAT_OK)
+        while (leat_pool_alloc(t->stream, pool, sizes[size], &blocks[count]) == LEAT_OK)
             count++;
         assert_true((count + 1) * sizes[size] > 256 * MIB / 100 * 97);
         for (size_t i = 0; i < count; i++)
@@ -188,14 +188,14 @@ static void idle_pages_make_one_block(void **state)
     OK(leat_pointer_get_info((char *)large + PAGES * 2 * MIB - 1, &info));
     assert_ptr_equal(info.base, large);
     assert_int_equal(info.bytes, PAGES * 2 * MIB);
-    STATUS(leat_pool_alloc(pool, t->stream, 2 * MIB, &small[0]), LEAT_ERROR_DEVICE_MEMORY);
+    STATUS(leat_pool_alloc(t->stream, pool, 2 * MIB, &small[0]), LEAT_ERROR_DEVICE_MEMORY);
     OK(leat_free(t->stream, large));
     STATUS(leat_free(t->stream, large), LEAT_ERROR_POINTER);
     for (int i = 0; i < PAGES; i++) {
         small[i] = test_block(pool, t->stream, 2 * MIB);
         OK(leat_fill(t->stream, small[i], (unsigned char)(100 + i), 2 * MIB));
     }
-    STATUS(leat_pool_alloc(pool, t->stream, PAGES * 2 * MIB, &again), LEAT_ERROR_DEVICE_MEMORY);
+    STATUS(leat_pool_alloc(t->stream, pool, PAGES * 2 * MIB, &again), LEAT_ERROR_DEVICE_MEMORY);
     for (int i = 0; i < PAGES; i++) {
         test_block_holds(t->stream, small[i], 2 * MIB, (unsigned char)(100 + i));
         OK(leat_free(t->stream, small[i]));

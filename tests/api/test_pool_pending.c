@@ -178,7 +178,7 @@ static int take_what_was_collected(void *argument, leat_pool *pool, uint64_t byt
     struct collected *c = argument;
 
     (void)bytes;
-    c->status = leat_pool_alloc(pool, c->x->u, 2 * BYTES, &c->block);
+    c->status = leat_pool_alloc(c->x->u, pool, 2 * BYTES, &c->block);
     return 0;
 }
 
@@ -201,7 +201,7 @@ static void what_a_failed_request_collected_is_still_in_use(void **state)
         behind = test_block(x.pool, x.s, BYTES);
         work_late(&x, x.s, block);
         OK(leat_free(x.s, block));
-        STATUS(leat_pool_alloc(x.pool, x.s, 3 * BYTES, &more), LEAT_ERROR_DEVICE_MEMORY);
+        STATUS(leat_pool_alloc(x.s, x.pool, 3 * BYTES, &more), LEAT_ERROR_DEVICE_MEMORY);
         OK(c.status);
         OK(leat_fill(x.u, c.block, NEW, 2 * BYTES));
         give_a_chance(x.u);
@@ -234,7 +234,7 @@ static void what_an_alignment_leaves_is_still_in_use(void **state)
             block = test_block(x.pool, x.s, BYTES);
             work_late(&x, x.s, block);
             OK(leat_free(x.s, block));
-            OK(leat_pool_alloc_aligned(x.pool, x.s, 2 * BYTES, BYTES, &aligned));
+            OK(leat_pool_alloc_aligned(x.s, x.pool, 2 * BYTES, BYTES, &aligned));
             for (int i = 0; i < 2; i++) {
                 pieces[i] = test_block(x.pool, x.u, BYTES / 2);
                 OK(leat_fill(x.u, pieces[i], NEW, BYTES / 2));

@@ -160,10 +160,10 @@ static void aligned_blocks_are_not_planned(void **state)
 
     NEEDS_VIRTUAL_MEMORY(t);
     pool = PLANNED(t, plan, .kind = LEAT_KIND_DEVICE);
-    OK(leat_pool_alloc_aligned(pool, t->stream, 2 * MIB, 4096, &aligned));
+    OK(leat_pool_alloc_aligned(t->stream, pool, 2 * MIB, 4096, &aligned));
     assert_int_equal((uintptr_t)aligned % 4096, 0);
     assert_int_equal(planned(pool), 0);
-    OK(leat_pool_alloc_aligned(pool, t->stream, 2 * MIB, 512, &block));
+    OK(leat_pool_alloc_aligned(t->stream, pool, 2 * MIB, 512, &block));
     assert_int_equal(planned(pool), 1);
     OK(leat_free(t->stream, aligned));
     OK(leat_free(t->stream, block));
@@ -271,7 +271,7 @@ static void a_plan_does_not_fill_the_pool(void **state)
     block = test_block(pool, t->stream, 7 * MIB);
     OK(leat_fill(t->stream, block, 2, 7 * MIB));
     test_block_holds(t->stream, block, 7 * MIB, 2);
-    STATUS(leat_pool_alloc(pool, t->stream, 4 * MIB, &(void *){NULL}), LEAT_ERROR_DEVICE_MEMORY);
+    STATUS(leat_pool_alloc(t->stream, pool, 4 * MIB, &(void *){NULL}), LEAT_ERROR_DEVICE_MEMORY);
     OK(leat_free(t->stream, block));
     OK(leat_pool_destroy(pool));
 }
@@ -450,7 +450,7 @@ static void places_change_streams_by_the_allowed_ways(void **state)
                 test_sleep_us(1000);
         } else {
             gate = test_gate_close(t->stream);
-            OK(leat_event_record(event, t->stream));
+            OK(leat_event_record(t->stream, event));
             OK(leat_stream_wait(t->second, event));
         }
         other = test_block(pool, t->second, 4 * MIB);

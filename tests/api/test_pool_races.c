@@ -13,7 +13,7 @@ static void order(struct test_state *t, leat_stream *earlier, leat_stream *later
     leat_event *event;
 
     OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(event, earlier));
+    OK(leat_event_record(earlier, event));
     OK(leat_stream_wait(later, event));
     OK(leat_event_destroy(event));
 }
@@ -153,7 +153,7 @@ static void what_is_not_known_is_not_judged(void **state)
     /* The program may have recorded this event outside leat, because it has the vendor's handle. */
     OK(leat_event_create(t->device, &event));
     OK(leat_event_native(event, &native));
-    OK(leat_event_record(event, t->second));
+    OK(leat_event_record(t->second, event));
     OK(leat_stream_wait(fresh, event));
     OK(leat_fill(fresh, block, 2, 1000));
     OK(leat_event_destroy(event));

@@ -96,13 +96,13 @@ static void *take_much(struct faulty *f)
     void *untouched = f, *block = untouched;
     leat_pool_stats figures;
 
-    if (leat_pool_alloc(f->pool, f->asks, 5 * MIB, &block) == LEAT_OK)
+    if (leat_pool_alloc(f->asks, f->pool, 5 * MIB, &block) == LEAT_OK)
         return block;
     f->failed++;
     MUST(strstr(leat_last_error(), "fault driver") && block == untouched);
     figures = figures_of(f->pool);
     MUST(figures.live_blocks == 0 && figures.requested_bytes == 0 && figures.failures == 1);
-    MUST(leat_pool_alloc(f->pool, f->asks, 5 * MIB, &block) == LEAT_OK);
+    MUST(leat_pool_alloc(f->asks, f->pool, 5 * MIB, &block) == LEAT_OK);
     return block;
 }
 
@@ -198,7 +198,7 @@ static void *allocate_there(leat_pool *pool, leat_stream *stream, size_t bytes)
 {
     void *block = NULL;
 
-    MUST(leat_pool_alloc(pool, stream, bytes, &block) == LEAT_OK);
+    MUST(leat_pool_alloc(stream, pool, bytes, &block) == LEAT_OK);
     return block;
 }
 
@@ -245,7 +245,7 @@ static int child_with_leaks(void)
     MUST(leat_thread_set_tag(NULL) == LEAT_OK);
     MUST(leat_memory_free(allocate_there(pool, NULL, 3 * MIB)) == LEAT_OK);
     MUST(leat_pool_snapshot(pool, keep_snapshot, &used) == LEAT_OK);
-    MUST(leat_pool_alloc(pool, stream, 7 * MIB, &block) == LEAT_ERROR_DEVICE_MEMORY);
+    MUST(leat_pool_alloc(stream, pool, 7 * MIB, &block) == LEAT_ERROR_DEVICE_MEMORY);
     if (getenv("LEAT_POOL_BACKTRACES")) {
         MUST(count_words(snapshot, "\"stack\":[\"") == 62);
         MUST(strstr(snapshot, "test_pool_reports+0x"));
@@ -307,7 +307,7 @@ static int child_in_guard_mode(void)
     MUST(leat_pool_create(t.device, &options, &pool) == LEAT_OK);
     MUST(leat_pool_get_stats(pool, &figures) == LEAT_OK);
     MUST(figures.guard_reports == 0);
-    MUST(leat_pool_alloc(pool, t.stream, 100, (void **)&block) == LEAT_OK);
+    MUST(leat_pool_alloc(t.stream, pool, 100, (void **)&block) == LEAT_OK);
     MUST(leat_pool_get_stats(pool, &figures) == LEAT_OK);
     MUST(figures.used_bytes >= 100 + 1024);
     MUST(leat_device_close(t.device) == LEAT_OK);

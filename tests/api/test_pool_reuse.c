@@ -40,7 +40,7 @@ static void memory_comes_back(void **state)
             OK(leat_stream_synchronize(stream));
             break;
         case 2:
-            OK(leat_event_record(event, stream));
+            OK(leat_event_record(stream, event));
             OK(leat_event_synchronize(event));
             break;
         case 3:
@@ -162,11 +162,11 @@ static void ways_of_reuse_can_be_switched_off(void **state)
         gate = free_elsewhere(&x, way);
         OK(leat_pool_set_reuse(x.pool, LEAT_POOL_REUSE_ALL & ~ways[way] & ~(uint32_t)LEAT_POOL_REUSE_WAITING));
         for (int i = 0; i < 3; i++) /* repeating does not help */
-            REFUSED(leat_pool_alloc(x.pool, x.u, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
+            REFUSED(leat_pool_alloc(x.u, x.pool, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
         assert_int_equal(test_statistics(x.pool).stream_waits, 0);
         OK(leat_pool_set_reuse(x.pool, ways[way]));
         for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) { /* way 1 may take a moment */
-            status = leat_pool_alloc(x.pool, x.u, BYTES, &block);
+            status = leat_pool_alloc(x.u, x.pool, BYTES, &block);
             if (status != LEAT_OK)
                 test_sleep_us(1000);
         }
@@ -203,13 +203,13 @@ static void new_memory_takes_on_its_neighbours_order(void **state)
     assert_ptr_equal(high, low + 3 * MIB);
     gate = test_gate_close(t->stream);
     OK(leat_free(t->stream, high));
-    OK(leat_pool_alloc_aligned(pool, t->stream, 4 * MIB, 2 * MIB, &joined));
+    OK(leat_pool_alloc_aligned(t->stream, pool, 4 * MIB, 2 * MIB, &joined));
     assert_ptr_equal(joined, low + 4 * MIB);
     assert_int_equal(test_statistics(pool).reserved_bytes, 8 * MIB);
-    REFUSED(leat_pool_alloc(pool, t->second, 1 * MIB, &other), LEAT_ERROR_DEVICE_MEMORY, "limit");
+    REFUSED(leat_pool_alloc(t->second, pool, 1 * MIB, &other), LEAT_ERROR_DEVICE_MEMORY, "limit");
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->stream));
-    OK(leat_pool_alloc(pool, t->second, 1 * MIB, &other));
+    OK(leat_pool_alloc(t->second, pool, 1 * MIB, &other));
     assert_ptr_equal(other, high);
     OK(leat_free(t->second, other));
     OK(leat_free(t->stream, joined));
@@ -234,7 +234,7 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
         block = test_block(pool, t->stream, BYTES - (size_t)i * MIB); /* other sizes bypass the per-stream cache */
         OK(leat_free(t->stream, block));
     }
-    REFUSED(leat_pool_alloc(pool, t->second, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
+    REFUSED(leat_pool_alloc(t->second, pool, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
     assert_int_equal(test_statistics(pool).host_waits, 0);
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->stream));
@@ -245,7 +245,7 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
     OK(leat_free(t->second, block));
     for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) {
         test_sleep_us(1000);
-        status = leat_pool_alloc(pool, t->second, BYTES, &block);
+        status = leat_pool_alloc(t->second, pool, BYTES, &block);
     }
     OK(status);
     assert_int_equal(test_statistics(pool).host_waits, 0);
@@ -312,7 +312,7 @@ static void memory_that_the_host_frees_has_no_users(void **state)
         leat_event *event;
 
         OK(leat_event_create(t->device, &event));
-        OK(leat_event_record(event, t->second));
+        OK(leat_event_record(t->second, event));
         if (kind == 2)
             OK(leat_block_use_until(event, block));
         else
@@ -366,7 +366,7 @@ static void use_until_does_not_wait_for_later_work(void **state)
     OK(leat_event_create(t->device, &event));
     OK(leat_event_create(t->device, &never));
     OK(leat_fill(t->second, block, 1, BYTES));
-    OK(leat_event_record(event, t->second));
+    OK(leat_event_record(t->second, event));
     OK(leat_block_use_until(event, block));
     OK(leat_block_use_until(never, block));
     OK(leat_event_synchronize(event));
@@ -401,10 +401,10 @@ static void marks_do_not_wait_for_each_other(void **state)
     OK(leat_stream_create(t->device, &third));
     OK(leat_event_create(t->device, &late));
     OK(leat_event_create(t->device, &reached));
-    OK(leat_event_record(late, t->second));
+    OK(leat_event_record(t->second, late));
     OK(leat_block_use_until(late, held));
     OK(leat_fill(third, block, 1, BYTES));
-    OK(leat_event_record(reached, third));
+    OK(leat_event_record(third, reached));
     OK(leat_block_use_until(reached, block));
     OK(leat_event_synchronize(reached));
     OK(leat_free(t->stream, held));

@@ -110,7 +110,7 @@ static void *allocate_without_tag(void *pool)
 {
     void *block = NULL;
 
-    return leat_pool_alloc(pool, NULL, 50, &block) == LEAT_OK ? block : NULL;
+    return leat_pool_alloc(NULL, pool, 50, &block) == LEAT_OK ? block : NULL;
 }
 
 static void tags_say_whose_memory_it_is(void **state)
@@ -316,7 +316,7 @@ static void a_failed_request_is_remembered(void **state)
     bool found = false;
     void *block = NULL;
 
-    REFUSED(leat_pool_alloc(pool, t->stream, 64 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
+    REFUSED(leat_pool_alloc(t->stream, pool, 64 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
     OK(leat_pool_history(pool, events, &count));
     for (size_t i = 0; i < count; i++)
         found = found || (events[i].action == LEAT_POOL_FULL && events[i].bytes == 64 * MIB);

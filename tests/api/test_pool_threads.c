@@ -98,7 +98,7 @@ static bool come_or_go(struct job *job, struct mine *m, uint64_t number, leat_po
     }
     m->bytes = some_size(number);
     m->value = (unsigned char)leat_pattern_value(number, 13);
-    STEP(job, leat_pool_alloc(pool, job->stream, m->bytes, &block));
+    STEP(job, leat_pool_alloc(job->stream, pool, m->bytes, &block));
     m->block = block;
     STEP(job, leat_fill(job->stream, m->block, m->value, m->bytes));
     return true;
@@ -161,11 +161,11 @@ static bool send_one(struct job *job, uint64_t number)
     int to = (int)(leat_pattern_value(number, 15) % THREADS);
     void *block;
 
-    STEP(job, leat_pool_alloc(job->shared->pool, job->stream, parcel.bytes, &block));
+    STEP(job, leat_pool_alloc(job->stream, job->shared->pool, parcel.bytes, &block));
     parcel.block = block;
     STEP(job, leat_fill(job->stream, block, parcel.value, parcel.bytes));
     STEP(job, leat_event_create(job->shared->t->device, &parcel.filled));
-    STEP(job, leat_event_record(parcel.filled, job->stream));
+    STEP(job, leat_event_record(job->stream, parcel.filled));
     if (post(&job->shared->boxes[to], &parcel))
         return true;
     STEP(job, leat_event_destroy(parcel.filled));
@@ -276,8 +276,8 @@ static bool make_and_end(struct job *job)
 
         STEP(job, leat_stream_create(device, &stream));
         STEP(job, leat_pool_create(device, &options, &pool));
-        STEP(job, leat_pool_alloc(pool, stream, 5000, &block));
-        STEP(job, leat_pool_alloc(job->shared->pool, stream, 70000, &shared));
+        STEP(job, leat_pool_alloc(stream, pool, 5000, &block));
+        STEP(job, leat_pool_alloc(stream, job->shared->pool, 70000, &shared));
         STEP(job, leat_fill(stream, block, 1, 5000));
         STEP(job, leat_fill(stream, shared, 2, 70000));
         STEP(job, leat_free(stream, block));
@@ -487,7 +487,7 @@ static void *fill_and_empty(void *argument)
         int count = 0;
 
         pthread_mutex_lock(s->one_at_a_time);
-        while (count < 8 && leat_pool_alloc(s->pool, s->stream, 4 * MIB, &blocks[count]) == LEAT_OK)
+        while (count < 8 && leat_pool_alloc(s->stream, s->pool, 4 * MIB, &blocks[count]) == LEAT_OK)
             count++;
         s->failures += count < 8;
         while (count)
@@ -526,7 +526,7 @@ static void *cache_blocks(void *argument)
     void *blocks[16];
 
     for (int i = 0; i < 16; i++)
-        s->failures += leat_pool_alloc(s->pool, s->stream, MIB / 2, &blocks[i]) != LEAT_OK;
+        s->failures += leat_pool_alloc(s->stream, s->pool, MIB / 2, &blocks[i]) != LEAT_OK;
     for (int i = 0; i < 16; i++)
         s->failures += leat_free(s->stream, blocks[i]) != LEAT_OK;
     return NULL;
@@ -605,12 +605,12 @@ static void a_mark_moves_while_it_is_asked_for(void **state)
         atomic_int open = 0;
 
         OK(leat_fill(t->stream, block, 1, 4096));
-        OK(leat_event_record(asking.event, t->stream));
+        OK(leat_event_record(t->stream, asking.event));
         OK(leat_event_synchronize(asking.event));
         OK(leat_launch_host(t->stream, wait_for_host, &open));
         OK(leat_copy(t->stream, kept, block, 4096));
         OK(leat_free(t->stream, block));
-        OK(leat_event_record(asking.event, t->stream));
+        OK(leat_event_record(t->stream, asking.event));
         next = test_block(pool, t->second, 4 * MIB);
         OK(leat_fill(t->second, next, 2, 4096));
         OK(leat_stream_synchronize(t->second));

@@ -155,7 +155,7 @@ static void a_wait_holds_later_work_only(void **state)
     OK(leat_event_create(t->device, &event));
     gate = test_gate_close(t->stream);
     OK(leat_fill(t->stream, pinned, 1, 64));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     OK(leat_fill(t->second, pinned + 64, 2, 64));
     OK(leat_stream_synchronize(t->second));
     EXPECT_BYTES(pinned + 64, 64, 2);
@@ -179,10 +179,10 @@ static void a_wait_is_for_the_record_at_its_time(void **state)
 
     memset(pinned, 0, 64);
     OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     OK(leat_stream_wait(t->second, event));
     gate = test_gate_close(t->stream);
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     /* The second stream waits for the first record only; the new record is behind the gate. */
     OK(leat_fill(t->second, pinned, 5, 64));
     OK(leat_stream_synchronize(t->second));
@@ -217,7 +217,7 @@ static void a_stream_may_wait_for_itself(void **state)
     leat_event *event;
 
     OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     OK(leat_stream_wait(t->stream, event));
     OK(leat_stream_synchronize(t->stream));
     OK(leat_event_destroy(event));
@@ -233,7 +233,7 @@ static void a_destroyed_event_is_still_waited_for(void **state)
     memset(pinned, 0, 64);
     OK(leat_event_create(t->device, &event));
     gate = test_gate_close(t->stream);
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     OK(leat_stream_wait(t->second, event));
     OK(leat_event_destroy(event));
     OK(leat_fill(t->second, pinned, 7, 64));
@@ -263,7 +263,7 @@ static void streams_of_two_devices_wait_for_each_other(void **state)
     OK(leat_event_create(t->device, &event));
     gate = test_gate_close(t->stream);
     OK(leat_fill(t->stream, pinned, 8, 1000));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     OK(leat_stream_wait(stream, event));
     OK(leat_copy(stream, far, pinned, 1000));
     EXPECT_HELD(stream, gate);
@@ -377,7 +377,7 @@ static void try_all(void *argument)
         leat_event_create(f->device, &event),
         leat_event_destroy(f->event),
         leat_event_wrap(f->device, f, &event),
-        leat_event_record(f->event, f->stream),
+        leat_event_record(f->stream, f->event),
         leat_event_synchronize(f->event),
         leat_module_load(f->device, "x", 1, &module),
         leat_module_load_file(f->device, "x", &module),

@@ -132,8 +132,8 @@ static int case_virtual(struct child *c)
     must(leat_virtual_reserve(c->device, bytes, 0, &base));
     must(leat_physical_create(c->device, bytes, 0, &physical));
     must(leat_virtual_map(base, bytes, physical));
-    must(leat_virtual_set_access(base, bytes, c->device, LEAT_ACCESS_READ));
-    must(leat_virtual_set_access(base, bytes, c->device, LEAT_ACCESS_READ_WRITE));
+    must(leat_virtual_set_access(c->device, base, bytes, LEAT_ACCESS_READ));
+    must(leat_virtual_set_access(c->device, base, bytes, LEAT_ACCESS_READ_WRITE));
     must(leat_fill(c->stream, base, 1, bytes));
     must(leat_stream_synchronize(c->stream));
     announce("read of", base, 0);

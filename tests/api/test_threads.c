@@ -69,7 +69,7 @@ static void *own_stream(void *argument)
         test_pattern(in, BYTES, (uint64_t)(job->number * ROUNDS + round));
         memcpy(pinned, in, BYTES);
         STEP(job, leat_copy(stream, memory, pinned, BYTES));
-        STEP(job, leat_event_record(event, stream));
+        STEP(job, leat_event_record(stream, event));
         STEP(job, leat_pointer_get_info(memory, &info));
         STEP(job, leat_event_synchronize(event));
         STEP(job, leat_copy_sync(stream, out, memory, BYTES));
@@ -107,7 +107,7 @@ static void *one_stream(void *argument)
 
     for (int round = 0; round < ROUNDS; round++) {
         STEP(job, leat_launch_host(t->stream, count_up, &counted));
-        STEP(job, leat_event_record(job->event, t->stream));
+        STEP(job, leat_event_record(t->stream, job->event));
         STEP(job, leat_stream_wait(t->second, job->event));
         if (round % 8 == 0)
             STEP(job, leat_stream_synchronize(t->stream));

@@ -43,7 +43,7 @@ static void map_all(struct place *p, leat_device *device)
 {
     for (int i = 0; i < UNITS; i++)
         OK(leat_virtual_map(p->base + (size_t)i * p->unit, p->unit, p->memory[i]));
-    OK(leat_virtual_set_access(p->base, UNITS * p->unit, device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(device, p->base, UNITS * p->unit, LEAT_ACCESS_READ_WRITE));
 }
 
 /* Unmaps the first count units, then frees the memory and the reservation. */
@@ -115,12 +115,12 @@ static void contents_move_with_the_memory(void **state)
     char *last = p.base + 3 * p.unit;
 
     OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
-    OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(t->device, p.base, p.unit, LEAT_ACCESS_READ_WRITE));
     write_pattern(t->stream, p.base, p.unit, 3);
 
     /* Map the memory at two addresses, then only at the second. */
     OK(leat_virtual_map(last, p.unit, p.memory[0]));
-    OK(leat_virtual_set_access(last, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(t->device, last, p.unit, LEAT_ACCESS_READ_WRITE));
     expect_pattern(t->stream, last, p.unit, 3);
     OK(leat_virtual_unmap(p.base, p.unit));
     OK(leat_physical_release(p.memory[0]));
@@ -131,7 +131,7 @@ static void contents_move_with_the_memory(void **state)
     OK(leat_physical_retain(last + 1, &p.memory[0]));
     OK(leat_virtual_unmap(last, p.unit));
     OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
-    OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(t->device, p.base, p.unit, LEAT_ACCESS_READ_WRITE));
     expect_pattern(t->stream, p.base, p.unit, 3);
     end_place(&p, 1);
 }
@@ -148,7 +148,7 @@ static void what_is_not_mapped_is_refused(void **state)
     REFUSED(leat_fill(t->stream, p.base, 0, 1), LEAT_ERROR_POINTER, "nothing is mapped");
     OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
     REFUSED(leat_copy(t->stream, p.base, &byte, 1), LEAT_ERROR_POINTER, "no device has access");
-    OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(t->device, p.base, p.unit, LEAT_ACCESS_READ_WRITE));
     OK(leat_copy_sync(t->stream, p.base + p.unit - 1, &byte, 1));
     REFUSED(leat_copy(t->stream, p.base + p.unit, &byte, 1), LEAT_ERROR_POINTER, "nothing is mapped");
     REFUSED(leat_fill(t->stream, p.base + 1, 0, p.unit), LEAT_ERROR_RANGE, "past the end");
@@ -170,31 +170,31 @@ static void access_is_kept_and_asked(void **state)
     leat_status status;
 
     OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
-    OK(leat_virtual_get_access(p.base + 9, t->device, &access));
+    OK(leat_virtual_get_access(t->device, p.base + 9, &access));
     assert_int_equal(access, LEAT_ACCESS_NONE);
-    OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
-    OK(leat_virtual_get_access(p.base, t->device, &access));
+    OK(leat_virtual_set_access(t->device, p.base, p.unit, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_get_access(t->device, p.base, &access));
     assert_int_equal(access, LEAT_ACCESS_READ_WRITE);
     write_pattern(t->stream, p.base, p.unit, 8);
-    status = leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ);
+    status = leat_virtual_set_access(t->device, p.base, p.unit, LEAT_ACCESS_READ);
     if (status != LEAT_OK) {
         /* Some drivers cannot make a mapping read-only. */
         assert_true(!test_on_cpu());
     } else {
-        OK(leat_virtual_get_access(p.base, t->device, &access));
+        OK(leat_virtual_get_access(t->device, p.base, &access));
         assert_int_equal(access, LEAT_ACCESS_READ);
         expect_pattern(t->stream, p.base, p.unit, 8);
         REFUSED(leat_fill(t->stream, p.base, 0, 1), LEAT_ERROR_NOT_PERMITTED, "is mapped read-only");
         REFUSED(leat_copy(t->stream, p.base, &byte, 1), LEAT_ERROR_NOT_PERMITTED, "is mapped read-only");
-        OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_NONE));
+        OK(leat_virtual_set_access(t->device, p.base, p.unit, LEAT_ACCESS_NONE));
         REFUSED(leat_copy(t->stream, &byte, p.base, 1), LEAT_ERROR_POINTER, "no device has access");
     }
     if (other) {
-        OK(leat_virtual_get_access(p.base, other, &access));
+        OK(leat_virtual_get_access(other, p.base, &access));
         assert_int_equal(access, LEAT_ACCESS_NONE);
         if (test_on_cpu()) {
-            OK(leat_virtual_set_access(p.base, p.unit, other, LEAT_ACCESS_READ_WRITE));
-            OK(leat_virtual_get_access(p.base, other, &access));
+            OK(leat_virtual_set_access(other, p.base, p.unit, LEAT_ACCESS_READ_WRITE));
+            OK(leat_virtual_get_access(other, p.base, &access));
             assert_int_equal(access, LEAT_ACCESS_READ_WRITE);
         }
         OK(leat_device_close(other));
@@ -217,7 +217,7 @@ static void a_mapping_keeps_its_memory(void **state)
         OK(leat_device_memory(t->device, &before, NULL));
         OK(leat_physical_create(t->device, unit, 0, &memory));
         OK(leat_virtual_map(base, unit, memory));
-        OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ_WRITE));
+        OK(leat_virtual_set_access(t->device, base, unit, LEAT_ACCESS_READ_WRITE));
         OK(leat_physical_release(memory));
         write_pattern(t->stream, base, unit, 9);
         OK(leat_physical_retain(base, &again));
@@ -244,7 +244,7 @@ static void rights_end_where_they_end(void **state)
     map_all(&p, t->device);
     OK(leat_fill(t->stream, p.base, 1, 2 * p.unit));
     OK(leat_stream_synchronize(t->stream));
-    if (leat_virtual_set_access(p.base + p.unit, p.unit, t->device, LEAT_ACCESS_READ) == LEAT_OK) {
+    if (leat_virtual_set_access(t->device, p.base + p.unit, p.unit, LEAT_ACCESS_READ) == LEAT_OK) {
         assert_int_not_equal(leat_fill(t->stream, p.base, 2, 2 * p.unit), LEAT_OK);
         OK(leat_fill(t->stream, p.base, 2, p.unit));
         OK(leat_stream_synchronize(t->stream));
@@ -270,8 +270,8 @@ static void two_devices_share_a_reservation(void **state)
     OK(leat_physical_create(other, unit, 0, &far_memory));
     OK(leat_virtual_map(base, unit, near_memory));
     OK(leat_virtual_map((char *)base + unit, unit, far_memory));
-    OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ_WRITE));
-    OK(leat_virtual_set_access((char *)base + unit, unit, other, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(t->device, base, unit, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(other, (char *)base + unit, unit, LEAT_ACCESS_READ_WRITE));
     OK(leat_pointer_get_info((char *)base + unit, &info));
     assert_ptr_equal(info.device, other);
     assert_ptr_equal(info.base, (char *)base + unit);
@@ -310,10 +310,10 @@ static void a_device_that_closes_leaves_nothing(void **state)
     OK(leat_virtual_reserve(t->device, unit, 0, &base));
     OK(leat_physical_create(t->device, unit, 0, &memory));
     OK(leat_virtual_map(base, unit, memory));
-    OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ_WRITE));
-    OK(leat_virtual_set_access(base, unit, other, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(t->device, base, unit, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(other, base, unit, LEAT_ACCESS_READ_WRITE));
     OK(leat_device_close(other));
-    OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ));
+    OK(leat_virtual_set_access(t->device, base, unit, LEAT_ACCESS_READ));
     REFUSED(leat_fill(t->stream, base, 0, 1), LEAT_ERROR_NOT_PERMITTED, "is mapped read-only");
     OK(leat_virtual_unmap(base, unit));
     OK(leat_physical_release(memory));
@@ -358,7 +358,7 @@ static void memory_goes_through_a_descriptor(void **state)
     OK(leat_virtual_reserve(t->device, 4 * unit, 0, &base));
     OK(leat_virtual_map(base, 2 * unit, memory));
     OK(leat_virtual_map((char *)base + 2 * unit, 2 * unit, imported));
-    OK(leat_virtual_set_access(base, 4 * unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(t->device, base, 4 * unit, LEAT_ACCESS_READ_WRITE));
     write_pattern(t->stream, base, 2 * unit, 4);
     expect_pattern(t->stream, (char *)base + 2 * unit, 2 * unit, 4);
     OK(leat_virtual_unmap(base, 4 * unit));
@@ -432,14 +432,14 @@ static void wrong_arguments_are_refused(void **state)
     REFUSED(leat_virtual_map(p.base, p.unit, p.memory[1]), LEAT_ERROR_BUSY, "mapped");
     REFUSED(leat_virtual_unreserve(p.base), LEAT_ERROR_BUSY, "still mapped");
 
-    REFUSED(leat_virtual_set_access(p.base, p.unit, t->device, (leat_access)2), LEAT_ERROR_INVALID, "no access");
-    REFUSED(leat_virtual_set_access(p.base, 2 * p.unit, t->device, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_POINTER,
+    REFUSED(leat_virtual_set_access(t->device, p.base, p.unit, (leat_access)2), LEAT_ERROR_INVALID, "no access");
+    REFUSED(leat_virtual_set_access(t->device, p.base, 2 * p.unit, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_POINTER,
             "nothing is mapped");
-    REFUSED(leat_virtual_set_access(p.base, p.unit / 2, t->device, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_INVALID,
+    REFUSED(leat_virtual_set_access(t->device, p.base, p.unit / 2, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_INVALID,
             "only a part");
-    REFUSED(leat_virtual_set_access(p.base, 0, t->device, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_INVALID, "0 bytes");
-    REFUSED(leat_virtual_get_access(p.base + p.unit, t->device, &access), LEAT_ERROR_POINTER, "nothing is mapped");
-    REFUSED(leat_virtual_get_access(p.base, t->device, NULL), LEAT_ERROR_INVALID, "NULL");
+    REFUSED(leat_virtual_set_access(t->device, p.base, 0, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_INVALID, "0 bytes");
+    REFUSED(leat_virtual_get_access(t->device, p.base + p.unit, &access), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_virtual_get_access(t->device, p.base, NULL), LEAT_ERROR_INVALID, "NULL");
     REFUSED(leat_physical_retain(p.base + p.unit, &memory), LEAT_ERROR_POINTER, "nothing is mapped");
     REFUSED(leat_virtual_unmap(p.base, 0), LEAT_ERROR_INVALID, "0 bytes");
     REFUSED(leat_virtual_unmap(p.base, p.unit / 2), LEAT_ERROR_INVALID, "only a part");

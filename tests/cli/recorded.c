@@ -45,7 +45,7 @@ static void *take(leat_pool *pool, leat_stream *stream, size_t bytes)
 {
     void *ptr;
 
-    OK(leat_pool_alloc(pool, stream, bytes, &ptr));
+    OK(leat_pool_alloc(stream, pool, bytes, &ptr));
     return count_alloc(ptr, bytes);
 }
 
@@ -100,7 +100,7 @@ static void scene(void)
     count_alloc(b, 5000);
     give(NULL, b, 5000);
     /* Uses by another stream, reported to the pool in both ways. */
-    OK(leat_event_record(event, second));
+    OK(leat_event_record(second, event));
     OK(leat_block_use(second, a));
     OK(leat_block_use_until(event, a));
     OK(leat_block_use_until(never, a));
@@ -108,13 +108,13 @@ static void scene(void)
     OK(leat_stream_wait(first, event));
     OK(leat_stream_wait(first, never));
     /* An alignment, a free on another stream, and an allocation that fails. */
-    OK(leat_pool_alloc_aligned(own, first, 700, 4096, &b));
+    OK(leat_pool_alloc_aligned(first, own, 700, 4096, &b));
     count_alloc(b, 700);
     c = take(own, first, 8 * MIB);
-    OK(leat_event_record(event, first));
+    OK(leat_event_record(first, event));
     OK(leat_stream_wait(second, event));
     give(second, c, 8 * MIB);
-    if (leat_pool_alloc(own, first, 17 * MIB, &refused) != LEAT_ERROR_DEVICE_MEMORY)
+    if (leat_pool_alloc(first, own, 17 * MIB, &refused) != LEAT_ERROR_DEVICE_MEMORY)
         must(false, "a pool above its limit", __LINE__);
     /* Waits of the host. */
     OK(leat_event_synchronize(event));
@@ -171,7 +171,7 @@ static void loop(void)
         at %= BLOCKS;
         if (blocks[at].ptr) {
             if (stream != blocks[at].stream) {
-                OK(leat_event_record(event, streams[stream]));
+                OK(leat_event_record(streams[stream], event));
                 OK(leat_stream_wait(streams[blocks[at].stream], event));
             }
             give(streams[blocks[at].stream], blocks[at].ptr, blocks[at].bytes);

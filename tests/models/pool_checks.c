@@ -130,7 +130,7 @@ void stream_is_done(int stream)
 void record(struct event *e, int stream)
 {
     note("record event %d on stream %d", (int)(e - w->events), stream);
-    DO(leat_event_record(e->alias && chance(40) ? e->alias : e->handle, handle_of(stream)));
+    DO(leat_event_record(handle_of(stream), e->alias && chance(40) ? e->alias : e->handle));
 }
 
 void wait_for(int stream, struct event *e)
@@ -150,7 +150,7 @@ void open_event(struct event *e, bool far)
         DO(leat_event_native(e->handle, &native));
         DO(leat_event_wrap(model.device, native, &e->alias));
         /* leat saw a record of the wrapped event, and none of the other handle. */
-        DO(leat_event_record(e->handle, w->streams[near_stream()].handle));
+        DO(leat_event_record(w->streams[near_stream()].handle, e->handle));
     }
 }
 

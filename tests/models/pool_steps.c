@@ -216,7 +216,7 @@ static struct block *new_block(struct pool *p, size_t bytes, int stream, bool ho
             b = &w->blocks[i];
     if (!b)
         return NULL;
-    status = leat_pool_alloc(p->handle, host ? NULL : handle_of(stream), bytes, &ptr);
+    status = leat_pool_alloc(host ? NULL : handle_of(stream), p->handle, bytes, &ptr);
     note("%s %d allocates block %d of %zu bytes from pool %d: %p", host ? "the host" : "stream", host ? 0 : stream,
          index_of(b), bytes, (int)(p - g.pools), ptr);
     if (status != LEAT_OK) {

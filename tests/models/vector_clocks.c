@@ -171,7 +171,7 @@ static struct stream *stream_of_agent(int agent)
 void record(struct event *e, struct stream *s)
 {
     note("record event %d on stream %d", (int)(e - g.events), index_of(s));
-    DO(leat_event_record(e->handle, handle_of(s)));
+    DO(leat_event_record(handle_of(s), e->handle));
     e->recorded = true;
     e->clock = *coming(s);
 }

@@ -126,7 +126,7 @@ static leat_status use_all(struct everything *all, bool *ran)
 
     TRY(leat_register(all->device, all->host, BYTES));
     TRY(leat_unregister(all->host));
-    TRY(leat_event_record(all->start, all->stream));
+    TRY(leat_event_record(all->stream, all->start));
     TRY(leat_fill(all->stream, all->d, 7, BYTES));
     TRY(leat_copy(all->stream, all->pinned, all->d, BYTES));
     TRY(leat_copy(all->stream, (char *)all->pinned + BYTES, all->pinned, BYTES));
@@ -140,7 +140,7 @@ static leat_status use_all(struct everything *all, bool *ran)
     TRY(leat_copy_3d(all->stream, (char *)all->pinned + BYTES, all->pinned, &some_rows));
     TRY(leat_launch(all->stream, all->kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 60 << 10, args, 4));
     TRY(leat_launch_host(all->stream, set_flag, ran));
-    TRY(leat_event_record(all->end, all->stream));
+    TRY(leat_event_record(all->stream, all->end));
     TRY(leat_stream_wait(all->far, all->end));
     TRY(leat_event_query(all->end));
     TRY(leat_event_synchronize(all->end));

@@ -72,7 +72,7 @@ static bool copy_in_order(struct world *w)
     STEP(leat_launch_host(w->stream, count_slowly, &w->host_calls));
     STEP(leat_copy(w->stream, host_other, host_in, LONG_BYTES));
     STEP(leat_copy(w->stream, w->plain, host_other, LONG_BYTES));
-    STEP(leat_event_record(w->end, w->stream));
+    STEP(leat_event_record(w->stream, w->end));
     STEP(leat_stream_wait(w->second, w->end));
     STEP(leat_copy(w->second, host_out, w->plain, LONG_BYTES));
     STEP(leat_copy(w->second, w->pinned, host_out, LONG_BYTES));

@@ -15,7 +15,7 @@ static void pool_must_work(struct world *w, leat_pool *pool)
     bool good;
 
     test_pattern(in, sizeof in, 4);
-    good = leat_pool_alloc(pool, w->stream, sizeof in, &block) == LEAT_OK &&
+    good = leat_pool_alloc(w->stream, pool, sizeof in, &block) == LEAT_OK &&
            leat_copy(w->stream, block, in, sizeof in) == LEAT_OK &&
            leat_copy_sync(w->stream, out, block, sizeof in) == LEAT_OK && leat_free(w->stream, block) == LEAT_OK;
     if (!good)
@@ -77,27 +77,27 @@ static bool pass_blocks_around(struct world *w)
 {
     void **b = w->blocks;
 
-    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[0]));
-    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[1]));
-    STEP(leat_pool_alloc(w->pool, w->stream, 1000, &b[2]));
+    STEP(leat_pool_alloc(w->stream, w->pool, block_bytes(), &b[0]));
+    STEP(leat_pool_alloc(w->stream, w->pool, block_bytes(), &b[1]));
+    STEP(leat_pool_alloc(w->stream, w->pool, 1000, &b[2]));
     STEP(fill_end(w->stream, b[0], 1, block_bytes()));
     STEP(fill_end(w->stream, b[1], 2, block_bytes()));
     STEP(leat_fill(w->stream, b[2], 3, 1000));
-    STEP(leat_event_record(w->start, w->stream));
+    STEP(leat_event_record(w->stream, w->start));
     STEP(leat_stream_wait(w->second, w->start));
     STEP(leat_launch_host(w->second, count_slowly, &w->host_calls));
     STEP(expect_end(w->second, b[1], block_bytes(), 2));
     STEP(fill_end(w->second, b[0], 4, block_bytes()));
     STEP(leat_block_use(w->second, b[0]));
-    STEP(leat_event_record(w->end, w->second));
+    STEP(leat_event_record(w->second, w->end));
     STEP(leat_block_use_until(w->end, b[1]));
     FREE(leat_free(w->stream, b[0]));
     b[0] = NULL;
-    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[3]));
+    STEP(leat_pool_alloc(w->stream, w->pool, block_bytes(), &b[3]));
     STEP(fill_end(w->stream, b[3], 5, block_bytes()));
     FREE(leat_free(w->stream, b[1]));
     b[1] = NULL;
-    STEP(leat_pool_alloc(w->pool, w->second, block_bytes(), &b[4]));
+    STEP(leat_pool_alloc(w->second, w->pool, block_bytes(), &b[4]));
     STEP(fill_end(w->second, b[4], 6, block_bytes()));
     STEP(expect_end(w->stream, b[3], block_bytes(), 5));
     STEP(expect_end(w->second, b[4], block_bytes(), 6));
@@ -120,16 +120,16 @@ static bool stitch_pages(struct world *w)
     void **b = w->blocks;
 
     for (int i = 0; i < 5; i++)
-        STEP(leat_pool_alloc(w->pool, w->stream, mib(2), &b[i]));
+        STEP(leat_pool_alloc(w->stream, w->pool, mib(2), &b[i]));
     for (int i = 1; i < 5; i += 2) {
         FREE(leat_free(w->stream, b[i]));
         b[i] = NULL;
     }
     STEP(fill_end(w->stream, b[2], 7, mib(2)));
     STEP(leat_device_synchronize(w->device));
-    STEP(leat_pool_alloc(w->pool, w->second, mib(4), &b[1]));
+    STEP(leat_pool_alloc(w->second, w->pool, mib(4), &b[1]));
     STEP(fill_end(w->second, b[1], 8, mib(4)));
-    STEP(leat_pool_alloc_aligned(w->pool, w->stream, mib(1), mib(4), &b[3]));
+    STEP(leat_pool_alloc_aligned(w->stream, w->pool, mib(1), mib(4), &b[3]));
     STEP(fill_end(w->stream, b[3], 9, mib(1)));
     STEP(expect_end(w->stream, b[2], mib(2), 7));
     STEP(expect_end(w->second, b[1], mib(4), 8));
@@ -137,7 +137,7 @@ static bool stitch_pages(struct world *w)
     STEP(leat_device_synchronize(w->device));
     give_blocks_back(w);
     STEP(leat_device_synchronize(w->device));
-    STEP(leat_pool_alloc(w->second_pool, w->stream, mib(34), &b[0]));
+    STEP(leat_pool_alloc(w->stream, w->second_pool, mib(34), &b[0]));
     STEP(fill_end(w->stream, b[0], 10, mib(34)));
     STEP(expect_end(w->stream, b[0], mib(34), 10));
     give_blocks_back(w);
@@ -149,8 +149,8 @@ static bool trim_and_limit(struct world *w)
     void **b = w->blocks, *none = NULL;
     leat_status status;
 
-    STEP(leat_pool_alloc(w->pool, NULL, block_bytes(), &b[0]));
-    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[1]));
+    STEP(leat_pool_alloc(NULL, w->pool, block_bytes(), &b[0]));
+    STEP(leat_pool_alloc(w->stream, w->pool, block_bytes(), &b[1]));
     STEP(fill_end(w->stream, b[0], 11, block_bytes()));
     STEP(fill_end(w->stream, b[1], 12, block_bytes()));
     FREE(leat_free(w->stream, b[1]));
@@ -163,7 +163,7 @@ static bool trim_and_limit(struct world *w)
     /* A chunk with a live block in it cannot be released, so the pool may hold more. */
     if (status != LEAT_ERROR_BUSY || (!now.pool.kind && !now.pool.no_virtual_memory))
         STEP(status);
-    if (status == LEAT_OK && leat_pool_alloc(w->pool, w->stream, 30 * MIB, &none) >= LEAT_OK)
+    if (status == LEAT_OK && leat_pool_alloc(w->stream, w->pool, 30 * MIB, &none) >= LEAT_OK)
         give_up("30 MiB within a limit of 6");
     FREE(leat_memory_free(b[0]));
     b[0] = NULL;
@@ -177,7 +177,7 @@ static bool export_and_import(struct world *w)
 
     if (!now.pool.exportable)
         return true;
-    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &w->blocks[0]));
+    STEP(leat_pool_alloc(w->stream, w->pool, block_bytes(), &w->blocks[0]));
     STEP(fill_end(w->stream, w->blocks[0], 13, block_bytes()));
     STEP(leat_block_export(w->blocks[0], &w->fd, &bytes));
     STEP(leat_block_import(w->device, w->fd, bytes, &w->imported));
@@ -191,8 +191,8 @@ static bool end_a_stream(struct world *w)
     leat_stream *gone = NULL;
 
     STEP(leat_stream_create(w->device, &gone));
-    if (keep(w, "leat_pool_alloc", leat_pool_alloc(w->pool, gone, block_bytes(), &w->blocks[1])) == LEAT_OK &&
-        keep(w, "leat_pool_alloc", leat_pool_alloc(w->pool, gone, block_bytes(), &w->blocks[2])) == LEAT_OK &&
+    if (keep(w, "leat_pool_alloc", leat_pool_alloc(gone, w->pool, block_bytes(), &w->blocks[1])) == LEAT_OK &&
+        keep(w, "leat_pool_alloc", leat_pool_alloc(gone, w->pool, block_bytes(), &w->blocks[2])) == LEAT_OK &&
         keep(w, "leat_fill", fill_end(gone, w->blocks[2], 14, block_bytes())) == LEAT_OK) {
         FREE(leat_free(gone, w->blocks[2]));
         w->blocks[2] = NULL;
@@ -200,7 +200,7 @@ static bool end_a_stream(struct world *w)
     END(leat_stream_destroy(gone));
     if (w->failed)
         return false;
-    STEP(leat_pool_alloc(w->pool, w->second, block_bytes(), &w->blocks[3]));
+    STEP(leat_pool_alloc(w->second, w->pool, block_bytes(), &w->blocks[3]));
     STEP(fill_end(w->second, w->blocks[3], 15, block_bytes()));
     STEP(expect_end(w->second, w->blocks[3], block_bytes(), 15));
     return true;

@@ -108,7 +108,7 @@ static bool move_bytes(struct world *w)
     STEP(leat_copy(w->stream, w->plain, w->pinned, BYTES));
     if (w->far) {
         STEP(leat_copy(w->stream, w->far, w->plain, BYTES));
-        STEP(leat_event_record(w->end, w->stream));
+        STEP(leat_event_record(w->stream, w->end));
         STEP(leat_stream_wait(w->far_stream, w->end));
         STEP(leat_copy(w->far_stream, w->pinned, w->far, BYTES));
         STEP(leat_stream_synchronize(w->far_stream));
@@ -194,9 +194,9 @@ static bool order_work(struct world *w)
     double milliseconds;
     leat_device *device;
 
-    STEP(leat_event_record(w->start, w->stream));
+    STEP(leat_event_record(w->stream, w->start));
     STEP(leat_launch_host(w->stream, count_call, &w->host_calls));
-    STEP(leat_event_record(w->end, w->stream));
+    STEP(leat_event_record(w->stream, w->end));
     STEP(leat_stream_wait(w->second, w->end));
     STEP(leat_stream_wait(w->second, w->wrapped_event));
     STEP(leat_launch_host(w->second, count_call, &w->host_calls));
@@ -447,8 +447,8 @@ static bool use_addresses(struct world *w, leat_physical **memory)
     STEP(leat_physical_import(w->device, w->fd, unit_bytes, &memory[1]));
     STEP(leat_virtual_map(base, unit_bytes, memory[0]));
     STEP(leat_virtual_map((char *)base + unit_bytes, unit_bytes, memory[1]));
-    STEP(leat_virtual_set_access(base, 2 * unit_bytes, w->device, LEAT_ACCESS_READ_WRITE));
-    STEP(leat_virtual_get_access(base, w->device, &access));
+    STEP(leat_virtual_set_access(w->device, base, 2 * unit_bytes, LEAT_ACCESS_READ_WRITE));
+    STEP(leat_virtual_get_access(w->device, base, &access));
     STEP(leat_physical_retain(base, &retained));
     STEP(leat_physical_release(retained));
     STEP(leat_fill(w->stream, base, 5, 2 * unit_bytes));

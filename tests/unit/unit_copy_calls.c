@@ -287,7 +287,7 @@ static struct test_gate *use_up_memory(struct test_state *t, struct room *room)
     for (int i = 0; stager && i < 2; i++)
         for (size_t bytes = MIB; bytes >= 4 * KIB; bytes /= 2)
             while (used_up_count < 1 << 10 &&
-                   leat_pool_alloc(leati_stager_pool(stager, (enum leati_store_policy)i), NULL, bytes,
+                   leat_pool_alloc(NULL, leati_stager_pool(stager, (enum leati_store_policy)i), bytes,
                                    &used_up[used_up_count]) == LEAT_OK)
                 used_up_count++;
     return gate;
@@ -560,7 +560,7 @@ static void guard_mode_sees_each(void **state)
 
     load_kernels(t->device);
     OK(leat_pool_create(t->device, &options, &pool));
-    OK(leat_pool_alloc(pool, NULL, BYTES, &block));
+    OK(leat_pool_alloc(NULL, pool, BYTES, &block));
     for (size_t i = 0; i < CALLS; i++) {
         for (int out = 0; out < 2; out++) {
             struct test_gate *gate = hold(t->stream, &room);

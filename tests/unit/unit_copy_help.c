@@ -127,7 +127,7 @@ static void hold(struct test_state *t)
 {
     gate = held_close(t->stream->native);
     OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
 }
 
 static leat_status wait_for(struct test_state *t, enum waited waited)

@@ -256,8 +256,8 @@ static void a_trim_gives_pages_back_to_the_system(void **state)
     void *gone, *kept;
 
     OK(leat_pool_create(t->device, &options, &pool));
-    OK(leat_pool_alloc(pool, t->stream, BYTES, &gone));
-    OK(leat_pool_alloc(pool, t->stream, BYTES, &kept));
+    OK(leat_pool_alloc(t->stream, pool, BYTES, &gone));
+    OK(leat_pool_alloc(t->stream, pool, BYTES, &kept));
     OK(leat_fill(t->stream, gone, 1, BYTES));
     OK(leat_fill(t->stream, kept, 2, BYTES));
     OK(leat_stream_synchronize(t->stream));

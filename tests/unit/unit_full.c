@@ -37,11 +37,11 @@ static void own_memory_is_pending(void **state)
     void *block, *more = &more;
 
     OK(leat_pool_create(t->device, &options, &pool));
-    OK(leat_pool_alloc(pool, t->second, 32 * MIB, &block));
+    OK(leat_pool_alloc(t->second, pool, 32 * MIB, &block));
     gate = test_gate_close(t->second);
     OK(leat_free(t->second, block));
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "stream_wait", 1);
-    REFUSED(leat_pool_alloc(pool, t->stream, 16 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY,
+    REFUSED(leat_pool_alloc(t->stream, pool, 16 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY,
             "; of 33554432 bytes held none are idle; 0 blocks with 0 bytes are live; 33554432 bytes are pending: "
             "33554432 on stream ");
     assert_true(leati_fault_fired(wrapper()));
@@ -52,7 +52,7 @@ static void own_memory_is_pending(void **state)
     /* Follow the advice of the message: it must help. */
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->second));
-    OK(leat_pool_alloc(pool, t->stream, 16 * MIB, &more));
+    OK(leat_pool_alloc(t->stream, pool, 16 * MIB, &more));
     OK(leat_free(t->stream, more));
     OK(leat_pool_destroy(pool));
 }
@@ -81,7 +81,7 @@ static void a_control_group_has_no_more_to_pin(void **state)
 
     OK(leat_pool_create(t->device, &options, &pool));
     is_in_group = true;
-    REFUSED(leat_pool_alloc(pool, NULL, 64 * MIB, &block), LEAT_ERROR_HOST_MEMORY,
+    REFUSED(leat_pool_alloc(NULL, pool, 64 * MIB, &block), LEAT_ERROR_HOST_MEMORY,
             "of the 33554432 bytes that the control group /jobs/7 has available");
     is_in_group = false;
     assert_non_null(strstr(leat_last_error(), "\nAdvice: free host memory, ask for less, or let the control group "
@@ -99,13 +99,13 @@ static void a_driver_refuses_what_is_free(void **state)
     void *block;
 
     OK(leat_pool_create(t->device, &options, &pool));
-    OK(leat_pool_alloc(pool, t->stream, MIB, &block));
+    OK(leat_pool_alloc(t->stream, pool, MIB, &block));
     OK(leat_free(t->stream, block));
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     limit = old;
     limit.rlim_cur = MIB;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    REFUSED(leat_pool_alloc(pool, t->stream, 512 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "ulimit -f");
+    REFUSED(leat_pool_alloc(t->stream, pool, 512 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "ulimit -f");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_non_null(strstr(leat_last_error(), "\nAdvice: ask for less: the driver gives no more, though "));
     OK(leat_pool_destroy(pool));
@@ -126,20 +126,20 @@ static void a_page_that_changes_heaps_keeps_its_order(void **state)
 
         OK(leat_pool_create(t->device, &options, &pool));
         OK(leat_pool_set_reuse(pool, 0));
-        OK(leat_pool_alloc(pool, t->stream, 2 * MIB, &block));
+        OK(leat_pool_alloc(t->stream, pool, 2 * MIB, &block));
         gate = test_gate_close(t->stream);
         OK(leat_free(t->stream, block));
         if (fails) {
             leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "vm_map", 1);
-            assert_int_equal(leat_pool_alloc(pool, t->stream, 1000, &block), LEAT_ERROR_DRIVER);
+            assert_int_equal(leat_pool_alloc(t->stream, pool, 1000, &block), LEAT_ERROR_DRIVER);
             assert_true(leati_fault_fired(wrapper()));
             leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
         }
-        OK(leat_pool_alloc(pool, t->stream, 1000, &block));
-        REFUSED(leat_pool_alloc(pool, t->second, 1000, &other), LEAT_ERROR_DEVICE_MEMORY, "the limit");
+        OK(leat_pool_alloc(t->stream, pool, 1000, &block));
+        REFUSED(leat_pool_alloc(t->second, pool, 1000, &other), LEAT_ERROR_DEVICE_MEMORY, "the limit");
         test_gate_open(gate);
         OK(leat_stream_synchronize(t->stream));
-        OK(leat_pool_alloc(pool, t->second, 1000, &other));
+        OK(leat_pool_alloc(t->second, pool, 1000, &other));
         OK(leat_free(t->second, other));
         OK(leat_free(t->stream, block));
         OK(leat_pool_destroy(pool));

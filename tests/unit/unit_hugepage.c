@@ -144,7 +144,7 @@ static void first_writes_bring_huge_pages(void **state)
         void *block;
 
         OK(leat_pool_create(t->device, &options, &pool));
-        OK(leat_pool_alloc(pool, t->stream, bytes, &block));
+        OK(leat_pool_alloc(t->stream, pool, bytes, &block));
         OK(write_first(t->stream, how, block, src, bytes));
         OK(leat_stream_synchronize(t->stream));
         if (!system_has_them())

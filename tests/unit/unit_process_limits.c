@@ -77,7 +77,7 @@ static int use_everything(void)
         return 2;
     STEP(leat_stream_create(device, &second));
     STEP(leat_event_create(device, &event));
-    STEP(leat_event_record(event, stream));
+    STEP(leat_event_record(stream, event));
     STEP(leat_stream_wait(second, event));
     STEP(leat_memory_alloc(device, LEAT_KIND_PINNED, bytes, &pinned));
     STEP(leat_memory_alloc(device, LEAT_KIND_MANAGED, bytes, &managed));
@@ -96,7 +96,7 @@ static int use_everything(void)
     STEP(leat_layout_permute(&columns, (uint32_t[]){1, 0}));
     STEP(leat_copy_layout(stream, memory, &rows, plain, &columns));
     STEP(leat_pool_create(device, &own, &pool));
-    STEP(leat_pool_alloc(pool, stream, bytes, &shared));
+    STEP(leat_pool_alloc(stream, pool, bytes, &shared));
     STEP(leat_virtual_reserve(device, (size_t)2 << 20, 0, &reserved));
     STEP(leat_device_open("cpu:1", &other));
     STEP(leat_stream_create(other, &second));
@@ -274,7 +274,7 @@ static int use_all_mappings(bool over)
     STEP(leat_virtual_reserve(device, 4 * unit, 0, &reserved));
     STEP(leat_physical_create(device, unit, 0, &physical));
     STEP(leat_virtual_map((char *)reserved + unit, unit, physical));
-    STEP(leat_virtual_set_access((char *)reserved + unit, unit, device, LEAT_ACCESS_READ_WRITE));
+    STEP(leat_virtual_set_access(device, (char *)reserved + unit, unit, LEAT_ACCESS_READ_WRITE));
     STEP(leat_fill(stream, (char *)reserved + unit, 1, unit));
     STEP(leat_stream_synchronize(stream));
     if (!fill_mappings(&filler, 0, over))

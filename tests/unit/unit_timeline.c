@@ -184,7 +184,7 @@ static void work_that_comes_late_is_not_done(void **state)
     end_late(stream, seq);
     seq = leati_timeline_now(stream->timeline);
     begin_late(stream, "event_record");
-    OK(leat_event_record(event, stream));
+    OK(leat_event_record(stream, event));
     OK(leat_event_synchronize(event));
     assert_true(leati_timeline_is_complete(stream->timeline, seq));
     end_late(stream, seq);
@@ -202,7 +202,7 @@ static void move_event(const char *entry, bool after)
 {
     if (strcmp(entry, moved.entry))
         return;
-    OK(leat_event_record(moved.event, after ? moved.here : moved.elsewhere));
+    OK(leat_event_record(after ? moved.here : moved.elsewhere, moved.event));
     /* The record on the other stream is complete before the driver is queried. */
     if (!after)
         OK(leat_stream_synchronize(moved.elsewhere));
@@ -219,7 +219,7 @@ static void an_event_that_moves_says_nothing(void **state)
         struct test_gate *gate;
         uint64_t seq = give_held(t->stream, &gate);
 
-        OK(leat_event_record(event, t->stream));
+        OK(leat_event_record(t->stream, event));
         moved.entry = entries[i];
         moved.event = event;
         moved.here = t->stream;
@@ -250,8 +250,8 @@ static void a_wrapped_event_says_nothing(void **state)
     native = event->device->driver->ops->event_native(event->device->driver, event->native);
     OK(leat_event_wrap(t->device, native, &wrapped));
     seq = give_held(t->stream, &gate);
-    OK(leat_event_record(wrapped, t->stream));
-    OK(leat_event_record(event, t->second));
+    OK(leat_event_record(t->stream, wrapped));
+    OK(leat_event_record(t->second, event));
     OK(leat_stream_synchronize(t->second));
     OK(leat_event_query(wrapped));
     assert_false(leati_timeline_is_complete(t->stream->timeline, seq));
@@ -270,18 +270,18 @@ static void records_are_remembered(void **state)
     uint64_t seq = leati_timeline_now(timeline);
 
     OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     assert_true(is_done_soon(timeline, leati_timeline_now(timeline)));
     assert_int_not_equal(event->point.serial, 0);
     OK(leat_event_query(event));
     assert_true(leati_timeline_is_complete(timeline, seq));
     seq = leati_timeline_now(timeline);
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     while (leat_event_query(event) == LEAT_NOT_READY)
         test_sleep_us(100);
     assert_true(leati_timeline_is_complete(timeline, seq));
     leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "event_record", 1);
-    REFUSED(leat_event_record(event, t->stream), LEAT_ERROR_DRIVER, "event_record");
+    REFUSED(leat_event_record(t->stream, event), LEAT_ERROR_DRIVER, "event_record");
     leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
     assert_int_equal(event->point.serial, 0);
     OK(leat_event_destroy(event));
@@ -298,7 +298,7 @@ static void what_is_waited_for_may_write_anything(void **state)
     OK(leat_stream_synchronize(t->second));
     assert_true(leati_stream_reads_now(t->second));
     (void)give_held(t->stream, &gate);
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     OK(leat_stream_wait(t->second, event));
     assert_false(leati_stream_reads_now(t->second));
     test_gate_open(gate);
@@ -328,7 +328,7 @@ static void who_has_a_stream_may_use_it(void **state)
     void *native;
 
     OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(event, t->second));
+    OK(leat_event_record(t->second, event));
     OK(leat_stream_create(t->device, &stream));
     OK(leat_stream_synchronize(stream));
     expect_idle(stream, true);
@@ -603,9 +603,9 @@ static void what_ends_lets_go_of_orders(void **state)
     void *block;
 
     OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(event, t->stream));
+    OK(leat_event_record(t->stream, event));
     assert_true(atomic_load(&timeline->holders) > before);
-    OK(leat_event_record(event, t->second));
+    OK(leat_event_record(t->second, event));
     assert_int_equal(atomic_load(&timeline->holders), before);
     assert_true(atomic_load(&other->holders) > before_other);
     OK(leat_event_destroy(event));
@@ -613,9 +613,9 @@ static void what_ends_lets_go_of_orders(void **state)
 
     OK(leat_pool_create(t->device, &options, &pool));
     for (int way = 0; way < 3; way++) {
-        OK(leat_pool_alloc(pool, t->stream, 4096, &block));
+        OK(leat_pool_alloc(t->stream, pool, 4096, &block));
         OK(leat_event_create(t->device, &second));
-        OK(leat_event_record(second, t->second));
+        OK(leat_event_record(t->second, second));
         if (way == 2)
             OK(leat_block_use_until(second, block));
         else
