@@ -58,9 +58,9 @@ static bool begin_run(struct run *run, uint64_t limit_bytes)
     leat_pool_options options = {.size = sizeof options,
                                  .name = "leat bench",
                                  .limit_bytes = limit_bytes,
-                                 .packing = run->runner == RUNNER_STILL   ? LEAT_POOL_STILL
-                                            : run->runner == RUNNER_TIGHT ? LEAT_POOL_TIGHT
-                                                                          : LEAT_POOL_AUTO};
+                                 .packing = run->runner == RUNNER_STILL   ? LEAT_POOL_PACKING_STILL
+                                            : run->runner == RUNNER_TIGHT ? LEAT_POOL_PACKING_TIGHT
+                                                                          : LEAT_POOL_PACKING_AUTO};
 
     run->begin = bench_now();
     if (is_leat(run))

@@ -163,12 +163,12 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
         return index < 0 ? CLI_USAGE : PARSE_GO_ON;
     case 'p':
         index = parse_name("policy", optarg, replay_policy_names, 3);
-        options->policy = index < 0 ? LEAT_POOL_WAIT_LAST : (leat_pool_reuse)index;
+        options->policy = index < 0 ? LEAT_POOL_REUSE_WAIT_LAST : (leat_pool_reuse)index;
         options->policy_given = true;
         return index < 0 ? CLI_USAGE : PARSE_GO_ON;
     case 'P':
         index = parse_name("packing", optarg, replay_packing_names, 3);
-        options->packing = index < 0 ? LEAT_POOL_AUTO : (leat_pool_packing)index;
+        options->packing = index < 0 ? LEAT_POOL_PACKING_AUTO : (leat_pool_packing)index;
         options->packing_given = true;
         return index < 0 ? CLI_USAGE : PARSE_GO_ON;
     case 'l':

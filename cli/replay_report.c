@@ -233,7 +233,7 @@ static void print_regime(const struct replay_options *options, const struct repl
 
     printf("Packing: %s. At the end the pool was %s: ", replay_packing_names[options->packing],
            replay_packing_names[last->packing]);
-    if (last->packing == LEAT_POOL_TIGHT)
+    if (last->packing == LEAT_POOL_PACKING_TIGHT)
         printf("where no idle memory fits in one piece, it stitches a block together from idle pages.\n");
     else
         printf("where no idle memory fits in one piece, it gets new memory from the driver.\n");

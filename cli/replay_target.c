@@ -15,10 +15,11 @@
 
 const char *const replay_allocator_names[REPLAY_ALLOCATOR_COUNT] = {"leat", "driver", "driver-async",
                                                                     "driver-async-keep"};
-const char *const replay_policy_names[3] = {
-    [LEAT_POOL_WAIT_LAST] = "wait-last", [LEAT_POOL_WAIT] = "wait", [LEAT_POOL_WAIT_NEVER] = "wait-never"};
+const char *const replay_policy_names[3] = {[LEAT_POOL_REUSE_WAIT_LAST] = "wait-last",
+                                            [LEAT_POOL_REUSE_WAIT] = "wait",
+                                            [LEAT_POOL_REUSE_WAIT_NEVER] = "wait-never"};
 const char *const replay_packing_names[3] = {
-    [LEAT_POOL_AUTO] = "auto", [LEAT_POOL_STILL] = "still", [LEAT_POOL_TIGHT] = "tight"};
+    [LEAT_POOL_PACKING_AUTO] = "auto", [LEAT_POOL_PACKING_STILL] = "still", [LEAT_POOL_PACKING_TIGHT] = "tight"};
 
 static bool check(struct replay_target *target, leat_status status)
 {

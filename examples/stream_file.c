@@ -230,11 +230,11 @@ static int finish_chunk(struct work *w, struct buffer *buffer)
     if (!buffer->ticket)
         return 0;
     /* STAGED: all bytes have been read, so the mapping is no longer needed. */
-    if (wait_for(w, buffer, LEAT_COPY_STAGED))
+    if (wait_for(w, buffer, LEAT_COPY_POINT_STAGED))
         return 1;
     munmap(buffer->mapping, buffer->bytes);
     buffer->mapping = NULL;
-    if (wait_for(w, buffer, LEAT_COPY_DONE))
+    if (wait_for(w, buffer, LEAT_COPY_POINT_DONE))
         return 1;
     if (leat_ticket_destroy(buffer->ticket) != LEAT_OK)
         return failed("destroy a ticket");

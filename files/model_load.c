@@ -328,8 +328,8 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
         return no_load("leat_model_load_wait");
     if (point != LEAT_COPY_STAGED && point != LEAT_COPY_DONE)
         return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "leat_model_load_wait: point is %d; use LEAT_COPY_STAGED or "
-                                "LEAT_COPY_DONE",
+                                "leat_model_load_wait: point is %d; use LEAT_COPY_POINT_STAGED or "
+                                "LEAT_COPY_POINT_DONE",
                                 (int)point);
     end_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
     for (size_t i = 0; i < load->count; i++) {
@@ -345,7 +345,7 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
             return status;
         note(&first, status);
     }
-    for (size_t i = 0; point == LEAT_COPY_DONE && i < load->event_count; i++) {
+    for (size_t i = 0; point == LEAT_COPY_POINT_DONE && i < load->event_count; i++) {
         leat_status status = wait_for_event(load->events[i], end_ns);
 
         if (status == LEAT_NOT_READY)

@@ -22,10 +22,10 @@ static const struct magic {
     leat_model_format format;
     const char *refused; /* why leat does not read it; NULL: it does */
 } magics[] = {
-    {"\x93NUMPY", 6, LEAT_MODEL_NPY, NULL},
-    {"PK\3\4", 4, LEAT_MODEL_NPZ, NULL},
-    {"PK\5\6", 4, LEAT_MODEL_NPZ, NULL}, /* without members */
-    {"GGUF", 4, LEAT_MODEL_GGUF, NULL},
+    {"\x93NUMPY", 6, LEAT_MODEL_FORMAT_NPY, NULL},
+    {"PK\3\4", 4, LEAT_MODEL_FORMAT_NPZ, NULL},
+    {"PK\5\6", 4, LEAT_MODEL_FORMAT_NPZ, NULL}, /* without members */
+    {"GGUF", 4, LEAT_MODEL_FORMAT_GGUF, NULL},
     {"\x89HDF\r\n\x1a\n", 8, 0, "an HDF5 file: convert it with safetensors.numpy.save_file()"},
     {"\x1f\x8b", 2, 0, "compressed with gzip: decompress it, since leat reads tensors in place"},
     {"\x28\xb5\x2f\xfd", 4, 0, "compressed with zstd: decompress it, since leat reads tensors in place"},
@@ -60,7 +60,7 @@ static leat_status tell_format(struct leatm_model_file *file)
 
     TRY(leatm_model_read_file(file, 0, first, bytes));
     length = leatm_u64(first);
-    file->format = LEAT_MODEL_SAFETENSORS;
+    file->format = LEAT_MODEL_FORMAT_SAFETENSORS;
     /* A length that safetensors allow may look like another format's first bytes, but no other one has the '{'. */
     if (bytes > 8 && first[8] == '{' && length <= LEATM_HEADER_MAX)
         return LEAT_OK;
@@ -111,11 +111,11 @@ static leat_status parse_file(leat_model *model, struct leatm_model_file *file, 
     TRY(open_both(file));
     TRY(tell_format(file));
     switch (file->format) {
-    case LEAT_MODEL_GGUF:
+    case LEAT_MODEL_FORMAT_GGUF:
         return leatm_gguf_parse(model, file, number);
-    case LEAT_MODEL_NPY:
+    case LEAT_MODEL_FORMAT_NPY:
         return leatm_npy_parse(model, file, number);
-    case LEAT_MODEL_NPZ:
+    case LEAT_MODEL_FORMAT_NPZ:
         return leatm_npz_parse(model, file, number);
     default:
         return leatm_safetensors_parse(model, file, number);

@@ -178,7 +178,7 @@ static leat_status open_named(leat_model *model, struct index *index)
         index->slots[slot] = (uint32_t)i + 1;
         index->file_of[i] = model->file_count;
         TRY(leatm_model_open_file(model, path));
-        if (model->files[index->file_of[i]].format != LEAT_MODEL_SAFETENSORS)
+        if (model->files[index->file_of[i]].format != LEAT_MODEL_FORMAT_SAFETENSORS)
             return leatm_model_fail(LEAT_ERROR_FILE, "%s is not a safetensors file", path);
     }
     return LEAT_OK;

@@ -107,9 +107,9 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, 
 static int number_at(leat_location location)
 {
     switch (location.kind) {
-    case LEAT_LOCATION_HOST:
+    case LEAT_LOCATION_KIND_HOST:
         return CU_DEVICE_CPU;
-    case LEAT_LOCATION_DEVICE:
+    case LEAT_LOCATION_KIND_DEVICE:
         return location.ordinal;
     default:
         return CU_DEVICE_INVALID;
@@ -119,9 +119,9 @@ static int number_at(leat_location location)
 static int type_at(leat_location location)
 {
     switch (location.kind) {
-    case LEAT_LOCATION_HOST:
+    case LEAT_LOCATION_KIND_HOST:
         return CU_MEM_LOCATION_TYPE_HOST;
-    case LEAT_LOCATION_DEVICE:
+    case LEAT_LOCATION_KIND_DEVICE:
         return CU_MEM_LOCATION_TYPE_DEVICE;
     default:
         return CU_MEM_LOCATION_TYPE_INVALID;

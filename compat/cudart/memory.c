@@ -147,16 +147,16 @@ cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvis
 /* Converts a location to CUDA's number: a device, the host, or none. */
 static int place_id(leat_location location)
 {
-    return location.kind == LEAT_LOCATION_DEVICE ? location.ordinal
-           : location.kind == LEAT_LOCATION_HOST ? cudaCpuDeviceId
-                                                 : cudaInvalidDeviceId;
+    return location.kind == LEAT_LOCATION_KIND_DEVICE ? location.ordinal
+           : location.kind == LEAT_LOCATION_KIND_HOST ? cudaCpuDeviceId
+                                                      : cudaInvalidDeviceId;
 }
 
 static int place_type(leat_location location)
 {
-    return location.kind == LEAT_LOCATION_DEVICE ? cudaMemLocationTypeDevice
-           : location.kind == LEAT_LOCATION_HOST ? cudaMemLocationTypeHost
-                                                 : cudaMemLocationTypeInvalid;
+    return location.kind == LEAT_LOCATION_KIND_DEVICE ? cudaMemLocationTypeDevice
+           : location.kind == LEAT_LOCATION_KIND_HOST ? cudaMemLocationTypeHost
+                                                      : cudaMemLocationTypeInvalid;
 }
 
 /* Lists the host and the devices that were given accessed-by advice; the rest of the list means no device. */

@@ -47,14 +47,15 @@ int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal)
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
 
-/* Converts a location to the ordinals of this process. A device that is not visible becomes LEAT_LOCATION_NONE. */
+/* Converts a location to the ordinals of this process. A device that is not visible becomes
+ * LEAT_LOCATION_KIND_NONE. */
 static void translate(leat_location *place)
 {
-    if (place->kind != LEAT_LOCATION_DEVICE)
+    if (place->kind != LEAT_LOCATION_KIND_DEVICE)
         return;
     place->ordinal = leatc_ordinal_of(place->ordinal);
     if (place->ordinal < 0)
-        place->kind = LEAT_LOCATION_NONE;
+        place->kind = LEAT_LOCATION_KIND_NONE;
 }
 
 static uint32_t translate_all(uint32_t devices)
@@ -81,7 +82,7 @@ int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
     LEATC_TRY(leatc_memory_find(ptr, &memory));
     /* Another allocation may have had these pages before, and prefetched them. That is not reported. */
     if (!memory.sent)
-        info->last_prefetch = (leat_location){.kind = LEAT_LOCATION_NONE, .ordinal = -1};
+        info->last_prefetch = (leat_location){.kind = LEAT_LOCATION_KIND_NONE, .ordinal = -1};
     return LEATC_OK;
 }
 

@@ -18,7 +18,7 @@ struct leatc_pool {
                                        * there */
     bool is_default, exportable;
     atomic_int references;
-    atomic_uint reuse_flags; /* LEAT_POOL_REUSE_*; written under reuse_lock */
+    atomic_uint reuse_flags; /* leat_pool_reuse_method; written under reuse_lock */
     _Atomic uint64_t threshold;
     _Atomic uint64_t used, used_high;
     _Atomic uint64_t reserved_high; /* the highest value seen since the reset, except for leat's own peak */
@@ -50,7 +50,7 @@ static void begin_pool(struct leatc_pool *pool, struct leatc_device *device)
 {
     pool->device = device;
     pool->id = leatc_memory_id();
-    atomic_store_explicit(&pool->reuse_flags, LEAT_POOL_REUSE_ALL, memory_order_relaxed);
+    atomic_store_explicit(&pool->reuse_flags, LEAT_POOL_REUSE_METHOD_ALL, memory_order_relaxed);
     atomic_store_explicit(&pool->references, 1, memory_order_relaxed);
     atomic_store_explicit(&pool->access[device->ordinal], 3, memory_order_relaxed);
     leati_handle_publish(pool);
@@ -263,9 +263,9 @@ static int figures_of(struct leatc_pool *pool, leat_pool_stats *figures)
 /* Returns leat's reuse flag for an attribute. */
 static unsigned reuse_flag_of(int attribute)
 {
-    return attribute == LEATC_POOL_REUSE_FOLLOW_EVENTS   ? LEAT_POOL_REUSE_ORDERED
-           : attribute == LEATC_POOL_REUSE_OPPORTUNISTIC ? LEAT_POOL_REUSE_FINISHED
-                                                         : LEAT_POOL_REUSE_WAITING;
+    return attribute == LEATC_POOL_REUSE_FOLLOW_EVENTS   ? LEAT_POOL_REUSE_METHOD_ORDERED
+           : attribute == LEATC_POOL_REUSE_OPPORTUNISTIC ? LEAT_POOL_REUSE_METHOD_FINISHED
+                                                         : LEAT_POOL_REUSE_METHOD_WAITING;
 }
 
 static int set_reuse_flag(struct leatc_pool *pool, unsigned flag, bool on)
@@ -276,7 +276,7 @@ static int set_reuse_flag(struct leatc_pool *pool, unsigned flag, bool on)
     leati_lock(&reuse_lock);
     reuse_flags = on ? atomic_load(&pool->reuse_flags) | flag : atomic_load(&pool->reuse_flags) & ~flag;
     if (pool->native)
-        result = leatc_result_of(leat_pool_set_reuse(pool->native, reuse_flags));
+        result = leatc_result_of(leat_pool_set_reuse_methods(pool->native, reuse_flags));
     if (result == LEATC_OK)
         atomic_store(&pool->reuse_flags, reuse_flags);
     leati_unlock(&reuse_lock);

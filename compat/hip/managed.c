@@ -229,9 +229,9 @@ FORWARD(hipError_t hipMemAdvise_v2(const void *ptr, size_t bytes, hipMemoryAdvis
 
 static int number_of(leat_location place)
 {
-    return place.kind == LEAT_LOCATION_HOST     ? hipCpuDeviceId
-           : place.kind == LEAT_LOCATION_DEVICE ? place.ordinal
-                                                : hipInvalidDeviceId;
+    return place.kind == LEAT_LOCATION_KIND_HOST     ? hipCpuDeviceId
+           : place.kind == LEAT_LOCATION_KIND_DEVICE ? place.ordinal
+                                                     : hipInvalidDeviceId;
 }
 
 /* Lists the devices that were given accessed-by advice, then the host; the rest of the list means no device. */

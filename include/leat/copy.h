@@ -10,7 +10,7 @@
  * stream waits for them; docs/copies.md explains how. The host may use its buffers again:
  *
  *     any buffer         when the stream has completed the copy (synchronize, query or event)
- *     a pageable source  also as soon as the copy's ticket reports LEAT_COPY_STAGED
+ *     a pageable source  also as soon as the copy's ticket reports LEAT_COPY_POINT_STAGED
  *     both               when leat_copy_sync() returns, if they are pageable
  *
  * leat reads the source at some time between the call and that moment: never before earlier work of the stream
@@ -20,7 +20,7 @@
  *     leat_launch(stream, ...);                                       // runs when the bytes are there
  *
  *     leat_copy_start(stream, d, data, bytes, NULL, &ticket);
- *     leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER);       // data may change now
+ *     leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, LEAT_FOREVER); // data may change now
  *     leat_ticket_destroy(ticket);
  *
  * Asynchronous failures. If a copy fails while leat's threads move the bytes (the source was unmapped, a file
@@ -86,10 +86,10 @@ typedef struct leat_ticket leat_ticket;
 
 /* How far a copy is. */
 typedef enum leat_copy_point {
-    LEAT_COPY_STAGED = 1, /* the source has been read and may change */
-    LEAT_COPY_DONE = 2,   /* the bytes are at dst, and all earlier work of the stream is complete */
-    LEAT_COPY_DURABLE =
-        3 /* the bytes are on the disk; only for leat_file_sync_start() and leat_file_commit_start() */
+    LEAT_COPY_POINT_STAGED = 1, /* the source has been read and may change */
+    LEAT_COPY_POINT_DONE = 2,   /* the bytes are at dst, and all earlier work of the stream is complete */
+    /* the bytes are on the disk; only for leat_file_sync_start() and leat_file_commit_start() */
+    LEAT_COPY_POINT_DURABLE = 3
 } leat_copy_point;
 
 #define LEAT_FOREVER UINT64_MAX

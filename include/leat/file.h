@@ -15,10 +15,10 @@
  *     leat_file_close(file);
  *
  * Completion. As with leat_copy(), the host may use its memory again, and the bytes are in the file, when the
- * stream has completed the copy or when its ticket says so. LEAT_COPY_STAGED means: for a write, the memory has
- * been read and the file has the bytes; for a read, the file has been read. Written bytes are then in the system's
- * cache, where every reader sees them; leat_file_sync() puts them on the disk, and leat_file_commit() gives a new
- * file its name when they are there.
+ * stream has completed the copy or when its ticket says so. LEAT_COPY_POINT_STAGED means: for a write, the memory
+ * has been read and the file has the bytes; for a read, the file has been read. Written bytes are then in the
+ * system's cache, where every reader sees them; leat_file_sync() puts them on the disk, and leat_file_commit()
+ * gives a new file its name when they are there.
  *
  * A read sees the bytes that earlier writes of the same stream have written. It may read the file before other
  * earlier work of the stream is complete, and it does not wait for other processes.
@@ -175,8 +175,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_write_batch_start(leat_stream *str
 LEAT_NODISCARD LEAT_API leat_status leat_file_sync(leat_stream *stream, leat_file *file);
 
 /* leat_file_sync() with a ticket, which does not hold up the stream: STAGED and DONE are reached when all earlier
- * work of the stream is complete, and LEAT_COPY_DURABLE when fsync() has returned. leat_ticket_cancel() and a
- * deadline stop it as long as fsync() has not begun. Errors: as leat_file_sync() and leat_file_read_start(). */
+ * work of the stream is complete, and LEAT_COPY_POINT_DURABLE when fsync() has returned. leat_ticket_cancel() and
+ * a deadline stop it as long as fsync() has not begun. Errors: as leat_file_sync() and leat_file_read_start(). */
 LEAT_NODISCARD LEAT_API leat_status leat_file_sync_start(leat_stream *stream, leat_file *file,
                                                          const leat_copy_options *options, leat_ticket **ticket);
 
@@ -191,8 +191,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_sync_start(leat_stream *stream, le
  */
 LEAT_NODISCARD LEAT_API leat_status leat_file_commit(leat_stream *stream, leat_file *file);
 
-/* leat_file_commit() with a ticket, as leat_file_sync_start(): LEAT_COPY_DURABLE is reached when the file has its
- * name. Errors: as leat_file_commit() and leat_file_read_start(). */
+/* leat_file_commit() with a ticket, as leat_file_sync_start(): LEAT_COPY_POINT_DURABLE is reached when the file
+ * has its name. Errors: as leat_file_commit() and leat_file_read_start(). */
 LEAT_NODISCARD LEAT_API leat_status leat_file_commit_start(leat_stream *stream, leat_file *file,
                                                            const leat_copy_options *options, leat_ticket **ticket);
 

@@ -165,14 +165,14 @@ typedef struct leat_layout_plan leat_layout_plan;
 
 /* The class of a plan's copy. */
 typedef enum leat_layout_class {
-    LEAT_LAYOUT_NOTHING = 0,   /* a size is 0 */
-    LEAT_LAYOUT_COPY = 1,      /* one contiguous range on both sides */
-    LEAT_LAYOUT_ROWS = 2,      /* contiguous rows, the same on both sides */
-    LEAT_LAYOUT_TRANSPOSE = 3, /* the two sides are dense in different dimensions: tiles */
-    LEAT_LAYOUT_ND_TILE = 4,   /* the dense dimensions are short: a tile covers several of them */
-    LEAT_LAYOUT_GATHER = 5,    /* rows selected by an index list */
-    LEAT_LAYOUT_FILL = 6,      /* short sources that are read repeatedly */
-    LEAT_LAYOUT_ELEMENTS = 7   /* no dense dimension: one element at a time */
+    LEAT_LAYOUT_CLASS_NOTHING = 0,   /* a size is 0 */
+    LEAT_LAYOUT_CLASS_COPY = 1,      /* one contiguous range on both sides */
+    LEAT_LAYOUT_CLASS_ROWS = 2,      /* contiguous rows, the same on both sides */
+    LEAT_LAYOUT_CLASS_TRANSPOSE = 3, /* the two sides are dense in different dimensions: tiles */
+    LEAT_LAYOUT_CLASS_ND_TILE = 4,   /* the dense dimensions are short: a tile covers several of them */
+    LEAT_LAYOUT_CLASS_GATHER = 5,    /* rows selected by an index list */
+    LEAT_LAYOUT_CLASS_FILL = 6,      /* short sources that are read repeatedly */
+    LEAT_LAYOUT_CLASS_ELEMENTS = 7   /* no dense dimension: one element at a time */
 } leat_layout_class;
 
 /* Returns the name of a class: "nothing", "copy", "rows", "transpose", "nd-tile", "gather", "fill" or "elements";

@@ -88,9 +88,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_managed_advise(void *ptr, size_t bytes,
                                                         leat_device *where);
 
 typedef enum leat_location_kind {
-    LEAT_LOCATION_NONE = 0, /* nowhere, or parts of the range differ */
-    LEAT_LOCATION_HOST = 1,
-    LEAT_LOCATION_DEVICE = 2
+    LEAT_LOCATION_KIND_NONE = 0, /* nowhere, or parts of the range differ */
+    LEAT_LOCATION_KIND_HOST = 1,
+    LEAT_LOCATION_KIND_DEVICE = 2
 } leat_location_kind;
 
 /* A place. Does not grow: it is a part of other structs. */
@@ -199,11 +199,11 @@ LEAT_NODISCARD LEAT_API leat_status leat_managed_get_stats(leat_device *device, 
 
 /* Why pages moved, or got their first place. */
 typedef enum leat_move_cause {
-    LEAT_MOVE_FIRST_TOUCH = 1, /* the first access */
-    LEAT_MOVE_FAULT = 2,       /* an access from elsewhere */
-    LEAT_MOVE_PREFETCH = 3,
-    LEAT_MOVE_COPY = 4,      /* read mostly: an additional copy; the old place keeps its own */
-    LEAT_MOVE_END_COPIES = 5 /* read mostly: a write left one copy; to is the writer */
+    LEAT_MOVE_CAUSE_FIRST_TOUCH = 1, /* the first access */
+    LEAT_MOVE_CAUSE_FAULT = 2,       /* an access from elsewhere */
+    LEAT_MOVE_CAUSE_PREFETCH = 3,
+    LEAT_MOVE_CAUSE_COPY = 4,      /* read mostly: an additional copy; the old place keeps its own */
+    LEAT_MOVE_CAUSE_END_COPIES = 5 /* read mostly: a write left one copy; to is the writer */
 } leat_move_cause;
 
 /* One move, of adjacent pages that moved for the same reason during the same work. Does not grow: it is an element

@@ -11,7 +11,7 @@
  *     leat_model_find(model, "lm_head.weight", &index);
  *     leat_model_set_get_pointer(set, index, &weights);
  *     leat_launch(stream, ...);                                              // runs when the bytes are there
- *     leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER);
+ *     leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_POINT_DONE, LEAT_FOREVER);
  *     leat_model_set_destroy(set);
  *     leat_model_close(model);
  *
@@ -59,10 +59,10 @@ typedef struct leat_model leat_model;
 
 /* The formats that leat reads. */
 typedef enum leat_model_format {
-    LEAT_MODEL_SAFETENSORS = 1,
-    LEAT_MODEL_NPY = 2,
-    LEAT_MODEL_NPZ = 3,
-    LEAT_MODEL_GGUF = 4
+    LEAT_MODEL_FORMAT_SAFETENSORS = 1,
+    LEAT_MODEL_FORMAT_NPY = 2,
+    LEAT_MODEL_FORMAT_NPZ = 3,
+    LEAT_MODEL_FORMAT_GGUF = 4
 } leat_model_format;
 
 #define LEAT_MODEL_MAX_DIMS LEAT_LAYOUT_MAX_DIMS
@@ -200,9 +200,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_load_start(const leat_model *mode
                                                           leat_model_load **load);
 
 /*
- * Waits until all copies of the load have reached point (LEAT_COPY_STAGED: the files have been read), for at most
- * timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no limit). A load that failed, was cancelled or passed its
- * deadline reaches both points too, and the call then returns its first failure.
+ * Waits until all copies of the load have reached point (LEAT_COPY_POINT_STAGED: the files have been read), for at
+ * most timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no limit). A load that failed, was cancelled or
+ * passed its deadline reaches both points too, and the call then returns its first failure.
  * Errors: INVALID (load NULL); NOT_READY; those of leat_ticket_wait().
  */
 LEAT_NODISCARD LEAT_API leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point,

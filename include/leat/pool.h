@@ -63,9 +63,9 @@ typedef struct leat_budget leat_budget;
 /* What a pool may do with memory that another stream has freed but may still be using. Memory may be reused under
  * every policy if leat knows that the new stream is ordered after the free, or that the work is complete. */
 typedef enum leat_pool_reuse {
-    LEAT_POOL_WAIT_LAST = 0, /* make the new stream wait for it only when there is no other memory left */
-    LEAT_POOL_WAIT = 1,      /* make the new stream wait for it before asking the driver for more memory */
-    LEAT_POOL_WAIT_NEVER = 2 /* never make a stream wait */
+    LEAT_POOL_REUSE_WAIT_LAST = 0, /* make the new stream wait for it only when there is no other memory left */
+    LEAT_POOL_REUSE_WAIT = 1,      /* make the new stream wait for it before asking the driver for more memory */
+    LEAT_POOL_REUSE_WAIT_NEVER = 2 /* never make a stream wait */
 } leat_pool_reuse;
 
 /*
@@ -75,10 +75,11 @@ typedef enum leat_pool_reuse {
  * driver calls the first time a program needs that block. Neither waits for the device.
  */
 typedef enum leat_pool_packing {
-    LEAT_POOL_AUTO = 0,  /* new memory while the driver has some and the pool holds at most 4 % more than the peak
-                            in use; otherwise as TIGHT */
-    LEAT_POOL_STILL = 1, /* new memory only */
-    LEAT_POOL_TIGHT = 2  /* stitched blocks first, new memory only for what is still missing */
+    /* new memory while the driver has some and the pool holds at most 4 % more than the peak in use; otherwise as
+     * TIGHT */
+    LEAT_POOL_PACKING_AUTO = 0,
+    LEAT_POOL_PACKING_STILL = 1, /* new memory only */
+    LEAT_POOL_PACKING_TIGHT = 2  /* stitched blocks first, new memory only for what is still missing */
 } leat_pool_packing;
 
 /* Options for a new pool. Start with LEAT_POOL_OPTIONS_INIT: zero selects the default of each field. */
@@ -170,25 +171,25 @@ LEAT_NODISCARD LEAT_API leat_status leat_block_use(leat_stream *stream, void *pt
  */
 LEAT_NODISCARD LEAT_API leat_status leat_block_use_until(leat_event *event, void *ptr);
 
-/* The methods by which a stream may get memory that another stream has freed. */
-enum {
-    LEAT_POOL_REUSE_ORDERED = 1,  /* the program's own waits order the stream after the free */
-    LEAT_POOL_REUSE_FINISHED = 2, /* the pool asks the device, and the work before the free is complete */
-    LEAT_POOL_REUSE_WAITING = 4,  /* the pool makes the stream wait, or as a last resort the host, as its policy
-                                     says */
-    LEAT_POOL_REUSE_ALL = 7
-};
+/* The methods by which a stream may get memory that another stream has freed; combine with |. */
+typedef enum leat_pool_reuse_method {
+    LEAT_POOL_REUSE_METHOD_ORDERED = 1,  /* the program's own waits order the stream after the free */
+    LEAT_POOL_REUSE_METHOD_FINISHED = 2, /* the pool asks the device, and the work before the free is complete */
+    /* the pool makes the stream wait, or as a last resort the host, as its policy says */
+    LEAT_POOL_REUSE_METHOD_WAITING = 4,
+    LEAT_POOL_REUSE_METHOD_ALL = 7
+} leat_pool_reuse_method;
 
 /*
  * Selects the methods by which memory of the pool may pass from one stream to another: any combination of
- * LEAT_POOL_REUSE_*; 0: none. A new pool uses all of them. The call also applies to memory that is already freed.
- * Two kinds of memory are always reusable: a stream's own freed memory, by that stream; and, by every stream,
- * memory whose work leat knows to be complete without the pool asking for it, because the program waited for that
- * stream or queried it, or because the pool was trimmed. Without LEAT_POOL_REUSE_WAITING the host does not wait
- * either: a request fails if there is no other memory.
- * Errors: HANDLE, INVALID (unknown flags), NOT_PERMITTED.
+ * leat_pool_reuse_method; 0: none. A new pool uses all of them. The call also applies to memory that is already
+ * freed. Two kinds of memory are always reusable: a stream's own freed memory, by that stream; and, by every
+ * stream, memory whose work leat knows to be complete without the pool asking for it, because the program waited
+ * for that stream or queried it, or because the pool was trimmed. Without LEAT_POOL_REUSE_METHOD_WAITING the host
+ * does not wait either: a request fails if there is no other memory.
+ * Errors: HANDLE, INVALID (unknown methods), NOT_PERMITTED.
  */
-LEAT_NODISCARD LEAT_API leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags);
+LEAT_NODISCARD LEAT_API leat_status leat_pool_set_reuse_methods(leat_pool *pool, uint32_t methods);
 
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
@@ -341,7 +342,7 @@ typedef struct leat_pool_stats {
     uint64_t stitches;         /* allocations that returned a stitched block */
     uint64_t stitch_reuses;    /* of these, blocks whose pages were already mapped */
     uint64_t planned;          /* allocations at the place that the pool's plan has for them */
-    leat_pool_packing packing; /* the mode when the pool last looked for memory: LEAT_POOL_STILL or _TIGHT */
+    leat_pool_packing packing; /* the mode when the pool last looked for memory: STILL or TIGHT */
 } leat_pool_stats;
 #define LEAT_POOL_STATS_INIT LEAT_SIZED_INIT_(leat_pool_stats)
 
@@ -369,12 +370,12 @@ LEAT_NODISCARD LEAT_API leat_status leat_pool_get_tag_share(leat_pool *pool, uns
 
 /* What happened in a pool, for leat_pool_history(). */
 typedef enum leat_pool_action {
-    LEAT_POOL_ALLOC = 1,
-    LEAT_POOL_FREE = 2,
-    LEAT_POOL_GROW = 3,    /* the pool got physical memory from the driver */
-    LEAT_POOL_MAP = 4,     /* physical memory was mapped, for the first time or for a stitched block */
-    LEAT_POOL_RELEASE = 5, /* the pool returned physical memory to the driver */
-    LEAT_POOL_FULL = 6     /* a request that failed */
+    LEAT_POOL_ACTION_ALLOC = 1,
+    LEAT_POOL_ACTION_FREE = 2,
+    LEAT_POOL_ACTION_GROW = 3,    /* the pool got physical memory from the driver */
+    LEAT_POOL_ACTION_MAP = 4,     /* physical memory was mapped, for the first time or for a stitched block */
+    LEAT_POOL_ACTION_RELEASE = 5, /* the pool returned physical memory to the driver */
+    LEAT_POOL_ACTION_FULL = 6     /* a request that failed */
 } leat_pool_action;
 
 /* One event. Does not grow: it is an element of an array. */

@@ -34,7 +34,9 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, leat_copy
     leati_assert(job && device);
     for (;;) {
         leati_job_look(job, &state);
-        if (point == LEAT_COPY_STAGED ? state.staged : point == LEAT_COPY_DONE ? state.done : state.durable)
+        if (point == LEAT_COPY_POINT_STAGED ? state.staged
+            : point == LEAT_COPY_POINT_DONE ? state.done
+                                            : state.durable)
             return LEAT_OK;
         now = leati_clock_ns();
         if (now >= end_ns)
@@ -76,8 +78,8 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
         leati_stager_join(plan->stager, job);
         status = leati_job_wait(job, stream->device,
                                 plan->protocol == LEATI_PROTOCOL_HOST || transfer->direction != LEATI_DIRECTION_IN
-                                    ? LEAT_COPY_DONE
-                                    : LEAT_COPY_STAGED,
+                                    ? LEAT_COPY_POINT_DONE
+                                    : LEAT_COPY_POINT_STAGED,
                                 UINT64_MAX);
         return status == LEAT_OK ? leati_job_result(job) : status;
     }

@@ -15,7 +15,7 @@ struct leat_ticket {
     struct leati_handle handle;
     leat_device *device;
     size_t bytes;
-    bool durable;       /* it has the point LEAT_COPY_DURABLE */
+    bool durable;       /* it has the point LEAT_COPY_POINT_DURABLE */
     bool staged;        /* the copy was staged when the call returned */
     unsigned job_count; /* 0: there is an event; or none, if the copy was already complete */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
@@ -220,16 +220,17 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
 
     LEATI_TRY(leati_check_permitted("leat_ticket_wait"));
     LEATI_TRY(check_ticket("leat_ticket_wait", ticket));
-    if (point < LEAT_COPY_STAGED || point > LEAT_COPY_DURABLE)
-        return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_ticket_wait: there is no point %d; use LEAT_COPY_STAGED, LEAT_COPY_DONE or "
-                          "LEAT_COPY_DURABLE",
-                          (int)point);
-    if (point == LEAT_COPY_DURABLE && !ticket->durable)
+    if (point < LEAT_COPY_POINT_STAGED || point > LEAT_COPY_POINT_DURABLE)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "leat_ticket_wait: there is no point %d; use LEAT_COPY_POINT_STAGED, LEAT_COPY_POINT_DONE or "
+            "LEAT_COPY_POINT_DURABLE",
+            (int)point);
+    if (point == LEAT_COPY_POINT_DURABLE && !ticket->durable)
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_ticket_wait: only tickets of leat_file_sync_start() and leat_file_commit_start() "
-                          "have the point LEAT_COPY_DURABLE");
-    if (ticket->staged && point == LEAT_COPY_STAGED)
+                          "have the point LEAT_COPY_POINT_DURABLE");
+    if (ticket->staged && point == LEAT_COPY_POINT_STAGED)
         return LEAT_OK;
     status = ticket->job_count ? wait_for_jobs(ticket, point, end_ns) : wait_for_event(ticket, end_ns);
     return status >= LEAT_OK ? status : leati_fail_in(status, "leat_ticket_wait");

@@ -61,9 +61,9 @@ static void add_advice(struct leati_strbuf *text, const leat_managed_stats *c)
 
 static const char *place_words(leat_location location, const char *driver, char text[32])
 {
-    if (location.kind == LEAT_LOCATION_HOST)
+    if (location.kind == LEAT_LOCATION_KIND_HOST)
         return "the host";
-    if (location.kind != LEAT_LOCATION_DEVICE)
+    if (location.kind != LEAT_LOCATION_KIND_DEVICE)
         return "nowhere";
     snprintf(text, 32, "%.16s:%d", driver, location.ordinal);
     return text;
@@ -72,15 +72,15 @@ static const char *place_words(leat_location location, const char *driver, char 
 static const char *cause_words(leat_move_cause cause)
 {
     switch (cause) {
-    case LEAT_MOVE_FIRST_TOUCH:
+    case LEAT_MOVE_CAUSE_FIRST_TOUCH:
         return "first touch";
-    case LEAT_MOVE_FAULT:
+    case LEAT_MOVE_CAUSE_FAULT:
         return "fault";
-    case LEAT_MOVE_PREFETCH:
+    case LEAT_MOVE_CAUSE_PREFETCH:
         return "prefetch";
-    case LEAT_MOVE_COPY:
+    case LEAT_MOVE_CAUSE_COPY:
         return "copy for a reader";
-    case LEAT_MOVE_END_COPIES:
+    case LEAT_MOVE_CAUSE_END_COPIES:
         return "copies ended by a write";
     }
     return "unknown";

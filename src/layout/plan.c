@@ -47,12 +47,12 @@ static bool src_has_another_order(const struct leati_canonical *canonical)
 static leat_layout_class classify_run(const struct leati_canonical *canonical)
 {
     if (canonical->dims == 1)
-        return LEAT_LAYOUT_COPY;
+        return LEAT_LAYOUT_CLASS_COPY;
     if (bytes_of(canonical, 0) >= LONG_RUN_BYTES)
-        return LEAT_LAYOUT_ROWS;
+        return LEAT_LAYOUT_CLASS_ROWS;
     if (!canonical->src_stride[1])
-        return LEAT_LAYOUT_FILL;
-    return src_has_another_order(canonical) ? LEAT_LAYOUT_ND_TILE : LEAT_LAYOUT_ROWS;
+        return LEAT_LAYOUT_CLASS_FILL;
+    return src_has_another_order(canonical) ? LEAT_LAYOUT_CLASS_ND_TILE : LEAT_LAYOUT_CLASS_ROWS;
 }
 
 leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
@@ -61,23 +61,23 @@ leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
     int dense_src;
 
     if (canonical->empty)
-        return LEAT_LAYOUT_NOTHING;
+        return LEAT_LAYOUT_CLASS_NOTHING;
     if (canonical->index_dim >= 0)
-        return LEAT_LAYOUT_GATHER;
+        return LEAT_LAYOUT_CLASS_GATHER;
     if (canonical->dims == 0)
-        return LEAT_LAYOUT_COPY;
+        return LEAT_LAYOUT_CLASS_COPY;
     if (canonical->dst_stride[0] != unit)
-        return LEAT_LAYOUT_ELEMENTS;
+        return LEAT_LAYOUT_CLASS_ELEMENTS;
     if (canonical->src_stride[0] == unit)
         return classify_run(canonical);
     if (canonical->src_stride[0] == 0)
-        return LEAT_LAYOUT_FILL;
+        return LEAT_LAYOUT_CLASS_FILL;
     dense_src = leati_canonical_dense_src(canonical);
     if (dense_src < 0)
-        return LEAT_LAYOUT_ELEMENTS;
+        return LEAT_LAYOUT_CLASS_ELEMENTS;
     return bytes_of(canonical, 0) >= LONG_SIDE_BYTES && bytes_of(canonical, (unsigned)dense_src) >= LONG_SIDE_BYTES
-               ? LEAT_LAYOUT_TRANSPOSE
-               : LEAT_LAYOUT_ND_TILE;
+               ? LEAT_LAYOUT_CLASS_TRANSPOSE
+               : LEAT_LAYOUT_CLASS_ND_TILE;
 }
 
 /* ---- the table ---- */
@@ -353,7 +353,7 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
     plan->class_of_plan = leati_layout_classify(&canonical);
     leati_host_layout_make(&canonical, plan->class_of_plan, &plan->host);
     leati_gpu_layout_make(&canonical, plan->class_of_plan, &plan->gpu);
-    leati_assert(canonical.empty == (plan->class_of_plan == LEAT_LAYOUT_NOTHING));
+    leati_assert(canonical.empty == (plan->class_of_plan == LEAT_LAYOUT_CLASS_NOTHING));
     leati_assert(canonical.empty || (plan->host.parts && plan->gpu.kernel));
     /* Release: from here on, threads that have found an earlier plan at this address may take a reference. */
     atomic_store_explicit(&plan->holders, 1, memory_order_release);

@@ -306,7 +306,7 @@ leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struc
     }
     if (note)
         swap_note(block, note);
-    leati_stats_event(pool, LEAT_POOL_ALLOC, (void *)leati_user_base(block), leati_requested(block),
+    leati_stats_event(pool, LEAT_POOL_ACTION_ALLOC, (void *)leati_user_base(block), leati_requested(block),
                       stream ? stream->timeline : NULL, block->tag);
     return LEAT_OK;
 }
@@ -471,7 +471,7 @@ leat_status leati_guard_free(struct leat_pool *pool, leat_stream *stream, struct
     } else {
         leati_guard_forget(block);
     }
-    leati_stats_event(pool, LEAT_POOL_FREE, (void *)leati_user_base(block), leati_requested(block),
+    leati_stats_event(pool, LEAT_POOL_ACTION_FREE, (void *)leati_user_base(block), leati_requested(block),
                       stream ? stream->timeline : NULL, block->tag);
     return LEAT_OK;
 }

@@ -392,7 +392,7 @@ bool leati_usable_by(const struct leati_stream_cache *freed_by, uint64_t seq,
     leati_assert(cache->pool);
     if (freed_by == cache || !freed_by->timeline || leati_timeline_is_complete(freed_by->timeline, seq))
         return true;
-    return (cache->pool->reuse_flags & LEAT_POOL_REUSE_ORDERED) && cache->timeline &&
+    return (cache->pool->reuse_flags & LEAT_POOL_REUSE_METHOD_ORDERED) && cache->timeline &&
            leati_timeline_is_ordered_after(cache->timeline, freed_by->timeline, seq);
 }
 

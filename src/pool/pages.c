@@ -257,7 +257,7 @@ static leat_status release(struct leat_pool *pool, struct leati_physical *physic
     DRIVER(pool, status, vm_release, physical->handle);
     leati_count(&pool->figures.released_bytes, physical->bytes);
     leati_pool_uncharge(pool, physical->bytes);
-    leati_stats_event(pool, LEAT_POOL_RELEASE, NULL, physical->bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_ACTION_RELEASE, NULL, physical->bytes, NULL, 0);
     set_user(physical, NULL, 0);
     if (physical->younger)
         physical->younger->older = physical->older;
@@ -293,7 +293,7 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
         physical->older->younger = physical;
     pool->youngest_physical = physical;
     leati_count(&pool->figures.created_bytes, bytes);
-    leati_stats_event(pool, LEAT_POOL_GROW, NULL, bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_ACTION_GROW, NULL, bytes, NULL, 0);
     *created = physical;
     return LEAT_OK;
 }
@@ -722,7 +722,7 @@ static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache
         return status;
     }
     *block = join_place(pool, place, cache, collected.waits);
-    leati_stats_event(pool, LEAT_POOL_MAP, (void *)place->map_base, place->map_bytes, cache->timeline, 0);
+    leati_stats_event(pool, LEAT_POOL_ACTION_MAP, (void *)place->map_base, place->map_bytes, cache->timeline, 0);
     return LEAT_OK;
 }
 
@@ -913,8 +913,8 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cac
     leati_assert(bytes >= LEATI_LARGE_BYTES);
     if (pool->dedicated)
         return grow(pool, cache, bytes, alignment, LEATI_HEAP_LARGE, block);
-    tight = pool->packing == LEAT_POOL_TIGHT ||
-            (pool->packing == LEAT_POOL_AUTO && wastes(pool, cache, bytes, alignment));
+    tight = pool->packing == LEAT_POOL_PACKING_TIGHT ||
+            (pool->packing == LEAT_POOL_PACKING_AUTO && wastes(pool, cache, bytes, alignment));
     /* Relaxed here and below: only read by statistics. */
     atomic_store_explicit(&pool->is_tight, tight, memory_order_relaxed);
     if (tight) {
@@ -923,7 +923,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cac
             return stitched;
     }
     status = grow(pool, cache, bytes, alignment, LEATI_HEAP_LARGE, block);
-    if (status != LEAT_ERROR_DEVICE_MEMORY || pool->packing == LEAT_POOL_STILL)
+    if (status != LEAT_ERROR_DEVICE_MEMORY || pool->packing == LEAT_POOL_PACKING_STILL)
         return status;
     atomic_store_explicit(&pool->is_tight, true, memory_order_relaxed);
     leati_error_keep(&message);
@@ -1056,7 +1056,7 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     leati_set_cache(span->first, pool->host);
     span->first->idle_since_ns = leati_clock_ns();
     leati_count(&pool->figures.created_bytes, chunk_bytes);
-    leati_stats_event(pool, LEAT_POOL_GROW, chunk, chunk_bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_ACTION_GROW, chunk, chunk_bytes, NULL, 0);
     *block = span->first;
     return LEAT_OK;
 }
@@ -1238,7 +1238,7 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
         *released_bytes += span->chunk_bytes;
         leati_count(&pool->figures.released_bytes, span->chunk_bytes);
         leati_pool_uncharge(pool, span->chunk_bytes);
-        leati_stats_event(pool, LEAT_POOL_RELEASE, span->chunk, span->chunk_bytes, NULL, 0);
+        leati_stats_event(pool, LEAT_POOL_ACTION_RELEASE, span->chunk, span->chunk_bytes, NULL, 0);
         *place = span->next;
         leati_block_give_back(block);
         free(span);

@@ -474,7 +474,7 @@ static struct leati_planned *next_place(struct leati_pool_plan *plan, struct lis
 
 /* ---- stream order ---- */
 
-/* Returns true if this LEAT_POOL_REUSE_* flag is set. */
+/* Returns true if this leat_pool_reuse_method is allowed. */
 static bool allows(const struct leat_pool *pool, uint32_t reuse_flag)
 {
     /* Relaxed: it orders nothing. */
@@ -489,9 +489,9 @@ static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cac
     bool done = false;
 
     return leati_timeline_is_complete(timeline, seq) ||
-           (allows(pool, LEAT_POOL_REUSE_ORDERED) &&
+           (allows(pool, LEAT_POOL_REUSE_METHOD_ORDERED) &&
             leati_timeline_is_ordered_after(cache->timeline, timeline, seq)) ||
-           (allows(pool, LEAT_POOL_REUSE_FINISHED) &&
+           (allows(pool, LEAT_POOL_REUSE_METHOD_FINISHED) &&
             leati_timeline_query(timeline, seq, &done, &pool->figures.timeline) == LEAT_OK && done);
 }
 
@@ -522,7 +522,7 @@ static bool is_free(struct leat_pool *pool, struct leati_pool_plan *plan, struct
                     struct leati_planned *place)
 {
     if (has_any(plan->used, place)) {
-        settle_late(pool, plan, allows(pool, LEAT_POOL_REUSE_FINISHED));
+        settle_late(pool, plan, allows(pool, LEAT_POOL_REUSE_METHOD_FINISHED));
         if (has_any(plan->used, place))
             return false;
     }

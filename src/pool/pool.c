@@ -22,7 +22,7 @@ static struct leat_pool *list LEATI_GUARDED_BY(list_lock);
 static const char *const own_names[] = {
     [LEAT_KIND_PINNED] = "leat's own pinned memory", [LEAT_KIND_DEVICE] = "leat's own device memory"};
 static const char *const packing_words[] = {
-    [LEAT_POOL_AUTO] = "auto", [LEAT_POOL_STILL] = "still", [LEAT_POOL_TIGHT] = "tight"};
+    [LEAT_POOL_PACKING_AUTO] = "auto", [LEAT_POOL_PACKING_STILL] = "still", [LEAT_POOL_PACKING_TIGHT] = "tight"};
 static const char *const default_names[] = {[LEAT_KIND_PINNED] = "the pinned pool",
                                             [LEAT_KIND_DEVICE] = "the device pool",
                                             [LEAT_KIND_MANAGED] = "the managed pool"};
@@ -203,9 +203,9 @@ static leat_status read_options(const char *what, leat_device *device, const lea
     if (options->kind != LEAT_KIND_DEVICE && options->kind != LEAT_KIND_PINNED &&
         options->kind != LEAT_KIND_MANAGED)
         return leati_fail(LEAT_ERROR_INVALID, "%s: memory of kind %d cannot be pooled", what, (int)options->kind);
-    if ((unsigned)options->reuse > LEAT_POOL_WAIT_NEVER)
+    if ((unsigned)options->reuse > LEAT_POOL_REUSE_WAIT_NEVER)
         return leati_fail(LEAT_ERROR_INVALID, "%s: there is no reuse policy %d", what, (int)options->reuse);
-    if ((unsigned)options->packing > LEAT_POOL_TIGHT)
+    if ((unsigned)options->packing > LEAT_POOL_PACKING_TIGHT)
         return leati_fail(LEAT_ERROR_INVALID, "%s: there is no packing %d", what, (int)options->packing);
     if (options->limit_bytes && options->soft_limit_bytes > options->limit_bytes)
         return leati_fail(LEAT_ERROR_INVALID, "%s: the soft limit of %llu bytes is above the limit of %llu", what,
@@ -250,9 +250,9 @@ static leat_status choose_packing(const char *what, const leat_pool_options *opt
     const char *word = leati_option(LEATI_OPTION_POOL_PACKING);
 
     *packing = options->packing;
-    if (*packing != LEAT_POOL_AUTO || !word)
+    if (*packing != LEAT_POOL_PACKING_AUTO || !word)
         return LEAT_OK;
-    for (int i = LEAT_POOL_AUTO; i <= LEAT_POOL_TIGHT; i++)
+    for (int i = LEAT_POOL_PACKING_AUTO; i <= LEAT_POOL_PACKING_TIGHT; i++)
         if (!strcmp(word, packing_words[i])) {
             *packing = (leat_pool_packing)i;
             return LEAT_OK;
@@ -272,8 +272,8 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->device = device;
     pool->kind = options->kind;
     pool->reuse = options->reuse;
-    pool->reuse_flags = LEAT_POOL_REUSE_ALL;
-    atomic_init(&pool->planned_reuse_flags, LEAT_POOL_REUSE_ALL);
+    pool->reuse_flags = LEAT_POOL_REUSE_METHOD_ALL;
+    atomic_init(&pool->planned_reuse_flags, LEAT_POOL_REUSE_METHOD_ALL);
     pool->budget = options->budget;
     atomic_init(&pool->limit_bytes, options->limit_bytes);
     atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
@@ -617,19 +617,20 @@ static void hook_stream_ends(struct leat_stream *stream)
 
 /* ---- the calls about reuse and limits ---- */
 
-leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t reuse_flags)
+leat_status leat_pool_set_reuse_methods(leat_pool *pool, uint32_t methods)
 {
-    LEATI_TRY(leati_check_permitted("leat_pool_set_reuse"));
-    LEATI_TRY(leati_check_pool("leat_pool_set_reuse", pool));
-    if (reuse_flags & ~(uint32_t)LEAT_POOL_REUSE_ALL)
-        return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_pool_set_reuse: reuse_flags is 0x%x, and there are only LEAT_POOL_REUSE_ORDERED, "
-                          "LEAT_POOL_REUSE_FINISHED and LEAT_POOL_REUSE_WAITING (0x%x in all)",
-                          reuse_flags, (unsigned)LEAT_POOL_REUSE_ALL);
+    LEATI_TRY(leati_check_permitted("leat_pool_set_reuse_methods"));
+    LEATI_TRY(leati_check_pool("leat_pool_set_reuse_methods", pool));
+    if (methods & ~(uint32_t)LEAT_POOL_REUSE_METHOD_ALL)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "leat_pool_set_reuse_methods: methods is 0x%x, and there are only LEAT_POOL_REUSE_METHOD_ORDERED, "
+            "LEAT_POOL_REUSE_METHOD_FINISHED and LEAT_POOL_REUSE_METHOD_WAITING (0x%x in all)",
+            methods, (unsigned)LEAT_POOL_REUSE_METHOD_ALL);
     leati_lock(&pool->lock);
-    pool->reuse_flags = reuse_flags;
+    pool->reuse_flags = methods;
     /* Relaxed: a concurrent allocation may still use the old flags. */
-    atomic_store_explicit(&pool->planned_reuse_flags, reuse_flags, memory_order_relaxed);
+    atomic_store_explicit(&pool->planned_reuse_flags, methods, memory_order_relaxed);
     leati_unlock(&pool->lock);
     return LEAT_OK;
 }

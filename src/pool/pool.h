@@ -182,7 +182,7 @@ struct leat_pool {
     leat_budget *budget;
     leat_pool_full_function on_full;
     void *on_full_argument;
-    uint32_t reuse_flags;                 /* allowed LEAT_POOL_REUSE_* flags */
+    uint32_t reuse_flags;                 /* allowed leat_pool_reuse_method */
     _Atomic uint32_t planned_reuse_flags; /* copy of reuse_flags for planned blocks, which are allocated without
                                              the pool's lock */
     _Atomic(struct leati_stream_cache *)

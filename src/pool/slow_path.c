@@ -483,7 +483,7 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
     /* Nothing fits: now driver queries are worth their cost. */
     more = leati_stream_caches_drain(pool);
     more |= settle_pending(pool, request->cache, false);
-    if (pool->reuse_flags & LEAT_POOL_REUSE_FINISHED) {
+    if (pool->reuse_flags & LEAT_POOL_REUSE_METHOD_FINISHED) {
         more |= leati_slow_path_poll(pool, request->cache);
     } else {
         /* Without REUSE_FINISHED no other stream may use completed memory: only settle what returns to its own
@@ -493,7 +493,7 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
     }
     if (more)
         block = fit_any(request);
-    if (!block && pool->reuse == LEAT_POOL_WAIT && (pool->reuse_flags & LEAT_POOL_REUSE_WAITING))
+    if (!block && pool->reuse == LEAT_POOL_REUSE_WAIT && (pool->reuse_flags & LEAT_POOL_REUSE_METHOD_WAITING))
         block = fit_waiting(request);
     return block;
 }
@@ -522,7 +522,7 @@ static leat_status provide(struct slow_request *request, struct leati_block **bl
 /* Returns true if the pool can make stitched blocks. */
 static bool can_stitch(const struct leat_pool *pool)
 {
-    return pool->virtual_memory && !pool->dedicated && pool->packing != LEAT_POOL_STILL;
+    return pool->virtual_memory && !pool->dedicated && pool->packing != LEAT_POOL_PACKING_STILL;
 }
 
 /* In a pool without stitching: releases idle memory of the wrong sizes to the driver, then asks for new memory. */
@@ -578,7 +578,7 @@ static bool fit_after_waiting(struct slow_request *request, struct leati_block *
     wait_for_all(request);
     /* These waits order the stream after the frees, so use them even if the user disabled reuse by the
      * program's own waits. */
-    pool->reuse_flags |= LEAT_POOL_REUSE_ORDERED;
+    pool->reuse_flags |= LEAT_POOL_REUSE_METHOD_ORDERED;
     found = (*block = fit_any(request)) || provide(request, block) == LEAT_OK;
     pool->reuse_flags = reuse_flags;
     return found;
@@ -590,14 +590,14 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
     LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
-    bool may_wait = pool->reuse_flags & LEAT_POOL_REUSE_WAITING;
+    bool may_wait = pool->reuse_flags & LEAT_POOL_REUSE_METHOD_WAITING;
 
     leati_assert_locked(&pool->lock);
 
     /* First release the freed blocks in quarantine (guard mode). */
     if (leati_guard_drain_quarantine(pool) && ((*block = fit_any(request)) || provide(request, block) == LEAT_OK))
         return true;
-    if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(request, block))
+    if (may_wait && pool->reuse != LEAT_POOL_REUSE_WAIT_NEVER && fit_after_waiting(request, block))
         return true;
     if (fit_as_large(request, block) || provide_smaller(request, block) || provide_from_plan(request, block))
         return true;
@@ -606,7 +606,7 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
     /* The last resort is to wait on the host. It is skipped if waiting is not allowed, or if the stream's own
      * waits above have already made all idle memory usable and stitching can combine it. */
     if (!may_wait || (request->stream && !request->stream->timeline->per_thread &&
-                      pool->reuse != LEAT_POOL_WAIT_NEVER && can_stitch(pool) && !pool->plan))
+                      pool->reuse != LEAT_POOL_REUSE_WAIT_NEVER && can_stitch(pool) && !pool->plan))
         return false;
     (void)leati_slow_path_finish(pool);
     return (*block = fit_any(request)) || provide(request, block) == LEAT_OK || fit_as_large(request, block) ||
@@ -727,7 +727,7 @@ static leat_status fail(const struct slow_request *request, leat_status status) 
 
     leati_assert_locked(&pool->lock);
     leati_count(&pool->figures.failures, 1);
-    leati_stats_event(pool, LEAT_POOL_FULL, NULL, request->bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_ACTION_FULL, NULL, request->bytes, NULL, 0);
     if (!is_full(status))
         return status;
     /* Release the spare handles collected for this request: other pools can use the memory. */

@@ -162,7 +162,8 @@ static void fill_statistics(struct leat_pool *pool, leat_pool_stats *s)
     s->stitches = read_figure(&figures->stitches);
     s->stitch_reuses = read_figure(&figures->stitch_reuses);
     s->planned = read_figure(&figures->planned);
-    s->packing = atomic_load_explicit(&pool->is_tight, memory_order_relaxed) ? LEAT_POOL_TIGHT : LEAT_POOL_STILL;
+    s->packing = atomic_load_explicit(&pool->is_tight, memory_order_relaxed) ? LEAT_POOL_PACKING_TIGHT
+                                                                             : LEAT_POOL_PACKING_STILL;
     s->pages_released = read_figure(&figures->released_bytes);
     s->events = read_figure(&figures->timeline.events);
     s->queries = read_figure(&figures->timeline.queries);

@@ -422,7 +422,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
     leati_set_state(block, LEATI_BLOCK_DORMANT);
     link_first(pool, stitch);
     leati_count(&pool->figures.stitched_bytes, bytes);
-    leati_stats_event(pool, LEAT_POOL_MAP, (void *)leati_base(block), bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_ACTION_MAP, (void *)leati_base(block), bytes, NULL, 0);
     *made = stitch;
     return LEAT_OK;
 }

@@ -142,8 +142,8 @@ static void no_bytes_at_all(void **state)
     OK(leat_copy_sync(t->stream, NULL, own, 0));
     OK(leat_copy_sync(t->stream, own, own, 0));
     ticket = test_copy_start(t->stream, NULL, (void *)(uintptr_t)8, 0);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 0));
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, 0));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 0));
     info = test_ticket_info(ticket);
     assert_true(info.bytes == 0 && info.arrived_bytes == 0 && info.staged && info.done && info.status == LEAT_OK);
     OK(leat_ticket_cancel(ticket));
@@ -487,12 +487,12 @@ static void *copy_again_and_again(void *argument)
         TRY(leat_copy_start(stream, memory, in, bytes, NULL, &first));
         TRY(leat_copy_start(stream, out, memory, bytes, NULL, &last));
         if (round % 3 == 0) {
-            TRY(leat_ticket_wait(first, LEAT_COPY_STAGED, LEAT_FOREVER));
+            TRY(leat_ticket_wait(first, LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
             memset(in, 0xdd, bytes);
         }
         if (round % 2)
             TRY(leat_stream_synchronize(stream));
-        TRY(leat_ticket_wait(last, LEAT_COPY_DONE, LEAT_FOREVER));
+        TRY(leat_ticket_wait(last, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
         TRY(leat_ticket_destroy(last));
         TRY(leat_ticket_destroy(first));
         for (size_t i = 0; i < bytes; i++)

@@ -136,9 +136,9 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     OK(leat_fill(t->stream, pinned, 0x66, 100));
     lose(&m, loss);
     test_gate_open(gate);
-    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_POINTER);
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_POINTER);
     expect_address(&m, loss);
-    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER), LEAT_ERROR_POINTER);
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, LEAT_FOREVER), LEAT_ERROR_POINTER);
     info = test_ticket_info(ticket);
     assert_true(info.staged && info.done && info.status == LEAT_ERROR_POINTER && info.bytes == MAP_BYTES);
     if (info.arrived_bytes > lost_at)
@@ -234,7 +234,7 @@ static void host_memory_is_lost_under_a_copy_to_host_memory(void **state)
 
         lose(&m, PROTECTED);
         test_gate_open(gate);
-        assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_POINTER);
+        assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_POINTER);
         expect_address(&m, PROTECTED);
         assert_true(test_ticket_info(ticket).arrived_bytes <= 2 * MIB);
         assert_int_equal(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER);

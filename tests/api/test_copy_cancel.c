@@ -92,10 +92,10 @@ static void a_copy_is_cancelled_before_it_begins(void **state)
         /* The cancelled copy keeps its place in the order of the stream. */
         EXPECT_HELD(t->stream, gate);
         test_gate_open(gate);
-        status = leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+        status = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
         if (staged()) {
             assert_int_equal(status, LEAT_ERROR_CANCELLED);
-            assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 0), LEAT_ERROR_CANCELLED);
+            assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, 0), LEAT_ERROR_CANCELLED);
             assert_true(expect_prefix(&j, ticket, status) == 0);
         } else {
             assert_true(status == LEAT_OK || status == LEAT_ERROR_CANCELLED);
@@ -126,7 +126,7 @@ static void a_copy_is_cancelled_at_any_time(void **state)
             OK(leat_ticket_cancel(ticket));
             if (round % 3 == 0)
                 OK(leat_stream_synchronize(t->stream));
-            status = leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+            status = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
             if (status == LEAT_OK)
                 whole++;
             else
@@ -148,9 +148,9 @@ static void a_cancel_after_the_end_is_too_late(void **state)
         struct journey j = make_journey(t, out);
         leat_ticket *ticket = test_copy_start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES);
 
-        OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+        OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
         OK(leat_ticket_cancel(ticket));
-        OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0));
+        OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 0));
         assert_true(expect_prefix(&j, ticket, LEAT_OK) == LONG_BYTES);
         OK(leat_ticket_destroy(ticket));
         end_journey(&j);
@@ -182,7 +182,7 @@ static void a_cancel_stops_one_copy_only(void **state)
         OK(leat_copy(t->stream, out[i], memory + i * bytes, bytes));
     test_gate_open(gate);
     for (size_t i = COUNT; i-- > 0;) {
-        leat_status status = leat_ticket_wait(tickets[i], LEAT_COPY_DONE, LEAT_FOREVER);
+        leat_status status = leat_ticket_wait(tickets[i], LEAT_COPY_POINT_DONE, LEAT_FOREVER);
 
         if (i % 2 && status != LEAT_OK)
             assert_int_equal(status, LEAT_ERROR_CANCELLED);
@@ -216,7 +216,7 @@ static void a_deadline_passes(void **state)
             leat_status status, seen;
 
             OK(leat_copy_start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES, &options, &ticket));
-            status = leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+            status = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
             if (status != LEAT_OK)
                 assert_int_equal(status, LEAT_ERROR_DEADLINE);
             if (i == 0 && staged())
@@ -245,7 +245,7 @@ static void a_deadline_passes_on_a_held_stream(void **state)
         OK(leat_copy_start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES, &options, &ticket));
         test_sleep_us(30000);
         test_gate_open(gate);
-        status = leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+        status = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
         if (staged())
             assert_int_equal(status, LEAT_ERROR_DEADLINE);
         seen = leat_stream_synchronize(t->stream);
@@ -269,7 +269,7 @@ static void a_deadline_that_is_far_away_changes_nothing(void **state)
             leat_ticket *ticket = NULL;
 
             OK(leat_copy_start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES, &options, &ticket));
-            OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+            OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
             assert_true(expect_prefix(&j, ticket, LEAT_OK) == LONG_BYTES);
             OK(leat_ticket_destroy(ticket));
         }

@@ -269,7 +269,7 @@ static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const ch
     case COPY_START:
         status = leat_copy_start(stream, dst, src, bytes, NULL, &ticket);
         if (status == LEAT_OK)
-            waited = leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+            waited = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
         (void)leat_ticket_destroy(ticket);
         break;
     case COPY_MANY:

@@ -163,9 +163,9 @@ static void a_stream_is_destroyed_with_copies_under_way(void **state)
             if (held)
                 test_gate_open(gate);
             /* The copies and their tickets outlive the stream. */
-            OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
+            OK(leat_ticket_wait(out, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
             EXPECT_PATTERN(room.out, sizes[i], seed);
-            OK(leat_ticket_wait(in, LEAT_COPY_DONE, LEAT_FOREVER));
+            OK(leat_ticket_wait(in, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
             assert_true(test_ticket_info(out).arrived_bytes == sizes[i]);
             OK(leat_ticket_destroy(in));
             OK(leat_ticket_destroy(out));
@@ -224,8 +224,8 @@ static void a_device_is_closed_with_copies_under_way(void **state)
             leat_ticket_info info = test_ticket_info(kept[k]);
 
             assert_true(info.staged && info.done && info.status == LEAT_OK && info.arrived_bytes == sizes[i]);
-            OK(leat_ticket_wait(kept[k], LEAT_COPY_STAGED, 0));
-            OK(leat_ticket_wait(kept[k], LEAT_COPY_DONE, LEAT_FOREVER));
+            OK(leat_ticket_wait(kept[k], LEAT_COPY_POINT_STAGED, 0));
+            OK(leat_ticket_wait(kept[k], LEAT_COPY_POINT_DONE, LEAT_FOREVER));
             OK(leat_ticket_destroy(kept[k]));
         }
     }

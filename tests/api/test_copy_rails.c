@@ -128,7 +128,7 @@ static void a_ticket_knows_the_end(void **state)
     OK(leat_copy_set_rails(t->device, &room.other, 1));
     test_pattern(room.pageable, BYTES, 6);
     ticket = test_copy_start(t->stream, room.memory, room.pageable, BYTES);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     memset(room.pageable, 0, BYTES);
     OK(leat_ticket_destroy(ticket));
     OK(leat_copy_sync(t->stream, room.seen, room.memory, BYTES));

@@ -31,17 +31,17 @@ static void a_ticket_tells_how_far_its_copy_is(void **state)
         assert_true(info.bytes == sizes[i] && !info.arrived_bytes && !info.done && info.status == LEAT_OK);
         info = test_ticket_info(out);
         assert_true(info.bytes == sizes[i] && !info.arrived_bytes && !info.staged && !info.done);
-        assert_int_equal(leat_ticket_wait(in, LEAT_COPY_DONE, 0), LEAT_NOT_READY);
-        assert_int_equal(leat_ticket_wait(out, LEAT_COPY_STAGED, 0), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(in, LEAT_COPY_POINT_DONE, 0), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(out, LEAT_COPY_POINT_STAGED, 0), LEAT_NOT_READY);
         test_gate_open(gate);
-        OK(leat_ticket_wait(in, LEAT_COPY_STAGED, LEAT_FOREVER));
+        OK(leat_ticket_wait(in, LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
         assert_true(test_ticket_info(in).staged);
         /* The source is read: the caller may overwrite it. */
         memset(room.in, 0x77, sizes[i]);
-        OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
+        OK(leat_ticket_wait(out, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
         EXPECT_PATTERN(room.out, sizes[i], 20 + i);
         /* The earlier copy of the stream is done too. */
-        OK(leat_ticket_wait(in, LEAT_COPY_DONE, 0));
+        OK(leat_ticket_wait(in, LEAT_COPY_POINT_DONE, 0));
         for (int k = 0; k < 2; k++) {
             info = test_ticket_info(k ? out : in);
             assert_true(info.arrived_bytes == sizes[i] && info.staged && info.done && info.status == LEAT_OK);
@@ -68,16 +68,16 @@ static void tickets_of_memory_that_is_not_pageable(void **state)
         leat_ticket_info info = test_ticket_info(tickets[i]);
 
         assert_true(info.bytes == MIB && !info.arrived_bytes && !info.staged && !info.done);
-        assert_int_equal(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(tickets[i], LEAT_COPY_POINT_DONE, 1000), LEAT_NOT_READY);
         /* Copies without pageable memory ignore a cancel. */
         OK(leat_ticket_cancel(tickets[i]));
     }
     test_gate_open(gate);
-    OK(leat_ticket_wait(tickets[0], LEAT_COPY_STAGED, LEAT_FOREVER));
+    OK(leat_ticket_wait(tickets[0], LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
     for (int i = 2; i >= 0; i--) {
         leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
-        OK(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, LEAT_FOREVER));
+        OK(leat_ticket_wait(tickets[i], LEAT_COPY_POINT_DONE, LEAT_FOREVER));
         info = test_ticket_info(tickets[i]);
         assert_true(info.arrived_bytes == MIB && info.staged && info.done && info.status == LEAT_OK);
         OK(leat_ticket_destroy(tickets[i]));
@@ -93,7 +93,7 @@ static void a_wait_ends_when_its_time_is_over(void **state)
     struct test_gate *gate = test_gate_close(t->stream);
     leat_ticket *ticket = test_copy_start(t->stream, room.out, room.memory, MIB);
 
-    for (int point = LEAT_COPY_STAGED; point <= LEAT_COPY_DONE; point++) {
+    for (int point = LEAT_COPY_POINT_STAGED; point <= LEAT_COPY_POINT_DONE; point++) {
         double begin = seconds_now(), took;
 
         assert_int_equal(leat_ticket_wait(ticket, (leat_copy_point)point, 0), LEAT_NOT_READY);
@@ -104,7 +104,7 @@ static void a_wait_ends_when_its_time_is_over(void **state)
     }
     test_gate_open(gate);
     /* A very long timeout that is not LEAT_FOREVER: the sum with the current time must not overflow. */
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER - 1));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER - 1));
     OK(leat_ticket_destroy(ticket));
     end_room(&room);
 }
@@ -197,7 +197,8 @@ static void several_threads_wait_for_one_ticket(void **state)
         pthread_t threads[COUNT];
 
         for (int i = 0; i < COUNT; i++) {
-            waiters[i] = (struct waiter){ticket, i % 2 ? LEAT_COPY_STAGED : LEAT_COPY_DONE, LEAT_NOT_READY};
+            waiters[i] =
+                (struct waiter){ticket, i % 2 ? LEAT_COPY_POINT_STAGED : LEAT_COPY_POINT_DONE, LEAT_NOT_READY};
             assert_int_equal(pthread_create(&threads[i], NULL, wait_for_ticket, &waiters[i]), 0);
         }
         test_sleep_us(round * 300);
@@ -242,8 +243,8 @@ static void use_ticket_inside(void *argument)
     struct inside *inside = argument;
     leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
-    inside->staged = leat_ticket_wait(inside->ticket, LEAT_COPY_STAGED, 0);
-    inside->done = leat_ticket_wait(inside->ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+    inside->staged = leat_ticket_wait(inside->ticket, LEAT_COPY_POINT_STAGED, 0);
+    inside->done = leat_ticket_wait(inside->ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
     inside->query = leat_ticket_get_info(inside->ticket, &info);
     inside->cancel = leat_ticket_cancel(inside->ticket);
     inside->free = leat_ticket_destroy(inside->ticket);
@@ -275,7 +276,7 @@ static void refuse_ticket(leat_ticket *ticket)
 {
     leat_ticket_info info = LEAT_TICKET_INFO_INIT;
 
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_HANDLE, "ticket");
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_HANDLE, "ticket");
     REFUSED(leat_ticket_get_info(ticket, &info), LEAT_ERROR_HANDLE, "ticket");
     REFUSED(leat_ticket_cancel(ticket), LEAT_ERROR_HANDLE, "ticket");
     if (ticket)
@@ -326,7 +327,7 @@ static void wrong_options_of_a_copy(void **state)
     REFUSED(leat_ticket_wait(ticket, (leat_copy_point)0, 0), LEAT_ERROR_INVALID, "point");
     REFUSED(leat_ticket_wait(ticket, (leat_copy_point)3, 0), LEAT_ERROR_INVALID, "point");
     REFUSED(leat_ticket_get_info(ticket, NULL), LEAT_ERROR_INVALID, "info");
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     OK(leat_ticket_destroy(ticket));
     end_room(&room);
 }

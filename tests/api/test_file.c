@@ -272,7 +272,7 @@ static void a_file_that_is_cut_is_a_failure(void **state)
         assert_int_equal(truncate(path, MIB + 1000), 0);
         test_gate_open(gate);
         if (with_ticket) {
-            REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, "cut");
+            REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, "cut");
             assert_int_equal(test_ticket_info(ticket).status, LEAT_ERROR_FILE);
             assert_true(test_ticket_info(ticket).arrived_bytes <= MIB + 1000);
         }
@@ -281,7 +281,7 @@ static void a_file_that_is_cut_is_a_failure(void **state)
         if (with_ticket) {
             OK(leat_file_close(file));
             file = NULL;
-            REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0), LEAT_ERROR_FILE, path);
+            REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 0), LEAT_ERROR_FILE, path);
             OK(leat_ticket_destroy(ticket));
         }
         OK(leat_file_close(file));
@@ -310,7 +310,7 @@ static void a_write_that_fails_is_told(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
     OK(leat_file_write_start(t->stream, file, 0, memory, bytes, NULL, &ticket));
     REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, strerror(EFBIG));
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, path);
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, path);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     OK(leat_ticket_destroy(ticket));
     OK(leat_stream_synchronize(t->stream));
@@ -352,8 +352,8 @@ static void tickets_follow_and_stop(void **state)
     leat_ticket *ticket;
 
     OK(leat_file_read_start(t->stream, memory, file, 0, bytes, NULL, &ticket));
-    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER));
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_int_equal(test_ticket_info(ticket).arrived_bytes, bytes);
     OK(leat_ticket_destroy(ticket));
     OK(leat_copy_sync(t->stream, pinned, memory, bytes));
@@ -365,10 +365,10 @@ static void tickets_follow_and_stop(void **state)
     OK(leat_file_read_start(t->stream, pinned, file, 0, bytes, NULL, &ticket));
     OK(leat_ticket_cancel(ticket));
     test_gate_open(gate);
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "after 0 bytes");
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "after 0 bytes");
     OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_start(t->stream, memory, file, 0, bytes, &options, &ticket));
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "leat_ticket_wait");
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "leat_ticket_wait");
     OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_start(t->stream, memory, file, 0, 0, NULL, &ticket));
     assert_int_equal(test_ticket_info(ticket).done, 1);

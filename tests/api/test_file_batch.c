@@ -150,8 +150,8 @@ static void ranges_are_written(void **state)
         memcpy(expected + ops[i].offset, data + place * (size_t)STEP, ops[i].bytes);
     }
     OK(leat_file_write_batch_start(t->stream, ops, OPS, NULL, &ticket));
-    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER));
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_int_equal(test_ticket_info(ticket).arrived_bytes, test_ticket_info(ticket).bytes);
     OK(leat_ticket_destroy(ticket));
     content = file_content(path, bytes);
@@ -245,15 +245,16 @@ static void a_ticket_stops_all(void **state)
     OK(leat_file_read_batch_start(t->stream, ops, 2, NULL, &ticket));
     assert_int_equal(test_ticket_info(ticket).bytes, 2 * bytes);
     assert_int_equal(test_ticket_info(ticket).done, 0);
-    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0), LEAT_NOT_READY);
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 0), LEAT_NOT_READY);
     OK(leat_ticket_cancel(ticket));
     test_gate_open(gate);
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "leat_ticket_wait");
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED,
+            "leat_ticket_wait");
     assert_int_equal(test_ticket_info(ticket).done, 1);
     assert_true(test_ticket_info(ticket).arrived_bytes <= bytes);
     OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_batch_start(t->stream, ops, 2, &options, &ticket));
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "leat_ticket_wait");
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "leat_ticket_wait");
     OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_batch_start(t->stream, ops, 0, NULL, &ticket));
     assert_int_equal(test_ticket_info(ticket).done, 1);
@@ -285,7 +286,7 @@ static void a_file_that_is_cut_is_a_failure(void **state)
         OK(leat_file_read_batch_start(t->stream, ops, 2, NULL, &ticket));
         assert_int_equal(truncate(path, 5000), 0);
         test_gate_open(gate);
-        REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, "op 0");
+        REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, "op 0");
         REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, "now ends at 5000");
         OK(leat_stream_synchronize(t->stream));
         OK(leat_ticket_destroy(ticket));

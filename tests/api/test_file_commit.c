@@ -1,6 +1,6 @@
 /*
  * test_file_commit.c - files that get their name only when all their bytes are on the disk, and the point
- * LEAT_COPY_DURABLE of tickets.
+ * LEAT_COPY_POINT_DURABLE of tickets.
  */
 #include "file_room.h"
 
@@ -151,16 +151,17 @@ static void a_ticket_tells_when_it_is_durable(void **state)
     OK(leat_file_sync_start(t->stream, file, NULL, &synced));
     OK(leat_file_commit_start(t->stream, file, NULL, &committed));
     OK(leat_file_close(file));
-    REFUSED(leat_ticket_wait(written, LEAT_COPY_DURABLE, 0), LEAT_ERROR_INVALID, "leat_file_sync_start() and");
+    REFUSED(leat_ticket_wait(written, LEAT_COPY_POINT_DURABLE, 0), LEAT_ERROR_INVALID,
+            "leat_file_sync_start() and");
     REFUSED(leat_ticket_wait(written, (leat_copy_point)4, 0), LEAT_ERROR_INVALID, "no point 4");
-    for (leat_copy_point point = LEAT_COPY_STAGED; point <= LEAT_COPY_DURABLE; point++)
+    for (leat_copy_point point = LEAT_COPY_POINT_STAGED; point <= LEAT_COPY_POINT_DURABLE; point++)
         assert_int_equal(leat_ticket_wait(committed, point, 0), LEAT_NOT_READY);
     test_gate_open(gate);
-    OK(leat_ticket_wait(committed, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_wait(committed, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_int_equal(test_ticket_info(written).done, 1);
-    OK(leat_ticket_wait(committed, LEAT_COPY_DURABLE, LEAT_FOREVER));
+    OK(leat_ticket_wait(committed, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER));
     expect_content(path, content, BYTES);
-    OK(leat_ticket_wait(synced, LEAT_COPY_DURABLE, LEAT_FOREVER));
+    OK(leat_ticket_wait(synced, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER));
     assert_int_equal(test_ticket_info(committed).durable, 1);
     assert_int_equal(test_ticket_info(committed).bytes, 0);
     assert_int_equal(test_ticket_info(committed).arrived_bytes, 0);
@@ -187,8 +188,8 @@ static void a_commit_can_be_cancelled(void **state)
     OK(leat_file_commit_start(t->stream, late, &options, &too_late));
     OK(leat_ticket_cancel(cancelled));
     test_gate_open(gate);
-    REFUSED(leat_ticket_wait(cancelled, LEAT_COPY_DURABLE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "");
-    REFUSED(leat_ticket_wait(too_late, LEAT_COPY_DURABLE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "");
+    REFUSED(leat_ticket_wait(cancelled, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "");
+    REFUSED(leat_ticket_wait(too_late, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "");
     OK(leat_ticket_destroy(cancelled));
     OK(leat_ticket_destroy(too_late));
     OK(leat_file_close(file));
@@ -211,7 +212,7 @@ static void a_device_that_closes_commits(void **state)
     OK(leat_file_commit_start(stream, file, NULL, &ticket));
     OK(leat_stream_destroy(stream));
     OK(leat_device_close(device));
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DURABLE, 0));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DURABLE, 0));
     OK(leat_ticket_destroy(ticket));
     OK(leat_file_close(file));
     expect_content(path_of("closing"), "words", 5);
@@ -250,7 +251,8 @@ static void a_file_with_a_hole_gets_no_name(void **state)
             OK(leat_ticket_cancel(written));
         OK(leat_file_commit_start(t->stream, file, NULL, &committed));
         test_gate_open(gate);
-        REFUSED(leat_ticket_wait(committed, LEAT_COPY_DURABLE, LEAT_FOREVER), LEAT_ERROR_FILE, "not committed");
+        REFUSED(leat_ticket_wait(committed, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER), LEAT_ERROR_FILE,
+                "not committed");
         REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, i < 2 ? strerror(EFBIG) : "not committed");
         OK(leat_stream_synchronize(t->stream));
         OK(leat_ticket_destroy(written));

@@ -217,7 +217,7 @@ static void a_plan_copies(void **state)
     OK(leat_layout_plan_create(t->device, &dense, 256, &turned, 16, &plan));
     OK(leat_layout_plan_create(t->device, &dense, 16, &turned, 256, &again));
     OK(leat_layout_plan_get_info(plan, &info));
-    assert_int_equal(info.class_of_plan, LEAT_LAYOUT_TRANSPOSE);
+    assert_int_equal(info.class_of_plan, LEAT_LAYOUT_CLASS_TRANSPOSE);
     assert_int_equal(info.payload_bytes, 40000);
     assert_int_equal(info.read_sectors, 1250);
     assert_int_equal(info.written_sectors, 1250);
@@ -257,7 +257,7 @@ static void a_plan_copies(void **state)
     OK(leat_layout_plan_create(t->device, &empty, 1, &empty, 1, &plan));
     OK(leat_layout_plan_copy(t->stream, plan, NULL, NULL));
     OK(leat_layout_plan_get_info(plan, &info));
-    assert_int_equal(info.class_of_plan, LEAT_LAYOUT_NOTHING);
+    assert_int_equal(info.class_of_plan, LEAT_LAYOUT_CLASS_NOTHING);
     OK(leat_layout_plan_destroy(plan));
     OK(leat_memory_free(memory));
     free(in);

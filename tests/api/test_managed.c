@@ -102,16 +102,16 @@ static void test_prefetch_is_told(void **state)
     leat_managed_info info = LEAT_MANAGED_INFO_INIT;
 
     memset(m.start, 1, BYTES);
-    assert_int_equal(query(m.start, BYTES).last_prefetch.kind, LEAT_LOCATION_NONE);
+    assert_int_equal(query(m.start, BYTES).last_prefetch.kind, LEAT_LOCATION_KIND_NONE);
     OK(leat_managed_prefetch(t->stream, m.start, BYTES, t->device));
     info = query(m.start, BYTES);
-    assert_int_equal(info.last_prefetch.kind, LEAT_LOCATION_DEVICE);
+    assert_int_equal(info.last_prefetch.kind, LEAT_LOCATION_KIND_DEVICE);
     assert_int_equal(info.last_prefetch.ordinal, ordinal);
     OK(leat_managed_prefetch(t->stream, m.start, PAGE, LEAT_HOST));
-    assert_int_equal(query(m.start, PAGE).last_prefetch.kind, LEAT_LOCATION_HOST);
+    assert_int_equal(query(m.start, PAGE).last_prefetch.kind, LEAT_LOCATION_KIND_HOST);
     assert_int_equal(query(m.start, PAGE).last_prefetch.ordinal, -1);
     /* The last prefetch differs between pages. */
-    assert_int_equal(query(m.start, BYTES).last_prefetch.kind, LEAT_LOCATION_NONE);
+    assert_int_equal(query(m.start, BYTES).last_prefetch.kind, LEAT_LOCATION_KIND_NONE);
     OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(m.block));
 }
@@ -126,7 +126,7 @@ static void test_advice_and_undoing(void **state)
     memset(m.start, 1, BYTES);
     info = query(m.start, BYTES);
     assert_true(!info.read_mostly && !info.accessed_by && !info.accessed_by_host);
-    assert_int_equal(info.preferred.kind, LEAT_LOCATION_NONE);
+    assert_int_equal(info.preferred.kind, LEAT_LOCATION_KIND_NONE);
 
     OK(leat_managed_advise(m.start, BYTES, LEAT_ADVICE_READ_MOSTLY, NULL));
     OK(leat_managed_advise(m.start, BYTES, LEAT_ADVICE_PREFERRED, t->device));
@@ -134,12 +134,12 @@ static void test_advice_and_undoing(void **state)
     OK(leat_managed_advise(m.start, BYTES, LEAT_ADVICE_ACCESSED_BY, LEAT_HOST));
     info = query(m.start, BYTES);
     assert_true(info.read_mostly && info.accessed_by == 1u << ordinal && info.accessed_by_host);
-    assert_int_equal(info.preferred.kind, LEAT_LOCATION_DEVICE);
+    assert_int_equal(info.preferred.kind, LEAT_LOCATION_KIND_DEVICE);
     assert_int_equal(info.preferred.ordinal, ordinal);
 
     OK(leat_managed_advise(m.start, PAGE, LEAT_ADVICE_PREFERRED, LEAT_HOST));
-    assert_int_equal(query(m.start, PAGE).preferred.kind, LEAT_LOCATION_HOST);
-    assert_int_equal(query(m.start, BYTES).preferred.kind, LEAT_LOCATION_NONE);
+    assert_int_equal(query(m.start, PAGE).preferred.kind, LEAT_LOCATION_KIND_HOST);
+    assert_int_equal(query(m.start, BYTES).preferred.kind, LEAT_LOCATION_KIND_NONE);
     OK(leat_managed_advise(m.start, PAGE, LEAT_ADVICE_NOT_READ_MOSTLY, NULL));
     assert_true(!query(m.start, BYTES).read_mostly && query(m.start + PAGE, PAGE).read_mostly);
 
@@ -149,7 +149,7 @@ static void test_advice_and_undoing(void **state)
     OK(leat_managed_advise(m.start, BYTES, LEAT_ADVICE_NOT_ACCESSED_BY, LEAT_HOST));
     info = query(m.start, BYTES);
     assert_true(!info.read_mostly && !info.accessed_by && !info.accessed_by_host);
-    assert_int_equal(info.preferred.kind, LEAT_LOCATION_NONE);
+    assert_int_equal(info.preferred.kind, LEAT_LOCATION_KIND_NONE);
     OK(leat_memory_free(m.block));
 }
 
@@ -547,7 +547,7 @@ static void test_two_devices(void **state)
 static void test_history_and_report(void **state)
 {
     struct test_state *t = *state;
-    uint64_t moved[LEAT_MOVE_PREFETCH + 1] = {0};
+    uint64_t moved[LEAT_MOVE_CAUSE_PREFETCH + 1] = {0};
     leat_managed_move moves[100];
     size_t count = 100;
     struct pages m;
@@ -567,22 +567,22 @@ static void test_history_and_report(void **state)
 
         assert_in_range((uintptr_t)moves[i].ptr, (uintptr_t)m.start, (uintptr_t)m.start + BYTES - 1);
         assert_true(i == 0 || moves[i].time_ns >= moves[i - 1].time_ns);
-        assert_in_range(cause, LEAT_MOVE_FIRST_TOUCH, LEAT_MOVE_PREFETCH);
-        assert_int_equal(moves[i].from.kind, cause == LEAT_MOVE_FIRST_TOUCH ? LEAT_LOCATION_NONE
-                                             : cause == LEAT_MOVE_PREFETCH  ? LEAT_LOCATION_HOST
-                                                                            : LEAT_LOCATION_DEVICE);
+        assert_in_range(cause, LEAT_MOVE_CAUSE_FIRST_TOUCH, LEAT_MOVE_CAUSE_PREFETCH);
+        assert_int_equal(moves[i].from.kind, cause == LEAT_MOVE_CAUSE_FIRST_TOUCH ? LEAT_LOCATION_KIND_NONE
+                                             : cause == LEAT_MOVE_CAUSE_PREFETCH  ? LEAT_LOCATION_KIND_HOST
+                                                                                  : LEAT_LOCATION_KIND_DEVICE);
         assert_int_equal(moves[i].to.kind,
-                         cause == LEAT_MOVE_PREFETCH ? LEAT_LOCATION_DEVICE : LEAT_LOCATION_HOST);
+                         cause == LEAT_MOVE_CAUSE_PREFETCH ? LEAT_LOCATION_KIND_DEVICE : LEAT_LOCATION_KIND_HOST);
         moved[cause] += moves[i].bytes;
     }
-    assert_int_equal(moves[0].cause, LEAT_MOVE_FIRST_TOUCH);
-    assert_int_equal(moves[count - 1].cause, LEAT_MOVE_FAULT);
-    for (int cause = LEAT_MOVE_FIRST_TOUCH; cause <= LEAT_MOVE_PREFETCH; cause++)
+    assert_int_equal(moves[0].cause, LEAT_MOVE_CAUSE_FIRST_TOUCH);
+    assert_int_equal(moves[count - 1].cause, LEAT_MOVE_CAUSE_FAULT);
+    for (int cause = LEAT_MOVE_CAUSE_FIRST_TOUCH; cause <= LEAT_MOVE_CAUSE_PREFETCH; cause++)
         assert_int_equal(moved[cause], BYTES);
     count = 1;
     OK(leat_managed_history(t->device, moves, &count));
     assert_int_equal(count, 1);
-    assert_int_equal(moves[0].cause, LEAT_MOVE_FAULT);
+    assert_int_equal(moves[0].cause, LEAT_MOVE_CAUSE_FAULT);
 
     OK(leat_managed_report(t->device, m.start, BYTES, text, sizeof text));
     assert_non_null(strstr(text, "64 pages of 4096 bytes"));

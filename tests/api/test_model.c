@@ -142,9 +142,9 @@ static void sets_have_all_tensors(void **state)
     data = finish(&maker, path);
     model = open_one(path);
     OK(leat_model_load_all(t->stream, model, NULL, NULL, &set));
-    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_STAGED, LEAT_FOREVER));
-    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
-    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, 0));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_POINT_DONE, 0));
     assert_true(load_info(leat_model_set_get_load(set)).done);
     assert_int_equal(load_info(leat_model_set_get_load(set)).arrived_bytes,
                      load_info(leat_model_set_get_load(set)).bytes);
@@ -218,7 +218,7 @@ static void patterns_select(void **state)
     /* A set and its load outlive the model. */
     OK(leat_model_load_all(t->stream, model, NULL, NULL, &set));
     OK(leat_model_close(model));
-    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     OK(leat_model_set_destroy(set));
     free(data[0]);
     free(data[1]);
@@ -247,19 +247,19 @@ static void neighbours_are_read_together(void **state)
     for (size_t i = 0; i < 40; i++) /* in a mixed order */
         items[i] = item_of(t, i * 7 % 40, out + i * 7 % 40 * 100, 100);
     OK(leat_model_load_start(model, items, 40, NULL, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data, 4000);
     assert_int_equal(load_info(load).reads, 1);
     OK(leat_model_load_destroy(load));
     items[3].stream = t->second;
     memset(out, 0, 4000);
     OK(leat_model_load_start(model, items, 40, NULL, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data, 4000);
     assert_int_equal(load_info(load).reads, 3);
     OK(leat_model_load_destroy(load));
     OK(leat_model_load_start(model, NULL, 0, NULL, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, 0));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, 0));
     OK(leat_model_load_destroy(load));
     OK(leat_model_close(model));
     free(out);
@@ -494,7 +494,7 @@ static void load_and_compare(struct test_state *t, const leat_model *model, size
     item.slice = slice ? slices : NULL;
     item.layout = with_layout ? &layout : NULL;
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     OK(leat_copy_sync(t->stream, out, memory, (size_t)room));
     OK(leat_stream_synchronize(t->stream));
     assert_memory_equal(out, wanted, (size_t)room);
@@ -624,7 +624,7 @@ static void blocks_of_gguf_are_loaded(void **state)
         item = item_of(t, 0, out, data_bytes);
         item.slice = slices;
         OK(leat_model_load_start(model, &item, 1, NULL, &load));
-        OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+        OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
         for (int64_t i = 0; i < size[0]; i++)
             for (int64_t j = 0; j < size[1]; j++, count++) {
                 int64_t from = ((slices[0].start + i) * rows + slices[1].start + j) * row;
@@ -668,7 +668,7 @@ static void formats_are_mixed(void **state)
     write_content(paths[3], &gguf.content);
     OK(leat_model_open(paths, 4, &model));
     OK(leat_model_load_all(t->stream, model, NULL, NULL, &set));
-    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     wanted[0] = zip.content.at + zip.after[0] - 12;
     wanted[1] = zip.content.at + zip.after[1] - 12;
     wanted[2] = npy.at + npy.bytes - 12;
@@ -714,7 +714,7 @@ static void little_else_is_read(void **state)
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
     assert_int_equal(load_info(load).bytes, 2 * 65536);
     assert_int_equal(load_info(load).reads, 2);
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_memory_equal(out + 65536, data + 3 * 200000, 65536);
     OK(leat_model_load_destroy(load));
     slices[1].stop = 100; /* short rows, but the gaps are longer than 64 KiB */
@@ -723,7 +723,7 @@ static void little_else_is_read(void **state)
     assert_int_equal(batches, 1);
     assert_int_equal(load_info(load).reads, 2);
     assert_int_equal(load_info(load).bytes, 2 * 100);
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_memory_equal(out + 100, data + 3 * 200000, 100);
     OK(leat_model_load_destroy(load));
     slices[1].start = 150000;
@@ -731,7 +731,7 @@ static void little_else_is_read(void **state)
     slices[1].step = 50;
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
     assert_int_equal(load_info(load).bytes, 2 * (999 * 50 + 1));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_int_equal(out[1001], data[3 * 200000 + 150050]);
     OK(leat_model_load_destroy(load));
     OK(leat_model_close(model));
@@ -760,12 +760,12 @@ static void blocks_are_not_cut(void **state)
     data = finish(&maker, path);
     model = open_one(path);
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data, 32);
     OK(leat_model_load_destroy(load));
     item.slice = slices;
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data + 8 + 2, 2);
     assert_memory_equal(out + 2, data + 16 + 2, 2);
     OK(leat_model_load_destroy(load));
@@ -780,7 +780,7 @@ static void blocks_are_not_cut(void **state)
     item.layout = NULL;
     item.tensor = 1;
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data + 32, 6);
     OK(leat_model_load_destroy(load));
     slices[1] = (leat_model_slice){0, 2, 1};
@@ -810,7 +810,7 @@ static void files_that_were_cut_fail(void **state)
     status = leat_model_load_all(t->stream, model, NULL, NULL, &set);
     if (status == LEAT_OK) {
         load = leat_model_set_get_load(set);
-        status = leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER);
+        status = leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
         assert_int_equal(status, LEAT_ERROR_FILE);
     } else {
         assert_int_equal(status, LEAT_ERROR_RANGE);
@@ -840,11 +840,11 @@ static void loads_are_cancelled(void **state)
     item = item_of(t, 0, out, 8 << 20);
     gate = test_gate_close(t->stream);
     OK(leat_model_load_start(model, &item, 1, NULL, &load));
-    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, 1000), LEAT_NOT_READY);
     assert_false(load_info(load).done);
     OK(leat_model_load_cancel(load));
     test_gate_open(gate);
-    REFUSED(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED,
+    REFUSED(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED,
             "leat_model_load_wait");
     assert_int_equal(load_info(load).status, LEAT_ERROR_CANCELLED);
     OK(leat_model_load_destroy(load));
@@ -854,7 +854,7 @@ static void loads_are_cancelled(void **state)
     OK(leat_model_load_start(model, &item, 1, &options, &load));
     test_sleep_us(20000);
     test_gate_open(gate);
-    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE);
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE);
     OK(leat_model_load_destroy(load));
     (void)leat_stream_synchronize(t->stream);
     /* A load may be freed while it runs. */
@@ -895,7 +895,7 @@ static void structs_of_other_versions_work(void **state)
     }
     memset(out, 0, sizeof out);
     OK(leat_model_load_start(model, &items[0].item, 3, &options, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_memory_equal(out, data, 300);
     OK(leat_model_load_get_info(load, &info));
     assert_int_equal(info.bytes, 300);
@@ -982,13 +982,13 @@ static void wrong_items_are_refused(void **state)
     REFUSED(leat_model_load_start(model, items, 2, NULL, NULL), LEAT_ERROR_INVALID, "load is NULL");
     options.size = 0;
     REFUSED(leat_model_load_start(model, items, 1, &options, &load), LEAT_ERROR_INVALID, "options->size is 0");
-    REFUSED(leat_model_load_wait(NULL, LEAT_COPY_DONE, 0), LEAT_ERROR_INVALID, "load is NULL");
+    REFUSED(leat_model_load_wait(NULL, LEAT_COPY_POINT_DONE, 0), LEAT_ERROR_INVALID, "load is NULL");
     REFUSED(leat_model_load_cancel(NULL), LEAT_ERROR_INVALID, "load is NULL");
     OK(leat_model_load_destroy(NULL));
     OK(leat_model_load_start(model, items, 1, NULL, &load));
     REFUSED(leat_model_load_get_info(load, NULL), LEAT_ERROR_INVALID, "info is NULL");
     REFUSED(leat_model_load_wait(load, (leat_copy_point)9, 0), LEAT_ERROR_INVALID, "point is 9");
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     OK(leat_model_load_destroy(load));
     OK(leat_model_close(model));
 }

@@ -549,7 +549,7 @@ static void scrubbed_pools_give_zeros(void **state)
 
     for (int kind = 0; kind < 2; kind++) {
         leat_pool *pool = POOL(t->device, .scrub = 1, .kind = kind ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
-                               .reuse = LEAT_POOL_WAIT);
+                               .reuse = LEAT_POOL_REUSE_WAIT);
 
         for (int round = 0; round < 12; round++) {
             leat_stream *stream = round % 3 == 2 ? t->second : t->stream;

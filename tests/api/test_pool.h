@@ -101,8 +101,9 @@ struct test_pool_sort {
 #define TEST_POOL_SORTS                                                                                           \
     {                                                                                                             \
         {"device", {.size = sizeof(leat_pool_options)}},                                                          \
-            {"device, made to wait", {.size = sizeof(leat_pool_options), .reuse = LEAT_POOL_WAIT}},               \
-            {"device, never made to wait", {.size = sizeof(leat_pool_options), .reuse = LEAT_POOL_WAIT_NEVER}},   \
+            {"device, made to wait", {.size = sizeof(leat_pool_options), .reuse = LEAT_POOL_REUSE_WAIT}},         \
+            {"device, never made to wait",                                                                        \
+             {.size = sizeof(leat_pool_options), .reuse = LEAT_POOL_REUSE_WAIT_NEVER}},                           \
             {"plain", {.size = sizeof(leat_pool_options), .no_virtual_memory = 1}},                               \
             {"one handle", {.size = sizeof(leat_pool_options), .dedicated = 1}},                                  \
             {"pinned", {.size = sizeof(leat_pool_options), .kind = LEAT_KIND_PINNED}},                            \

@@ -47,7 +47,7 @@ static void refuse_pool(struct test_state *t, leat_pool *pool)
     REFUSED(leat_pool_alloc(NULL, pool, 0, &ptr), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_alloc_aligned(t->stream, pool, 100, 512, &ptr), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_set_limits(pool, 0, 0), LEAT_ERROR_HANDLE, "pool");
-    REFUSED(leat_pool_set_reuse(pool, LEAT_POOL_REUSE_ALL), LEAT_ERROR_HANDLE, "pool");
+    REFUSED(leat_pool_set_reuse_methods(pool, LEAT_POOL_REUSE_METHOD_ALL), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_trim(pool, 0, &released, &pending), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_trim_idle(pool, 0, &released, &pending), LEAT_ERROR_HANDLE, "pool");
     REFUSED(leat_pool_on_full(pool, make_no_room, NULL), LEAT_ERROR_HANDLE, "pool");
@@ -530,7 +530,7 @@ static void try_all(void *argument)
         leat_block_use(f->t->stream, f->block),
         leat_block_use_until(f->event, f->block),
         leat_pool_set_limits(f->pool, 0, 0),
-        leat_pool_set_reuse(f->pool, LEAT_POOL_REUSE_ALL),
+        leat_pool_set_reuse_methods(f->pool, LEAT_POOL_REUSE_METHOD_ALL),
         leat_pool_trim(f->pool, 0, NULL, NULL),
         leat_pool_trim_idle(f->pool, 0, NULL, NULL),
         leat_block_export(f->block, &fd, &bytes),

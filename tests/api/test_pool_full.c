@@ -182,7 +182,8 @@ static void free_the_others(leat_stream *stream, void **blocks, int count)
 /* Idle pieces smaller than a page, from which no block can be stitched. */
 static void parts_of_pages_are_idle(void **state)
 {
-    static const leat_pool_packing packings[] = {LEAT_POOL_AUTO, LEAT_POOL_STILL, LEAT_POOL_TIGHT};
+    static const leat_pool_packing packings[] = {LEAT_POOL_PACKING_AUTO, LEAT_POOL_PACKING_STILL,
+                                                 LEAT_POOL_PACKING_TIGHT};
     enum { BYTES = 3 << 19 };
     struct test_state *t = *state;
     void *blocks[64];

@@ -427,7 +427,7 @@ static void three_sizes_on_two_streams(void **state)
     leat_event *event;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(t->device, .name = "three sizes", .reuse = LEAT_POOL_WAIT);
+    pool = POOL(t->device, .name = "three sizes", .reuse = LEAT_POOL_REUSE_WAIT);
     OK(leat_event_create(t->device, &event));
     for (int i = 0; i < CYCLES; i++) {
         leat_stream *first = i % 2 ? t->stream : t->second, *second = i % 2 ? t->second : t->stream;
@@ -458,7 +458,7 @@ static void memory_is_not_stranded_with_a_stream(void **state)
     leat_pool *pool;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(t->device, .limit_bytes = 100 * MIB, .reuse = LEAT_POOL_WAIT_NEVER);
+    pool = POOL(t->device, .limit_bytes = 100 * MIB, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     for (int round = 0; round < 10; round++) {
         leat_stream *stream = round % 2 ? t->stream : t->second;
         size_t bytes = round % 3 ? 2 * MIB : 10 * MIB, count = 100 * MIB / bytes;

@@ -60,7 +60,7 @@ static void play(void **state, void (*scene)(struct scene *x))
             if (kind >= STITCHED && !test_has_virtual_memory(t->device))
                 continue;
             if (kind == STITCHED) {
-                options.packing = LEAT_POOL_TIGHT;
+                options.packing = LEAT_POOL_PACKING_TIGHT;
                 options.limit_bytes *= 2;
             }
             if (kind == PLANNED) {
@@ -296,12 +296,12 @@ static void a_wait_for_an_old_place_is_for_no_more(void **state)
 {
     struct test_state *t = *state;
     struct scene x = {.t = t, .s = t->stream, .u = t->second};
-    leat_pool *asking = POOL(t->device, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *asking = POOL(t->device, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     leat_stream *third = new_stream(&x);
     struct test_gate *first_gate;
     void *old, *large, *block, *small;
 
-    x.pool = POOL(t->device, .reuse = LEAT_POOL_WAIT);
+    x.pool = POOL(t->device, .reuse = LEAT_POOL_REUSE_WAIT);
     x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
     old = test_block(asking, x.s, BYTES);
     large = test_block(x.pool, x.s, 2 * BYTES);
@@ -624,7 +624,7 @@ static void streams_that_are_gone_leave_nothing_behind(void **state)
 {
     enum { STREAMS = 3000 };
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT);
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_REUSE_WAIT);
     leat_pool_share share = LEAT_POOL_SHARE_INIT;
     unsigned count = 0;
 

@@ -61,7 +61,7 @@ static void growth_leaves_no_gaps(void **state)
     OK(leat_device_memory(t->device, &free_bytes, &total_bytes));
     if (total_bytes < (uint64_t)8 << 30)
         SKIP_OTHER("needs a device of 8 GiB");
-    pool = POOL(t->device, .packing = LEAT_POOL_STILL, .limit_bytes = (uint64_t)8 << 30);
+    pool = POOL(t->device, .packing = LEAT_POOL_PACKING_STILL, .limit_bytes = (uint64_t)8 << 30);
     for (size_t i = 0; i < count; i++)
         blocks[i] = test_block(pool, t->stream, bytes);
     expect_packed(pool, count * rounded);
@@ -117,7 +117,7 @@ static void a_program_that_repeats_stands_still(void **state)
     struct test_state *t = *state;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    for (int packing = LEAT_POOL_AUTO; packing <= LEAT_POOL_TIGHT; packing++) {
+    for (int packing = LEAT_POOL_PACKING_AUTO; packing <= LEAT_POOL_PACKING_TIGHT; packing++) {
         leat_pool *pool = POOL(t->device, .packing = (leat_pool_packing)packing);
         void *weights[10];
         leat_pool_stats settled = {0}, end;
@@ -178,7 +178,7 @@ static void idle_pages_make_one_block(void **state)
     assert_int_equal(figures.stitches, 1);
     assert_int_equal(figures.stitch_reuses, 0);
     assert_int_equal(figures.pages_stitched, PAGES * 2 * MIB);
-    assert_int_equal(figures.packing, LEAT_POOL_TIGHT);
+    assert_int_equal(figures.packing, LEAT_POOL_PACKING_TIGHT);
     assert_int_equal(figures.reserved_bytes, 2 * PAGES * 2 * MIB);
     OK(leat_fill(t->stream, large, 99, PAGES * 2 * MIB));
     test_block_holds(t->stream, large, PAGES * 2 * MIB, 99);
@@ -223,7 +223,7 @@ static void new_memory_makes_up_what_is_missing(void **state)
     leat_pool *pool;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(t->device, .packing = LEAT_POOL_TIGHT);
+    pool = POOL(t->device, .packing = LEAT_POOL_PACKING_TIGHT);
     every_second_page(pool, t->stream, kept, PAGES);
     large = test_block(pool, t->stream, (PAGES + 4) * 2 * MIB);
     assert_int_equal(test_statistics(pool).stitches, 1);
@@ -236,7 +236,7 @@ static void new_memory_makes_up_what_is_missing(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* With LEAT_POOL_STILL the pool does not stitch, but allocates new memory. */
+/* With LEAT_POOL_PACKING_STILL the pool does not stitch, but allocates new memory. */
 static void a_still_pool_stitches_nothing(void **state)
 {
     enum { PAGES = 16 };
@@ -245,11 +245,11 @@ static void a_still_pool_stitches_nothing(void **state)
     leat_pool *pool;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    pool = POOL(t->device, .packing = LEAT_POOL_STILL);
+    pool = POOL(t->device, .packing = LEAT_POOL_PACKING_STILL);
     every_second_page(pool, t->stream, kept, PAGES);
     large = test_block(pool, t->stream, PAGES * 2 * MIB);
     assert_int_equal(test_statistics(pool).stitches, 0);
-    assert_int_equal(test_statistics(pool).packing, LEAT_POOL_STILL);
+    assert_int_equal(test_statistics(pool).packing, LEAT_POOL_PACKING_STILL);
     OK(leat_free(t->stream, large));
     for (int i = 0; i < PAGES; i++)
         OK(leat_free(t->stream, kept[i]));

@@ -87,7 +87,7 @@ static void nothing_waits_while_a_stream_is_held_up(void **state)
 {
     enum { SLOTS = 12, STEPS = 400 };
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     struct test_gate *gate = test_gate_close(t->stream);
     void *blocks[SLOTS] = {NULL};
     leat_stream *owners[SLOTS] = {NULL};

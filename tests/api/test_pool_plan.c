@@ -426,7 +426,7 @@ static void places_change_streams_by_the_allowed_ways(void **state)
 {
     static const char one_place_for_two[] =
         "leat-plan 1\nbytes 4194304\nstream 1\n4194304 0\nstream 1\n4194304 0\n";
-    static const uint32_t ways[] = {LEAT_POOL_REUSE_FINISHED, LEAT_POOL_REUSE_ORDERED};
+    static const uint32_t ways[] = {LEAT_POOL_REUSE_METHOD_FINISHED, LEAT_POOL_REUSE_METHOD_ORDERED};
     struct test_state *t = *state;
 
     NEEDS_VIRTUAL_MEMORY(t);
@@ -438,7 +438,7 @@ static void places_change_streams_by_the_allowed_ways(void **state)
         char *first, *other;
 
         OK(leat_event_create(t->device, &event));
-        OK(leat_pool_set_reuse(pool, LEAT_POOL_REUSE_ALL & ~ways[way]));
+        OK(leat_pool_set_reuse_methods(pool, LEAT_POOL_REUSE_METHOD_ALL & ~ways[way]));
         first = test_block(pool, t->stream, 4 * MIB);
         assert_int_equal(planned(pool), 1);
         OK(leat_fill(t->stream, first, 1, 4 * MIB));
@@ -456,7 +456,7 @@ static void places_change_streams_by_the_allowed_ways(void **state)
         other = test_block(pool, t->second, 4 * MIB);
         assert_ptr_not_equal(other, first);
         OK(leat_free(t->second, other));
-        OK(leat_pool_set_reuse(pool, ways[way]));
+        OK(leat_pool_set_reuse_methods(pool, ways[way]));
         other = expect_at(pool, t->second, 4 * MIB, first, 0);
         if (gate)
             test_gate_open(gate);

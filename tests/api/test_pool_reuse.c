@@ -25,7 +25,7 @@ static void memory_comes_back(void **state)
     leat_event *event;
 
     OK(leat_event_create(t->device, &event));
-    x.pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
+    x.pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     for (int i = 0; i < 12; i++) {
         leat_stream *stream = i % 2 ? x.s : x.u, *next = i % 2 ? x.u : x.s;
         void *block = test_block(x.pool, stream, BYTES);
@@ -66,7 +66,7 @@ static void ordered_memory_is_taken_while_its_work_is_pending(void **state)
         leat_stream *third = new_stream(&x);
         void *block, *again;
 
-        x.pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
+        x.pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
         x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
         block = test_block(x.pool, x.s, BYTES);
         work_late(&x, x.s, block);
@@ -149,7 +149,8 @@ static struct test_gate *free_elsewhere(struct scene *x, int way)
 /* A way of reuse that is switched off is not used, and no other way replaces it. */
 static void ways_of_reuse_can_be_switched_off(void **state)
 {
-    static const uint32_t ways[] = {LEAT_POOL_REUSE_ORDERED, LEAT_POOL_REUSE_FINISHED, LEAT_POOL_REUSE_WAITING};
+    static const uint32_t ways[] = {LEAT_POOL_REUSE_METHOD_ORDERED, LEAT_POOL_REUSE_METHOD_FINISHED,
+                                    LEAT_POOL_REUSE_METHOD_WAITING};
     struct test_state *t = *state;
 
     for (int way = 0; way < 3; way++) {
@@ -160,11 +161,12 @@ static void ways_of_reuse_can_be_switched_off(void **state)
 
         x.pool = POOL(t->device, .limit_bytes = BYTES);
         gate = free_elsewhere(&x, way);
-        OK(leat_pool_set_reuse(x.pool, LEAT_POOL_REUSE_ALL & ~ways[way] & ~(uint32_t)LEAT_POOL_REUSE_WAITING));
+        OK(leat_pool_set_reuse_methods(x.pool, LEAT_POOL_REUSE_METHOD_ALL & ~ways[way] &
+                                                   ~(uint32_t)LEAT_POOL_REUSE_METHOD_WAITING));
         for (int i = 0; i < 3; i++) /* repeating does not help */
             REFUSED(leat_pool_alloc(x.u, x.pool, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
         assert_int_equal(test_statistics(x.pool).stream_waits, 0);
-        OK(leat_pool_set_reuse(x.pool, ways[way]));
+        OK(leat_pool_set_reuse_methods(x.pool, ways[way]));
         for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) { /* way 1 may take a moment */
             status = leat_pool_alloc(x.u, x.pool, BYTES, &block);
             if (status != LEAT_OK)
@@ -191,13 +193,13 @@ static void ways_of_reuse_can_be_switched_off(void **state)
 static void new_memory_takes_on_its_neighbours_order(void **state)
 {
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .packing = LEAT_POOL_STILL, .limit_bytes = 8 * MIB);
+    leat_pool *pool = POOL(t->device, .packing = LEAT_POOL_PACKING_STILL, .limit_bytes = 8 * MIB);
     struct test_gate *gate;
     char *low, *high;
     void *joined, *other;
 
     NEEDS_VIRTUAL_MEMORY(t);
-    OK(leat_pool_set_reuse(pool, 0));
+    OK(leat_pool_set_reuse_methods(pool, 0));
     low = test_block(pool, t->stream, 3 * MIB);
     high = test_block(pool, t->stream, 3 * MIB);
     assert_ptr_equal(high, low + 3 * MIB);
@@ -227,8 +229,8 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
     atomic_int done = 0;
     void *block;
 
-    OK(leat_pool_set_reuse(pool, 0));
-    REFUSED(leat_pool_set_reuse(pool, 8), LEAT_ERROR_INVALID, "0x8");
+    OK(leat_pool_set_reuse_methods(pool, 0));
+    REFUSED(leat_pool_set_reuse_methods(pool, 8), LEAT_ERROR_INVALID, "0x8");
     gate = test_gate_close(t->stream);
     for (int i = 0; i < 3; i++) {
         block = test_block(pool, t->stream, BYTES - (size_t)i * MIB); /* other sizes bypass the per-stream cache */
@@ -256,11 +258,11 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
 static void without_waiting_a_pool_that_would_wait_asks_for_more(void **state)
 {
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT);
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_REUSE_WAIT);
     struct test_gate *gate = test_gate_close(t->stream);
     void *block = test_block(pool, t->stream, BYTES);
 
-    OK(leat_pool_set_reuse(pool, LEAT_POOL_REUSE_ORDERED | LEAT_POOL_REUSE_FINISHED));
+    OK(leat_pool_set_reuse_methods(pool, LEAT_POOL_REUSE_METHOD_ORDERED | LEAT_POOL_REUSE_METHOD_FINISHED));
     OK(leat_free(t->stream, block));
     block = test_block(pool, t->second, BYTES);
     assert_int_equal(test_statistics(pool).stream_waits, 0);
@@ -281,7 +283,7 @@ static void *open_later(void *gate)
 static void the_host_waits_where_streams_may_not(void **state)
 {
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     void *block = test_block(pool, t->stream, BYTES), *again;
     struct test_gate *gate = test_gate_close(t->stream);
     pthread_t opener;
@@ -337,7 +339,7 @@ static void memory_that_the_host_frees_has_no_users(void **state)
 static void finished_memory_is_found_without_the_programs_help(void **state)
 {
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     uint64_t released = 0, pending = 1;
     void *block;
 
@@ -358,7 +360,7 @@ static void finished_memory_is_found_without_the_programs_help(void **state)
 static void use_until_does_not_wait_for_later_work(void **state)
 {
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     void *block = test_block(pool, NULL, BYTES), *again;
     struct test_gate *gate;
     leat_event *event, *never;
@@ -392,7 +394,7 @@ static void marks_do_not_wait_for_each_other(void **state)
 {
     NEEDS_INDEPENDENT_STREAMS;
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .limit_bytes = 2 * BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *pool = POOL(t->device, .limit_bytes = 2 * BYTES, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     void *held = test_block(pool, NULL, BYTES), *block = test_block(pool, NULL, BYTES);
     struct test_gate *gate = test_gate_close(t->second);
     leat_event *late, *reached;
@@ -424,7 +426,7 @@ static void marks_do_not_wait_for_each_other(void **state)
 static void pending_memory_is_counted(void **state)
 {
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     void *block = test_block(pool, t->stream, BYTES), *again;
     struct test_gate *gate;
 
@@ -447,7 +449,7 @@ static void blocks_are_taken_one_by_one(void **state)
 {
     enum { COUNT = 10 };
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .limit_bytes = COUNT * BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *pool = POOL(t->device, .limit_bytes = COUNT * BYTES, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     void *blocks[COUNT], *taken;
     struct test_gate *gate;
     leat_pool_stats before = LEAT_POOL_STATS_INIT;

@@ -48,7 +48,7 @@ static void clearing_comes_before_the_next_user(void **state)
 
     for (int kind = 0; kind < 2; kind++) {
         for (int way = 0; way < 2; way++) {
-            leat_pool *pool = POOL(t->device, .scrub = 1, .limit_bytes = 8 * MIB, .reuse = LEAT_POOL_WAIT,
+            leat_pool *pool = POOL(t->device, .scrub = 1, .limit_bytes = 8 * MIB, .reuse = LEAT_POOL_REUSE_WAIT,
                                    .kind = kind ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE);
             struct test_gate *gate = test_gate_close(t->stream);
             void *block = test_block(pool, t->stream, 8 * MIB);

@@ -254,14 +254,14 @@ static void a_pool_remembers_what_happened(void **state)
         const leat_pool_event *e = &events[i];
 
         assert_true(!i || e->time_ns >= events[i - 1].time_ns);
-        if (e->action == LEAT_POOL_GROW) {
+        if (e->action == LEAT_POOL_ACTION_GROW) {
             grown += e->bytes;
             continue;
         }
-        if (e->action != LEAT_POOL_ALLOC && e->action != LEAT_POOL_FREE)
+        if (e->action != LEAT_POOL_ACTION_ALLOC && e->action != LEAT_POOL_ACTION_FREE)
             continue;
         /* The order of events is: alloc, alloc, free, free. */
-        assert_int_equal(e->action, seen < 2 ? LEAT_POOL_ALLOC : LEAT_POOL_FREE);
+        assert_int_equal(e->action, seen < 2 ? LEAT_POOL_ACTION_ALLOC : LEAT_POOL_ACTION_FREE);
         assert_ptr_equal(e->ptr, seen % 2 ? second : first);
         assert_int_equal(e->bytes, seen % 2 ? 9 * MIB : 1000);
         if (seen < 2)
@@ -276,7 +276,7 @@ static void a_pool_remembers_what_happened(void **state)
     count = 1;
     OK(leat_pool_history(pool, events, &count));
     assert_int_equal(count, 1);
-    assert_int_equal(events[0].action, LEAT_POOL_FREE);
+    assert_int_equal(events[0].action, LEAT_POOL_ACTION_FREE);
     assert_ptr_equal(events[0].ptr, second);
     count = 0;
     OK(leat_pool_history(pool, events, &count));
@@ -298,9 +298,9 @@ static void history_forgets_the_oldest(void **state)
     }
     OK(leat_pool_history(pool, events, &count));
     assert_true(count >= 32 && count <= 64);
-    assert_int_equal(events[count - 1].action, LEAT_POOL_FREE);
+    assert_int_equal(events[count - 1].action, LEAT_POOL_ACTION_FREE);
     assert_int_equal(events[count - 1].bytes, 1000);
-    assert_int_equal(events[count - 2].action, LEAT_POOL_ALLOC);
+    assert_int_equal(events[count - 2].action, LEAT_POOL_ACTION_ALLOC);
     assert_int_equal(events[count - 2].bytes, 1000);
     assert_ptr_equal(events[count - 2].ptr, block);
     assert_int_equal(events[count - 4].bytes, 999);
@@ -319,7 +319,7 @@ static void a_failed_request_is_remembered(void **state)
     REFUSED(leat_pool_alloc(t->stream, pool, 64 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
     OK(leat_pool_history(pool, events, &count));
     for (size_t i = 0; i < count; i++)
-        found = found || (events[i].action == LEAT_POOL_FULL && events[i].bytes == 64 * MIB);
+        found = found || (events[i].action == LEAT_POOL_ACTION_FULL && events[i].bytes == 64 * MIB);
     assert_true(found);
     OK(leat_pool_destroy(pool));
 }

@@ -354,10 +354,10 @@ static void run(struct test_state *t, bool one_stream, bool (*const works[])(str
     memset(shared, 0, sizeof *shared);
     shared->t = t;
     shared->rounds = 300;
-    shared->pool = POOL(t->device, .name = "threads", .history = 1000, .reuse = LEAT_POOL_WAIT);
+    shared->pool = POOL(t->device, .name = "threads", .history = 1000, .reuse = LEAT_POOL_REUSE_WAIT);
     shared->more[0] = test_pool_try(t->device, &plain);
     shared->more[1] = test_pool_try(t->device, &alone);
-    shared->more[2] = POOL(t->device, .limit_bytes = GIB, .reuse = LEAT_POOL_WAIT_NEVER);
+    shared->more[2] = POOL(t->device, .limit_bytes = GIB, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     atomic_store(&shared->busy, THREADS);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_mutex_init(&shared->boxes[i].lock, NULL), 0);
@@ -503,7 +503,7 @@ static void caches_of_threads_are_no_islands(void **state)
     enum { COUNT = 4 };
     struct test_state *t = *state;
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    leat_pool *pool = POOL(t->device, .limit_bytes = 32 * MIB, .reuse = LEAT_POOL_WAIT);
+    leat_pool *pool = POOL(t->device, .limit_bytes = 32 * MIB, .reuse = LEAT_POOL_REUSE_WAIT);
     struct squeeze squeezes[COUNT];
     pthread_t threads[COUNT];
 
@@ -593,7 +593,7 @@ static void a_mark_moves_while_it_is_asked_for(void **state)
 {
     enum { ROUNDS = 400 };
     struct test_state *t = *state;
-    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_REUSE_WAIT_NEVER);
     unsigned char *kept = test_alloc(t->device, LEAT_KIND_PINNED, 4096);
     struct asking asking = {.status = LEAT_OK};
     pthread_t thread;

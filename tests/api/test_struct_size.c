@@ -101,7 +101,7 @@ static leat_status copy_start(void *given)
     leat_status status = leat_copy_start(here.stream, here.pageable, here.pinned, 100, given, &ticket);
 
     if (status == LEAT_OK)
-        OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+        OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_true(status == LEAT_OK || !ticket);
     OK(leat_ticket_destroy(ticket));
     return status;
@@ -143,7 +143,7 @@ static int set_up(void **state)
     if (leat_memory_alloc(here.device, LEAT_KIND_MANAGED, 1000, &here.managed) != LEAT_OK)
         here.managed = NULL;
     OK(leat_copy_start(here.stream, here.pageable, here.pinned, 1000, NULL, &here.ticket));
-    OK(leat_ticket_wait(here.ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_wait(here.ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     OK(leat_layout_dense(&layout, 2, size, 4));
     OK(leat_layout_plan_create(here.device, &layout, 16, &layout, 16, &here.plan));
     if (leat_virtual_granularity(here.device, &unit) != LEAT_OK ||

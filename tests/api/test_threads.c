@@ -367,7 +367,7 @@ static void threads_that_copy_block_signals(void **state)
 
     memset(own, 1, MANY_BYTES);
     ticket = test_copy_start(t->stream, memory, own, MANY_BYTES);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     OK(leat_ticket_destroy(ticket));
     threads = opendir("/proc/self/task");
     assert_non_null(threads);

@@ -370,7 +370,7 @@ static leat_status wait_at(const struct ticket *ticket, leat_copy_point point)
     }
     do
         DO(leat_ticket_get_info(ticket->handle, &info));
-    while (!(point == LEAT_COPY_DONE ? info.done : info.staged));
+    while (!(point == LEAT_COPY_POINT_DONE ? info.done : info.staged));
     return info.status;
 }
 
@@ -379,11 +379,12 @@ static void reach(struct ticket *ticket, leat_copy_point point)
 {
     leat_status status;
 
-    note("wait until ticket %d is %s", (int)(ticket - g.tickets), point == LEAT_COPY_DONE ? "done" : "staged");
+    note("wait until ticket %d is %s", (int)(ticket - g.tickets),
+         point == LEAT_COPY_POINT_DONE ? "done" : "staged");
     status = wait_at(ticket, point);
     if (status != LEAT_ERROR_CANCELLED || !ticket->cancelled)
         DO(status);
-    if (point == LEAT_COPY_DONE) {
+    if (point == LEAT_COPY_POINT_DONE) {
         join(&g.host, &ticket->clock);
         look_at_results(&g.host);
         return;
@@ -411,7 +412,7 @@ static void use_ticket(void)
     if (chance(85)) {
         bool done = chance(30);
 
-        reach(ticket, done ? LEAT_COPY_DONE : LEAT_COPY_STAGED);
+        reach(ticket, done ? LEAT_COPY_POINT_DONE : LEAT_COPY_POINT_STAGED);
         /* Write the source at once: a copy that still reads it would then copy the wrong value. */
         if (!done && ticket->src->there && 1u << ticket->src->home & IN_HOST)
             host_writes(ticket->src);
@@ -463,7 +464,7 @@ static void cancel_copy(void)
     DO(leat_ticket_cancel(ticket->handle));
     ticket->cancelled = dst->home == PAGEABLE || src->home == PAGEABLE;
     if (chance(40)) {
-        reach(ticket, LEAT_COPY_DONE);
+        reach(ticket, LEAT_COPY_POINT_DONE);
         look_at_prefix(s, ticket, dst);
         advance(s);
     }

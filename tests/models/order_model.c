@@ -14,9 +14,10 @@
  * the value of every read is known. If leat loses a dependency, the reader sees an older or a younger value,
  * because slow work precedes many steps.
  *
- * Pageable cells are used in stream order like all others. A ticket that has reached LEAT_COPY_STAGED orders the
- * host after one read and nothing else; LEAT_COPY_DONE joins the stream's clock of that copy. A cancelled copy
- * leaves its destination undefined, so the destination is written again, by the same stream or by a later one.
+ * Pageable cells are used in stream order like all others. A ticket that has reached LEAT_COPY_POINT_STAGED orders
+ * the host after one read and nothing else; LEAT_COPY_POINT_DONE joins the stream's clock of that copy. A
+ * cancelled copy leaves its destination undefined, so the destination is written again, by the same stream or by a
+ * later one.
  *
  * A failure prints the steps of the graph and the arguments that repeat it.
  *

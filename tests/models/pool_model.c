@@ -91,7 +91,7 @@ static void open_pool(struct pool *p, int number)
     p->kind = options.kind ? options.kind : LEAT_KIND_DEVICE;
     p->limit_bytes = p->most_bytes = options.limit_bytes;
     p->has_pages = p->kind == LEAT_KIND_DEVICE && g.virtual_memory && !options.no_virtual_memory &&
-                   !options.guard && options.packing != LEAT_POOL_STILL;
+                   !options.guard && options.packing != LEAT_POOL_PACKING_STILL;
     snprintf(p->words, sizeof p->words, "%s%s%s%s%s%s, policy %d, packing %d, limit %llu", leat_kind_name(p->kind),
              options.no_virtual_memory ? ", plain" : "", options.dedicated ? ", one handle" : "",
              options.scrub ? ", scrubbed" : "", options.guard ? ", guarded" : "", options.plan ? ", planned" : "",

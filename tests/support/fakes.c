@@ -544,7 +544,7 @@ void test_tickets_leave_nothing(void **state)
     before = fakes.live();
     for (int i = 0; i < 10; i++) {
         ticket = test_copy_start(stream, d, pinned, BYTES);
-        OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+        OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
         OK(leat_ticket_destroy(ticket));
     }
     assert_int_equal(fakes.live(), before);

@@ -211,10 +211,10 @@ static bool use_tickets(struct world *w)
     STEP(leat_copy_start(w->stream, host_out, w->plain, LONG_BYTES, NULL, &tickets[1]));
     STEP(leat_copy_start(w->stream, w->pinned, w->plain, LONG_BYTES, NULL, &tickets[2]));
     STEP(leat_ticket_get_info(tickets[0], &info));
-    STEP(leat_ticket_wait(tickets[0], LEAT_COPY_STAGED, LEAT_FOREVER));
+    STEP(leat_ticket_wait(tickets[0], LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
     memset(host_in, 0, LONG_BYTES);
-    STEP(leat_ticket_wait(tickets[2], LEAT_COPY_DONE, LEAT_FOREVER));
-    STEP(leat_ticket_wait(tickets[1], LEAT_COPY_DONE, LEAT_FOREVER));
+    STEP(leat_ticket_wait(tickets[2], LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    STEP(leat_ticket_wait(tickets[1], LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     STEP(leat_ticket_get_info(tickets[1], &info));
     STEP(info.status);
     if (!info.done || info.arrived_bytes != LONG_BYTES)
@@ -224,8 +224,8 @@ static bool use_tickets(struct world *w)
     /* Small copies, which need no worker thread. */
     STEP(leat_copy_start(w->stream, w->plain, host_in, 100, NULL, &tickets[3]));
     STEP(leat_copy_start(w->stream, host_out, w->plain, 100, NULL, &tickets[4]));
-    STEP(leat_ticket_wait(tickets[3], LEAT_COPY_STAGED, LEAT_FOREVER));
-    STEP(leat_ticket_wait(tickets[4], LEAT_COPY_DONE, LEAT_FOREVER));
+    STEP(leat_ticket_wait(tickets[3], LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
+    STEP(leat_ticket_wait(tickets[4], LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     if (host_out[0] || memcmp(host_out, host_out + 1, 99))
         give_up("small copies with tickets: wrong bytes without an error");
     STEP(leat_launch_host(w->stream, count_slowly, &w->host_calls));
@@ -233,8 +233,8 @@ static bool use_tickets(struct world *w)
     STEP(leat_copy_start(w->stream, host_out, w->plain, LONG_BYTES, NULL, &tickets[6]));
     STEP(leat_ticket_cancel(tickets[5]));
     STEP(leat_ticket_cancel(tickets[6]));
-    STEP(wait_cancelled(tickets[5], LEAT_COPY_STAGED));
-    STEP(wait_cancelled(tickets[6], LEAT_COPY_DONE));
+    STEP(wait_cancelled(tickets[5], LEAT_COPY_POINT_STAGED));
+    STEP(wait_cancelled(tickets[6], LEAT_COPY_POINT_DONE));
     return true;
 }
 

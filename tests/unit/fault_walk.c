@@ -183,10 +183,14 @@ static void walk_pools(void)
         const char *name, *lazy_name;
         leat_pool_options options;
     } sorts[] = {
-        {"a device pool", "a device pool, left to the close", {.limit_bytes = 12 * MIB, .reuse = LEAT_POOL_WAIT}},
+        {"a device pool",
+         "a device pool, left to the close",
+         {.limit_bytes = 12 * MIB, .reuse = LEAT_POOL_REUSE_WAIT}},
         {"a pool that waits last", NULL, {.limit_bytes = 12 * MIB}},
-        {"a pool that never waits", NULL, {.reuse = LEAT_POOL_WAIT_NEVER, .scrub = 1}},
-        {"a plain pool", "a plain pool, left to the close", {.no_virtual_memory = 1, .reuse = LEAT_POOL_WAIT}},
+        {"a pool that never waits", NULL, {.reuse = LEAT_POOL_REUSE_WAIT_NEVER, .scrub = 1}},
+        {"a plain pool",
+         "a plain pool, left to the close",
+         {.no_virtual_memory = 1, .reuse = LEAT_POOL_REUSE_WAIT}},
         {"a pinned pool", "a pinned pool, left to the close", {.kind = LEAT_KIND_PINNED}},
         {"a managed pool", NULL, {.kind = LEAT_KIND_MANAGED}},
         {"a pool of single handles",

@@ -192,31 +192,31 @@ static void check_class(const struct leati_canonical *canonical, leat_layout_cla
     int64_t unit = canonical->unit_bytes;
 
     switch (class_of_plan) {
-    case LEAT_LAYOUT_NOTHING:
+    case LEAT_LAYOUT_CLASS_NOTHING:
         MUST(canonical->empty);
         return;
-    case LEAT_LAYOUT_GATHER:
+    case LEAT_LAYOUT_CLASS_GATHER:
         MUST(canonical->index_dim >= 0);
         return;
-    case LEAT_LAYOUT_COPY:
+    case LEAT_LAYOUT_CLASS_COPY:
         MUST(canonical->dims == 0 ||
              (canonical->dims == 1 && canonical->dst_stride[0] == unit && canonical->src_stride[0] == unit));
         return;
-    case LEAT_LAYOUT_ROWS:
+    case LEAT_LAYOUT_CLASS_ROWS:
         MUST(canonical->dims >= 2 && canonical->dst_stride[0] == unit && canonical->src_stride[0] == unit);
         return;
-    case LEAT_LAYOUT_TRANSPOSE:
+    case LEAT_LAYOUT_CLASS_TRANSPOSE:
         MUST(canonical->dims >= 2 && canonical->dst_stride[0] == unit && leati_canonical_dense_src(canonical) > 0);
         return;
-    case LEAT_LAYOUT_ND_TILE:
+    case LEAT_LAYOUT_CLASS_ND_TILE:
         MUST(canonical->dims >= 2 && canonical->dst_stride[0] == unit &&
              leati_canonical_dense_src(canonical) >= 0);
         return;
-    case LEAT_LAYOUT_FILL:
+    case LEAT_LAYOUT_CLASS_FILL:
         MUST(canonical->dst_stride[0] == unit &&
              (!canonical->src_stride[0] || (canonical->dims >= 2 && !canonical->src_stride[1])));
         return;
-    case LEAT_LAYOUT_ELEMENTS:
+    case LEAT_LAYOUT_CLASS_ELEMENTS:
         MUST(canonical->dims >= 1);
         return;
     }

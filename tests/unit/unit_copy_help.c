@@ -415,7 +415,7 @@ static void wait_for_job(struct test_state *t)
     scenes[1].in_part = others_go_on;
     OK(leati_stager_get(t->device, &stager));
     OK(leati_stage_start(stager, t->stream, &nowhere, &nowhere, PARTS, &request, &job));
-    OK(leati_job_wait(job, t->device, LEAT_COPY_DONE, leati_clock_ns() + PATIENCE_NS));
+    OK(leati_job_wait(job, t->device, LEAT_COPY_POINT_DONE, leati_clock_ns() + PATIENCE_NS));
     leati_job_release(job);
     assert_int_not_equal(atomic_load(&scenes[1].copied), 0);
 }
@@ -467,12 +467,12 @@ static void who_waits_for_a_ticket_copies(void **state)
     scene->job.cold = true; /* no other thread takes a part of it */
     test_pattern(in, STAGED_BYTES, 1);
     ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, PATIENCE_NS));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, PATIENCE_NS));
     memset(in, 0, STAGED_BYTES);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, PATIENCE_NS));
     OK(leat_ticket_destroy(ticket));
     ticket = test_copy_start(t->stream, out, memory, STAGED_BYTES);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, PATIENCE_NS));
     OK(leat_ticket_destroy(ticket));
     EXPECT_PATTERN(out, STAGED_BYTES, 1);
     assert_int_equal(atomic_load(&scene->copied), 0);
@@ -504,20 +504,20 @@ static void tickets_end_as_they_should(void **state)
     scene->job.cold = true;
     memset(in, 0, STAGED_BYTES);
     OK(leat_copy_start(t->stream, memory, in, STAGED_BYTES, &options, &ticket));
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS), LEAT_ERROR_DEADLINE, "after 0 bytes");
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, PATIENCE_NS), LEAT_ERROR_DEADLINE, "after 0 bytes");
     OK(leat_ticket_destroy(ticket));
     ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
     OK(leat_ticket_cancel(ticket));
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS), LEAT_ERROR_CANCELLED, "after 0 bytes");
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, PATIENCE_NS), LEAT_ERROR_CANCELLED, "after 0 bytes");
     OK(leat_ticket_destroy(ticket));
 
     gate = held_close(t->stream->native);
     ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
-    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, 1000000), LEAT_NOT_READY);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, PATIENCE_NS));
-    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, 1000000), LEAT_NOT_READY);
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 1000000), LEAT_NOT_READY);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, PATIENCE_NS));
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 1000000), LEAT_NOT_READY);
     test_gate_open(gate);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, PATIENCE_NS));
     OK(leat_ticket_destroy(ticket));
     end_scene(scene);
     OK(leat_memory_free(memory));
@@ -570,7 +570,7 @@ static void nobody_helps_many(void **state)
         OK(wait_watched(t, waited));
         assert_int_equal(atomic_load(&scene->copied), 0);
         ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
-        assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 20000000), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, 20000000), LEAT_NOT_READY);
         assert_int_equal(test_ticket_info(ticket).arrived_bytes, 0);
         end_scene(scene);
         end_scene(stuck);

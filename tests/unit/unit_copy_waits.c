@@ -375,13 +375,13 @@ static void a_cancel_of_what_is_staged_is_too_late(void **state)
     /* leat knows that the stream has pending work, and that this work does not write the source. */
     OK(leat_fill(t->stream, room.memory, 0, BYTES));
     ticket = test_copy_start(t->stream, room.memory, room.in, BYTES);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
     OK(leat_ticket_cancel(ticket));
     info = test_ticket_info(ticket);
     assert_true(info.staged && !info.done && info.status == LEAT_OK);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 0));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, 0));
     test_gate_open(gate);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     info = test_ticket_info(ticket);
     assert_true(info.done && info.status == LEAT_OK && info.arrived_bytes == BYTES);
     OK(leat_stream_synchronize(t->stream));

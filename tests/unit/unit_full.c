@@ -125,7 +125,7 @@ static void a_page_that_changes_heaps_keeps_its_order(void **state)
         void *block, *other;
 
         OK(leat_pool_create(t->device, &options, &pool));
-        OK(leat_pool_set_reuse(pool, 0));
+        OK(leat_pool_set_reuse_methods(pool, 0));
         OK(leat_pool_alloc(t->stream, pool, 2 * MIB, &block));
         gate = test_gate_close(t->stream);
         OK(leat_free(t->stream, block));

@@ -152,7 +152,7 @@ static void an_empty_pair_has_an_empty_canonical_layout(void **state)
     (void)state;
     assert_int_equal(leati_canonical_make(&dst, 1, &dst, 1, &canonical), LEAT_OK);
     assert_true(canonical.empty && !canonical.payload_bytes && !canonical.dst_high && !canonical.src_high);
-    assert_int_equal(leati_layout_classify(&canonical), LEAT_LAYOUT_NOTHING);
+    assert_int_equal(leati_layout_classify(&canonical), LEAT_LAYOUT_CLASS_NOTHING);
     assert_int_equal(leati_sectors(&canonical, true, 0) + leati_sectors(&canonical, false, 0), 0);
     assert_false(leati_canonical_may_overlap(&canonical, &dst, &dst));
 }

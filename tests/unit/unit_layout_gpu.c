@@ -216,7 +216,7 @@ static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t
         canonical.src_stride[order[k]] = step;
         step *= (int64_t)size[order[k]];
     }
-    leati_gpu_layout_make(&canonical, LEAT_LAYOUT_ELEMENTS, gpu);
+    leati_gpu_layout_make(&canonical, LEAT_LAYOUT_CLASS_ELEMENTS, gpu);
     return gpu->kernel;
 }
 

@@ -137,7 +137,7 @@ static void random_layouts_are_copied(void **unused)
             continue;
         if (canonical.index_dim >= 0)
             list = cases_make_list(&canonical, false, &wrong);
-        leati_host_layout_make(&canonical, LEAT_LAYOUT_ELEMENTS, &host);
+        leati_host_layout_make(&canonical, LEAT_LAYOUT_CLASS_ELEMENTS, &host);
         host.level = (enum leati_host_level)chance((uint64_t)leati_host_level() + 1);
         host.streaming = chance(2);
         run_canonical(&canonical, &host, &rooms, list, wrong, i);
@@ -171,13 +171,13 @@ static void split_elements_of_a_list_have_one_thread(void **unused)
     struct leati_host_layout host;
 
     (void)unused;
-    leati_host_layout_make(&canonical, LEAT_LAYOUT_ELEMENTS, &host);
+    leati_host_layout_make(&canonical, LEAT_LAYOUT_CLASS_ELEMENTS, &host);
     assert_int_equal(host.kernel, LEATI_HOST_TILES);
     assert_int_equal(host.unit_bytes, 48);
     for (unsigned i = 0; i < host.dims; i++)
         assert_true((int)host.order[i] != canonical.index_dim || host.part_count[i] == 1);
     whole.element_bytes = 4;
-    leati_host_layout_make(&whole, LEAT_LAYOUT_ELEMENTS, &host);
+    leati_host_layout_make(&whole, LEAT_LAYOUT_CLASS_ELEMENTS, &host);
     assert_int_equal(host.parts, 2);
 }
 

@@ -25,18 +25,20 @@ static void classes_are_what_they_are_called(void **state)
     uint32_t list[2] = {1, 0};
 
     (void)state;
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(5, 5), {0, 1})), LEAT_LAYOUT_COPY);
-    assert_int_equal(class_of(CANONICAL_OF(1, SIZES(1, 1), {0, 1})), LEAT_LAYOUT_COPY);
-    assert_int_equal(class_of(CANONICAL_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3})), LEAT_LAYOUT_ROWS);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(5, 5), {0, 1})), LEAT_LAYOUT_CLASS_COPY);
+    assert_int_equal(class_of(CANONICAL_OF(1, SIZES(1, 1), {0, 1})), LEAT_LAYOUT_CLASS_COPY);
+    assert_int_equal(class_of(CANONICAL_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3})), LEAT_LAYOUT_CLASS_ROWS);
     for (uint32_t element_bytes = 1; element_bytes <= 16; element_bytes *= 2)
-        assert_int_equal(class_of(CANONICAL_OF(element_bytes, SIZES(500, 300), {1, 0})), LEAT_LAYOUT_TRANSPOSE);
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(80, 96, 75, 96), {3, 0, 1, 2})), LEAT_LAYOUT_TRANSPOSE);
+        assert_int_equal(class_of(CANONICAL_OF(element_bytes, SIZES(500, 300), {1, 0})),
+                         LEAT_LAYOUT_CLASS_TRANSPOSE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(80, 96, 75, 96), {3, 0, 1, 2})), LEAT_LAYOUT_CLASS_TRANSPOSE);
     /* Images with 3 channels, in both directions; two columns; pixels of 12 bytes; floats at any byte. */
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_ND_TILE);
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_ND_TILE);
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_ND_TILE);
-    assert_int_equal(class_of(CANONICAL_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_ND_TILE);
-    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})), LEAT_LAYOUT_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_CLASS_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_CLASS_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_CLASS_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_CLASS_ND_TILE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})),
+                     LEAT_LAYOUT_CLASS_ND_TILE);
 
     /* An image rotated by 90 degrees in both directions: transposes, with wide tiles because the rows are long. */
     for (uint32_t dim = 0; dim < 2; dim++) {
@@ -48,7 +50,7 @@ static void classes_are_what_they_are_called(void **state)
         assert_int_equal(leat_layout_transpose(&src, 0, 1), LEAT_OK);
         assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
         assert_int_equal(leati_layout_plan_get(&dst, 16, &src, 16, &plan, &start), LEAT_OK);
-        assert_int_equal(plan->class_of_plan, LEAT_LAYOUT_TRANSPOSE);
+        assert_int_equal(plan->class_of_plan, LEAT_LAYOUT_CLASS_TRANSPOSE);
         assert_int_equal(plan->host.kernel, LEATI_HOST_TILES);
         assert_true(plan->canonical.src_align == 16 && plan->canonical.dst_align == 16);
         assert_non_null(strstr(plan->gpu.kernel, "transpose"));
@@ -61,36 +63,36 @@ static void classes_are_what_they_are_called(void **state)
     assert_int_equal(leat_layout_slice(&src, 1, 7, 10, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
-    assert_int_equal(class_of(canonical), LEAT_LAYOUT_ROWS);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_CLASS_ROWS);
     assert_int_equal(leat_layout_slice(&src, 1, 0, 1, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
-    assert_int_equal(class_of(canonical), LEAT_LAYOUT_ELEMENTS);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_CLASS_ELEMENTS);
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 100}, 4), LEAT_OK);
     dst = src;
     assert_int_equal(leat_layout_flip(&src, 1), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
-    assert_int_equal(class_of(canonical), LEAT_LAYOUT_ELEMENTS);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_CLASS_ELEMENTS);
 
     /* Broadcasts: one value per row, a short pattern, a long row; and a list. */
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 1}, 4), LEAT_OK);
     assert_int_equal(leat_layout_broadcast(&src, 1, 100), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
-    assert_int_equal(class_of(canonical), LEAT_LAYOUT_FILL);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_CLASS_FILL);
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1, 100}, 4), LEAT_OK);
     assert_int_equal(leat_layout_broadcast(&src, 0, 1000), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
-    assert_int_equal(class_of(canonical), LEAT_LAYOUT_ROWS);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_CLASS_ROWS);
     assert_int_equal(leat_layout_slice(&src, 1, 0, 3, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
-    assert_int_equal(class_of(canonical), LEAT_LAYOUT_FILL);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_CLASS_FILL);
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){2, 3}, 4), LEAT_OK);
     dst = src;
     assert_int_equal(leat_layout_index(&src, 0, list, 2, 4, NULL), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
-    assert_int_equal(class_of(canonical), LEAT_LAYOUT_GATHER);
-    assert_string_equal(leat_layout_class_name(LEAT_LAYOUT_TRANSPOSE), "transpose");
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_CLASS_GATHER);
+    assert_string_equal(leat_layout_class_name(LEAT_LAYOUT_CLASS_TRANSPOSE), "transpose");
     assert_string_equal(leat_layout_class_name((leat_layout_class)8), "unknown");
     assert_string_equal(leat_layout_class_name((leat_layout_class)-1), "unknown");
 }

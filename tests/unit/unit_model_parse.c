@@ -117,7 +117,7 @@ static void safetensors_are_read(void **state)
     assert_string_equal(info.name, "a/\"");
     OK(leat_model_get_file_info(model, 0, &file));
     assert_string_equal(file.path, path);
-    assert_int_equal(file.format, LEAT_MODEL_SAFETENSORS);
+    assert_int_equal(file.format, LEAT_MODEL_FORMAT_SAFETENSORS);
     assert_int_equal(file.header_bytes, 8 + strlen(header));
     assert_int_equal(file.tensors, 5);
     OK(leat_model_metadata_count(model, &entries));
@@ -421,7 +421,7 @@ static void npy_files_are_read(void **state)
         assert_int_equal(info.fortran_order, 0);
         assert_int_equal(info.offset, strlen(header) + (i % 3 ? 12 : 10));
         OK(leat_model_get_file_info(model, 0, &file));
-        assert_int_equal(file.format, LEAT_MODEL_NPY);
+        assert_int_equal(file.format, LEAT_MODEL_FORMAT_NPY);
         assert_int_equal(file.header_bytes, info.offset);
         assert_int_equal(file.tensors, 1);
         OK(leat_model_close(model));
@@ -565,7 +565,7 @@ static void npz_files_are_read(void **state)
         assert_string_equal(tensor_of(model, "").type, "F32");
         assert_int_equal(tensor_of(model, "").shape[0], 3);
         OK(leat_model_get_file_info(model, 0, &file));
-        assert_int_equal(file.format, LEAT_MODEL_NPZ);
+        assert_int_equal(file.format, LEAT_MODEL_FORMAT_NPZ);
         assert_int_equal(file.bytes, bytes);
         assert_int_equal(file.header_bytes, bytes - 2 * 12);
         OK(leat_model_close(model));
@@ -756,7 +756,7 @@ static void gguf_files_are_read(void **state)
         gguf = make_gguf(files[i].version, files[i].alignment);
         model = open_one(write_file("good.gguf", &gguf.content));
         OK(leat_model_get_file_info(model, 0, &file));
-        assert_int_equal(file.format, LEAT_MODEL_GGUF);
+        assert_int_equal(file.format, LEAT_MODEL_FORMAT_GGUF);
         assert_int_equal(file.header_bytes, gguf.data);
         assert_int_equal(file.tensors, 3);
         info = tensor_of(model, "a");

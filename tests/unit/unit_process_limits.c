@@ -90,7 +90,7 @@ static int use_everything(void)
         return 3;
     STEP(leat_alloc_driver(stream, 3 * bytes, &plain));
     STEP(leat_copy_start(stream, plain, in, bytes, NULL, &ticket));
-    STEP(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    STEP(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     STEP(leat_layout_dense(&rows, 2, (int64_t[]){1024, 1024}, 1));
     STEP(leat_layout_dense(&columns, 2, (int64_t[]){1024, 1024}, 1));
     STEP(leat_layout_permute(&columns, (uint32_t[]){1, 0}));

@@ -93,12 +93,12 @@ static void count(uint16_t *counter)
 
 static leat_location location_of(int side)
 {
-    leat_location location = {.kind = LEAT_LOCATION_NONE, .ordinal = -1};
+    leat_location location = {.kind = LEAT_LOCATION_KIND_NONE, .ordinal = -1};
 
     if (side == HOST)
-        location.kind = LEAT_LOCATION_HOST;
+        location.kind = LEAT_LOCATION_KIND_HOST;
     if (side >= 0)
-        location = (leat_location){.kind = LEAT_LOCATION_DEVICE, .ordinal = side};
+        location = (leat_location){.kind = LEAT_LOCATION_KIND_DEVICE, .ordinal = side};
     return location;
 }
 
@@ -165,7 +165,7 @@ static void first_touch(struct managed_page *page, uintptr_t address, int side)
     page->first_touch = (uint8_t)(side + 2);
     if (place != side)
         count(&page->in_place);
-    note_move(address, NOWHERE, place, LEAT_MOVE_FIRST_TOUCH);
+    note_move(address, NOWHERE, place, LEAT_MOVE_CAUSE_FIRST_TOUCH);
 }
 
 /* side accesses a page that it does not have, and does not copy it. */
@@ -182,7 +182,7 @@ static void fault(struct managed_page *page, uintptr_t address, int side)
         count(&page->ended);
     page->copies = bit_of(side);
     count(side == HOST ? &page->faults_to_host : &page->faults_to_device);
-    note_move(address, home, side, LEAT_MOVE_FAULT);
+    note_move(address, home, side, LEAT_MOVE_CAUSE_FAULT);
 }
 
 /* Records an access; returns the protection that the page gets for the side. */
@@ -194,10 +194,10 @@ static int touch(struct managed_page *page, uintptr_t address, int side, bool wr
         if (write && has_several(page)) {
             page->copies = bit_of(side);
             count(&page->ended);
-            note_move(address, side, side, LEAT_MOVE_END_COPIES);
+            note_move(address, side, side, LEAT_MOVE_CAUSE_END_COPIES);
         }
     } else if (page->read_mostly && !write) {
-        note_move(address, home_of(page), side, LEAT_MOVE_COPY);
+        note_move(address, home_of(page), side, LEAT_MOVE_CAUSE_COPY);
         page->copies |= bit_of(side);
         count(&page->copied);
     } else {
@@ -216,11 +216,11 @@ static void prefetch(struct managed_page *page, uintptr_t address, int to)
     } else if (page->read_mostly && page->copies) {
         page->copies |= bit_of(to);
         count(&page->copied);
-        note_move(address, home, to, LEAT_MOVE_COPY);
+        note_move(address, home, to, LEAT_MOVE_CAUSE_COPY);
     } else {
         page->copies = bit_of(to);
         count(to == HOST ? &page->prefetched_to_host : &page->prefetched_to_device);
-        note_move(address, home, to, LEAT_MOVE_PREFETCH);
+        note_move(address, home, to, LEAT_MOVE_CAUSE_PREFETCH);
     }
 }
 

@@ -28,12 +28,12 @@ static leat_status fail_without(const char *call)
 
 static leat_location place_of(int number)
 {
-    leat_location place = {.kind = LEAT_LOCATION_NONE, .ordinal = -1};
+    leat_location place = {.kind = LEAT_LOCATION_KIND_NONE, .ordinal = -1};
 
     if (number == GPU_NUMBER_OF_HOST)
-        place.kind = LEAT_LOCATION_HOST;
+        place.kind = LEAT_LOCATION_KIND_HOST;
     if (number >= 0)
-        place = (leat_location){.kind = LEAT_LOCATION_DEVICE, .ordinal = number};
+        place = (leat_location){.kind = LEAT_LOCATION_KIND_DEVICE, .ordinal = number};
     return place;
 }
 
