@@ -87,7 +87,7 @@ static leat_model_tensor_info tensor_of(const struct load_work *work, size_t ind
 {
     leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
 
-    (void)leat_model_tensor(work->model, index, &info);
+    (void)leat_model_get_tensor_info(work->model, index, &info);
     return info;
 }
 
@@ -95,7 +95,7 @@ static leat_model_file_info file_of(const struct load_work *work, size_t index)
 {
     leat_model_file_info info = LEAT_MODEL_FILE_INFO_INIT;
 
-    (void)leat_model_file(work->model, index, &info);
+    (void)leat_model_get_file_info(work->model, index, &info);
     return info;
 }
 
@@ -112,7 +112,7 @@ static bool next_run(const struct load_work *work, const leat_model_file_info *f
         void *memory = NULL;
 
         if (wanted && work->set)
-            (void)leat_model_set_tensor(work->set, *next, &memory);
+            (void)leat_model_set_get_pointer(work->set, *next, &memory);
         if (run->bytes && (!wanted || tensor.offset != run->offset + run->bytes ||
                            (memory && memory != run->memory + run->bytes)))
             return true;
@@ -188,7 +188,7 @@ static void draw_progress(const struct load_work *work, double seconds)
     char bar[BAR_CHARACTERS + 1], arrived[TEXT_MAX], all[TEXT_MAX], rate[TEXT_MAX];
     double share;
 
-    if (leat_model_load_query(leat_model_set_load(work->set), &info) != LEAT_OK || !info.bytes)
+    if (leat_model_load_get_info(leat_model_set_get_load(work->set), &info) != LEAT_OK || !info.bytes)
         return;
     share = (double)info.arrived_bytes / (double)info.bytes;
     for (int i = 0; i < BAR_CHARACTERS; i++)
@@ -206,7 +206,7 @@ static bool load(struct load_work *work)
     bool progress = isatty(STDERR_FILENO);
     double start = seconds_now();
     char size[TEXT_MAX];
-    leat_status status = leat_model_load_all(work->model, work->options->only, work->stream, NULL, &work->set);
+    leat_status status = leat_model_load_all(work->stream, work->model, work->options->only, NULL, &work->set);
 
     if (status == LEAT_ERROR_DEVICE_MEMORY) {
         cli_complain("load: %s for the tensors, of which --only PATTERN loads a part: %s",
@@ -216,7 +216,7 @@ static bool load(struct load_work *work)
     if (status != LEAT_OK)
         return failed("");
     do {
-        status = leat_model_load_wait(leat_model_set_load(work->set), LEAT_COPY_DONE,
+        status = leat_model_load_wait(leat_model_set_get_load(work->set), LEAT_COPY_POINT_DONE,
                                       progress ? LOOK_NS : LEAT_FOREVER);
         if (status == LEAT_NOT_READY)
             draw_progress(work, seconds_now() - start);
@@ -306,7 +306,7 @@ static void report_byte(struct load_work *work, const char *path, size_t tensor,
     leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
 
     work->report.verified = LOAD_WRONG;
-    while (leat_model_tensor(work->model, tensor, &info) == LEAT_OK && info.offset + info.bytes <= offset)
+    while (leat_model_get_tensor_info(work->model, tensor, &info) == LEAT_OK && info.offset + info.bytes <= offset)
         tensor++;
     cli_complain(
         "load: --verify: tensor '%s' on the device differs from %s at byte %llu of the tensor, %llu of the "
@@ -381,7 +381,7 @@ static bool prepare(struct load_work *work)
     if (!count_tensors(work))
         return false;
     if (leat_device_open(options->device, &work->device) != LEAT_OK ||
-        leat_device_query(work->device, &info) != LEAT_OK ||
+        leat_device_get_info(work->device, &info) != LEAT_OK ||
         leat_stream_create(work->device, &work->stream) != LEAT_OK)
         return failed("");
     snprintf(work->report.device, sizeof work->report.device, "%s", info.name);
@@ -392,7 +392,7 @@ static void end(struct load_work *work)
 {
     struct load_report *report = &work->report;
 
-    leat_model_set_free(work->set);
+    leat_model_set_destroy(work->set);
     for (size_t i = 0; report->files && i < report->file_count; i++) {
         leat_file_close(report->files[i].file);
         free(report->files[i].protocol);

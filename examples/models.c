@@ -40,10 +40,10 @@ static int save_items(leat_stream *stream, const char *path, const leat_model_sa
     options.metadata_count = 1;
     if (leat_model_save_start(stream, path, items, count, &options, &save) != LEAT_OK)
         return failed("start to save");
-    /* LEAT_COPY_STAGED would be enough to change the weights again. */
-    if (leat_model_save_wait(save, LEAT_COPY_DURABLE, LEAT_FOREVER) != LEAT_OK)
+    /* LEAT_COPY_POINT_STAGED would be enough to change the weights again. */
+    if (leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER) != LEAT_OK)
         return failed("save");
-    leat_model_save_free(save);
+    leat_model_save_destroy(save);
     return 0;
 }
 
@@ -94,12 +94,12 @@ static int load_all(leat_stream *stream, const char *path, leat_model **model, l
 
     if (leat_model_open(&path, 1, model) != LEAT_OK)
         return failed("open the model");
-    if (leat_model_load_all(*model, NULL, stream, NULL, set) != LEAT_OK)
+    if (leat_model_load_all(stream, *model, NULL, NULL, set) != LEAT_OK)
         return failed("start to load");
     /* Kernels that are launched on the stream now would find the weights. */
-    if (leat_model_load_wait(leat_model_set_load(*set), LEAT_COPY_DONE, LEAT_FOREVER) != LEAT_OK)
+    if (leat_model_load_wait(leat_model_set_get_load(*set), LEAT_COPY_POINT_DONE, LEAT_FOREVER) != LEAT_OK)
         return failed("load");
-    if (leat_model_load_query(leat_model_set_load(*set), &info) != LEAT_OK)
+    if (leat_model_load_get_info(leat_model_set_get_load(*set), &info) != LEAT_OK)
         return failed("ask how the load went");
     printf("%s: %" PRIu64 " bytes onto the device by %zu read%s\n", path, info.bytes, info.reads,
            info.reads == 1 ? "" : "s");
@@ -120,7 +120,7 @@ static int save_copy(leat_stream *stream, const char *path, const leat_model *mo
         leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
         void *ptr;
 
-        if (leat_model_tensor(model, i, &info) != LEAT_OK || leat_model_set_tensor(set, i, &ptr) != LEAT_OK)
+        if (leat_model_get_tensor_info(model, i, &info) != LEAT_OK || leat_model_set_get_pointer(set, i, &ptr) != LEAT_OK)
             wrong = failed("find a tensor");
         items[i] = (leat_model_save_item)LEAT_MODEL_SAVE_ITEM_INIT;
         items[i].name = info.name;
@@ -178,15 +178,15 @@ static int compare_all(leat_stream *stream, const char *path, const leat_model *
         void *ptr;
 
         /* By name: the tensors of the copy may have another order. */
-        if (leat_model_tensor(model, i, &info) != LEAT_OK || leat_model_find(copy, info.name, &index) != LEAT_OK ||
-            leat_model_set_tensor(set, index, &ptr) != LEAT_OK)
+        if (leat_model_get_tensor_info(model, i, &info) != LEAT_OK || leat_model_find(copy, info.name, &index) != LEAT_OK ||
+            leat_model_set_get_pointer(set, index, &ptr) != LEAT_OK)
             wrong = failed("find a tensor");
         else
             wrong = compare(stream, path, &info, ptr);
     }
     if (!wrong)
         printf("%zu tensors came back as they were\n", count);
-    leat_model_set_free(set);
+    leat_model_set_destroy(set);
     leat_model_close(copy);
     return wrong;
 }
@@ -200,7 +200,7 @@ static int round_trip(leat_stream *stream, const char *path, const char *copy_pa
     if (load_all(stream, path, &model, &set))
         return 1;
     wrong = save_copy(stream, copy_path, model, set) || compare_all(stream, path, model, copy_path);
-    leat_model_set_free(set);
+    leat_model_set_destroy(set);
     leat_model_close(model);
     return wrong;
 }

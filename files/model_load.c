@@ -326,7 +326,7 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
 
     if (!load)
         return no_load("leat_model_load_wait");
-    if (point != LEAT_COPY_STAGED && point != LEAT_COPY_DONE)
+    if (point != LEAT_COPY_POINT_STAGED && point != LEAT_COPY_POINT_DONE)
         return leatm_model_fail(LEAT_ERROR_INVALID,
                                 "leat_model_load_wait: point is %d; use LEAT_COPY_POINT_STAGED or "
                                 "LEAT_COPY_POINT_DONE",
@@ -363,7 +363,7 @@ leat_status leat_model_load_get_info(leat_model_load *load, leat_model_load_info
     leat_model_load_info full = LEAT_MODEL_LOAD_INFO_INIT;
 
     if (!load)
-        return no_load("leat_model_load_query");
+        return no_load("leat_model_load_get_info");
     if (!info)
         return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_get_info: info is NULL");
     TRY(leatm_sized_check("leat_model_load_get_info: info->size", "leat_model_load_info", info, sizeof full));

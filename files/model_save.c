@@ -220,7 +220,7 @@ static leat_status keep_message(leat_status status, struct leat_model_save *save
     message[sizeof message - 1] = '\0';
     if (save->written)
         (void)leat_ticket_cancel(save->written);
-    (void)leat_model_save_free(save);
+    (void)leat_model_save_destroy(save);
     (void)leat_file_close(file);
     return leat_error_set(status, message);
 }
@@ -325,19 +325,19 @@ leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point, u
     leat_status status, committed;
 
     TRY(check_save("leat_model_save_wait", save));
-    if (point < LEAT_COPY_STAGED || point > LEAT_COPY_DURABLE)
+    if (point < LEAT_COPY_POINT_STAGED || point > LEAT_COPY_POINT_DURABLE)
         return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "leat_model_save_wait: point is %d; use LEAT_COPY_STAGED, LEAT_COPY_DONE or "
-                                "LEAT_COPY_DURABLE",
+                                "leat_model_save_wait: point is %d; use LEAT_COPY_POINT_STAGED, LEAT_COPY_POINT_DONE or "
+                                "LEAT_COPY_POINT_DURABLE",
                                 (int)point);
-    status = wait_for(save->written, point == LEAT_COPY_DURABLE ? LEAT_COPY_DONE : point, end_ns);
+    status = wait_for(save->written, point == LEAT_COPY_POINT_DURABLE ? LEAT_COPY_POINT_DONE : point, end_ns);
     if (status == LEAT_NOT_READY)
         return status;
     strncpy(message, status == LEAT_OK ? "" : leat_last_error(), sizeof message - 1);
     message[sizeof message - 1] = '\0';
     /* After a write that failed the commit does nothing, and its message would hide the reason. */
-    if (point == LEAT_COPY_DURABLE) {
-        committed = wait_for(save->committed, LEAT_COPY_DURABLE, end_ns);
+    if (point == LEAT_COPY_POINT_DURABLE) {
+        committed = wait_for(save->committed, LEAT_COPY_POINT_DURABLE, end_ns);
         if (committed == LEAT_NOT_READY)
             return committed;
         if (status == LEAT_OK && committed != LEAT_OK)
@@ -346,17 +346,17 @@ leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point, u
     return status == LEAT_OK ? status : leatm_model_fail(status, "leat_model_save_wait: %s", message);
 }
 
-leat_status leat_model_save_query(leat_model_save *save, leat_model_save_info *info)
+leat_status leat_model_save_get_info(leat_model_save *save, leat_model_save_info *info)
 {
     leat_model_save_info full = LEAT_MODEL_SAVE_INFO_INIT;
     leat_ticket_info written = LEAT_TICKET_INFO_INIT, committed = LEAT_TICKET_INFO_INIT;
 
-    TRY(check_save("leat_model_save_query", save));
+    TRY(check_save("leat_model_save_get_info", save));
     if (!info)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_save_query: info is NULL");
-    TRY(leatm_sized_check("leat_model_save_query: info->size", "leat_model_save_info", info, sizeof full));
-    TRY(leat_ticket_query(save->written, &written));
-    TRY(leat_ticket_query(save->committed, &committed));
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_save_get_info: info is NULL");
+    TRY(leatm_sized_check("leat_model_save_get_info: info->size", "leat_model_save_info", info, sizeof full));
+    TRY(leat_ticket_get_info(save->written, &written));
+    TRY(leat_ticket_get_info(save->committed, &committed));
     full.bytes = save->bytes;
     full.arrived_bytes = written.arrived_bytes;
     full.staged = written.staged;
@@ -374,12 +374,12 @@ leat_status leat_model_save_cancel(leat_model_save *save)
     return leat_ticket_cancel(save->committed);
 }
 
-leat_status leat_model_save_free(leat_model_save *save)
+leat_status leat_model_save_destroy(leat_model_save *save)
 {
     if (!save)
         return LEAT_OK;
-    (void)leat_ticket_free(save->written);
-    (void)leat_ticket_free(save->committed);
+    (void)leat_ticket_destroy(save->written);
+    (void)leat_ticket_destroy(save->committed);
     free(save);
     return LEAT_OK;
 }

@@ -156,10 +156,10 @@ static void the_first_place_that_failed_is_told(void **state)
         else
             OK(leat_file_read_start(t->stream, memory, file, 0, 2 * MIB, NULL, &ticket));
         snprintf(wanted, sizeof wanted, "offset %zu of %s: %s", MIB, path, strerror(EIO));
-        REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, wanted);
+        REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, wanted);
         REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, wanted);
         OK(leat_stream_synchronize(t->stream));
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         bad_disk_set_hook(NULL);
     }
     OK(leat_file_close(file));
@@ -198,14 +198,14 @@ static void a_full_disk_leaves_nothing(void **state)
         assert_int_equal(count_names() - before, named);
         OK(leat_file_write(t->stream, file, 0, memory, 2 * MIB));
         OK(leat_file_commit_start(t->stream, file, NULL, &ticket));
-        REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DURABLE, LEAT_FOREVER), LEAT_ERROR_FILE,
+        REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER), LEAT_ERROR_FILE,
                 calls[i % (sizeof calls / sizeof calls[0])].words);
         REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, strerror(ENOSPC));
         OK(leat_stream_synchronize(t->stream));
         REFUSED(leat_file_commit(t->stream, file), LEAT_ERROR_INVALID, "committed before");
         assert_int_equal(count_names(), before);
         OK(leat_file_close(file));
-        OK(leat_ticket_free(ticket));
+        OK(leat_ticket_destroy(ticket));
         assert_true(bad_disk_end() > 0);
     }
     OK(leat_memory_free(memory));

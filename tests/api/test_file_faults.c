@@ -414,7 +414,7 @@ static void wait_for(struct op *op)
 {
     if (!op->ticket)
         return;
-    op->status = leat_ticket_wait(op->ticket, op->detached ? LEAT_COPY_DURABLE : LEAT_COPY_DONE, LEAT_FOREVER);
+    op->status = leat_ticket_wait(op->ticket, op->detached ? LEAT_COPY_POINT_DURABLE : LEAT_COPY_POINT_DONE, LEAT_FOREVER);
     if (op->status == LEAT_OK)
         return;
     if (op->status == LEAT_ERROR_FILE)
@@ -580,7 +580,7 @@ static void end_round(void)
         OK(leat_device_close(r.device));
     }
     for (unsigned i = 0; i < r.op_count; i++)
-        OK(leat_ticket_free(r.ops[i].ticket));
+        OK(leat_ticket_destroy(r.ops[i].ticket));
     /* Now nothing holds the file any more. */
     check_new(all_done);
     /* The first round may leave what a driver keeps. */

@@ -193,12 +193,12 @@ static void patterns_select(void **state)
     data[1] = finish(&maker, paths[1]);
     OK(leat_model_open(paths, 2, &model));
     batches = 0;
-    OK(leat_model_load_all(model, "*.[15]", t->stream, NULL, &set));
+    OK(leat_model_load_all(t->stream, model, "*.[15]", NULL, &set));
     assert_int_equal(batches, 1);
-    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
-    assert_int_equal(load_info(leat_model_set_load(set)).bytes, 2004);
-    assert_int_equal(load_info(leat_model_set_load(set)).reads, 3);
-    OK(leat_model_set_tensor(set, 5, &ptr));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    assert_int_equal(load_info(leat_model_set_get_load(set)).bytes, 2004);
+    assert_int_equal(load_info(leat_model_set_get_load(set)).reads, 3);
+    OK(leat_model_set_get_pointer(set, 5, &ptr));
     OK(leat_copy_sync(t->stream, out, ptr, 400));
     assert_memory_equal(out, data[0] + 5000, 400);
     OK(leat_model_set_get_pointer(set, 11, &ptr));
@@ -302,10 +302,10 @@ static void many_tensors_are_one_batch(void **state)
     assert_int_equal(batches, 1);
     assert_int_equal(load_info(load).reads, 2 * TENSORS);
     assert_int_equal(load_info(load).bytes, 2 * TENSORS * BYTES);
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_int_equal(load_info(load).arrived_bytes, 2 * TENSORS * BYTES);
     assert_true(load_info(load).staged && load_info(load).done);
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_destroy(load));
     OK(leat_copy_sync(t->stream, out, memory, 2 * TENSORS * PITCH));
     OK(leat_stream_synchronize(t->stream));
     for (size_t i = 0; i < 2 * TENSORS; i++)
@@ -315,25 +315,25 @@ static void many_tensors_are_one_batch(void **state)
     batches = 0;
     OK(leat_model_load_start(model, items, 2 * TENSORS, NULL, &load));
     assert_int_equal(batches, 2);
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    OK(leat_model_load_destroy(load));
     for (size_t i = 0; i < 2 * TENSORS; i++)
         items[i] = item_of(t, i, out + i * PITCH, BYTES);
     gate = test_gate_close(t->stream);
     OK(leat_model_load_start(model, items, 2 * TENSORS, NULL, &load));
-    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, 1000), LEAT_NOT_READY);
     OK(leat_model_load_cancel(load));
     test_gate_open(gate);
-    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED);
-    OK(leat_model_load_free(load));
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED);
+    OK(leat_model_load_destroy(load));
     (void)leat_stream_synchronize(t->stream);
     gate = test_gate_close(t->stream);
     options.deadline_ns = 1000000;
     OK(leat_model_load_start(model, items, 2 * TENSORS, &options, &load));
     test_sleep_us(20000);
     test_gate_open(gate);
-    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE);
-    OK(leat_model_load_free(load));
+    assert_int_equal(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE);
+    OK(leat_model_load_destroy(load));
     (void)leat_stream_synchronize(t->stream);
     OK(leat_model_close(model));
     OK(leat_memory_free(memory));
@@ -375,8 +375,8 @@ static void neighbours_in_two_blocks(void **state)
                 items[j].dst = dst;
             }
     OK(leat_model_load_start(model, items, BLOCKS, NULL, &load));
-    OK(leat_model_load_wait(load, LEAT_COPY_DONE, LEAT_FOREVER));
-    OK(leat_model_load_free(load));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    OK(leat_model_load_destroy(load));
     for (size_t i = 0; i < BLOCKS; i++) {
         OK(leat_copy_sync(t->stream, out, items[i].dst, BYTES));
         OK(leat_stream_synchronize(t->stream));

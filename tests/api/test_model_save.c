@@ -87,14 +87,14 @@ static void save_and_wait(struct test_state *t, const char *path, const leat_mod
     leat_model_save *save;
 
     OK(leat_model_save_start(t->stream, path, items, count, options, &save));
-    OK(leat_model_save_wait(save, LEAT_COPY_DURABLE, LEAT_FOREVER));
-    OK(leat_model_save_wait(save, LEAT_COPY_STAGED, 0));
-    OK(leat_model_save_wait(save, LEAT_COPY_DONE, 0));
-    OK(leat_model_save_query(save, &info));
+    OK(leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER));
+    OK(leat_model_save_wait(save, LEAT_COPY_POINT_STAGED, 0));
+    OK(leat_model_save_wait(save, LEAT_COPY_POINT_DONE, 0));
+    OK(leat_model_save_get_info(save, &info));
     assert_true(info.staged && info.done && info.durable);
     assert_int_equal(info.arrived_bytes, info.bytes);
     assert_int_equal(info.status, LEAT_OK);
-    OK(leat_model_save_free(save));
+    OK(leat_model_save_destroy(save));
 }
 
 /* ---- what is written ---- */
@@ -216,25 +216,25 @@ static void what_is_saved_is_loaded(void **state)
     }
     save_and_wait(t, path, items, COUNT, NULL);
     OK(leat_model_open(&path, 1, &model));
-    OK(leat_model_load_all(model, NULL, t->stream, NULL, &set));
-    OK(leat_model_load_wait(leat_model_set_load(set), LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_model_load_all(t->stream, model, NULL, NULL, &set));
+    OK(leat_model_load_wait(leat_model_set_get_load(set), LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     for (size_t i = 0; i < COUNT; i++) {
         leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
         size_t index;
         void *ptr;
 
         OK(leat_model_find(model, names[i], &index));
-        OK(leat_model_tensor(model, index, &info));
+        OK(leat_model_get_tensor_info(model, index, &info));
         assert_string_equal(info.type, items[i].type);
         assert_int_equal(info.dims, 3);
         assert_memory_equal(info.shape, shapes[i], sizeof shapes[i]);
         assert_int_equal(info.bytes, items[i].src_bytes);
-        OK(leat_model_set_tensor(set, index, &ptr));
+        OK(leat_model_set_get_pointer(set, index, &ptr));
         OK(leat_copy_sync(t->stream, out, ptr, (size_t)info.bytes));
         OK(leat_stream_synchronize(t->stream));
         assert_memory_equal(out, content + i * ROOM, (size_t)info.bytes);
     }
-    OK(leat_model_set_free(set));
+    OK(leat_model_set_destroy(set));
     OK(leat_model_close(model));
     for (int i = 0; i < 2; i++)
         OK(leat_memory_free(memory[i]));
@@ -269,14 +269,14 @@ static void saves_are_in_stream_order(void **state)
     OK(leat_fill(t->stream, memory, 3, BYTES));
     name[0] = 'y';
     item.type = NULL;
-    assert_int_equal(leat_model_save_wait(save, LEAT_COPY_DURABLE, 1000), LEAT_NOT_READY);
-    assert_int_equal(leat_model_save_wait(save, LEAT_COPY_STAGED, 0), LEAT_NOT_READY);
-    OK(leat_model_save_query(save, &info));
+    assert_int_equal(leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, 1000), LEAT_NOT_READY);
+    assert_int_equal(leat_model_save_wait(save, LEAT_COPY_POINT_STAGED, 0), LEAT_NOT_READY);
+    OK(leat_model_save_get_info(save, &info));
     assert_false(info.staged || info.done || info.durable);
     assert_int_equal(access(path, F_OK), -1);
     test_gate_open(gate);
-    OK(leat_model_save_wait(save, LEAT_COPY_DURABLE, LEAT_FOREVER));
-    OK(leat_model_save_free(save));
+    OK(leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER));
+    OK(leat_model_save_destroy(save));
     data = read_file(path, &bytes);
     assert_true(bytes > BYTES);
     assert_non_null(strstr(data + 8, "\"x\":{\"dtype\":\"U8\""));
@@ -285,10 +285,10 @@ static void saves_are_in_stream_order(void **state)
     /* A save may be freed while it runs; the last one replaces the file. */
     item.type = "U8";
     OK(leat_model_save_start(t->stream, path, &item, 1, NULL, &save));
-    OK(leat_model_save_free(save));
+    OK(leat_model_save_destroy(save));
     OK(leat_model_save_start(t->stream, path, &item, 1, NULL, &save));
-    OK(leat_model_save_wait(save, LEAT_COPY_DURABLE, LEAT_FOREVER));
-    OK(leat_model_save_free(save));
+    OK(leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER));
+    OK(leat_model_save_destroy(save));
     data = read_file(path, &bytes);
     EXPECT_BYTES(data + (bytes - BYTES), BYTES, 3);
     free(data);
@@ -332,14 +332,14 @@ static void a_save_that_fails_changes_nothing(void **state)
         if (i == 2)
             test_sleep_us(20000);
         test_gate_open(gate);
-        REFUSED(leat_model_save_wait(save, LEAT_COPY_DURABLE, LEAT_FOREVER), statuses[i],
+        REFUSED(leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER), statuses[i],
                 "leat_model_save_wait: ");
         if (i == 0)
             assert_non_null(strstr(leat_last_error(), strerror(EFBIG)));
-        REFUSED(leat_model_save_wait(save, LEAT_COPY_DONE, LEAT_FOREVER), statuses[i], "leat_model_save_wait: ");
-        OK(leat_model_save_query(save, &info));
+        REFUSED(leat_model_save_wait(save, LEAT_COPY_POINT_DONE, LEAT_FOREVER), statuses[i], "leat_model_save_wait: ");
+        OK(leat_model_save_get_info(save, &info));
         assert_int_equal(info.status, statuses[i]);
-        OK(leat_model_save_free(save));
+        OK(leat_model_save_destroy(save));
         (void)leat_stream_synchronize(t->stream);
         OK(leat_stream_synchronize(t->stream));
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
@@ -413,18 +413,18 @@ static void wrong_saves_are_refused(void **state)
     items[0].src = (void *)16;
     REFUSED(leat_model_save_start(t->stream, path, items, 1, NULL, &save), LEAT_ERROR_POINTER, "op 1");
     assert_null(save);
-    REFUSED(leat_model_save_wait(NULL, LEAT_COPY_DONE, 0), LEAT_ERROR_INVALID, "save is NULL");
-    REFUSED(leat_model_save_query(NULL, &info), LEAT_ERROR_INVALID, "save is NULL");
+    REFUSED(leat_model_save_wait(NULL, LEAT_COPY_POINT_DONE, 0), LEAT_ERROR_INVALID, "save is NULL");
+    REFUSED(leat_model_save_get_info(NULL, &info), LEAT_ERROR_INVALID, "save is NULL");
     REFUSED(leat_model_save_cancel(NULL), LEAT_ERROR_INVALID, "save is NULL");
-    OK(leat_model_save_free(NULL));
+    OK(leat_model_save_destroy(NULL));
     assert_int_equal(count_names(), names);
     OK(leat_model_save_start(t->stream, path, NULL, 0, NULL, &save));
     REFUSED(leat_model_save_wait(save, (leat_copy_point)4, 0), LEAT_ERROR_INVALID, "point is 4");
-    REFUSED(leat_model_save_query(save, NULL), LEAT_ERROR_INVALID, "info is NULL");
-    OK(leat_model_save_wait(save, LEAT_COPY_DURABLE, LEAT_FOREVER));
+    REFUSED(leat_model_save_get_info(save, NULL), LEAT_ERROR_INVALID, "info is NULL");
+    OK(leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER));
     OK(leat_model_save_cancel(save));
-    OK(leat_model_save_wait(save, LEAT_COPY_DURABLE, 0));
-    OK(leat_model_save_free(save));
+    OK(leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, 0));
+    OK(leat_model_save_destroy(save));
     OK(leat_stream_synchronize(t->stream));
 }
 

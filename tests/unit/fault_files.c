@@ -80,8 +80,8 @@ static bool move_lists(struct world *w, bool with_tickets)
         ops[i].memory = range_at(w, i + 1, host_out) - EACH;
     if (with_tickets) {
         STEP(leat_file_read_batch_start(w->stream, ops, RANGES, NULL, tickets + 1));
-        STEP(leat_ticket_wait(tickets[1], LEAT_COPY_DONE, LEAT_FOREVER));
-        STEP(leat_ticket_wait(tickets[0], LEAT_COPY_DONE, LEAT_FOREVER));
+        STEP(leat_ticket_wait(tickets[1], LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+        STEP(leat_ticket_wait(tickets[0], LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     } else {
         STEP(leat_file_read_batch(w->stream, ops, RANGES));
     }
@@ -107,9 +107,9 @@ static bool use_file_tickets(struct world *w)
     STEP(leat_file_write_start(w->stream, walk_file, 0, w->plain, LONG_BYTES, &options, &w->tickets[2]));
     STEP(leat_file_sync_start(w->stream, walk_file, &options, &w->tickets[3]));
     STEP(leat_file_read_start(w->stream, host_out, walk_file, 0, LONG_BYTES, NULL, &w->tickets[4]));
-    STEP(leat_ticket_wait(w->tickets[4], LEAT_COPY_DONE, LEAT_FOREVER));
-    STEP(leat_ticket_wait(w->tickets[3], LEAT_COPY_DURABLE, LEAT_FOREVER));
-    STEP(leat_ticket_wait(w->tickets[2], LEAT_COPY_STAGED, LEAT_FOREVER));
+    STEP(leat_ticket_wait(w->tickets[4], LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    STEP(leat_ticket_wait(w->tickets[3], LEAT_COPY_POINT_DURABLE, LEAT_FOREVER));
+    STEP(leat_ticket_wait(w->tickets[2], LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
     for (size_t i = 0; i < LONG_BYTES; i++)
         if (host_out[i] != host_in[i])
             give_up("a file with tickets: byte %zu is wrong, without an error", i);
@@ -133,7 +133,7 @@ static bool commit_file(struct world *w, bool with_ticket)
                  with_ticket ? leat_file_commit_start(w->stream, file, NULL, &w->tickets[5])
                              : leat_file_commit(w->stream, file)) == LEAT_OK;
     if (given && with_ticket)
-        given = keep(w, "wait", leat_ticket_wait(w->tickets[5], LEAT_COPY_DURABLE, LEAT_FOREVER)) == LEAT_OK;
+        given = keep(w, "wait", leat_ticket_wait(w->tickets[5], LEAT_COPY_POINT_DURABLE, LEAT_FOREVER)) == LEAT_OK;
     given = keep(w, "synchronize", leat_stream_synchronize(w->stream)) == LEAT_OK && given;
     END(leat_file_close(file));
     if (given && access(path, F_OK))
@@ -171,14 +171,14 @@ static bool load_model(struct world *w, leat_model *model, leat_model_load **loa
         items[i].stream = w->stream;
     }
     STEP(leat_model_load_start(model, items, 2, NULL, load));
-    STEP(leat_model_load_wait(*load, LEAT_COPY_DONE, LEAT_FOREVER));
+    STEP(leat_model_load_wait(*load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     STEP(leat_copy_sync(w->stream, host_other, w->plain, TENSOR_BYTES));
     if (memcmp(host_other, expected, TENSOR_BYTES) ||
         memcmp(host_out, expected + TENSOR_BYTES, LONG_BYTES - TENSOR_BYTES))
         give_up("a model: wrong bytes without an error");
-    STEP(leat_model_load_all(model, "b", w->stream, NULL, set));
-    STEP(leat_model_load_wait(leat_model_set_load(*set), LEAT_COPY_DONE, LEAT_FOREVER));
-    STEP(leat_model_set_tensor(*set, 1, &memory));
+    STEP(leat_model_load_all(w->stream, model, "b", NULL, set));
+    STEP(leat_model_load_wait(leat_model_set_get_load(*set), LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    STEP(leat_model_set_get_pointer(*set, 1, &memory));
     STEP(leat_copy_sync(w->stream, host_other, memory, TENSOR_BYTES));
     if (memcmp(host_other, expected + TENSOR_BYTES, LONG_BYTES - TENSOR_BYTES))
         give_up("a set of a model: wrong bytes without an error");
@@ -198,7 +198,7 @@ static void free_walk_tickets(struct world *w)
 {
     for (int i = 0; i < TICKETS; i++)
         if (w->tickets[i])
-            END(leat_ticket_free(w->tickets[i]));
+            END(leat_ticket_destroy(w->tickets[i]));
 }
 
 void file_scenario(struct world *w)
@@ -215,8 +215,8 @@ void file_scenario(struct world *w)
         load_model(w, model, &load, &set);
     if (w->device)
         FREE(leat_device_synchronize(w->device));
-    FREE(leat_model_load_free(load));
-    FREE(leat_model_set_free(set));
+    FREE(leat_model_load_destroy(load));
+    FREE(leat_model_set_destroy(set));
     FREE(leat_model_close(model));
     free_walk_tickets(w);
     FREE(leat_memory_free(w->plain));
@@ -244,13 +244,13 @@ void lazy_file_scenario(struct world *w)
                 keep(w, "commit", leat_file_commit_start(w->stream, file, NULL, &w->tickets[0])) == LEAT_OK;
     END(leat_device_close(w->device));
     if (w->tickets[0]) {
-        leat_status status = leat_ticket_wait(w->tickets[0], LEAT_COPY_DURABLE, 0);
+        leat_status status = leat_ticket_wait(w->tickets[0], LEAT_COPY_POINT_DURABLE, 0);
 
         if (status == LEAT_OK && access(path_of("committed"), F_OK))
             give_up("a commit has succeeded, and the file is not there");
         if (given && !w->failed)
             keep(w, "wait", status);
-        (void)leat_ticket_free(w->tickets[0]);
+        (void)leat_ticket_destroy(w->tickets[0]);
     }
     END(leat_file_close(file));
     expect_committed();
