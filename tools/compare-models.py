@@ -17,6 +17,8 @@ import json
 import os
 import random
 import re
+import resource
+import signal
 import struct
 import sys
 import tempfile
@@ -314,13 +316,20 @@ def check_claims(leat, folder):
     return wrong
 
 
+def stop(*_):
+    raise TimeoutError("it was still reading after 5 s")
+
+
 def attempt(read, path):
+    signal.alarm(5)
     try:
         return read(path), None
     except Refused as error:
         return None, str(error)
     except Exception as error:  # a package may fail in any way
         return None, "%s: %s" % (type(error).__name__, error)
+    finally:
+        signal.alarm(0)
 
 
 def shorten(message, path):
@@ -335,6 +344,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=2000, help="damaged files of each format")
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     options = parser.parse_args()
+    # Hostile lengths make gguf read for ever, and allocate.
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    signal.signal(signal.SIGALRM, stop)
     leat = Leat(options.lib)
     rng = random.Random(options.seed)
     print("seed %d; numpy %s, safetensors %s" % (options.seed, np.__version__, safetensors.__version__))
