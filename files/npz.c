@@ -23,6 +23,7 @@ enum {
 };
 enum { LOCAL_BYTES = 30, CENTRAL_BYTES = 46, END_BYTES = 22, LOCATOR64_BYTES = 20, END64_BYTES = 56 };
 enum { FLAG_ENCRYPTED = 1, FLAG_DESCRIPTOR = 8, FLAG_UTF8 = 0x800, FLAGS_KNOWN = 0x80e };
+enum { VERSION_MAX = 63 }; /* of the newest zip readers; stored members need 4.5 at most */
 enum { EXTRA_ZIP64 = 1, EXTRA_NAME = 0x7075 };
 
 struct zip {
@@ -35,7 +36,7 @@ struct zip {
 
 /* One header, central or local. */
 struct member {
-    unsigned flags, method, name_bytes, extra_bytes;
+    unsigned version, flags, method, name_bytes, extra_bytes;
     uint32_t crc;
     uint64_t packed, bytes, local; /* local: place of the local header, in central headers only */
 };
@@ -157,8 +158,17 @@ static leat_status read_extra(struct member *member, const unsigned char *extra,
     return LEAT_OK;
 }
 
+static leat_status check_version(const struct member *member)
+{
+    if (member->version <= VERSION_MAX)
+        return LEAT_OK;
+    return leatm_model_fail(LEAT_ERROR_FILE, "it needs a reader of zip version %u.%u", member->version / 10,
+                            member->version % 10);
+}
+
 static leat_status check_flags(const struct member *member, const char *name)
 {
+    TRY(check_version(member));
     if (member->flags & FLAG_ENCRYPTED)
         return leatm_model_fail(LEAT_ERROR_FILE, "it is encrypted");
     if (member->flags & ~(unsigned)FLAGS_KNOWN)
@@ -224,6 +234,7 @@ static leat_status read_central(struct zip *zip, char **at, const char *end)
     if (end - *at < CENTRAL_BYTES || leatm_u32(header) != CENTRAL)
         return leatm_model_fail(LEAT_ERROR_FILE, "byte %zu of its directory does not begin a header",
                                 (size_t)(*at - zip->file->text));
+    member.version = leatm_u16(header + 6);
     member.flags = leatm_u16(header + 8);
     member.method = leatm_u16(header + 10);
     member.crc = leatm_u32(header + 16);
@@ -319,6 +330,7 @@ static leat_status read_local(struct zip *zip, const struct member *central, con
     if (leatm_u32(at) != LOCAL)
         return leatm_model_fail(LEAT_ERROR_FILE, "the directory points at byte %llu, where no header begins",
                                 (unsigned long long)header);
+    local.version = leatm_u16(at + 4);
     local.flags = leatm_u16(at + 6);
     local.method = leatm_u16(at + 8);
     local.crc = leatm_u32(at + 14);
@@ -326,6 +338,7 @@ static leat_status read_local(struct zip *zip, const struct member *central, con
     local.bytes = leatm_u32(at + 22);
     local.name_bytes = leatm_u16(at + 26);
     local.extra_bytes = leatm_u16(at + 28);
+    TRY(check_version(&local));
     if (local.flags != central->flags || local.method != central->method ||
         local.name_bytes != central->name_bytes)
         return leatm_model_fail(LEAT_ERROR_FILE, "its header and the directory disagree");

@@ -617,6 +617,8 @@ static void npz_files_are_refused(void **state)
         {ZIP_64, P_END, 12, 7, 4, "its two end records disagree"},
         {ZIP_64, P_END, 16, 7, 4, "its two end records disagree"},
         {ZIP_PLAIN, P_CENTRAL, 0, 0, 1, "of its directory does not begin a header"},
+        {ZIP_PLAIN, P_CENTRAL, 6, 64, 2, "member 'a.npy': it needs a reader of zip version 6.4"},
+        {ZIP_PLAIN, P_LOCAL, 4, 820, 2, "member 'a.npy': it needs a reader of zip version 82.0"},
         {ZIP_PLAIN, P_CENTRAL, 8, 1, 2, "member 'a.npy': it is encrypted"},
         {ZIP_PLAIN, P_CENTRAL, 8, 0x20, 2, "its flags are 0x20, and leat does not know all of them"},
         {ZIP_PLAIN, P_CENTRAL, 8, 0x2000, 2, "its flags are 0x2000"},
