@@ -150,7 +150,8 @@ static bool count_tensors(struct load_work *work)
     if (!report->tensors && work->options->only) {
         cli_complain(
             "load: --only '%s' matches none of the %zu tensors%s%s%s; a pattern must match the whole name",
-            work->options->only, all, all ? ", such as '" : "", all ? tensor_of(work, 0).name : "", all ? "'" : "");
+            work->options->only, all, all ? ", such as '" : "", all ? tensor_of(work, 0).name : "",
+            all ? "'" : "");
         return false;
     }
     return true;

@@ -120,7 +120,8 @@ static int save_copy(leat_stream *stream, const char *path, const leat_model *mo
         leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
         void *ptr;
 
-        if (leat_model_get_tensor_info(model, i, &info) != LEAT_OK || leat_model_set_get_pointer(set, i, &ptr) != LEAT_OK)
+        if (leat_model_get_tensor_info(model, i, &info) != LEAT_OK ||
+            leat_model_set_get_pointer(set, i, &ptr) != LEAT_OK)
             wrong = failed("find a tensor");
         items[i] = (leat_model_save_item)LEAT_MODEL_SAVE_ITEM_INIT;
         items[i].name = info.name;
@@ -178,7 +179,8 @@ static int compare_all(leat_stream *stream, const char *path, const leat_model *
         void *ptr;
 
         /* By name: the tensors of the copy may have another order. */
-        if (leat_model_get_tensor_info(model, i, &info) != LEAT_OK || leat_model_find(copy, info.name, &index) != LEAT_OK ||
+        if (leat_model_get_tensor_info(model, i, &info) != LEAT_OK ||
+            leat_model_find(copy, info.name, &index) != LEAT_OK ||
             leat_model_set_get_pointer(set, index, &ptr) != LEAT_OK)
             wrong = failed("find a tensor");
         else

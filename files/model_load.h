@@ -21,7 +21,7 @@ struct leatm_read {
 struct leat_model_load {
     leat_ticket **tickets; /* of batches of reads */
     size_t count, room;
-    uint64_t reads; /* in these; reads that continue each other count once */
+    uint64_t reads;      /* in these; reads that continue each other count once */
     leat_event **events; /* behind layout copies, which have no tickets */
     size_t event_count, event_room;
     uint64_t bytes;
@@ -39,7 +39,8 @@ leat_status leatm_load_event(leat_model_load *load, leat_stream *stream);
 
 /* ---- regions: what an item reads ---- */
 
-/* A slice of a tensor as a canonical layout: sizes of blocks of elements, the slowest dimension of the file first. */
+/* A slice of a tensor as a canonical layout: sizes of blocks of elements, the slowest dimension of the file first.
+ */
 struct leatm_region {
     unsigned dims;
     uint32_t block_bytes;

@@ -18,7 +18,7 @@
  * A save writes tensors that are in memory as a new file, also in stream order:
  *
  *     leat_model_save_start(stream, "model.safetensors", items, count, NULL, &save);     // returns at once
- *     leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER);                       // the file has its name
+ *     leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER);                 // the file has its name
  *     leat_model_save_destroy(save);
  *
  * The parsers are strict: a file that breaks a rule of its format is refused before leat allocates anything whose
@@ -297,8 +297,8 @@ typedef struct leat_model_save leat_model_save;
  * written under no name, or a temporary one, and gets its name when all of it is on the disk; then it replaces an
  * older file (LEAT_FILE_TEMPORARY and leat_file_commit() in leat/file.h). Returns at once, with the exceptions of
  * leat_file_write(). leat reads items, names, shapes and metadata before the call returns; the memory at src may
- * change after LEAT_COPY_POINT_STAGED. Later work of the stream does not wait until the file is on the disk. options may
- * be NULL.
+ * change after LEAT_COPY_POINT_STAGED. Later work of the stream does not wait until the file is on the disk.
+ * options may be NULL.
  * Errors: INVALID (an argument is NULL; the size of a struct; a name that is not UTF-8, that two items have, or
  * "__metadata__"; a type that leat does not know; a shape, or a key of metadata, that is wrong; npy with another
  * number of items than 1, or with metadata); RANGE (src_bytes is too small; a header of more than 100,000,000
@@ -312,11 +312,11 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_save_start(leat_stream *stream, c
 
 /*
  * Waits until the save has reached point, for at most timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no
- * limit): LEAT_COPY_POINT_STAGED and LEAT_COPY_POINT_DONE when the tensors have been read and the new file has them,
- * LEAT_COPY_POINT_DURABLE when it has its name. A save that failed, was cancelled or passed its deadline reaches all
- * points too, and the call then returns its first failure; nothing is changed under the name then, except if only
- * the fsync() of the directory has failed.
- * Errors: INVALID (save NULL, point); NOT_READY; those of leat_ticket_wait().
+ * limit): LEAT_COPY_POINT_STAGED and LEAT_COPY_POINT_DONE when the tensors have been read and the new file has
+ * them, LEAT_COPY_POINT_DURABLE when it has its name. A save that failed, was cancelled or passed its deadline
+ * reaches all points too, and the call then returns its first failure; nothing is changed under the name then,
+ * except if only the fsync() of the directory has failed. Errors: INVALID (save NULL, point); NOT_READY; those of
+ * leat_ticket_wait().
  */
 LEAT_NODISCARD LEAT_API leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point,
                                                          uint64_t timeout_ns);

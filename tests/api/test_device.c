@@ -526,7 +526,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(header_library_and_file_have_one_version),
     cmocka_unit_test(success_keeps_the_last_error),
     cmocka_unit_test(unknown_variables_are_listed_with_the_nearest_name),
-        cmocka_unit_test(wrong_settings_are_refused_by_name),
+    cmocka_unit_test(wrong_settings_are_refused_by_name),
     cmocka_unit_test(a_limit_for_files_is_no_end_of_the_process),
     cmocka_unit_test(a_forked_child_is_told_so),
 };

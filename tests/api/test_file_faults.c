@@ -414,7 +414,8 @@ static void wait_for(struct op *op)
 {
     if (!op->ticket)
         return;
-    op->status = leat_ticket_wait(op->ticket, op->detached ? LEAT_COPY_POINT_DURABLE : LEAT_COPY_POINT_DONE, LEAT_FOREVER);
+    op->status =
+        leat_ticket_wait(op->ticket, op->detached ? LEAT_COPY_POINT_DURABLE : LEAT_COPY_POINT_DONE, LEAT_FOREVER);
     if (op->status == LEAT_OK)
         return;
     if (op->status == LEAT_ERROR_FILE)

@@ -336,7 +336,8 @@ static void a_save_that_fails_changes_nothing(void **state)
                 "leat_model_save_wait: ");
         if (i == 0)
             assert_non_null(strstr(leat_last_error(), strerror(EFBIG)));
-        REFUSED(leat_model_save_wait(save, LEAT_COPY_POINT_DONE, LEAT_FOREVER), statuses[i], "leat_model_save_wait: ");
+        REFUSED(leat_model_save_wait(save, LEAT_COPY_POINT_DONE, LEAT_FOREVER), statuses[i],
+                "leat_model_save_wait: ");
         OK(leat_model_save_get_info(save, &info));
         assert_int_equal(info.status, statuses[i]);
         OK(leat_model_save_destroy(save));
@@ -388,7 +389,8 @@ static void wrong_saves_are_refused(void **state)
     REFUSED(leat_model_save_start(t->stream, path_of("two.npy"), items, 2, NULL, &save), LEAT_ERROR_INVALID,
             "there are 2 items");
     items[0].size = 0;
-    REFUSED(leat_model_save_start(t->stream, path, items, 1, NULL, &save), LEAT_ERROR_INVALID, "items[0].size is 0");
+    REFUSED(leat_model_save_start(t->stream, path, items, 1, NULL, &save), LEAT_ERROR_INVALID,
+            "items[0].size is 0");
     items[0].size = sizeof items[0];
     options.metadata_count = 2;
     REFUSED(leat_model_save_start(t->stream, path, items, 1, &options, &save), LEAT_ERROR_INVALID,
