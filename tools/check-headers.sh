@@ -71,6 +71,15 @@ for language in c c++; do
     wrong=$((wrong + 1))
 done
 
+# Only calls that end something, and two that cannot fail, may leave out LEAT_NODISCARD.
+ending='close|destroy|free|release|unload|unmap|unregister|unreserve|unwrap|cancel|error_set|thread_set_tag'
+marked=$(grep -hE '^LEAT_API leat_status ' include/leat/*.h | grep -vE "^LEAT_API leat_status leat_([a-z0-9_]+_)?($ending)\\(" || :)
+if [ -n "$marked" ]; then
+    echo "headers: without LEAT_NODISCARD:"
+    echo "$marked"
+    wrong=$((wrong + 1))
+fi
+
 # A compiler warns about a status that is ignored, but not about one that is cast to void, nor about those of calls that
 # end something.
 ignore() { # language statement: compiles the statement

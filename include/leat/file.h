@@ -77,7 +77,7 @@ typedef enum leat_file_flags {
 LEAT_NODISCARD LEAT_API leat_status leat_file_open(const char *path, unsigned flags, leat_file **file);
 
 /* Closes the handle; NULL does nothing. Submitted copies continue. They keep the file itself open until they are
- * complete, their tickets are freed, and their device has made another staged copy or was closed.
+ * complete, their tickets are destroyed, and their device has made another staged copy or was closed.
  * Errors: HANDLE. */
 LEAT_API leat_status leat_file_close(leat_file *file);
 
@@ -90,7 +90,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_size(leat_file *file, uint64_t *by
  * Errors: HANDLE; INVALID (cached_bytes NULL); RANGE (the range is beyond the end of the file); FILE (the system's
  * error).
  */
-LEAT_API leat_status leat_file_cached(leat_file *file, uint64_t offset, uint64_t bytes, uint64_t *cached_bytes);
+LEAT_NODISCARD LEAT_API leat_status leat_file_cached(leat_file *file, uint64_t offset, uint64_t bytes,
+                                                     uint64_t *cached_bytes);
 
 /*
  * Copies bytes bytes of the file, starting at offset, to dst. bytes 0 does nothing, whatever dst is. The call does

@@ -338,7 +338,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_save_get_info(leat_model_save *sa
  * has no effect on a save that is over. Errors: INVALID (save NULL). */
 LEAT_API leat_status leat_model_save_cancel(leat_model_save *save);
 
-/* Frees a save, which continues. NULL does nothing. Errors: none. */
+/* Destroys a save; the writing continues. NULL does nothing. Errors: none. */
 LEAT_API leat_status leat_model_save_destroy(leat_model_save *save);
 
 #endif /* LEAT_NO_EXPERIMENTAL */
