@@ -21,7 +21,7 @@ enum {
     PANEL_HEIGHT = 150,
     PANEL_HEAD = 24,
     PANEL_GAP = 18,
-    COLUMN = 9, /* for a case */
+    COLUMN = 9, /* width of the column that shows one case */
     COLUMNS_MIN = 12
 };
 

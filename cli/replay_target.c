@@ -102,8 +102,8 @@ static bool peer_alloc(struct replay_target *target, const struct trace_block *b
     return check_peer(target, "allocating", target->peer->alloc(target->peer, block->bytes, ptr));
 }
 
-/* Frees a block by the driver's plain call. It waits for the device if it has to, so the streams need no order
- * here. */
+/* Frees a block by the driver's plain call. That call waits for the device where this is necessary, so peer_free()
+ * need not order the streams. */
 static bool peer_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
     (void)stream, (void)used_elsewhere;

@@ -29,7 +29,7 @@ static const char *const column_names[][COLUMN_COUNT] = {
     [TRACE_RMM] = {"Time", "Action", "Pointer", "Size", "Stream"},
 };
 
-/* Additional columns of files that leat recorded. A file with the first of them is such a file. */
+/* Additional columns of the traces that leat records. A trace with the column "pool" is read as such a trace. */
 enum extra { EXTRA_POOL, EXTRA_EVENT, EXTRA_ALIGN, EXTRA_KIND, EXTRA_NAME, EXTRA_COUNT };
 
 static const char *const extra_names[EXTRA_COUNT] = {"pool", "event", "align", "kind", "name"};

@@ -105,8 +105,9 @@ const char *leatm_shown(struct leatm_shown *shown, const char *text, size_t byte
 /* Returns the first field of such a struct. */
 size_t leatm_size_of(const void *given);
 
-/* Returns LEAT_OK if a call can use the caller's struct, otherwise INVALID. field: its size, for the message, such
- * as "leat_model_get_file_info: info->size"; known_bytes: sizeof in this version of the library. */
+/* Returns LEAT_OK if a call can use the caller's struct, otherwise INVALID. field: what the message calls the
+ * struct's field size, such as "leat_model_get_file_info: info->size"; known_bytes: the size of the struct in this
+ * version of the library. */
 leat_status leatm_sized_check(const char *field, const char *type, const void *given, size_t known_bytes);
 
 /* Copies a checked struct of the caller into one of known_bytes, which becomes its size; what the caller does not

@@ -1,4 +1,4 @@
-/* entry.c - functions of the driver API by name, from libleat-cuda if it can be found. */
+/* entry.c - calls that look up a function of the driver API by its name, in libleat-cuda if that can be found. */
 #include "cudart/cudart.h"
 
 #include <dlfcn.h>

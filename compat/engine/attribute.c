@@ -16,26 +16,33 @@ struct constant {
 /* Attributes that leat's devices do not report. The values are those of NVIDIA's GPUs since compute capability
  * 7.5, because programs size their work by them. An attribute that is in no list is 0. */
 static const struct constant constants[] = {
-    {2, 1024},     {3, 1024},
-    {4, 64}, /* block */
-    {5, INT_MAX},  {6, 65535},
-    {7, 65535}, /* grid */
-    {9, 65536},    {10, 32},
-    {11, INT_MAX}, /* constant memory, warp, pitch */
-    {12, 65536},   {14, 512},
-    {15, 1}, /* registers, texture alignment, copy overlap */
-    {19, 1},       {30, 512},
-    {31, 1}, /* mapped memory, surface alignment, concurrent kernels */
-    {39, 2048},    {41, 1},
-    {51, 32}, /* threads, unified addresses, texture pitch */
-    {78, 1},       {82, 65536},
-    {87, 2}, /* priorities, registers, ratio of single to double precision
-              * speed */
-    {91, 1},       {99, 1},
-    {106, 32}, /* registered memory; blocks per multiprocessor */
-    {113, 1},      {115, 1},
-    {126, 1}, /* read-only registration, pools, 126: one memory synchronization
-               * domain */
+    {2, 1024},     /* largest x of a block */
+    {3, 1024},     /* largest y of a block */
+    {4, 64},       /* largest z of a block */
+    {5, INT_MAX},  /* largest x of a grid */
+    {6, 65535},    /* largest y of a grid */
+    {7, 65535},    /* largest z of a grid */
+    {9, 65536},    /* bytes of constant memory */
+    {10, 32},      /* number of threads of a warp */
+    {11, INT_MAX}, /* largest pitch of a copy */
+    {12, 65536},   /* largest number of registers of a block */
+    {14, 512},     /* alignment of textures */
+    {15, 1},       /* copies run beside kernels */
+    {19, 1},       /* the device can access host memory */
+    {30, 512},     /* alignment of surfaces */
+    {31, 1},       /* kernels run concurrently */
+    {39, 2048},    /* largest number of threads of a multiprocessor */
+    {41, 1},       /* host and device share one address space */
+    {51, 32},      /* alignment of a texture's pitch */
+    {78, 1},       /* streams have priorities */
+    {82, 65536},   /* number of registers of a multiprocessor */
+    {87, 2},       /* how many times faster single precision is than double precision */
+    {91, 1},       /* the device uses registered memory at the host's address */
+    {99, 1},       /* host memory can be registered */
+    {106, 32},     /* largest number of blocks of a multiprocessor */
+    {113, 1},      /* host memory can be registered as read-only */
+    {115, 1},      /* pools are supported */
+    {126, 1},      /* number of domains of memory synchronization */
 };
 
 /* Limits of textures and surfaces. Textures are not implemented, so devices report 0; arrays already use the

@@ -32,7 +32,7 @@ static inline hipError_t note(int result)
         return note(call);                                                                                        \
     }
 
-/* FORWARD for a function that ignores some of its arguments, because leat does not have what it is about. */
+/* FORWARD for a function of a feature that leat does not implement. The function ignores some of its arguments. */
 #define REFUSE(prototype, result)                                                                                 \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
         FORWARD(prototype, result) _Pragma("GCC diagnostic pop")

@@ -150,7 +150,8 @@ struct commit {
     /* The call has succeeded, so there will be no other. Until then a commit that could not be submitted may be
      * tried again. */
     atomic_bool submitted;
-    /* Set by the one thread that works: what failed; before job.h's staged_chunks is advanced. */
+    /* Names the latest step: if the job fails, the one that failed. The thread that runs the job writes it, before
+     * that thread advances staged_chunks (staging/job.h). */
     const char *failed;
 };
 

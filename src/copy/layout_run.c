@@ -134,7 +134,7 @@ static size_t list_bytes(const leat_layout *listed)
     return listed ? (size_t)listed->size[listed->index_dim] * listed->index_bytes : 0;
 }
 
-/* Takes scratch memory; if the list is in host memory, copies it there. */
+/* Takes scratch memory. If the list of indices is in host memory, copies the list to the scratch memory. */
 static leat_status take_scratch(const struct leati_layout_copy *copy, const leat_layout *listed,
                                 size_t packed_bytes, struct scratch **scratch)
 {

@@ -602,8 +602,10 @@ enum { LEATI_PENDING_STREAMS = 4 };
 
 /* Memory that a pool holds and that is not in use. */
 struct leati_idle {
-    uint64_t bytes, pieces, largest_bytes; /* cache's stream could use all of it now */
-    uint64_t pending_bytes;                /* further memory that pending work may still use */
+    /* What the stream of leati_full_look()'s cache can use now: the sum, the number of contiguous pieces, and the
+     * largest piece. */
+    uint64_t bytes, pieces, largest_bytes;
+    uint64_t pending_bytes; /* further memory that pending work may still use */
     unsigned stream_count;
     struct {
         uint64_t serial, bytes; /* serial 0: leat does not know the stream */

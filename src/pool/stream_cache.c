@@ -107,7 +107,7 @@ void leati_stream_caches_end(struct leat_pool *pool)
 struct leati_magazine *leati_magazine_of(struct leati_stream_cache *cache, bool make)
 {
     static atomic_uint threads;
-    static LEATI_QUICK_TLS unsigned number; /* from 1 */
+    static LEATI_QUICK_TLS unsigned number; /* of this thread, counted from 1; 0: it has no number yet */
     _Atomic(struct leati_magazine *) *place;
     struct leati_magazine *magazine;
 

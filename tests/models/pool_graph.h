@@ -113,7 +113,7 @@ uint64_t fresh_value(void);
 leat_stream *handle_of(int stream);
 int any_stream(void);
 
-/* Returns a random stream of the pools' device. The first stream is always one. */
+/* Returns a random stream of the pools' device. At least the first stream always belongs to it. */
 int near_stream(void);
 
 /* Returns a random live block that can be used, or NULL. */

@@ -89,7 +89,8 @@ static void a_control_group_has_no_more_to_pin(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The message must give the driver's error as the reason: the device is not full. */
+/* The driver refuses memory although the device is not full, so the message must give the driver's error as the
+ * reason. */
 static void a_driver_refuses_what_is_free(void **state)
 {
     struct test_state *t = *state;
