@@ -140,8 +140,7 @@ static bool make_dst(struct layout_case *made, const struct scatter *scatter, ch
     memcpy(size, made->src.size, sizeof size);
     if (scatter->wanted && (!scattered || scatter->size < size[scatter->dim])) {
         snprintf(error, LAYOUT_ERROR_MAX,
-                 "--scatter takes a dimension of the view and a size no smaller than it: no element may be "
-                 "written twice");
+                 "--scatter takes a dimension of the view and a size no smaller than it: no element may be written twice");
         return false;
     }
     if (scattered)

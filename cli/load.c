@@ -310,8 +310,7 @@ static void report_byte(struct load_work *work, const char *path, size_t tensor,
     while (leat_model_get_tensor_info(work->model, tensor, &info) == LEAT_OK && info.offset + info.bytes <= offset)
         tensor++;
     cli_complain(
-        "load: --verify: tensor '%s' on the device differs from %s at byte %llu of the tensor, %llu of the "
-        "file; was the file written meanwhile?",
+        "load: --verify: tensor '%s' on the device differs from %s at byte %llu of the tensor, %llu of the file; was the file written meanwhile?",
         info.name, path, (unsigned long long)(offset - info.offset), (unsigned long long)offset);
 }
 

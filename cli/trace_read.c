@@ -241,8 +241,7 @@ static bool read_header(struct reader *reader)
     }
     return trace_complain(
         reader->maker,
-        "this is not the header line of a trace: it needs the columns t_us,op,id,bytes,stream (leat) or "
-        "Thread,Time,Action,Pointer,Size,Stream (RMM), and has %u of the first and %u of the second",
+        "this is not the header line of a trace: it needs the columns t_us,op,id,bytes,stream (leat) or Thread,Time,Action,Pointer,Size,Stream (RMM), and has %u of the first and %u of the second",
         leat_found, rmm_found);
 }
 

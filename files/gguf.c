@@ -397,8 +397,7 @@ static leat_status read_start(struct gguf *gguf)
     TRY(take_32(gguf, &version));
     if (version && !(version & 0xffff))
         return leatm_model_fail(LEAT_ERROR_FILE,
-                                "it is a big-endian GGUF file, which leat does not read: convert it with "
-                                "gguf-convert-endian of the package gguf");
+                                "it is a big-endian GGUF file, which leat does not read: convert it with gguf-convert-endian of the package gguf");
     if (version != 2 && version != 3)
         return leatm_model_fail(LEAT_ERROR_FILE, "its GGUF version is %u; leat reads 2 and 3", version);
     TRY(take_64(gguf, &gguf->tensors));

@@ -328,8 +328,7 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
         return no_load("leat_model_load_wait");
     if (point != LEAT_COPY_POINT_STAGED && point != LEAT_COPY_POINT_DONE)
         return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "leat_model_load_wait: point is %d; use LEAT_COPY_POINT_STAGED or "
-                                "LEAT_COPY_POINT_DONE",
+                                "leat_model_load_wait: point is %d; use LEAT_COPY_POINT_STAGED or LEAT_COPY_POINT_DONE",
                                 (int)point);
     end_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
     for (size_t i = 0; i < load->count; i++) {

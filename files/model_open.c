@@ -12,8 +12,7 @@
 /* ---- one file ---- */
 
 const char leatm_pickle_advice[] =
-    "leat does not read pickles, because reading one runs the program in it. Convert it once where you trust it: "
-    "load it with torch.load(..., weights_only=True) and save it with safetensors.torch.save_file()";
+    "leat does not read pickles, because reading one runs the program in it. Convert it once where you trust it: load it with torch.load(..., weights_only=True) and save it with safetensors.torch.save_file()";
 
 /* Formats by their first bytes. */
 static const struct magic {

@@ -23,8 +23,7 @@ static leat_status check_slice(const leat_model_slice *slice, int64_t size, unsi
     if (slice->step >= 1 && slice->start >= 0 && slice->start <= slice->stop && slice->stop <= size)
         return LEAT_OK;
     return leatm_model_fail(LEAT_ERROR_INVALID,
-                            "slice[%u] is %lld to %lld by %lld; the dimension has %lld, and 0 <= start <= stop <= "
-                            "that, and step is at least 1",
+                            "slice[%u] is %lld to %lld by %lld; the dimension has %lld, and 0 <= start <= stop <= that, and step is at least 1",
                             dim, (long long)slice->start, (long long)slice->stop, (long long)slice->step,
                             (long long)size);
 }
@@ -48,8 +47,7 @@ static leat_status select_part(struct leatm_region *region, unsigned number, con
         if (block > 1 && (slice->start % block || slice->stop % block || slice->step != 1))
             return leatm_model_fail(
                 LEAT_ERROR_INVALID,
-                "slice[%u] is %lld to %lld by %lld; this type has blocks of %lld elements, which "
-                "cannot be cut",
+                "slice[%u] is %lld to %lld by %lld; this type has blocks of %lld elements, which cannot be cut",
                 dim, (long long)slice->start, (long long)slice->stop, (long long)slice->step, (long long)block);
         start = slice->start / block;
         step = slice->step;

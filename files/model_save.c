@@ -328,8 +328,7 @@ leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point, u
     if (point < LEAT_COPY_POINT_STAGED || point > LEAT_COPY_POINT_DURABLE)
         return leatm_model_fail(
             LEAT_ERROR_INVALID,
-            "leat_model_save_wait: point is %d; use LEAT_COPY_POINT_STAGED, LEAT_COPY_POINT_DONE or "
-            "LEAT_COPY_POINT_DURABLE",
+            "leat_model_save_wait: point is %d; use LEAT_COPY_POINT_STAGED, LEAT_COPY_POINT_DONE or LEAT_COPY_POINT_DURABLE",
             (int)point);
     status = wait_for(save->written, point == LEAT_COPY_POINT_DURABLE ? LEAT_COPY_POINT_DONE : point, end_ns);
     if (status == LEAT_NOT_READY)

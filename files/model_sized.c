@@ -40,8 +40,7 @@ leat_status leatm_sized_check(const char *field, const char *type, const void *g
         if (bytes[i])
             return leatm_model_fail(
                 LEAT_ERROR_INVALID,
-                "%s is %zu and byte %zu of the struct is not 0; this library's %s has %zu bytes: "
-                "set the fields that only newer versions have to 0, or use a newer library",
+                "%s is %zu and byte %zu of the struct is not 0; this library's %s has %zu bytes: set the fields that only newer versions have to 0, or use a newer library",
                 field, size, i, type, known_bytes);
     return LEAT_OK;
 }

@@ -141,8 +141,7 @@ leat_status leatm_safetensors_header(const leat_model_save_item *items, const ui
     length = header->bytes - 8;
     if (length > LEATM_HEADER_MAX)
         return leatm_model_fail(LEAT_ERROR_RANGE,
-                                "the header of %zu tensors would have more than the %u bytes that the format "
-                                "allows; save them as several files",
+                                "the header of %zu tensors would have more than the %u bytes that the format allows; save them as several files",
                                 count, LEATM_HEADER_MAX);
     for (unsigned i = 0; i < 8; i++)
         header->text[i] = (char)(unsigned char)(length >> 8 * i);

@@ -84,15 +84,12 @@ static leat_status descr_failed(const char *text, size_t bytes)
     leatm_shown(&shown, text, bytes);
     if (bytes > 1 && text[1] == 'O')
         return leatm_model_fail(LEAT_ERROR_FILE,
-                                "its descr is '%s': an array of Python objects, which is a pickle. Reading one "
-                                "runs the program in it; save an array of numbers with "
-                                "numpy.save(..., allow_pickle=False)",
+                                "its descr is '%s': an array of Python objects, which is a pickle. Reading one runs the program in it; save an array of numbers with numpy.save(..., allow_pickle=False)",
                                 shown.text);
     if (bytes > 1 && text[1] == 'V')
         return leatm_model_fail(
             LEAT_ERROR_FILE,
-            "its descr is '%s': bytes without a type. numpy writes bfloat16 and other types of "
-            "extensions so; save them with safetensors",
+            "its descr is '%s': bytes without a type. numpy writes bfloat16 and other types of extensions so; save them with safetensors",
             shown.text);
     return leatm_model_fail(LEAT_ERROR_FILE, "its descr is '%s'; %s", shown.text, advice);
 }
@@ -105,8 +102,7 @@ static leat_status parse_descr(struct npy *npy)
     skip_blanks(npy);
     if (npy->at < npy->end && (*npy->at == '[' || *npy->at == '('))
         return leatm_model_fail(LEAT_ERROR_FILE,
-                                "its descr is a structure of several fields; save each field as an "
-                                "array of its own");
+                                "its descr is a structure of several fields; save each field as an array of its own");
     TRY(take_string(npy, &text, &bytes));
     npy->type = leatm_type_of_npy(text, bytes);
     return npy->type < 0 ? descr_failed(text, bytes) : LEAT_OK;

@@ -84,8 +84,7 @@ static leat_status find_directory(struct zip *zip)
     TRY(leatm_model_read_file(zip->file, place, end, END_BYTES));
     if (leatm_u32(end) != END || leatm_u16(end + 20))
         return leatm_model_fail(
-            LEAT_ERROR_FILE, "it begins as a zip file, but does not end with an end record: it was cut, or has a "
-                             "comment, which leat does not accept");
+            LEAT_ERROR_FILE, "it begins as a zip file, but does not end with an end record: it was cut, or has a comment, which leat does not accept");
     if (place >= LOCATOR64_BYTES) {
         TRY(leatm_window_get(&zip->window, place - LOCATOR64_BYTES, 4, &at));
         if (leatm_u32(at) == LOCATOR64)
@@ -176,13 +175,11 @@ static leat_status check_flags(const struct member *member, const char *name)
                                 member->flags);
     if (member->method == 8)
         return leatm_model_fail(LEAT_ERROR_FILE,
-                                "it is deflated, and leat reads members in place: save them without "
-                                "compression, with numpy.savez()");
+                                "it is deflated, and leat reads members in place: save them without compression, with numpy.savez()");
     if (member->method)
         return leatm_model_fail(
             LEAT_ERROR_FILE,
-            "it is compressed by method %u, and leat reads members in place: save them without "
-            "compression, with numpy.savez()",
+            "it is compressed by method %u, and leat reads members in place: save them without compression, with numpy.savez()",
             member->method);
     if (member->packed != member->bytes)
         return leatm_model_fail(LEAT_ERROR_FILE, "it is stored, and has two sizes: %llu and %llu bytes",
@@ -212,8 +209,7 @@ static leat_status check_name(const char *name, unsigned bytes)
                                 leatm_shown(&shown, name, bytes), leatm_pickle_advice);
     return leatm_model_fail(
         LEAT_ERROR_FILE,
-        "it is a zip file with the member '%s'; leat reads those of numpy.savez(), whose members "
-        "end in .npy",
+        "it is a zip file with the member '%s'; leat reads those of numpy.savez(), whose members end in .npy",
         leatm_shown(&shown, name, bytes));
 }
 

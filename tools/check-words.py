@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Fails if an identifier or file name contains a word that only this project's authors understand, or if two structs
-of the library have the same tag. CONTRIBUTING.md lists the words to use instead."""
+"""Fails if an identifier or file name contains a word that only this project's authors understand, if a former public
+name is used, if two structs of the library have the same tag, or if a message is split over lines of source.
+CONTRIBUTING.md lists the words to use instead."""
 import os
 import re
 import sys
@@ -47,6 +48,13 @@ GONE = re.compile(r'leati_(catch|huge|text|links_(close|count)|fleet|route|form|
                   r'watch|stack|pair|area|order|mark|sentence|target|place|value|kernel_own)(_\w+)?$|'
                   r'leat_(known_names|copy_(many|pair|rectangle|box)(_explain)?|alloc_plain|module_own|own_kernel|'
                   r'copy_share_links)$')
+# Former names of calls: those that describe end in _get_info, those that count in _get_stats, and so on (leat/leat.h).
+GONE_CALLS = set('leat_%s' % name for name in (
+    'device_query pointer_query ticket_query managed_query physical_query virtual_query layout_plan_describe '
+    'layout_plan_text layout_plan_get layout_plan_free model_load_query model_save_query model_set_tensor model_set_load '
+    'pool_query pool_statistics pool_stream_share pool_tag_share managed_count managed_counts ticket_free '
+    'model_load_free model_save_free model_set_free module_embedded pool_use pool_use_until pool_export pool_import '
+    'pool_tag pool_set_reuse').split())
 # Former words in the output of the command, in plans or in snapshots.
 STRINGS = {'many': 'batch', 'links': 'rails', 'forms': 'timing', 'box': 'nd-tile', 'lent': 'in_stitch'}
 # Words that must not be part of file names.
@@ -56,12 +64,15 @@ FILES_ALLOWED = {'text.c', 'text.h', 'text_json.c', 'text_json.h', 'replay_targe
                  'bench_pool_order.c', 'order_model.c', 'test_pool_order.c',
                  'test_cudart_order.c', 'ordering_forms.h', 'pool_map_text.c',
                  'bench_layout_ladder.c', 'stream_uses.c'}
+SPLIT = re.compile(r'(?<!\\n)"[ \t]*\n[ \t]*"')
+COMMENT = re.compile(r'/\*.*?\*/', re.S)
+KERNELS = re.compile(r'src/kernels/')
 BUILT = re.compile(r'src/kernels/built/')
 TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#[ \t]*include[^\n]*',
                    re.S | re.M)
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
-listed = sorted(os.path.join(folder, name) for top in ('src', 'include', 'cli', 'compat', 'tests')
+listed = sorted(os.path.join(folder, name) for top in ('src', 'include', 'cli', 'compat', 'files', 'examples', 'tests')
                 for folder, _, names in os.walk(top) for name in names)
 rules = {word: rule for words, rule in WORDS.items() for word in words.split()}
 wrong, tags = 0, {}
@@ -94,12 +105,16 @@ for path in listed:
         found.setdefault(match.group(0), match.start())
     for name, at in found.items():
         line = code.count('\n', 0, at) + 1
-        if GONE.match(name):
+        if GONE.match(name) or name in GONE_CALLS:
             complain(path, line, "'%s' was renamed" % name)
         elif not path.startswith('include/leat/compat/') and not ALLOWED.fullmatch(name):
             for part in name.lower().split('_'):
                 if part in rules and path.startswith(rules[part][0]):
                     complain(path, line, "'%s' in '%s': use %s" % (part, name, rules[part][1]))
+    # A text of several lines may have a literal for each, and an option's text is a paragraph.
+    if path.startswith(('src/', 'compat/', 'files/')) and path != 'src/base/options.h' and not KERNELS.match(path):
+        for match in SPLIT.finditer(COMMENT.sub(lambda m: '\n' * m.group(0).count('\n'), text)):
+            complain(path, text.count('\n', 0, match.start()) + 1, 'a message is split over lines')
     if path.startswith('src/'):
         for match in re.finditer(r'^(?:typedef )?(?:struct|union|enum) (\w+)\s*\{', code, re.M):
             other = tags.setdefault(match.group(1), path)

@@ -287,8 +287,7 @@ static void missing_kernels(struct CUmod_st *module, char *words, size_t bytes)
     }
     if (used)
         snprintf(words + used, bytes - used,
-                 ". The CPU device cannot run PTX; list shared objects with these kernels in LEAT_CPU_KERNELS, "
-                 "separated by colons (leat cu -shared makes them from .cu files)");
+                 ". The CPU device cannot run PTX; list shared objects with these kernels in LEAT_CPU_KERNELS, separated by colons (leat cu -shared makes them from .cu files)");
 }
 
 /* Writes a text to one of the two logs if the caller passed a buffer, and its length to the option with the

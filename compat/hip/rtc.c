@@ -18,9 +18,7 @@ struct _hiprtcProgram {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct _hiprtcProgram *programs;
 
-static const char log_text[] = "error: leat has no compiler for HIP sources at run time. "
-                               "Build LEAT_KERNEL()s (leat/device_code.h) in a shared object for hipModuleLoad(), "
-                               "or functions of the program for hipLaunchKernel() and hipLaunchKernelGGL().\n";
+static const char log_text[] = "error: leat has no compiler for HIP sources at run time. Build LEAT_KERNEL()s (leat/device_code.h) in a shared object for hipModuleLoad(), or functions of the program for hipLaunchKernel() and hipLaunchKernelGGL().\n";
 
 #define RESULTS(X)                                                                                                \
     X(HIPRTC_SUCCESS)                                                                                             \

@@ -66,8 +66,7 @@ const char *leati_addresses_hint(struct leati_addresses_hint *hint)
     if (read_limit(&limit))
         snprintf(
             hint->text, sizeof hint->text,
-            "; 'ulimit -v' limits this process to %llu KiB of addresses, %llu are in use: raise it if that is "
-            "what is missing",
+            "; 'ulimit -v' limits this process to %llu KiB of addresses, %llu are in use: raise it if that is what is missing",
             (unsigned long long)limit >> 10, (unsigned long long)used_bytes() >> 10);
     errno = before;
     return hint->text;

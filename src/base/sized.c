@@ -40,8 +40,7 @@ static leat_status check_odd(const char *what, const char *name, const char *typ
     for (size_t i = known_bytes; i < size; i++)
         if (given[i])
             return leati_fail(LEAT_ERROR_INVALID,
-                              "%s: %s->size is %zu and byte %zu of %s is not 0; this library's %s has %zu bytes: "
-                              "set the fields that only newer versions have to 0, or use a newer library",
+                              "%s: %s->size is %zu and byte %zu of %s is not 0; this library's %s has %zu bytes: set the fields that only newer versions have to 0, or use a newer library",
                               what, name, size, i, name, type, known_bytes);
     return LEAT_OK;
 }

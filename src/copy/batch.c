@@ -501,8 +501,7 @@ static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t
 static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t bytes)
 {
     snprintf(text, bytes,
-             "op %u: the pageable memory at %p could not be reached "
-             "(unmapped, protected, or its file shrank); keep it until the stream has completed the copies",
+             "op %u: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep it until the stream has completed the copies",
              number, (void *)fault);
 }
 
@@ -763,8 +762,7 @@ static leat_status explain_group(struct batch *batch, uint32_t group, struct lea
     if (group == ALONE) {
         leati_strbuf_add(
             text,
-            "  protocol  planned one by one, as leat_copy()\n  why       %s\n  bound     the time that one "
-            "copy takes; leat_copy_explain() has more\n",
+            "  protocol  planned one by one, as leat_copy()\n  why       %s\n  bound     the time that one copy takes; leat_copy_explain() has more\n",
             why_alone(batch));
         return LEAT_OK;
     }

@@ -49,10 +49,8 @@ static const char *why_file_in(const struct leati_plan *plan)
     if (plan->idle)
         return "the source is a file, and the stream is idle: it is read at once";
     if (plan->early)
-        return "the source is a file, and nothing before it on the stream writes host memory or files: it is read "
-               "at once";
-    return "the source is a file, and earlier work of the stream may write it: it is read when the stream gets "
-           "there";
+        return "the source is a file, and nothing before it on the stream writes host memory or files: it is read at once";
+    return "the source is a file, and earlier work of the stream may write it: it is read when the stream gets there";
 }
 
 static const char *why_in(const struct leati_plan *plan)
@@ -60,10 +58,8 @@ static const char *why_in(const struct leati_plan *plan)
     if (plan->idle)
         return "the source is pageable, and the stream is idle: it is read at once";
     if (plan->early)
-        return "the source is pageable, and nothing before it on the stream writes host memory: it is read at "
-               "once";
-    return "the source is pageable, and earlier work of the stream may write it: it is read when the stream gets "
-           "there";
+        return "the source is pageable, and nothing before it on the stream writes host memory: it is read at once";
+    return "the source is pageable, and earlier work of the stream may write it: it is read when the stream gets there";
 }
 
 static const char *why_of(const struct leati_plan *plan)
@@ -186,10 +182,8 @@ static const char *bound_of(const struct leati_plan *plan)
         return plan->protocol == LEATI_PROTOCOL_DRIVER
                    ? "the time that one copy takes; leat_copy_explain() has more"
                : plan->protocol == LEATI_PROTOCOL_KERNEL
-                   ? "the link between host and device, or the device's memory "
-                     "where both sides are there"
-                   : "the host's memory, or one thread that copies where the "
-                     "stream has to get there first";
+                   ? "the link between host and device, or the device's memory where both sides are there"
+                   : "the host's memory, or one thread that copies where the stream has to get there first";
     if (transfer->direction == LEATI_DIRECTION_HOST || plan->one_pass ||
         transfer->stream->device->driver->can->reaches_pageable) {
         if (transfer->direction == LEATI_DIRECTION_HOST || plan->protocol == LEATI_PROTOCOL_DRIVER ||
@@ -201,9 +195,7 @@ static const char *bound_of(const struct leati_plan *plan)
                                           : "the link between the two devices";
     if (plan->protocol == LEATI_PROTOCOL_EAGER && transfer->bytes <= LEATI_EAGER_SHORT_BYTES)
         return "the latency of one DMA";
-    return transfer->shape == LEATI_SHAPE_REGION ? "the link between host and device, and where rows are narrow "
-                                                   "the 32 bytes in which memory is read "
-                                                   "and written"
+    return transfer->shape == LEATI_SHAPE_REGION ? "the link between host and device, and where rows are narrow the 32 bytes in which memory is read and written"
                                                  : "the link between host and device";
 }
 

@@ -80,8 +80,7 @@ static leat_status check_flags(unsigned flags)
                           flags);
     if (flags & writing && !(flags & LEAT_FILE_WRITE))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "LEAT_FILE_CREATE, LEAT_FILE_TRUNCATE and LEAT_FILE_TEMPORARY go with LEAT_FILE_WRITE "
-                          "only; flags are 0x%x",
+                          "LEAT_FILE_CREATE, LEAT_FILE_TRUNCATE and LEAT_FILE_TEMPORARY go with LEAT_FILE_WRITE only; flags are 0x%x",
                           flags);
     if ((flags & cache) == cache)
         return leati_fail(LEAT_ERROR_INVALID,

@@ -174,8 +174,7 @@ static leat_status choose_for_peer(struct leati_layout_copy *copy)
 
     if (from_peer && to_peer)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                          "both sides are in memory of other devices than %s; give the copy to "
-                          "a stream of %s",
+                          "both sides are in memory of other devices than %s; give the copy to a stream of %s",
                           transfer->stream->device->name, transfer->to.device->name);
     if (from_peer) {
         stage(copy, true, true, "the source is in another device's memory");
@@ -199,16 +198,14 @@ static leat_status choose_staged(struct leati_layout_copy *copy)
     copy->on_host = transfer->direction == LEATI_DIRECTION_HOST && !listed_on_device;
     if (listed_on_device && copy->dst_layout->index && leati_is_pageable(&transfer->to))
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                          "a list of indices in device memory cannot scatter into memory that "
-                          "the device does not reach; keep the list in host memory");
+                          "a list of indices in device memory cannot scatter into memory that the device does not reach; keep the list in host memory");
     if (copy->on_peer)
         return choose_for_peer(copy);
     if (transfer->direction == LEATI_DIRECTION_DEVICE || copy->on_host)
         return LEAT_OK;
     if (leati_is_pageable(&transfer->to) && leati_is_pageable(&transfer->from))
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                          "a list of indices in device memory is of no use between pageable "
-                          "memory; keep the list in host memory");
+                          "a list of indices in device memory is of no use between pageable memory; keep the list in host memory");
     if (leati_is_pageable(&transfer->from))
         choose_in(copy);
     else
@@ -239,8 +236,7 @@ static leat_status find_memory(struct leati_layout_copy *copy)
     if (leati_canonical_may_overlap(canonical, leati_layout_first(copy->dst, copy->start.dst),
                                     leati_layout_first(copy->src, copy->start.src)))
         return leati_fail(LEAT_ERROR_OVERLAP,
-                          "dst %p and src %p: a byte that is written may also be read, by what can be told of the "
-                          "strides; use a third place",
+                          "dst %p and src %p: a byte that is written may also be read, by what can be told of the strides; use a third place",
                           copy->dst, copy->src);
     return LEAT_OK;
 }

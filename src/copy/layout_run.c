@@ -70,8 +70,7 @@ static void fail(struct leati_parts *parts, uintptr_t fault)
     char message[256];
 
     snprintf(message, sizeof message,
-             "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached "
-             "(unmapped, protected, or its file shrank); keep it until the stream has completed the copy",
+             "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep it until the stream has completed the copy",
              parts->src, parts->dst, (void *)fault);
     leati_timeline_failed(parts->timeline, LEAT_ERROR_POINTER, message);
 }

@@ -35,8 +35,7 @@ static leat_status read_option(enum leati_protocol_id *forced)
     while (id < LEATI_PROTOCOLS && strcmp(word, leati_protocols[id]->name))
         if (++id == LEATI_PROTOCOLS)
             return leati_fail(LEAT_ERROR_INVALID,
-                              "LEAT_COPY_PROTOCOL is set to '%s', and takes auto, driver, eager, staged, kernel, "
-                              "rails or host",
+                              "LEAT_COPY_PROTOCOL is set to '%s', and takes auto, driver, eager, staged, kernel, rails or host",
                               word);
     leati_protocol_force(id);
     *forced = id;

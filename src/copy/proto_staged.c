@@ -129,16 +129,13 @@ static void explain_batch(const struct leati_plan *plan, struct leati_strbuf *te
 {
     if (plan->transfer.direction == LEATI_DIRECTION_OUT)
         leati_strbuf_add(text,
-                         "gathered into pinned memory by DMA or by one kernel, from there by a host function of "
-                         "the stream");
+                         "gathered into pinned memory by DMA or by one kernel, from there by a host function of the stream");
     else if (plan->early)
         leati_strbuf_add(text,
-                         "packed into pinned memory by the caller and leat's threads, from there by DMA or by "
-                         "one kernel that scatters");
+                         "packed into pinned memory by the caller and leat's threads, from there by DMA or by one kernel that scatters");
     else
         leati_strbuf_add(text,
-                         "packed into pinned memory by a host function of the stream, from there by DMA or by "
-                         "one kernel that scatters");
+                         "packed into pinned memory by a host function of the stream, from there by DMA or by one kernel that scatters");
 }
 
 static void explain_run(const struct leati_plan *plan, struct leati_strbuf *text)

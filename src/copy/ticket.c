@@ -223,13 +223,11 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
     if (point < LEAT_COPY_POINT_STAGED || point > LEAT_COPY_POINT_DURABLE)
         return leati_fail(
             LEAT_ERROR_INVALID,
-            "leat_ticket_wait: there is no point %d; use LEAT_COPY_POINT_STAGED, LEAT_COPY_POINT_DONE or "
-            "LEAT_COPY_POINT_DURABLE",
+            "leat_ticket_wait: there is no point %d; use LEAT_COPY_POINT_STAGED, LEAT_COPY_POINT_DONE or LEAT_COPY_POINT_DURABLE",
             (int)point);
     if (point == LEAT_COPY_POINT_DURABLE && !ticket->durable)
         return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_ticket_wait: only tickets of leat_file_sync_start() and leat_file_commit_start() "
-                          "have the point LEAT_COPY_POINT_DURABLE");
+                          "leat_ticket_wait: only tickets of leat_file_sync_start() and leat_file_commit_start() have the point LEAT_COPY_POINT_DURABLE");
     if (ticket->staged && point == LEAT_COPY_POINT_STAGED)
         return LEAT_OK;
     status = ticket->job_count ? wait_for_jobs(ticket, point, end_ns) : wait_for_event(ticket, end_ns);

@@ -58,14 +58,12 @@ LEATI_HOT leat_status leati_check_permitted(const char *what)
     leati_fault_handler_recheck_mask();
     if (host_function_depth)
         return leati_fail(LEAT_ERROR_NOT_PERMITTED,
-                          "%s: called from inside a host function; its stream waits for the function, so the call "
-                          "could wait for itself. Give the work from another thread",
+                          "%s: called from inside a host function; its stream waits for the function, so the call could wait for itself. Give the work from another thread",
                           what);
     if (forked)
         return leati_fail(
             LEAT_ERROR_NOT_PERMITTED,
-            "%s: called in a child process of fork(), whose parent had a device open; such a child may "
-            "only exec() or end. Fork before any device is opened",
+            "%s: called in a child process of fork(), whose parent had a device open; such a child may only exec() or end. Fork before any device is opened",
             what);
     return LEAT_OK;
 }

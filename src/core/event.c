@@ -10,8 +10,7 @@ leat_status leati_check_event(const char *what, const leat_event *event)
         return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_HANDLE,
-        "%s: event %p is not a live event: it was destroyed, its device was closed, or it never came from "
-        "leat",
+        "%s: event %p is not a live event: it was destroyed, its device was closed, or it never came from leat",
         what, (const void *)event);
 }
 
@@ -202,8 +201,7 @@ leat_status leat_event_record(leat_stream *stream, leat_event *event)
     LEATI_TRY(leati_check_stream("leat_event_record", stream));
     if (event->device != stream->device)
         return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_event_record: the event is of %s and the stream of %s; create the event on the "
-                          "stream's device",
+                          "leat_event_record: the event is of %s and the stream of %s; create the event on the stream's device",
                           event->device->name, stream->device->name);
     leati_lock(&event->lock);
     status = record(event, stream);

@@ -114,8 +114,7 @@ leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *patter
     if (bytes % pattern_bytes || (bytes && (uintptr_t)dst % pattern_bytes))
         return leati_fail(
             LEAT_ERROR_INVALID,
-            "leat_fill_pattern: dst %p must be aligned to the pattern's %zu bytes, and the size %zu a multiple "
-            "of it",
+            "leat_fill_pattern: dst %p must be aligned to the pattern's %zu bytes, and the size %zu a multiple of it",
             dst, pattern_bytes, bytes);
     if (!bytes)
         return LEAT_OK;

@@ -162,9 +162,7 @@ static leat_status check_embedded(const leat_embedded_kernel *kernels, size_t co
     for (size_t i = 0; i < count; i++)
         if (!kernels[i].name || !*kernels[i].name || !kernels[i].code)
             return leati_fail(LEAT_ERROR_INVALID,
-                              "leat_module_load_embedded: kernel %zu of the list has no name or no code; the code "
-                              "is the address "
-                              "of leat_cpu_kernel_NAME",
+                              "leat_module_load_embedded: kernel %zu of the list has no name or no code; the code is the address of leat_cpu_kernel_NAME",
                               i);
     return LEAT_OK;
 }
@@ -187,8 +185,7 @@ leat_status leat_module_load_embedded(leat_device *device, const leat_embedded_k
     if (!driver->ops->module_embedded)
         return leati_fail(
             LEAT_ERROR_UNSUPPORTED,
-            "leat_module_load_embedded: %s cannot run what was compiled for the host; load PTX or a cubin by "
-            "leat_module_load()",
+            "leat_module_load_embedded: %s cannot run what was compiled for the host; load PTX or a cubin by leat_module_load()",
             device->name);
     made = new_module(device);
     if (!made)

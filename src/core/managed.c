@@ -284,8 +284,7 @@ static leat_status attach_whole(leat_stream *stream, void *ptr, leat_attach atta
     if (endpoint.block)
         return leati_fail(
             LEAT_ERROR_UNSUPPORTED,
-            "ptr: %p is a block of a pool, which is a part of what the driver allocated, and drivers "
-            "attach only all of that; allocate it by the driver's own call",
+            "ptr: %p is a block of a pool, which is a part of what the driver allocated, and drivers attach only all of that; allocate it by the driver's own call",
             ptr);
     if (endpoint.base && endpoint.base != (uintptr_t)ptr)
         return leati_fail(LEAT_ERROR_POINTER, "ptr: %p is %zu bytes inside the allocation at %p; give its start",
@@ -337,8 +336,7 @@ static leat_status refuse_record(const struct leati_driver *driver)
 {
     return leati_fail(
         LEAT_ERROR_UNSUPPORTED,
-        "the %s driver keeps no record of what moves; run the program on cpu:0, or under the vendor's "
-        "profiler",
+        "the %s driver keeps no record of what moves; run the program on cpu:0, or under the vendor's profiler",
         driver->name);
 }
 

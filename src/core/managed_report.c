@@ -37,17 +37,14 @@ static void add_advice(struct leati_strbuf *text, const leat_managed_stats *c)
     if (c->thrashing)
         leati_strbuf_add(
             text,
-            "Thrashing: let one side finish before the other begins, or keep what both use in pinned memory, or "
-            "advise LEAT_ADVICE_PREFERRED at the host with LEAT_ADVICE_ACCESSED_BY for the device.\n");
+            "Thrashing: let one side finish before the other begins, or keep what both use in pinned memory, or advise LEAT_ADVICE_PREFERRED at the host with LEAT_ADVICE_ACCESSED_BY for the device.\n");
     if (c->faults_to_device)
         leati_strbuf_add(
-            text, "Faults to a device: leat_managed_prefetch() to it on the stream before the work that uses the "
-                  "memory; what is only read there may be LEAT_ADVICE_READ_MOSTLY.\n");
+            text, "Faults to a device: leat_managed_prefetch() to it on the stream before the work that uses the memory; what is only read there may be LEAT_ADVICE_READ_MOSTLY.\n");
     if (c->faults_to_host)
         leati_strbuf_add(
             text,
-            "Faults to the host: leat_managed_prefetch() to LEAT_HOST before the host reads, and wait for the "
-            "stream.\n");
+            "Faults to the host: leat_managed_prefetch() to LEAT_HOST before the host reads, and wait for the stream.\n");
     if (c->prefetched_in_vain)
         leati_strbuf_add(text,
                          "Prefetched in vain: pages were there already; that costs a call and moves nothing.\n");
@@ -55,8 +52,7 @@ static void add_advice(struct leati_strbuf *text, const leat_managed_stats *c)
         leati_strbuf_add(text,
                          "Copies ended: read mostly memory is written; advise that only while it is read.\n");
     if (c->unseen)
-        leati_strbuf_add(text, "Some touches were not seen: the system has no room for so many pieces of memory "
-                               "(vm.max_map_count).\n");
+        leati_strbuf_add(text, "Some touches were not seen: the system has no room for so many pieces of memory (vm.max_map_count).\n");
 }
 
 static const char *place_words(leat_location location, const char *driver, char text[32])

@@ -116,8 +116,7 @@ static leat_status refuse_unknown(const char *what, const void *ptr)
 
     if (pool && block && atomic_load_explicit(&block->state, memory_order_acquire) == LEATI_BLOCK_LIVE)
         return leati_fail(LEAT_ERROR_POINTER,
-                          "%s: %p cannot be given back this way: it was allocated by leat; use leat_free() or "
-                          "leat_memory_free()",
+                          "%s: %p cannot be given back this way: it was allocated by leat; use leat_free() or leat_memory_free()",
                           what, ptr);
     return leati_fail(LEAT_ERROR_POINTER, "%s: %p is not memory that leat knows: freed already, or never leat's",
                       what, ptr);

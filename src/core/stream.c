@@ -13,8 +13,7 @@ LEATI_HOT leat_status leati_check_stream(const char *what, const leat_stream *st
         return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_HANDLE,
-        "%s: stream %p is not a live stream: it was destroyed, its device was closed, or it never came "
-        "from leat",
+        "%s: stream %p is not a live stream: it was destroyed, its device was closed, or it never came from leat",
         what, (const void *)stream);
 }
 
@@ -288,8 +287,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     driver = stream->device->driver;
     if (driver != event->device->driver)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                          "leat_stream_wait: a stream of %s cannot wait for an event of %s; wait on the host with "
-                          "leat_event_synchronize()",
+                          "leat_stream_wait: a stream of %s cannot wait for an event of %s; wait on the host with leat_event_synchronize()",
                           stream->device->name, event->device->name);
     /* Acquire: if the flag is set, the driver already has the record. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))

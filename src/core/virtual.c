@@ -68,8 +68,7 @@ static leat_status check_physical(const char *what, const leat_physical *physica
         return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_HANDLE,
-        "%s: %p is no live physical memory: it was released, its device was closed, or it never came "
-        "from leat",
+        "%s: %p is no live physical memory: it was released, its device was closed, or it never came from leat",
         what, (const void *)physical);
 }
 
@@ -373,8 +372,7 @@ leat_status leat_physical_export(leat_physical *physical, int *fd)
     LEATI_TRY(leati_check_not_null("leat_physical_export", "fd", fd));
     device = physical->device;
     if (!physical->exportable)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_physical_export: the memory was created without "
-                                              "LEAT_PHYSICAL_EXPORTABLE, which cannot be changed later");
+        return leati_fail(LEAT_ERROR_INVALID, "leat_physical_export: the memory was created without LEAT_PHYSICAL_EXPORTABLE, which cannot be changed later");
     status = device->driver->ops->vm_export(device->driver, device->native, physical->native, &exported);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_physical_export of %zu bytes of %s", physical->bytes, device->name);

@@ -68,8 +68,7 @@ leat_status leati_canonical_check_same(const leat_layout *dst, const leat_layout
         if (dst->size[i] != src->size[i])
             return leati_fail(
                 LEAT_ERROR_INVALID,
-                "size[%u] is %lld on dst and %lld on src; they must be the same (to repeat a dimension "
-                "of 1 there is leat_layout_broadcast)",
+                "size[%u] is %lld on dst and %lld on src; they must be the same (to repeat a dimension of 1 there is leat_layout_broadcast)",
                 i, (long long)dst->size[i], (long long)src->size[i]);
     if (dst->index && src->index)
         return leati_fail(LEAT_ERROR_INVALID,
@@ -98,8 +97,7 @@ static leat_status too_far(const char *name)
 {
     return leati_fail(
         LEAT_ERROR_RANGE,
-        "the sizes, strides and offset of %s reach further than 2^61 bytes; check them for what is not "
-        "in bytes or was never set",
+        "the sizes, strides and offset of %s reach further than 2^61 bytes; check them for what is not in bytes or was never set",
         name);
 }
 
@@ -303,9 +301,7 @@ static leat_status check_written_once(const struct leati_canonical *canonical)
                 (long long)most + 1, (long long)canonical->dst_stride[i]);
         if (overlap == LEATI_OVERLAP_UNKNOWN)
             return leati_fail(LEAT_ERROR_INVALID,
-                              "leat cannot tell whether the strides of dst write a byte twice: a dimension of "
-                              "size %lld and stride "
-                              "%lld interleaves with smaller strides; copy in several parts",
+                              "leat cannot tell whether the strides of dst write a byte twice: a dimension of size %lld and stride %lld interleaves with smaller strides; copy in several parts",
                               (long long)most + 1, (long long)canonical->dst_stride[i]);
         terms[count].low = -most;
         count++;

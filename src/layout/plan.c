@@ -330,8 +330,7 @@ static leat_status check_chosen_kernel(void)
             return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_INVALID,
-        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, nd-tile, or "
-        "transpose with nothing, -small, -wide, -odd or -wide-odd behind it",
+        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, nd-tile, or transpose with nothing, -small, -wide, -odd or -wide-odd behind it",
         chosen);
 }
 

@@ -183,12 +183,10 @@ static void advise_pieces(const struct facts *facts, struct leati_strbuf *text)
                          "ask for a smaller alignment: no idle piece has room behind a multiple of %zu bytes",
                          facts->alignment);
     else if (pool->virtual_memory)
-        leati_strbuf_add(text, "free blocks beside the idle pieces: a block is put together only from physical "
-                               "allocations that are idle as a whole, and live blocks have parts of these");
+        leati_strbuf_add(text, "free blocks beside the idle pieces: a block is put together only from physical allocations that are idle as a whole, and live blocks have parts of these");
     else
         leati_strbuf_add(text,
-                         "free the blocks between the idle pieces, or allocate the largest blocks first: a pool "
-                         "of %s memory cannot join pieces that lie apart",
+                         "free the blocks between the idle pieces, or allocate the largest blocks first: a pool of %s memory cannot join pieces that lie apart",
                          pool->kind == LEAT_KIND_DEVICE ? "plain device" : leat_kind_name(pool->kind));
 }
 
@@ -241,8 +239,7 @@ static void advise_device(const struct facts *facts, struct leati_strbuf *text)
                          facts->free_bytes);
     else if (outside > own && outside > others)
         leati_strbuf_add(text,
-                         "%" PRIu64 " bytes belong to other processes, or to this one by other calls "
-                         "(leat_alloc_driver, the vendor's): end those, free that, or use another device",
+                         "%" PRIu64 " bytes belong to other processes, or to this one by other calls (leat_alloc_driver, the vendor's): end those, free that, or use another device",
                          outside);
     else if (others > own)
         leati_strbuf_add(text, "free blocks of %s, which holds %" PRIu64 " bytes", facts->others.most_name,

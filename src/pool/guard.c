@@ -402,8 +402,7 @@ static leat_status report_red_zones(const struct guard_place *place, const struc
     (void)write_red_zones(place, block);
     return leati_fail(
         LEAT_ERROR_RANGE,
-        "the block has %zu bytes, and %s%s%s, in place of 0x%02x; it is mended and still live; allocated "
-        "at %s; freed at %s",
+        "the block has %zu bytes, and %s%s%s, in place of 0x%02x; it is mended and still live; allocated at %s; freed at %s",
         leati_requested(block), in_front, *in_front && *behind ? ", and " : "", behind, LEATI_BYTE_RED_ZONE,
         allocated, here);
 }
@@ -490,8 +489,7 @@ static void report_poison(struct leat_pool *pool, const struct leati_block *bloc
     leati_backtrace_print(&note->freed, freed, sizeof freed);
     fprintf(
         stderr,
-        "leat: use after free in %s of %s: %zu byte%s of the freed block %p + %zu %s overwritten, the first, at "
-        "offset %zu, with 0x%02x in place of 0x%02x; allocated at %s; freed at %s\n",
+        "leat: use after free in %s of %s: %zu byte%s of the freed block %p + %zu %s overwritten, the first, at offset %zu, with 0x%02x in place of 0x%02x; allocated at %s; freed at %s\n",
         pool->name, pool->device->name, damage->count, damage->count == 1 ? "" : "s", (void *)note->base,
         leati_requested(block), damage->count == 1 ? "is" : "are", (size_t)(damage->first - note->base),
         damage->value, LEATI_BYTE_FREED, allocated, freed);

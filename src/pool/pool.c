@@ -33,8 +33,7 @@ leat_status leati_check_pool(const char *what, const leat_pool *pool)
         return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_HANDLE,
-        "%s: pool %p is not a live pool: it was destroyed, its device was closed, or it never came from "
-        "leat",
+        "%s: pool %p is not a live pool: it was destroyed, its device was closed, or it never came from leat",
         what, (const void *)pool);
 }
 
@@ -624,8 +623,7 @@ leat_status leat_pool_set_reuse_methods(leat_pool *pool, uint32_t methods)
     if (methods & ~(uint32_t)LEAT_POOL_REUSE_METHOD_ALL)
         return leati_fail(
             LEAT_ERROR_INVALID,
-            "leat_pool_set_reuse_methods: methods is 0x%x, and there are only LEAT_POOL_REUSE_METHOD_ORDERED, "
-            "LEAT_POOL_REUSE_METHOD_FINISHED and LEAT_POOL_REUSE_METHOD_WAITING (0x%x in all)",
+            "leat_pool_set_reuse_methods: methods is 0x%x, and there are only LEAT_POOL_REUSE_METHOD_ORDERED, LEAT_POOL_REUSE_METHOD_FINISHED and LEAT_POOL_REUSE_METHOD_WAITING (0x%x in all)",
             methods, (unsigned)LEAT_POOL_REUSE_METHOD_ALL);
     leati_lock(&pool->lock);
     pool->reuse_flags = methods;

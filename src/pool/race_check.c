@@ -48,8 +48,7 @@ static leat_status refuse(struct leat_pool *pool, enum leati_access_kind kind,
     leati_backtrace_print(&access->trace, earlier, sizeof earlier);
     return leati_fail(
         LEAT_ERROR_NOT_PERMITTED,
-        "%p %s on another stream, which this one is not ordered after and which has not got there yet; "
-        "record an event there and make this stream wait for it; %s at %s; used at %s%s%s",
+        "%p %s on another stream, which this one is not ordered after and which has not got there yet; record an event there and make this stream wait for it; %s at %s; used at %s%s%s",
         ptr, what_was_done[kind], kind == LEATI_ALLOCATION ? "allocated" : "the other use was", earlier, here,
         *allocated ? "; allocated at " : "", allocated);
 }

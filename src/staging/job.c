@@ -329,15 +329,12 @@ void leati_job_message(const struct leati_job *job, char *text, size_t bytes)
         else if (job->copy_list)
             snprintf(
                 text, bytes,
-                "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached "
-                "(unmapped, protected, or its file shrank); keep it until the stream has completed the copy",
+                "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep it until the stream has completed the copy",
                 (const void *)job->src, (void *)job->dst,
                 (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
         else
             snprintf(text, bytes,
-                     "a copy of %zu bytes from %p to %p stopped after %zu bytes: the pageable memory at %p "
-                     "could not be reached (unmapped, protected, or its file shrank); keep it until the stream "
-                     "has completed the copy",
+                     "a copy of %zu bytes from %p to %p stopped after %zu bytes: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep it until the stream has completed the copy",
                      job->bytes, (const void *)job->src, (void *)job->dst, at,
                      (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
         break;

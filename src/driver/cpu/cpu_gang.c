@@ -96,8 +96,7 @@ leat_status cpu_gang_reserve(unsigned count)
     there = started;
     leati_unlock(&lock);
     return failed ? leati_fail(LEAT_ERROR_SYSTEM,
-                               "pthread_create: %s: %u blocks that run together take a thread each; %u more "
-                               "than the %u that there are could not be started; launch fewer blocks",
+                               "pthread_create: %s: %u blocks that run together take a thread each; %u more than the %u that there are could not be started; launch fewer blocks",
                                strerror(failed), count, missing, there)
                   : LEAT_OK;
 }

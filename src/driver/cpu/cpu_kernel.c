@@ -74,8 +74,7 @@ leat_status cpu_module_load(struct leati_driver *driver, void *device, const voi
     if (bytes < 4 || memcmp(image, "\177ELF", 4))
         return leati_fail(
             LEAT_ERROR_IMAGE,
-            "not a shared object; the CPU device takes what 'cc -O3 -fPIC -shared' makes of a file with "
-            "leat/device_code.h");
+            "not a shared object; the CPU device takes what 'cc -O3 -fPIC -shared' makes of a file with leat/device_code.h");
     LEATI_TRY(cpu_image_check(image, bytes));
     LEATI_TRY(new_module(&module));
     status = image_file(image, bytes, &module->fd);
@@ -456,8 +455,7 @@ static leat_status check_launch(const leat_cpu_kernel *code, leat_dim3 grid, siz
     if (code->flags & LEAT_CPU_KERNEL_TOGETHER && (uint64_t)grid.x * grid.y * grid.z > most)
         return leati_fail(
             LEAT_ERROR_INVALID,
-            "a grid of %u x %u x %u blocks that run together; the CPU device runs at most %u, %u for "
-            "each of its threads (LEAT_CPU_THREADS)",
+            "a grid of %u x %u x %u blocks that run together; the CPU device runs at most %u, %u for each of its threads (LEAT_CPU_THREADS)",
             grid.x, grid.y, grid.z, most, CPU_BLOCKS_TOGETHER_MAX);
     return LEAT_OK;
 }

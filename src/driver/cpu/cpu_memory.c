@@ -107,8 +107,7 @@ leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, in
         error = errno;
         if (error == ENOMEM)
             return leati_fail(LEAT_ERROR_HOST_MEMORY,
-                              "this process has nearly all of the %lu mappings that vm.max_map_count allows; free "
-                              "memory, raise the limit, or use pools, which need fewer than leat_alloc_driver()",
+                              "this process has nearly all of the %lu mappings that vm.max_map_count allows; free memory, raise the limit, or use pools, which need fewer than leat_alloc_driver()",
                               mappings_most());
         return leati_fail(LEAT_ERROR_SYSTEM, "mprotect of %p + %zu: %s", ptr, bytes, strerror(error));
     }

@@ -155,8 +155,7 @@ void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src
     leati_lock(&stream->lock);
     if (!stream->lost[0])
         snprintf(stream->lost, sizeof stream->lost,
-                 "a copy of %zu bytes from %p to %p stopped: the pageable memory at %p could not be reached "
-                 "(unmapped, protected, or its file shrank); keep it until the stream has completed the copy",
+                 "a copy of %zu bytes from %p to %p stopped: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep it until the stream has completed the copy",
                  bytes, src, dst, (void *)fault);
     leati_unlock(&stream->lock);
 }

@@ -304,14 +304,12 @@ static leat_status check_import(int fd, size_t bytes)
         (flags & O_ACCMODE) != O_RDWR || fstatfs(fd, &system) || system.f_type != TMPFS_MAGIC)
         return leati_fail(
             LEAT_ERROR_INVALID,
-            "file descriptor %d is not exported memory: leat_block_export() or leat_physical_export() "
-            "must have returned it",
+            "file descriptor %d is not exported memory: leat_block_export() or leat_physical_export() must have returned it",
             fd);
     if (fstat(fd, &file) || (uint64_t)file.st_size != bytes)
         return leati_fail(
             LEAT_ERROR_INVALID,
-            "file descriptor %d is exported memory of %llu bytes, and not of %zu; give the size that "
-            "the export gave",
+            "file descriptor %d is exported memory of %llu bytes, and not of %zu; give the size that the export gave",
             fd, (unsigned long long)file.st_size, bytes);
     return LEAT_OK;
 }

@@ -41,8 +41,7 @@ static leat_status fail_init(const struct gpu_driver *cuda, cu_result code)
     case LEATI_CUDA_ERROR_STUB_LIBRARY:
         return leati_fail(
             LEAT_ERROR_NO_DRIVER,
-            "%s is the CUDA toolkit's stub, which is only for linking; "
-            "install the NVIDIA driver, and keep the stubs folder out of LD_LIBRARY_PATH and LEAT_CUDA_LIBRARY",
+            "%s is the CUDA toolkit's stub, which is only for linking; install the NVIDIA driver, and keep the stubs folder out of LD_LIBRARY_PATH and LEAT_CUDA_LIBRARY",
             library);
     case LEATI_CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
         status = leati_cuda_fail_as(&cuda->api, LEAT_ERROR_NO_DRIVER, "cuInit", code);

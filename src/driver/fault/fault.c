@@ -814,9 +814,7 @@ leat_status leati_fault_arm_text(struct leati_driver *wrapper, const char *text)
     }
     return leati_fail(
         LEAT_ERROR_INVALID,
-        "\"%s\" is no fault; use none, fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "
-        "query-ready, wait-nothing or order-loose, where ENTRY is an entry of the driver table such as "
-        "copy, and N is 1 or more",
+        "\"%s\" is no fault; use none, fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, query-ready, wait-nothing or order-loose, where ENTRY is an entry of the driver table such as copy, and N is 1 or more",
         text);
 }
 

@@ -106,8 +106,7 @@ static leat_status check_names(const struct gpu_driver *gpu, const char *path)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_NO_DRIVER,
                       "%s offers " GPU_VENDOR
-                      "'s names over this very copy of leat, which cannot be its own driver; "
-                      "unset " GPU_LIBRARY_OPTION ", or use a program that is linked with libleat.a",
+                      "'s names over this very copy of leat, which cannot be its own driver; unset " GPU_LIBRARY_OPTION ", or use a program that is linked with libleat.a",
                       path);
 }
 

@@ -39,8 +39,7 @@ static leat_status fail_init(const struct gpu_driver *hip, hi_result code)
     case LEATI_hipErrorInvalidDevice:
         return leati_fail(
             LEAT_ERROR_NO_DEVICE,
-            "the HIP library finds no AMD GPU that this process may use; "
-            "check rocminfo, access to /dev/kfd (group render), HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES");
+            "the HIP library finds no AMD GPU that this process may use; check rocminfo, access to /dev/kfd (group render), HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES");
     case LEATI_hipErrorInsufficientDriver:
         status = leati_hip_fail_as(&hip->api, LEAT_ERROR_DRIVER_TOO_OLD, "hipInit", code);
         return leati_fail_in(status, "the kernel's amdgpu driver is too old for %s", hip->base.library);
