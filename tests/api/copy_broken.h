@@ -1,4 +1,4 @@
-/* copy_broken.h - shared by the tests of copies that fail, are cancelled, or are cut off by the end of the
+/* copy_broken.h - helpers for the tests of copies that fail, are cancelled, or are cut off by the end of the
  * process. */
 #ifndef COPY_BROKEN_H
 #define COPY_BROKEN_H
@@ -14,8 +14,8 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Returns true if copies of pageable memory are staged. Worker threads then copy the bytes, so that a closed gate
- * keeps them from starting, and a copy can be stopped before it moves anything. */
+/* Returns true if copies of pageable memory are staged. Worker threads then copy the bytes. While a gate holds the
+ * stream up they do not start, so a test can stop a copy before it moves anything. */
 static inline bool staged(void)
 {
     const char *stage = getenv("LEAT_COPY_STAGE");
@@ -23,7 +23,7 @@ static inline bool staged(void)
     return !test_on_cpu() || (stage && atoi(stage));
 }
 
-/* Checks that the stream still copies in both directions, after a failure. */
+/* Checks after a failure that the stream still copies in both directions. */
 static inline void still_copies(leat_stream *stream, leat_device *device)
 {
     size_t bytes = 3 * MIB + 1;

@@ -1,5 +1,5 @@
-/* copy_room.h - shared by the tests of copies of pageable memory: memory of every kind, sizes, a slow host
- * function. */
+/* copy_room.h - helpers for the tests of copies of pageable memory: memory of every kind, a list of sizes, and a
+ * slow host function. */
 #ifndef COPY_ROOM_H
 #define COPY_ROOM_H
 
@@ -11,7 +11,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Below, at and above the smallest chunk of a staged copy, and up to many chunks. */
+/* Sizes in bytes: below, at and above the smallest chunk of a staged copy, and up to many chunks. */
 static const size_t sizes[] = {1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, MIB, 5 * MIB + 3, 40 * MIB};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 #define MOST (40 * MIB)
@@ -42,8 +42,8 @@ static inline void end_room(struct room *room)
     free(room->out);
 }
 
-/* Fills device memory with the pattern of seed and waits. The bytes come from pinned memory, so nothing is
- * staged. */
+/* Fills device memory with the pattern of seed and waits. The bytes come from pinned memory, so leat stages
+ * nothing. */
 static inline void write_memory(leat_stream *stream, struct room *room, size_t bytes, uint64_t seed)
 {
     test_pattern(room->pinned, bytes, seed);
@@ -51,7 +51,8 @@ static inline void write_memory(leat_stream *stream, struct room *room, size_t b
     OK(leat_stream_synchronize(stream));
 }
 
-/* Submits a copy of device memory to room->pinned, so nothing is staged. Does not wait for it. */
+/* Submits a copy of device memory to room->pinned and does not wait for it. Both sides can be reached by DMA, so
+ * leat stages nothing. */
 static inline void read_memory(leat_stream *stream, struct room *room, size_t bytes)
 {
     memset(room->pinned, 0xee, bytes);

@@ -1,5 +1,5 @@
-/* file_room.h - shared by the tests of copies between files and memory: files in the tests' folder, and memory of
- * every kind. */
+/* file_room.h - helpers for the tests of copies between files and memory: files in the tests' folder, and memory
+ * of every kind. */
 #ifndef FILE_ROOM_H
 #define FILE_ROOM_H
 
@@ -12,7 +12,8 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Makes a file of this name in the folder that holds the pattern. Returns its path, as path_of() does. */
+/* Creates a file of this name in the tests' folder and fills it with the pattern of seed. Returns its path, which
+ * is valid as long as a result of path_of(). */
 static inline const char *make_file(const char *name, size_t bytes, uint64_t seed)
 {
     const char *path = path_of(name);
@@ -27,7 +28,7 @@ static inline const char *make_file(const char *name, size_t bytes, uint64_t see
     return path;
 }
 
-/* Returns the content of the file, which must have this size. The caller frees it. */
+/* Returns the content of the file. Fails if the file does not have this size. The caller frees the content. */
 static inline unsigned char *file_content(const char *path, size_t bytes)
 {
     unsigned char *data = test_buffer(bytes + 1);
@@ -49,7 +50,7 @@ static inline leat_file *open_file(const char *path, unsigned flags)
     return file;
 }
 
-/* The kinds of memory that files are read into and written from. PAGEABLE: memory of malloc(). */
+/* The kinds of memory that files are read into and written from. PAGEABLE stands for memory from malloc(). */
 static const leat_kind kinds[] = {LEAT_KIND_DEVICE, LEAT_KIND_PINNED, LEAT_KIND_PAGEABLE};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 

@@ -1,6 +1,6 @@
 /*
- * layout_arenas.h - shared by the tests of layout copies: memory of every kind for both sides of a copy, and one
- * copy that is compared with a plain loop.
+ * layout_arenas.h - helpers for the tests of layout copies: memory of every kind for both sides of a copy, and a
+ * function that makes one copy and compares it with a plain loop.
  */
 #ifndef LAYOUT_ARENAS_H
 #define LAYOUT_ARENAS_H
@@ -152,7 +152,8 @@ static inline bool may_be_refused(enum place to, enum place from, enum place lis
     return to == PAGEABLE && on_device && (from == PAGEABLE || pair->dst.index);
 }
 
-/* list: the kind of memory that holds the index list, if the pair has one. */
+/* Copies the pair once and compares all bytes of both sides with the plain loop. list is the kind of memory that
+ * holds the index list, if the pair has one. */
 static inline void copy_pair(leat_stream *stream, struct arenas *arenas, enum place to, enum place from,
                              enum place list, const struct layouts_pair *pair, const leat_layout *dst_layout,
                              const leat_layout *src_layout)
@@ -169,7 +170,7 @@ static inline void copy_pair(leat_stream *stream, struct arenas *arenas, enum pl
     OK(leat_copy_sync(stream, src + pair->src_low - GUARD_BYTES, arenas->in, src_window));
     status = leat_copy_layout(stream, dst, dst_layout, src, src_layout);
     if (status == LEAT_ERROR_UNSUPPORTED && may_be_refused(to, from, list, pair)) {
-        /* The work submitted so far uses the arenas, and the caller may free them next. */
+        /* The work submitted so far uses the arenas, and the caller may free them after this call. */
         OK(leat_stream_synchronize(stream));
         return;
     }

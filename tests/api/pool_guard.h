@@ -1,4 +1,4 @@
-/* pool_guard.h - shared by the tests of guarded pools: out-of-bounds writes by kernels, and checks of the
+/* pool_guard.h - helpers for the tests of guarded pools: out-of-bounds accesses by kernels, and checks of the
  * reports. */
 #ifndef POOL_GUARD_H
 #define POOL_GUARD_H
@@ -21,7 +21,7 @@ enum { SORTS = sizeof sorts / sizeof sorts[0] };
 
 /* ---- out-of-bounds writes, and the text of reports --------------------------------------------------------- */
 
-/* Writes count bytes of value at ptr by a kernel, which no check of leat refuses. */
+/* Writes count bytes of value at ptr by a kernel, because leat does not check where a kernel writes. */
 static inline void scribble(struct test_state *t, leat_stream *stream, void *ptr, uint64_t count, uint8_t value)
 {
     leat_kernel *kernel = test_kernel(t->device, "leat_fill_u8");

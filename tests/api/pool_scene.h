@@ -1,4 +1,5 @@
-/* pool_scene.h - shared by the tests of stream order in pools: work on a block that a closed gate holds up. */
+/* pool_scene.h - helpers for the tests of stream order in pools: work on a block that waits behind a closed
+ * gate. */
 #ifndef POOL_SCENE_H
 #define POOL_SCENE_H
 
@@ -17,7 +18,8 @@ struct scene {
     struct test_gate *gate;
 };
 
-/* Submits the first owner's work behind a gate: it reads the block, then overwrites it. */
+/* Closes a gate on the stream and submits the first owner's work behind it: a read of the block, then an
+ * overwrite. */
 static inline void work_late(struct scene *x, leat_stream *stream, void *block)
 {
     OK(leat_fill(stream, block, OLD, BYTES));
@@ -26,15 +28,16 @@ static inline void work_late(struct scene *x, leat_stream *stream, void *block)
     OK(leat_fill(stream, block, LATE, BYTES));
 }
 
-/* Waits up to 30 ms for a stream to become idle. Work that a gate holds up stays pending. */
+/* Waits up to 30 ms for a stream to become idle. If a gate holds the stream up, its work stays pending. */
 static inline void give_a_chance(leat_stream *stream)
 {
     for (int i = 0; i < 30 && leat_stream_query(stream) == LEAT_NOT_READY; i++)
         test_sleep_us(1000);
 }
 
-/* Fills the block for its new owner, then opens the gate: the first owner must have read OLD, and the new owner
- * must see NEW. If the new owner's stream does not wait for the gate, its fill runs first. */
+/* Fills the block for its new owner, then opens the gate. The first owner must have read OLD, and the new owner
+ * must see NEW. If the new owner's stream does not wait for the gate, its fill runs too early and the checks
+ * fail. */
 static inline void both_are_right(struct scene *x, leat_stream *stream, void *block)
 {
     OK(leat_fill(stream, block, NEW, BYTES));
@@ -47,7 +50,7 @@ static inline void both_are_right(struct scene *x, leat_stream *stream, void *bl
     OK(leat_stream_synchronize(stream));
 }
 
-/* Orders work that is submitted to later from now on after the work submitted to earlier so far. */
+/* Makes the work that is submitted to later after this call wait for the work that earlier has now. */
 static inline void order(struct scene *x, leat_stream *earlier, leat_stream *later)
 {
     leat_event *event;

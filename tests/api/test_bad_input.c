@@ -198,7 +198,7 @@ static void dead_handles(void **state)
     still_works(t);
 }
 
-/* A pool reserves far more addresses than it has memory. Addresses without memory are refused. */
+/* A pool reserves more addresses than it has memory. Calls must refuse its addresses that have no memory. */
 static void addresses_of_a_pool_without_memory(void **state)
 {
     static const ptrdiff_t offsets[] = {-(64 << 20), 8 << 20, 64 << 20, 1 << 30};
@@ -220,7 +220,7 @@ static void addresses_of_a_pool_without_memory(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* Native handles of the CPU device are addresses, and the caller may pass any address. */
+/* A native handle of the CPU device is an address. leat must refuse addresses that are no live event or stream. */
 static void native_handles_that_are_none(void **state)
 {
     struct test_state *t = *state;
@@ -309,7 +309,8 @@ static void null_and_dead_memory(void **state)
 
     assert_ptr_not_equal(around, MAP_FAILED);
     assert_ptr_not_equal(constant, MAP_FAILED);
-    /* Unmap single pages between mapped ones: other threads' mappings need more room and do not end up there. */
+    /* Unmap only single pages between mapped ones. A new mapping of another thread needs more than one page, so
+     * the system does not put it there. */
     munmap(unmapped, page_bytes);
     munmap(constant + page_bytes, page_bytes);
     OK(leat_memory_free(dead));
@@ -326,7 +327,7 @@ static void null_and_dead_memory(void **state)
     /* The range begins in a mapped page and its last byte is in an unmapped one. */
     REFUSED(leat_copy(t->stream, pinned, constant + page_bytes - 4 * KIB + 1, 4 * KIB), LEAT_ERROR_POINTER, "src");
     REFUSED(leat_copy(t->stream, constant, memory, 1), LEAT_ERROR_POINTER, "dst");
-    /* The mapping is read-only. Registered, it would count as pinned memory, which copies may write. */
+    /* The mapping is read-only. leat_register() must refuse it, because copies may write to registered memory. */
     REFUSED(leat_register(t->device, constant, 100), LEAT_ERROR_POINTER, "written");
     REFUSED(leat_fill(t->stream, own, 0, 1), LEAT_ERROR_POINTER, "memset");
     OK(leat_memory_free(pinned));
@@ -635,7 +636,7 @@ static void wrong_launches(void **state)
     still_works(t);
 }
 
-/* Writes bytes of content to a fresh file whose name it puts into path. */
+/* Creates a temporary file with this content and returns its name in path. */
 static void write_file(char path[TEMPORARY_PATH], const void *content, size_t bytes)
 {
     int fd = temporary_file(path);

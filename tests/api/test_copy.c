@@ -1,5 +1,5 @@
-/* test_copy.c - leat_copy between all kinds of memory, at odd sizes and addresses, and when the caller may reuse
- * its host buffers. */
+/* test_copy.c - tests leat_copy between all kinds of memory, at odd sizes and addresses, and when the caller may
+ * reuse its host buffers. */
 #include "harness.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * test_copy_3d.c - 3-D copies between all kinds of memory, compared with a plain loop; regions that are refused;
- * and stream order.
+ * test_copy_3d.c - tests 3-D copies between all kinds of memory against a plain loop, regions that leat must
+ * refuse, and stream order.
  *
  * On the CPU device the kernels access pageable memory directly unless LEAT_COPY_STAGE=1 stages it as on a GPU.
  * "make check" runs this program both ways.
@@ -217,7 +217,8 @@ static void many_narrow_rows(void **state)
     end_arenas(&arenas);
 }
 
-/* Larger than any staging ring of the tests, in rows that are short, long, and longer than a ring. */
+/* Copies regions that are larger than any staging ring of the tests. Their rows are short, long, or longer than a
+ * ring. */
 static void large_regions(void **state)
 {
     static const leat_copy_region regions[] = {
@@ -322,7 +323,7 @@ static void regions_keep_their_place(void **state)
     free(target);
 }
 
-/* Many short regions on a stream that a gate holds up. */
+/* Copies many short regions on a stream that a gate holds up. */
 static void short_regions_on_a_held_stream(void **state)
 {
     enum { COUNT = 200, ROWS = 20, WIDTH = 12, PITCH = 16, REGION = ROWS * PITCH };
@@ -354,8 +355,8 @@ static void short_regions_on_a_held_stream(void **state)
     free(target);
 }
 
-/* Regions that are packed by the calling thread. Several threads do this on streams of one device, and each may
- * complete jobs that another thread has just submitted. */
+/* A thread that copies regions so short that it packs them itself. Several such threads use streams of one device,
+ * and each may complete jobs that another thread has just submitted. */
 struct packer {
     leat_device *device;
     unsigned seed;
@@ -572,7 +573,7 @@ static void overlaps_are_refused_and_neighbours_are_not(void **state)
     free(plain);
 }
 
-/* Pages in the middle of the source are unreadable. The call or the stream returns LEAT_ERROR_POINTER. */
+/* Pages in the middle of the source are unreadable, so the call or the stream must return LEAT_ERROR_POINTER. */
 static void a_source_that_cannot_be_read(void **state)
 {
     struct test_state *t = *state;

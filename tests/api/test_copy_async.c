@@ -55,7 +55,7 @@ static void a_copy_out_returns_while_its_stream_is_held(void **state)
     end_room(&room);
 }
 
-/* Both directions, on an idle stream and behind three fills. */
+/* Copies in both directions, first on an idle stream and then behind three fills. */
 static void copies_on_a_stream_that_is_not_held(void **state)
 {
     struct test_state *t = *state;
@@ -276,7 +276,8 @@ static void a_destination_is_complete_in_a_later_host_function(void **state)
     end_room(&room);
 }
 
-/* Waits with leat_event_synchronize, leat_event_query, leat_stream_query and leat_device_synchronize. */
+/* The host waits in four ways, and the destination must be complete after each: leat_event_synchronize,
+ * leat_event_query, leat_stream_query and leat_device_synchronize. */
 static void a_destination_is_complete_when_the_host_has_waited(void **state)
 {
     struct test_state *t = *state;
@@ -386,7 +387,7 @@ static void many_held_streams_hold_nobody_else_up(void **state)
     end_room(&own);
 }
 
-/* More copies than staging slots, on one stream that a gate holds up. */
+/* Submits more copies than there are staging slots to one stream that a gate holds up. */
 static void many_copies_wait_on_one_stream(void **state)
 {
     enum { COUNT = 200, BYTES = 100003 };
@@ -466,7 +467,7 @@ static bool job_failed(struct job *job, const char *call)
             goto end;                                                                                             \
     } while (0)
 
-/* Copies of all sizes in both directions, with several ways to wait for them. */
+/* Copies all sizes in both directions and waits for the copies in several ways. */
 static void *copy_again_and_again(void *argument)
 {
     enum { ROUNDS = 40 };
@@ -583,8 +584,8 @@ static void expect_why(leat_stream *stream, void *dst, const void *src, size_t b
         fail_msg("%zu bytes: '%s' is%s in\n%s", bytes, why, there ? " not" : "", text);
 }
 
-/* leat_copy_explain() names the protocol that leat_copy() would choose now. An idle stream makes it eager, a busy
- * one does not. */
+/* leat_copy_explain() names the protocol that leat_copy() would choose now. For a short copy that is the eager
+ * protocol on an idle stream, and another one on a busy stream. */
 static void short_copies_are_explained_as_they_go(void **state)
 {
     static const char eager[] = "  protocol  eager: ";

@@ -160,8 +160,8 @@ static void copy_plan(struct room *room, struct plan *plan)
 
 /* ---- all kinds ---- */
 
-/* Adds ops whose destinations go through one place from front to back, with or without gaps, and whose sources are
- * at random offsets of another place. */
+/* Adds ops whose destinations are in ascending order in one place, with or without gaps. Their sources are at
+ * random offsets of another place. */
 static void fill_plan(struct plan *plan, struct room *room, int to, int from, size_t count, size_t most)
 {
     size_t at = random_below(64);
@@ -201,7 +201,7 @@ static void every_kind_to_every_kind(void **state)
     end_room(&room);
 }
 
-/* Source and destination in one allocation: the lower half receives bytes of the upper half. */
+/* Source and destination are in one allocation: the lower half receives bytes of the upper half. */
 static void within_one_allocation(void **state)
 {
     struct test_state *t = *state;
@@ -218,7 +218,7 @@ static void within_one_allocation(void **state)
         shuffle(&plan);
         copy_plan(&room, &plan);
         expect_room(&room, "within one allocation");
-        /* Interleaved: each destination lies between two sources. */
+        /* The ranges are interleaved: each destination lies between two sources. */
         for (size_t at = 0; at < MIB; at += 8 * KIB)
             add_op(&plan, place, at, place, at + 4 * KIB, 4 * KIB);
         shuffle(&plan);
@@ -260,7 +260,7 @@ static void all_kinds_in_one_call(void **state)
     end_room(&room);
 }
 
-/* Every alignment of source and destination, and sizes around multiples of a word. */
+/* Copies with every alignment of source and destination, and with sizes around multiples of a word. */
 static void every_alignment(void **state)
 {
     static const size_t sizes[] = {1, 2, 3, 15, 16, 17, 31, 32, 33, 511, 512, 513, 4095, 4096, 4097, 16385};
@@ -306,7 +306,8 @@ static void a_hundred_thousand_ops(void **state)
     end_room(&room);
 }
 
-/* More bytes than a small staging ring, so that packing needs several rounds, and with a very small ring many. */
+/* Copies more bytes than a small staging ring holds, so that packing needs several rounds. With a very small ring
+ * it needs many. */
 static void more_than_a_ring(void **state)
 {
     struct test_state *t = *state;
@@ -353,7 +354,7 @@ static void neighbours_are_merged(void **state)
     explained(t->stream, plan.ops, plan.count, "merged into 10 ranges");
     copy_plan(&room, &plan);
     expect_room(&room, "merged into ten");
-    /* In reverse order the ranges are not adjacent in both source and destination. */
+    /* In reverse order no two ranges are adjacent in both the source and the destination. */
     for (size_t i = 0; i < 100; i++)
         add_op(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], (99 - i) * 1000, 1000);
     explained(t->stream, plan.ops, plan.count, "merged into 100 ranges");
@@ -581,8 +582,8 @@ static void between_earlier_and_later_work(void **state)
     end_room(&room);
 }
 
-/* On an idle stream the call packs a pageable source itself, on a busy one the stream does it later. Both ways,
- * later copies of the stream must see the data. */
+/* On an idle stream the call packs a pageable source itself; on a busy stream the packing happens later. In both
+ * cases later copies of the stream must see the data. */
 static void one_after_the_other(void **state)
 {
     struct test_state *t = *state;
@@ -607,7 +608,7 @@ static void one_after_the_other(void **state)
     end_room(&room);
 }
 
-/* The destination is freed in stream order right after the copies. */
+/* The program frees the destination in stream order right after the copies. */
 static void blocks_freed_behind(void **state)
 {
     struct test_state *t = *state;

@@ -32,7 +32,7 @@ static const char *const loss_names[] = {"unmapped", "protected", "read-only", "
 
 struct mapping {
     unsigned char *ptr;
-    size_t lost_at; /* offset of the first inaccessible byte; UNMAPPED: of the one page */
+    size_t lost_at; /* offset of the first inaccessible byte */
     int fd;
 };
 
@@ -69,7 +69,8 @@ static struct mapping map(enum loss loss, size_t lost_at)
     return m;
 }
 
-/* UNMAPPED unmaps one page only. Other mappings of the process need more room and do not end up there. */
+/* Makes the mapping inaccessible. UNMAPPED unmaps only one page. Other mappings of the process are larger than a
+ * page, so the system does not put them there. */
 static void lose(struct mapping *m, enum loss loss)
 {
     switch (loss) {
@@ -143,8 +144,7 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     assert_true(info.staged && info.done && info.status == LEAT_ERROR_POINTER && info.bytes == MAP_BYTES);
     if (info.arrived_bytes > lost_at)
         fail_msg("%s at %zu: %zu bytes have arrived", loss_names[loss], lost_at, (size_t)info.arrived_bytes);
-    /* Before a loss in the first chunk there are no chunks that another worker may have skipped, so the count is
-     * exact. */
+    /* If the loss is in the first chunk, no chunk before it can be incomplete, so the count is exact. */
     if (staged() && lost_at == FIRST_PART)
         assert_int_equal(info.arrived_bytes, lost_at);
     /* The stream reports the failure once. */
@@ -187,8 +187,8 @@ static void a_destination_is_lost(void **state)
     still_copies(t->stream, t->device);
 }
 
-/* leat_copy() without a ticket: the stream reports the failure. Small copies may use another protocol than large
- * ones. */
+/* After a leat_copy() without a ticket the stream reports the failure. Small copies may use another protocol than
+ * large ones. */
 static void a_small_source_is_lost(void **state)
 {
     static const size_t sizes[] = {1, 100, PAGE, 64 * KIB, MIB};
@@ -217,7 +217,7 @@ static void a_small_source_is_lost(void **state)
     still_copies(t->stream, t->device);
 }
 
-/* Source and destination are host memory. */
+/* Both source and destination are host memory. */
 static void host_memory_is_lost_under_a_copy_to_host_memory(void **state)
 {
     struct test_state *t = *state;
@@ -284,7 +284,7 @@ static void copy_sync_says_what_went_wrong(void **state)
         pthread_join(thread, NULL);
         assert_int_equal(call.status, LEAT_ERROR_POINTER);
         assert_non_null(strstr(call.message, "leat_copy_sync"));
-        /* The caller knows of the failure already, so the stream may report it again or not. */
+        /* The call has already returned the failure, so the stream may report it again or not. */
         status = leat_stream_synchronize(t->stream);
         assert_true(status == LEAT_OK || status == LEAT_ERROR_POINTER);
         OK(leat_stream_synchronize(t->stream));

@@ -48,7 +48,7 @@ static const void *src_of(const struct journey *j)
     return j->out ? j->memory : j->host;
 }
 
-/* Checks the ticket's final state and the bytes that arrived, and returns their number. */
+/* Checks the ticket's final state and the bytes that arrived. Returns the number of these bytes. */
 static size_t expect_prefix(const struct journey *j, leat_ticket *ticket, leat_status status)
 {
     leat_ticket_info info = test_ticket_info(ticket);

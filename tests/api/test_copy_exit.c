@@ -1,7 +1,7 @@
 /*
- * test_copy_exit.c - processes that exit, close the device, fork, crash, or run out of memory while copies run.
- * None may hang, and each must end with the expected status. Each case is a child process, which runs this program
- * with the name of the case as its argument.
+ * test_copy_exit.c - tests processes that exit, close the device, fork, crash, or run out of memory while copies
+ * run. None may hang, and each must end with the expected status. Each case is a child process, which runs this
+ * program with the name of the case as its argument.
  */
 #include "copy_broken.h"
 
@@ -26,8 +26,8 @@ static void must(leat_status status)
 
 #define CHILD_BYTES (96 * MIB)
 
-/* Starts copies in both directions on two streams, and returns while they run. slow: a gate holds the streams
- * up. */
+/* Starts copies in both directions on two streams and returns while they run. If slow is true, a gate holds the
+ * streams up. */
 static leat_device *start_much(bool slow)
 {
     leat_device *device;
@@ -116,7 +116,7 @@ static int child_forks(void)
     return 42;
 }
 
-/* Makes a staged copy fail, so that leat has installed every signal handler it needs. */
+/* Makes a staged copy fail, which makes leat install every signal handler that it needs. */
 static void fail_once(leat_device **device, leat_stream **stream)
 {
     struct test_gate *gate;
@@ -183,7 +183,8 @@ static void be_slow(void *argument)
     test_sleep_us(500);
 }
 
-/* Copies that exceed LEAT_COPY_MEMORY must wait for others to complete; they must neither fail nor hang. */
+/* Together the threads' copies exceed LEAT_COPY_MEMORY. A copy must then wait until others are complete; it must
+ * neither fail nor hang. */
 static void *copy_out_and_back(void *argument)
 {
     struct {
@@ -290,8 +291,8 @@ static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const ch
     return waited == LEAT_ERROR_POINTER || status == LEAT_ERROR_POINTER;
 }
 
-/* The program's thread and the stream's thread block all signals after their first use of leat. A fault must still
- * become a status. */
+/* The program's thread and the stream's thread block all signals after their first use of leat. A fault during a
+ * copy must still become an error status. */
 static int child_blocks_signals(void)
 {
     static const size_t sizes[] = {12288, 64 * KIB, 2 * MIB};
@@ -368,7 +369,7 @@ static int child_status(size_t index)
 
     assert_true(child >= 0);
     if (child == 0) {
-        /* Most children leak on purpose, and a leak report of a sanitizer would change their exit status. */
+        /* Most children leak on purpose. A leak report of a sanitizer would change their exit status. */
         setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
         if (children[index].variable)
             setenv(children[index].variable, children[index].value, 1);

@@ -10,8 +10,8 @@
 
 /* ---- blocks of pools ---- */
 
-/* The block is freed right after the copies are submitted and another stream gets it. The copies must not be
- * affected. */
+/* The program frees the block right after it has submitted the copies, and another stream gets the block. The
+ * copies must not be affected. */
 static void a_block_may_be_freed_behind_a_copy(void **state)
 {
     struct test_state *t = *state;
@@ -54,7 +54,8 @@ static void a_block_may_be_freed_behind_a_copy(void **state)
     free(more);
 }
 
-/* Only a copy into the block, which is then freed. The copy must not write to it after the next owner has it. */
+/* The program frees the block right after it has submitted a copy into it. The copy must not write to the block
+ * once the next owner has it. */
 static void a_block_freed_behind_a_copy_in_is_left_alone(void **state)
 {
     struct test_state *t = *state;
@@ -122,7 +123,8 @@ static void copy_sync_waits_for_pageable_memory_only(void **state)
         OK(leat_copy_sync(t->stream, room.pinned, room.memory, 1));
         assert_int_equal(pthread_create(&thread, NULL, call_sync, &call), 0);
         EXPECT_HELD(t->stream, gate);
-        /* With a pageable source the call may have returned already, once it has read the source. */
+        /* A call with a pageable source may have returned already, because it only needs to have read the source.
+         * A call with a pageable destination must still wait. */
         if (way)
             assert_int_equal(atomic_load(&call.returned), 0);
         test_gate_open(gate);
@@ -195,7 +197,8 @@ static void the_device_is_synchronized_after_its_stream_has_ended(void **state)
     end_room(&room);
 }
 
-/* Closing waits for the copies. It frees streams and memory, and the caller's buffers hold the copied bytes. */
+/* Closing the device must wait for the copies, so that the caller's buffers hold the copied bytes. It frees
+ * streams and memory. */
 static void a_device_is_closed_with_copies_under_way(void **state)
 {
     unsigned char *in = test_buffer(MOST), *out = test_buffer(MOST);

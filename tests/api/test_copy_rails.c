@@ -1,8 +1,8 @@
 /*
- * test_copy_rails.c - copies to and from one device over the host links of several.
+ * test_copy_rails.c - tests copies to and from one device over the host links of several devices.
  *
- * Needs two devices of one driver. Copies of pinned memory always use both links; copies of pageable memory do on
- * a GPU, or on the CPU device with LEAT_COPY_STAGE=1.
+ * Needs two devices of one driver. Copies of pinned memory always use both links. Copies of pageable memory use
+ * both on a GPU, or on the CPU device with LEAT_COPY_STAGE=1.
  */
 #include "harness.h"
 
@@ -88,7 +88,7 @@ static void the_order_of_the_stream_is_kept(void **state)
     end_room(&room);
 }
 
-/* A copy that is held up must not hold up copies of other streams, because each copy has its own routes. */
+/* A rail copy whose stream is held up must not delay the copies of other streams. */
 static void held_copies_hold_nobody_up(void **state)
 {
     struct test_state *t = *state;
@@ -136,7 +136,7 @@ static void a_ticket_knows_the_end(void **state)
     end_room(&room);
 }
 
-/* Either device may be closed first, also with a copy under way. */
+/* Either device may be closed first, even while a copy uses both. */
 static void devices_close_in_any_order(void **state)
 {
     (void)state;

@@ -36,7 +36,7 @@ static void a_ticket_tells_how_far_its_copy_is(void **state)
         test_gate_open(gate);
         OK(leat_ticket_wait(in, LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
         assert_true(test_ticket_info(in).staged);
-        /* The source is read: the caller may overwrite it. */
+        /* The copy has read the source, so the caller may overwrite it. */
         memset(room.in, 0x77, sizes[i]);
         OK(leat_ticket_wait(out, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
         EXPECT_PATTERN(room.out, sizes[i], 20 + i);
@@ -103,7 +103,7 @@ static void a_wait_ends_when_its_time_is_over(void **state)
         assert_true(took > 0.025 && took < 10);
     }
     test_gate_open(gate);
-    /* A very long timeout that is not LEAT_FOREVER: the sum with the current time must not overflow. */
+    /* A very long timeout other than LEAT_FOREVER: its sum with the current time must not overflow. */
     OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER - 1));
     OK(leat_ticket_destroy(ticket));
     end_room(&room);
@@ -232,7 +232,7 @@ static void a_ticket_may_be_freed_before_the_end(void **state)
     end_room(&room);
 }
 
-/* What ticket calls return inside a host function. */
+/* The results of ticket calls that a host function makes. */
 struct inside {
     leat_ticket *ticket;
     leat_status staged, done, query, cancel, free;

@@ -1,7 +1,7 @@
 /*
- * test_device.c - devices: names, opening and closing; lists of devices, drivers and options; statuses; resource
- * limits and child processes. leat reads its environment once, so this program runs itself again for wrong
- * settings.
+ * test_device.c - tests devices (names, opening, closing), the lists of devices, drivers and options, statuses,
+ * resource limits, and child processes. leat reads its environment once, so for wrong settings the program runs
+ * itself again.
  */
 #include "harness.h"
 
@@ -274,7 +274,7 @@ static void drivers_are_listed(void **state)
             assert_string_equal(info.reason, "");
             assert_true(info.device_count > 0);
         } else if (info.status != LEAT_OK) {
-            /* For an unavailable driver the list gives the reason, and no devices. */
+            /* For an unavailable driver the list has a reason and no devices. */
             assert_true(strlen(info.reason) > 10);
             assert_int_equal(info.device_count, 0);
         }
@@ -321,7 +321,7 @@ static void statuses_have_names_and_texts(void **state)
     assert_string_equal(leat_kind_name((leat_kind)77), "unknown");
 }
 
-/* TEST_VERSION is what the file VERSION has. */
+/* The makefile sets TEST_VERSION to the content of the file VERSION. */
 static void header_library_and_file_have_one_version(void **state)
 {
     int major, minor, patch;
@@ -418,8 +418,9 @@ static void wrong_settings_are_refused_by_name(void **state)
     expect_refused("LEAT_DRIVERS", "cpu, cuda");
 }
 
-/* Runs in a child that has LEAT_DEVCE in its environment. Returns 0 if the list of options has it with the name
- * that was probably meant, a device can be opened, and the message of a failed open names it. */
+/* Runs in a child that has the misspelt LEAT_DEVCE in its environment. Returns 0 if the list of options contains
+ * this name and suggests LEAT_DEVICE, a device can still be opened, and the message of a failed open names
+ * LEAT_DEVCE. */
 static int look_for_unknown(void)
 {
     leat_option_info info = LEAT_OPTION_INFO_INIT;
@@ -478,7 +479,8 @@ static void a_limit_for_files_is_no_end_of_the_process(void **state)
     OK(leat_device_close(device));
 }
 
-/* A child process has none of the parent's threads, so every call must fail there instead of waiting for one. */
+/* A child process has none of the parent's threads. So every call must fail there at once and not wait for such a
+ * thread. */
 static void a_forked_child_is_told_so(void **state)
 {
     leat_device *device = test_open(), *again;

@@ -1,4 +1,4 @@
-/* test_event.c - events: records, queries, waits on the host, elapsed time. */
+/* test_event.c - tests events: records, queries, waits on the host, elapsed time. */
 #include "harness.h"
 
 #include <math.h>

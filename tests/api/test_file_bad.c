@@ -1,6 +1,6 @@
 /*
- * test_file_bad.c - copies between files and memory on bad disks, on old systems, and with odd files: holes, large
- * offsets, files that change, and what is no file.
+ * test_file_bad.c - tests copies between files and memory on bad disks, on old systems, and with odd files: holes,
+ * large offsets, files that change, and paths of other things than regular files.
  */
 #include "bad_disk.h"
 #include "file_room.h"
@@ -35,7 +35,7 @@ static int end_rules(void **state)
     return test_teardown(state);
 }
 
-/* Opens a file past the cache; skips the test where that is not possible. */
+/* Opens a file for direct access (past the system's cache). Skips the test if the file system refuses that. */
 static leat_file *open_direct(const char *path, unsigned flags)
 {
     leat_file *file = NULL;
@@ -45,7 +45,7 @@ static leat_file *open_direct(const char *path, unsigned flags)
     return file;
 }
 
-/* Reads a range into each kind of memory, and compares. */
+/* Reads a range into each kind of memory and compares the bytes. Those around the destination must not change. */
 static void expect_range(struct test_state *t, leat_file *file, uint64_t offset, const void *content, size_t bytes)
 {
     unsigned char *out = test_buffer(bytes + 2);
@@ -80,7 +80,8 @@ static unsigned count_names(void)
 
 /* ---- a bad disk ---- */
 
-/* A direct read begins at the block before the range, and may end before the range begins. */
+/* A direct read begins at a block border, which may lie before the range. A short read may therefore return no
+ * byte of the range, and leat must continue. */
 static void short_direct_reads_go_on(void **state)
 {
     static const size_t offsets[] = {0, 1, 600, 4095, 4096 + 3000};
@@ -105,7 +106,8 @@ static int writes_nothing(enum bad_disk_call call, uint64_t offset)
     return call == BAD_DISK_WRITE ? -1 : 0;
 }
 
-/* No write of bytes may return 0, but if one does, leat must neither try for ever nor name the end of the file. */
+/* The system never returns 0 for a write of at least one byte. If it does, leat must not repeat the write for
+ * ever, and must not report the end of the file. */
 static void a_write_that_moves_nothing_is_told(void **state)
 {
     struct test_state *t = *state;
@@ -117,9 +119,9 @@ static void a_write_that_moves_nothing_is_told(void **state)
     OK(leat_file_close(file));
 }
 
-/* Parts of a copy fail in any order; the message has the first place that failed, with the error there. Here all
- * parts before MIB can be read, the one at MIB fails with EIO, and one after it with ENOSPC. Each of the two fails
- * only while the other is under way too. */
+/* Parts of a copy may fail in any order. The message must have the failed part with the lowest offset, and its
+ * error. Here the part at MIB fails with EIO and a later one with ENOSPC, in both orders. Each of the two waits
+ * until the other one has begun. */
 static atomic_int first_entered, last_entered;
 static bool last_fails_first;
 
@@ -166,8 +168,8 @@ static void the_first_place_that_failed_is_told(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* A write through the cache, one past it, and one of a batch into a disk that becomes full: nothing is under the
- * name, and no temporary file stays. So it is with each call of a commit that fails. */
+/* One system call of a write or of its commit fails because the disk is full. The file must not get its name, and
+ * no temporary file may stay. */
 static void a_full_disk_leaves_nothing(void **state)
 {
     static const struct {
@@ -183,7 +185,7 @@ static void a_full_disk_leaves_nothing(void **state)
 
     OK(leat_fill(t->stream, memory, 7, 2 * MIB));
     for (size_t i = 0; i < 2 * sizeof calls / sizeof calls[0]; i++) {
-        /* In the second half the file has a temporary name from the start. */
+        /* In the second half files without a name are refused, so the file has a temporary name from the start. */
         bool named = i >= sizeof calls / sizeof calls[0];
         enum bad_disk_call call = calls[i % (sizeof calls / sizeof calls[0])].call;
         struct bad_disk_rule rules[] = {{.call = call, .first = call == BAD_DISK_WRITE ? 3 : 1, .error = ENOSPC},
@@ -211,7 +213,7 @@ static void a_full_disk_leaves_nothing(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* The file has its name then, and the message says so. */
+/* The fsync() of the directory fails after the rename. The file then has its name, and the message must say so. */
 static void a_directory_that_is_not_synced_is_told(void **state)
 {
     struct test_state *t = *state;
@@ -227,7 +229,7 @@ static void a_directory_that_is_not_synced_is_told(void **state)
     assert_int_equal(unlink(path_of("named")), 0);
 }
 
-/* A path may have 4096 bytes; the reason is in the message all the same. */
+/* A path may have 4096 bytes. The message must still contain the reason. */
 static void long_paths_leave_room_for_the_reason(void **state)
 {
     struct test_state *t = *state;
@@ -264,8 +266,8 @@ static void long_paths_leave_room_for_the_reason(void **state)
 
 /* ---- an old system ---- */
 
-/* Without the calls that tell what is in the cache, and without direct access, files are read through the cache.
- */
+/* If the system lacks direct access or the calls that tell what is in its cache, leat reads files through the
+ * cache. */
 static void old_systems_read_plainly(void **state)
 {
     static const int errors[] = {ENOSYS, EPERM, EOPNOTSUPP};
@@ -296,7 +298,7 @@ static void old_systems_read_plainly(void **state)
     free(content);
 }
 
-/* A file system may refuse direct reads although it has opened the file for them. */
+/* A file system may open a file for direct access and still refuse direct reads. */
 static void refused_direct_reads_go_through_the_cache(void **state)
 {
     static const int errors[] = {EINVAL, EOPNOTSUPP};
@@ -313,7 +315,7 @@ static void refused_direct_reads_go_through_the_cache(void **state)
     OK(leat_file_close(open_direct(path, LEAT_FILE_READ)));
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         rules[0].error = errors[i];
-        bad_disk_set(rules, 3); /* nothing is in the cache */
+        bad_disk_set(rules, 3); /* rules 1 and 2: nothing is in the cache */
         file = open_file(path, LEAT_FILE_READ);
         expect_range(t, file, 3, content + 3, bytes - 3);
         if (!bad_disk_count(BAD_DISK_READ_DIRECT))
@@ -322,7 +324,7 @@ static void refused_direct_reads_go_through_the_cache(void **state)
         assert_non_null(strstr(text, "has refused a direct read"));
         OK(leat_file_close(file));
     }
-    /* Asked for explicitly, it is a failure. */
+    /* If the program asked for direct access, a refused direct read is a failure. */
     file = open_direct(path, LEAT_FILE_READ);
     bad_disk_set(rules, 1);
     OK(leat_file_read(t->stream, memory, file, 0, sizeof memory));
@@ -335,7 +337,7 @@ static void refused_direct_reads_go_through_the_cache(void **state)
 
 /* ---- descriptors ---- */
 
-/* Lets so many descriptors be opened from now on; all below lowest are in use. */
+/* Limits the process to count new descriptors. All descriptors below lowest are in use. */
 static void leave_descriptors(int lowest, int count)
 {
     struct rlimit limit;
@@ -345,7 +347,8 @@ static void leave_descriptors(int lowest, int count)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* With no descriptor left, opening fails; with one, the file is read through the cache. A new file needs two. */
+/* Without a free descriptor, opening a file fails. With one, leat reads the file through the cache. A new file
+ * needs two. */
 static void descriptors_run_out(void **state)
 {
     struct test_state *t = *state;
@@ -384,7 +387,7 @@ static void descriptors_run_out(void **state)
 
 /* ---- odd files ---- */
 
-/* A file of 5 GiB that has two pieces and a hole: places beyond 2^32, in single copies and in batches. */
+/* A file of 5 GiB with two written ranges and holes. Single copies and batches use offsets above 2^32. */
 static void offsets_beyond_4_gib(void **state)
 {
     struct test_state *t = *state;
@@ -422,14 +425,15 @@ static void offsets_beyond_4_gib(void **state)
     REFUSED(leat_file_read(t->stream, out, file, end, 1), LEAT_ERROR_RANGE, "5368709120");
     OK(leat_file_close(file));
     assert_int_equal(stat(path, &what), 0);
-    assert_true((uint64_t)what.st_blocks * 512 < 100 * MIB); /* the hole is still one */
+    assert_true((uint64_t)what.st_blocks * 512 < 100 * MIB); /* leat has not filled the holes */
     assert_int_equal(unlink(path), 0);
     free(in);
     free(zeros);
     free(out);
 }
 
-/* The message has the file, the op, what was wanted and how far the file goes. */
+/* The message has the path, the op, the number of bytes that were wanted, and the offset at which the file now
+ * ends. */
 static void files_that_are_cut_are_told(void **state)
 {
     struct test_state *t = *state;
@@ -445,7 +449,7 @@ static void files_that_are_cut_are_told(void **state)
             struct test_gate *gate = test_gate_close(t->stream);
             char wanted[100];
 
-            /* Behind a write the file is not read ahead. */
+            /* Submit a write first: then leat does not read the file ahead. */
             OK(leat_file_write(t->stream, writer, 0, "words", 5));
             if (batch)
                 OK(leat_file_read_batch(t->stream, ops, 2));
@@ -466,7 +470,7 @@ static void files_that_are_cut_are_told(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* An open file stays the one that was opened. */
+/* Another file replaces the path while the file is open. Copies must still use the file that was opened. */
 static void a_file_that_is_replaced_stays_open(void **state)
 {
     struct test_state *t = *state;
@@ -503,7 +507,8 @@ static void a_file_that_grows_is_read_to_its_end(void **state)
     free(content);
 }
 
-/* Each is refused with the same words, whatever open() says, and nothing waits for the other end. */
+/* Each path must be refused with the same message, whatever error open() returns. Opening a FIFO or a socket must
+ * not wait for its other end. */
 static void only_regular_files_are_opened(void **state)
 {
     static const unsigned flags[] = {LEAT_FILE_READ,
@@ -533,7 +538,7 @@ static void only_regular_files_are_opened(void **state)
     assert_int_equal(unlink(paths[1]), 0);
 }
 
-/* One op that is wrong, and none is made. */
+/* If one op of a batch is wrong, leat must copy none. */
 static void a_batch_with_a_wrong_op_does_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -560,8 +565,8 @@ static void a_batch_with_a_wrong_op_does_nothing(void **state)
 
 enum { SMALL_DISK = 4 << 20 };
 
-/* In a child process: mounts a small file system in memory on the path, where no other process sees it, and fills
- * it. Returns 0 if leat did what it should, 77 if this process may not mount. */
+/* Runs in a child process: mounts a small file system in memory on path, which no other process sees, and fills
+ * it. Returns 0 if leat behaved as expected, 77 if this process may not mount. */
 static int fill_small_disk(const char *path)
 {
     char small[TEMPORARY_PATH + 20];
@@ -585,7 +590,7 @@ static int fill_small_disk(const char *path)
         return 3;
     if (leat_file_close(file) != LEAT_OK || leat_device_close(device) != LEAT_OK || !access(small, F_OK))
         return 4;
-    /* The room is free again: the file without a name is gone. */
+    /* The failed commit has deleted the unnamed file, so its space is free again. */
     device = test_open();
     if (leat_stream_create(device, &stream) != LEAT_OK || leat_file_open(small, NEW, &file) != LEAT_OK ||
         leat_memory_alloc(device, LEAT_KIND_DEVICE, SMALL_DISK / 2, &memory) != LEAT_OK ||

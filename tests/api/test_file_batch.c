@@ -1,6 +1,6 @@
 /*
- * test_file_batch.c - many ranges of files as one copy: bytes, order, tickets, failures, and calls that are
- * refused.
+ * test_file_batch.c - tests copies of many ranges of files at once: bytes, order, tickets, failures, and calls
+ * that are refused.
  */
 #include "file_room.h"
 
@@ -81,7 +81,7 @@ static void ranges_are_read(void **state)
         ops[i].bytes = (random >> 16) % 7 ? (random >> 4) % 4000 : (random >> 4) % MOST;
         ops[i].offset = (random >> 2) % (FILE_BYTES - MOST);
         gap = (random >> 20) % 3;
-        /* Some continue the range before in the file and in memory, so that leat merges the two. */
+        /* Some ranges continue the previous range, both in the file and in memory, so that leat merges the two. */
         if (i && (random >> 24) % 3 == 0) {
             f = (unsigned)(ops[i - 1].file == files[1]) + 2u * (ops[i - 1].file == files[2]);
             ops[i].offset = ops[i - 1].offset + ops[i - 1].bytes;
@@ -123,7 +123,7 @@ static void ranges_are_read(void **state)
     free(ops);
 }
 
-/* Writes small ranges from all kinds of memory, with gaps in the file and in memory. */
+/* Writes small ranges from all kinds of memory. There are gaps between them, both in the file and in memory. */
 static void ranges_are_written(void **state)
 {
     enum { OPS = 900, STEP = 5000 };
@@ -165,8 +165,8 @@ static void ranges_are_written(void **state)
     free(ops);
 }
 
-/* As many ranges as a large model has tensors. They are adjacent in the file, and in memory with and without
- * gaps. */
+/* Reads as many ranges as a large model has tensors. They are adjacent in the file; in memory they are adjacent or
+ * have gaps. */
 static void thousands_of_ranges_are_read(void **state)
 {
     enum { OPS = 20000, BYTES = 1500 };
@@ -265,7 +265,7 @@ static void a_ticket_stops_all(void **state)
     OK(leat_memory_free(pinned));
 }
 
-/* The failure must name the op and the file, and the bytes of the other ops must be right. */
+/* The message must name the op that failed and its file. The bytes of the other ops must be right. */
 static void a_file_that_is_cut_is_a_failure(void **state)
 {
     struct test_state *t = *state;

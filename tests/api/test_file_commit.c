@@ -1,6 +1,6 @@
 /*
- * test_file_commit.c - files that get their name only when all their bytes are on the disk, and the point
- * LEAT_COPY_POINT_DURABLE of tickets.
+ * test_file_commit.c - tests commits, which give a file its name only when all its bytes are on the disk, and the
+ * point LEAT_COPY_POINT_DURABLE of tickets.
  */
 #include "file_room.h"
 
@@ -44,7 +44,7 @@ static void expect_content(const char *path, const void *content, size_t bytes)
     free(data);
 }
 
-/* Returns device memory that holds a pattern. *content returns the pattern in host memory. */
+/* Returns device memory that holds a pattern. *content returns host memory with the same pattern. */
 static unsigned char *make_content(struct test_state *t, unsigned char **content)
 {
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, BYTES);
@@ -115,8 +115,8 @@ static void nothing_stays_without_a_commit(void **state)
     free(content);
 }
 
-/* A name without a folder means the working directory when the file was opened, even if it has changed before the
- * commit. */
+/* A path without a folder refers to the working directory at the time of the opening, even if the process changes
+ * its directory before the commit. */
 static void the_folder_is_that_of_the_opening(void **state)
 {
     struct test_state *t = *state;
@@ -221,8 +221,8 @@ static void a_device_that_closes_commits(void **state)
 
 /* ---- failures ---- */
 
-/* If a write failed or was cancelled, a commit must not give the file its name. A limit on file sizes stands for a
- * full disk. */
+/* If a write failed or was cancelled, a commit must not give the file its name. A limit on file sizes makes a
+ * write fail as on a full disk. */
 static void a_file_with_a_hole_gets_no_name(void **state)
 {
     struct test_state *t = *state;

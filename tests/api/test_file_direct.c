@@ -1,7 +1,6 @@
 /*
- * test_file_direct.c - which bytes of a file are read and written past the system's cache: the blocks of a range,
- * each once, also where the range begins and ends inside a block. Counts what the system is asked for
- * (bad_disk.h).
+ * test_file_direct.c - tests which bytes leat reads and writes past the system's cache: each block of a range
+ * exactly once, also if the range begins and ends inside a block. bad_disk.h counts the bytes of the system calls.
  */
 #include "bad_disk.h"
 #include "file_room.h"
@@ -33,7 +32,7 @@ static leat_file *open_direct(const char *path, unsigned flags)
     return file;
 }
 
-/* The bytes of all blocks that have a byte of the range. */
+/* Returns the size of all blocks that contain a byte of the range. */
 static size_t block_bytes(size_t offset, size_t bytes)
 {
     return (offset + bytes + BLOCK - 1) / BLOCK * BLOCK - offset / BLOCK * BLOCK;
@@ -49,8 +48,8 @@ static void blocks_are_read_once(void **state)
     for (size_t k = 0; k < KINDS; k++) {
         unsigned char *memory = make_memory(t, kinds[k], MOST + 1);
 
-        /* As one range, to memory that is aligned and to memory that is not, and as ranges that follow each other.
-         */
+        /* Three reads of each range: to aligned memory, to unaligned memory, and as a batch of two adjacent
+         * ranges. */
         for (size_t i = 0; i < 3 * RANGES; i++) {
             size_t offset = ranges[i / 3].offset, bytes = ranges[i / 3].bytes, first = bytes / 3;
             unsigned char *dst = memory + (i % 3 == 1);
@@ -75,8 +74,8 @@ static void blocks_are_read_once(void **state)
     free(out);
 }
 
-/* Whole blocks are written past the cache; the ends of the range, whose blocks have other bytes too, through it.
- */
+/* leat must write whole blocks past the cache. It must write the ends of the range through the cache, because
+ * their blocks contain other bytes too. */
 static void only_the_ends_are_written_through_the_cache(void **state)
 {
     struct test_state *t = *state;

@@ -1,14 +1,14 @@
 /*
- * test_file_faults.c - rounds of random copies between files and memory, on a disk that fails at random.
+ * test_file_faults.c - runs rounds of random copies between files and memory, on a disk that fails at random.
  *
- * In each round a device of its own reads and writes three files: one that is only read, one that is written in
- * place, and a new one that may be committed. System calls fail, move fewer bytes or take long (bad_disk.h),
- * copies are cancelled or pass their deadline, handles are closed early, and the device is sometimes closed while
- * copies run. Whatever happens, each round must end; copies that succeeded have moved the right bytes; no byte
- * around any range has changed; failures are told, once, with the file; the new file has its name only with all
- * its bytes; no descriptor, pinned memory or temporary file stays; and leat prints nothing.
+ * Each round opens a device, which uses three files: one that is only read, one that is written in place, and a
+ * new one that may be committed. System calls fail, move fewer bytes or take long (bad_disk.h), copies are
+ * cancelled or pass their deadline, handles are closed early, and the device is sometimes closed while copies run.
+ * In all cases each round must end; copies that succeed must move the right bytes and change no byte around their
+ * ranges; the stream must report each failure once, with the path; the new file must have its name only with all
+ * its bytes; no descriptor, pinned memory or temporary file may stay; and leat must print nothing.
  *
- * TEST_FILE_FAULTS, or --rounds, says how many rounds to run; --seed and --round repeat one.
+ * TEST_FILE_FAULTS or --rounds sets the number of rounds. --seed and --round repeat one round.
  */
 #include "bad_disk.h"
 #include "file_room.h"
@@ -24,9 +24,9 @@
 
 enum {
     ROUNDS = 200,
-    ZONE = 1 << 20, /* of each kind of memory: reads go to the first zone, writes come from the second */
-    FILE_BYTES = ZONE + 300000, /* more than a round can write */
-    OLD_BYTES = 300000,         /* of the file that is written in place */
+    ZONE = 1 << 20, /* bytes. Memory of each kind has two zones: one to read files into, one to write them from */
+    FILE_BYTES = ZONE + 300000, /* more bytes than a round can write */
+    OLD_BYTES = 300000,         /* initial size of the file that is written in place */
     COPIES_MOST = 200,
     OPS_MOST = 12,
     FILES = 3
@@ -55,26 +55,26 @@ static bool chance(unsigned percent)
 
 /* ---- a round ---- */
 
-/* Bytes of memory or of a file, as they should be. */
+/* The expected content of memory or of a file. */
 struct bytes {
     unsigned char *expected;
-    unsigned char *unknown; /* 1: a copy that failed or was stopped may have written the byte */
+    unsigned char *unknown; /* byte is 1: a failed or stopped copy may have written it */
 };
 
-/* One range of one op. */
+/* One range of an op. */
 struct piece {
     unsigned place, file;
     size_t at, offset, bytes;
     bool write;
 };
 
-/* One call. */
+/* One call that copies, syncs or commits. */
 struct op {
     const char *what;
-    size_t first, count; /* its pieces */
+    size_t first, count; /* index and number of the op's pieces in round.pieces */
     leat_ticket *ticket;
     bool submitted, stoppable, commit, detached;
-    leat_status status; /* NOT_READY: not known */
+    leat_status status; /* LEAT_NOT_READY: the result is not known */
 };
 
 struct round {
@@ -89,12 +89,12 @@ struct round {
     struct op ops[OPS_MOST];
     unsigned op_count;
     bool had_old, committed, harmless, failure_told;
-    char failure[600]; /* the first message of a failure that cancels and deadlines do not explain */
+    char failure[600]; /* first message that no cancel or deadline explains; empty: none */
     atomic_int gate_open;
     unsigned descriptors;
 };
 
-static struct round r; /* its buffers stay from round to round */
+static struct round r; /* the buffers are reused in each round */
 
 static unsigned count_names(const char *path)
 {
@@ -108,9 +108,9 @@ static unsigned count_names(const char *path)
     return count;
 }
 
-/* ---- what goes wrong ---- */
+/* ---- injected failures ---- */
 
-/* Returns true if leat must hide it. */
+/* Draws a random rule. Returns true if leat must hide its effect from the program. */
 static bool draw_rule(struct bad_disk_rule *rule, bool direct)
 {
     static const int errors[] = {EIO, ENOSPC, EINTR, EAGAIN, ENOSYS, EPERM, EMFILE, EINVAL, EOPNOTSUPP};
@@ -118,7 +118,7 @@ static bool draw_rule(struct bad_disk_rule *rule, bool direct)
     *rule = (struct bad_disk_rule){.call = (enum bad_disk_call)below(BAD_DISK_CALLS),
                                    .first = 1 + below(chance(50) ? 4 : 30),
                                    .every = chance(50) ? 0 : 1 + below(4)};
-    if (chance(60)) /* most calls are these */
+    if (chance(60)) /* most rules are for reads and writes */
         rule->call = (enum bad_disk_call)(BAD_DISK_READ + below(4));
     switch (below(4)) {
     case 0:
@@ -132,7 +132,7 @@ static bool draw_rule(struct bad_disk_rule *rule, bool direct)
         break;
     }
     if (rule->error == EINTR)
-        rule->every = 0; /* if every call were interrupted, leat would rightly try again for ever */
+        rule->every = 0; /* if every call were interrupted, leat would rightly retry for ever */
     switch (rule->call) {
     case BAD_DISK_NOWAIT:
     case BAD_DISK_CACHESTAT:
@@ -161,7 +161,7 @@ static void set_rules(bool direct)
     r.harmless = true;
     for (uint64_t i = below(5); i; i--)
         r.harmless = draw_rule(&rules[count++], direct) && r.harmless;
-    if (chance(30)) /* no files without names */
+    if (chance(30)) /* the file system has no unnamed files */
         rules[count++] =
             (struct bad_disk_rule){.call = BAD_DISK_OPEN_TMPFILE, .first = 1, .every = 1, .error = EOPNOTSUPP};
     if (chance(30)) { /* nothing is in the cache */
@@ -241,7 +241,8 @@ static void wait_at_gate(void *argument)
     (void)test_wait_for(&r.gate_open, 1);
 }
 
-/* Adds a random piece to the last op. Pieces never overlap. Returns false if there is no room. */
+/* Adds a random piece to the last op. Pieces never overlap. Returns false if the memory, the file or the list has
+ * no room. */
 static bool add_piece(unsigned file, bool write, size_t most)
 {
     unsigned k = (unsigned)below(KINDS);
@@ -347,7 +348,7 @@ static void add_op(void)
     r.op_count++;
 }
 
-/* Checks and keeps the message of a failure. */
+/* Checks the message of a failure, and keeps it unless a stopped copy explains it. */
 static void note_failure(const char *what)
 {
     const char *message = leat_last_error();
@@ -355,14 +356,14 @@ static void note_failure(const char *what)
 
     if (!strstr(message, folder))
         fail_msg("%s failed, and the message has no file: %s", what, message);
-    /* A commit fails if a write was stopped. */
+    /* If an earlier write was stopped, the commit fails because of it. */
     for (unsigned i = 0; i < r.op_count; i++)
         stopped = stopped || r.ops[i].stoppable;
     if (!r.failure[0] && !(stopped && strstr(message, "is not committed: an earlier write")))
         snprintf(r.failure, sizeof r.failure, "%s: %s", what, message);
 }
 
-/* The stream tells each failure once. */
+/* Waits for the stream. Only the first wait after a failure returns an error. */
 static void synchronize(void)
 {
     leat_status status = leat_stream_synchronize(r.stream);
@@ -424,7 +425,7 @@ static void wait_for(struct op *op)
         fail_msg("%s failed with another error: %s", op->what, leat_last_error());
 }
 
-/* Notes what a piece of an op should have done. */
+/* Updates the expected content with the bytes that a piece of an op should have copied. */
 static void apply(const struct op *op, const struct piece *piece, bool all_done)
 {
     struct bytes *to = piece->write ? &r.contents[piece->file] : &r.places[piece->place];
@@ -473,7 +474,7 @@ static void check_out(void)
     free(data);
 }
 
-/* The new file has its name only if it was committed and every write before has succeeded. */
+/* Checks that the new file has its name only if it was committed and every earlier write has succeeded. */
 static void check_new(bool all_done)
 {
     const struct op *commit = NULL;
@@ -503,11 +504,11 @@ static void check_new(bool all_done)
         assert_true(is_new);
     else if (commit->status == LEAT_ERROR_CANCELLED || commit->status == LEAT_ERROR_DEADLINE)
         assert_false(is_new);
-    /* "." and "..", and no temporary name. */
+    /* The folder has ".", "..", the other two files, and no temporary file. */
     assert_int_equal(count_names(folder), 2 + 2 + is_there);
 }
 
-/* all_done: every op is known to have succeeded. */
+/* Compares memory and the file that is written in place. all_done: every op is known to have succeeded. */
 static void check_bytes(bool with_device, bool all_done)
 {
     unsigned char *out = test_buffer(2 * ZONE);
@@ -538,7 +539,7 @@ static void free_memory(bool with_device)
             end_memory(kinds[k], r.memory[k]);
 }
 
-/* Waits for everything, and checks what was told. Returns true if every op has succeeded. */
+/* Waits for all ops and checks that each failure was reported. Returns true if every op has succeeded. */
 static bool end_ops(bool with_device)
 {
     bool all_known = true, all_fine = true, failed = false;
@@ -582,9 +583,9 @@ static void end_round(void)
     }
     for (unsigned i = 0; i < r.op_count; i++)
         OK(leat_ticket_destroy(r.ops[i].ticket));
-    /* Now nothing holds the file any more. */
+    /* No copy and no handle uses the file any more. */
     check_new(all_done);
-    /* The first round may leave what a driver keeps. */
+    /* A driver may keep some descriptors open after the first round. Later rounds must leave no more than these. */
     if (!r.descriptors)
         r.descriptors = count_names("/proc/self/fd");
     assert_int_equal(count_names("/proc/self/fd"), r.descriptors);
@@ -594,7 +595,7 @@ static void run_round(void)
 {
     static const unsigned modes[] = {0, LEAT_FILE_CACHED, LEAT_FILE_DIRECT};
     unsigned mode = modes[below(3)];
-    bool early = chance(50); /* files are opened on the bad disk too */
+    bool early = chance(50); /* set the rules before the files are opened */
 
     r.piece_count = r.op_count = 0;
     r.committed = r.failure_told = false;
@@ -626,7 +627,7 @@ static void run_round(void)
 
 static int stderr_before, captured;
 
-/* leat must print nothing, so what goes to standard error in the rounds is kept. */
+/* leat must print nothing. Redirects standard error to a file, so that the rounds can check that. */
 static void capture_stderr(void)
 {
     char path[TEMPORARY_PATH];

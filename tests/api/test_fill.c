@@ -1,5 +1,5 @@
-/* test_fill.c - leat_fill and leat_fill_pattern: every pattern size, odd addresses and sizes, and the bytes around
- * the filled range. */
+/* test_fill.c - tests leat_fill and leat_fill_pattern: every pattern size, odd addresses and sizes, and the bytes
+ * around the filled range. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void fill_once(struct test_state *t, unsigned char *arena, size_t offset,
 static void fill_arena(struct test_state *t, unsigned char *arena)
 {
     static const size_t counts[] = {1, 2, 3, 7, 64, 255, 1000, 4097, 65537};
-    /* Some consist of a shorter repeated pattern; one differs from that in its last byte only. */
+    /* Some patterns repeat a shorter one. One would repeat its first 4 bytes, but its last byte differs. */
     static const unsigned char patterns[][16] = {
         {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, {9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9},
         {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2},        {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 5},

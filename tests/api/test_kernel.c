@@ -1,5 +1,5 @@
-/* test_kernel.c - modules and launches: every built-in kernel compared with a plain loop, and a user's own
- * module. */
+/* test_kernel.c - tests modules and launches: compares every built-in kernel with a plain loop, and loads a user's
+ * own module. */
 #include "harness.h"
 
 #include <leat/device_code.h>
@@ -59,7 +59,7 @@ static void fills(void **state)
     check_fill(*state, "leat_fill_u128", 16);
 }
 
-/* Device memory for three vectors of at most MOST elements of 4 bytes, each followed by one element as a guard. */
+/* Three vectors in device memory, of at most MOST elements of 4 bytes. One element follows each as a guard. */
 #define MOST 65537
 
 struct vectors {
@@ -211,7 +211,7 @@ static void pattern_verify_and_checksum(void **state)
             assert_int_equal(results[0], 0);
             assert_true(results[1] == expected);
 
-            /* Both kernels must detect a wrong word, and add to the old values of their results. */
+            /* Both kernels must detect a wrong word, and must add to the old values of their results. */
             OK(leat_copy(t->stream, broken, &middle, 8));
             launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
             launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
@@ -245,7 +245,7 @@ static void the_builtin_module_is_one(void **state)
 
 static void kernels_tell_the_sizes_of_their_parameters(void **state)
 {
-    static const size_t sizes[] = {8, 8, 1}; /* of leat_fill_u8: a pointer, a count, a value */
+    static const size_t sizes[] = {8, 8, 1}; /* parameters of leat_fill_u8: a pointer, a count, a value */
     struct test_state *t = *state;
     leat_kernel *kernel = test_kernel(t->device, "leat_fill_u8");
     size_t bytes = 77;
@@ -264,7 +264,7 @@ static void kernels_tell_the_sizes_of_their_parameters(void **state)
     REFUSED(leat_kernel_parameter_bytes(NULL, 0, &bytes), LEAT_ERROR_HANDLE, "kernel");
 }
 
-/* The transpose kernels that leat/kernel.h documents. */
+/* Runs the transpose kernels that leat/kernel.h documents. */
 static void the_steps_to_a_fast_transpose(void **state)
 {
     static const char *const names[] = {"leat_transpose_naive_u32", "leat_transpose_shared_u32",
@@ -591,7 +591,8 @@ static void note_shared(const leat_cpu_block *block, void *const *args)
 }
 
 /* In each round every block writes a value, waits for the grid and adds up the values of all blocks. A block that
- * did not wait would add old values. Block 0 returns half-way, and the others must not wait for it any longer. */
+ * did not wait would add values of an earlier round. Block 0 returns half-way, and the others must then no longer
+ * wait for it. */
 #define TOGETHER_ROUNDS 50
 static void add_together(const leat_cpu_block *block, void *const *args)
 {

@@ -1,6 +1,6 @@
 /*
- * test_kernel_fault.c - a kernel of the CPU device gets a bad pointer: before the process ends by SIGSEGV, leat
- * prints a line on standard error with the pointer and what is at that address.
+ * test_kernel_fault.c - tests kernels of the CPU device that get a bad pointer. Before the process ends by
+ * SIGSEGV, leat must print a line on standard error with the pointer and what is at that address.
  */
 #include <leat/leat.h>
 

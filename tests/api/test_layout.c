@@ -1,8 +1,8 @@
 /*
- * test_layout.c - leat_copy_layout() compared with a plain loop: random layouts of every element size, typical
+ * test_layout.c - tests leat_copy_layout() against a plain loop: random layouts of every element size, typical
  * layouts of programs, plans, and calls that are refused.
  *
- * The seed is printed; TEST_SEED sets it. LAYOUT_MANY sets the number of random layouts of each sort.
+ * The program prints its seed; TEST_SEED sets it. LAYOUT_MANY sets the number of random layouts of each sort.
  */
 #include "layout_arenas.h"
 
@@ -169,7 +169,7 @@ static void many_small_dimensions(void **state)
     end_arenas(&arenas);
 }
 
-/* Copies one part of a matrix to another part of it: they share rows or columns, but no byte. */
+/* Copies one part of a matrix to another part. The two share rows or columns, but no byte. */
 static void parts_of_one_array(void **state)
 {
     struct test_state *t = *state;
@@ -316,7 +316,7 @@ static void a_size_of_zero_does_nothing(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* Without dimensions a layout is one element, here of every size and at an odd address. */
+/* A layout without dimensions is one element. Copies one of each size at odd addresses. */
 static void one_element(void **state)
 {
     struct test_state *t = *state;

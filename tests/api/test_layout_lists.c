@@ -1,8 +1,9 @@
 /*
- * test_layout_lists.c - leat_copy_layout() with index lists in all kinds of memory, compared with a plain loop:
- * wrong indices, duplicates, and when the list is read. Also the order of layout copies within their stream.
+ * test_layout_lists.c - tests leat_copy_layout() with index lists in all kinds of memory against a plain loop:
+ * wrong indices, duplicates, and when leat reads the list. Also tests the order of layout copies within their
+ * stream.
  *
- * The seed is printed; TEST_SEED sets it. LAYOUT_MANY sets the number of random lists.
+ * The program prints its seed; TEST_SEED sets it. LAYOUT_MANY sets the number of random lists.
  */
 #include "layout_arenas.h"
 
@@ -52,7 +53,7 @@ static void random_lists_in_all_kinds_of_memory(void **state)
 
 /* ---- lists ---- */
 
-/* Indices that are out of bounds, in device memory, so that only the kernel can check them. */
+/* The wrong indices are in device memory, so only the kernel can check them. */
 static void wrong_indices_are_left_out_and_counted(void **state)
 {
     static const enum place lists[] = {DEVICE, MANAGED}, counters[] = {PINNED, DEVICE, MANAGED};
@@ -159,8 +160,8 @@ static void gather_few(struct test_state *t, unsigned char *dst, int64_t pitch, 
     EXPECT_BYTES(seen, sizeof seen, 0x77);
 }
 
-/* Wrong indices must not copy other memory into the rows: for every kind of destination, and for a source array
- * without elements. */
+/* Rows with wrong indices must not receive bytes of other memory. Tests every kind of destination, and source
+ * arrays without elements. */
 static void wrong_indices_show_nothing_of_others(void **state)
 {
     static const int32_t right[FEW] = {3, 2, 1, 0}, wrong[FEW] = {2, 9, 1, -3};
@@ -236,8 +237,8 @@ static void expect_picked(struct test_state *t, size_t element_bytes, int64_t ro
     free(list);
 }
 
-/* The list is on the inner dimension, so that each entry moves one element. The lists are longer than the number
- * of elements that a CPU kernel handles at once, and no multiple of it. */
+/* The list is on the inner dimension, so each index moves one element. The lists are longer than the number of
+ * elements that a CPU kernel handles at once, and no multiple of it. */
 static void long_lists_of_single_elements(void **state)
 {
     static const size_t element_bytes[] = {1, 2, 4, 8, 16};
@@ -255,7 +256,7 @@ static void long_lists_of_single_elements(void **state)
 
 #if !defined(__SANITIZE_THREAD__)
 
-/* If several rows are scattered to one place, any of them may win, but each element must be whole. */
+/* If several elements are scattered to one place, any of them may win, but it must arrive whole. */
 static void scattered_to_the_same_place(void **state)
 {
     enum { ROWS = 64, ELEMENTS = 50 };

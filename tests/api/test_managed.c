@@ -1,5 +1,5 @@
-/* test_managed.c - managed memory: prefetch, advice, queries and attaching on any device, and on the CPU device
- * the record of simulated page moves. */
+/* test_managed.c - tests managed memory: prefetch, advice, queries and attaching on any device, and the CPU
+ * device's record of simulated page moves. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -70,7 +70,7 @@ static void expect_words(const void *ptr, size_t count, uint32_t value)
 
 /* ---- on any device ------------------------------------------------------------------------------------------ */
 
-/* Prefetches of whole ranges and of parts, in both directions, must not change the bytes. */
+/* Prefetches whole ranges and parts in both directions, which must not change the bytes. */
 static void test_prefetch_keeps_bytes(void **state)
 {
     struct test_state *t = *state;
@@ -318,7 +318,8 @@ static void run_kernel(struct test_state *t, const struct pages *m)
     OK(leat_stream_synchronize(t->stream));
 }
 
-/* The host touches the pages, then the device, then the host: first touches, faults to the device, faults back. */
+/* The host touches the pages, then the device, then the host again. The record must count first touches, faults to
+ * the device and faults back. */
 static void test_faults_there_and_back(void **state)
 {
     struct test_state *t = *state;
@@ -360,7 +361,7 @@ static void test_faults_there_and_back(void **state)
     OK(leat_memory_free(m.block));
 }
 
-/* With prefetches the same program has no faults. */
+/* The program of the previous test has no faults if it prefetches the pages. */
 static void test_prefetch_spares_faults(void **state)
 {
     struct test_state *t = *state;
@@ -478,7 +479,7 @@ static void test_used_in_place(void **state)
     OK(leat_memory_free(m.block));
 }
 
-/* Copies, 3-D copies and fills count as accesses by the device. */
+/* The record counts copies, 3-D copies and fills as accesses by the device. */
 static void test_copies_and_fills(void **state)
 {
     leat_copy_region region = {

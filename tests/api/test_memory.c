@@ -1,4 +1,4 @@
-/* test_memory.c - allocating, freeing, registering and querying memory. */
+/* test_memory.c - tests allocating, freeing, registering and querying memory. */
 #include "harness.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * test_model.c - loading with leat/model.h: the bytes of whole tensors, slices and layouts, sets, failures, and
+ * test_model.c - tests loads of leat/model.h: the bytes of whole tensors, slices and layouts, sets, failures, and
  * calls that are refused. tests/unit/unit_model_parse.c tests the parsers.
  */
 #include "harness.h"
@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Counts the calls that libleat-files makes; tests.mk says so to the linker. */
+/* Number of calls of leat_file_read_batch_start() by libleat-files. The linker redirects them to the wrapper below
+ * (--wrap in tests.mk). */
 static unsigned batches;
 leat_status __real_leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
                                               const leat_copy_options *options, leat_ticket **ticket);
@@ -60,7 +61,7 @@ static void add(struct maker *maker, const char *name, const char *type, uint32_
     maker->data += bytes;
 }
 
-/* Writes the file, with data whose bytes depend on their position. Returns a copy of the data, which the caller
+/* Writes the file; each byte of its data depends on its position. Returns a copy of the data, which the caller
  * frees. */
 static unsigned char *finish(struct maker *maker, const char *path)
 {
@@ -148,8 +149,8 @@ static void sets_have_all_tensors(void **state)
     assert_true(load_info(leat_model_set_get_load(set)).done);
     assert_int_equal(load_info(leat_model_set_get_load(set)).arrived_bytes,
                      load_info(leat_model_set_get_load(set)).bytes);
-    /* Adjacent tensors are read together. Only a tensor that would not be aligned in the set's block, such as the
-     * first BF16 after U8, begins a new read. */
+    /* leat reads adjacent tensors together. It begins a new read only at a tensor that would not be aligned in the
+     * set's block, such as the first BF16 after U8. */
     assert_in_range(load_info(leat_model_set_get_load(set)).reads, 1, 3);
     out = test_buffer(4000);
     for (size_t i = 0; i < 3000; i++) {
@@ -244,7 +245,7 @@ static void neighbours_are_read_together(void **state)
     }
     data = finish(&maker, path);
     model = open_one(path);
-    for (size_t i = 0; i < 40; i++) /* in a mixed order */
+    for (size_t i = 0; i < 40; i++) /* load them in a mixed order */
         items[i] = item_of(t, i * 7 % 40, out + i * 7 % 40 * 100, 100);
     OK(leat_model_load_start(model, items, 40, NULL, &load));
     OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
@@ -266,8 +267,8 @@ static void neighbours_are_read_together(void **state)
     free(data);
 }
 
-/* 20,000 tensors of two files, apart from each other in memory, are one call for each stream, with one progress,
- * one cancellation and one deadline. */
+/* Loads 20,000 tensors of two files, with gaps between them in memory. For each stream leat must make one batch,
+ * so that the load has one progress, one cancellation and one deadline. */
 static void many_tensors_are_one_batch(void **state)
 {
     enum { TENSORS = 10000, BYTES = 500, PITCH = 512 };
@@ -343,7 +344,8 @@ static void many_tensors_are_one_batch(void **state)
     free(data[1]);
 }
 
-/* Neighbours in the file at neighbouring addresses of two allocations are not read as one. */
+/* Tensors that are adjacent in the file and in memory, but belong to different allocations, must not be read as
+ * one. */
 static void neighbours_in_two_blocks(void **state)
 {
     enum { BYTES = 1 << 20, BLOCKS = 8 };
@@ -365,7 +367,8 @@ static void neighbours_in_two_blocks(void **state)
         OK(leat_alloc(t->stream, BYTES, &block));
         items[i] = item_of(t, i, block, BYTES);
     }
-    /* In the order of the addresses, as blocks of a pool are neighbours now and then. */
+    /* Sort the items by address, because neighbouring tensors must have neighbouring blocks. The pool sometimes
+     * places blocks next to each other. */
     for (size_t i = 0; i < BLOCKS; i++)
         for (size_t j = i + 1; j < BLOCKS; j++)
             if ((uintptr_t)items[j].dst < (uintptr_t)items[i].dst) {
@@ -398,14 +401,14 @@ static int64_t draw(int64_t below)
     return (int64_t)((random_state >> 11) % (uint64_t)below);
 }
 
-/* The dimension that is number i from the fastest one. */
+/* Returns the index of a dimension, counted from the fastest one. */
 static unsigned fast_dim(const leat_model_tensor_info *info, unsigned i)
 {
     return info->fortran_order ? i : info->dims - 1 - i;
 }
 
-/* The reference: copies a tensor, or slices of it, element by element. slices has dims entries; without a layout
- * dst is dense. */
+/* The reference: copies a tensor, or slices of it, element by element. slices has an entry for each dimension. If
+ * layout is NULL, dst is dense. */
 static void copy_slowly(unsigned char *dst, const leat_layout *layout, const unsigned char *src,
                         const leat_model_tensor_info *info, const leat_model_slice *slices)
 {
@@ -436,7 +439,8 @@ static void copy_slowly(unsigned char *dst, const leat_layout *layout, const uns
     }
 }
 
-/* Returns a layout for these sizes with a random order of dimensions, gaps and flips. *reach returns its bytes. */
+/* Returns a layout for these sizes with random gaps, flips and order of dimensions. *reach returns the bytes that
+ * it covers. */
 static leat_layout draw_layout(unsigned dims, const int64_t *size, uint32_t element_bytes, int64_t *reach)
 {
     leat_layout layout;
@@ -499,7 +503,7 @@ static void load_and_compare(struct test_state *t, const leat_model *model, size
     OK(leat_stream_synchronize(t->stream));
     assert_memory_equal(out, wanted, (size_t)room);
     OK(leat_model_load_destroy(load));
-    if (!with_layout) { /* a random layout may end with a gap */
+    if (!with_layout) { /* not after a random layout, because that may end with a gap */
         item.dst_bytes--;
         REFUSED(leat_model_load_start(model, &item, 1, NULL, &load), LEAT_ERROR_RANGE, "item 0");
     }
@@ -517,7 +521,7 @@ static void slices_and_layouts_are_right(void **state)
         struct maker maker = {0};
         const char *path = path_of("slices");
         unsigned dims = 1 + (unsigned)draw(4), type = (unsigned)draw(4);
-        /* Large enough that some rows are long enough to be read directly. */
+        /* Large enough that leat reads some rows directly. */
         int64_t shape[4], most = dims == 1 ? 200000 : dims == 2 ? 600 : dims == 3 ? 60 : 20;
         unsigned char *data;
         leat_model *model;
@@ -550,7 +554,7 @@ static void write_content(const char *path, const struct content *content)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Arrays of both orders: whole ones, slices, and layouts. */
+/* Loads arrays of both orders: whole arrays, slices, and with layouts. */
 static void npy_arrays_are_loaded(void **state)
 {
     static const char *const types[] = {"|u1", "<f2", "<f4", "<i8", "<c16"};
@@ -584,7 +588,7 @@ static void npy_arrays_are_loaded(void **state)
     }
 }
 
-/* Slices of quantized tensors, whose blocks are larger than the elements of layouts. */
+/* Loads slices of quantized tensors. Their blocks have more bytes than an element of a layout may have. */
 static void blocks_of_gguf_are_loaded(void **state)
 {
     static const struct {
@@ -639,7 +643,7 @@ static void blocks_of_gguf_are_loaded(void **state)
     }
 }
 
-/* A set of all formats. */
+/* Loads one set from files of all formats. */
 static void formats_are_mixed(void **state)
 {
     struct test_state *t = *state;
@@ -695,7 +699,8 @@ static void formats_are_mixed(void **state)
     free(data);
 }
 
-/* Which bytes are read for slices: long rows are read alone, short rows together with the gaps between them. */
+/* Checks which bytes are read for slices: leat reads only the wanted part of long rows, and reads short rows
+ * together with the gaps between them unless the gaps are long. */
 static void little_else_is_read(void **state)
 {
     struct test_state *t = *state;
@@ -739,7 +744,7 @@ static void little_else_is_read(void **state)
     free(data);
 }
 
-/* Types smaller than a byte may only be sliced between their blocks. */
+/* Tensors with elements smaller than a byte may only be sliced between their blocks. */
 static void blocks_are_not_cut(void **state)
 {
     struct test_state *t = *state;
@@ -791,7 +796,7 @@ static void blocks_are_not_cut(void **state)
     free(data);
 }
 
-/* ---- failures ---- */
+/* ---- failures, and versions of structs ---- */
 
 static void files_that_were_cut_fail(void **state)
 {
@@ -865,8 +870,8 @@ static void loads_are_cancelled(void **state)
     free(out);
 }
 
-/* A newer program's items are longer, and lie further apart; an older program's options and results are shorter.
- */
+/* A program built with a newer header has longer items, so the distance between them is larger. One built with an
+ * older header has shorter options and results. */
 static void structs_of_other_versions_work(void **state)
 {
     struct test_state *t = *state;

@@ -1,6 +1,6 @@
 /*
- * test_model_save.c - saves of leat/model.h: headers, bytes, order in the stream, and that a save which fails
- * leaves nothing behind.
+ * test_model_save.c - tests saves of leat/model.h: headers, bytes, and order in the stream. A save that fails must
+ * leave nothing behind.
  */
 #include "harness.h"
 #include "test_folder.h"
@@ -97,7 +97,7 @@ static void save_and_wait(struct test_state *t, const char *path, const leat_mod
     OK(leat_model_save_destroy(save));
 }
 
-/* ---- what is written ---- */
+/* ---- the bytes of saved files ---- */
 
 static void the_header_is_as_the_format_demands(void **state)
 {
@@ -173,7 +173,7 @@ static void npy_files_are_as_numpy_writes_them(void **state)
     REFUSED(leat_model_save_start(t->stream, path, &item, 1, NULL, &save), LEAT_ERROR_UNSUPPORTED, "no type BF16");
 }
 
-/* Tensors of every type and of all kinds of memory, saved, opened, loaded and compared. */
+/* Saves tensors of every type from all kinds of memory, loads the file, and compares. */
 static void what_is_saved_is_loaded(void **state)
 {
     static const struct {
@@ -245,7 +245,8 @@ static void what_is_saved_is_loaded(void **state)
     free(names);
 }
 
-/* The file has what the memory held at the save's place in the stream, and the caller may free its names. */
+/* The file must have the bytes that the memory holds when the stream reaches the save. The caller may change its
+ * names and types as soon as the call has returned. */
 static void saves_are_in_stream_order(void **state)
 {
     enum { BYTES = 3 << 20 };
@@ -282,7 +283,7 @@ static void saves_are_in_stream_order(void **state)
     assert_non_null(strstr(data + 8, "\"x\":{\"dtype\":\"U8\""));
     EXPECT_BYTES(data + (bytes - BYTES), BYTES, 2);
     free(data);
-    /* A save may be freed while it runs; the last one replaces the file. */
+    /* A save may be freed while it runs. A later save replaces the file. */
     item.type = "U8";
     OK(leat_model_save_start(t->stream, path, &item, 1, NULL, &save));
     OK(leat_model_save_destroy(save));
@@ -298,7 +299,7 @@ static void saves_are_in_stream_order(void **state)
 
 /* ---- failures ---- */
 
-/* The limit on file sizes stands for a full disk. */
+/* A limit on file sizes makes the save fail as on a full disk. */
 static void a_save_that_fails_changes_nothing(void **state)
 {
     enum { BYTES = 3 << 20 };

@@ -1,5 +1,5 @@
-/* test_native.c - the vendor's handles: a handle that leat returns can be wrapped again, and both wrappings use
- * the same object. */
+/* test_native.c - tests the vendor's handles: a handle that leat returns can be wrapped again, and both wrappings
+ * use the same object. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -117,7 +117,7 @@ static void wrapped_memory_is_known(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4096), *own = test_buffer(4096);
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
 
-    /* Managed, because that is the one kind that leat does not check with the vendor's driver. */
+    /* Wrap the memory as managed memory, the only kind that leat does not check with the vendor's driver. */
     OK(leat_pointer_wrap(t->device, LEAT_KIND_MANAGED, own, 4096));
     OK(leat_pointer_get_info(own + 4095, &info));
     assert_int_equal(info.kind, LEAT_KIND_MANAGED);
