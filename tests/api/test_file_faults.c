@@ -585,7 +585,7 @@ static void end_round(void)
         OK(leat_ticket_destroy(r.ops[i].ticket));
     /* No copy and no handle uses the file any more. */
     check_new(all_done);
-    /* A driver may keep some descriptors open after the first round. Later rounds must leave no more than these. */
+    /* A driver may keep descriptors open after the first round. Later rounds must leave the same number. */
     if (!r.descriptors)
         r.descriptors = count_names("/proc/self/fd");
     assert_int_equal(count_names("/proc/self/fd"), r.descriptors);

@@ -1,4 +1,4 @@
-/* test_pool.c - pools: creating them, their blocks, and queries. */
+/* test_pool.c - tests pools: creating them, their blocks, and queries. */
 #include "test_pool.h"
 
 static const struct test_pool_sort sorts[] = TEST_POOL_SORTS;
@@ -126,7 +126,7 @@ static void leat_alloc_takes_from_the_default_pool(void **state)
     after = test_statistics(pool);
     assert_int_equal(after.allocations, before.allocations + 1);
     assert_int_equal(after.requested_bytes, before.requested_bytes + 12345);
-    /* leat_alloc_driver() bypasses the pool, and so does the free of its memory. */
+    /* leat_alloc_driver() and the free of its memory bypass the pool. */
     OK(leat_alloc_driver(t->stream, 12345, &plain));
     assert_int_equal(test_statistics(pool).allocations, before.allocations + 1);
     OK(leat_fill(t->stream, plain, 9, 12345));
@@ -298,7 +298,8 @@ static void a_cached_block_is_reused_only_if_it_is_aligned(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The same for blocks that the host freed: they are idle at once, and any stream may take them. */
+/* Blocks that the host freed are idle at once, and any stream may take them. One whose address is not aligned
+ * enough must not be reused. */
 static void a_block_that_the_host_freed_is_reused_only_if_it_is_aligned(void **state)
 {
     enum { COUNT = 8, BLOCK_BYTES = 1536 };
@@ -329,7 +330,7 @@ static void a_block_that_the_host_freed_is_reused_only_if_it_is_aligned(void **s
     OK(leat_pool_destroy(pool));
 }
 
-/* Aligned blocks next to others must keep their bytes. */
+/* Aligned blocks and their neighbours must keep their bytes. */
 static void aligned_blocks_keep_their_bytes(void **state)
 {
     enum { COUNT = 30 };
@@ -381,7 +382,8 @@ static void zero_bytes_give_no_block(void **state)
     }
 }
 
-/* A block allocated without a stream is usable by all streams at once, here by two without any order. */
+/* A block allocated without a stream is usable by all streams at once. Here two streams without any order use
+ * it. */
 static void blocks_without_a_stream_are_ready_for_all(void **state)
 {
     struct test_state *t = *state;
@@ -424,7 +426,8 @@ static void the_host_may_use_pinned_blocks(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The example of leat/pool.h: a pinned block is freed right after the last copy from it is submitted. */
+/* The example of leat/pool.h: the program frees a pinned block right after it has submitted the last copy from
+ * it. */
 static void a_pinned_block_may_be_freed_behind_its_last_copy(void **state)
 {
     struct test_state *t = *state;
@@ -443,7 +446,7 @@ static void a_pinned_block_may_be_freed_behind_its_last_copy(void **state)
     OK(leat_memory_free(kept));
 }
 
-/* Every way to free a block, in pools of every sort. */
+/* Frees blocks in every way, in pools of every sort. */
 static void blocks_go_back_in_every_way(void **state)
 {
     struct test_state *t = *state;
@@ -607,7 +610,7 @@ static void closing_the_device_ends_its_pools(void **state)
     OK(leat_device_close(device));
 }
 
-/* A pool that is destroyed gives all its memory back to the device. */
+/* A pool that is destroyed must give all its memory back to the device. */
 static void a_pool_gives_all_back(void **state)
 {
     struct test_state *t = *state;

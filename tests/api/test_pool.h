@@ -1,5 +1,5 @@
-/* test_pool.h - shared by the tests of pools: creating pools and blocks that must exist, statistics, and checks of
- * block contents. Uses public headers only. */
+/* test_pool.h - helpers for the tests of pools: creating pools and blocks that must exist, statistics, and checks
+ * of block contents. Uses public headers only. */
 #ifndef TEST_POOL_H
 #define TEST_POOL_H
 
@@ -28,7 +28,7 @@ static inline leat_pool *test_pool_make(leat_device *device, const leat_pool_opt
     return pool;
 }
 
-/* The same, but returns NULL if the device does not support such a pool. */
+/* Creates a pool like POOL(), but returns NULL if the device does not support such a pool. */
 static inline leat_pool *test_pool_try(leat_device *device, const leat_pool_options *options)
 {
     leat_pool *pool = NULL;
@@ -92,7 +92,7 @@ static inline void test_block_holds(leat_stream *stream, const void *block, size
     free(out);
 }
 
-/* A sort of pool, by name. test_pool_try() returns NULL for sorts that the device does not support. */
+/* A named sort of pool. test_pool_try() returns NULL for sorts that the device does not support. */
 struct test_pool_sort {
     const char *words;
     leat_pool_options options;

@@ -1,5 +1,5 @@
-/* test_pool_bad.c - wrong calls of pools: each call returns the status that its header names and a message that
- * names the wrong argument, nothing leaks, and the pool still works. */
+/* test_pool_bad.c - tests wrong calls of pools: each call must return the status that its header names and a
+ * message that names the wrong argument. Nothing may leak, and the pool must still work. */
 #include "test_pool.h"
 
 #include <fcntl.h>
@@ -277,8 +277,8 @@ static void sizes_beyond_the_device(void **state)
 
     OK(leat_device_memory(t->device, NULL, &total));
     for (size_t sort = 0; sort < sizeof sorts / sizeof sorts[0]; sort++) {
-        /* Only device memory has a known size: the host's is not known here, and managed memory may exceed the
-         * device's. */
+        /* The last size, slightly more than the device's memory, is tested only for device memory: the host may
+         * have more memory, and managed memory may exceed the device's. */
         bool device = !sorts[sort].options.kind;
         const size_t sizes[] = {SIZE_MAX,       SIZE_MAX - 511,  SIZE_MAX - 4095, SIZE_MAX / 2 + 1,   SIZE_MAX / 2,
                                 SIZE_MAX - MIB, (size_t)1 << 62, (size_t)1 << 48, (size_t)total + MIB};
@@ -344,7 +344,7 @@ static void wrong_pointers(void **state)
             refuse_block(t, block + 512);
             test_block_holds(t->stream, block, sizes[i], 3);
             OK(leat_free(t->stream, block));
-            /* A second free, by every call; also after the memory went back to the device. */
+            /* All calls must refuse a freed block, also after its memory went back to the device. */
             refuse_block(t, block);
             refuse_block(t, block + 1);
             OK(leat_stream_synchronize(t->stream));
@@ -364,7 +364,7 @@ static void wrong_pointers(void **state)
     free(own);
 }
 
-/* Memory that leat knows, but that is no block of a pool. */
+/* leat knows this memory, but it is no block of a pool. */
 static void foreign_memory(void **state)
 {
     struct test_state *t = *state;
@@ -424,7 +424,7 @@ static void a_freed_block_is_refused(void **state)
     }
 }
 
-/* A freed small block in the middle of a larger live one. */
+/* A new block may contain the memory of two freed ones. A pointer into its middle must then be refused. */
 static void an_old_pointer_into_a_new_block(void **state)
 {
     struct test_state *t = *state;
@@ -467,7 +467,8 @@ static void things_of_another_device(void **state)
     assert_null(ptr);
     REFUSED(leat_free(stream, block), LEAT_ERROR_POINTER, "is memory of");
     REFUSED(leat_free(t->stream, far_block), LEAT_ERROR_POINTER, "is memory of");
-    /* A stream of another device of the same driver may be named as a user, because it may copy from the block. */
+    /* A stream of another device of the same driver may be passed to leat_block_use(), because it may copy from
+     * the block. */
     OK(leat_block_use(stream, block));
     OK(leat_event_record(stream, event));
     OK(leat_block_use_until(event, block));
@@ -622,8 +623,8 @@ static void wrong_imports(void **state)
     REFUSED(leat_block_import(t->device, fd, 0, &ptr), LEAT_ERROR_INVALID, "size");
     REFUSED(leat_block_import(t->device, -1, bytes, &ptr), LEAT_ERROR_INVALID, "");
     REFUSED(leat_block_import(t->device, 1 << 20, bytes, &ptr), LEAT_ERROR_INVALID, "");
-    /* Only the CPU device checks the size: on a GPU a descriptor cannot be asked for it, so other sizes are up to
-     * the vendor's driver. */
+    /* Only on the CPU device can leat check the size, because on a GPU it cannot ask a descriptor for its size.
+     * There the vendor's driver decides about other sizes. */
     if (test_on_cpu()) {
         REFUSED(leat_block_import(t->device, null_fd, bytes, &ptr), LEAT_ERROR_INVALID, "");
         REFUSED(leat_block_import(t->device, fd, 64 * bytes, &ptr), LEAT_ERROR_INVALID, "");
@@ -673,7 +674,7 @@ struct worker {
     leat_status status;
 };
 
-/* Frees blocks of several sizes into the thread's cache. */
+/* Frees blocks of several sizes into the stream's magazine that this thread uses. */
 static void *allocate_free_and_end(void *argument)
 {
     static const size_t sizes[] = {100, 5000, 70000, MIB, 5 * MIB};
@@ -687,7 +688,7 @@ static void *allocate_free_and_end(void *argument)
     return NULL;
 }
 
-/* A new thread must reuse the blocks that the last thread left in its cache. */
+/* A new thread must reuse the blocks that the last thread left in its magazine. */
 static void threads_end_with_cached_blocks(void **state)
 {
     struct test_state *t = *state;
@@ -706,14 +707,15 @@ static void threads_end_with_cached_blocks(void **state)
     assert_int_equal(test_statistics(w.pool).reserved_bytes, first.reserved_bytes);
     assert_int_equal(test_statistics(w.pool).driver_calls, first.driver_calls);
     assert_int_equal(test_statistics(w.pool).live_blocks, 0);
-    /* Trimming must be able to give all of it back. */
+    /* Trimming must be able to release all memory of these blocks. */
     OK(leat_stream_synchronize(t->stream));
     OK(leat_pool_trim(w.pool, 0, NULL, NULL));
     assert_int_equal(test_statistics(w.pool).reserved_bytes, 0);
     OK(leat_pool_destroy(w.pool));
 }
 
-/* A thread ends after the pool and the stream whose blocks it may still have in its cache. */
+/* This thread has freed blocks into a magazine of its stream, and still runs when its pool and stream are
+ * destroyed. */
 static void *wait_and_end(void *argument)
 {
     struct worker *w = ((void **)argument)[0];

@@ -1,6 +1,6 @@
 /*
- * test_pool_full.c - the message of a full pool: one line with the bytes that are requested, idle, held and
- * pending, and one line with advice for this cause. Each cause has a test.
+ * test_pool_full.c - tests the message of a full pool: one line with the bytes that are requested, idle, held and
+ * pending, and one line with advice for the cause. Each cause has a test.
  */
 #include "test_pool.h"
 
@@ -51,7 +51,7 @@ static void never_says(const char *text, const char *words, int line)
         fail_msg("line %d: '%s' is in: %s", line, words, text);
 }
 
-/* Returns the number in decimal. The text is valid until four later calls. */
+/* Returns the number in decimal. The text is valid until the fourth later call. */
 static const char *number(uint64_t bytes)
 {
     static char text[4][24];
@@ -85,7 +85,7 @@ static void live_blocks_reach_the_limit(void **state)
         blocks[i] = test_block(pool, t->stream, (size_t)(i + 1) * 2 * MIB);
     OK(leat_thread_set_tag(NULL));
     error = full(pool, t->stream, 24 * MIB);
-    /* The request, and the pool that refused it. */
+    /* The message has the request and the pool that refused it. */
     PRINTS(error.facts, "leat_pool_alloc_aligned of 25165824 bytes from limited on ");
     PRINTS(error.facts, "the limit of 33554432 bytes is reached");
     PRINTS(error.facts, "none are idle");
@@ -93,7 +93,7 @@ static void live_blocks_reach_the_limit(void **state)
     PRINTS(error.facts, "with 8388608 bytes; tag 'results' has 20971520 bytes");
     PRINTS(error.facts, "nothing is pending");
     assert_string_equal(error.advice, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
-    /* A request larger than the limit. */
+    /* The advice is different for a request larger than the limit. */
     error = full(pool, t->stream, 40 * MIB);
     assert_string_equal(error.advice, "ask for at most 33554432 bytes, or raise the limit (leat_pool_set_limits)");
     for (int i = 0; i < 4; i++)
@@ -115,7 +115,7 @@ static void a_pinned_pool_reaches_its_limit(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The budget is exhausted: by the pool itself, by another pool, or by memory that another pool's stream still uses
+/* Three causes exhaust the budget: the pool itself, another pool, and memory that another pool's stream still uses
  * after its free. */
 static void a_budget_is_used_up(void **state)
 {
@@ -160,7 +160,7 @@ static void a_budget_is_used_up(void **state)
 
 /* ---- idle memory in pieces that do not fit ---- */
 
-/* Fills the pool with blocks of this size and frees every second one. Returns how many were allocated. */
+/* Fills the pool with blocks of this size and frees every second one. Returns the number of allocated blocks. */
 static int leave_holes(leat_pool *pool, leat_stream *stream, size_t bytes, void **blocks, int most)
 {
     int count = 0;
@@ -179,7 +179,7 @@ static void free_the_others(leat_stream *stream, void **blocks, int count)
         OK(leat_free(stream, blocks[i]));
 }
 
-/* Idle pieces smaller than a page, from which no block can be stitched. */
+/* The idle pieces are smaller than a page, so no block can be stitched from them. */
 static void parts_of_pages_are_idle(void **state)
 {
     static const leat_pool_packing packings[] = {LEAT_POOL_PACKING_AUTO, LEAT_POOL_PACKING_STILL,
@@ -228,8 +228,8 @@ static void a_pool_of_chunks_is_in_pieces(void **state)
     }
 }
 
-/* The idle piece is large enough, but not aligned enough. Where the driver places chunks is random, so try again
- * if the piece happens to be aligned. */
+/* The idle piece is large enough, but not aligned enough. The driver places chunks at random addresses, so the
+ * test tries again if the piece happens to be aligned. */
 static void the_alignment_is_too_large(void **state)
 {
     struct test_state *t = *state;
@@ -279,7 +279,7 @@ static void live_blocks_fill_the_device(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Another pool has the memory: in live blocks, or freed on a stream that has not reached the free yet. */
+/* Another pool has the memory: in live blocks, or in freed blocks whose stream has not reached the free yet. */
 static void another_pool_fills_the_device(void **state)
 {
     struct test_state *t = *state;
@@ -312,7 +312,7 @@ static void another_pool_fills_the_device(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Memory of the vendor's own calls, like that of other processes, belongs to no pool. */
+/* Memory from the vendor's own calls belongs to no pool, like the memory of other processes. */
 static void others_fill_the_device(void **state)
 {
     struct test_state *t = *state;

@@ -1,5 +1,5 @@
 /*
- * test_pool_guard.c - guard mode of pools: red zones around blocks, and freed blocks that are kept in quarantine.
+ * test_pool_guard.c - tests the guard mode of pools: red zones around blocks, and freed blocks in quarantine.
  *
  * Kernels do the out-of-bounds writes, because they can write to all mapped memory on every device.
  */
@@ -33,8 +33,8 @@ struct caught {
     int file;
 };
 
-/* A copy of the original standard error while it is captured. After a test that failed in between, the next test
- * restores it. */
+/* Descriptor of the original standard error while it is captured, else -1. If a test fails in between, the next
+ * test restores it. */
 static int own_words = -1;
 
 static void give_words_back(void)
@@ -75,8 +75,8 @@ static const char *caught_words(struct caught *caught)
 
 /* ---- red zones ---------------------------------------------------------------------------------------------- */
 
-/* The free must find the damage: it returns the error, counts a report and leaves the block live. A second free
- * then succeeds. */
+/* Checks that the free finds the damage: it returns the error, counts a report and leaves the block live. A second
+ * free must succeed. */
 static void expect_damage(leat_pool *pool, leat_stream *stream, void *block, const char *words)
 {
     leat_pool_stats before = test_statistics(pool), after;
@@ -87,7 +87,7 @@ static void expect_damage(leat_pool *pool, leat_stream *stream, void *block, con
         REFUSED(leat_memory_free(block), LEAT_ERROR_RANGE, words);
     expect_words(leat_last_error(), "allocated at ");
     expect_words(leat_last_error(), "freed at ");
-    /* One in each of the two backtraces. */
+    /* Each of the two backtraces names this program at least once. */
     assert_true(count_words(leat_last_error(), "test_pool_guard") >= 2);
     after = test_statistics(pool);
     assert_int_equal(after.guard_reports, before.guard_reports + 1);
@@ -168,7 +168,7 @@ static void a_write_that_comes_late_is_found(void **state)
     OK(leat_launch_host(t->stream, be_slow, NULL));
     scribble(t, t->stream, block + 1000, 3, 3);
     expect_damage(pool, t->stream, block, "3 bytes behind it");
-    /* The write is pending on a stream that only leat_block_use() has named. */
+    /* The write is pending on a stream that the pool knows only from leat_block_use(). */
     block = test_block(pool, t->stream, 1000);
     OK(leat_stream_synchronize(t->stream));
     OK(leat_launch_host(t->second, be_slow, NULL));
@@ -204,7 +204,8 @@ static void right_programs_are_left_alone(void **state)
     }
 }
 
-/* The allocating stream is held up, so the red zones are not written yet when another stream frees the block. */
+/* A gate holds the allocating stream up. So the red zones are not written yet when another stream frees the
+ * block. */
 static void unused_blocks_are_freed_anywhere(void **state)
 {
     struct test_state *t = *state;
@@ -318,7 +319,8 @@ static void writes_into_freed_memory_are_found(void **state)
     }
 }
 
-/* 64 later frees push a block out of quarantine, and so do 64 MiB. Until then its memory must not be reused. */
+/* A block leaves the quarantine when 64 later blocks or 64 MiB were freed. Until then its memory must not be
+ * reused. */
 static void freed_blocks_are_kept_for_a_while(void **state)
 {
     struct test_state *t = *state;
@@ -353,7 +355,7 @@ static void freed_blocks_are_kept_for_a_while(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Quarantined memory is released when it is needed: within a limit, for other pools, and when a pool is
+/* The pool must release quarantined memory when it is needed: below a limit, for other pools, and when the pool is
  * destroyed. */
 static void kept_memory_is_not_lost(void **state)
 {
@@ -384,7 +386,7 @@ static void kept_memory_is_not_lost(void **state)
     OK(leat_pool_destroy(second));
     OK(leat_pool_destroy(pool));
     OK(leat_budget_destroy(budget));
-    /* Larger than the whole quarantine. */
+    /* These blocks are larger than the whole quarantine. */
     pool = POOL(t->device, .guard = 1);
     for (int round = 0; round < 3; round++)
         OK(leat_free(t->stream, test_block(pool, t->stream, 80 * MIB)));
@@ -409,7 +411,7 @@ static void damage_is_found_at_the_ends(void **state)
     assert_int_equal(count_words(caught_words(&caught), "use after free"), 1);
 }
 
-/* The same if the pool is destroyed with its device. */
+/* Closing the device destroys the pool, which must find the damage too. */
 static void damage_is_found_when_the_device_closes(void **state)
 {
     leat_device *device = test_open_other();
@@ -431,8 +433,8 @@ static void damage_is_found_when_the_device_closes(void **state)
     assert_int_equal(count_words(caught_words(&caught), "use after free"), 1);
 }
 
-/* The message for a pointer into a freed block says where that block was allocated and freed, also if it has left
- * the quarantine. */
+/* The message for a pointer into a freed block says where that block was allocated and freed, even if the block
+ * has left the quarantine. */
 static void dead_pointers_are_explained(void **state)
 {
     struct test_state *t = *state;
@@ -459,7 +461,7 @@ static void dead_pointers_are_explained(void **state)
         REFUSED(leat_fill(t->stream, block, 0, 4), LEAT_ERROR_POINTER, words);
         REFUSED(leat_block_use(t->stream, block), LEAT_ERROR_POINTER, words);
         REFUSED(leat_pointer_get_info(block, &info), LEAT_ERROR_POINTER, words);
-        /* In the second round the block has left the quarantine. */
+        /* Trim the pool, so that the block has left the quarantine in the second round. */
         OK(leat_pool_trim(pool, MIB * 64, NULL, NULL));
     }
     assert_int_equal(reports(pool), 0);
@@ -505,7 +507,7 @@ static void poison_comes_after_all_users(void **state)
     OK(leat_memory_free(kept));
 }
 
-/* A free that found damage must keep the list of stream uses. */
+/* A free that finds damage must keep the block's list of stream uses. */
 static void users_survive_a_failed_free(void **state)
 {
     struct test_state *t = *state;
@@ -547,7 +549,7 @@ static void the_checker_knows_what_is_held_back(void **state)
             assert_null(__asan_region_is_poisoned(block, 1001));
             OK(way ? leat_memory_free(block) : leat_free(t->stream, block));
             if (!way) {
-                /* Until the stream has reached the free, the block may still be used. */
+                /* The block may be used until the stream has reached the free. */
                 OK(leat_stream_synchronize(t->stream));
                 OK(leat_pool_trim(pool, UINT64_MAX, NULL, NULL));
             }

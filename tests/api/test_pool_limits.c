@@ -1,6 +1,6 @@
 /*
- * test_pool_limits.c - limits of pools, budgets that several pools share, trimming, and how little memory a pool
- * wastes when block sizes change.
+ * test_pool_limits.c - tests limits of pools, budgets that several pools share, trimming, and how little memory a
+ * pool wastes when block sizes change.
  */
 #include "test_pool.h"
 
@@ -29,7 +29,7 @@ static void a_hard_limit_holds(void **state)
         int count = fill_up(pool, t->stream, sizes[i], blocks, MOST);
         leat_pool_stats figures = test_statistics(pool);
 
-        /* The sizes are whole pages: with virtual memory nothing is lost to rounding. */
+        /* The sizes are whole pages, so a pool with virtual memory loses nothing to rounding. */
         if (test_has_virtual_memory(t->device))
             assert_int_equal(count, 64 * MIB / sizes[i]);
         assert_true(count >= 1);
@@ -101,7 +101,7 @@ static void limits_change(void **state)
     more = test_block(pool, t->stream, 100 * MIB);
     OK(leat_free(t->stream, more));
     OK(leat_stream_synchronize(t->stream));
-    /* A limit below the held bytes but above the used bytes: idle memory is released. */
+    /* The new limit is below the held bytes but above the used bytes, so the pool releases idle memory. */
     OK(leat_pool_set_limits(pool, 24 * MIB, 0));
     held = test_statistics(pool).reserved_bytes;
     assert_true(held >= 20 * MIB && held <= 24 * MIB);
@@ -118,7 +118,7 @@ static void limits_change(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Above the soft limit later calls of the program release idle memory. */
+/* While the pool holds more than the soft limit, later calls of the program release idle memory. */
 static void a_soft_limit_gives_idle_memory_back(void **state)
 {
     struct test_state *t = *state;
@@ -188,7 +188,7 @@ static void two_pools_share_a_budget(void **state)
     REFUSED(leat_budget_query(budget, NULL, NULL), LEAT_ERROR_HANDLE, "budget");
 }
 
-/* Device memory, pinned memory and a second device share one budget. */
+/* Pools of device memory, of pinned memory and of a second device share one budget. */
 static void a_budget_is_for_any_pools(void **state)
 {
     struct test_state *t = *state;
@@ -255,7 +255,7 @@ static void trimming_gives_idle_memory_back(void **state)
         OK(leat_pool_trim(pool, held, &released, &pending));
         assert_int_equal(released, 0);
         assert_int_equal(pending, 0);
-        /* The target is reached. */
+        /* Trimming must reach the target. */
         OK(leat_pool_trim(pool, 30 * MIB, &released, &pending));
         assert_int_equal(released, held - test_statistics(pool).reserved_bytes);
         assert_true(test_statistics(pool).reserved_bytes <= 30 * MIB);
@@ -280,7 +280,7 @@ static void trimming_gives_idle_memory_back(void **state)
     }
 }
 
-/* Many small blocks, of which one stays live: pages without live blocks are released. */
+/* Of many small blocks one stays live. Trimming must release the pages without live blocks. */
 static void trimming_gives_pages_of_small_blocks_back(void **state)
 {
     enum { COUNT = 20000 };
@@ -328,8 +328,8 @@ static void trimming_by_age_spares_the_young(void **state)
 
 /* ---- wasted memory ---- */
 
-/* Every second block is freed, and one request needs nearly all of the freed memory: idle pages are stitched
- * together. */
+/* The program frees every second block, and one request needs nearly all of the freed memory. The pool must stitch
+ * idle pages together. */
 static void holes_become_one_block(void **state)
 {
     static const size_t sizes[] = {2 * MIB, 4 * MIB, 10 * MIB};
@@ -360,7 +360,7 @@ static void holes_become_one_block(void **state)
     }
 }
 
-/* Each block is a little larger than the one before, as in a program whose batch grows. */
+/* Each block is a little larger than the previous one, as in a program whose batch size grows. */
 static void growing_blocks_use_the_old_memory(void **state)
 {
     struct test_state *t = *state;
@@ -373,11 +373,11 @@ static void growing_blocks_use_the_old_memory(void **state)
     for (size_t bytes = 11 * MIB; bytes <= 60 * MIB; bytes += MIB) {
         next = test_block(pool, t->stream, bytes);
         OK(leat_free(t->stream, block));
-        /* Wait, so that the next block may reuse the freed memory. */
+        /* Wait for the free, so that the next block may reuse the memory. */
         OK(leat_stream_synchronize(t->stream));
         block = next;
     }
-    /* At most two blocks of successive sizes are live. */
+    /* At most two blocks are live at once, and their sizes are nearly equal. */
     assert_true(test_statistics(pool).reserved_peak_bytes * 100 <=
                 test_statistics(pool).requested_peak_bytes * 110);
     OK(leat_free(t->stream, block));
@@ -417,7 +417,7 @@ static void three_sizes_do_not_pile_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The same on two streams, where one frees what the other allocated. */
+/* Runs the cycles of the previous test on two streams. Each stream frees blocks that the other one allocated. */
 static void three_sizes_on_two_streams(void **state)
 {
     enum { CYCLES = 50 };
@@ -451,7 +451,8 @@ static void three_sizes_on_two_streams(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Memory must not be stranded with a stream: once its work is complete, another stream can use it for any size. */
+/* Freed memory must not stay reserved for its stream: when the stream's work is complete, another stream can use
+ * the memory for any size. */
 static void memory_is_not_stranded_with_a_stream(void **state)
 {
     struct test_state *t = *state;

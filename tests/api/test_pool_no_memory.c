@@ -1,13 +1,13 @@
 /*
- * test_pool_no_memory.c - what a pool does when the device has no memory left: it takes idle memory of other
- * pools, waits for pending frees, calls the program's callback, and returns an error if nothing helped.
+ * test_pool_no_memory.c - tests what a pool does when the device has no memory left: it takes idle memory of other
+ * pools, waits for pending frees, calls the program's callback, and returns an error if none of these helps.
  */
 #include "test_pool.h"
 
 /* ---- no memory left ---- */
 
-/* Blocks that are collected and never freed end in an error whose message says what holds the memory. The program
- * can continue. */
+/* The program keeps blocks in a list and never frees them. The error's message must say what holds the memory, and
+ * the program can continue. */
 static void a_list_that_is_never_freed_ends_in_an_error(void **state)
 {
     enum { MOST = 1000 };
@@ -67,7 +67,7 @@ static void a_full_device_is_survived(void **state)
     while (count)
         OK(leat_free(t->stream, list[--count]));
     OK(leat_stream_synchronize(t->stream));
-    /* Idle memory of this pool must not make other allocations fail. */
+    /* The idle memory of this pool must not make other allocations fail. */
     OK(leat_memory_alloc(t->device, LEAT_KIND_DEVICE, 20 * bytes, &block));
     OK(leat_memory_free(block));
     OK(leat_alloc_driver(t->stream, 1000, &block));
@@ -97,7 +97,7 @@ static void idle_memory_of_other_pools_is_taken(void **state)
     OK(leat_pool_destroy(second));
 }
 
-/* The request needs memory that was freed on more streams than leat keeps known waits for. */
+/* The request needs memory that was freed on many streams: more than leat can record as waits of one stream. */
 static void memory_of_many_streams_is_waited_for(void **state)
 {
     enum { STREAMS = 12 };
@@ -164,7 +164,7 @@ struct full {
     void *list[64];
     int count, calls, answer;
     uint64_t bytes;
-    leat_status status; /* of the callback's own calls */
+    leat_status status; /* result of the calls that the callback makes */
     leat_event *event;
 };
 
@@ -189,7 +189,7 @@ static void a_callback_makes_room(void **state)
 
     full.pool = POOL(t->device, .limit_bytes = 32 * MIB, .name = "full");
     OK(leat_pool_on_full(full.pool, free_one, &full));
-    /* Beyond 8 blocks each request needs one call of the callback. */
+    /* The limit has room for 8 blocks. Each later request needs one call of the callback. */
     for (int i = 0; i < 30; i++) {
         full.list[full.count] = test_block(full.pool, t->stream, 4 * MIB);
         full.count++;
@@ -199,7 +199,7 @@ static void a_callback_makes_room(void **state)
     assert_int_equal(full.calls, 30 - 8);
     assert_int_equal(test_statistics(full.pool).callbacks, full.calls);
     assert_int_equal(test_statistics(full.pool).failures, 0);
-    /* A larger one needs several calls. */
+    /* A larger request needs several calls of the callback. */
     if (test_has_virtual_memory(t->device)) {
         full.list[full.count] = test_block(full.pool, t->stream, 16 * MIB);
         full.count++;
@@ -215,14 +215,14 @@ static void a_callback_makes_room(void **state)
     OK(leat_pool_destroy(full.pool));
 }
 
-/* A callback that itself causes an error message, and then frees a block. */
+/* A callback that makes a failing call, which sets an error message, and then frees a block. */
 static int fail_and_free(void *argument, leat_pool *pool, uint64_t bytes)
 {
     return leat_stream_query(NULL) == LEAT_ERROR_HANDLE ? free_one(argument, pool, bytes) : 0;
 }
 
-/* The driver refused memory and a call of the callback failed, but the request succeeded: the thread's earlier
- * message must stay. If the request fails, the message must be about the request. */
+/* The driver refuses memory and the callback makes a failing call. If the request succeeds, the thread's earlier
+ * message must stay. If it fails, the message must be about the request. */
 static void a_success_leaves_the_message(void **state)
 {
     struct test_state *t = *state;
@@ -253,7 +253,7 @@ static int answer_only(void *argument, leat_pool *pool, uint64_t bytes)
     return full->answer;
 }
 
-/* A callback that returns 1 without making room must not cause an endless loop. */
+/* A callback that returns 1 but frees nothing must not cause an endless loop. */
 static void a_callback_that_makes_no_room_ends_in_the_error(void **state)
 {
     struct test_state *t = *state;
@@ -275,8 +275,8 @@ static void a_callback_that_makes_no_room_ends_in_the_error(void **state)
     }
 }
 
-/* Allocates in the callback: from the full pool, which fails without calling the callback again, and from another
- * pool, which succeeds. */
+/* A callback that allocates from two pools. The full pool must fail without calling the callback again; the other
+ * pool must succeed. */
 static int allocate_inside(void *argument, leat_pool *pool, uint64_t bytes)
 {
     struct full *full = argument;
@@ -291,7 +291,7 @@ static int allocate_inside(void *argument, leat_pool *pool, uint64_t bytes)
     if (leat_pool_alloc(full->stream, full->other, 8 * MIB, &block) != LEAT_OK ||
         leat_fill(full->stream, block, 1, 8 * MIB) != LEAT_OK || leat_free(full->stream, block) != LEAT_OK)
         full->status = LEAT_ERROR_INVALID;
-    /* The rest of the full pool suffices for a small block. */
+    /* The full pool still has room for a small block. */
     if (leat_pool_alloc(full->stream, pool, 1000, &full->list[0]) != LEAT_OK)
         full->status = LEAT_ERROR_INVALID;
     if (leat_stream_destroy(full->list[1]) != LEAT_OK || leat_event_destroy(full->event) != LEAT_OK)

@@ -1,10 +1,11 @@
 /*
- * test_pool_order.c - which stream may reuse freed memory, and when.
+ * test_pool_order.c - tests which stream may reuse freed memory, and when.
  *
  * Most tests are scenes. Old work on a block waits behind a gate: it reads the block, then overwrites it. The
- * block is freed and the pool gets another request. The new owner fills its block, then the gate opens: the old
- * reader must find the old bytes, and the new owner must keep the new ones. A pool that reuses memory too early
- * fails one of the two checks, whatever its policy is. Each scene runs in pools of every policy and kind.
+ * program frees the block and makes another request to the pool. The new owner fills its block, then the gate
+ * opens. The old reader must find the old bytes, and the new owner must keep its new bytes. A pool that reuses
+ * memory too early fails one of these two checks, whatever its policy is. Each scene runs in pools of every policy
+ * and kind.
  */
 #include "pool_scene.h"
 #include "temporary.h"
@@ -22,7 +23,7 @@ static leat_stream *wrapped(struct scene *x, leat_stream *stream)
     return alias;
 }
 
-/* Writes a plan in which the first block of each of eight streams is BYTES long and at offset 0. */
+/* Writes a plan for eight streams. The list of each has one block of BYTES at offset 0. */
 static void write_plan(char path[TEMPORARY_PATH])
 {
     int descriptor = temporary_file(path);
@@ -64,7 +65,8 @@ static void play(void **state, void (*scene)(struct scene *x))
                 options.limit_bytes *= 2;
             }
             if (kind == PLANNED) {
-                /* A full pool would have to take the memory back from the plan, for which the host must wait. */
+                /* The limited pool has no memory besides the plan's. It would have to take that back, for which
+                 * the host must wait. */
                 if (x.limited)
                     continue;
                 write_plan(plan);
@@ -124,7 +126,7 @@ static void the_first_stream_takes_what_another_freed_scene(struct scene *x)
 }
 SCENE_TEST(the_first_stream_takes_what_another_freed)
 
-/* Memory goes from one stream to the next, and each stream waits for the one before it. */
+/* The memory goes from one stream to the next. The pool must make each stream wait for the previous one. */
 static void memory_goes_from_stream_to_stream_scene(struct scene *x)
 {
     leat_stream *third = new_stream(x);
@@ -144,7 +146,8 @@ static void memory_goes_from_stream_to_stream_scene(struct scene *x)
 }
 SCENE_TEST(memory_goes_from_stream_to_stream)
 
-/* The wait was recorded before the work that the free follows. */
+/* The second stream's wait for the first was submitted before the first stream's work on the block, so it does not
+ * cover this work. */
 static void an_older_wait_is_not_enough_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -156,7 +159,8 @@ static void an_older_wait_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(an_older_wait_is_not_enough)
 
-/* The wait was for an earlier record. The event is recorded again after the free, but no stream waits for that. */
+/* The second stream waits for an earlier record of the event. The event is recorded again after the free, but no
+ * stream waits for this record. */
 static void a_record_that_nobody_waits_for_is_not_enough_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -173,7 +177,8 @@ static void a_record_that_nobody_waits_for_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(a_record_that_nobody_waits_for_is_not_enough)
 
-/* The event is recorded on another stream before the wait. */
+/* The event is recorded on the freeing stream, but again on an idle stream before the second stream waits for
+ * it. */
 static void a_mark_that_was_moved_is_not_enough_scene(struct scene *x)
 {
     leat_stream *idle = new_stream(x);
@@ -192,8 +197,8 @@ static void a_mark_that_was_moved_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(a_mark_that_was_moved_is_not_enough)
 
-/* The event was recorded on a stream that is ordered after the work, and then on an idle one. The wait orders
- * nothing after the work. */
+/* The event is recorded on a stream that is ordered after the work, and then again on an idle stream. So waiting
+ * for the event does not order a stream after the work. */
 static void a_mark_that_moved_takes_nothing_along_scene(struct scene *x)
 {
     leat_stream *after = new_stream(x), *idle = new_stream(x);
@@ -214,7 +219,8 @@ static void a_mark_that_moved_takes_nothing_along_scene(struct scene *x)
 }
 SCENE_TEST(a_mark_that_moved_takes_nothing_along)
 
-/* The same, but the event is recorded again through the vendor's handle, which leat does not see. */
+/* The event is recorded on the freeing stream, but again on an idle stream through the vendor's handle. leat does
+ * not see the second record. */
 static void a_mark_that_the_user_moved_is_not_enough_scene(struct scene *x)
 {
     leat_stream *idle = new_stream(x);
@@ -236,7 +242,7 @@ static void a_mark_that_the_user_moved_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(a_mark_that_the_user_moved_is_not_enough)
 
-/* The same, but the program gets the handle only after leat's own record. */
+/* As in the previous scene, but the program asks for the vendor's handle only after the first record. */
 static void a_mark_that_the_user_moved_later_is_not_enough_scene(struct scene *x)
 {
     leat_stream *idle = new_stream(x);
@@ -276,7 +282,7 @@ static void an_older_mark_that_was_reached_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(an_older_mark_that_was_reached_is_not_enough)
 
-/* The host knows that the other stream is idle. That says nothing about this stream. */
+/* The host knows that the second stream is idle. That says nothing about the first stream's work. */
 static void an_idle_stream_says_nothing_of_others_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -290,8 +296,8 @@ static void an_idle_stream_says_nothing_of_others_scene(struct scene *x)
 }
 SCENE_TEST(an_idle_stream_says_nothing_of_others)
 
-/* A stream that waits for an early point of another stream is not ordered after the waits that the other stream
- * does later. A second pool makes leat record that early point first. */
+/* The third stream waits for an early point of the first stream. So it is not ordered after waits that the first
+ * stream makes later. A second pool makes leat record the early point. */
 static void a_wait_for_an_old_place_is_for_no_more(void **state)
 {
     struct test_state *t = *state;
@@ -310,8 +316,8 @@ static void a_wait_for_an_old_place_is_for_no_more(void **state)
     OK(leat_free(x.s, old));
     OK(leat_free(x.s, large));
     small = test_block(asking, third, BYTES);
-    /* Now leat has recorded the early point. From here on the first stream waits for the second, which is held
-     * up. */
+    /* leat has now recorded the early point. From here on the first stream waits for the second, which a gate
+     * holds up. */
     work_late(&x, x.u, block);
     OK(leat_free(x.u, block));
     order(&x, x.u, x.s);
@@ -329,8 +335,8 @@ static void a_wait_for_an_old_place_is_for_no_more(void **state)
 
 /* ---- blocks that were never used ---------------------------------------------------------------------------- */
 
-/* Older work of the stream still uses the memory of its new block. No work uses the new block, so any stream may
- * free it, but that stream may reuse it only after the older work. */
+/* The first stream's older work still uses the memory of its new block. No work uses the new block, so the second
+ * stream may free it. But it may reuse the memory only after the older work. */
 static void an_unused_block_is_freed_elsewhere_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -343,7 +349,8 @@ static void an_unused_block_is_freed_elsewhere_scene(struct scene *x)
 }
 SCENE_TEST(an_unused_block_is_freed_elsewhere)
 
-/* The host frees the new block: no work of the program uses it, but older work uses its memory. */
+/* The host frees the new block, which no work of the program uses. But older work of the first stream still uses
+ * its memory. */
 static void an_unused_block_is_freed_by_the_host_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -356,8 +363,8 @@ static void an_unused_block_is_freed_by_the_host_scene(struct scene *x)
 }
 SCENE_TEST(an_unused_block_is_freed_by_the_host)
 
-/* The pool made the second stream wait for the first stream's work. A third stream frees the block and gets the
- * memory. */
+/* The second stream gets the block, because the pool makes it wait for the first stream's work. A third stream
+ * frees the unused block and allocates the same memory. */
 static void an_unused_block_of_a_held_stream_scene(struct scene *x)
 {
     leat_stream *third = new_stream(x);
@@ -372,8 +379,7 @@ static void an_unused_block_of_a_held_stream_scene(struct scene *x)
 }
 SCENE_TEST(an_unused_block_of_a_held_stream)
 
-/* ---- leat_block_use ------------------------------------------------------------------------------------------
- */
+/* ---- leat_block_use ----------------------------------------------------------------------------------------- */
 
 static void a_user_is_waited_for_scene(struct scene *x)
 {
@@ -387,7 +393,8 @@ static void a_user_is_waited_for_scene(struct scene *x)
 }
 SCENE_TEST(a_user_is_waited_for)
 
-/* All work that the user stream has when the block is freed counts, not only the work before leat_block_use(). */
+/* The free must consider all work that the using stream has at that time, not only the work before
+ * leat_block_use(). */
 static void work_after_use_counts_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -400,8 +407,8 @@ static void work_after_use_counts_scene(struct scene *x)
 }
 SCENE_TEST(work_after_use_counts)
 
-/* Several streams use the block. The one with pending work is not the last one named, and another one gets the
- * memory. */
+/* Five streams use the block. The one with pending work is not the last one passed to leat_block_use(), and
+ * another one gets the memory. */
 static void all_users_are_waited_for_scene(struct scene *x)
 {
     leat_stream *users[5];
@@ -422,7 +429,7 @@ static void all_users_are_waited_for_scene(struct scene *x)
 }
 SCENE_TEST(all_users_are_waited_for)
 
-/* A stream that used the block gets its memory: it must wait for the freeing stream only. */
+/* A stream that used the block gets its memory. It must wait for the freeing stream only. */
 static void the_user_gets_the_memory_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -435,7 +442,7 @@ static void the_user_gets_the_memory_scene(struct scene *x)
 }
 SCENE_TEST(the_user_gets_the_memory)
 
-/* A block without a stream, which one stream uses behind a gate. */
+/* One stream uses, behind a gate, a block that was allocated without a stream. */
 static void a_user_of_a_block_without_a_stream_scene(struct scene *x)
 {
     void *block = test_block(x->pool, NULL, BYTES);
@@ -447,8 +454,8 @@ static void a_user_of_a_block_without_a_stream_scene(struct scene *x)
 }
 SCENE_TEST(a_user_of_a_block_without_a_stream)
 
-/* The third stream is ordered after the free. Only later is the freeing stream ordered after the user, so that
- * does not order the third stream after the user. */
+/* The third stream waits for the freeing stream, which waits for the using stream only after that. So the third
+ * stream is not ordered after the using stream. */
 static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struct scene *x)
 {
     leat_stream *third = new_stream(x);
@@ -470,8 +477,8 @@ static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struc
 }
 SCENE_TEST(what_a_stream_waited_for_later_does_not_count_for_others)
 
-/* leat_block_use_until() keeps the event's record, although the event is recorded again and destroyed before the
- * free. */
+/* leat_block_use_until() must keep the event's record at the time of the call. The program then records the event
+ * again and destroys it before the free. */
 static void use_until_keeps_the_mark_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -491,7 +498,8 @@ static void use_until_keeps_the_mark_scene(struct scene *x)
 }
 SCENE_TEST(use_until_keeps_the_mark)
 
-/* The same stream is also named by leat_block_use(), so its work after the event's record counts too. */
+/* leat_block_use() names the stream of the event too, so the stream's work after the event's record also
+ * counts. */
 static void use_counts_beside_use_until_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -509,7 +517,7 @@ static void use_counts_beside_use_until_scene(struct scene *x)
 }
 SCENE_TEST(use_counts_beside_use_until)
 
-/* A wrapped event, which the program records through another handle, so that leat does not see the record. */
+/* The program passes a wrapped event but records it through another handle, so leat does not see the record. */
 static void use_until_takes_wrapped_events_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES), *native;
@@ -529,7 +537,7 @@ static void use_until_takes_wrapped_events_scene(struct scene *x)
 }
 SCENE_TEST(use_until_takes_wrapped_events)
 
-/* Several events; the second one is the only one that is pending. */
+/* The program passes several events. Only the second one is pending. */
 static void use_until_takes_several_events_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -553,7 +561,8 @@ SCENE_TEST(use_until_takes_several_events)
 
 /* ---- streams that are destroyed, and streams with two handles ----------------------------------------------- */
 
-/* compute-sanitizer makes CUDA wait for a stream before it is destroyed, and the gate would not open meanwhile. */
+/* Under compute-sanitizer, destroying a CUDA stream waits for its work. In these scenes a gate holds that work up
+ * and would never open. */
 #define NEEDS_STREAMS_THAT_END_AT_ONCE                                                                            \
     do {                                                                                                          \
         if (getenv("LEAT_TEST_MEMCHECK"))                                                                         \
@@ -619,7 +628,7 @@ static void a_user_ends_before_the_block_is_freed(void **state)
     play(state, a_user_ends_before_the_block_is_freed_scene);
 }
 
-/* Thousands of streams are created and destroyed: the pool must forget them and reuse their memory. */
+/* The program creates and destroys thousands of streams. The pool must forget them and reuse their memory. */
 static void streams_that_are_gone_leave_nothing_behind(void **state)
 {
     enum { STREAMS = 3000 };
@@ -649,7 +658,8 @@ static void streams_that_are_gone_leave_nothing_behind(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A stream and its wrapping are one stream on the device. */
+/* A wrapping of a stream is passed to leat_block_use(), and the work is on the stream itself. Both are one stream
+ * on the device. */
 static void a_wrapped_stream_is_a_user_scene(struct scene *x)
 {
     leat_stream *alias = wrapped(x, x->u);
@@ -676,7 +686,7 @@ static void a_wrapped_stream_has_blocks_scene(struct scene *x)
 }
 SCENE_TEST(a_wrapped_stream_has_blocks)
 
-/* The wrapping is destroyed; the stream and its work continue. */
+/* The wrapping is destroyed after the free, but the stream and its work continue. */
 static void a_wrapping_ends_behind_its_free_scene(struct scene *x)
 {
     leat_stream *alias = wrapped(x, x->s);
@@ -705,14 +715,14 @@ SCENE_TEST(both_names_of_a_stream_take_turns)
 
 /* ---- the host ----------------------------------------------------------------------------------------------- */
 
-/* A block without a stream must not be in use by any earlier work. */
+/* When a block is allocated without a stream, no earlier work may still use its memory. */
 static void a_block_without_a_stream_is_idle_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
 
     if (x->limited) {
-        /* The pool has no other memory: the host would have to wait, which is the pool's last step before an
-         * error. */
+        /* The limited pool has no other memory. The host would have to wait, which the pool does only before it
+         * returns an error. */
         OK(leat_free(x->s, block));
         return;
     }
@@ -722,7 +732,7 @@ static void a_block_without_a_stream_is_idle_scene(struct scene *x)
 }
 SCENE_TEST(a_block_without_a_stream_is_idle)
 
-/* Trimming must not release memory that is in use, and returns its size. */
+/* Trimming must not release memory that pending work uses, and must return the size of this memory. */
 static void trimming_keeps_what_is_in_use_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -736,7 +746,7 @@ static void trimming_keeps_what_is_in_use_scene(struct scene *x)
     OK(leat_pool_trim_idle(x->pool, 0, NULL, NULL));
     assert_true(test_statistics(x->pool).reserved_bytes >= BYTES);
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
-    /* Once the device is idle, all memory is released. */
+    /* Once the device is idle, trimming must release all memory. */
     OK(leat_device_synchronize(x->t->device));
     all = test_statistics(x->pool).reserved_bytes;
     OK(leat_pool_trim(x->pool, 0, &released, &pending));

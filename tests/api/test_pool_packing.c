@@ -1,6 +1,6 @@
 /*
- * test_pool_packing.c - how much more than the requested bytes a pool holds, and that a program which repeats its
- * allocations stops causing driver calls. Checks counts and bytes, no times.
+ * test_pool_packing.c - tests how much more than the requested bytes a pool holds, and that a program which
+ * repeats its allocations no longer causes driver calls. Checks counts and bytes, no times.
  */
 #include "test_pool.h"
 
@@ -8,7 +8,7 @@
 
 enum { MOST = 4096 };
 
-/* The pool may hold at most 2 % more than requested, plus 4 MiB. */
+/* Checks that the pool holds at most 2 % more than requested, plus 4 MiB. */
 static void expect_packed(leat_pool *pool, uint64_t requested_bytes)
 {
     uint64_t held_bytes = test_statistics(pool).reserved_bytes;
@@ -18,7 +18,7 @@ static void expect_packed(leat_pool *pool, uint64_t requested_bytes)
                  (unsigned long long)requested_bytes);
 }
 
-/* Blocks of one size, whatever that size is, are packed without gaps. */
+/* For each of several sizes, the pool must pack blocks of that size without gaps. */
 static void blocks_of_any_size_are_packed(void **state)
 {
     static const size_t sizes[] = {600000,  1000000, 1048576, 1049088, 1500000, 2097152,
@@ -70,7 +70,7 @@ static void growth_leaves_no_gaps(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A limit is used up to the last block that fits. */
+/* The pool must use its limit up to the last block that fits. */
 static void a_limit_is_filled(void **state)
 {
     static const size_t sizes[] = {100000, 1049088, 1500000, 3300000, 7000001, 40000000};
@@ -110,8 +110,8 @@ static void step(leat_pool *pool, leat_stream *stream, unsigned number)
         OK(leat_free(stream, held[i]));
 }
 
-/* A program that repeats after five steps. Once it has settled, the pool neither calls the driver nor records
- * events, with every packing. */
+/* A program repeats after five steps. After the first rounds a pool of any packing must neither call the driver
+ * nor record events. */
 static void a_program_that_repeats_stands_still(void **state)
 {
     struct test_state *t = *state;
@@ -143,7 +143,7 @@ static void a_program_that_repeats_stands_still(void **state)
 
 /* ---- blocks stitched from pages that are not adjacent ---- */
 
-/* Leaves every second page of a pool idle. */
+/* Allocates pages and frees every second one, so that the idle pages are not adjacent. */
 static void *every_second_page(leat_pool *pool, leat_stream *stream, void **kept, int count)
 {
     void *freed[64];
@@ -157,8 +157,8 @@ static void *every_second_page(leat_pool *pool, leat_stream *stream, void **kept
     return freed[0];
 }
 
-/* Idle pages suffice for a large block, wherever they are. The second time the mapping is reused, and in between
- * the pages can serve other blocks. */
+/* The idle pages suffice for a large block, wherever they are. The pool keeps the mapping and reuses it the second
+ * time. In between, the pages can serve other blocks. */
 static void idle_pages_make_one_block(void **state)
 {
     enum { PAGES = 32 };
@@ -184,7 +184,7 @@ static void idle_pages_make_one_block(void **state)
     test_block_holds(t->stream, large, PAGES * 2 * MIB, 99);
     for (int i = 0; i < PAGES; i++)
         test_block_holds(t->stream, kept[i], 2 * MIB, (unsigned char)i);
-    /* It is one block up to its last byte. */
+    /* leat must know the stitched pages as one block up to the last byte. */
     OK(leat_pointer_get_info((char *)large + PAGES * 2 * MIB - 1, &info));
     assert_ptr_equal(info.base, large);
     assert_int_equal(info.bytes, PAGES * 2 * MIB);
@@ -214,7 +214,7 @@ static void idle_pages_make_one_block(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* If idle pages do not suffice, the driver allocates only what is missing. */
+/* If the idle pages do not suffice, the pool must request only the missing bytes from the driver. */
 static void new_memory_makes_up_what_is_missing(void **state)
 {
     enum { PAGES = 16 };
@@ -256,7 +256,7 @@ static void a_still_pool_stitches_nothing(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* More dormant stitched blocks, each of another size, than a pool keeps. */
+/* Creates more stitched blocks of different sizes than a pool keeps when they are freed. */
 static void old_stitched_blocks_are_given_up(void **state)
 {
     enum { PAGES = 32, ROUNDS = 600 };
@@ -268,7 +268,7 @@ static void old_stitched_blocks_are_given_up(void **state)
     pool = POOL(t->device, .limit_bytes = 2 * PAGES * 2 * MIB);
     every_second_page(pool, t->stream, kept, PAGES);
     for (int i = 0; i < ROUNDS; i++) {
-        /* Takes another idle page each time, so that the stitched block consists of other pages. */
+        /* Take another idle page in each round, so that the stitched block consists of other pages. */
         hole = test_block(pool, t->stream, 2 * MIB);
         large = test_block(pool, t->stream, (size_t)(2 + i * 7 % (PAGES - 3)) * 2 * MIB);
         OK(leat_fill(t->stream, large, (unsigned char)i, 4 * MIB));

@@ -1,12 +1,13 @@
 /*
- * test_pool_pending.c - pools whose freed memory is still in use: repeated allocation in a loop, stitching while a
- * stream is held up, and frees that are submitted before slow work has run.
+ * test_pool_pending.c - tests pools whose freed memory is still in use: repeated allocation in a loop, stitching
+ * while a gate holds a stream up, and frees that are submitted before slow work has run.
  */
 #include "pool_scene.h"
 
 /* ---- allocation in a loop ---- */
 
-/* Allocate, launch, free: each round gets the same address, and after the first round the driver is not called. */
+/* A loop allocates a block, launches a kernel and frees the block. Each round must get the same address, and after
+ * the first round the pool must not call the driver. */
 static void a_loop_gets_the_same_block_each_time(void **state)
 {
     static const size_t sizes[] = {400, 100000, 3 * MIB, 64 * MIB};
@@ -41,7 +42,8 @@ static void a_loop_gets_the_same_block_each_time(void **state)
     }
 }
 
-/* The same while the stream is held up, so that no work ever completes. */
+/* A loop allocates, fills and frees a block while a gate holds the stream up, so that no work ever completes. Each
+ * round must get the same address. */
 static void a_stream_that_stands_still_reuses_its_memory(void **state)
 {
     struct test_state *t = *state;
@@ -79,10 +81,10 @@ static void a_stream_that_stands_still_reuses_its_memory(void **state)
     }
 }
 
-/* ---- nothing waits ---- */
+/* ---- calls that must not wait ---- */
 
-/* Growing, freeing, reuse and trimming, on the held stream and another one. After each call the gate must still be
- * closed. */
+/* Allocates, frees, reuses and trims memory on the held stream and on another one. After each call the gate must
+ * still be closed. */
 static void nothing_waits_while_a_stream_is_held_up(void **state)
 {
     enum { SLOTS = 12, STEPS = 400 };
@@ -121,7 +123,7 @@ static void nothing_waits_while_a_stream_is_held_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Idle pages are stitched to one block while another stream is held up by work on a live block. */
+/* The pool must stitch idle pages into one block while work on a live block holds another stream up. */
 static void pages_are_stitched_while_a_stream_is_held_up(void **state)
 {
     enum { COUNT = 16 };
@@ -165,8 +167,8 @@ static void pages_are_stitched_while_a_stream_is_held_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A request fails after it collected pages that its own stream still uses. The callback then allocates on another
- * stream. */
+/* State of the callback. A request fails after it has collected pages that its own stream still uses; then the
+ * callback allocates on another stream, which must wait for that use. */
 struct collected {
     struct scene *x;
     void *block;
@@ -196,7 +198,7 @@ static void what_a_failed_request_collected_is_still_in_use(void **state)
         x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
         OK(leat_pool_on_full(x.pool, take_what_was_collected, &c));
         live = test_block(x.pool, x.s, BYTES);
-        /* Between live blocks, so that its pages must be remapped. */
+        /* This block is between live blocks, so the pool must remap its pages to make a larger one. */
         block = test_block(x.pool, x.s, BYTES);
         behind = test_block(x.pool, x.s, BYTES);
         work_late(&x, x.s, block);
@@ -217,8 +219,8 @@ static void what_a_failed_request_collected_is_still_in_use(void **state)
     }
 }
 
-/* An aligned block grows out of memory that its stream still uses. The part in front of the aligned address stays
- * in use. Its position depends on the address range, so there are two tries. */
+/* An aligned block gets memory that its own stream still uses. The part in front of the aligned address stays in
+ * use. The size of this part depends on the address range, so the test tries two positions. */
 static void what_an_alignment_leaves_is_still_in_use(void **state)
 {
     struct test_state *t = *state;
@@ -255,8 +257,8 @@ static void what_an_alignment_leaves_is_still_in_use(void **state)
     }
 }
 
-/* A page of a stitched block goes to small blocks while old work still uses the stitched block: its addresses must
- * stay mapped until that work is complete. */
+/* A page of a freed stitched block goes to small blocks while old work still uses the stitched block. The block's
+ * addresses must stay mapped until that work is complete. */
 static void a_page_leaves_a_stitched_block_behind_its_work(void **state)
 {
     struct test_state *t = *state;
@@ -292,8 +294,8 @@ static void be_slow(void *unused)
     test_sleep_us(40000);
 }
 
-/* Two blocks of a slow stream are requested as one block by another stream. Their pages cannot be remapped before
- * the work is complete, and there are no others, so the host waits. */
+/* Another stream requests two freed blocks of a slow stream as one block. The pool has no other pages and cannot
+ * remap these before the work is complete, so the host waits. */
 static void pages_in_use_do_not_move(void **state)
 {
     struct test_state *t = *state;
@@ -329,7 +331,7 @@ static void pages_in_use_do_not_move(void **state)
     OK(leat_memory_free(kept));
 }
 
-/* Destroying a pool waits for work that still uses freed blocks. */
+/* Destroying a pool must wait for work that still uses freed blocks. */
 static void a_pool_ends_after_its_work(void **state)
 {
     struct test_state *t = *state;

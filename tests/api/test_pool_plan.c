@@ -1,6 +1,6 @@
 /*
- * test_pool_plan.c - pools with a plan: blocks that the plan expects get its addresses, other blocks are allocated
- * without it, and files that are no plans are refused.
+ * test_pool_plan.c - tests pools with a plan: blocks that the plan expects get the planned addresses, other blocks
+ * are allocated without the plan, and files that are no plans are refused.
  */
 #include "test_pool.h"
 #include "temporary.h"
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Writes a temporary file and returns its name in path. */
+/* Creates a temporary file with this text and returns its name in path. */
 static void write_file(char path[TEMPORARY_PATH], const char *text)
 {
     int descriptor = temporary_file(path);
@@ -35,7 +35,7 @@ static leat_pool *planned_pool(struct test_state *t, const char *text, leat_pool
 
 #define PLANNED(t, text, ...) planned_pool((t), (text), (leat_pool_options){__VA_ARGS__})
 
-/* Three blocks, the third of which overlaps the first two, and a block of half a page after it. */
+/* The plan has three blocks, of which the third overlaps the first two, and a block of half a page after it. */
 static const char three_blocks[] = "leat-plan 1\n"
                                    "bytes 9437184\n"
                                    "stream 4\n"
@@ -75,7 +75,7 @@ static void a_repeated_run_has_its_places(void **state)
 
         base = base ? base : first;
         assert_ptr_equal(first, base);
-        second = expect_at(pool, t->stream, 4 * MIB - 511, base, 4 * MIB); /* rounds to the planned size */
+        second = expect_at(pool, t->stream, 4 * MIB - 511, base, 4 * MIB); /* rounds up to the planned size */
         OK(leat_fill(t->stream, first, 1, 4 * MIB));
         OK(leat_fill(t->stream, second, 2, 4 * MIB - 511));
         test_block_holds(t->stream, first, 4 * MIB, 1);
@@ -99,7 +99,7 @@ static void a_repeated_run_has_its_places(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Requests that the plan does not expect are served without it, and the plan is followed afterwards. */
+/* The pool must serve requests that the plan does not expect without the plan, and then follow the plan again. */
 static void a_request_more_is_served_besides(void **state)
 {
     struct test_state *t = *state;
@@ -115,14 +115,15 @@ static void a_request_more_is_served_besides(void **state)
     assert_int_equal(planned(pool), 2);
     blocks[3] = test_block(pool, t->stream, 1000); /* small blocks never use the plan */
     blocks[4] = test_block(pool, t->stream, 8 * MIB);
-    assert_int_equal(planned(pool), 2); /* the place is still used by the first two */
+    assert_int_equal(planned(pool), 2); /* blocks 0 and 1 still use the planned place */
     for (int i = 0; i < 5; i++)
         OK(leat_free(t->stream, blocks[i]));
     assert_int_equal(test_statistics(pool).live_blocks, 0);
     OK(leat_pool_destroy(pool));
 }
 
-/* The program skips a part of the recording. After two requests that match again the plan is followed. */
+/* The program skips a part of the recording. After two requests that match again the pool follows the plan
+ * again. */
 static void the_plan_is_found_again(void **state)
 {
     static const char plan[] = "leat-plan 1\nbytes 67108864\nstream 6\n"
@@ -137,7 +138,8 @@ static void the_plan_is_found_again(void **state)
     for (int round = 0; round < 3; round++) {
         uint64_t before = planned(pool);
 
-        /* The list is at its first entry in the first round, and past its last entry later. Both mean the same. */
+        /* In the first round the pool is at the first entry of the list, later it is past the last one. It must
+         * behave the same. */
         blocks[0] = test_block(pool, t->stream, 4 * MIB);
         assert_int_equal(planned(pool), before);
         blocks[1] = test_block(pool, t->stream, 5 * MIB);
@@ -213,7 +215,7 @@ static void streams_have_their_lists(void **state)
     OK(leat_free(third, test_block(pool, third, 2 * MIB)));
     assert_int_equal(planned(pool), 2);
     OK(leat_memory_free(host));
-    /* Freed by another stream, and by the host. */
+    /* Another stream frees the first block, and the host the second. */
     OK(leat_free(t->stream, first));
     OK(leat_memory_free(second));
     assert_ptr_equal(test_block(pool, t->second, 2 * MIB), first);
@@ -224,7 +226,7 @@ static void streams_have_their_lists(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Trimming releases the memory of free places; it is allocated again when it is needed. */
+/* Trimming releases the memory of free places. The pool allocates it again when it is needed. */
 static void planned_memory_can_be_trimmed(void **state)
 {
     struct test_state *t = *state;
@@ -337,7 +339,7 @@ static void what_is_no_plan_is_refused(void **state)
     }
     options.plan = "/tmp";
     REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_SYSTEM, "/tmp");
-    /* A normal open() of a FIFO would wait for a writer. */
+    /* The path is a FIFO. A plain open() of it would wait for a writer. */
     write_file(path, "");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -364,7 +366,7 @@ static void plans_are_for_pools_of_pages(void **state)
     }
 }
 
-/* A plan without streams, and a plan whose lists are empty. */
+/* One plan has no streams, the other one has streams with empty lists. */
 static void empty_plans_are_followed_too(void **state)
 {
     struct test_state *t = *state;
@@ -381,8 +383,8 @@ static void empty_plans_are_followed_too(void **state)
     }
 }
 
-/* LEAT_POOL_PLAN gives the default device pool a plan. A child process checks this, because leat reads variables
- * once. */
+/* LEAT_POOL_PLAN gives the default device pool a plan. leat reads environment variables once, so a child process
+ * checks this. */
 static int child_with_a_plan(void)
 {
     leat_pool_stats figures = {.size = sizeof figures};
@@ -421,7 +423,7 @@ static void raise_flag(void *flag)
     atomic_store((atomic_int *)flag, 1);
 }
 
-/* Another stream gets a planned place only by the ways of reuse that the pool allows. */
+/* Another stream may get a planned place only by the reuse methods that the pool allows. */
 static void places_change_streams_by_the_allowed_ways(void **state)
 {
     static const char one_place_for_two[] =

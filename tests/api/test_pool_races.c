@@ -1,6 +1,6 @@
 /*
- * test_pool_races.c - the race check of guard mode: leat must refuse work on a stream that is not ordered after
- * the allocation or an earlier use, and must not refuse work if it cannot know the order.
+ * test_pool_races.c - tests the race check of guard mode: leat must refuse work on a stream that is not ordered
+ * after the allocation or an earlier use. It must not refuse work if it cannot know the order.
  */
 #include "pool_guard.h"
 
@@ -71,7 +71,7 @@ static void use_is_judged_by_its_bytes(void **state)
     unsigned char *block = test_block(pool, NULL, 1000), *other = test_block(pool, NULL, 1000);
     struct test_gate *gate = test_gate_close(t->stream);
 
-    /* The first stream's write is pending. */
+    /* The first stream's write is pending, so other streams may neither read nor write its bytes. */
     OK(leat_fill(t->stream, block, 1, 500));
     REFUSED(leat_copy(t->second, other, block + 499, 1), LEAT_ERROR_NOT_PERMITTED, "was last written");
     expect_early("the other use was at ");
@@ -82,7 +82,7 @@ static void use_is_judged_by_its_bytes(void **state)
     OK(leat_copy(t->second, other, block + 500, 500));
     test_gate_open(gate);
     OK(leat_device_synchronize(t->device));
-    /* The first stream's read is pending: other streams may read, but not write. */
+    /* The first stream's read is pending, so other streams may read its bytes but not write them. */
     gate = test_gate_close(t->stream);
     OK(leat_copy(t->stream, other + 500, block, 100));
     REFUSED(leat_fill(t->second, block + 99, 3, 1), LEAT_ERROR_NOT_PERMITTED, "was last read");
@@ -90,7 +90,7 @@ static void use_is_judged_by_its_bytes(void **state)
     OK(leat_copy(t->second, other, block, 100));
     assert_int_equal(reports(pool), 3);
     test_gate_open(gate);
-    /* The host has waited for the first stream. */
+    /* After the host has waited for the first stream, its uses are complete. */
     OK(leat_stream_synchronize(t->stream));
     OK(leat_fill(t->second, block, 4, 1000));
     OK(leat_fill(t->second, other, 4, 1000));
@@ -101,7 +101,8 @@ static void use_is_judged_by_its_bytes(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Order may go through a third stream, and the host may have waited for that one only. */
+/* The second stream is ordered after the first over a third one. Later the host waits for the third stream
+ * only. */
 static void order_goes_through_others(void **state)
 {
     struct test_state *t = *state;
@@ -119,7 +120,7 @@ static void order_goes_through_others(void **state)
     OK(leat_stream_synchronize(t->second));
     OK(leat_fill(third, block, 2, 1000));
     OK(leat_stream_synchronize(third));
-    /* The host has waited for this copy, and so for all work before it. */
+    /* This copy waits on the host, which is then ordered after all work before the copy. */
     OK(leat_copy_sync(third, host, block, 1000));
     OK(leat_fill(t->second, block, 3, 1000));
     OK(leat_stream_synchronize(t->second));
@@ -129,8 +130,8 @@ static void order_goes_through_others(void **state)
     OK(leat_stream_destroy(third));
 }
 
-/* Streams that waited for more streams than leat keeps, or that the program may have ordered by the vendor's
- * calls. */
+/* leat cannot know the order of a stream that waited for more streams than leat records, or that the program may
+ * have ordered by the vendor's calls. */
 static void what_is_not_known_is_not_judged(void **state)
 {
     enum { MANY = 20 };
@@ -150,18 +151,19 @@ static void what_is_not_known_is_not_judged(void **state)
     OK(leat_fill(t->second, block, 1, 1000));
     OK(leat_stream_create(t->device, &fresh));
     REFUSED(leat_fill(fresh, block, 2, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
-    /* The program may have recorded this event outside leat, because it has the vendor's handle. */
+    /* The program has the vendor's handle of this event, so it may have recorded the event without leat's
+     * knowledge. */
     OK(leat_event_create(t->device, &event));
     OK(leat_event_native(event, &native));
     OK(leat_event_record(t->second, event));
     OK(leat_stream_wait(fresh, event));
     OK(leat_fill(fresh, block, 2, 1000));
     OK(leat_event_destroy(event));
-    /* For a stream ordered after that one the order is unknown too. */
+    /* Once many[0] waits for the stream fresh, leat does not know its order either. */
     REFUSED(leat_fill(many[0], block, 3, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
     order(t, fresh, many[0]);
     OK(leat_fill(many[0], block, 3, 1000));
-    /* A stream with two handles. */
+    /* After the program has got the vendor's handle of a stream, leat cannot know the stream's order. */
     REFUSED(leat_fill(many[1], block, 3, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
     OK(leat_stream_native(many[0], &native));
     OK(leat_stream_wrap(t->device, native, &wrapped));
@@ -177,7 +179,7 @@ static void what_is_not_known_is_not_judged(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* One stream with two handles: order that leat saw through one of them counts for the other. */
+/* A stream has two handles. Order that leat saw through one of them must count for the other. */
 static void a_stream_may_have_two_names(void **state)
 {
     struct test_state *t = *state;
@@ -201,7 +203,7 @@ static void a_stream_may_have_two_names(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Recorded uses may name destroyed streams. */
+/* The recorded uses of a block may belong to destroyed streams. */
 static void streams_end_before_their_blocks(void **state)
 {
     struct test_state *t = *state;

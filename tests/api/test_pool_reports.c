@@ -1,9 +1,9 @@
 /*
- * test_pool_reports.c - what pools report: leaks with their backtraces, guard mode by LEAT_POOL_GUARD, backtraces
- * in snapshots; and guarded and scrubbed pools while driver calls fail.
+ * test_pool_reports.c - tests what pools report: leaks with their backtraces, guard mode by LEAT_POOL_GUARD, and
+ * backtraces in snapshots. Also tests guarded and scrubbed pools while driver calls fail.
  *
  * Tests that need an environment variable or failing driver calls run in a child process: this program again, with
- * a name as its argument.
+ * the name of the case as its argument.
  */
 #include "pool_guard.h"
 
@@ -71,7 +71,7 @@ struct faulty {
     unsigned failed; /* number of calls that failed */
 };
 
-/* The call succeeds, or fails with the fault driver's error and succeeds when repeated. */
+/* Makes the call. If it fails, the message must name the fault driver, and a second call must succeed. */
 #define ONCE_MORE(f, call)                                                                                        \
     do {                                                                                                          \
         if ((call) != LEAT_OK) {                                                                                  \
@@ -89,8 +89,8 @@ static leat_pool_stats figures_of(leat_pool *pool)
     return figures;
 }
 
-/* Allocates nearly the whole limit. If the first try fails, it must have given everything back, so that the second
- * succeeds. */
+/* Allocates nearly the whole limit. If the first try fails, it must have released all its memory, so that the
+ * second one succeeds. */
 static void *take_much(struct faulty *f)
 {
     void *untouched = f, *block = untouched;
@@ -106,7 +106,7 @@ static void *take_much(struct faulty *f)
     return block;
 }
 
-/* A free that fails leaves the block live. */
+/* Frees the block. A free that fails must leave the block live, and a second one must succeed. */
 static void give_much(struct faulty *f, void *block)
 {
     if ((f->asks ? leat_free(f->asks, block) : leat_memory_free(block)) == LEAT_OK)
@@ -175,7 +175,7 @@ static void driver_calls_may_fail(void **state)
         for (size_t entry = 0; entry < sizeof entries / sizeof entries[0]; entry++) {
             unsigned failed = 0;
 
-            /* The n-th such call fails, for some n; after the last call of the child nothing fails. */
+            /* In each child the n-th call of this entry fails. If the child makes fewer calls, nothing fails. */
             for (unsigned n = 1; n < 60; n += 1 + n / 2) {
                 char fault[60], text[4096];
                 const char *settings[][2] = {
@@ -217,7 +217,7 @@ static void keep_snapshot(void *argument, const char *text, size_t bytes)
 /* Leaks blocks in 31 groups, one of which has most of the bytes. */
 static int child_with_leaks(void)
 {
-    volatile int three = 3, two = 2; /* so that each loop stays one call site */
+    volatile int three = 3, two = 2; /* volatile, so that no loop is unrolled into several call sites */
     leat_pool *pool;
     leat_device *device;
     leat_stream *stream;
@@ -276,7 +276,7 @@ static void leaks_are_listed(void **state)
     assert_true(most && second && most < second);
     assert_true(strstr(most, "test_pool_reports") < strchr(most, '\n'));
     expect_words(text, "leat: leak: and 11 more places\n");
-    /* A summary, twenty groups, and the number of further groups. */
+    /* The text has a summary, twenty groups, and the number of further groups. */
     assert_int_equal(count_words(text, "leat: leak: "), 22);
 
     expect_child("leaks", without, text, sizeof text);

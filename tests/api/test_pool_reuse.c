@@ -1,23 +1,23 @@
 /*
- * test_pool_reuse.c - how a pool finds freed memory again, and what waits for the work that still uses it: the
- * policies of leat_pool_options.reuse, the order of streams, and memory that the host frees.
+ * test_pool_reuse.c - tests how a pool finds freed memory again, and what waits for the work that still uses it:
+ * the policies of leat_pool_options.reuse, the order of streams, and memory that the host frees.
  */
 #include "pool_scene.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Under compute-sanitizer on an H200, fills on other streams waited for the held stream. */
+/* Skips a test under compute-sanitizer, where on an H200 fills on other streams waited for the held stream. */
 #define NEEDS_INDEPENDENT_STREAMS                                                                                 \
     do {                                                                                                          \
         if (getenv("LEAT_TEST_MEMCHECK"))                                                                         \
             SKIP_OTHER("here a held stream holds up others");                                                     \
     } while (0)
 
-/* ---- memory comes back ---- */
+/* ---- reuse of freed memory ---- */
 
-/* The pool has memory for one block and streams may not wait, so each request succeeds only if the pool finds out
- * that the last owner's work is complete or ordered before. */
+/* The pool has memory for one block, and streams may not wait. So a request succeeds only if the pool finds out
+ * that the last owner's work is complete, or that the requesting stream is ordered after it. */
 static void memory_comes_back(void **state)
 {
     struct test_state *t = *state;
@@ -55,8 +55,8 @@ static void memory_comes_back(void **state)
     OK(leat_pool_destroy(x.pool));
 }
 
-/* Memory is reused because the program ordered the streams, directly or over a third one, while the first is held
- * up. */
+/* A gate holds the first stream up. The second stream may take its freed memory, because the program ordered the
+ * second after the first, directly or over a third one. */
 static void ordered_memory_is_taken_while_its_work_is_pending(void **state)
 {
     struct test_state *t = *state;
@@ -86,7 +86,7 @@ static void ordered_memory_is_taken_while_its_work_is_pending(void **state)
     }
 }
 
-/* What each policy does while the first stream is held up. */
+/* Checks what each policy does while a gate holds the first stream up. */
 static void policies_decide_who_waits(void **state)
 {
     struct test_state *t = *state;
@@ -146,7 +146,7 @@ static struct test_gate *free_elsewhere(struct scene *x, int way)
     return gate;
 }
 
-/* A way of reuse that is switched off is not used, and no other way replaces it. */
+/* A pool must not use a way of reuse that is switched off, nor replace it by another one. */
 static void ways_of_reuse_can_be_switched_off(void **state)
 {
     static const uint32_t ways[] = {LEAT_POOL_REUSE_METHOD_ORDERED, LEAT_POOL_REUSE_METHOD_FINISHED,
@@ -163,7 +163,7 @@ static void ways_of_reuse_can_be_switched_off(void **state)
         gate = free_elsewhere(&x, way);
         OK(leat_pool_set_reuse_methods(x.pool, LEAT_POOL_REUSE_METHOD_ALL & ~ways[way] &
                                                    ~(uint32_t)LEAT_POOL_REUSE_METHOD_WAITING));
-        for (int i = 0; i < 3; i++) /* repeating does not help */
+        for (int i = 0; i < 3; i++) /* another try does not help */
             REFUSED(leat_pool_alloc(x.u, x.pool, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
         assert_int_equal(test_statistics(x.pool).stream_waits, 0);
         OK(leat_pool_set_reuse_methods(x.pool, ways[way]));
@@ -188,8 +188,8 @@ static void ways_of_reuse_can_be_switched_off(void **state)
     }
 }
 
-/* New memory is joined with idle memory that a stream still uses. The rest of the idle memory is still that
- * stream's. */
+/* The pool joins new memory with idle memory that a stream still uses, for a block of this stream. The rest of the
+ * idle memory must still be reserved for the stream. */
 static void new_memory_takes_on_its_neighbours_order(void **state)
 {
     struct test_state *t = *state;
@@ -219,7 +219,8 @@ static void new_memory_takes_on_its_neighbours_order(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* What needs none of the ways: a stream's own memory, and memory whose work the program has waited for. */
+/* All ways of reuse are switched off. A stream must still get its own memory, and memory whose work the program
+ * has waited for. */
 static void without_any_way_a_stream_has_its_own_memory(void **state)
 {
     struct test_state *t = *state;
@@ -233,7 +234,7 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
     REFUSED(leat_pool_set_reuse_methods(pool, 8), LEAT_ERROR_INVALID, "0x8");
     gate = test_gate_close(t->stream);
     for (int i = 0; i < 3; i++) {
-        block = test_block(pool, t->stream, BYTES - (size_t)i * MIB); /* other sizes bypass the per-stream cache */
+        block = test_block(pool, t->stream, BYTES - (size_t)i * MIB); /* a new size, which no magazine has */
         OK(leat_free(t->stream, block));
     }
     REFUSED(leat_pool_alloc(t->second, pool, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
@@ -241,7 +242,8 @@ static void without_any_way_a_stream_has_its_own_memory(void **state)
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->stream));
     block = test_block(pool, t->second, BYTES);
-    /* Another stream uses the block and completes without telling leat; the freeing stream gets it again. */
+    /* Work of another stream on the block completes, but no call tells leat. The freeing stream must get the block
+     * again. */
     OK(leat_launch_host(t->stream, raise_flag, &done));
     OK(leat_block_use(t->stream, block));
     OK(leat_free(t->second, block));
@@ -278,8 +280,8 @@ static void *open_later(void *gate)
     return NULL;
 }
 
-/* A full pool whose streams may not wait: the host waits for memory that another stream freed. If the gate opens
- * before the pool checks, no wait is needed, and the test passes without testing it. */
+/* The pool is full and its streams may not wait, so the host waits for memory that another stream freed. If the
+ * gate opens before the pool checks, no wait is needed, and the test passes without testing the wait. */
 static void the_host_waits_where_streams_may_not(void **state)
 {
     struct test_state *t = *state;
@@ -301,7 +303,8 @@ static void the_host_waits_where_streams_may_not(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* leat_memory_free() states that no work uses the block any more, also on streams named by leat_block_use(). */
+/* A program that calls leat_memory_free() promises that no work uses the block any more. So the pool must not wait
+ * for streams that leat_block_use() named. */
 static void memory_that_the_host_frees_has_no_users(void **state)
 {
     NEEDS_INDEPENDENT_STREAMS;
@@ -321,7 +324,7 @@ static void memory_that_the_host_frees_has_no_users(void **state)
             OK(leat_block_use(t->second, block));
         OK(leat_memory_free(block));
         OK(leat_event_destroy(event));
-        /* The pool has no other memory, and the named stream is held up. */
+        /* The pool has no other memory, and a gate holds the named stream up. */
         block = test_block(pool, t->stream, BYTES);
         OK(leat_fill(t->stream, block, NEW, BYTES));
         OK(leat_stream_synchronize(t->stream));
@@ -335,7 +338,7 @@ static void memory_that_the_host_frees_has_no_users(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The pool must ask the device itself, because the program never waits. */
+/* The program never waits, so the pool must ask the device itself which work is complete. */
 static void finished_memory_is_found_without_the_programs_help(void **state)
 {
     struct test_state *t = *state;
@@ -356,7 +359,7 @@ static void finished_memory_is_found_without_the_programs_help(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The stream is held up after the event's record. The memory must come back nevertheless. */
+/* A gate holds the stream up after the event's record. The pool must get the memory back nevertheless. */
 static void use_until_does_not_wait_for_later_work(void **state)
 {
     struct test_state *t = *state;
@@ -388,8 +391,8 @@ static void use_until_does_not_wait_for_later_work(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* One block waits for an event behind the gate. Another block's event is complete, so its memory must be
- * available. */
+/* The event of one block is behind a gate. The event of another block is complete, so the memory of this block
+ * must be available. */
 static void marks_do_not_wait_for_each_other(void **state)
 {
     NEEDS_INDEPENDENT_STREAMS;
@@ -444,7 +447,7 @@ static void pending_memory_is_counted(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Of ten freed blocks another stream takes one: the other nine stay with their stream. */
+/* Another stream takes one of ten freed blocks. The other nine must stay with their stream. */
 static void blocks_are_taken_one_by_one(void **state)
 {
     enum { COUNT = 10 };
@@ -460,7 +463,7 @@ static void blocks_are_taken_one_by_one(void **state)
         OK(leat_free(t->stream, blocks[i]));
     OK(leat_stream_synchronize(t->stream));
     taken = test_block(pool, t->second, BYTES);
-    /* The taking stream is held up now. The other blocks must be available to their own stream at once. */
+    /* A gate now holds the taking stream up. The other blocks must be available to their own stream at once. */
     gate = test_gate_close(t->second);
     before = test_statistics(pool);
     for (int i = 0; i < COUNT - 1; i++)

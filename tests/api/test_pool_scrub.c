@@ -1,5 +1,5 @@
 /*
- * test_pool_scrub.c - pools that clear memory before another user gets it (leat_pool_options.scrub).
+ * test_pool_scrub.c - tests pools that clear memory before another user gets it (leat_pool_options.scrub).
  */
 #include "pool_guard.h"
 
@@ -26,8 +26,8 @@ static void scrubbed_memory_is_clear_to_its_end(void **state)
                 unsigned char *block = test_block(pool, round % 3 ? stream : NULL, bytes), seen[100];
 
                 test_block_holds(stream, block, bytes, 0);
-                /* Without guard mode the bytes after the requested size are cleared too; in guard mode they are
-                 * red zones. */
+                /* Without guard mode the bytes behind the requested size are cleared too. In guard mode they are a
+                 * red zone. */
                 if (!guard) {
                     peek(t, stream, block + bytes, seen, bytes % 512 == 0 ? 0 : 100);
                     EXPECT_BYTES(seen, bytes % 512 == 0 ? 0 : 100, 0);
@@ -41,7 +41,7 @@ static void scrubbed_memory_is_clear_to_its_end(void **state)
     }
 }
 
-/* Clearing is work of the allocating stream, which may be pending when another stream frees the unused block. */
+/* The allocating stream clears the block. This work may be pending when another stream frees the unused block. */
 static void clearing_comes_before_the_next_user(void **state)
 {
     struct test_state *t = *state;
@@ -87,7 +87,7 @@ static void exported_memory_is_clear(void **state)
             close(fd);
             test_block_holds(t->stream, imported, bytes, 0);
             OK(leat_fill(t->stream, imported, 0xee, bytes));
-            /* An importer may write to all of it, also after the block was freed. */
+            /* A process that imported the memory may write to all of it, even after the block was freed. */
             OK(leat_free(t->stream, block));
             OK(leat_fill(t->stream, imported, 0xef, bytes));
             OK(leat_stream_synchronize(t->stream));

@@ -1,6 +1,6 @@
 /*
- * test_pool_share.c - pools with one physical allocation for each block, which other processes can import.
- * LEAT_TEST_DEVICE names the device. This program runs itself again to import in another process.
+ * test_pool_share.c - tests pools with one physical allocation for each block, which other processes can import.
+ * LEAT_TEST_DEVICE names the device. The program runs itself again to import in another process.
  */
 #include "temporary.h"
 #include "test_pool.h"
@@ -26,7 +26,7 @@ static void each_block_has_a_handle_of_its_own(void **state)
     pool = POOL(t->device, .dedicated = 1);
     for (int i = 0; i < 5; i++) {
         blocks[i] = test_block(pool, t->stream, sizes[i]);
-        /* No two blocks share a page. */
+        /* Each block has pages of its own. */
         assert_true(test_statistics(pool).pages_created >= created + sizes[i]);
         created = test_statistics(pool).pages_created;
         OK(leat_fill(t->stream, blocks[i], (uint8_t)(i + 1), sizes[i]));
@@ -35,7 +35,7 @@ static void each_block_has_a_handle_of_its_own(void **state)
         test_block_holds(t->stream, blocks[i], sizes[i], (unsigned char)(i + 1));
         OK(leat_free(t->stream, blocks[i]));
     }
-    /* Freed blocks are kept and reused. */
+    /* The pool must keep freed blocks and reuse them. */
     for (int i = 0; i < 5; i++)
         OK(leat_free(t->stream, test_block(pool, t->stream, sizes[i])));
     assert_int_equal(test_statistics(pool).pages_created, created);
@@ -62,7 +62,7 @@ static void use_import(leat_device *device, leat_stream *stream, int fd, size_t 
     REFUSED(leat_memory_free(ptr), LEAT_ERROR_POINTER, "");
 }
 
-/* Runs this program again, which does the same as use_import(). */
+/* Calls use_import() in another process: runs this program again. */
 static void import_elsewhere(int fd, size_t bytes, int expected, int written)
 {
     char words[4][32];
@@ -104,7 +104,7 @@ static void blocks_are_shared_with_other_processes(void **state)
     assert_true(bytes >= 5000);
     import_elsewhere(fd, bytes, 1, 2);
     test_block_holds(t->stream, block, 5000, 2);
-    /* Again, and within this process. */
+    /* The memory can be imported again, and also in this process. */
     use_import(t->device, t->stream, fd, bytes, 2, 3);
     import_elsewhere(fd, bytes, 3, 4);
     test_block_holds(t->stream, block, 5000, 4);
@@ -113,7 +113,7 @@ static void blocks_are_shared_with_other_processes(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Physical memory lives as long as a process has it mapped. */
+/* Physical memory lives as long as any process maps it. */
 static void exported_memory_outlives_its_pool(void **state)
 {
     struct test_state *t = *state;
@@ -181,7 +181,7 @@ static void exported_files_keep_their_size(void **state)
     assert_int_equal(fallocate(fd, 0, (off_t)bytes, 4096), -1);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
     assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    /* The file contains the block's own pages only. */
+    /* The file contains only the pages of this block. */
     assert_int_equal(fstat(fd, &file), 0);
     assert_true(file.st_size >= 0 && (size_t)file.st_size == bytes);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
@@ -251,14 +251,14 @@ static void other_files_are_not_imported(void **state)
     no_import(t->device, ends[0], bytes, not_exported);
     no_import(t->device, ends[1], bytes, not_exported);
     no_import(t->device, -1, bytes, "it is not open");
-    /* Memory files that could still change their size, or that cannot be written. */
+    /* Both import calls must refuse memory files that could still change their size, or that cannot be written. */
     no_import(t->device, memory_file(bytes, 0), bytes, not_exported);
     no_import(t->device, memory_file(bytes, F_SEAL_GROW | F_SEAL_SEAL), bytes, not_exported);
     no_import(t->device, memory_file(bytes, F_SEAL_SHRINK | F_SEAL_SEAL), bytes, not_exported);
     no_import(t->device, memory_file(bytes, F_SEAL_SHRINK | F_SEAL_GROW), bytes, not_exported);
     no_import(t->device, memory_file(bytes, sealed | F_SEAL_WRITE), bytes, not_exported);
     no_import(t->device, memory_file(bytes, sealed | F_SEAL_FUTURE_WRITE), bytes, not_exported);
-    /* Exported memory with a wrong size, or with a descriptor that cannot be written. */
+    /* They must also refuse exported memory with a wrong size, or with a descriptor that cannot be written. */
     pool = POOL(t->device, .dedicated = 1, .exportable = 1);
     block = test_block(pool, t->stream, 4 * MIB);
     OK(leat_fill(t->stream, block, 8, 4 * MIB));

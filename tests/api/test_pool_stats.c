@@ -1,4 +1,4 @@
-/* test_pool_stats.c - statistics, history and snapshots of pools. */
+/* test_pool_stats.c - tests statistics, history and snapshots of pools. */
 #include "test_pool.h"
 
 #include <ctype.h>
@@ -36,7 +36,7 @@ static void figures_add_up(void **state)
             used += rounded(sizes[i]);
             figures = test_statistics(pool);
             assert_int_equal(figures.requested_bytes, requested);
-            /* Red zones or whole pages add to the used bytes. */
+            /* Red zones, or the rounding to whole pages, add to the used bytes. */
             if (sorts[sort].options.guard || sorts[sort].options.dedicated)
                 assert_true(figures.used_bytes >= used);
             else if (!getenv("LEAT_POOL_GUARD"))
@@ -124,7 +124,7 @@ static void tags_say_whose_memory_it_is(void **state)
     OK(leat_thread_set_tag("weights"));
     weights = test_block(pool, t->stream, 1000);
     more = test_block(pool, t->stream, 5 * MIB);
-    /* A tag applies to one thread only. */
+    /* A tag applies only to the thread that set it. */
     assert_int_equal(pthread_create(&thread, NULL, allocate_without_tag, pool), 0);
     pthread_join(thread, &by_thread);
     assert_non_null(by_thread);
@@ -156,7 +156,7 @@ static void tags_say_whose_memory_it_is(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Must run last, because it uses up the process's tags. */
+/* Must run last, because it uses up all tags that a process can have. */
 static void further_tags_count_as_other(void **state)
 {
     struct test_state *t = *state;
@@ -272,7 +272,7 @@ static void a_pool_remembers_what_happened(void **state)
     assert_int_equal(seen, 4);
     assert_true(streams[0] != streams[1]);
     assert_true(grown >= 9 * MIB + 1000);
-    /* With too little room the latest events are returned. */
+    /* If the array is too small, the call returns the latest events. */
     count = 1;
     OK(leat_pool_history(pool, events, &count));
     assert_int_equal(count, 1);
@@ -353,7 +353,7 @@ static const char *json_space(const char *at)
     return at;
 }
 
-/* Returns the end of the JSON string at at, or NULL if there is none. */
+/* Returns the end of the JSON string that begins at at, or NULL if no string begins there. */
 static const char *json_string(const char *at)
 {
     if (*at++ != '"')
@@ -394,7 +394,7 @@ static const char *json_number(const char *at)
     return at;
 }
 
-/* Returns the end of the JSON object or array that begins at at, or NULL. */
+/* Returns the end of the JSON object or array that begins at at, or NULL if it is malformed. */
 static const char *json_group(const char *at, int depth)
 {
     char end = *at == '{' ? '}' : ']';
@@ -422,7 +422,7 @@ static const char *json_group(const char *at, int depth)
     }
 }
 
-/* Returns the end of the JSON value at at, or NULL if there is none. */
+/* Returns the end of the JSON value that begins at at, or NULL if no value begins there. */
 static const char *json_value(const char *at, int depth)
 {
     static const char *const names[] = {"true", "false", "null"};
@@ -484,12 +484,12 @@ static void a_snapshot_is_json(void **state)
     }
 }
 
-/* Names with arbitrary bytes, and names that are cut: the snapshot must be valid UTF-8, because JSON requires
- * it. */
+/* Names may have arbitrary bytes, and leat cuts long ones. The snapshot must still be valid UTF-8, because JSON
+ * requires it. */
 static void a_snapshot_is_utf8(void **state)
 {
     static const char *const tags[] = {
-        /* 16 characters of 2 bytes, of which 31 bytes are kept. */
+        /* 16 characters of 2 bytes; leat keeps 31 bytes of them */
         "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9",
         "\xff\xfe",
         "half \xc3",
@@ -505,7 +505,7 @@ static void a_snapshot_is_utf8(void **state)
 
     if (!utf8)
         SKIP_OTHER("there is no locale C.UTF-8 to check with");
-    /* The pool's name is cut inside a character of 3 bytes. */
+    /* This name is longer than leat keeps, and the cut is inside a character of 3 bytes. */
     while (strlen(name) < 54)
         strcat(name, "\u20ac");
     pool = POOL(t->device, .name = name);
@@ -521,7 +521,7 @@ static void a_snapshot_is_utf8(void **state)
     uselocale(before);
     freelocale(utf8);
     assert_true(characters != (size_t)-1);
-    /* 15 whole characters of the first tag. */
+    /* The snapshot has 15 whole characters of the first tag. */
     assert_non_null(
         strstr(text.words,
                "\"\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\""));

@@ -1,7 +1,7 @@
 /*
- * test_pool_threads.c - pools used by 16 threads: on their own streams, on one stream, and freeing each other's
- * blocks, while other threads query and trim, and create and destroy pools. Every block is filled and checked.
- * Most useful under the thread sanitizer.
+ * test_pool_threads.c - tests pools that 16 threads use: each on its own stream, or all on one, and freeing each
+ * other's blocks, while other threads query and trim the pool, and create and destroy pools. Every block is filled
+ * and checked. Most useful under the thread sanitizer.
  */
 #include "test_pool.h"
 
@@ -19,7 +19,7 @@ struct parcel {
     leat_event *filled;
 };
 
-/* Blocks that other threads passed to one thread. */
+/* The blocks that other threads have passed to one thread. */
 struct mailbox {
     pthread_mutex_t lock; /* protects the other members */
     struct parcel parcels[64];
@@ -59,7 +59,7 @@ static size_t some_size(uint64_t number)
     return 1 + (size_t)leat_pattern_value(number, 11) % most[leat_pattern_value(number, 12) % 5];
 }
 
-/* Returns true if the first and last bytes of the block are value. Waits for the thread's stream. */
+/* Waits for the thread's stream. Returns true if the first and last bytes of the block are value. */
 static bool holds(struct job *job, const unsigned char *block, size_t bytes, unsigned char value)
 {
     size_t part = bytes < LOOK_BYTES ? bytes : LOOK_BYTES;
@@ -84,7 +84,7 @@ struct mine {
     unsigned char value;
 };
 
-/* Allocates and fills the thread's block, or checks and frees it if there is one. */
+/* Allocates and fills a block if m has none. Otherwise checks the block and frees it. */
 static bool come_or_go(struct job *job, struct mine *m, uint64_t number, leat_pool *pool)
 {
     void *block;
@@ -185,7 +185,7 @@ static bool take_one(struct job *job, uint64_t number)
     STEP(job, leat_event_destroy(parcel.filled));
     switch (number % 4) {
     case 0:
-        /* The copy from the block may still run, so name its stream. */
+        /* The copy from the block may still run, so tell the pool about its stream. */
         STEP(job, leat_copy(job->stream, job->unseen, parcel.block, parcel.bytes < 100 ? parcel.bytes : 100));
         STEP(job, leat_block_use(job->stream, parcel.block));
         STEP(job, leat_free(parcel.from, parcel.block));
@@ -263,7 +263,7 @@ static bool look_on(struct job *job)
     return true;
 }
 
-/* Creates and destroys streams and pools that have cached blocks. */
+/* Creates streams and pools, and destroys them while they have cached blocks. */
 static bool make_and_end(struct job *job)
 {
     leat_device *device = job->shared->t->device;
@@ -341,7 +341,7 @@ static void empty_boxes(struct shared *shared)
     }
 }
 
-/* Runs the functions on all threads at once; thread i runs function i % count. */
+/* Runs the functions on all threads at once. Thread i runs works[i % count]. */
 static void run(struct test_state *t, bool one_stream, bool (*const works[])(struct job *job), int count)
 {
     struct start *starts = test_buffer(THREADS * sizeof *starts);
@@ -429,7 +429,7 @@ static void all_things_at_once(void **state)
     run(*state, false, works, 5);
 }
 
-/* Two threads free the same block: one of them must succeed. */
+/* Two threads free the same block. Exactly one of them must succeed. */
 struct race {
     leat_stream *stream;
     void *block;
@@ -470,7 +470,8 @@ static void a_block_is_freed_once(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Several threads fill and empty a pool with a limit, one thread at a time, so no request may fail. */
+/* State of threads that fill and empty a pool with a limit. Only one thread does so at a time, so no request may
+ * fail. */
 struct squeeze {
     leat_pool *pool;
     leat_stream *stream;
@@ -497,7 +498,8 @@ static void *fill_and_empty(void *argument)
     return NULL;
 }
 
-/* If a pool has no other memory, a thread must get blocks that another thread has cached for another stream. */
+/* The pool has no memory but the blocks that another thread freed on another stream. A thread must get these
+ * blocks. */
 static void caches_of_threads_are_no_islands(void **state)
 {
     enum { COUNT = 4 };
@@ -532,8 +534,8 @@ static void *cache_blocks(void *argument)
     return NULL;
 }
 
-/* A thread without cached blocks of a size takes several from another thread's cache. Its own cache has no room
- * for them because other sizes occupy it, so the rest must go back to the pool. */
+/* A thread whose magazine has no block of a size takes several from another magazine. It needs only one of them.
+ * Other sizes occupy all slots of its own magazine, so the rest must go back to the pool. */
 static void blocks_from_another_cache_find_a_place(void **state)
 {
     enum { SIZES = 1000 };
@@ -547,7 +549,7 @@ static void blocks_from_another_cache_find_a_place(void **state)
         blocks[i] = test_block(squeeze.pool, t->stream, (size_t)512 * (unsigned)(i + 1));
     for (int i = 0; i < SIZES; i++)
         OK(leat_free(t->stream, blocks[i]));
-    /* At least one of two new threads uses another cache than this thread. */
+    /* At least one of two new threads uses another magazine than this thread. */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(pthread_create(&other, NULL, cache_blocks, &squeeze), 0);
         pthread_join(other, NULL);
@@ -587,8 +589,9 @@ static void wait_for_host(void *open)
     (void)test_wait_for(open, 1);
 }
 
-/* Another thread queries an event in a loop while this thread records it again. A query that saw the old record
- * complete must not count for the new one, which the block freed before it must wait for. */
+/* Another thread queries an event in a loop while this thread records it again. A query that sees the old
+ * record complete must not mark the new one as complete, because work before the new record still uses the
+ * freed block. */
 static void a_mark_moves_while_it_is_asked_for(void **state)
 {
     enum { ROUNDS = 400 };
@@ -618,7 +621,7 @@ static void a_mark_moves_while_it_is_asked_for(void **state)
         OK(leat_stream_synchronize(t->stream));
         EXPECT_BYTES(kept, 4096, 1);
         OK(leat_free(t->second, next));
-        /* So that in the next round no idle memory is known to be complete. */
+        /* Release all idle memory, so that the next round cannot get memory whose work is known to be complete. */
         OK(leat_stream_synchronize(t->second));
         OK(leat_pool_trim(pool, 0, NULL, NULL));
     }

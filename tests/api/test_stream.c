@@ -1,4 +1,4 @@
-/* test_stream.c - streams: order within one stream, independence of others, waits, host functions. */
+/* test_stream.c - tests streams: order within one stream, independence of others, waits, host functions. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static void streams_run_beside_each_other(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 64);
     struct test_gate *gate = test_gate_close(t->stream);
 
-    /* The first stream is held up; the second one completes its work. */
+    /* A gate holds the first stream up. The second stream must complete its work nevertheless. */
     memset(pinned, 0, 64);
     OK(leat_fill(t->second, memory, 3, 64));
     OK(leat_copy(t->second, pinned, memory, 64));
@@ -290,7 +290,7 @@ static void a_destroyed_stream_finishes_its_work(void **state)
     gate = test_gate_close(stream);
     OK(leat_fill(stream, pinned, 9, 64));
     OK(leat_stream_destroy(stream));
-    /* compute-sanitizer makes CUDA wait for the stream before it destroys it. */
+    /* Under compute-sanitizer CUDA waits for the stream's work before it destroys the stream. */
     if (!getenv("LEAT_TEST_MEMCHECK"))
         EXPECT_BYTES(pinned, 64, 0);
     test_gate_open(gate);
@@ -325,7 +325,7 @@ static void a_stream_knows_its_device(void **state)
     OK(leat_stream_destroy(NULL));
 }
 
-/* What each call returns inside a host function. */
+/* The results of calls that a host function makes. */
 struct forbidden {
     leat_device *device;
     leat_stream *stream;

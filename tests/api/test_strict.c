@@ -1,7 +1,7 @@
 /*
- * test_strict.c - LEAT_STRICT=1 on the CPU device: if host code accesses device memory, the process ends by
- * SIGSEGV after a message with the pointer, the kind of access and the allocation. Everything that goes through
- * leat works.
+ * test_strict.c - tests LEAT_STRICT=1 on the CPU device. If host code accesses device memory, the process must end
+ * by SIGSEGV after a message with the pointer, the kind of access and the allocation. All accesses through leat
+ * must work.
  *
  * leat reads LEAT_STRICT once per process, so each case runs in a child process: this program again, with the name
  * of the case.
@@ -25,7 +25,7 @@
 
 /* ---- in the child, where cmocka is not used ----------------------------------------------------------------- */
 
-/* State of a case. The child prints an address before it accesses it. */
+/* State of a case. The child prints each address before it accesses it. */
 struct child {
     leat_device *device;
     leat_stream *stream;
@@ -95,8 +95,8 @@ static int case_other_thread(struct child *c)
     return 0;
 }
 
-/* The calling thread may run a short copy on an idle stream itself. Afterwards it must have no access to device
- * memory. */
+/* The calling thread may itself run a short copy on an idle stream. Afterwards this thread must have no access to
+ * device memory. */
 static int case_after_copy(struct child *c)
 {
     char own[64] = {0};
@@ -108,7 +108,7 @@ static int case_after_copy(struct child *c)
     return ((volatile unsigned char *)c->memory)[5];
 }
 
-/* Memory that belongs to no pool. */
+/* The host accesses device memory that belongs to no pool. */
 static int case_plain(struct child *c)
 {
     void *plain;
@@ -121,7 +121,8 @@ static int case_plain(struct child *c)
     return 0;
 }
 
-/* Memory that the program mapped itself: leat_virtual_set_access() gives the device access, but not the host. */
+/* The host accesses memory that the program mapped itself. leat_virtual_set_access() gave the device access to it,
+ * but not the host. */
 static int case_virtual(struct child *c)
 {
     leat_physical *physical;
@@ -232,7 +233,7 @@ static void run_child(const char *name, struct outcome *outcome)
         char *const arguments[] = {(char *)(uintptr_t) "test_strict", (char *)(uintptr_t)name, NULL};
 
         setenv("LEAT_STRICT", "1", 1);
-        /* The handlers of sanitizers would turn the signal into an exit status. */
+        /* The SIGSEGV handlers of sanitizers would turn the signal into an exit status. */
         setenv("ASAN_OPTIONS", "handle_segv=0:detect_leaks=0", 1);
         setenv("TSAN_OPTIONS", "handle_segv=0", 1);
         setenv("UBSAN_OPTIONS", "handle_segv=0", 1);
@@ -258,8 +259,8 @@ static void run_child(const char *name, struct outcome *outcome)
         SKIP_OTHER("this processor has no memory protection keys (make check-strict has others in their place)");
 }
 
-/* Checks that the child ends by SIGSEGV and that the message names the announced address in an allocation of this
- * size. FREED: in freed memory. */
+/* Checks that the child ends by SIGSEGV, and that the message names the address that the child printed and an
+ * allocation of this size. If bytes is FREED, the message must name freed memory. */
 static void expect_death(const char *name, size_t bytes)
 {
     bool freed = bytes == FREED;
@@ -335,7 +336,7 @@ static void plain_memory_dies(void **state)
     expect_death("plain", BYTES);
 }
 
-/* The message names the whole reservation, which is one granule. */
+/* The message must name the whole reservation, which is one granule long. */
 static void mapped_memory_dies(void **state)
 {
     (void)state;

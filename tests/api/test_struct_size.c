@@ -1,4 +1,5 @@
-/* test_struct_size.c - structs that can grow (leat/base.h): a program and a library of different versions. */
+/* test_struct_size.c - tests structs that can grow (leat/base.h): program and library may have different
+ * versions. */
 #include "harness.h"
 
 #include <ctype.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the calls below work on. */
+/* The objects that the calls below use. */
 static struct {
     leat_device *device;
     leat_stream *stream;
@@ -107,7 +108,7 @@ static leat_status copy_start(void *given)
     return status;
 }
 
-/* Every struct that can grow, and a call that takes it. */
+/* Each row is a struct that can grow, with a call that takes it. */
 static const struct row {
     const char *call, *type;
     size_t bytes;
@@ -166,7 +167,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A struct of this size: fill in every byte of results, which the call must replace, and 0 in options. */
+/* Prepares a struct of this size: the bytes of a result are OTHER, so that the call must replace them; those of
+ * options are 0. */
 static void prepare(unsigned char room[ROOM], const struct row *row, size_t size)
 {
     memset(room, OTHER, ROOM);
@@ -175,7 +177,7 @@ static void prepare(unsigned char room[ROOM], const struct row *row, size_t size
     memcpy(room, &size, sizeof size);
 }
 
-/* The size is still what the caller set. */
+/* Checks that the call has not changed the struct's size field. */
 static void expect_size(const unsigned char room[ROOM], size_t wanted)
 {
     size_t size;
@@ -184,7 +186,8 @@ static void expect_size(const unsigned char room[ROOM], size_t wanted)
     assert_int_equal(size, wanted);
 }
 
-/* Returns true if the row's call works here with a struct as it is in this version. */
+/* Calls the row's function with a struct of this version's size. Returns false if the device does not support the
+ * call. */
 static bool works(const struct row *row)
 {
     _Alignas(max_align_t) unsigned char room[ROOM];
@@ -213,7 +216,7 @@ static void nothing_behind_the_struct_is_touched(void **state)
     }
 }
 
-/* A program of an older version: each size is one that some version may have had. */
+/* A program built with an older header passes a shorter struct. Tests each size that some version may have had. */
 static void a_shorter_struct_works(void **state)
 {
     _Alignas(max_align_t) unsigned char whole[ROOM], room[ROOM];
@@ -234,7 +237,7 @@ static void a_shorter_struct_works(void **state)
     }
 }
 
-/* A program of a newer version that asks for nothing that this one lacks. */
+/* A program built with a newer header passes a longer struct. If the added fields are 0, the call must succeed. */
 static void a_longer_struct_with_zeros_works(void **state)
 {
     _Alignas(max_align_t) unsigned char room[ROOM];
@@ -276,7 +279,7 @@ static void a_longer_struct_with_more_is_refused(void **state)
     }
 }
 
-/* Sizes that nobody set: the message says which macro does. */
+/* If the program has not set the size, the message must name the macro that sets it. */
 static void a_size_of_nothing_is_refused(void **state)
 {
     static const size_t sizes[] = {0, 1, sizeof(size_t) - 1, 4097, SIZE_MAX};
@@ -342,8 +345,7 @@ int main(void)
     if (!test_device_there())
         return 77;
     here.device = test_open();
-    /* Without a record of managed memory there are no counts. It starts before cmocka has its handler of SIGSEGV.
-     */
+    /* The counts of managed memory need a record, which must start before cmocka installs its SIGSEGV handler. */
     if (test_on_cpu() &&
         (leat_managed_record(here.device, 1) != LEAT_OK || leat_managed_record(here.device, 0) != LEAT_OK)) {
         fprintf(stderr, "%s\n", leat_last_error());

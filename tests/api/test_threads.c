@@ -1,5 +1,5 @@
-/* test_threads.c - many threads use one device at once: memory, streams, copies, events, kernels, queries. Most
- * useful under the thread sanitizer. */
+/* test_threads.c - tests one device that many threads use at once: memory, streams, copies, events, kernels,
+ * queries. Most useful under the thread sanitizer. */
 #include "harness.h"
 
 #include <dirent.h>
@@ -222,8 +222,8 @@ static void *fail_in_its_own_way(void *argument)
 
 enum { WHOLE_WORDS = 1 << 20 };
 
-/* Work that two threads submit to one stream must not interleave: a copy sees the other one's bytes whole or not
- * at all. */
+/* One thread copies into pinned memory while another one submits host functions to the same stream. A host
+ * function must see all bytes of a copy or none. */
 struct whole {
     leat_stream *stream;
     uint64_t *pinned;
@@ -278,7 +278,8 @@ static void a_copy_is_one_piece_of_work(void **state)
     free(pageable);
 }
 
-/* The same for copies to the device, which a GPU gets in chunks. */
+/* One thread copies to the device, which a GPU receives in chunks, while another one copies back on the same
+ * stream. The copy back must see all bytes of the other copy or none. */
 struct whole_there {
     leat_stream *stream;
     uint64_t *there, *seen;
@@ -335,7 +336,7 @@ static void every_thread_its_own_message(void **state)
     run(*state, functions, 1);
 }
 
-/* Finds a line that begins with begins in a /proc file of one of this process's threads. Returns false if there is
+/* Finds a line that starts with begins in a /proc file of a thread of this process. Returns false if there is
  * none. */
 static bool read_line(const char *thread, const char *file, const char *begins, char *line, int bytes)
 {

@@ -1,4 +1,5 @@
-/* test_virtual.c - address reservations, physical memory, mappings, access, and sharing by file descriptor. */
+/* test_virtual.c - tests address reservations, physical memory, mappings, access, and sharing by file
+ * descriptor. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static void mapped_memory_is_device_memory(void **state)
     assert_ptr_equal(info.device_pointer, p.base + p.unit + 5);
     assert_int_equal(info.owned, 1);
 
-    /* Work across the borders of four mappings. */
+    /* Write and read across the borders of the mappings. */
     write_pattern(t->stream, p.base, UNITS * p.unit, 7);
     expect_pattern(t->stream, p.base, UNITS * p.unit, 7);
     OK(leat_fill_pattern(t->stream, data, &twelve, sizeof twelve, p.unit));
@@ -127,7 +128,7 @@ static void contents_move_with_the_memory(void **state)
     p.memory[0] = NULL;
     expect_pattern(t->stream, last, p.unit, 3);
 
-    /* The handle is released, but the mapping keeps the memory and can return a handle for it. */
+    /* The handle was released, but the mapping keeps the memory and can return a new handle for it. */
     OK(leat_physical_retain(last + 1, &p.memory[0]));
     OK(leat_virtual_unmap(last, p.unit));
     OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
@@ -202,7 +203,8 @@ static void access_is_kept_and_asked(void **state)
     end_place(&p, 1);
 }
 
-/* Released memory lives as long as it is mapped, and its handle can be had again. Unmapping it then frees it. */
+/* Memory whose handle was released must live as long as it is mapped, and a new handle can be requested. Unmapping
+ * the memory must free it. */
 static void a_mapping_keeps_its_memory(void **state)
 {
     struct test_state *t = *state;
@@ -228,14 +230,14 @@ static void a_mapping_keeps_its_memory(void **state)
         OK(leat_virtual_unmap(base, unit));
         REFUSED(leat_physical_get_info(again, &info), LEAT_ERROR_HANDLE, "no live physical memory");
         OK(leat_device_memory(t->device, &after, NULL));
-        /* Copies of the first round may have created state that stays. */
+        /* Copies of the first round may have allocated memory that the device keeps. */
         if (round && test_on_cpu())
             assert_int_equal(after, before);
     }
     OK(leat_virtual_unreserve(base));
 }
 
-/* Writable and read-only mappings are two separate ranges. */
+/* Neighbouring mappings count as two ranges if one is writable and the other read-only. */
 static void rights_end_where_they_end(void **state)
 {
     struct test_state *t = *state;
@@ -448,7 +450,7 @@ static void wrong_arguments_are_refused(void **state)
     end_place(&p, 1);
 }
 
-/* Closing the device frees what the program left behind; the teardown closes it. */
+/* The program leaves memory mapped. The teardown closes the device, which must free everything. */
 static void a_device_closes_with_everything_mapped(void **state)
 {
     struct test_state *t = *state;
