@@ -1,7 +1,7 @@
 /*
  * recorded.c - programs whose allocations cli_record.sh records. They use only public headers.
  *
- * Usage: recorded PROGRAM. Prints "allocations N peak BYTES" of device memory, as the program itself counts them.
+ * Usage: recorded PROGRAM. Each prints "allocations N peak BYTES" of device memory, as it counts them itself.
  */
 #include <leat/leat.h>
 
@@ -31,7 +31,7 @@ static void must(bool fine, const char *what, int line)
 /* ---- the program's own count ---- */
 
 static _Atomic uint64_t allocations;
-static uint64_t live_bytes, peak_bytes; /* only in programs with one thread */
+static uint64_t live_bytes, peak_bytes; /* counted only in programs with one thread */
 
 static void *count_alloc(void *ptr, size_t bytes)
 {
@@ -91,7 +91,7 @@ static void scene(void)
     OK(leat_stream_create(device, &second));
     OK(leat_event_create(device, &event));
     OK(leat_event_create(device, &never));
-    /* The default pools of three kinds of memory. */
+    /* Allocate from the default pools. */
     OK(leat_alloc(first, 3 * MIB, &a));
     count_alloc(a, 3 * MIB);
     OK(leat_memory_alloc(device, LEAT_KIND_PINNED, 1000, &pinned));
@@ -99,7 +99,7 @@ static void scene(void)
     OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 5000, &b));
     count_alloc(b, 5000);
     give(NULL, b, 5000);
-    /* Uses by another stream, reported to the pool in both ways. */
+    /* Report uses by another stream with leat_block_use() and leat_block_use_until(). */
     OK(leat_event_record(second, event));
     OK(leat_block_use(second, a));
     OK(leat_block_use_until(event, a));
@@ -107,7 +107,7 @@ static void scene(void)
     give(first, a, 3 * MIB);
     OK(leat_stream_wait(first, event));
     OK(leat_stream_wait(first, never));
-    /* An alignment, a free on another stream, and an allocation that fails. */
+    /* Allocate an aligned block, free a block on another stream, and make an allocation fail. */
     OK(leat_pool_alloc_aligned(first, own, 700, 4096, &b));
     count_alloc(b, 700);
     c = take(own, first, 8 * MIB);
@@ -116,12 +116,12 @@ static void scene(void)
     give(second, c, 8 * MIB);
     if (leat_pool_alloc(first, own, 17 * MIB, &refused) != LEAT_ERROR_DEVICE_MEMORY)
         must(false, "a pool above its limit", __LINE__);
-    /* Waits of the host. */
+    /* Make the host wait in three ways. */
     OK(leat_event_synchronize(event));
     OK(leat_stream_synchronize(second));
     OK(leat_device_synchronize(device));
     give(first, b, 700);
-    /* A driver allocation, the ends of a stream and of a pool, and a block that is never freed. */
+    /* Make a driver allocation, destroy a stream and a pool, and leave a block live. */
     OK(leat_alloc_driver(first, 4096, &a));
     count_alloc(a, 4096);
     give(first, a, 4096);
@@ -136,7 +136,7 @@ static void scene(void)
     (void)lost;
     OK(leat_device_close(device));
     live_bytes -= 4 * MIB;
-    /* Open the device again: the lost block was freed when it was closed. */
+    /* Open the device again. Closing it has freed the lost block. */
     device = open_device();
     OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 9 * MIB, &a));
     count_alloc(a, 9 * MIB);
@@ -234,8 +234,7 @@ static void threads(void)
     tell();
 }
 
-/* ---- crowd: on one stream, half of the threads allocate what the others free; so each block goes from one to
- * another and back ---- */
+/* ---- crowd: on one stream, half of the threads allocate blocks that the other half frees ---- */
 
 static leat_stream *shared_stream;
 
@@ -299,7 +298,7 @@ __attribute__((destructor)) static void free_last(void)
         give(stream_until_exit, last_block, MIB);
 }
 
-/* Closes nothing; frees one block in an atexit() handler and one in a destructor. */
+/* Closes neither the stream nor the device. Frees one block in an atexit() handler and one in a destructor. */
 static void leave(void)
 {
     leat_pool *pool;
@@ -313,7 +312,7 @@ static void leave(void)
     tell();
 }
 
-/* From some point on the system refuses to let the trace grow, as on a full disk. */
+/* A limit on file sizes stops the growth of the trace, as on a full disk. */
 static void fill(void)
 {
     struct rlimit limit = {.rlim_cur = 100000, .rlim_max = RLIM_INFINITY};
@@ -331,7 +330,7 @@ static void fill(void)
     tell();
 }
 
-/* Calls _exit() before the rest of the trace is written; the part that is in the file must consist of whole
+/* Calls _exit() before the rest of the trace is written. The part that is in the file must consist of whole
  * lines. */
 static void vanish(void)
 {
@@ -345,7 +344,7 @@ static void vanish(void)
 static void split(void)
 {
     leat_device *device = open_device();
-    /* After a GPU driver was used, a child of fork() cannot use it. */
+    /* A child of fork() cannot use a GPU driver that the parent has used. */
     const char *name = getenv("LEAT_TEST_DEVICE");
     bool forks = name && !strncmp(name, "cpu", 3);
     leat_stream *stream;

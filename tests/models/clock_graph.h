@@ -1,6 +1,6 @@
 /*
- * clock_graph.h - shared by the files of order_model: the state of a graph, and what they call of each other. The
- * model is explained in order_model.c.
+ * clock_graph.h - declares the state of a graph of order_model, and the functions that its files share.
+ * order_model.c explains the model.
  */
 #ifndef CLOCK_GRAPH_H
 #define CLOCK_GRAPH_H
@@ -9,9 +9,9 @@
 #include "model.h"
 
 enum {
-    HOST = 0,        /* index of the host in a clock; streams follow */
-    AGENTS_MAX = 32, /* in the whole life of a graph */
-    STREAMS_MAX = 6, /* at the same time */
+    HOST = 0,        /* index of the host in a clock; the streams follow */
+    AGENTS_MAX = 32, /* most agents in the whole life of a graph */
+    STREAMS_MAX = 6, /* most streams at the same time */
     EVENTS = 6,
     TEMPORARY_MAX = 4,
     RESULTS_MAX = 64,
@@ -29,7 +29,7 @@ struct clock {
     uint32_t at[AGENTS_MAX];
 };
 
-/* One access. */
+/* The time of an access: an agent and its tick. */
 struct moment {
     int agent;
     uint32_t tick;
@@ -40,7 +40,7 @@ struct cell {
     enum home home;
     int number;
     uint64_t *ptr;
-    uint64_t *kernel_ptr; /* the address by which kernels reach it */
+    uint64_t *kernel_ptr; /* the address that kernels use */
     uint64_t value;
     struct moment write;            /* the last write */
     uint32_t read_tick[AGENTS_MAX]; /* tick of the last read by each agent since that write; 0: none */
@@ -48,7 +48,7 @@ struct cell {
 
 struct stream {
     bool there;
-    leat_stream *handle, *alias; /* alias: a wrapper of the same stream; or NULL */
+    leat_stream *handle, *alias; /* alias: a wrapping of the same stream, or NULL */
     enum home device;            /* DEVICE or OTHER */
     int agent;
     struct clock clock;
@@ -62,12 +62,12 @@ struct event {
     struct clock clock;
 };
 
-/* The result of a read. It is checked once the read is known to be complete. */
+/* The result of a read. The model checks it once it knows that the read is complete. */
 struct result {
     bool used;
     struct moment done;
     const uint64_t *words;
-    uint64_t seen; /* what a host function saw when it read the cell itself */
+    uint64_t seen; /* the value that a host function read from the cell */
     uint64_t expected;
     int step;
 };
@@ -77,7 +77,7 @@ struct ticket {
     leat_ticket *handle; /* NULL: this entry is free */
     bool cancelled;      /* LEAT_ERROR_CANCELLED is a valid result */
     struct cell *src;
-    struct moment read, write; /* of src: the read by this copy, and the write before it */
+    struct moment read, write; /* this copy's read of src, and the last write to src before it */
     uint32_t read_before;      /* tick of the stream's previous read of src; 0: none */
     struct clock clock;        /* clock of the stream after this copy */
 };
@@ -93,15 +93,15 @@ struct errand {
 };
 
 extern struct clock_graph {
-    /* Of the process: */
+    /* State of the process: */
     leat_device *devices[2];
     uint64_t *arena[HOMES];
     uint64_t *results_arena, *pageable_results;
     leat_kernel *vector_add[2], *add[2];
     uint64_t checked, steps_done;
-    bool keep_memory; /* free memory late, so that a lost dependency gives a wrong value instead of a crash */
+    bool keep_memory; /* free memory late: a lost dependency then gives a wrong value, not a crash */
 
-    /* Of the graph: */
+    /* State of the current graph: */
     size_t words; /* size of each cell */
     bool delays;
     int agents;
@@ -115,7 +115,7 @@ extern struct clock_graph {
     struct ticket tickets[TICKETS];
     struct errand *errands;
     int errand_count;
-    void **leftover; /* memory to be freed when the graph ends */
+    void **leftover; /* memory to free when the graph ends */
     int leftovers;
 } g;
 
@@ -134,12 +134,12 @@ int index_of(const struct stream *s);
 void synchronize_stream(struct stream *s);
 void synchronize_event(struct event *e);
 
-/* Includes streams that were destroyed: the device still runs their work. */
+/* Makes the host wait for all work of a device, including that of destroyed streams. */
 void synchronize_device(enum home device);
 
 void synchronize_all(void);
 
-/* Queries a stream or an event once. If it is complete, results are checked, but the model does not change: the
+/* Queries a stream or an event once, and checks results if it is complete. The model does not change, because the
  * graph must not depend on the speed of the machine. */
 void ask(void);
 

@@ -1,4 +1,5 @@
-/* clock_steps.c - the random steps of order_model: each makes the order that it needs, then calls leat. */
+/* clock_steps.c - makes the random steps of order_model. Each step first creates the order that it needs, then
+ * calls leat. */
 #include "clock_graph.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ static struct errand *new_errand(void)
     return errand;
 }
 
-/* Sometimes puts slow work in front of the next work of a stream. */
+/* Sometimes submits slow work to a stream, so that its next work starts late. */
 static void maybe_delay(struct stream *s)
 {
     if (!g.delays || !chance(30))
@@ -92,7 +93,7 @@ static struct cell *any_cell(unsigned homes)
 #define IN_PINNED (1u << PINNED | 1u << REGISTERED)
 #define IN_HOST (IN_PINNED | 1u << PAGEABLE)
 
-/* The kinds of memory that a kernel or a fill on this stream can access. */
+/* Returns the kinds of memory that a kernel or a fill on this stream can access. */
 static unsigned near(const struct stream *s)
 {
     return 1u << s->device | IN_PINNED;
@@ -107,8 +108,8 @@ static struct ticket *new_ticket(void)
     return NULL;
 }
 
-/* A ticket said that a copy has read src. So the host comes after that read and after the write before it, and
- * after nothing else. If the cell was used again meanwhile, its ticks differ and nothing is learned. */
+/* A ticket reported that a copy has read src. So the host is ordered after this read and after the write before
+ * it, and after nothing else. If src was used again meanwhile, its ticks differ, and the model does not change. */
 static void was_staged(struct cell *src, struct moment now, uint32_t read_before, struct moment write)
 {
     if (src->read_tick[now.agent] == now.tick)
@@ -122,8 +123,8 @@ static bool is_far(const struct stream *s, const struct cell *c)
     return (c->home == DEVICE || c->home == OTHER) && c->home != s->device;
 }
 
-/* Returns true if the stream's device can rearrange the words while it copies: then at most one of the two cells
- * may be outside its memory. */
+/* Returns true if a layout copy on this stream is supported: at most one of the two cells may be pageable or on
+ * the other device, or both may be pageable. */
 static bool can_turn(const struct stream *s, const struct cell *dst, const struct cell *src)
 {
     return is_far(s, dst) + is_far(s, src) + (dst->home == PAGEABLE) + (src->home == PAGEABLE) < 2 ||
@@ -142,7 +143,7 @@ static leat_status turn(struct stream *s, struct cell *dst, const struct cell *s
     return leat_copy_layout(handle_of(s), dst->ptr, &to, src->ptr, &from);
 }
 
-/* Submits one copy to a stream that may use both cells. ticket: NULL for a copy without a ticket. */
+/* Submits one copy to a stream that may use both cells. If ticket is NULL, the copy has no ticket. */
 static void give_copy(struct stream *s, struct cell *dst, struct cell *src, struct ticket *ticket)
 {
     struct moment write = src->write, now;
@@ -272,7 +273,7 @@ static struct result *new_result(void)
             memset(result, 0, sizeof *result);
             result->used = true;
             result->step = model_self->step;
-            /* Not yet submitted: it counts as later than everything. */
+            /* The read is not submitted yet, so its time is later than all others. */
             result->done = (struct moment){HOST, UINT32_MAX};
             return result;
         }
@@ -413,7 +414,7 @@ static void use_ticket(void)
         bool done = chance(30);
 
         reach(ticket, done ? LEAT_COPY_POINT_DONE : LEAT_COPY_POINT_STAGED);
-        /* Write the source at once: a copy that still reads it would then copy the wrong value. */
+        /* Write the source at once. If the copy still reads it, the copy gets the wrong value. */
         if (!done && ticket->src->there && 1u << ticket->src->home & IN_HOST)
             host_writes(ticket->src);
     }
@@ -421,7 +422,8 @@ static void use_ticket(void)
         free_ticket(ticket);
 }
 
-/* Checks the bytes that a cancelled copy says have arrived. The copy is done, and nobody else uses dst. */
+/* Checks the bytes of a cancelled copy that have arrived according to its ticket. The copy is done, and no other
+ * work uses dst. */
 static void look_at_prefix(struct stream *s, const struct ticket *ticket, const struct cell *dst)
 {
     uint64_t *words = malloc(g.words * 8);
@@ -443,7 +445,7 @@ static void look_at_prefix(struct stream *s, const struct ticket *ticket, const 
     free(words);
 }
 
-/* Cancels a copy, sooner or later, and writes its destination again. */
+/* Starts a copy and cancels it at once or a little later, then writes its destination again. */
 static void cancel_copy(void)
 {
     struct stream *s = any_stream();
@@ -492,8 +494,8 @@ void open_stream(struct stream *s)
          s->alias ? ", and wrap it" : "");
 }
 
-/* Destroys a stream while its work is queued, and creates another. Its scratch memory stays until the graph
- * ends. */
+/* Destroys a stream that still has queued work, and creates another. The old stream's scratch memory stays until
+ * the graph ends. */
 static void renew_stream(void)
 {
     struct stream *s = any_stream();

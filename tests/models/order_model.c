@@ -1,23 +1,23 @@
 /*
- * order_model.c - random graphs of work over several streams and devices, checked against a model of what happens
- * before what.
+ * order_model.c - runs random graphs of work over several streams and devices, and checks them against a model of
+ * the happens-before order.
  *
- * The model. The host and the streams are agents with vector clocks. To submit work joins the host's clock into
- * the stream's, and advances the stream by one tick. To record an event copies the stream's clock. To wait for the
- * event joins that copy into the waiting stream's clock. To synchronize joins the clock of a stream or of an event
- * into the host's. An access at (agent, tick) happened before everything done under a clock that has reached tick
- * for that agent.
+ * The model. The host and the streams are agents with vector clocks. Submitting work joins the host's clock into
+ * the stream's, and advances the stream by one tick. Recording an event copies the stream's clock. A wait for the
+ * event joins that copy into the waiting stream's clock. Synchronizing joins the clock of a stream or of an event
+ * into the host's. An access at (agent, tick) happened before all work whose clock has reached tick for that
+ * agent.
  *
  * All cells of memory have one size. Every write fills a cell with a unique value. Before an access the model
- * looks for earlier accesses that it must come after. Where no order exists yet the model makes one: by an event
+ * looks for earlier accesses that must precede it. Where no order exists yet the model creates it: by an event
  * that was recorded before, by a new record and a wait, or by a wait of the host. So no dependency is missing, and
  * the value of every read is known. If leat loses a dependency, the reader sees an older or a younger value,
  * because slow work precedes many steps.
  *
  * Pageable cells are used in stream order like all others. A ticket that has reached LEAT_COPY_POINT_STAGED orders
- * the host after one read and nothing else; LEAT_COPY_POINT_DONE joins the stream's clock of that copy. A
- * cancelled copy leaves its destination undefined, so the destination is written again, by the same stream or by a
- * later one.
+ * the host after the copy's read of its source and nothing else. LEAT_COPY_POINT_DONE joins the stream's clock of
+ * that copy into the host's. A cancelled copy leaves its destination undefined, so the same stream or a later one
+ * writes the destination again.
  *
  * A failure prints the steps of the graph and the arguments that repeat it.
  *
@@ -53,7 +53,7 @@ static void make_cells(void)
     }
 }
 
-/* Writes the first value of each cell, from pageable memory, on one stream. */
+/* Writes the first value of each cell. One stream copies it from pageable memory. */
 static void fill_cells(void)
 {
     uint64_t *words = malloc(g.words * 8);
@@ -170,7 +170,7 @@ static void set_up(void)
     g.devices[DEVICE] = model.device;
     g.devices[OTHER] = model.other;
     g.keep_memory = getenv("ORDER_MODEL_KEEP_MEMORY") != NULL;
-    /* A step has at most one host function of its own, and a few delays. */
+    /* Each step needs at most one errand for a host function, and a few for delays. */
     g.errands = calloc((size_t)model.steps * 4 + 16, sizeof *g.errands);
     g.leftover = calloc((size_t)model.steps, sizeof *g.leftover);
     g.arena[PAGEABLE] = malloc(arena_bytes);

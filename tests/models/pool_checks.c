@@ -1,6 +1,6 @@
 /*
- * pool_checks.c - the model of pool_model: which blocks are live, what a read must have seen, how a step comes
- * after the accesses that it needs to come after, and the work that it gives to streams.
+ * pool_checks.c - the model of pool_model. It knows which blocks are live and which value a read must have seen,
+ * orders steps after earlier accesses, and submits work to streams.
  */
 #include "pool_graph.h"
 
@@ -99,7 +99,7 @@ uint64_t pages_of(const struct block *b)
     return b->pool->has_pages ? in_pages(start % PAGE_BYTES + b->bytes) : in_pages(b->bytes);
 }
 
-/* ---- looking at results ----------------------------------------------------------------------- */
+/* ---- checks of results ------------------------------------------------------------------------ */
 
 void look(struct result *r)
 {
@@ -149,7 +149,8 @@ void open_event(struct event *e, bool far)
     if (!far && chance(25)) {
         DO(leat_event_native(e->handle, &native));
         DO(leat_event_wrap(model.device, native, &e->alias));
-        /* leat saw a record of the wrapped event, and none of the other handle. */
+        /* Record the event through the first handle, so that leat knows a record of this handle and none of the
+         * alias. */
         DO(leat_event_record(w->streams[near_stream()].handle, e->handle));
     }
 }
@@ -288,7 +289,7 @@ void fill_with(struct block *b, int stream)
     was_written(b, stream, value);
 }
 
-/* Returns a free entry for a result. If there is none, the host waits for one. */
+/* Returns a free entry for a result. If there is none, the host waits until one is free. */
 static struct result *new_result(void)
 {
     struct result *oldest = &w->results[pick(RESULTS)];

@@ -1,6 +1,6 @@
 /*
- * pool_graph.h - shared by the files of pool_model: the state of a graph, and what they call of each other. The
- * model is explained in pool_model.c.
+ * pool_graph.h - declares the state of a graph of pool_model, and the functions that its files share. pool_model.c
+ * explains the model.
  */
 #ifndef POOL_GRAPH_H
 #define POOL_GRAPH_H
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    HOST = -1, /* in place of the index of a stream: complete, as far as the host knows */
+    HOST = -1, /* in place of a stream's index: the host, whose own work is complete */
     STREAMS_MAX = 6,
     EVENTS = 6,
     BLOCKS = 24,
@@ -26,8 +26,8 @@ enum {
 };
 
 struct stream {
-    leat_stream *handle, *alias; /* alias: a wrapper of the same stream; or NULL */
-    bool far;                    /* of the other device: it may only read blocks */
+    leat_stream *handle, *alias; /* alias: a wrapping of the same stream, or NULL */
+    bool far;                    /* a stream of the other device, which may only read blocks */
 };
 
 struct event {
@@ -39,10 +39,10 @@ struct pool {
     leat_pool *handle;
     char words[128];
     leat_kind kind;
-    uint64_t limit_bytes, most_bytes; /* most: the highest limit so far; 0: no limit */
-    bool has_pages; /* the pool stitches pages, so a request fits whatever the sizes of the freed blocks were */
+    uint64_t limit_bytes, most_bytes; /* most_bytes: the highest limit so far; 0: no limit */
+    bool has_pages; /* the pool stitches pages, so freed blocks of any sizes can serve a request */
     atomic_uint_least64_t pages; /* bytes of all live blocks, each rounded up to pages */
-    size_t planned[PLANNED_MAX]; /* the sizes of the first list of the pool's plan */
+    size_t planned[PLANNED_MAX]; /* sizes in the first list of the pool's plan */
     int planned_count;           /* 0: no plan */
     atomic_uint planned_next;
 };
@@ -54,14 +54,13 @@ struct block {
     uint64_t value;
     bool filled; /* the block holds value */
     bool used;   /* some work has used the block */
-    bool sealed; /* its last users cannot be waited for any more, but the pool knows them: the block may only be
-                    freed */
-    int writer;  /* a stream, or HOST */
+    bool sealed; /* no stream can wait for its last users, which the pool knows: it may only be freed */
+    int writer;  /* a stream's index, or HOST */
     unsigned readers; /* one bit for each stream */
-    unsigned told;    /* streams that the pool was told of by leat_block_use() */
+    unsigned told;    /* streams that leat_block_use() has named, as bits */
 };
 
-/* The result of a read. It is checked after its stream was waited for. */
+/* The result of a read. The model checks it after the host has waited for the stream. */
 struct result {
     bool used;
     int stream;
@@ -70,7 +69,7 @@ struct result {
     int step;
 };
 
-/* The program of one thread. */
+/* The state of one thread's program. */
 struct worker {
     struct model_thread thread;
     uint64_t seed;
@@ -79,12 +78,12 @@ struct worker {
     struct event events[EVENTS];
     struct block blocks[BLOCKS];
     struct result results[RESULTS];
-    uint64_t *arena; /* pinned memory for RESULTS times RESULT_WORDS */
+    uint64_t *arena; /* pinned memory for RESULTS results of RESULT_WORDS words */
     bool delays;
     uint64_t checked;
 };
 
-/* A live block of any thread. */
+/* The addresses of a live block of any thread. */
 struct interval {
     uintptr_t start, end;
 };
@@ -93,18 +92,18 @@ extern struct pool_graph {
     bool virtual_memory, managed_memory;
     struct pool pools[POOLS];
     struct worker workers[THREADS_MAX];
-    pthread_mutex_t lock; /* guards the live blocks */
+    pthread_mutex_t lock; /* protects live, live_count, allocations and refusals */
     struct interval live[THREADS_MAX * BLOCKS];
     int live_count;
     uint64_t allocations, refusals;
 } g;
 
-/* The program of this thread. */
+/* The state of this thread's program. */
 extern _Thread_local struct worker *w;
 
 /* ---- pool_checks.c ---- */
 
-/* Starts the random numbers of a step anew, so that they do not depend on what a pool answered before. */
+/* Seeds the random numbers of a step, so that they do not depend on earlier answers of a pool. */
 void begin_step(int step);
 
 /* Returns a value that no other block has. */
@@ -122,17 +121,19 @@ struct block *any_block(bool sealed_too);
 int index_of(const struct block *b);
 void enter_live(const struct block *b);
 
-/* Call before the block is freed: afterwards another thread may have its memory. */
+/* Removes a block from the live blocks. Must be called before the free, because then another thread may get the
+ * memory. */
 void leave_live(const struct block *b);
 
 uint64_t in_pages(size_t bytes);
 
-/* Returns the pages that a block touches: one more than its size needs if it crosses the end of a page. */
+/* Returns the bytes of all pages that a block touches. A block that crosses the end of a page may touch one page
+ * more than its size needs. */
 uint64_t pages_of(const struct block *b);
 
 void look(struct result *r);
 
-/* The host has learned that all work of a stream so far is complete. */
+/* Updates the model: the host has learned that all work of the stream so far is complete. */
 void stream_is_done(int stream);
 
 void record(struct event *e, int stream);
@@ -140,26 +141,27 @@ void wait_for(int stream, struct event *e);
 void open_event(struct event *e, bool far);
 struct event *event_for(int stream);
 
-/* Makes calls that must have no effect: moves events that nobody needs, waits for old ones. */
+/* Makes calls that must have no effect on the order: records events that are no longer needed, and waits for old
+ * records. */
 void disturb(struct event *e);
 
 void host_waits_for(int stream);
 
-/* Orders new work of a stream after all work of another stream, or of the host, so far. */
+/* Orders new work of stream after all work that the stream (or host) earlier has so far. */
 void stream_after(int stream, int earlier);
 
-/* Orders a stream, or the host, after the block's last write; and after all reads since, if it is going to
- * write. */
+/* Orders a stream, or the host, after the block's last write. If write is true, also after all reads since
+ * then. */
 void come_after_users(int agent, struct block *b, bool write);
 
 void was_written(struct block *b, int agent, uint64_t value);
 
-/* Sometimes puts slow work in front of the next work of a stream. */
+/* Sometimes submits slow work to a stream, so that its next work starts late. */
 void delay(int stream, int percent);
 
 void fill_with(struct block *b, int stream);
 
-/* Copies a part of a block that holds its value, most often one of its ends. */
+/* Submits a copy of a part of a block that holds its value. The part is most often one end of the block. */
 void read_piece(struct block *b, int stream);
 
 /* ---- pool_steps.c ---- */
@@ -167,7 +169,7 @@ void read_piece(struct block *b, int stream);
 void forget(struct block *b);
 void open_stream(struct stream *s, bool far);
 
-/* The callback of a full pool: frees one block, or gives up. */
+/* The callback of a full pool: frees one block and returns 1, or returns 0. */
 int make_room(void *argument, leat_pool *pool, uint64_t bytes);
 
 void any_step(void);

@@ -1,21 +1,21 @@
 /*
- * pool_model.c - random programs that allocate, use and free blocks of several pools on several streams, checked
- * against a model of who may use which memory.
+ * pool_model.c - runs random programs that allocate, use and free blocks of several pools on several streams, and
+ * checks them against a model of who may use which memory.
  *
- * The model. Each live block has a value that fills it, the stream that wrote it last, and the streams that read
- * it since. Before a stream uses a block, it is ordered after those, by events or by a wait of the host. Before a
- * block is freed, the freeing stream is ordered after them, or the pool is told of them (leat_block_use,
- * leat_block_use_until). A block that nobody used can be freed on any stream. So the program obeys the rules of
- * leat/pool.h, and the value of every read is known. Two errors are possible. Two live blocks overlap: this is
- * checked at each allocation. Or a pool reuses memory while work of its last owner is still running: slow work
- * precedes many reads and writes, also the last ones before a free, so such work writes into the next owner's
- * block or reads its value.
+ * The model. Each live block has a value that fills it, the stream that wrote it last, and the streams that have
+ * read it since. Before a stream uses a block, the program orders it after these, by events or by a wait of the
+ * host. Before a block is freed, the program orders the freeing stream after them, or tells the pool of them
+ * (leat_block_use, leat_block_use_until). Any stream can free a block that no work has used. So the program obeys
+ * the rules of leat/pool.h, and the value of every read is known. A pool can make two errors. Two live blocks
+ * overlap: the model checks this at each allocation. Or a pool reuses memory while work of its last owner still
+ * runs: slow work precedes many reads and writes, also the last ones before a free, so such work writes into the
+ * next owner's block or reads its value.
  *
  * Pools are small, so that streams take memory from each other all the time. The random numbers of each step start
  * from the seed and the number of the step, because the answers of a pool depend on the speed of the machine.
  *
- * Some graphs have several threads, each with its own blocks and streams, on the same pools. A failure prints the
- * steps of its thread, and the arguments that repeat the graph.
+ * Some graphs have several threads, which use the same pools, each with its own blocks and streams. A failure
+ * prints the steps of its thread, and the arguments that repeat the graph.
  *
  *     pool_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--threads N] [--device NAME] [--verbose]
  */
@@ -31,8 +31,8 @@ _Thread_local struct worker *w;
 
 /* ---- a graph ---------------------------------------------------------------------------------- */
 
-/* Writes a plan with random places that overlap, so that it is wrong most of the time: the pool must check whether
- * a place is free. The requests to the pool follow the first list of the plan for a while. */
+/* Writes a plan with random places that overlap, so the plan is wrong most of the time, and the pool must check
+ * whether a place is free. For a while the requests follow the first list of the plan. */
 static void write_plan(struct pool *p, char path[TEMPORARY_PATH])
 {
     uint64_t arena_bytes = (uint64_t)(6 + pick(12)) << 20;
@@ -69,7 +69,7 @@ static void open_pool(struct pool *p, int number)
     int sort = pick(10);
 
     memset(p, 0, sizeof *p);
-    /* Each graph has two device pools; the other pools are of any kind. */
+    /* The first two pools are of device memory; the others may be of any kind. */
     if (number >= 2 && sort < 2)
         options.no_virtual_memory = 1;
     else if (number >= 2 && sort < 5)
@@ -120,7 +120,7 @@ static void begin_worker(void)
         open_event(&w->events[i], model.other && i >= EVENTS - 2);
 }
 
-/* Checks everything a last time, and frees everything. */
+/* Checks all blocks and results a last time, and frees everything. */
 static void end_worker(void)
 {
     begin_step(w->thread.step + 1);
@@ -225,7 +225,7 @@ static void set_up(void)
     DO(leat_device_get_info(model.device, &info));
     g.virtual_memory = info.virtual_memory;
     g.managed_memory = info.managed_memory;
-    /* Loads the kernels for fills now. Loading may wait for the device, and would hide that other calls do not
+    /* Load the kernels for fills now. Loading may wait for the device, which would hide that another call fails to
      * wait. */
     DO(leat_module_builtin(model.device, &module));
 }

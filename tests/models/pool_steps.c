@@ -1,4 +1,4 @@
-/* pool_steps.c - the random steps of pool_model: use, free, allocate, and all other calls. */
+/* pool_steps.c - makes the random steps of pool_model: use, free, allocate, and all other calls. */
 #include "pool_graph.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static void read_block(void)
     read_piece(b, stream);
 }
 
-/* The host may access a pinned block after its work is complete. */
+/* The host accesses a pinned block after the block's work is complete. */
 static void host_access(struct block *b)
 {
     bool write = !b->filled || chance(60);
@@ -66,8 +66,8 @@ static void tell_of(struct block *b, int stream)
     b->told |= 1u << stream;
 }
 
-/* Tells the pool of a stream before its last work: the pool must consider the work that is submitted until the
- * free. */
+/* Tells the pool of a stream before the stream's last work on the block. The pool must consider all work that the
+ * stream has when the block is freed. */
 static void tell_early(void)
 {
     struct block *b = any_block(false);
@@ -78,7 +78,7 @@ static void tell_early(void)
 
 /* ---- steps: free ------------------------------------------------------------------------------ */
 
-/* Orders the freeing stream after one user of the block, or tells the pool of that user. */
+/* Orders the freeing stream after one user of the block, or tells the pool of the user. */
 static void settle_user(struct block *b, int user, int stream)
 {
     struct event *e;
@@ -135,7 +135,7 @@ static void free_block(struct block *b)
     b->ptr = NULL;
 }
 
-/* Submits the last work on a block behind slow work, so that it still runs when the block has been freed. */
+/* Submits the last work on a block behind slow work, so that it still runs after the free. */
 static void part_from(struct block *b)
 {
     int stream = b->writer >= 0 && !w->streams[b->writer].far && chance(60) ? b->writer : near_stream();
@@ -174,7 +174,7 @@ static size_t any_size(void)
     static const int most[] = {60, 500, 8000, 60000, 130000, 260000, 700000};
     size_t words = 1 + (size_t)draw() % (size_t)most[pick(7)];
 
-    /* Often one of a few sizes, so that freed blocks fit exactly. */
+    /* Often use one of a few sizes, so that freed blocks fit exactly. */
     if (chance(50))
         words = (size_t[]){64, 512, 8192, 131072, 262144, 524288}[pick(6)];
     return words * 8;
@@ -188,7 +188,8 @@ static size_t any_size_of(struct pool *p)
     return p->planned[atomic_fetch_add(&p->planned_next, 1) % (unsigned)p->planned_count];
 }
 
-/* A pool may refuse what exceeds its limit, also because of blocks of other threads. */
+/* Checks that a pool had a reason to refuse a request. With several threads, blocks of other threads may be the
+ * reason. */
 static void expect_refusal(struct pool *p, leat_status status, size_t bytes)
 {
     uint64_t pages = atomic_load(&p->pages);
@@ -204,7 +205,7 @@ static void expect_refusal(struct pool *p, leat_status status, size_t bytes)
                 leat_last_error());
 }
 
-/* Allocates a block. Returns NULL if the pool has no room. host: without a stream. */
+/* Allocates a block. If host is true, it has no stream. Returns NULL if the pool or the model's table is full. */
 static struct block *new_block(struct pool *p, size_t bytes, int stream, bool host)
 {
     struct block *b = NULL;
@@ -232,7 +233,7 @@ static struct block *new_block(struct pool *p, size_t bytes, int stream, bool ho
     return b;
 }
 
-/* Fills most blocks at once, before late work of their last owner can be complete. */
+/* Fills most new blocks at once, while late work of their last owner may still run. */
 static void begin_with(struct block *b, int stream, bool host)
 {
     if (host && b->pool->kind == LEAT_KIND_PINNED && b->bytes <= 1 << 18 && chance(70)) {
@@ -260,8 +261,8 @@ static void allocate(void)
         begin_with(b, stream, host);
 }
 
-/* Frees a block whose work still runs, and at once allocates one of the same or another size from the same pool.
- */
+/* Frees a block whose work still runs, and at once allocates from the same pool a block of the same or another
+ * size. */
 static void hand_over(void)
 {
     struct block *b = any_block(true);
@@ -296,8 +297,8 @@ void open_stream(struct stream *s, bool far)
     }
 }
 
-/* Before a stream is destroyed: orders another stream after its use of the block, or tells the pool, after which
- * the block can only be freed. */
+/* A stream that used the block will be destroyed. Orders another stream after it, or tells the pool of it. In the
+ * second case the block can only be freed. */
 static void replace_user(struct block *b, int gone)
 {
     int stand_in = near_stream();
@@ -315,13 +316,14 @@ static void replace_user(struct block *b, int gone)
         if (b->writer == gone)
             b->writer = HOST;
     } else {
-        /* The stream of an unused block is destroyed, so nothing can be ordered after its allocation. */
+        /* No work has used the block, so the program cannot order other streams after its allocation on the
+         * destroyed stream. */
         b->sealed = true;
         b->writer = HOST;
     }
 }
 
-/* Destroys a stream while its work is queued, and creates another in its place. */
+/* Destroys a stream that still has queued work, and creates another one in its place. */
 static void renew_stream(void)
 {
     int gone = any_stream();
@@ -356,7 +358,8 @@ static void wait_for_any(void)
     wait_for(any_stream(), &w->events[pick(EVENTS)]);
 }
 
-/* Queries a stream or an event once. The model does not change. */
+/* Queries a stream or an event once. The model does not change, because the answer depends on the speed of the
+ * machine. */
 static void ask(void)
 {
     leat_status status;
@@ -401,8 +404,8 @@ static void trim(void)
         DO(leat_pool_trim(p->handle, keep_bytes, NULL, NULL));
 }
 
-/* A soft limit makes the pool release memory on its own. The hard limit does not change in graphs with several
- * threads: their checks use it. */
+/* Changes a pool's limits. A soft limit makes the pool release memory on its own. With several threads the hard
+ * limit never changes, because the checks of other threads read it. */
 static void change_limits(void)
 {
     struct pool *p = &g.pools[pick(POOLS)];
@@ -415,12 +418,12 @@ static void change_limits(void)
     status = leat_pool_set_limits(p->handle, limit, soft);
     note("pool %d has a limit of %llu bytes, and a soft one of %llu: %s", (int)(p - g.pools),
          (unsigned long long)limit, (unsigned long long)soft, leat_status_name(status));
-    /* Memory in use, or with pending work, may exceed the new limit. */
+    /* A pool refuses a new limit that is smaller than its memory in use, including memory with pending work. */
     if (status == LEAT_ERROR_BUSY && limit < p->limit_bytes)
         return;
     DO(status);
     if (limit == p->limit_bytes)
-        return; /* with other threads, which read both */
+        return; /* always so with several threads, because other threads read both fields */
     p->limit_bytes = limit;
     p->most_bytes = limit > p->most_bytes ? limit : p->most_bytes;
 }

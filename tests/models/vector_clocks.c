@@ -1,6 +1,6 @@
 /*
- * vector_clocks.c - the model of order_model: vector clocks, checks of results, waits of the host, and how a step
- * comes after the accesses that it needs to come after.
+ * vector_clocks.c - the model of order_model: vector clocks, checks of results, waits of the host, and how the
+ * model orders a step after earlier accesses.
  */
 #include "clock_graph.h"
 
@@ -20,7 +20,7 @@ static bool covers(const struct clock *clock, struct moment moment)
     return clock->at[moment.agent] >= moment.tick;
 }
 
-/* Returns the clock that the next work of a stream would have. */
+/* Joins the host's clock into a stream's clock, as the stream's next work will. Returns the stream's clock. */
 static const struct clock *coming(struct stream *s)
 {
     join(&s->clock, &g.host);
@@ -38,7 +38,7 @@ struct moment advance_host(void)
     return (struct moment){HOST, ++g.host.at[HOST]};
 }
 
-/* ---- looking at results ----------------------------------------------------------------------- */
+/* ---- checks of results ------------------------------------------------------------------------ */
 
 void look(struct result *result)
 {
@@ -83,7 +83,7 @@ void synchronize_stream(struct stream *s)
         note("synchronize stream %d", index_of(s));
         DO(leat_stream_synchronize(handle_of(s)));
     } else {
-        leat_stream *handle = handle_of(s); /* drawn once, whatever the time of the wait */
+        leat_stream *handle = handle_of(s); /* drawn once, however long the wait takes */
         leat_status status;
 
         note("query stream %d until it is ready", index_of(s));
@@ -192,7 +192,7 @@ void renew_event(struct event *e)
     e->recorded = false;
 }
 
-/* Returns an event that was recorded at or after moment, or NULL. */
+/* Returns an event whose record covers moment, or NULL. */
 static struct event *covering_event(struct moment moment)
 {
     int first = pick(EVENTS);
@@ -253,7 +253,7 @@ static void stream_after(struct stream *s, struct moment moment)
         wait_for(s, e);
     } else if (from && chance(92)) {
         e = event_of_device(from->device);
-        /* An event that is recorded again before anyone waits for it must hold nobody up. */
+        /* Sometimes record the event twice. The first record, which no stream waits for, must have no effect. */
         if (chance(20))
             record(e, from);
         record(e, from);

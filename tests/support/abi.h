@@ -1,5 +1,5 @@
 /*
- * abi.h - macros by which tests compare leat's own declarations with a vendor's header at compile time.
+ * abi.h - defines macros by which tests compare leat's own declarations with a vendor's header at compile time.
  */
 #ifndef ABI_H
 #define ABI_H

@@ -1,11 +1,12 @@
 /*
- * bad_disk.c - see bad_disk.h. The system calls about files that src/copy/file*.c make are defined here again, in
- * the program or in a library for LD_PRELOAD. Each first looks for a rule, and then calls the function that the
+ * bad_disk.c - see bad_disk.h. Defines again the system calls about files that src/copy/file*.c make, in the
+ * program or in a library for LD_PRELOAD. Each first looks for a rule, and then calls the function that the
  * program would have called without this file.
  *
- * As bad_disk.so, the rules come from BAD_DISK, separated by commas: CALL=WHAT[@FIRST[+EVERY]]. CALL is a name of
- * the table below, WHAT the name of an error or the most bytes that a call moves, FIRST the number of the first
- * call, EVERY the distance to the next one. Without @FIRST all calls are meant. For example
+ * The library bad_disk.so takes the rules from the variable BAD_DISK, where commas separate them:
+ * CALL=WHAT[@FIRST[+EVERY]]. CALL is a name of the table below, WHAT the name of an error or the most bytes that a
+ * call moves, FIRST the number of the first call that the rule is for, EVERY the distance to the next one. Without
+ * @FIRST the rule is for all calls. For example
  *
  *     BAD_DISK=cachestat=ENOSYS,read=1000,read=EINTR@3+5
  */
@@ -41,7 +42,8 @@ static const struct {
                    {"ENOSYS", ENOSYS}, {"EPERM", EPERM},   {"EMFILE", EMFILE},        {"EINVAL", EINVAL},
                    {"EACCES", EACCES}, {"EDQUOT", EDQUOT}, {"EOPNOTSUPP", EOPNOTSUPP}};
 
-/* Spin lock of the rules. Not a mutex: jitter.c makes those rest, and a rule is looked up in nanoseconds. */
+/* Spin lock that protects rules and rule_count. It is no mutex, because jitter.c would delay the threads at a
+ * mutex, and a look-up takes only nanoseconds. */
 static atomic_flag locked = ATOMIC_FLAG_INIT;
 static struct bad_disk_rule rules[RULES_MOST];
 static unsigned rule_count;
@@ -60,7 +62,7 @@ static void unlock(void)
     atomic_flag_clear_explicit(&locked, memory_order_release);
 }
 
-/* ---- what the test calls ---- */
+/* ---- functions for the test ---- */
 
 EXPORTED void bad_disk_set(const struct bad_disk_rule *list, unsigned count)
 {
@@ -101,9 +103,9 @@ EXPORTED void bad_disk_set_hook(int (*hook)(enum bad_disk_call call, uint64_t of
     atomic_store(&the_hook, hook);
 }
 
-/* ---- BAD_DISK ---- */
+/* ---- rules in the variable BAD_DISK ---- */
 
-/* Returns true if text is this name, to its end or to "@". */
+/* Returns true if text consists of this name, up to its end or to "@". */
 static bool is_name(const char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -111,7 +113,7 @@ static bool is_name(const char *text, const char *name)
     return !strncmp(text, name, length) && (!text[length] || text[length] == '@');
 }
 
-/* Returns false if the text is no rule. */
+/* Parses one rule. Returns false if the text is no rule. */
 static bool read_rule(const char *text, struct bad_disk_rule *rule)
 {
     const char *what = strchr(text, '='), *at = strchr(text, '@');
@@ -158,7 +160,7 @@ static void read_environment(void)
     bad_disk_set(list, count);
 }
 
-/* Before main(), when no other thread runs. */
+/* Runs before main(), when the process has only one thread. */
 __attribute__((constructor)) static void begin(void)
 {
     read_environment();
@@ -181,7 +183,8 @@ static void sleep_us(uint64_t us)
         nanosleep(&time, NULL);
 }
 
-/* Counts a call. Returns 0, or the value of errno with which it fails. *most: how many bytes it may move. */
+/* Counts a call and looks for its rules. Returns 0, or the errno with which the call must fail. *most returns how
+ * many bytes it may move. */
 static int look(enum bad_disk_call call, uint64_t bytes, uint64_t *most)
 {
     uint64_t number = atomic_fetch_add(&counts[call], 1) + 1, delay_us = 0;
@@ -211,7 +214,7 @@ static int look(enum bad_disk_call call, uint64_t bytes, uint64_t *most)
     return error;
 }
 
-/* Returns true, with errno set, if the call fails. */
+/* Returns true and sets errno if a rule makes the call fail. */
 static bool fails(enum bad_disk_call call)
 {
     uint64_t most;
@@ -222,9 +225,9 @@ static bool fails(enum bad_disk_call call)
     return error;
 }
 
-/* ---- the calls ---- */
+/* ---- the replaced calls ---- */
 
-/* Defines real_name(), which returns the function of this name that comes after this file's. */
+/* Defines real_NAME(), which returns the function NAME that the program would have called without this file. */
 #define REAL(name)                                                                                                \
     static __typeof__(name) *real_##name(void)                                                                    \
     {                                                                                                             \
@@ -258,7 +261,7 @@ static enum bad_disk_call open_call(int flags)
     return (flags & O_TMPFILE) == O_TMPFILE ? BAD_DISK_OPEN_TMPFILE : BAD_DISK_OPEN;
 }
 
-/* Returns the mode after the last argument of open() and openat(), if there is one. */
+/* Returns the mode, which open() and openat() have only with some flags; otherwise 0. */
 static mode_t mode_of(int flags, va_list arguments)
 {
     return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0;
@@ -346,7 +349,8 @@ static uint64_t total(const struct iovec *parts, int count)
     return bytes;
 }
 
-/* Copies the first bytes of a list of parts. Returns their number. */
+/* Fills some with only as many parts as are needed for this number of bytes, and shortens the last. Returns the
+ * number of parts. */
 static int shorten(struct iovec *some, const struct iovec *parts, int count, uint64_t bytes)
 {
     int used = 0;
@@ -361,7 +365,7 @@ static int shorten(struct iovec *some, const struct iovec *parts, int count, uin
     return used;
 }
 
-/* flags: of preadv2(); -1: preadv(), or pwritev() with write. */
+/* Reads or writes under the rules. flags: those of preadv2(), or -1 for preadv() and pwritev(). */
 static ssize_t move(int file, const struct iovec *parts, int count, off_t offset, bool write, int flags)
 {
     int (*hook)(enum bad_disk_call call, uint64_t offset) = atomic_load(&the_hook);
@@ -381,7 +385,7 @@ static ssize_t move(int file, const struct iovec *parts, int count, off_t offset
         errno = error > 0 ? error : 0;
         return error > 0 ? -1 : 0;
     }
-    /* Past the cache only whole sectors are read; a test that wants fewer bytes gets as few as possible. */
+    /* Direct access moves only whole sectors, so round up to the next sector. */
     if (most < bytes && (call == BAD_DISK_READ_DIRECT || call == BAD_DISK_WRITE_DIRECT))
         most = (most + 511) / 512 * 512;
     if (most < bytes) {

@@ -114,7 +114,8 @@ void cases_shuffle(unsigned *order, unsigned count)
     }
 }
 
-/* The number of places that a dimension has on a side. For a dimension with a list this differs from its size. */
+/* Returns the number of places that a dimension has on one side. If the dimension has a list there, this is the
+ * list's bound and not the dimension's size. */
 static int64_t places_of(const struct leati_canonical *canonical, unsigned dim, bool on_dst)
 {
     bool listed = (int)dim == canonical->index_dim && canonical->index_on_dst == on_dst;
@@ -188,7 +189,7 @@ void *cases_make_list(const struct leati_canonical *canonical, bool distinct, ui
     return list;
 }
 
-/* ---- judging ---- */
+/* ---- comparison with the plain loop ---- */
 
 static int64_t list_at(const struct leati_canonical *canonical, const void *list, uint64_t i)
 {
@@ -204,7 +205,7 @@ void cases_judge(const struct leati_canonical *canonical, char *dst, const char 
         bool wrong = false;
         uint64_t rest = u;
 
-        /* The dimension of the list is the outermost loop, so that of equal indices the last one wins. */
+        /* The dimension with the list is the outermost loop. So if indices are equal, the last one wins. */
         for (unsigned i = 0; i < canonical->dims; i++) {
             int64_t at;
 

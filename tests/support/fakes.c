@@ -16,8 +16,8 @@ struct fakes fakes;
 
 /* ---- set-up ---- */
 
-/* memcpy(), because ISO C has no cast from an object pointer to a function pointer. POSIX gives both the same
- * form. */
+/* Looks up a function of the library. Uses memcpy(), because ISO C cannot cast an object pointer to a function
+ * pointer; POSIX gives both the same representation. */
 static bool take(void *library, const char *name, void *field)
 {
     void *function = dlsym(library, name);
@@ -62,7 +62,7 @@ leat_device *fakes_open(const char *name)
     return device;
 }
 
-/* ---- every vendor call fails once ---- */
+/* ---- each vendor call fails once ---- */
 
 struct everything {
     leat_device *device, *other;
@@ -194,7 +194,7 @@ static void walk(unsigned code, leat_status wanted)
     } while (n++ <= reached);
     OK(fakes_do_all());
 
-    /* leat ignores failures of a few calls, which only query information. Their number is small. */
+    /* Most failures must be reported. leat ignores only those of a few calls that query information. */
     assert_true(failures > 50);
 }
 
@@ -260,7 +260,7 @@ void fakes_expect_place(const void *ptr, leat_kind kind, leat_device *device, co
     assert_int_equal(info.bytes, bytes);
 }
 
-/* Copies between all kinds of memory, with slices that are a whole number of rows apart and with others. */
+/* Copies regions between all kinds of memory. The slices are a whole number of rows apart, or not. */
 void test_regions(void **state)
 {
     static const leat_copy_region regions[] = {
@@ -293,7 +293,7 @@ void test_regions(void **state)
         unsigned char *dst = ends[all / 3 % count].ptr, *src = ends[all / 3 / count].ptr + BYTES;
         const leat_copy_region *region = &regions[all % 3];
 
-        /* The memory of the fake driver is host memory. */
+        /* The fake library's device memory is host memory, so the test can access it. */
         memset(dst, 0, BYTES);
         for (size_t i = 0; i < BYTES; i++)
             src[i] = (unsigned char)(i * 7 % 251 + 1);
@@ -321,7 +321,7 @@ void test_regions(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Pitches that the vendor refuses, on either side: leat must copy row by row. */
+/* The vendor refuses these pitches on either side, so leat must copy row by row. */
 void test_long_pitches(void **state)
 {
     const size_t pitch = (size_t)INT32_MAX + 1, reach = pitch + BYTES;
@@ -358,8 +358,8 @@ void test_long_pitches(void **state)
 
 /* ---- order ---- */
 
-/* Work of the default stream is held up. A stream of the user that keeps the order of the default stream must wait
- * for it; leat's own stream must not. */
+/* The fake library holds up the default stream's work. A user's stream that is ordered with the default stream
+ * must wait for this work; leat's own stream must not. */
 void test_streams_wait_for_no_default_stream(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
@@ -398,8 +398,9 @@ int fakes_let_default_stream_go(void **state)
 /* CUDA and HIP use the same value for this handle. */
 #define STREAM_OF_THREAD ((void *)2)
 
-/* This handle means a different stream in each thread. Memory that one thread frees on it while work is pending
- * must not go to the next allocation of another thread on it. On an ordinary stream it may. */
+/* The handle STREAM_OF_THREAD means a different stream in each thread. If a thread frees memory on it while work
+ * is pending, another thread may allocate on another stream by the same handle. So leat must not reuse the memory;
+ * on an ordinary stream it may. */
 void test_stream_of_each_thread(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
@@ -449,8 +450,8 @@ static void write_late(void *argument)
     test_pattern(late->ptr, 2 * BYTES, late->seed);
 }
 
-/* Earlier work of the stream writes the source, but the fake library reads the source when the copy is submitted.
- * So leat must wait for that work first. */
+/* Earlier work of the stream writes the source, but the fake library reads the source when leat submits the copy.
+ * So leat must wait for the earlier work first. */
 void test_pageable_sources_are_read_in_order(void **state)
 {
     static const leat_copy_region region = {BYTES / 2, 2, 1, BYTES, BYTES, 0, 0};
@@ -490,7 +491,8 @@ void test_pageable_sources_are_read_in_order(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Two allocations that are neighbours in memory. The fake library refuses a copy that touches both. */
+/* Two allocations are neighbours in memory. The fake library refuses a copy that touches both, so leat must split
+ * it. */
 void test_copies_stay_in_one_allocation(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
@@ -610,7 +612,7 @@ void test_kernels(void **state)
     OK(leat_device_close(device));
 }
 
-/* ---- what a device is ---- */
+/* ---- device information ---- */
 
 void fakes_expect_info(const char *model, const char *architecture, const char *function, const char *nothing)
 {

@@ -92,7 +92,8 @@ bool test_on_names(void)
 
 const char *test_kernels_path(void)
 {
-    /* The CUDA driver takes no shared objects as kernels, not even over leat's own compatibility library. */
+    /* The CUDA driver cannot load kernels from shared objects, even if it runs over leat's compatibility
+     * library. */
     bool cuda = !strncmp(test_device_name(), "cuda", 4);
 
     return test_on_cpu() || (!cuda && test_on_names()) ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
@@ -108,8 +109,8 @@ bool test_device_there(void)
         leat_device_close(device);
         return true;
     }
-    /* When a device is required, or a fault is injected, the tests must run and fail instead of being skipped. The
-     * CPU device returns UNSUPPORTED for LEAT_STRICT=1 on a processor without memory protection keys. */
+    /* If a device is required or a fault is injected, the tests must run and fail instead of being skipped.
+     * With LEAT_STRICT=1 the CPU device returns UNSUPPORTED on a processor without memory protection keys. */
     if ((require && *require) || (test_on_cpu() && status != LEAT_ERROR_UNSUPPORTED))
         return true;
     print_message("skipped: %s\n", leat_last_error());
@@ -291,7 +292,7 @@ void test_expect_held(leat_stream *stream, struct test_gate *gate, const char *f
 
         if (status != LEAT_NOT_READY) {
             print_error("a stream that must wait says %s\n", leat_status_name(status));
-            /* Work that still runs uses memory of the test, so wait for it. */
+            /* Pending work uses memory of the test, so wait for it before the test fails. */
             test_gate_open(gate);
             (void)leat_stream_synchronize(stream);
             _fail(file, line);
@@ -319,9 +320,10 @@ void test_keep_handlers(void)
     leat_stream *stream;
     void *memory;
 
-    /* Outside of a test cmocka's assertions cannot be used. */
+    /* cmocka's assertions cannot be used outside a test. */
     if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
-        /* leat copies short copies itself and catches faults in them; a driver copies longer ones. */
+        /* leat makes short copies itself, and the driver makes long ones. Make one of each, because the two may
+         * install handlers for different faults. */
         if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, sizeof own, &memory) == LEAT_OK &&
             leat_copy_sync(stream, memory, own, 100) == LEAT_OK)
             (void)leat_copy_sync(stream, memory, own, sizeof own);

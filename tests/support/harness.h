@@ -1,9 +1,9 @@
 /*
- * harness.h - shared by the API tests: the device under test, calls that must succeed or fail, byte patterns,
- * gates.
+ * harness.h - shared by the tests of the API: the device under test, calls that must succeed or fail, byte
+ * patterns, gates.
  *
- * LEAT_TEST_DEVICE names the device (default: "cpu:0"). With LEAT_REQUIRE=cuda a test fails where it would be
- * skipped because something is missing. Only public headers are used here.
+ * LEAT_TEST_DEVICE names the device (default: "cpu:0"). With LEAT_REQUIRE=cuda a test fails if it would
+ * otherwise be skipped because something is missing. This code uses only public headers.
  */
 #ifndef HARNESS_H
 #define HARNESS_H
@@ -22,7 +22,7 @@
 /* The call must return LEAT_OK. */
 #define OK(call) test_ok((call), #call, __FILE__, __LINE__)
 
-/* The call must return this status, and its message must contain the name of the call and words. */
+/* The call must return this status, and its message must contain the name of the call and the text words. */
 #define REFUSED(call, status, words) test_refused((call), (status), (words), #call, __FILE__, __LINE__)
 
 void test_ok(leat_status status, const char *call, const char *file, int line);
@@ -33,23 +33,24 @@ void test_refused(leat_status status, leat_status wanted, const char *words, con
 #define SKIP_MISSING(reason) test_skip_missing((reason), __FILE__, __LINE__)
 void test_skip_missing(const char *reason, const char *file, int line);
 
-/* Skips the test and prints the reason, also with LEAT_REQUIRE: the test does not apply to this driver, or needs a
- * second GPU. */
+/* Skips the test and prints the reason, also with LEAT_REQUIRE. For tests that do not apply to this driver or that
+ * need a second GPU. */
 #define SKIP_OTHER(reason) test_skip_other((reason), __FILE__, __LINE__)
 void test_skip_other(const char *reason, const char *file, int line);
 
-/* The name of the device under test, and whether its driver is the CPU's. */
+/* Return the name of the device under test, and whether it is a CPU device. */
 const char *test_device_name(void);
 bool test_on_cpu(void);
 
-/* For programs about the CPU device alone: returns false, and prints why, if another device is under test. */
+/* For programs that test only the CPU device: returns false and prints the reason if another device is under
+ * test. */
 bool test_only_on_cpu(void);
 
-/* Returns true if the driver under test runs over one of leat's own compatibility libraries, so that a second leat
- * with CPU devices is below it. Opens the device. */
+/* Returns true if the driver under test runs over one of leat's own compatibility libraries. Below such a library
+ * is a second leat with CPU devices. Opens the device. */
 bool test_on_names(void);
 
-/* The path of kernels_user.c's kernels in the format that the device under test loads. */
+/* Returns the path of the compiled kernels of kernels_user.c, in the format that the device under test loads. */
 const char *test_kernels_path(void);
 
 /* Opens the device under test. */
@@ -95,23 +96,22 @@ void test_expect_bytes(const void *ptr, size_t bytes, unsigned char value, const
 void *test_buffer(size_t bytes);
 void *test_alloc(leat_device *device, leat_kind kind, size_t bytes);
 
-/* Starts a copy and returns its ticket, which is never NULL; and queries the progress of a ticket. */
+/* The first starts a copy and returns its ticket, never NULL. The second queries the progress of a ticket. */
 leat_ticket *test_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes);
 leat_ticket_info test_ticket_info(leat_ticket *ticket);
 
-/* A gate holds a stream up: work submitted after test_gate_close() starts only after test_gate_open(). So a test
- * can look at the state while that work has certainly not run. A gate that nobody opens opens after half a
- * minute. */
+/* A gate holds a stream up: work submitted after test_gate_close() starts only after test_gate_open(). Until then
+ * a test can be sure that the work has not run. A gate that is not opened opens itself after half a minute. */
 struct test_gate {
     atomic_int open;
     atomic_int passed;
 };
 
-/* A gate stays valid until the program ends, so a test that fails may leave it closed. */
+/* Close and open a gate. A gate stays valid until the program ends, so a test that fails may leave it closed. */
 struct test_gate *test_gate_close(leat_stream *stream);
 void test_gate_open(struct test_gate *gate);
 
-/* Fails if the stream becomes idle within a moment. For a stream that is held up by a gate. */
+/* Fails if a stream that a gate holds up becomes idle within 20 ms. */
 #define EXPECT_HELD(stream, gate) test_expect_held((stream), (gate), __FILE__, __LINE__)
 void test_expect_held(leat_stream *stream, struct test_gate *gate, const char *file, int line);
 
@@ -120,9 +120,9 @@ bool test_wait_for(atomic_int *value, int wanted);
 
 void test_sleep_us(long microseconds);
 
-/* cmocka installs its own SIGSEGV and SIGBUS handlers in each test, and they do not chain to leat's. The first
- * call saves leat's handlers before the first test; the second one puts them back, in tests where leat must catch
- * faults. */
+/* In each test cmocka installs its own SIGSEGV and SIGBUS handlers, which do not chain to leat's. The first
+ * function saves leat's handlers before the first test. The second one restores them in tests where leat must
+ * catch faults. */
 void test_keep_handlers(void);
 void test_let_leat_catch_faults(void);
 

@@ -215,7 +215,7 @@ int held_setup(void **state)
 
 int held_teardown(void **state)
 {
-    /* A test that failed may have left hooks set and gates closed. */
+    /* A test that failed may have left hooks installed and gates closed. */
     held_before_work = NULL;
     held_before_copy = NULL;
     held_before_flags = NULL;

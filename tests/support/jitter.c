@@ -1,8 +1,7 @@
 /*
  * jitter.c - a library for LD_PRELOAD that makes threads sleep at random before and after they take or release
- * locks, signal, and change mappings. This widens race windows from nanoseconds to milliseconds. A test that
- * passes without it and fails with it has found a race. JITTER_RATE: a thread sleeps once in so many calls
- * (default 200).
+ * locks, signal, and change mappings. This widens race windows from nanoseconds to milliseconds. A test that fails
+ * only with this library has found a race. A thread sleeps on average once in JITTER_RATE calls (default 200).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -57,7 +56,8 @@ static void rest(void)
     }
 }
 
-/* Returns the function of this name that the program would have called without this library. */
+/* Defines a function that may sleep before and after it calls the function of the same name that the program would
+ * have called without this library. */
 #define JITTERED(type, name, parameters, arguments)                                                               \
     type name parameters                                                                                          \
     {                                                                                                             \

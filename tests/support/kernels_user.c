@@ -1,6 +1,6 @@
 /*
- * kernels_user.c - kernels as a user writes them: compiled to a shared object for the CPU device, and kept as PTX
- * in kernels_user.ptx (made by tools/build-kernels.sh).
+ * kernels_user.c - defines kernels as a user would write them. The build compiles them to a shared object for the
+ * CPU device; kernels_user.ptx has them as PTX (made by tools/build-kernels.sh).
  */
 #include <leat/device_code.h>
 
@@ -11,8 +11,8 @@ LEAT_KERNEL(user_scale_f32, float *, data, uint64_t, count, float, factor)
         data[i] *= factor;
 }
 
-/* Writes each argument to its own element, so that an argument passed with the wrong size or order is noticed:
- * out[0] to out[6] become byte, number (sign-extended), word, the bits of single, the bits of twice, wide,
+/* Writes each argument to its own element of out, so that the test notices an argument with the wrong size or
+ * order. out[0] to out[6] become byte, number (sign-extended), word, the bits of single, the bits of twice, wide,
  * *from. */
 LEAT_KERNEL(user_many, 8, uint64_t *, out, uint8_t, byte, int16_t, number, uint32_t, word, float, single, double,
             twice, int64_t, wide, const uint32_t *, from)
@@ -37,9 +37,9 @@ LEAT_KERNEL(user_many, 8, uint64_t *, out, uint8_t, byte, int16_t, number, uint3
     out[6] = *from;
 }
 
-/* One element for each thread of a two-dimensional grid, row by row: out[y * width + x] becomes the thread's
- * number, counted block by block. Every thread writes a different number, so a wrong index or size of either
- * dimension is noticed. */
+/* Writes one element for each thread of a two-dimensional grid, row by row: out[y * width + x] becomes the
+ * thread's number, counted block by block. Every thread writes a different number, so the test notices a wrong
+ * index or size of either dimension. */
 LEAT_KERNEL(user_index2d, uint32_t *, out)
 {
     uint32_t width = leat_grid_blocks_x() * leat_block_threads_x();
@@ -51,8 +51,8 @@ LEAT_KERNEL(user_index2d, uint32_t *, out)
     out[y * width + x] = block * leat_block_threads_x() * leat_block_threads_y() + thread;
 }
 
-/* Slow work by the first thread alone: mixes *out in so many rounds, each of which needs the result of the one
- * before. */
+/* Keeps the first thread busy: mixes *out in the given number of rounds, each of which needs the previous
+ * result. */
 LEAT_KERNEL(user_spin, 2, uint64_t *, out, uint64_t, rounds)
 {
     uint64_t value;

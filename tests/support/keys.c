@@ -1,12 +1,12 @@
 /*
- * keys.c - a library for LD_PRELOAD on processors without memory protection keys: emulates pkey_alloc(),
+ * keys.c - a library for LD_PRELOAD on processors without memory protection keys. It emulates pkey_alloc(),
  * pkey_mprotect() and pkey_set(), so that strict mode (LEAT_STRICT=1) can be tested everywhere.
  *
- * Memory with the key is mapped without access for the whole process. When a thread that has the right touches it,
- * the fault handler allows access. It stays allowed while such threads work: from the fault until they take their
- * next lock, or give up the right. The CPU device's threads take a lock before anybody can learn that a piece of
- * work is done. So a right access always succeeds. A wrong access always faults while the device is idle, and is
- * missed only while the device works on the same memory.
+ * Memory with the key is mapped without access for the whole process. When a thread that has the right to the key
+ * touches this memory, the fault handler makes it accessible. It stays accessible until all such threads have
+ * taken their next lock or given up the right. The CPU device's threads take a lock before any other thread can
+ * learn that their work is done. So a permitted access always succeeds. A forbidden access always faults while the
+ * device is idle; it is missed only while the device works on the same memory.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 enum { THE_KEY = 1, RANGES_MOST = 1 << 16 };
 
-/* Returns the function of this name that the program would have called without this library. */
+/* Defines real_NAME(), which returns the function NAME that the program would have called without this library. */
 #define REAL(name)                                                                                                \
     static __typeof__(name) *real_##name(void)                                                                    \
     {                                                                                                             \
@@ -43,19 +43,19 @@ REAL(sigaction)
 REAL(signal)
 REAL(pthread_mutex_lock)
 
-/* A range of addresses with the key. */
+/* A range of addresses that has the key. */
 struct range {
     uintptr_t base, end;
     int rights;
     bool open;
 };
 
-static atomic_bool locked; /* spin lock of the next four; the fault handler takes it too */
+static atomic_bool locked; /* spin lock of ranges, count, open_count and at_work; the handler takes it too */
 static struct range *ranges;
 static size_t count, open_count;
-static unsigned at_work; /* number of threads that caused access to be allowed and have taken no lock since */
+static unsigned at_work; /* number of threads that made memory accessible and have not taken a lock since */
 static struct sigaction next;
-static atomic_bool there; /* whether the key exists, and whether the handler is installed */
+static atomic_bool there; /* the key exists and the handler is installed */
 
 #define OWN _Thread_local __attribute__((tls_model("initial-exec")))
 static OWN bool has_right, has_opened;
@@ -77,7 +77,7 @@ static void protect(const struct range *range, int rights)
         abort();
 }
 
-/* ---- ranges; under the lock ---- */
+/* ---- ranges; the caller holds the lock ---- */
 
 static void add(uintptr_t base, uintptr_t end, int rights, bool open)
 {
@@ -92,7 +92,7 @@ static void add(uintptr_t base, uintptr_t end, int rights, bool open)
     open_count += open;
 }
 
-/* Removes these addresses from the ranges. */
+/* Removes the addresses from base to end from all ranges. */
 static void cut(uintptr_t base, uintptr_t end)
 {
     for (size_t i = 0; i < count;) {
@@ -111,7 +111,8 @@ static void cut(uintptr_t base, uintptr_t end)
 
 /* ---- threads at work ---- */
 
-/* Called by the fault handler. Returns true if this thread may have the access; the access then runs again. */
+/* Called by the fault handler. Returns true if this thread may access the address, which is then accessible. The
+ * access runs again when the handler returns. */
 static bool open_for_this_thread(const siginfo_t *info, const ucontext_t *context)
 {
     uintptr_t address = (uintptr_t)info->si_addr;
@@ -145,7 +146,8 @@ static bool open_for_this_thread(const siginfo_t *info, const ucontext_t *contex
     return opened;
 }
 
-/* This thread has finished its work for now: it no longer needs the access. */
+/* Called when this thread has finished its work for now. When the last such thread calls it, all ranges become
+ * inaccessible. */
 static void rest(void)
 {
     if (!has_opened)
@@ -168,7 +170,7 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
     return real_pthread_mutex_lock()(mutex);
 }
 
-/* ---- the handler, in front of all others ---- */
+/* ---- the fault handler, which runs before all others ---- */
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
@@ -266,7 +268,7 @@ int pkey_mprotect(void *ptr, size_t bytes, int rights, int key)
     return 0;
 }
 
-/* Addresses that are mapped anew or unmapped lose the key. */
+/* Mapping or unmapping addresses removes the key from them. */
 void *mmap(void *ptr, size_t bytes, int rights, int flags, int file, off_t offset)
 {
     void *mapped = real_mmap()(ptr, bytes, rights, flags, file, offset);

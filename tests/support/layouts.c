@@ -45,7 +45,7 @@ static uint32_t draw_dims(uint64_t *random)
     }
 }
 
-/* Draws an order of the dimensions, so that the largest one may come at any place. */
+/* Draws a random order of the dimensions, so that any of them may be the fastest one. */
 static void draw_order(uint64_t *random, uint32_t dims, uint32_t *order)
 {
     for (uint32_t i = 0; i < dims; i++) {
@@ -72,7 +72,7 @@ static int64_t draw_gap(uint64_t *random, int64_t step, uint32_t element_bytes)
     }
 }
 
-/* Lays the dimensions out in this order, the last one fastest, and some of them backwards. */
+/* Places the dimensions in memory in this order, the last one fastest. Some of them run backwards. */
 static void draw_strides(uint64_t *random, const uint32_t *order, leat_layout *layout)
 {
     int64_t step = layout->element_bytes;
@@ -93,7 +93,7 @@ static void draw_strides(uint64_t *random, const uint32_t *order, leat_layout *l
         layout->offset_bytes += (int64_t)layouts_random(random, 100) * (layouts_random(random, 2) ? 16 : 1);
 }
 
-/* Makes the source read elements repeatedly: by dimensions with stride 0, or by windows that overlap. */
+/* Makes the source read elements repeatedly, by dimensions with stride 0 or by overlapping windows. */
 static void draw_repeats(uint64_t *random, struct layouts_pair *pair)
 {
     leat_layout *src = &pair->src;
@@ -145,7 +145,7 @@ void layouts_measure(struct layouts_pair *pair)
     find_reach(&pair->src, &pair->src_low, &pair->src_high);
 }
 
-/* A list that names each element at most once: a part of a random permutation. */
+/* Fills the list with a part of a random permutation, so that it names no element twice. */
 static void draw_distinct(uint64_t *random, leat_layout *layout, struct layouts_pair *pair)
 {
     uint32_t order[256];

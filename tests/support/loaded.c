@@ -49,7 +49,8 @@ static void start_child(int out, const char *library, const char *setting, const
     _exit(98);
 }
 
-/* Tries a library in a child process. search: a folder for LD_LIBRARY_PATH, when library is no path. */
+/* Tries a library in a child process. If library is a name without a folder, search is the folder for
+ * LD_LIBRARY_PATH. */
 static struct loaded_found try_in(const char *library, const char *setting, const char *search)
 {
     struct loaded_found found;
@@ -63,7 +64,7 @@ static struct loaded_found try_in(const char *library, const char *setting, cons
     if (child == 0)
         start_child(ends[1], library, setting, search);
     close(ends[1]);
-    got = read(ends[0], &found, sizeof found); /* a pipe delivers one write of less than a page as a whole */
+    got = read(ends[0], &found, sizeof found); /* a pipe delivers a single write of less than a page whole */
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
@@ -72,7 +73,7 @@ static struct loaded_found try_in(const char *library, const char *setting, cons
     return found;
 }
 
-/* The path of a fake library of this vendor. kind is empty for the good one. */
+/* Returns the path of a fake library of this vendor. kind is empty for the one without errors. */
 static const char *fake_path(const char *kind)
 {
     static char path[4096];
@@ -119,7 +120,7 @@ void loaded_begin(int argc, char **argv)
 
 /* ---- the tests ---- */
 
-/* The path of a new file with only the first bytes of the good fake. */
+/* Creates a file with only the first bytes of the good fake library. Returns its path. */
 static const char *cut_path(size_t bytes)
 {
     static char path[4096];
@@ -155,7 +156,7 @@ void test_empty(void **state)
     EXPECT_LEFT_OUT(loaded_try(cut_path(0), ""), LEAT_ERROR_NO_DRIVER, "cannot be loaded", loaded_vendor.advice);
 }
 
-/* Cuts the library off at many lengths before the end of its last segment. Each must give a message and never
+/* Cuts the library off at many lengths before the end of its last segment. leat must report each and never cause
  * SIGBUS. */
 void test_cut_off(void **state)
 {

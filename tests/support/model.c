@@ -18,7 +18,7 @@ _Thread_local struct model_thread *model_self = &only_thread;
 
 static const char *program;
 static bool verbose;
-static long graphs_wanted; /* 0: run until the time is over */
+static long graphs_wanted; /* 0: --seconds limits the run instead */
 static double seconds_wanted;
 
 /* ---- the process ---- */
@@ -31,7 +31,7 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Returns false if name is no argument that takes a value. */
+/* Reads an argument that takes a value. Returns false if there is no such argument. */
 static bool take(const char *name, const char *value, int most_threads)
 {
     if (!strcmp(name, "--seed"))
@@ -176,7 +176,7 @@ void model_give_up(const char *format, ...)
     if (model.threads)
         fprintf(stderr, " --threads %d", model.threads);
     fprintf(stderr, " --device %s\n", test_device_name());
-    /* Work may still use our memory, so end without cleaning up. */
+    /* Pending work may still use our memory, so end without freeing it. */
     fflush(NULL);
     _exit(1);
 }

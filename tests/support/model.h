@@ -1,6 +1,6 @@
 /*
  * model.h - shared by the programs that run random graphs of work against a model: arguments, the device, random
- * numbers, and the list of steps. A failure prints that list and the arguments that repeat the graph. Public
+ * numbers, and the list of steps. A failure prints that list and the arguments that repeat the graph. Uses public
  * headers only.
  */
 #ifndef MODEL_H
@@ -15,19 +15,19 @@
 extern struct model {
     leat_device *device, *other; /* other: another device of the same driver; NULL if there is none */
     int steps;                   /* number of steps in each graph */
-    int threads_wanted;          /* 0: each graph draws the number */
-    uint64_t seed;               /* of the graph that runs now */
-    int threads;                 /* of the graph that runs now; 0 in a program without threads */
+    int threads_wanted;          /* number of threads; 0: each graph draws it */
+    uint64_t seed;               /* seed of the current graph */
+    int threads;                 /* threads of the current graph; 0 in a program without threads */
 } model;
 
-/* Reads the arguments. seconds: how long to run unless the arguments or ORDER_MODEL_SECONDS say otherwise.
- * most_threads: 0 in a program without the argument --threads. */
+/* Reads the arguments. seconds is how long to run if neither an argument nor ORDER_MODEL_SECONDS sets it.
+ * most_threads is 0 in a program without the argument --threads. */
 void model_arguments(int argc, char **argv, const char *program, int steps, double seconds, int most_threads);
 
 /* Reads the arguments, opens the device and prints the seed. Ends the process if the device does not exist. */
 void model_begin(int argc, char **argv, const char *program, int steps, int most_threads);
 
-/* Runs as many graphs, or for as long, as the arguments say. Returns the number of graphs. */
+/* Runs graphs until the number or the time that the arguments set is reached. Returns the number of graphs. */
 long model_run(void (*run_graph)(void));
 
 /* ---- one thread's part of a graph ---- */
@@ -39,10 +39,10 @@ struct model_thread {
     size_t log_used, log_bytes;
 };
 
-/* The state of this thread. A program without threads has one. */
+/* The state of this thread. A program without threads uses only one. */
 extern _Thread_local struct model_thread *model_self;
 
-/* Starts with an empty list of steps; frees the list. */
+/* The first sets up an empty list of steps; the second frees the list. */
 void model_thread_begin(struct model_thread *thread, int number);
 void model_thread_end(struct model_thread *thread);
 
@@ -68,7 +68,7 @@ static inline bool chance(int percent)
     return pick(100) < percent;
 }
 
-/* A kind of step, and how often it is chosen relative to the others. */
+/* A kind of step. weight says how often it is chosen, relative to the others. */
 struct model_sort {
     int weight;
     void (*run)(void);

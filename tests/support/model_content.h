@@ -1,5 +1,5 @@
 /*
- * model_content.h - files of tensors for the tests of leat/model.h: small ones that are right, as bytes.
+ * model_content.h - makes the bytes of small valid files of tensors, for the tests of leat/model.h.
  */
 #ifndef TEST_MODEL_CONTENT_H
 #define TEST_MODEL_CONTENT_H
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that become a file. */
+/* The bytes of a file under construction. */
 struct content {
     unsigned char *at;
     size_t bytes, room;
@@ -37,7 +37,7 @@ static inline void put_number(struct content *content, uint64_t value, unsigned 
     put(content, data, bytes);
 }
 
-/* Byte i of the data is i * 7 + 1. */
+/* Appends data bytes: byte i is i * 7 + 1. */
 static inline void put_data(struct content *content, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -58,10 +58,11 @@ static inline void put_npy(struct content *content, unsigned version, const char
 
 /* ---- npz ---- */
 
-/* How a zip file is made. */
+/* Variants of zip files: plain, with 64-bit fields, with 32-bit sizes behind the data, with 64-bit sizes behind
+ * it. */
 enum { ZIP_PLAIN, ZIP_64, ZIP_STREAMED, ZIP_STREAMED_64 };
 
-/* A zip file with two members, and the places of its parts. */
+/* A zip file with two members, and the offsets of its parts. */
 struct zip {
     struct content content;
     size_t local[2], data[2], after[2], central[2], end64, locator, end;
@@ -134,7 +135,7 @@ static inline void put_central(struct zip *zip, unsigned index, int kind, const 
         put_number(content, bytes, 8);
         put_number(content, zip->local[index], 8);
     }
-    put(content, "abc", 3); /* a comment */
+    put(content, "abc", 3); /* comment of the member */
 }
 
 static inline struct zip make_zip(int kind, const char *first, const char *second)
@@ -145,7 +146,7 @@ static inline struct zip make_zip(int kind, const char *first, const char *secon
     put_member(&zip, 0, kind, first);
     put_member(&zip, 1, kind, second);
     directory = zip.content.bytes;
-    /* The order of the directory is not that of the members. */
+    /* The directory lists the members in reverse order. */
     put_central(&zip, 1, kind, second);
     put_central(&zip, 0, kind, first);
     zip.end64 = zip.content.bytes;
@@ -178,7 +179,7 @@ static inline struct zip make_zip(int kind, const char *first, const char *secon
 
 /* ---- GGUF ---- */
 
-/* A GGUF file, and the places of its parts. */
+/* A GGUF file, and the offsets of its parts. */
 struct gguf {
     struct content content;
     size_t pair[5], tensor[3], padding, data, end;
@@ -207,7 +208,8 @@ static inline void pad_to(struct content *content, uint32_t alignment)
         put_number(content, 0, 1);
 }
 
-/* Five key-values, and three tensors: "a" has 2 rows of 3 F32, "b" 2 rows of 64 Q4_0, "c" a single F64. */
+/* Makes a file with five key-value pairs and three tensors: "a" has 2 rows of 3 F32, "b" 2 rows of 64 Q4_0, "c" a
+ * single F64. */
 static inline struct gguf make_gguf(uint32_t version, uint32_t alignment)
 {
     struct gguf gguf = {0};

@@ -1,5 +1,5 @@
 /*
- * seed.h - the seed of random tests: TEST_SEED if it is set, otherwise a different number in each run.
+ * seed.h - returns the seed of random tests: TEST_SEED if it is set, otherwise a different number in each run.
  *
  * Each program prints its seed. .ci/run derives TEST_SEED from the tree, so that the same tree always runs the
  * same tests.

@@ -1,5 +1,5 @@
 /*
- * temporary.h - temporary files and folders of tests: in the folder that TMPDIR names, or in /tmp.
+ * temporary.h - creates temporary files and folders of tests in the folder that TMPDIR names, or in /tmp.
  */
 #ifndef TEMPORARY_H
 #define TEMPORARY_H
@@ -13,7 +13,7 @@
 
 #define TEMPORARY_PATH 256 /* bytes of a path, with the final zero */
 
-/* The folder in which temporary files are created. */
+/* Returns the folder for temporary files. */
 static inline const char *temporary_root(void)
 {
     const char *root = getenv("TMPDIR");
@@ -21,7 +21,7 @@ static inline const char *temporary_root(void)
     return root && *root ? root : "/tmp";
 }
 
-/* Returns false and sets errno if the path of a file there would be too long. */
+/* Writes the template of a temporary path to path. Returns false and sets errno if it would be too long. */
 static inline bool temporary_template(char path[TEMPORARY_PATH])
 {
     int length = snprintf(path, TEMPORARY_PATH, "%s/leat-test-XXXXXX", temporary_root());

@@ -1,6 +1,6 @@
 /*
- * test_folder.h - a temporary folder for the tests of one program: created before its first test, removed with
- * everything in it after its last.
+ * test_folder.h - creates a temporary folder before the first test of a program, and removes it with its content
+ * after the last test.
  *
  * Pass make_folder and remove_folder to cmocka_run_group_tests().
  */
