@@ -12,8 +12,8 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* Creates a file of this name in the tests' folder and fills it with the pattern of seed. Returns its path, which
- * is valid as long as a result of path_of(). */
+/* Creates a file of this name in the tests' folder and fills it with the pattern of seed. Returns the path, which
+ * is a result of path_of(). */
 static inline const char *make_file(const char *name, size_t bytes, uint64_t seed)
 {
     const char *path = path_of(name);

@@ -29,8 +29,7 @@ static inline uint64_t chance(uint64_t below)
     return layouts_random(&random_state, below);
 }
 
-/* Two arenas in memory of each kind, index lists and error counters in each kind, and host buffers to compare
- * with. */
+/* For each kind of memory: two arenas, index lists and error counters. Also host buffers to compare with. */
 struct arenas {
     leat_device *device, *other;
     size_t bytes;

@@ -9,7 +9,7 @@
 
 enum { ZONE = 0xfd, FRESH = 0xcd, FREED = 0xdd };
 
-/* Every sort of pool that guard mode supports. */
+/* Each sort of pool that guard mode supports. */
 static const struct test_pool_sort sorts[] = {
     {"device", {.size = sizeof(leat_pool_options), .guard = 1}},
     {"plain", {.size = sizeof(leat_pool_options), .guard = 1, .no_virtual_memory = 1}},

@@ -71,7 +71,7 @@ static inline leat_stream *new_stream(struct scene *x)
 
 enum { DEFAULT_KIND, PLAIN, DEDICATED, PINNED, KINDS, STITCHED = KINDS, PLANNED, SCENE_KINDS };
 
-/* Leaves idle pages in the pool that are not adjacent, so that the next block of BYTES must be stitched. */
+/* Frees every second page, so that idle pages are not adjacent and the next block of BYTES must be stitched. */
 static inline void take_every_second_page(struct scene *x, void *kept[2])
 {
     void *freed[2];

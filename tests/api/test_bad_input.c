@@ -1,5 +1,5 @@
-/* test_bad_input.c - wrong arguments: each call returns the status that its header names and a message that names
- * the wrong argument, nothing leaks, and the device still works. */
+/* test_bad_input.c - tests wrong arguments: each call must return the status that its header names and a message
+ * that names the wrong argument. Nothing may leak, and the device must still work. */
 #include "harness.h"
 #include "temporary.h"
 
@@ -11,7 +11,7 @@
 
 #define KIB 1024
 
-/* Checks that the device still allocates, copies and frees after the wrong calls. */
+/* Checks after wrong calls that the device still allocates, copies and frees. */
 static void still_works(struct test_state *t)
 {
     unsigned char in[1000], out[1000];
@@ -156,7 +156,7 @@ static void wild_handles(void **state)
         REFUSED(leat_event_destroy(wild[i]), LEAT_ERROR_HANDLE, "event");
         REFUSED(leat_module_unload(wild[i]), LEAT_ERROR_HANDLE, "module");
     }
-    /* Handles of another type. */
+    /* A handle of another type must be refused. */
     refuse_device((leat_device *)(void *)t->stream);
     refuse_stream(t, (leat_stream *)(void *)t->device);
     refuse_stream(t, (leat_stream *)(void *)event);
@@ -324,7 +324,7 @@ static void null_and_dead_memory(void **state)
     REFUSED(leat_copy(t->stream, memory, unmapped, 1), LEAT_ERROR_POINTER, "src");
     REFUSED(leat_copy(t->stream, unmapped, memory, 1), LEAT_ERROR_POINTER, "dst");
     REFUSED(leat_copy(t->stream, memory, (void *)(uintptr_t)16, 1), LEAT_ERROR_POINTER, "src");
-    /* The range begins in a mapped page and its last byte is in an unmapped one. */
+    /* The range begins in a mapped page, and its last byte is in an unmapped page. */
     REFUSED(leat_copy(t->stream, pinned, constant + page_bytes - 4 * KIB + 1, 4 * KIB), LEAT_ERROR_POINTER, "src");
     REFUSED(leat_copy(t->stream, constant, memory, 1), LEAT_ERROR_POINTER, "dst");
     /* The mapping is read-only. leat_register() must refuse it, because copies may write to registered memory. */
@@ -558,7 +558,7 @@ static void things_of_another_driver(void **state)
     REFUSED(leat_copy(t->stream, mine, memory, 100), LEAT_ERROR_UNSUPPORTED, "host memory");
     REFUSED(leat_copy(t->stream, memory, mine, 100), LEAT_ERROR_UNSUPPORTED, "host memory");
     REFUSED(leat_fill(t->stream, memory, 1, 100), LEAT_ERROR_UNSUPPORTED, "dst");
-    /* leat treats memory that the other driver pinned as pageable host memory. */
+    /* Memory that the other driver has pinned counts as pageable host memory here. */
     memset(pinned, 5, 100);
     OK(leat_copy(t->stream, mine, pinned, 100));
     OK(leat_copy_sync(t->stream, out, mine, 100));

@@ -43,8 +43,8 @@ static void end_arenas(struct arenas *arenas)
     free(arenas->seen);
 }
 
-/* Copies bytes from the first half of one arena to the second half of another, and compares the bytes around the
- * destination too. */
+/* Copies bytes from the first half of one arena to the second half of another. Also checks that the bytes around
+ * the destination stay the same. */
 static void copy_once(leat_stream *stream, struct arenas *arenas, enum place to, enum place from, size_t bytes,
                       size_t dst_offset, size_t src_offset, uint64_t seed)
 {
@@ -105,7 +105,7 @@ static void a_stream_of_the_other_device_copies_too(void **state)
     end_arenas(&arenas);
 }
 
-/* Memory of leat_alloc() comes from a pool. Streams of another device must be able to copy it too. */
+/* leat_alloc() returns memory of a pool. Streams of another device must be able to copy this memory too. */
 static void a_stream_of_the_other_device_copies_pool_memory(void **state)
 {
     struct test_state *t = *state;
@@ -140,7 +140,7 @@ static void a_stream_of_the_other_device_copies_pool_memory(void **state)
 
 static void a_whole_allocation_can_be_copied(void **state)
 {
-    /* Sizes around multiples of pages and slabs: the last byte of each allocation must be accessible. */
+    /* The sizes are around multiples of pages and slabs. The last byte of each allocation must be accessible. */
     static const size_t sizes[] = {1, 4095, 4096, 4097, (2 << 20) - 1, 2 << 20, (2 << 20) + 1};
     struct test_state *t = *state;
 
@@ -195,8 +195,8 @@ static void zero_bytes_do_nothing(void **state)
 
 static void a_pageable_source_may_be_changed_after_copy_sync(void **state)
 {
-    /* From one byte to several staging chunks. The stream is busy when leat_copy_sync() is called, so a copy that
-     * reads its source too late copies wrong bytes. */
+    /* The sizes are from one byte to several staging chunks. The stream is busy when leat_copy_sync() is called,
+     * so a copy that reads its source too late copies wrong bytes. */
     static const size_t sizes[] = {1, 1000, 64 << 10, 1 << 20, (5 << 20) + 7};
     struct test_state *t = *state;
 

@@ -155,7 +155,7 @@ static leat_copy_region some_region(size_t width, size_t height, size_t depth, u
                                .dst_pitch_bytes = some_pitch(width, to),
                                .src_pitch_bytes = some_pitch(width, from)};
 
-    /* Adjacent slices, slices whole rows apart, and slices a few bytes apart. */
+    /* Slices are adjacent, whole rows apart, or a few bytes apart. */
     region.dst_slice_bytes =
         height * region.dst_pitch_bytes + (to % 3 == 2 ? 2 * region.dst_pitch_bytes : to % 3 * 5);
     region.src_slice_bytes =
@@ -281,8 +281,7 @@ static void write_bytes(void *argument)
     memcpy(writing->dst, writing->src, writing->bytes);
 }
 
-/* Copies a region into device memory and out again behind a gate. A host function of the stream writes the source
- * first. */
+/* Behind a gate, a host function writes the source, then a region is copied into device memory and out again. */
 static void regions_keep_their_place(void **state)
 {
     static const leat_copy_region in = {1000, 3000, 1, 1100, 1003, 0, 0}, out = {1000, 3000, 1, 1001, 1100, 0, 0};
@@ -500,7 +499,7 @@ static void wrong_regions_are_refused(void **state)
     WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, 3, 8, 8, SIZE_MAX / 2, 32);
     WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, 3, 8, 8, 32, SIZE_MAX / 2 + 1);
     WRONG(LEAT_ERROR_INVALID, "64 bits", SIZE_MAX, 2, 1, SIZE_MAX, SIZE_MAX, 0, 0);
-    /* Regions whose last byte is the last of the allocation are accepted; one byte more is refused. */
+    /* A region may end at the last byte of the allocation. One byte more is refused. */
     OK(leat_copy_3d(t->stream, memory, pinned, &(leat_copy_region){8, 4, 1, 1362, 8, 0, 0}));
     OK(leat_copy_3d(t->stream, memory, pinned, &(leat_copy_region){8, 2, 2, 8, 8, 64, 4080}));
     WRONG(LEAT_ERROR_RANGE, "dst", 8, 4, 1, 1363, 8, 0, 0);
@@ -558,8 +557,8 @@ static void overlaps_are_refused_and_neighbours_are_not(void **state)
             assert_memory_equal(seen, wanted, 40000);
         }
     }
-    /* With two pitches the distance between source and destination rows shrinks with each row, until row 59
-     * overlaps. */
+    /* The two pitches differ, so the distance between source and destination rows shrinks with each row, and row
+     * 59 overlaps. */
     OK(leat_copy_3d(t->stream, memory, memory + 40, &(leat_copy_region){4, 58, 1, 100, 101, 0, 0}));
     REFUSED(leat_copy_3d(t->stream, memory, memory + 40, &(leat_copy_region){4, 59, 1, 100, 101, 0, 0}),
             LEAT_ERROR_OVERLAP, "overlap");

@@ -1,6 +1,6 @@
 /*
- * test_copy_async.c - copies of pageable memory return before they have run, and run in the order of their stream,
- * also if several threads submit them.
+ * test_copy_async.c - tests that copies of pageable memory return before they have run, and run in the order of
+ * their stream, also if several threads submit them.
  *
  * On the CPU device such a copy is one pass over memory, unless LEAT_COPY_STAGE=1 stages it as on a GPU. "make
  * check" runs this program both ways, the second time with rings so small that each slot is used many times.
@@ -45,7 +45,7 @@ static void a_copy_out_returns_while_its_stream_is_held(void **state)
         gate = test_gate_close(t->stream);
         OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
         EXPECT_HELD(t->stream, gate);
-        /* A host function before the copy may still read the old bytes. */
+        /* The copy has not written yet: a host function before it may still read the old bytes. */
         EXPECT_BYTES(room.out, sizes[i], 0x5a);
         assert_int_equal(atomic_load(&gate->passed), 0);
         test_gate_open(gate);
@@ -154,7 +154,8 @@ static void no_bytes_at_all(void **state)
 
 /* ---- stream order ---- */
 
-/* State of host functions and other threads is static: they may still use it after the test has failed. */
+/* The state of host functions and other threads is static, because they may still use it after the test has
+ * failed. */
 struct writer {
     unsigned char *ptr;
     size_t bytes;
@@ -343,7 +344,7 @@ static void other_streams_see_the_data_after_an_event(void **state)
     end_room(&room);
 }
 
-/* Streams that stand still must not keep pinned memory or threads that copies of other streams need. */
+/* Streams that a gate holds up must not keep pinned memory or threads that copies of other streams need. */
 static void many_held_streams_hold_nobody_else_up(void **state)
 {
     enum { HELD = 16 };
@@ -430,7 +431,7 @@ static void two_devices_at_once(void **state)
         EXPECT_PATTERN(there.out, sizes[i], 950 + i);
         OK(leat_stream_synchronize(t->stream));
         EXPECT_PATTERN(here.out, sizes[i], 900 + i);
-        /* Each stream also copies to the other device's memory. */
+        /* Streams of both devices also copy to the other device's memory. */
         OK(leat_copy(stream, here.memory, there.in, sizes[i]));
         OK(leat_copy(stream, here.out, here.memory, sizes[i]));
         OK(leat_copy(t->stream, there.memory, here.in, sizes[i]));
@@ -530,8 +531,8 @@ static void threads_copy_beside_each_other(void **state)
     OK(leat_device_close(other));
 }
 
-/* Two threads submit copies to one stream. Each copy must arrive whole, and each thread's copies must run in
- * order. */
+/* State of one of two threads that submit copies to the same stream. Each copy must arrive whole, and each
+ * thread's copies must run in order. */
 struct half {
     leat_stream *stream;
     unsigned char *in, *out, *memory;

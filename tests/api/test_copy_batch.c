@@ -1,6 +1,6 @@
 /*
- * test_copy_batch.c - leat_copy_batch between all kinds of memory and mixtures of them, compared with a plain
- * loop; which ops are merged, which are refused, and stream order.
+ * test_copy_batch.c - tests leat_copy_batch between all kinds of memory and mixtures of them against a plain loop:
+ * which ops are merged, which are refused, and stream order.
  *
  * On the CPU device the kernel accesses pageable memory directly unless LEAT_COPY_STAGE=1 packs it as on a GPU.
  * "make check" runs this program both ways.
@@ -409,14 +409,14 @@ static void overlaps_are_refused(void **state)
             fill_ops(&room, to, DEVICE, ops, count);
             ops[count - 1].dst = (char *)ops[0].dst + 2999;
             REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "op 0");
-            /* The same destination twice. */
+            /* Two ops have the same destination. */
             ops[0].dst = ops[count - 1].dst;
             REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "overlaps the dst of op");
             /* One op's source overlaps another op's destination by one byte. */
             fill_ops(&room, to, DEVICE, ops, count);
             ops[count - 1].src = (char *)ops[0].dst + 2999;
             REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "src of op");
-            /* An op whose source overlaps its own destination. */
+            /* The source of one op overlaps its own destination. */
             fill_ops(&room, to, DEVICE, ops, count);
             ops[count / 2].src = (char *)ops[count / 2].dst + 1;
             REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "overlap");
@@ -655,7 +655,7 @@ static void memory_of_two_devices(void **state)
     OK(leat_copy(t->stream, far, room.places[PAGEABLE].ptr, MIB));
     OK(leat_stream_synchronize(t->stream));
     memcpy(wanted, room.places[PAGEABLE].wanted, MIB);
-    /* Copies to the other device, from it, and within this device. */
+    /* The ops copy to the other device, from it, and within this device. */
     for (size_t i = 0; i < 40; i++) {
         ops[i] = (leat_copy_op){far + i * 5000, room.places[DEVICE].ptr + i * 7000, 4000};
         memcpy(wanted + i * 5000, room.places[DEVICE].wanted + i * 7000, 4000);
@@ -678,7 +678,7 @@ static void memory_of_two_devices(void **state)
 
 /* ---- memory that becomes inaccessible ---- */
 
-/* An unreadable source is reported by the call, or by the stream. */
+/* The call or the stream must report an unreadable source. */
 static void a_source_in_the_middle_is_gone(void **state)
 {
     struct test_state *t = *state;
@@ -693,8 +693,8 @@ static void a_source_in_the_middle_is_gone(void **state)
     memset(holed, 1, 200 * page);
     for (size_t i = 0; i < 50; i++)
         ops[i] = (leat_copy_op){room.places[DEVICE].ptr + i * 3 * page, holed + i * 4 * page, 3 * page - 16};
-    /* The first byte of op 20's source is unmapped. The call checks first bytes, so it fails with every
-     * protocol. */
+    /* The first byte of op 20's source is unmapped. The call probes the first byte of each op, so it fails with
+     * every protocol. */
     assert_int_equal(munmap(holed + 80 * page, page), 0);
     REFUSED(leat_copy_batch(t->stream, ops, 50), LEAT_ERROR_POINTER, "op 20");
     expect_room(&room, "a source is gone");

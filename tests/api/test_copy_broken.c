@@ -1,6 +1,7 @@
 /*
- * test_copy_broken.c - copies whose host memory becomes inaccessible while they run (munmap, mprotect, a truncated
- * file): no crash, the ticket says which address failed and how many bytes arrived, and the stream continues.
+ * test_copy_broken.c - tests copies whose host memory becomes inaccessible while they run (munmap, mprotect, a
+ * truncated file). The process must not crash, the ticket must say which address failed and how many bytes
+ * arrived, and the stream must continue.
  */
 #include "copy_broken.h"
 
@@ -25,7 +26,7 @@ static void let_leat_catch_faults(void)
 
 #define MAP_BYTES (6 * MIB)
 
-/* How a mapping becomes inaccessible while a copy waits to use it. */
+/* The ways in which a mapping becomes inaccessible before a copy uses it. */
 enum loss { UNMAPPED, PROTECTED, READ_ONLY, TRUNCATED, LOSSES };
 
 static const char *const loss_names[] = {"unmapped", "protected", "read-only", "truncated"};
@@ -147,7 +148,7 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     /* If the loss is in the first chunk, no chunk before it can be incomplete, so the count is exact. */
     if (staged() && lost_at == FIRST_PART)
         assert_int_equal(info.arrived_bytes, lost_at);
-    /* The stream reports the failure once. */
+    /* The stream must report the failure only once. */
     assert_int_equal(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER);
     expect_address(&m, loss);
     OK(leat_stream_synchronize(t->stream));
@@ -277,7 +278,7 @@ static void copy_sync_says_what_went_wrong(void **state)
 
         call = (struct sync_call){.stream = t->stream, .dst = out ? m.ptr : memory, .src = out ? memory : m.ptr};
         assert_int_equal(pthread_create(&thread, NULL, call_sync, &call), 0);
-        /* Wait until the call has checked the memory and waits for the stream. */
+        /* Sleep until the call has checked the memory and waits for the stream. */
         test_sleep_us(50000);
         lose(&m, PROTECTED);
         test_gate_open(gate);
@@ -294,7 +295,7 @@ static void copy_sync_says_what_went_wrong(void **state)
     still_copies(t->stream, t->device);
 }
 
-/* The stream is destroyed, or the device is closed, before any call has returned the failure. */
+/* The program destroys the stream or closes the device before any call has returned the failure. */
 static void a_failure_that_nobody_asks_for(void **state)
 {
     (void)state;

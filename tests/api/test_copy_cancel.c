@@ -1,8 +1,8 @@
 /*
- * test_copy_cancel.c - copies with a ticket that are cancelled, or whose deadline passes: the ticket must say why
- * the copy ended and how many bytes arrived, those bytes must be right, and the stream must go on.
+ * test_copy_cancel.c - tests copies with a ticket that are cancelled or whose deadline passes. The ticket must say
+ * why the copy ended and how many bytes arrived, those bytes must be right, and the stream must continue.
  *
- * Where a copy is one pass over memory (the CPU device without LEAT_COPY_STAGE=1), a cancel may come too late.
+ * If a copy is one pass over memory (the CPU device without LEAT_COPY_STAGE=1), a cancel may come too late.
  */
 #include "copy_broken.h"
 
@@ -13,7 +13,7 @@
 
 #define LONG_BYTES (64 * MIB)
 
-/* One long copy in either direction, and a buffer to check the bytes that arrived. */
+/* A long copy into or out of device memory, and a buffer to check the bytes that arrived. */
 struct journey {
     struct test_state *t;
     bool out;
@@ -221,7 +221,7 @@ static void a_deadline_passes(void **state)
                 assert_int_equal(status, LEAT_ERROR_DEADLINE);
             if (i == 0 && staged())
                 assert_int_equal(status, LEAT_ERROR_DEADLINE);
-            /* The stream may report the failure again or not. */
+            /* The ticket has already reported the failure, so the stream may report it again or not. */
             seen = leat_stream_synchronize(t->stream);
             assert_true(seen == LEAT_OK || seen == status);
             expect_prefix(&j, ticket, status);

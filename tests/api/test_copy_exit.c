@@ -248,8 +248,8 @@ static void block_all_signals(void *argument)
 
 enum { COPY, COPY_SYNC, COPY_START, COPY_MANY, COPY_ROWS, COPY_LAYOUT, COPIES };
 
-/* Copies between device memory and pageable memory that is partly inaccessible. Returns true if the call or the
- * stream returned LEAT_ERROR_POINTER. */
+/* Copies between device memory and partly inaccessible pageable memory. Returns true if the call or the stream
+ * returned LEAT_ERROR_POINTER. */
 static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const char *src, size_t bytes)
 {
     leat_copy_op halves[] = {{dst, src, bytes / 2}, {dst + bytes / 2, src + bytes / 2, bytes - bytes / 2}};
@@ -315,7 +315,7 @@ static int child_blocks_signals(void)
             if (own == MAP_FAILED)
                 return 1;
             memset(own, 1, bytes);
-            /* Protect the second page: the calls probe only the first and the last one. */
+            /* Protect the second page, because the calls probe only the first and the last one. */
             if (mprotect(own + PAGE, PAGE, PROT_NONE))
                 return 1;
             block_all_signals(NULL);
@@ -394,7 +394,8 @@ static void a_process_ends_with_copies_under_way(void **state)
         int status;
         bool killed;
 
-        /* At process exit compute-sanitizer waits for all streams, but this child's stream never becomes idle. */
+        /* compute-sanitizer waits for all streams when the process exits, but this child's stream never becomes
+         * idle. */
         if (children[i].run == child_returns_while_held && getenv("LEAT_TEST_MEMCHECK"))
             continue;
         status = child_status(i);

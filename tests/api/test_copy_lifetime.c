@@ -1,6 +1,6 @@
 /*
- * test_copy_lifetime.c - objects that end while a copy uses them: pool blocks freed after the copy was submitted,
- * host memory after leat_copy_sync(), streams and devices.
+ * test_copy_lifetime.c - tests objects that end while a copy uses them: pool blocks freed after the copy was
+ * submitted, host memory after leat_copy_sync(), streams and devices.
  *
  * "make check" runs this program twice, like test_copy_async.
  */
@@ -119,7 +119,7 @@ static void copy_sync_waits_for_pageable_memory_only(void **state)
         call.dst = way ? room.out : room.memory;
         call.src = way ? room.memory : room.in;
         gate = test_gate_close(t->stream);
-        /* Without a pageable side the call returns although the stream is held up. */
+        /* Without a pageable side the call must return while a gate holds the stream up. */
         OK(leat_copy_sync(t->stream, room.pinned, room.memory, 1));
         assert_int_equal(pthread_create(&thread, NULL, call_sync, &call), 0);
         EXPECT_HELD(t->stream, gate);
@@ -222,7 +222,7 @@ static void a_device_is_closed_with_copies_under_way(void **state)
         OK(leat_ticket_destroy(ticket));
         OK(leat_device_close(device));
         EXPECT_PATTERN(out, sizes[i], 80 + i);
-        /* A ticket that outlives its device is complete. */
+        /* A ticket that outlives its device must be complete. */
         for (int k = 0; k < 2; k++) {
             leat_ticket_info info = test_ticket_info(kept[k]);
 

@@ -61,7 +61,7 @@ static void all_bytes_arrive(void **state)
     end_room(&room);
 }
 
-/* A rail copy starts only when its stream reaches it, and later work sees all of its bytes. */
+/* A rail copy must not start before its stream reaches it, and later work must see all of its bytes. */
 static void the_order_of_the_stream_is_kept(void **state)
 {
     struct test_state *t = *state;
@@ -110,7 +110,7 @@ static void held_copies_hold_nobody_up(void **state)
         EXPECT_PATTERN(room.seen, BYTES, 5);
         OK(leat_memory_free(memory));
     }
-    /* The gate is still closed, so the other copies did not wait for it to time out. */
+    /* The gate has not opened itself, so the other copies did not wait for the gate. */
     assert_int_equal(atomic_load(&gate->passed), 0);
     test_gate_open(gate);
     OK(leat_stream_synchronize(streams[0]));

@@ -1,4 +1,4 @@
-/* test_copy_ticket.c - tickets of copies: progress, waiting, freeing a ticket early, and wrong arguments. */
+/* test_copy_ticket.c - tests tickets of copies: progress, waiting, freeing a ticket early, and wrong arguments. */
 #include "copy_room.h"
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void a_ticket_tells_how_far_its_copy_is(void **state)
         memset(room.in, 0x77, sizes[i]);
         OK(leat_ticket_wait(out, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
         EXPECT_PATTERN(room.out, sizes[i], 20 + i);
-        /* The earlier copy of the stream is done too. */
+        /* The earlier copy of the same stream is done too. */
         OK(leat_ticket_wait(in, LEAT_COPY_POINT_DONE, 0));
         for (int k = 0; k < 2; k++) {
             info = test_ticket_info(k ? out : in);
@@ -69,7 +69,7 @@ static void tickets_of_memory_that_is_not_pageable(void **state)
 
         assert_true(info.bytes == MIB && !info.arrived_bytes && !info.staged && !info.done);
         assert_int_equal(leat_ticket_wait(tickets[i], LEAT_COPY_POINT_DONE, 1000), LEAT_NOT_READY);
-        /* Copies without pageable memory ignore a cancel. */
+        /* A cancel has no effect on copies without pageable memory. */
         OK(leat_ticket_cancel(tickets[i]));
     }
     test_gate_open(gate);
@@ -109,7 +109,7 @@ static void a_wait_ends_when_its_time_is_over(void **state)
     end_room(&room);
 }
 
-/* A thread that queries a ticket in a loop while its copy runs. */
+/* State of a thread that queries a ticket in a loop while its copy runs. */
 struct looker {
     leat_ticket *ticket;
     const char *wrong;

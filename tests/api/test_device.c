@@ -65,7 +65,7 @@ static void list_has_the_device_and_ends(void **state)
         leat_device *device;
 
         found = found || !strcmp(info.name, test_device_name());
-        /* Each listed device can be opened. */
+        /* Opening each listed device must succeed. */
         OK(leat_device_open(info.name, &device));
         OK(leat_device_close(device));
         index++;
@@ -217,7 +217,7 @@ static void closing_lets_work_keep_what_it_uses(void **state)
     OK(leat_module_load_file(device, test_kernels_path(), &module));
     OK(leat_kernel_get(module, "user_spin", &kernel));
     OK(leat_alloc(stream, sizeof *memory, (void **)&memory));
-    /* A slow host function, so that the kernel starts after leat_device_close() has been called. */
+    /* The host function is slow, so the kernel starts after leat_device_close() has been called. */
     OK(leat_launch_host(stream, set_number, &number));
     OK(leat_launch(stream, kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, (void *[]){&memory, &rounds}, 2));
     OK(leat_fill(stream, memory, 1, sizeof *memory));
@@ -398,7 +398,7 @@ static void expect_refused(const char *name, const char *value)
     assert_int_equal(exit_status_of(child), 0);
 }
 
-/* The message must name the wrong setting, and not a device that is missing because of it. */
+/* The message must name the wrong setting and must not say that a device is missing. */
 static void wrong_settings_are_refused_by_name(void **state)
 {
     (void)state;

@@ -168,8 +168,8 @@ static void the_cache_changes_no_byte(void **state)
 
 /* ---- stream order ---- */
 
-/* A write reads device memory, and a read writes it, only when the stream reaches them. A read must see what the
- * stream wrote before, although the file was shorter when the read was called. */
+/* A write must not read device memory, and a read must not write it, before the stream reaches them. A read must
+ * see what the stream wrote before, although the file was shorter when the read was called. */
 static void the_order_of_the_stream_is_kept(void **state)
 {
     struct test_state *t = *state;
@@ -207,7 +207,7 @@ static void the_order_of_the_stream_is_kept(void **state)
     free(in);
 }
 
-/* One stream writes a file, and the other waits for its event and reads it, with all kinds of memory. */
+/* One stream writes a file. The other waits for its event and reads the file, with all kinds of memory. */
 static void streams_hand_files_over(void **state)
 {
     struct test_state *t = *state;
@@ -249,8 +249,8 @@ static void streams_hand_files_over(void **state)
 
 /* ---- failures while a copy runs ---- */
 
-/* The file is truncated while the stream is held up: the stream reports the failure once, the ticket reports it
- * too, and the stream continues. */
+/* The file is truncated while a gate holds the stream up. The stream and the ticket must each report the failure,
+ * the stream only once, and the stream must continue. */
 static void a_file_that_is_cut_is_a_failure(void **state)
 {
     struct test_state *t = *state;

@@ -75,7 +75,7 @@ static unsigned count_names(void)
     while (readdir(directory))
         count++;
     closedir(directory);
-    return count - 2; /* "." and ".." */
+    return count - 2; /* without "." and ".." */
 }
 
 /* ---- a bad disk ---- */

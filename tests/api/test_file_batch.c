@@ -51,8 +51,8 @@ static void end_places(struct place *places)
 
 /* ---- bytes ---- */
 
-/* Reads ranges of every size from three files, in mixed order, into all kinds of memory. The gaps between them
- * must not change. */
+/* Reads ranges of every size from three files, in mixed order, into all kinds of memory. The bytes between the
+ * ranges must not change. */
 static void ranges_are_read(void **state)
 {
     enum { OPS = 3000, MOST = 12000 };
@@ -350,7 +350,7 @@ static void wrong_ops_are_refused(void **state)
     REFUSED(leat_file_write_batch(t->stream, ops, 3), LEAT_ERROR_OVERLAP, "op 0 and op 1");
     for (unsigned i = 0; i < 3; i++)
         ops[i].bytes = 100;
-    OK(leat_file_write_batch(t->stream, ops, 3)); /* one source for three ranges is allowed */
+    OK(leat_file_write_batch(t->stream, ops, 3)); /* three ranges may have the same source */
     OK(leat_stream_synchronize(t->stream));
     gone = file;
     OK(leat_file_close(file));

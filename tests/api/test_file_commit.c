@@ -198,7 +198,7 @@ static void a_commit_can_be_cancelled(void **state)
     assert_int_equal(count_names(), 0);
 }
 
-/* Closing the device completes pending commits, and the ticket can still be queried. */
+/* Closing the device must complete pending commits. The ticket can still be queried. */
 static void a_device_that_closes_commits(void **state)
 {
     leat_device *device = test_open();

@@ -164,7 +164,7 @@ static void set_rules(bool direct)
     if (chance(30)) /* the file system has no unnamed files */
         rules[count++] =
             (struct bad_disk_rule){.call = BAD_DISK_OPEN_TMPFILE, .first = 1, .every = 1, .error = EOPNOTSUPP};
-    if (chance(30)) { /* nothing is in the cache */
+    if (chance(30)) { /* the calls say that nothing is in the cache */
         rules[count++] =
             (struct bad_disk_rule){.call = BAD_DISK_CACHESTAT, .first = 1, .every = 1, .error = ENOSYS};
         rules[count++] = (struct bad_disk_rule){.call = BAD_DISK_NOWAIT, .first = 1, .every = 1, .error = EAGAIN};

@@ -126,7 +126,7 @@ static void the_pattern_is_read_before_the_return(void **state)
     struct test_state *t = *state;
     leat_module *module;
 
-    /* As leat/copy.h says: load the kernels for long patterns now, because loading could wait for the closed
+    /* Load the kernels for long patterns now, as leat/copy.h advises: loading them could wait for the closed
      * gate. */
     OK(leat_module_builtin(t->device, &module));
     for (size_t size = 1; size <= 16; size *= 2) {
@@ -135,7 +135,8 @@ static void the_pattern_is_read_before_the_return(void **state)
 
         memset(pattern, 0x33, sizeof pattern);
         pattern[size - 1] = 0x44;
-        /* Fill once before: a driver may load a kernel at its first launch, which can wait for the device. */
+        /* Fill once before the gate closes: a driver may load a kernel at its first launch, which can wait for the
+         * device. */
         OK(leat_fill_pattern(t->stream, pinned, pattern, size, 1600));
         OK(leat_stream_synchronize(t->stream));
         memset(pinned, 0, 1600);

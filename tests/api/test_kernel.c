@@ -23,7 +23,7 @@ static const uint64_t counts[] = {1, 2, 31, 257, 1000, 65537};
     index < sizeof(array) / sizeof(array)[0];                                                                     \
     index++
 
-/* Runs a fill kernel for one element size and checks the bytes on both sides too. */
+/* Runs a fill kernel for one element size. Checks the filled bytes and those before and behind them. */
 static void check_fill(struct test_state *t, const char *name, size_t element_bytes)
 {
     static const unsigned char bytes16[16] = {0x81, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0xf0};
@@ -308,7 +308,8 @@ static void arguments_are_read_before_the_return(void **state)
     void *pointer = memory, *args[] = {&pointer, &count, &value};
     struct test_gate *gate;
 
-    /* Launch once before: a driver may load a kernel at its first launch, which can wait for the device. */
+    /* Launch once before the gate closes: a driver may load a kernel at its first launch, which can wait for the
+     * device. */
     launch(t->stream, kernel, 4, 32, args, 3);
     OK(leat_fill(t->stream, memory, 0, 4000));
     OK(leat_stream_synchronize(t->stream));
@@ -573,7 +574,8 @@ static void kernels_of_the_program_itself(void **state)
     OK(leat_memory_free(data));
 }
 
-/* Kernels written without the macros: one uses its block's shared memory, the other waits for the whole grid. */
+/* These two kernels do not use the macros of leat/device_code.h. One uses its block's shared memory, the other
+ * waits for the whole grid. */
 static void note_shared(const leat_cpu_block *block, void *const *args)
 {
     uint32_t *wrong = *(uint32_t **)args[0];
@@ -672,7 +674,7 @@ static void blocks_run_together(void **state)
     OK(leat_stream_create(t->device, &other));
     OK(leat_fill(t->stream, values, 0, 2 * sizeof host));
     OK(leat_stream_synchronize(t->stream));
-    /* Two streams run such grids at the same time. */
+    /* Two streams run such grids concurrently. */
     for (int i = 0; i < 3; i++) {
         uint32_t *second = values + 2048;
         void *second_args[] = {&second};

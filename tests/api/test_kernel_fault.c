@@ -19,8 +19,7 @@
         }                                                                                                         \
     } while (0)
 
-/* Launches a kernel that writes four words at address 16, or, for "freed", at the address of a freed
- * allocation. */
+/* Launches a kernel that writes four words to address 16 or, if which is "freed", to a freed allocation. */
 static int crash(const char *which)
 {
     struct rlimit no_core = {0, 0};
@@ -48,8 +47,8 @@ static int crash(const char *which)
     return 0;
 }
 
-/* Returns true if this program, run with the argument, ends by SIGSEGV and prints one line that contains both
- * texts. */
+/* Runs this program with the argument which. Returns true if it ends by SIGSEGV and prints one line that contains
+ * both texts. */
 static int says(const char *self, const char *which, const char *first, const char *second)
 {
     char command[4200], line[2048];

@@ -111,7 +111,7 @@ static void known_shapes(void **state)
     end_arenas(&arenas);
 }
 
-/* Rotations and reflections: every combination of source dimensions is flipped. */
+/* Flips every combination of the source's dimensions, which gives rotations and reflections. */
 static void flipped_shapes(void **state)
 {
     static const struct {
@@ -226,7 +226,7 @@ static void a_plan_copies(void **state)
     assert_non_null(strstr(text, "1250 sectors"));
     OK(leat_layout_plan_explain(plan, cut, sizeof cut));
     assert_int_equal(strlen(cut), sizeof cut - 1);
-    /* Copy there and back again: the bytes must be the same. */
+    /* Copy with this plan, and back with a plan of the reverse copy: the bytes must be the same. */
     OK(leat_layout_plan_copy(t->stream, plan, memory + 40000, memory));
     OK(leat_layout_plan_destroy(again));
     OK(leat_layout_plan_destroy(plan));
@@ -362,7 +362,7 @@ static void wrong_layouts_are_refused(void **state)
     REFUSED(leat_copy_layout(t->stream, NULL, &good, pinned, &good), LEAT_ERROR_POINTER, "dst");
     REFUSED(leat_copy_layout(t->stream, memory, &good, NULL, &good), LEAT_ERROR_POINTER, "src");
 
-    /* Invalid layouts. */
+    /* Invalid layouts must be refused. */
     wrong = good;
     wrong.dims = 33;
     WRONG_BOTH(LEAT_ERROR_INVALID, "32 dimensions");
@@ -375,7 +375,7 @@ static void wrong_layouts_are_refused(void **state)
     wrong.size[1] = -1;
     WRONG_BOTH(LEAT_ERROR_INVALID, "size[1]");
 
-    /* Two layouts that do not match. */
+    /* Two layouts that do not match must be refused. */
     wrong = good;
     wrong.dims = 1;
     WRONG_SRC(LEAT_ERROR_INVALID, "dimensions");
@@ -386,8 +386,8 @@ static void wrong_layouts_are_refused(void **state)
     wrong.size[0] = 3;
     WRONG_SRC(LEAT_ERROR_INVALID, "size[0]");
 
-    /* Layouts that would write bytes twice: a stride of 0, a pitch smaller than a row, and strides that
-     * overlap. */
+    /* Layouts that would write bytes twice must be refused: a stride of 0, a pitch smaller than a row, and strides
+     * that overlap. */
     wrong = good;
     wrong.stride_bytes[0] = 0;
     WRONG_DST(LEAT_ERROR_INVALID, "stride 0");
@@ -402,7 +402,7 @@ static void wrong_layouts_are_refused(void **state)
     wrong.stride_bytes[1] = 3;
     WRONG_DST(LEAT_ERROR_INVALID, "twice");
 
-    /* Layouts that reach too far. */
+    /* Layouts that reach beyond the address space or the allocation must be refused. */
     wrong = good;
     wrong.stride_bytes[0] = INT64_MAX / 2;
     WRONG_DST(LEAT_ERROR_RANGE, "dst");
@@ -425,7 +425,7 @@ static void wrong_layouts_are_refused(void **state)
     wrong.stride_bytes[0] = 2000;
     WRONG_DST(LEAT_ERROR_RANGE, "dst");
 
-    /* Source and destination overlap. */
+    /* Source and destination must not overlap. */
     REFUSED(leat_copy_layout(t->stream, memory, &good, memory, &good), LEAT_ERROR_OVERLAP, "dst");
     REFUSED(leat_copy_layout(t->stream, memory + 1, &good, memory, &good), LEAT_ERROR_OVERLAP, "dst");
     OK(leat_layout_dense(&other, 2, (int64_t[]){8, 4}, 4));
@@ -433,7 +433,7 @@ static void wrong_layouts_are_refused(void **state)
     REFUSED(leat_copy_layout(t->stream, memory, &good, memory, &other), LEAT_ERROR_OVERLAP, "dst");
     REFUSED(leat_copy_layout(t->stream, in, &good, in + 64, &other), LEAT_ERROR_OVERLAP, "dst");
 
-    /* Invalid index lists. */
+    /* Invalid index lists must be refused. */
     wrong = good;
     OK(leat_layout_index(&wrong, 0, list, 4, 4, NULL));
     WRONG_BOTH(LEAT_ERROR_INVALID, "both");
@@ -463,7 +463,7 @@ static void wrong_layouts_are_refused(void **state)
     wrong.index = memory + 4096 - 12;
     WRONG_SRC(LEAT_ERROR_RANGE, "indices");
 
-    /* Freed memory. */
+    /* Freed memory must be refused. */
     OK(leat_memory_free(memory));
     REFUSED(leat_copy_layout(t->stream, memory, &good, pinned, &good), LEAT_ERROR_POINTER, "dst");
     OK(leat_memory_free(pinned));

@@ -14,8 +14,7 @@
 
 /* ---- random layouts ---- */
 
-/* Copies the pair's list to memory of one kind and points the layout at it. Returns the layout that has the
- * list. */
+/* Copies the pair's list to memory of one kind and makes the layout use this list. Returns the layout. */
 static leat_layout *put_list(leat_stream *stream, struct arenas *arenas, enum place place,
                              struct layouts_pair *given)
 {
@@ -44,7 +43,7 @@ static void random_lists_in_all_kinds_of_memory(void **state)
             layouts_draw(&random_state, 1 + i % 16, SMALL_BYTES, i % 2 ? LAYOUTS_GATHER : LAYOUTS_SCATTER, &pair);
             given = pair;
             put_list(t->stream, &arenas, place, &given);
-            /* The plain loop reads the list in host memory that pair still points to. */
+            /* The plain loop reads the original list in host memory, to which pair still points. */
             copy_pair(t->stream, &arenas, to, from, place, &pair, &given.dst, &given.src);
         }
     }
@@ -179,7 +178,7 @@ static void wrong_indices_show_nothing_of_others(void **state)
 
         for (int64_t pitch = FEW_BYTES; dst && pitch <= FEW_PITCH; pitch += FEW_PITCH - FEW_BYTES) {
             if (place == OTHER_DEVICE && pitch == FEW_PITCH)
-                continue; /* refused on GPUs */
+                continue; /* a GPU refuses such a copy */
             gather_few(t, dst, pitch, src, FEW, list, right, place);
             gather_few(t, dst, pitch, src, FEW, list, wrong, place);
             gather_few(t, dst, pitch, src, 0, list, right, place);
@@ -206,7 +205,7 @@ static void expect_picked(struct test_state *t, size_t element_bytes, int64_t ro
 
     test_pattern(in, bytes, 9);
     memset(out, 0, bytes);
-    /* A permutation, because 7919 and count have no common factor. */
+    /* The list is a permutation, because 7919 and count have no common factor. */
     for (int32_t i = 0; i < count; i++)
         list[i] = (int32_t)((int64_t)i * 7919 % count);
     OK(leat_layout_dense(&plain, 2, (int64_t[]){rows, count}, (uint32_t)element_bytes));
@@ -300,8 +299,8 @@ static void write_bytes(void *argument)
     memcpy(writing->dst, writing->src, writing->bytes);
 }
 
-/* Copies a matrix in, to a second place and out again behind a gate. A host function of the stream writes the
- * source first. The caller may change layouts and host lists as soon as the call has returned. */
+/* Behind a gate, a host function writes a matrix, which is then copied to the device, to a second place and back.
+ * The caller may change layouts and host lists as soon as a call has returned. */
 static void layouts_keep_their_place(void **state)
 {
     enum { ROWS = 700, COLUMNS = 500, BYTES = ROWS * COLUMNS * 4 };

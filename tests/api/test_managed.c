@@ -110,7 +110,7 @@ static void test_prefetch_is_told(void **state)
     OK(leat_managed_prefetch(t->stream, m.start, PAGE, LEAT_HOST));
     assert_int_equal(query(m.start, PAGE).last_prefetch.kind, LEAT_LOCATION_KIND_HOST);
     assert_int_equal(query(m.start, PAGE).last_prefetch.ordinal, -1);
-    /* The last prefetch differs between pages. */
+    /* The pages of this range have different last prefetches, so the query returns none. */
     assert_int_equal(query(m.start, BYTES).last_prefetch.kind, LEAT_LOCATION_KIND_NONE);
     OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(m.block));
@@ -165,7 +165,7 @@ static void try_in_host_function(void *argument)
     REFUSED(leat_managed_record(t->device, 1), LEAT_ERROR_NOT_PERMITTED, "host function");
 }
 
-/* Checks that the calls refuse other memory, and name its kind. */
+/* Checks that the calls refuse memory that is not managed, and name its kind. */
 static void refuse_memory(struct test_state *t, void *ptr, const char *kind)
 {
     leat_managed_info info = {.size = sizeof info};
@@ -203,7 +203,7 @@ static void test_wrong_ranges(void **state)
     REFUSED(leat_managed_prefetch(t->stream, m + 1, SIZE_MAX, t->device), LEAT_ERROR_RANGE, "past the end");
     REFUSED(leat_managed_advise(m + 1, 10000, LEAT_ADVICE_READ_MOSTLY, NULL), LEAT_ERROR_RANGE, "past the end");
     REFUSED(leat_managed_get_info(m, 10001, &info), LEAT_ERROR_RANGE, "past the end");
-    /* Size 0: prefetch and advice do nothing at any address; a query covers the rest of the allocation. */
+    /* With size 0, prefetch and advice do nothing at any address. A query covers the rest of the allocation. */
     OK(leat_managed_prefetch(t->stream, m + 10000, 0, t->device));
     OK(leat_managed_prefetch(t->stream, NULL, 0, t->device));
     OK(leat_managed_advise(NULL, 0, LEAT_ADVICE_READ_MOSTLY, NULL));
@@ -355,7 +355,7 @@ static void test_faults_there_and_back(void **state)
     assert_int_equal(counts.faults_to_device, 2 * PAGES);
     assert_int_equal(counts.thrashing, PAGES);
     OK(leat_managed_record(t->device, 0));
-    /* The record has ended: accesses no longer fault, and the counts are still there. */
+    /* After the end of the record accesses no longer fault, and the counts can still be read. */
     touch_all(&m, 4);
     assert_int_equal(count_pages(t, &m).faults_to_host, PAGES);
     OK(leat_memory_free(m.block));
@@ -388,7 +388,7 @@ static void test_prefetch_spares_faults(void **state)
     OK(leat_memory_free(m.block));
 }
 
-/* A prefetch moves pages when its stream reaches it. */
+/* A prefetch must move pages only when its stream reaches it. */
 static void test_prefetch_in_stream_order(void **state)
 {
     struct test_state *t = *state;
@@ -409,7 +409,7 @@ static void test_prefetch_in_stream_order(void **state)
     OK(leat_memory_free(m.block));
 }
 
-/* Read-mostly pages: each reader gets a copy, and a write leaves one copy. */
+/* Of read-mostly pages each reader gets a copy. A write leaves only one copy. */
 static void test_read_mostly(void **state)
 {
     struct test_state *t = *state;
@@ -469,7 +469,8 @@ static void test_used_in_place(void **state)
     assert_int_equal(counts.faults_to_device, 0);
     assert_int_equal(query(m.start, BYTES).pages_on_host, PAGES);
 
-    /* The reverse is not possible: the host cannot access device memory, so the pages move to it. */
+    /* The opposite advice has no such effect: the host cannot access device memory, so the pages move to the
+     * host. */
     OK(leat_managed_advise(m.start, BYTES, LEAT_ADVICE_PREFERRED, t->device));
     OK(leat_managed_prefetch(t->stream, m.start, BYTES, t->device));
     OK(leat_stream_synchronize(t->stream));
@@ -518,7 +519,7 @@ static void test_copies_and_fills(void **state)
     free(host);
 }
 
-/* Pages move from one device to another and are counted there. */
+/* Pages move from one device to another. The second device must count the moves. */
 static void test_two_devices(void **state)
 {
     struct test_state *t = *state;
@@ -620,7 +621,7 @@ static void test_record_misused(void **state)
     REFUSED(leat_managed_report(t->device, NULL, 0, NULL, 10), LEAT_ERROR_INVALID, "text is NULL");
     REFUSED(leat_managed_report(t->device, NULL, 0, text, 0), LEAT_ERROR_INVALID, "text_bytes is 0");
     OK(leat_managed_record(t->device, 0));
-    OK(leat_managed_record(t->device, 0)); /* has ended already: does nothing */
+    OK(leat_managed_record(t->device, 0)); /* the record has already ended, so this does nothing */
     OK(leat_memory_free(pinned));
 }
 
@@ -631,12 +632,13 @@ static void test_record_with_another_handler(void **state)
 
     if (!test_on_cpu())
         SKIP_OTHER("only the CPU device keeps a record");
-    /* cmocka has installed its own handler here. */
+    /* In a test the current SIGSEGV handler is cmocka's. */
     REFUSED(leat_managed_record(t->device, 1), LEAT_ERROR_UNSUPPORTED, "another handler of SIGSEGV");
 }
 
-/* A program that touches every second page splits its memory into more mappings than the system allows. Then leat
- * leaves the rest accessible, the bytes stay right, and counts.unseen says that the counts are incomplete. */
+/* A program that touches every second page splits its memory into more mappings than the system allows. leat
+ * must then leave the rest accessible, keep the bytes right, and set counts.unseen, because the counts are
+ * incomplete. */
 static void test_too_many_pieces(void **state)
 {
     static const size_t many = 2 * 66000 * (size_t)PAGE; /* the default of vm.max_map_count is 65530 */

@@ -127,8 +127,8 @@ static void free_is_in_stream_order(void **state)
     gate = test_gate_close(t->stream);
     OK(leat_fill(t->stream, memory, 7, 1 << 16));
     OK(leat_copy(t->stream, pinned, memory, 1 << 16));
-    /* The next owner of the memory must not disturb the work submitted before. leat_free() waits on a driver
-     * without stream-ordered frees, so open the gate first. */
+    /* The next owner of the memory must not disturb work that was submitted before the free. If the driver has no
+     * stream-ordered free, leat_free() waits, so open the gate first. */
     test_gate_open(gate);
     OK(leat_free(t->stream, memory));
     assert_true(leat_pointer_get_info(memory, &info) != LEAT_OK || info.kind == LEAT_KIND_PAGEABLE);
@@ -158,7 +158,8 @@ static void freed_memory_comes_back(void **state)
     size_t bytes;
     void *memory;
 
-    /* Each round takes an eighth of the device, so that a leak makes one of the rounds run out of memory. */
+    /* Each round allocates an eighth of the device. If a round leaked its memory, a later one would run out of
+     * memory. */
     OK(leat_device_memory(t->device, &free_bytes, &total_bytes));
     bytes = (size_t)(free_bytes / 8);
     for (int i = 0; i < 24; i++) {
@@ -177,8 +178,8 @@ static void hold_up(void *unused)
     test_sleep_us(20000);
 }
 
-/* Allocates more than half of the device twice. The second allocation needs the memory that the stream frees
- * before it, and the stream has not reached that free when leat_alloc() is called. */
+/* Allocates more than half of the device twice. The second allocation needs the memory of the first, which the
+ * stream frees before. When leat_alloc() is called, the stream has not reached this free. */
 static void freed_memory_is_there_for_later_work_of_the_stream(void **state)
 {
     struct test_state *t = *state;
@@ -228,7 +229,7 @@ static void many_allocations(void **state)
 
 static void registered_memory_is_pinned(void **state)
 {
-    /* Odd starts and sizes: the first and last pages are shared with unregistered memory. */
+    /* The starts and sizes are odd, so the first and last pages also contain unregistered memory. */
     static const struct {
         size_t offset, bytes;
     } places[] = {{0, 1 << 20}, {1, 1}, {4095, 2}, {123, 100003}, {4096, 4096}};

@@ -33,7 +33,7 @@ static void a_wrapped_stream_is_the_same_stream(void **state)
     OK(leat_stream_synchronize(wrapped));
     EXPECT_BYTES(pinned, 64, 4);
 
-    /* Destroying the wrapping leaves the stream alive. */
+    /* Destroying the wrapping must not destroy the stream. */
     OK(leat_stream_destroy(wrapped));
     REFUSED(leat_stream_query(wrapped), LEAT_ERROR_HANDLE, "stream");
     OK(leat_fill(t->stream, pinned, 5, 64));
@@ -124,7 +124,7 @@ static void wrapped_memory_is_known(void **state)
     assert_ptr_equal(info.base, own);
     assert_int_equal(info.bytes, 4096);
     assert_int_equal(info.owned, 0);
-    /* leat checks ranges against the wrapped allocation, and refuses to free it. */
+    /* leat must check ranges against the wrapped allocation, and must refuse to free it. */
     REFUSED(leat_copy(t->stream, memory, own + 1, 4096), LEAT_ERROR_RANGE, "src");
     REFUSED(leat_memory_free(own), LEAT_ERROR_POINTER, "leat_pointer_unwrap");
     REFUSED(leat_pointer_wrap(t->device, LEAT_KIND_MANAGED, own + 4095, 1), LEAT_ERROR_REGISTERED, "overlaps");
@@ -171,7 +171,7 @@ static void a_context_of_the_users_own(void **state)
     OK(leat_copy_sync(stream, out, memory, sizeof out));
     EXPECT_BYTES(out, sizeof out, 3);
     OK(leat_device_close(wrapped));
-    /* The context is still alive. */
+    /* Closing the wrapping must not destroy the context. */
     OK(leat_fill(t->stream, test_alloc(t->device, LEAT_KIND_DEVICE, 64), 1, 64));
 }
 

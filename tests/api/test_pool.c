@@ -44,7 +44,8 @@ static void no_options_mean_as_usual(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A program that was built with an older header passes a shorter struct. leat must not read beyond its size. */
+/* A program that was built with an older header passes a shorter struct. leat must not read beyond the struct's
+ * size. */
 static void a_shorter_struct_of_options_is_fine(void **state)
 {
     struct test_state *t = *state;
@@ -141,7 +142,8 @@ static void leat_alloc_takes_from_the_default_pool(void **state)
 
 /* ---- blocks ------------------------------------------------------------------------------------------------- */
 
-/* Blocks of many sizes are live at once, each filled with its own value, in pools of every sort. */
+/* In pools of every sort, blocks of many sizes are live at once. Each is filled with its own value and must keep
+ * it. */
 static void blocks_of_all_sizes(void **state)
 {
     static const size_t sizes[] = {1,       2,       255,         256,          511,      512,         513,
@@ -243,7 +245,7 @@ static void blocks_are_aligned_as_asked(void **state)
 
     for (int sort = 0; sort < SORTS; sort++) {
         leat_pool *pool = test_pool_try(t->device, &sorts[sort].options);
-        /* Without virtual memory an aligned block also takes the memory in front of it, so use smaller
+        /* Without virtual memory an aligned block also occupies the memory in front of it, so test only smaller
          * alignments. */
         size_t most = sorts[sort].options.kind || sorts[sort].options.no_virtual_memory ? 16 * MIB : GIB;
 
@@ -505,7 +507,8 @@ static void blocks_can_be_looked_up(void **state)
                 assert_non_null(info.device_pointer);
                 assert_int_equal(info.owned, 1);
             }
-            /* Each size leaves unused bytes between the end of the block and the next one. */
+            /* No size fills its block completely. A pointer to the unused bytes behind the requested ones must be
+             * refused. */
             REFUSED(leat_pointer_get_info(block + bytes, &(leat_pointer_info)LEAT_POINTER_INFO_INIT),
                     LEAT_ERROR_POINTER, "past the end");
             REFUSED(leat_copy(t->stream, &(char){0}, block + bytes, 1), LEAT_ERROR_POINTER, "past the end");
@@ -527,7 +530,7 @@ static void copies_end_where_the_block_ends(void **state)
 
         if (!pool)
             continue;
-        /* A block of 1000 bytes occupies 1024, and the neighbour may begin right after them. */
+        /* A block of 1000 bytes occupies 1024 bytes. The neighbour may begin right behind these. */
         block = test_block(pool, t->stream, 1000);
         neighbour = test_block(pool, t->stream, 1000);
         OK(leat_fill(t->stream, neighbour, 5, 1000));

@@ -119,7 +119,7 @@ struct test_held_block {
     unsigned char value;
 };
 
-/* Returns a size from 1 byte to 4 MiB. Each power of two is equally likely. */
+/* Returns a random size from 2 bytes to 4 MiB. Each interval between two powers of two is equally likely. */
 static inline size_t test_random_size(uint64_t number)
 {
     size_t scale = (size_t)1 << leat_pattern_value(number, 1) % 22;

@@ -12,7 +12,7 @@ struct error {
     char facts[2048], advice[512];
 };
 
-/* Makes an allocation fail and splits its message into the two lines. */
+/* Makes an allocation that must fail, and splits its message into two lines. */
 static struct error full_aligned(leat_pool *pool, leat_stream *stream, size_t bytes, size_t alignment)
 {
     struct error error = {"", ""};

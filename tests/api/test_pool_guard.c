@@ -570,7 +570,7 @@ static void the_checker_knows_what_is_held_back(void **state)
 
 #endif
 
-/* Work submitted before the free still uses the block, and a sanitizer must not report it. */
+/* Work that was submitted before the free still uses the block. A sanitizer must not report this use. */
 static void pending_work_may_finish(void **state)
 {
     struct test_state *t = *state;

@@ -384,8 +384,8 @@ static void growing_blocks_use_the_old_memory(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Each cycle allocates and frees 91 MiB, then 45.5 MiB twice, and keeps 2 MiB. An allocator that splits the 91 MiB
- * for the 2 MiB holds 50 times the live bytes after 100 cycles (pytorch issue 193400). */
+/* Each cycle allocates and frees 91 MiB, then 45.5 MiB twice, and keeps 2 MiB. If an allocator splits the 91 MiB
+ * for the 2 MiB, it holds 50 times the live bytes after 100 cycles (pytorch issue 193400). */
 static void three_sizes_do_not_pile_up(void **state)
 {
     enum { CYCLES = 100 };

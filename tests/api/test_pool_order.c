@@ -264,7 +264,7 @@ static void a_mark_that_the_user_moved_later_is_not_enough_scene(struct scene *x
 }
 SCENE_TEST(a_mark_that_the_user_moved_later_is_not_enough)
 
-/* The host waits for an earlier record of the stream. Work submitted after that record is still pending. */
+/* The host waits for an earlier record of the first stream. Work submitted after this record is still pending. */
 static void an_older_mark_that_was_reached_is_not_enough_scene(struct scene *x)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -467,7 +467,7 @@ static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struc
     OK(leat_free(x->s, block));
     order(x, x->s, third);
     order(x, x->u, x->s);
-    /* A request on the first stream makes the pool check that stream's pending memory. */
+    /* A request on the freeing stream makes the pool check this stream's pending memory. */
     if (!x->limited) {
         small = test_block(x->pool, x->s, 100);
         OK(leat_free(x->s, small));

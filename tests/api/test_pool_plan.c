@@ -59,8 +59,8 @@ static void *expect_at(leat_pool *pool, leat_stream *stream, size_t bytes, const
     return block;
 }
 
-/* The program repeats the recorded run: each block gets its planned address, and after the first round the driver
- * is not called. */
+/* The program repeats the recorded run. Each block must get its planned address, and after the first round the
+ * pool must not call the driver. */
 static void a_repeated_run_has_its_places(void **state)
 {
     struct test_state *t = *state;
@@ -192,8 +192,8 @@ static void a_wrong_plan_changes_nothing(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Each stream has its own list of the plan, in the order in which streams make their first request. Blocks without
- * a stream have none. */
+/* The plan has a list for each stream, in the order in which the streams make their first request. Blocks without
+ * a stream have no list. */
 static void streams_have_their_lists(void **state)
 {
     static const char plan[] = "leat-plan 1\nbytes 8388608\nstream 1\n2097152 0\nstream 1\n4194304 4194304\n";

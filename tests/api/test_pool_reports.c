@@ -13,8 +13,8 @@
 
 /* ---- child processes ---------------------------------------------------------------------------------------- */
 
-/* Runs this program again with name as its argument and these variables in its environment. Returns its exit
- * status; text returns what it wrote to standard error. */
+/* Runs this program again with name as its argument and with these environment variables. Returns its exit status;
+ * text returns what it wrote to standard error. */
 static int run_child(const char *name, const char *const settings[][2], char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -65,10 +65,10 @@ static void expect_child(const char *name, const char *const settings[][2], char
 /* State of a child in which one driver call fails. */
 struct faulty {
     leat_device *device;
-    leat_stream *stream, *asks; /* asks: NULL for blocks without a stream */
+    leat_stream *stream, *asks; /* asks: allocates and frees blocks; NULL: blocks have no stream */
     leat_pool_options options;
     leat_pool *pool;
-    unsigned failed; /* number of calls that failed */
+    unsigned failed; /* number of calls of leat that failed */
 };
 
 /* Makes the call. If it fails, the message must name the fault driver, and a second call must succeed. */
@@ -287,7 +287,8 @@ static void leaks_are_listed(void **state)
     assert_string_equal(text, "");
 }
 
-/* LEAT_POOL_GUARD guards the default pools. Blocks that are live at the end are not reported. */
+/* LEAT_POOL_GUARD turns on guard mode for the default pools. leat does not report blocks that are live at the
+ * end. */
 static int child_in_guard_mode(void)
 {
     leat_pool_stats figures = {.size = sizeof figures};

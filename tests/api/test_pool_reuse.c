@@ -124,9 +124,9 @@ static void raise_flag(void *flag)
     atomic_store((atomic_int *)flag, 1);
 }
 
-/* Frees BYTES on the first stream and makes one way of reuse possible for the second: 0 orders the second after
- * the free, 1 completes the first stream's work without telling leat, 2 does nothing. Returns the gate that holds
- * up the first stream, which the caller opens, or NULL. */
+/* Frees BYTES on the first stream and prepares one way of reuse by the second: 0 orders the second stream after
+ * the free, 1 completes the first stream's work without telling leat, 2 prepares nothing. Returns the gate that
+ * holds the first stream up, which the caller must open, or NULL. */
 static struct test_gate *free_elsewhere(struct scene *x, int way)
 {
     void *block = test_block(x->pool, x->s, BYTES);
@@ -167,7 +167,7 @@ static void ways_of_reuse_can_be_switched_off(void **state)
             REFUSED(leat_pool_alloc(x.u, x.pool, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
         assert_int_equal(test_statistics(x.pool).stream_waits, 0);
         OK(leat_pool_set_reuse_methods(x.pool, ways[way]));
-        for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) { /* way 1 may take a moment */
+        for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) { /* way 1 may need several tries */
             status = leat_pool_alloc(x.u, x.pool, BYTES, &block);
             if (status != LEAT_OK)
                 test_sleep_us(1000);

@@ -191,7 +191,7 @@ static void exported_files_keep_their_size(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Returns a memory file with these seals. */
+/* Creates a memory file of this size with these seals. Returns its descriptor. */
 static int memory_file(size_t bytes, int seals)
 {
     int fd = memfd_create("leat test", MFD_CLOEXEC | MFD_ALLOW_SEALING);

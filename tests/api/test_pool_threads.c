@@ -39,7 +39,7 @@ struct job {
     struct shared *shared;
     int number;
     leat_stream *stream;
-    unsigned char *seen, *unseen; /* pinned; unseen is never checked */
+    unsigned char *seen, *unseen; /* pinned buffers; the content of unseen is never checked */
     char failure[512];            /* empty: no failure */
 };
 

@@ -183,7 +183,7 @@ static void a_wait_is_for_the_record_at_its_time(void **state)
     OK(leat_stream_wait(t->second, event));
     gate = test_gate_close(t->stream);
     OK(leat_event_record(t->stream, event));
-    /* The second stream waits for the first record only; the new record is behind the gate. */
+    /* The second stream waits only for the first record. The new record is behind the gate. */
     OK(leat_fill(t->second, pinned, 5, 64));
     OK(leat_stream_synchronize(t->second));
     EXPECT_BYTES(pinned, 64, 5);

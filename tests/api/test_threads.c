@@ -353,7 +353,7 @@ static bool read_line(const char *thread, const char *file, const char *begins, 
     return found;
 }
 
-/* Threads that copy must block signals, so that the program's handlers do not run on them. */
+/* leat's threads that copy must block signals, so that the program's handlers do not run on them. */
 static void threads_that_copy_block_signals(void **state)
 {
     static const int signals[] = {SIGALRM, SIGPROF, SIGVTALRM, SIGIO, SIGCHLD, SIGUSR1, SIGUSR2, SIGINT, SIGTERM};

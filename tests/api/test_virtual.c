@@ -119,7 +119,7 @@ static void contents_move_with_the_memory(void **state)
     OK(leat_virtual_set_access(t->device, p.base, p.unit, LEAT_ACCESS_READ_WRITE));
     write_pattern(t->stream, p.base, p.unit, 3);
 
-    /* Map the memory at two addresses, then only at the second. */
+    /* Map the memory at a second address too, then unmap the first. */
     OK(leat_virtual_map(last, p.unit, p.memory[0]));
     OK(leat_virtual_set_access(t->device, last, p.unit, LEAT_ACCESS_READ_WRITE));
     expect_pattern(t->stream, last, p.unit, 3);

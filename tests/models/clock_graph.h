@@ -148,7 +148,7 @@ void wait_for(struct stream *s, struct event *e);
 void renew_event(struct event *e);
 struct event *event_of_device(enum home device);
 
-/* Makes the host wait until it may read or write the cell. */
+/* Orders the host after earlier accesses, so that it may read or write the cell. */
 void host_may(struct cell *c, bool write);
 
 void stream_may(struct stream *s, struct cell *c, bool write);

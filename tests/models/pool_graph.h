@@ -56,7 +56,7 @@ struct block {
     bool used;   /* some work has used the block */
     bool sealed; /* no stream can wait for its last users, which the pool knows: it may only be freed */
     int writer;  /* a stream's index, or HOST */
-    unsigned readers; /* one bit for each stream */
+    unsigned readers; /* streams that have read the block since the last write, as bits */
     unsigned told;    /* streams that leat_block_use() has named, as bits */
 };
 
@@ -112,7 +112,7 @@ uint64_t fresh_value(void);
 leat_stream *handle_of(int stream);
 int any_stream(void);
 
-/* Returns a random stream of the pools' device. At least the first stream always belongs to it. */
+/* Returns a random stream of the pools' device. The first stream always belongs to this device. */
 int near_stream(void);
 
 /* Returns a random live block that can be used, or NULL. */

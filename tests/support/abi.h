@@ -11,8 +11,8 @@
 
 #define CHECK_TYPE(ours, real) _Static_assert(__builtin_types_compatible_p(ours, real), #real)
 
-/* leat declares an enumeration of the vendor as unsigned int: size and alignment must agree, and no value is
- * negative. */
+/* leat declares an enumeration of the vendor as unsigned int. Size and alignment must agree, and the vendor's type
+ * must be unsigned. */
 #define CHECK_ENUM(ours, real)                                                                                    \
     _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real) && (real)-1 > 0, #real)
 

@@ -43,7 +43,7 @@ struct cases_rooms cases_make_rooms(size_t bytes);
 
 uint64_t cases_size(void);
 
-/* Adds a dimension. Returns false, and adds none, if the layout would have more than most_units units. */
+/* Adds a dimension. If the layout would then have more than most_units units, adds none and returns false. */
 bool cases_add_dim(struct leati_canonical *canonical, uint64_t size, uint64_t most_units);
 
 /* Gives a dimension a list of indices. distinct says that no index may occur twice, which a scatter needs. */

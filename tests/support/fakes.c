@@ -395,7 +395,7 @@ int fakes_let_default_stream_go(void **state)
     return 0;
 }
 
-/* CUDA and HIP use the same value for this handle. */
+/* The handle of the calling thread's default stream, which is the same number in CUDA and HIP. */
 #define STREAM_OF_THREAD ((void *)2)
 
 /* The handle STREAM_OF_THREAD means a different stream in each thread. If a thread frees memory on it while work

@@ -9,7 +9,7 @@
 
 #include "harness.h"
 
-/* Each program defines this for its vendor. */
+/* The differences between the vendors. Each program defines them for its vendor. */
 extern const struct fakes_vendor {
     const char *name;             /* part of the names of the fake library and its functions */
     const char *library_variable; /* environment variable with the path of the library to load */
@@ -24,7 +24,7 @@ extern const struct fakes_vendor {
     void (*end_stream)(void *stream);
 } fakes_vendor;
 
-/* The controls of the fake library. */
+/* Functions of the fake library by which a test controls it. */
 extern struct fakes {
     unsigned (*live)(void);                     /* number of objects created and not destroyed */
     unsigned (*calls)(void);                    /* number of calls since fail_at() */

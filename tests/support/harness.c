@@ -322,8 +322,8 @@ void test_keep_handlers(void)
 
     /* cmocka's assertions cannot be used outside a test. */
     if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
-        /* leat makes short copies itself, and the driver makes long ones. Make one of each, because the two may
-         * install handlers for different faults. */
+        /* leat makes short copies itself, and the driver makes long ones. Make one of each, so that both have
+         * installed their handlers. */
         if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, sizeof own, &memory) == LEAT_OK &&
             leat_copy_sync(stream, memory, own, 100) == LEAT_OK)
             (void)leat_copy_sync(stream, memory, own, sizeof own);

@@ -92,7 +92,8 @@ void test_expect_pattern(const void *ptr, size_t bytes, uint64_t seed, const cha
 #define EXPECT_BYTES(ptr, bytes, value) test_expect_bytes((ptr), (bytes), (value), __FILE__, __LINE__)
 void test_expect_bytes(const void *ptr, size_t bytes, unsigned char value, const char *file, int line);
 
-/* Allocate with malloc() and leat_memory_alloc(). They never return NULL: the test fails. */
+/* Allocate with malloc() and with leat_memory_alloc(). If that fails, the test fails, so the result is never
+ * NULL. */
 void *test_buffer(size_t bytes);
 void *test_alloc(leat_device *device, leat_kind kind, size_t bytes);
 

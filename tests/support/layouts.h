@@ -18,7 +18,7 @@ uint64_t layouts_random(uint64_t *random, uint64_t below);
 /* Two layouts that have the same sizes, and their index list. */
 struct layouts_pair {
     leat_layout dst, src;
-    bool nested; /* no dimension of the source overlaps another one */
+    bool nested; /* no two source dimensions overlap; some may have stride 0 */
     uint64_t elements;
     uint64_t list[256]; /* the indices; each has index_bytes bytes */
 

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* Each program defines this for its vendor. */
+/* The differences between the vendors. Each program defines them for its vendor. */
 extern const struct loaded_vendor {
     const char *driver;           /* leat's name of the driver, also part of the names of the fakes */
     const char *drivers;          /* value of LEAT_DRIVERS for the cases; NULL: not set */
