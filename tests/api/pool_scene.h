@@ -50,7 +50,7 @@ static inline void both_are_right(struct scene *x, leat_stream *stream, void *bl
     OK(leat_stream_synchronize(stream));
 }
 
-/* Makes the work that is submitted to later after this call wait for the work that earlier has now. */
+/* Orders one stream after another: its work after this call waits for the work that the other stream has now. */
 static inline void order(struct scene *x, leat_stream *earlier, leat_stream *later)
 {
     leat_event *event;

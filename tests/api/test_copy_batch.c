@@ -597,7 +597,7 @@ static void one_after_the_other(void **state)
             add_op(&plan, &room.places[to], i * 17000 + random_below(5000), &room.places[from],
                    random_below(MIB - 12000), random_below(12000));
         copy_plan(&room, &plan);
-        /* Then copy from those destinations to a third place. */
+        /* Then copy from the destinations of these ops to a third place. */
         for (size_t i = 0; i < 60; i++)
             add_op(&plan, &room.places[SIDES + to], i * 17000 + random_below(5000), &room.places[to],
                    random_below(MIB - 12000), random_below(12000));

@@ -47,8 +47,8 @@ static int crash(const char *which)
     return 0;
 }
 
-/* Runs this program with the argument which. Returns true if it ends by SIGSEGV and prints one line that contains
- * both texts. */
+/* Runs this program with the given argument. Returns true if the process ends by SIGSEGV and prints one line that
+ * contains both texts. */
 static int says(const char *self, const char *which, const char *first, const char *second)
 {
     char command[4200], line[2048];

@@ -316,7 +316,7 @@ static void a_size_of_zero_does_nothing(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* A layout without dimensions is one element. Copies one of each size at odd addresses. */
+/* A layout without dimensions is one element. Copies an element of each size at odd addresses. */
 static void one_element(void **state)
 {
     struct test_state *t = *state;

@@ -177,7 +177,7 @@ static void a_record_that_nobody_waits_for_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(a_record_that_nobody_waits_for_is_not_enough)
 
-/* The event is recorded on the freeing stream, but again on an idle stream before the second stream waits for
+/* The event is recorded on the freeing stream, and then on an idle stream before the second stream waits for
  * it. */
 static void a_mark_that_was_moved_is_not_enough_scene(struct scene *x)
 {
@@ -219,7 +219,7 @@ static void a_mark_that_moved_takes_nothing_along_scene(struct scene *x)
 }
 SCENE_TEST(a_mark_that_moved_takes_nothing_along)
 
-/* The event is recorded on the freeing stream, but again on an idle stream through the vendor's handle. leat does
+/* The event is recorded on the freeing stream, and then on an idle stream through the vendor's handle. leat does
  * not see the second record. */
 static void a_mark_that_the_user_moved_is_not_enough_scene(struct scene *x)
 {

@@ -353,7 +353,7 @@ static const char *json_space(const char *at)
     return at;
 }
 
-/* Returns the end of the JSON string that begins at at, or NULL if no string begins there. */
+/* Parses the JSON string at this pointer. Returns its end, or NULL if there is no valid string. */
 static const char *json_string(const char *at)
 {
     if (*at++ != '"')
@@ -394,7 +394,7 @@ static const char *json_number(const char *at)
     return at;
 }
 
-/* Returns the end of the JSON object or array that begins at at, or NULL if it is malformed. */
+/* Parses the JSON object or array at this pointer. Returns its end, or NULL if it is malformed. */
 static const char *json_group(const char *at, int depth)
 {
     char end = *at == '{' ? '}' : ']';
@@ -422,7 +422,7 @@ static const char *json_group(const char *at, int depth)
     }
 }
 
-/* Returns the end of the JSON value that begins at at, or NULL if no value begins there. */
+/* Parses the JSON value at this pointer. Returns its end, or NULL if there is no valid value. */
 static const char *json_value(const char *at, int depth)
 {
     static const char *const names[] = {"true", "false", "null"};

@@ -336,8 +336,8 @@ static void every_thread_its_own_message(void **state)
     run(*state, functions, 1);
 }
 
-/* Finds a line that starts with begins in a /proc file of a thread of this process. Returns false if there is
- * none. */
+/* Finds a line that starts with the given text in a /proc file of a thread of this process. Returns false if there
+ * is none. */
 static bool read_line(const char *thread, const char *file, const char *begins, char *line, int bytes)
 {
     char path[300];

@@ -40,7 +40,7 @@ struct cell {
     enum home home;
     int number;
     uint64_t *ptr;
-    uint64_t *kernel_ptr; /* the address that kernels use */
+    uint64_t *kernel_ptr; /* the cell's address for kernels */
     uint64_t value;
     struct moment write;            /* the last write */
     uint32_t read_tick[AGENTS_MAX]; /* tick of the last read by each agent since that write; 0: none */
@@ -102,7 +102,7 @@ extern struct clock_graph {
     bool keep_memory; /* free memory late: a lost dependency then gives a wrong value, not a crash */
 
     /* State of the current graph: */
-    size_t words; /* size of each cell */
+    size_t words; /* size of each cell in words of 8 bytes */
     bool delays;
     int agents;
     struct clock host;

@@ -40,7 +40,7 @@ struct pool {
     char words[128];
     leat_kind kind;
     uint64_t limit_bytes, most_bytes; /* most_bytes: the highest limit so far; 0: no limit */
-    bool has_pages; /* the pool stitches pages, so freed blocks of any sizes can serve a request */
+    bool has_pages;              /* the pool stitches pages, so freed blocks of any sizes can serve a request */
     atomic_uint_least64_t pages; /* bytes of all live blocks, each rounded up to pages */
     size_t planned[PLANNED_MAX]; /* sizes in the first list of the pool's plan */
     int planned_count;           /* 0: no plan */
@@ -52,10 +52,10 @@ struct block {
     size_t bytes;
     struct pool *pool;
     uint64_t value;
-    bool filled; /* the block holds value */
-    bool used;   /* some work has used the block */
-    bool sealed; /* no stream can wait for its last users, which the pool knows: it may only be freed */
-    int writer;  /* a stream's index, or HOST */
+    bool filled;      /* the block holds value */
+    bool used;        /* some work has used the block */
+    bool sealed;      /* no stream can wait for its last users, which the pool knows: it may only be freed */
+    int writer;       /* a stream's index, or HOST */
     unsigned readers; /* streams that have read the block since the last write, as bits */
     unsigned told;    /* streams that leat_block_use() has named, as bits */
 };
@@ -147,7 +147,7 @@ void disturb(struct event *e);
 
 void host_waits_for(int stream);
 
-/* Orders new work of stream after all work that the stream (or host) earlier has so far. */
+/* Orders the next work of a stream after all work that another stream, or the host, has so far. */
 void stream_after(int stream, int earlier);
 
 /* Orders a stream, or the host, after the block's last write. If write is true, also after all reads since

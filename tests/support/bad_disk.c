@@ -349,8 +349,8 @@ static uint64_t total(const struct iovec *parts, int count)
     return bytes;
 }
 
-/* Fills some with only as many parts as are needed for this number of bytes, and shortens the last. Returns the
- * number of parts. */
+/* Writes to some only as many parts as this number of bytes needs, and shortens the last one. Returns the number
+ * of parts. */
 static int shorten(struct iovec *some, const struct iovec *parts, int count, uint64_t bytes)
 {
     int used = 0;

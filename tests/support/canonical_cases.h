@@ -67,7 +67,7 @@ void *cases_make_list(const struct leati_canonical *canonical, bool distinct, ui
  * last one wins. */
 void cases_judge(const struct leati_canonical *canonical, char *dst, const char *src, const void *list);
 
-/* Prints a layout, and words, which name the kernel that copied it. */
+/* Prints a layout and the name of the kernel that copied it (words). */
 void cases_print(const struct leati_canonical *canonical, const char *words);
 
 /* Returns true if dst equals the result of the plain loop, and the kernel counted as many indices out of bounds as

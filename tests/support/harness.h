@@ -22,7 +22,7 @@
 /* The call must return LEAT_OK. */
 #define OK(call) test_ok((call), #call, __FILE__, __LINE__)
 
-/* The call must return this status, and its message must contain the name of the call and the text words. */
+/* The call must return this status. Its message must contain the name of the call and the given text (words). */
 #define REFUSED(call, status, words) test_refused((call), (status), (words), #call, __FILE__, __LINE__)
 
 void test_ok(leat_status status, const char *call, const char *file, int line);

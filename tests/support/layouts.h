@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns a random number less than below. *random is the state of the generator. It starts with the seed, which
- * must not be 0. */
+/* Returns a random number from 0 to below - 1. *random is the state of the generator. It starts with the seed,
+ * which must not be 0. */
 uint64_t layouts_random(uint64_t *random, uint64_t below);
 
 /* Two layouts that have the same sizes, and their index list. */
