@@ -229,7 +229,8 @@ static void many_allocations(void **state)
 
 static void registered_memory_is_pinned(void **state)
 {
-    /* The starts and sizes are odd, so the first and last pages also contain unregistered memory. */
+    /* Most starts and sizes are not multiples of a page, so the first and last pages also contain unregistered
+     * memory. */
     static const struct {
         size_t offset, bytes;
     } places[] = {{0, 1 << 20}, {1, 1}, {4095, 2}, {123, 100003}, {4096, 4096}};

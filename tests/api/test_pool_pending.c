@@ -123,7 +123,7 @@ static void nothing_waits_while_a_stream_is_held_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The pool must stitch idle pages into one block while work on a live block holds another stream up. */
+/* The pool must stitch idle pages into one block while a gate holds up another stream's work on a live block. */
 static void pages_are_stitched_while_a_stream_is_held_up(void **state)
 {
     enum { COUNT = 16 };

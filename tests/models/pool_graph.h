@@ -54,7 +54,7 @@ struct block {
     uint64_t value;
     bool filled;      /* the block holds value */
     bool used;        /* some work has used the block */
-    bool sealed;      /* no stream can wait for its last users, which the pool knows: it may only be freed */
+    bool sealed;      /* no stream can wait for its last users any more: the block may only be freed */
     int writer;       /* a stream's index, or HOST */
     unsigned readers; /* streams that have read the block since the last write, as bits */
     unsigned told;    /* streams that leat_block_use() has named, as bits */

@@ -192,7 +192,7 @@ void renew_event(struct event *e)
     e->recorded = false;
 }
 
-/* Returns an event whose record covers moment, or NULL. */
+/* Returns an event that was recorded after the access at moment, in the happens-before order, or NULL. */
 static struct event *covering_event(struct moment moment)
 {
     int first = pick(EVENTS);
@@ -216,7 +216,7 @@ struct event *event_of_device(enum home device)
     return NULL;
 }
 
-/* Orders the host after moment. */
+/* Orders the host after the access at moment. */
 static void host_after(struct moment moment)
 {
     struct stream *from = stream_of_agent(moment.agent);
@@ -240,7 +240,7 @@ static void host_after(struct moment moment)
         give_up("the model itself is wrong: no order made for agent %d", moment.agent);
 }
 
-/* Orders the next work of s after moment. */
+/* Orders the next work of s after the access at moment. */
 static void stream_after(struct stream *s, struct moment moment)
 {
     struct stream *from = stream_of_agent(moment.agent);

@@ -364,7 +364,7 @@ void test_streams_wait_for_no_default_stream(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
     leat_stream *stream, *by_default, *in_order;
-    static bool ran, ran_beside; /* static: after a failure the functions are still queued */
+    static bool ran, ran_beside; /* static, because after a failure the functions are still queued */
     void *mine;
 
     (void)state;
@@ -405,7 +405,7 @@ void test_stream_of_each_thread(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
     void *handles[] = {fakes_vendor.new_ordered_stream(), STREAM_OF_THREAD};
-    static bool ran[2]; /* static: after a failure the functions are still queued */
+    static bool ran[2]; /* static, because after a failure the functions are still queued */
 
     (void)state;
     for (int each_thread = 0; each_thread < 2; each_thread++) {
@@ -465,7 +465,7 @@ void test_pageable_sources_are_read_in_order(void **state)
     OK(leat_stream_create(device, &stream));
     OK(leat_stream_native(stream, &native));
     for (uint64_t i = 0; i < 4; i++) {
-        static struct late_write late; /* static: after a failure the function is still queued */
+        static struct late_write late; /* static, because after a failure the function is still queued */
 
         late = (struct late_write){src, i + 1};
         OK(leat_memory_alloc(device, kinds[i / 2], 2 * BYTES, &made));
