@@ -220,7 +220,7 @@ static void what_a_failed_request_collected_is_still_in_use(void **state)
 }
 
 /* An aligned block gets memory that its own stream still uses. The part in front of the aligned address stays in
- * use. The size of this part depends on the address range, so the test tries two positions. */
+ * use. Whether there is such a part depends on the address range, so the test tries two positions. */
 static void what_an_alignment_leaves_is_still_in_use(void **state)
 {
     struct test_state *t = *state;
