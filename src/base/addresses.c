@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The bytes of address space in use: the first number of /proc/self/statm; 0 if unknown. Does not use the heap,
- * because it is called when memory is short. */
+/* Returns how many bytes of addresses this process uses (the first number of /proc/self/statm), or 0 if unknown.
+ * Does not use the heap, because it is also called when memory is short. */
 static uint64_t used_bytes(void)
 {
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);

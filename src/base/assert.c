@@ -1,4 +1,4 @@
-/* assert.c - what a failed assertion writes. */
+/* assert.c - reports a failed assertion. */
 #include "base/assert.h"
 
 #ifdef LEATI_CHECKED
@@ -12,7 +12,7 @@ _Noreturn void leati_assert_failed(const char *file, int line, const char *funct
     int bytes =
         snprintf(text, sizeof(text), "leat: %s:%d: %s(): assertion failed: %s\n", file, line, function, condition);
 
-    /* write() and not stdio: the caller may be a fault handler. A write that fails changes nothing. */
+    /* Use write() and not stdio, because the caller may be a fault handler. Abort even if write() fails. */
     if (bytes > 0 &&
         write(STDERR_FILENO, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1) < 0)
         abort();

@@ -1,15 +1,15 @@
 /*
  * assert.h - debug assertions, which check at run time what comments and headers promise.
  *
- * They are compiled in with -DLEATI_CHECKED: the test programs and the sanitizer builds have them. A release build
- * does not evaluate the condition, and has no code for it.
+ * -DLEATI_CHECKED compiles them in; the test programs and the sanitizer builds use it. A release build does not
+ * evaluate the condition, and has no code for it.
  */
 #ifndef LEATI_ASSERT_H
 #define LEATI_ASSERT_H
 
 #ifdef LEATI_CHECKED
 
-/* Writes where the assertion stands and its condition to standard error, and aborts the process. */
+/* Writes the place and the condition of the assertion to standard error, and aborts the process. */
 _Noreturn __attribute__((cold)) void leati_assert_failed(const char *file, int line, const char *function,
                                                          const char *condition);
 

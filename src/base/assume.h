@@ -1,6 +1,7 @@
 /*
- * assume.h - facts that the caller guarantees, for the static analyzer of 'make tidy', which sees one file at a
- * time. Compilers get an empty statement: no check, and no hint to the optimizer.
+ * assume.h - tells the static analyzer of 'make tidy' what a function's callers guarantee, because the analyzer
+ * sees only one file at a time. For compilers the macro is an empty statement: it checks nothing and gives the
+ * optimizer no hint.
  */
 #ifndef LEATI_ASSUME_H
 #define LEATI_ASSUME_H

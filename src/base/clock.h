@@ -13,7 +13,8 @@ static inline uint64_t leati_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The time of the kernel's last timer tick on the same clock: some milliseconds old, but much cheaper to read. */
+/* Returns the time of the kernel's last timer tick on the same clock. It is some milliseconds old, but much
+ * cheaper to read. */
 static inline uint64_t leati_clock_coarse_ns(void)
 {
     struct timespec now;

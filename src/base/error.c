@@ -1,4 +1,4 @@
-/* error.c - see error.h. Also the names and texts of the statuses. */
+/* error.c - see error.h. Also returns the names and texts of the statuses. */
 #include "base/error.h"
 
 #include "base/addresses.h"
@@ -13,11 +13,11 @@
 
 #define MESSAGE_BYTES sizeof(struct leati_message)
 
-/* Allocated at a thread's first failure. The text itself is not thread-local: a library that is loaded with
- * dlopen() has little static TLS, and leat needs that for LEATI_QUICK_TLS. */
+/* This thread's message, allocated at its first failure. Only the pointer is thread-local, because a library that
+ * is loaded with dlopen() has little static TLS, and leat needs that for LEATI_QUICK_TLS. */
 static _Thread_local char *message;
 LEATI_QUICK_TLS unsigned leati_error_quiet_depth;
-static _Thread_local bool unsaid; /* there was no memory for the message of the latest failure */
+static _Thread_local bool unsaid; /* true: there was no memory for the latest failure's message */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool have_key;
@@ -48,8 +48,8 @@ static char *own_message(void)
     return message;
 }
 
-/* For HOST_MEMORY: the cause may only be the limit on address space, so add the hint about it here, for all
- * callers. */
+/* Appends the hint about the limit on address space, because that limit may be the cause of a HOST_MEMORY
+ * failure. */
 static void add_hint(char *text)
 {
     struct leati_addresses_hint hint;
@@ -58,7 +58,7 @@ static void add_hint(char *text)
     snprintf(text + length, MESSAGE_BYTES - length, "%s", leati_addresses_hint(&hint));
 }
 
-/* In parentheses, since the header has macros of these names for the analyzer. */
+/* The name is in parentheses, because the header defines macros of these names for the analyzer. */
 leat_status(leati_fail)(leat_status status, const char *format, ...)
 {
     char *text = leati_error_quiet_depth ? NULL : own_message();

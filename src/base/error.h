@@ -2,8 +2,8 @@
  * error.h - the status and its message, kept per thread for leat_last_error().
  *
  * The function that detects a failure calls leati_fail() once. Its callers forward the status. The API call on top
- * prepends what was asked for, with leati_fail_in(). Never pass LEAT_OK, LEAT_NOT_READY or LEATI_DECLINED to
- * either.
+ * prepends its own arguments with leati_fail_in(). Never pass LEAT_OK, LEAT_NOT_READY or LEATI_DECLINED to these
+ * two functions.
  */
 #ifndef LEATI_ERROR_H
 #define LEATI_ERROR_H
@@ -13,8 +13,9 @@
 #include <leat/status.h>
 
 /*
- * "This path declines: nothing was done, take another." Only functions inside the library return it, no API call
- * does, and it has no message. Do not use LEAT_NOT_READY for this: that means only that work is not finished yet.
+ * A function returns this if it cannot handle the case and has done nothing, so that its caller tries another way.
+ * Only functions inside the library return it, and it has no message. Do not use LEAT_NOT_READY instead: that
+ * status only means that work is not finished yet.
  */
 #ifndef __clang_analyzer__
 #define LEATI_DECLINED ((leat_status)1000)
@@ -22,8 +23,8 @@
 #define LEATI_DECLINED LEAT_NOT_READY /* the analyzer wants a value of the enum */
 #endif
 
-/* Sets this thread's message and returns status. For HOST_MEMORY it appends a hint if the address space is limited
- * (base/addresses.h). */
+/* Sets this thread's message and returns status. For LEAT_ERROR_HOST_MEMORY the message also gets a hint if the
+ * address space is limited (base/addresses.h). */
 leat_status leati_fail(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts "<formatted>: " in front of this thread's message and returns status. */
@@ -84,9 +85,10 @@ void leati_error_keep(struct leati_message *message);
 leat_status leati_error_restore(leat_status status, const struct leati_message *message);
 
 /*
- * Brackets a call whose failure is not reported to the user, but whose message leat stores for later, e.g. the
- * reason why staging is not available. Messages are written in between even inside a quiet region, and leat can
- * read them with leat_last_error(). end restores this thread's earlier message and the quiet region.
+ * Bracket a call whose failure is not reported to the user, but whose message leat stores for later, e.g. the
+ * reason why staging is not available. Between begin and end, leati_fail() writes messages even inside a quiet
+ * region, and leat can read them with leat_last_error(). leati_error_hear_end() restores this thread's earlier
+ * message and the quiet region.
  */
 struct leati_hearing {
     struct leati_message before;

@@ -17,7 +17,7 @@ struct section {
     const struct leati_fault_range *ranges;
     uintptr_t fault;
     struct section *outer; /* the section that this one is nested in, or NULL */
-    unsigned quiet_depth;  /* leati_error_quiet_depth at the beginning: a fault may leave quiet regions open */
+    unsigned quiet_depth;  /* leati_error_quiet_depth when the section began; restored after a fault */
 };
 
 /* LEATI_QUICK_TLS, because a signal handler must not call __tls_get_addr(). */
@@ -35,8 +35,8 @@ static bool find_in(const struct leati_fault_range ranges[2], uintptr_t address)
 }
 
 /* Returns true if the fault is in one of the ranges, and sets *fault to its address. x86-64 does not report the
- * address of an access to a non-canonical address (with some but not all of the upper bits set); then *fault is
- * the first such address in a range. */
+ * address of an access to a non-canonical address (with some but not all of the upper bits set); in that case
+ * *fault is the first non-canonical address in a range. */
 static bool find_fault(const struct leati_fault_range ranges[2], const siginfo_t *info, uintptr_t *fault)
 {
     *fault = (uintptr_t)info->si_addr;
@@ -86,9 +86,10 @@ static void pass_on(const struct sigaction *earlier, int signal_number, siginfo_
     sigset_t mask = earlier->sa_mask;
 
     if (!(earlier->sa_flags & SA_SIGINFO) && (earlier->sa_handler == SIG_DFL || earlier->sa_handler == SIG_IGN)) {
-        /* Restore the earlier disposition and return: the access is retried and kills the process (even with
-         * SIG_IGN, as the kernel forces such a signal). A signal that was sent, e.g. by kill(), has no access to
-         * retry: it is ignored here, or raised again, to be delivered when this handler has returned. */
+        /* Restore the earlier disposition and return. The processor then retries the access, and the new signal
+         * kills the process (even with SIG_IGN, because the kernel forces a signal for a fault). A signal that was
+         * sent, e.g. by kill(), has no access to retry. Ignore it here, or raise it again, so that it is delivered
+         * after this handler has returned. */
         if (info->si_code <= 0 && earlier->sa_handler == SIG_IGN)
             return;
         sigaction(signal_number, earlier, NULL);
@@ -96,7 +97,7 @@ static void pass_on(const struct sigaction *earlier, int signal_number, siginfo_
             raise(signal_number);
         return;
     }
-    /* Call the handler in the way the kernel would: apply its flags and its mask. The signal itself is already
+    /* Call the earlier handler as the kernel would: apply its flags and its mask. The signal itself is already
      * blocked. */
     if (earlier->sa_flags & (int)SA_RESETHAND)
         signal(signal_number, SIG_DFL);
@@ -138,7 +139,7 @@ static void install(int signal_number, void (*handler)(int, siginfo_t *, void *)
     action.sa_sigaction = handler;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
-    /* Read the earlier handler first: ours may need it from the moment when it is installed. */
+    /* Read the earlier handler first, because our handler may need it as soon as ours is installed. */
     sigaction(signal_number, NULL, earlier);
     sigaction(signal_number, &action, NULL);
 }
@@ -149,8 +150,8 @@ static void (*_Atomic other)(int signal_number, siginfo_t *info, void *ucontext)
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
                                       struct sigaction *earlier)
 {
-    /* Relaxed: a thread that does not see the new value takes the handler for a foreign one, which only makes
-     * copies slower. */
+    /* Relaxed: a thread that does not see the new value takes our second handler for one of the program, which
+     * only makes copies slower. */
     atomic_store_explicit(&other, handler, memory_order_relaxed);
     install(SIGSEGV, handler, earlier);
 }

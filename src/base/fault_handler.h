@@ -39,38 +39,39 @@ bool leati_fault_handler_run(const struct leati_fault_range ranges[2], void (*wo
 /* True if SIGSEGV and SIGBUS are certainly not blocked on this thread. */
 extern LEATI_QUICK_TLS bool leati_fault_signals_unblocked;
 
-/* Call this after code of the program ran on this thread, because that code may have blocked signals: where an API
- * call begins, and where a host function returns. */
+/* Call this at the start of each API call and after each host function, because the program's code may have
+ * blocked signals on this thread. */
 static inline void leati_fault_handler_recheck_mask(void)
 {
     leati_fault_signals_unblocked = false;
 }
 
-/* Returns true if the process's current SIGSEGV handler is one of leat's. Any other may or may not pass faults on
- * to ours. */
+/* Returns true if the process's current SIGSEGV handler is one of leat's. Any other handler may or may not pass
+ * faults on to leat's. */
 bool leati_fault_handler_is_installed(void);
 
-/* Installs the handlers, and sets a function that they call first for each fault. It runs inside a signal handler,
- * and returns true if it has repaired the fault, so that the access can be retried. */
+/* Installs the handlers, and sets a function that they call first for each fault. That function runs inside a
+ * signal handler. It returns true if it has repaired the fault, so that the access can be retried. */
 void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
 
-/* Installs a second SIGSEGV handler of leat's (there can be only one) and puts the one that was there into
+/* Installs leat's second SIGSEGV handler (there can be only one), and stores the handler that it replaces in
  * *earlier. The second handler must call the next two functions, and pass all other faults on to *earlier. */
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
                                       struct sigaction *earlier);
 
-/* For the second handler, which calls this before it chains: returns true if the fault was repaired. */
+/* The second handler calls this before it passes a fault on. Returns true if the function of
+ * leati_fault_handler_set_repair() has repaired the fault. */
 bool leati_fault_handler_repaired(const siginfo_t *info, const void *ucontext);
 
-/* For the second handler, which calls this before it reports a fault: does not return if the fault is in a range
- * of leati_fault_handler_run() on this thread. */
+/* The second handler calls this before it reports a fault. Does not return if the fault is in a range of
+ * leati_fault_handler_run() on this thread. */
 void leati_fault_handler_take(const siginfo_t *info, const void *ucontext);
 
 /*
  * Describes an address in driver memory, for a handler's message about a wrong access. Fills *base and *bytes of
- * the user's allocation; sets *bytes to 0 if the address is in a pool but not allocated. Returns false if it is in
- * no pool. NULL until the core sets it, which it does before it uses a driver's virtual memory. Takes no lock, so
- * signal handlers may call it.
+ * the user's allocation; sets *bytes to 0 if the address is in a pool but not allocated. Returns false if the
+ * address is in no pool. Takes no lock, so signal handlers may call it. The variable is NULL until the core sets
+ * it, which happens before the core first uses a driver's virtual memory.
  */
 typedef bool (*leati_address_function)(const void *address, uintptr_t *base, size_t *bytes);
 extern _Atomic(leati_address_function) leati_describe_address;

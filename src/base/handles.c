@@ -29,7 +29,7 @@ static struct leati_handle *slot(struct leati_handles *table, uint32_t number)
 /* LeakSanitizer searches mmap()ed memory for pointers only if it is registered. */
 __attribute__((weak)) void __lsan_register_root_region(const void *begin, size_t bytes);
 
-/* Reserves the range of a table, with fewer slots under a limit on addresses; under the lock. */
+/* Reserves the address range of a table, with fewer slots if address space is limited. Call under the lock. */
 static bool reserve(struct leati_handles *table) LEATI_REQUIRES(table->lock)
 {
     size_t stride = stride_bytes(table);
@@ -47,7 +47,7 @@ static bool reserve(struct leati_handles *table) LEATI_REQUIRES(table->lock)
     return true;
 }
 
-/* Makes one more slot readable; under the lock. */
+/* Makes one more slot readable. Call under the lock. */
 static bool grow(struct leati_handles *table) LEATI_REQUIRES(table->lock)
 {
     size_t stride = stride_bytes(table);
@@ -111,7 +111,8 @@ void leati_handle_publish(void *object)
 
 LEATI_HOT bool leati_handle_live(struct leati_handles *table, const void *handle)
 {
-    /* Acquire, all three: pairs with the releases in reserve(), leati_handle_new() and leati_handle_publish(). */
+    /* All three loads acquire, and pair with the releases in reserve(), leati_handle_new() and
+     * leati_handle_publish(). */
     char *base = atomic_load_explicit(&table->base, memory_order_acquire);
     uintptr_t offset = (uintptr_t)handle - (uintptr_t)base;
     const struct leati_handle *object = handle;
@@ -127,8 +128,8 @@ bool leati_handle_retire(struct leati_handles *table, void *handle)
 {
     if (!leati_handle_live(table, handle))
         return false;
-    /* If several threads retire the handle, one wins. Acquire and release order its teardown after the others'
-     * uses. */
+    /* If several threads retire the handle, only one of them gets true. Acquire and release order that thread's
+     * teardown after the uses by other threads. */
     return atomic_exchange_explicit(&((struct leati_handle *)handle)->live, 0, memory_order_acq_rel) == 1;
 }
 
@@ -140,7 +141,8 @@ void leati_handle_free(struct leati_handles *table, void *object)
     leati_assert((size_t)((char *)object - (char *)slot(table, 0)) % stride_bytes(table) == 0);
     leati_assert(number <= atomic_load_explicit(&table->used, memory_order_relaxed));
     leati_assert(!atomic_load_explicit(&freed->live, memory_order_relaxed));
-    /* Clear it for LeakSanitizer: the table is a root, so old pointers in it would hide leaks. */
+    /* Clear the object for LeakSanitizer: the table is a root region, so old pointers in the object would hide
+     * leaks. */
     memset((char *)object + sizeof *freed, 0, table->object_bytes - sizeof *freed);
     leati_lock(&table->lock);
     leati_assert(table->free_count < atomic_load_explicit(&table->used, memory_order_relaxed));

@@ -28,14 +28,14 @@ struct leati_handle {
 };
 
 struct leati_handles {
-    size_t object_bytes;    /* set by LEATI_HANDLES(); the rest starts as zeros */
-    struct leati_lock lock; /* guards all but base and used */
+    size_t object_bytes;    /* set by LEATI_HANDLES(); all other fields start as zeros */
+    struct leati_lock lock; /* guards all fields but base and used */
     _Atomic(char *) base;
     _Atomic uint32_t used; /* number of slots that were ever used; all of them are readable */
     uint32_t slots;        /* capacity of the range */
     uint32_t accessible;   /* number of slots whose pages are readable */
     uint32_t free_count;
-    uint32_t oldest_free, newest_free; /* the queue of free slots; slot number + 1, 0: empty */
+    uint32_t oldest_free, newest_free; /* ends of the queue of free slots: slot number + 1; 0: empty */
 };
 
 #define LEATI_HANDLES(type)                                                                                       \
@@ -46,7 +46,7 @@ struct leati_handles {
 /* Returns a zeroed object that is not live yet; NULL if out of memory. */
 void *leati_handle_new(struct leati_handles *table);
 
-/* Makes an object live: from now on the handle is accepted. */
+/* Makes an object live, so that leati_handle_live() accepts its handle. */
 void leati_handle_publish(void *object);
 
 /* Returns true if handle is a live handle of the table. handle may be any pointer. */

@@ -33,8 +33,8 @@ enum leati_trace_op {
     LEATI_TRACE_OP_COUNT
 };
 
-/* Objects have serial numbers, which start at 1 and are never reused in a process. 0: none; as the stream of a
- * block: the host. */
+/* One operation. block, stream, event and pool are serial numbers, which start at 1 and are never reused in a
+ * process. 0 means none; as the stream of a block, 0 means the host. */
 struct leati_trace_event {
     enum leati_trace_op op;
     uint64_t block, bytes, stream, event, pool;
@@ -46,27 +46,27 @@ typedef void (*leati_trace_function)(const struct leati_trace_event *event);
 
 extern _Atomic(leati_trace_function) leati_trace_hook;
 
-/* The serial of the latest block. */
+/* The serial number of the newest block. */
 extern _Atomic uint64_t leati_trace_last_block;
 
-/* Returns true if something records. */
+/* Returns true if a recorder has set the hook. */
 static inline bool leati_traced(void)
 {
-    /* Relaxed: only a hint. LEATI_TRACE() loads the hook again, with acquire. */
+    /* Relaxed, because this is only a hint: LEATI_TRACE() loads the hook again, with acquire. */
     return __builtin_expect(atomic_load_explicit(&leati_trace_hook, memory_order_relaxed) != NULL, 0) != 0;
 }
 
-/* The serial of a new block. */
+/* Returns the serial number for a new block. */
 static inline uint64_t leati_trace_serial(void)
 {
-    /* Relaxed: it guards nothing. */
+    /* Relaxed: the number orders no other data. */
     return 1 + atomic_fetch_add_explicit(&leati_trace_last_block, 1, memory_order_relaxed);
 }
 
 /* Calls the hook, if it is set, with these fields: LEATI_TRACE(.op = ..., .block = ...). */
 #define LEATI_TRACE(...)                                                                                          \
     do {                                                                                                          \
-        /* Acquire: pairs with the release of whoever sets it. */                                                 \
+        /* Acquire: pairs with the recorder's release store. */                                                   \
         leati_trace_function leati_hook_ = atomic_load_explicit(&leati_trace_hook, memory_order_acquire);         \
                                                                                                                   \
         if (__builtin_expect(leati_hook_ != NULL, 0))                                                             \

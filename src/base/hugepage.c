@@ -13,7 +13,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* Set once the kernel reports that no huge pages are left; then it is not asked again. */
+/* Set when the kernel reports that no huge pages are left. From then on leat requests none. */
 static atomic_bool refused;
 
 static uintptr_t piece_of(const void *ptr, uint64_t i)
@@ -21,7 +21,7 @@ static uintptr_t piece_of(const void *ptr, uint64_t i)
     return (uintptr_t)ptr / PIECE_BYTES * PIECE_BYTES + i * PIECE_BYTES;
 }
 
-/* The first byte of the range that lies in piece number i. */
+/* Returns the first byte of the range that lies in piece number i. */
 static const volatile char *byte_of(const void *ptr, uint64_t i)
 {
     return i ? (const volatile char *)piece_of(ptr, i) : ptr;

@@ -1,9 +1,9 @@
 /*
  * library.c - checks that a shared library's file is complete.
  *
- * dlopen maps the segments that a shared object's headers promise and touches them: a file that was cut off kills
- * the process with SIGBUS. So we look first whether the file is as long as its headers say. For a bare name the
- * dynamic loader's own search path tells which file that will be.
+ * dlopen() maps the segments that the headers of a shared object describe, and touches them. If the file was cut
+ * off, this kills the process with SIGBUS. So leat first checks that the file is as long as its headers say. For a
+ * bare name, it finds the file that dlopen() would load by the dynamic loader's own search path.
  */
 #include "base/library.h"
 
@@ -19,8 +19,8 @@
 
 #define SEGMENTS_MOST 64
 
-/* The number of bytes that a file must have for its segments; 0 if its headers cannot be read (dlopen refuses such
- * a file itself). */
+/* Returns how many bytes a file must have to contain its segments; 0 if its headers cannot be read, because
+ * dlopen() itself refuses such a file. */
 static uint64_t bytes_needed(int fd)
 {
     Elf64_Ehdr header;
@@ -45,7 +45,7 @@ static uint64_t bytes_needed(int fd)
     return needed;
 }
 
-/* Opens dir/name, or name alone if dir is NULL; -1: no such file. */
+/* Opens dir/name, or name alone if dir is NULL. Returns -1 if there is no such file. */
 static int open_in(const char *dir, const char *name)
 {
     char path[4096];
@@ -56,7 +56,7 @@ static int open_in(const char *dir, const char *name)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Opens the file that dlopen would load for a bare name, or returns -1. It only knows the search path, not the
+/* Opens the file that dlopen would load for a bare name, or returns -1. Searches only the search path, not the
  * cache of ldconfig. */
 static int open_searched(const char *name)
 {

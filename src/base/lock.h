@@ -1,7 +1,7 @@
 /*
  * lock.h - mutexes and read-write locks whose use the compiler and the checked build verify.
  *
- * They wrap those of pthreads, and add two checks:
+ * They wrap the locks of pthreads, and add two checks:
  *   - clang's thread safety analysis (make thread-safety): LEATI_REQUIRES says which lock the caller must hold,
  *     LEATI_GUARDED_BY which lock guards a variable. In C, clang 19 supports them for functions and variables, but
  *     not for the fields of a struct, so the lock of a field is named in a comment.
@@ -26,13 +26,13 @@
 #define LEATI_THREAD_SAFETY(attribute)
 #endif
 
-/* GUARDED_BY, on a variable: use it only with the lock held. REQUIRES, on a function: its caller holds the lock;
- * SHARED: at least for reading. */
+/* GUARDED_BY marks a variable that may be used only with the lock held. REQUIRES marks a function whose caller
+ * must hold the lock; with _SHARED, it must hold the lock at least for reading. */
 #define LEATI_GUARDED_BY(lock) LEATI_THREAD_SAFETY(guarded_by(lock))
 #define LEATI_REQUIRES(...) LEATI_THREAD_SAFETY(requires_capability(__VA_ARGS__))
 #define LEATI_REQUIRES_SHARED(...) LEATI_THREAD_SAFETY(requires_shared_capability(__VA_ARGS__))
-/* ACQUIRE and RELEASE: the function takes or releases the lock for its caller. EXCLUDES: its caller must not hold
- * the lock. */
+/* ACQUIRE and RELEASE mark a function that takes or releases the lock for its caller. EXCLUDES marks a function
+ * whose caller must not hold the lock. */
 #define LEATI_ACQUIRE(...) LEATI_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
 #define LEATI_ACQUIRE_SHARED(...) LEATI_THREAD_SAFETY(acquire_shared_capability(__VA_ARGS__))
 #define LEATI_TRY_ACQUIRE(...) LEATI_THREAD_SAFETY(try_acquire_capability(__VA_ARGS__))
@@ -45,8 +45,8 @@
 struct LEATI_THREAD_SAFETY(capability("mutex")) leati_lock {
     pthread_mutex_t mutex;
 #ifdef LEATI_CHECKED
-    _Atomic(pthread_t) owner; /* the thread that holds it; 0: none (the C library gives no thread the id 0) */
-    unsigned depth;           /* how often the owner holds it; above 1 for a recursive lock only */
+    _Atomic(pthread_t) owner; /* the thread that holds the lock; 0: none (no thread has the id 0) */
+    unsigned depth;           /* how often the owner has taken the lock; above 1 only for a recursive lock */
     bool is_recursive;
 #endif
 };
@@ -54,8 +54,8 @@ struct LEATI_THREAD_SAFETY(capability("mutex")) leati_lock {
 struct LEATI_THREAD_SAFETY(capability("rwlock")) leati_rwlock {
     pthread_rwlock_t rwlock;
 #ifdef LEATI_CHECKED
-    _Atomic(pthread_t) writer; /* the thread that holds it for writing; 0: none */
-    _Atomic unsigned readers;  /* how many threads hold it for reading */
+    _Atomic(pthread_t) writer; /* the thread that holds the lock for writing; 0: none */
+    _Atomic unsigned readers;  /* how many threads hold the lock for reading */
 #endif
 };
 
@@ -141,7 +141,7 @@ static inline int leati_lock_init(struct leati_lock *lock)
     return pthread_mutex_init(&lock->mutex, NULL);
 }
 
-/* A recursive lock: its owner may take it again, and must release it as often. */
+/* Initializes a recursive lock: its owner may take it again, and must release it as often as it took it. */
 static inline int leati_lock_init_recursive(struct leati_lock *lock)
 {
     pthread_mutexattr_t recursive;
@@ -169,7 +169,7 @@ static inline void leati_lock(struct leati_lock *lock) LEATI_ACQUIRE(*lock) LEAT
     LEATI_IF_CHECKED(leati_lock_taken(lock));
 }
 
-/* Takes the lock if it is free, and returns true if it did. */
+/* Takes the lock if it is free. Returns true if it took the lock. */
 static inline bool leati_trylock(struct leati_lock *lock) LEATI_TRY_ACQUIRE(true, *lock) LEATI_NO_THREAD_SAFETY
 {
     if (pthread_mutex_trylock(&lock->mutex))

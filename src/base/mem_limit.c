@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A version of control groups: its folder, and the names of its files. */
+/* The folder and the file names of one version of control groups. */
 struct hierarchy {
     const char *folder;
     const char *limit, *current;
@@ -30,7 +30,7 @@ static const struct hierarchy version_2 = {
     .active_file = "active_file",
 };
 
-/* The arguments and the answer of one call of leati_mem_limit_get(). */
+/* The arguments and the result of one call of leati_mem_limit_get(). */
 struct question {
     const char *root;
     uint64_t enough_bytes;
@@ -45,7 +45,7 @@ static FILE *open_file(const char *root, const char *folder, const char *group, 
     return length > 0 && (size_t)length < sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* Returns the number after name and a separator at the start of a line; missing if there is no such line. */
+/* Returns the number in the line that starts with name and a separator; missing if there is no such line. */
 static uint64_t read_line_of(FILE *file, const char *name, uint64_t missing)
 {
     size_t length = strlen(name);
@@ -77,7 +77,8 @@ static uint64_t read_number(const struct question *q, const struct hierarchy *h,
     return number;
 }
 
-/* The file cache of a group: the kernel counts it as used, but drops it before it kills a process. */
+/* Returns the size of a group's file cache. The kernel counts the cache as used, but drops it before it kills a
+ * process. */
 static uint64_t droppable_bytes(const struct question *q, const struct hierarchy *h, const char *group)
 {
     FILE *file = open_file(q->root, h->folder, group, "memory.stat");
@@ -113,8 +114,8 @@ static void ask_group(const struct question *q, const struct hierarchy *h, const
 }
 
 /* Applies the limits of the group and of all groups above it, up to the root that is mounted here. In a container
- * the path may be the one that is valid outside: then the container's own group is the root, and the groups in
- * between do not exist here. */
+ * the path may be the one that is valid on the host. Then the container's own group is the mounted root, and the
+ * groups between it and the host's root do not exist here. */
 static void ask_groups(const struct question *q, const struct hierarchy *h, char *group)
 {
     char *last;

@@ -2,8 +2,8 @@
  * mem_limit.h - how much host memory this process can still use before the kernel runs out and kills a process.
  *
  * Linux overcommits: allocating addresses succeeds, and memory is taken only when pages are touched. If there is
- * not enough then, the kernel kills a process; no call returns an error. So code that touches gigabytes at once
- * must ask here first.
+ * not enough memory at that moment, the kernel kills a process, and no call returns an error. So code that touches
+ * gigabytes at once must ask here first.
  */
 #ifndef LEATI_MEM_LIMIT_H
 #define LEATI_MEM_LIMIT_H
@@ -15,18 +15,18 @@
 struct leati_mem_limit {
     uint64_t bytes;  /* UINT64_MAX if unknown */
     char whose[256]; /* whose limit this is: "this machine", "the control group /jobs/7" */
-    bool is_group;   /* it is the limit of a control group */
+    bool is_group;   /* true: the limit of a control group */
 };
 
 /*
  * Fills *available with the minimum of two values: what the kernel expects to be available, and what the control
- * groups (version 1 and 2) of this process still allow. Both count file cache that can be dropped as available. An
- * answer above enough_bytes may be too low: it is not made exact, which saves time. root: "", or a folder with its
- * own proc/ and sys/, for tests.
+ * groups (version 1 and 2) of this process still allow. Both count file cache that can be dropped as available. If
+ * the result is above enough_bytes, it may be too low, because leat then saves the time for an exact answer. root:
+ * "", or a folder with its own proc/ and sys/, for tests.
  */
 void leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available);
 
-/* The same for the control groups only; UINT64_MAX if none has a limit. */
+/* Like leati_mem_limit_get(), but for the control groups only; bytes is UINT64_MAX if no group has a limit. */
 void leati_mem_limit_of_groups(const char *root, struct leati_mem_limit *available);
 
 #endif

@@ -24,7 +24,7 @@ static const leat_option_info table[] = {
 #undef OPTION_ROW
 };
 
-/* The rules of the table. */
+/* The rules of LEATI_OPTION_LIST. */
 enum rule_kind { RULE_ANY, RULE_FLAG, RULE_NUMBER, RULE_WORDS };
 
 static const struct rule {
@@ -49,14 +49,15 @@ enum { UNKNOWN_MAX = 32, PROBLEM_BYTES = 512 };
 
 /* Copies of the values, so that a later setenv() of the program cannot change or free them. */
 static char *values[LEATI_OPTION_COUNT];
-static char *problems[LEATI_OPTION_COUNT]; /* what is wrong with a value; NULL: nothing */
+static char *problems[LEATI_OPTION_COUNT]; /* what is wrong with a value; NULL: it is allowed */
 static const char *first_problem;          /* the problem that leati_options_check() reports */
-/* LEAT_ variables that are set and not in the table. */
+/* LEAT_ variables that are set, but not in the table. */
 static leat_option_info unknown[UNKNOWN_MAX];
 static unsigned unknown_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The Levenshtein distance: how many letters to insert, remove or replace to turn one text into the other. */
+/* Returns the Levenshtein distance: how many letters must be inserted, removed or replaced to turn one text into
+ * the other. */
 static unsigned edit_distance(const char *a, const char *b)
 {
     enum { LETTERS_MAX = 64 };
@@ -68,7 +69,7 @@ static unsigned edit_distance(const char *a, const char *b)
     for (unsigned j = 0; j <= length; j++)
         row[j] = j;
     for (unsigned i = 0; a[i]; i++) {
-        unsigned diagonal = row[0]; /* of the row above, one to the left */
+        unsigned diagonal = row[0]; /* the entry of the previous row, one column to the left */
 
         row[0] = i + 1;
         for (unsigned j = 0; j < length; j++) {
@@ -85,11 +86,12 @@ static unsigned edit_distance(const char *a, const char *b)
     return row[length];
 }
 
-/* The option whose name differs in the fewest letters, or NULL if all differ in more than a few. */
+/* Returns the option whose name differs in the fewest letters, or NULL if every name differs in 4 letters or
+ * more. */
 static const char *nearest_name(const char *name)
 {
     const char *nearest = NULL;
-    unsigned least = 4; /* more letters than that are no typo */
+    unsigned least = 4; /* a typo differs in fewer letters than this */
 
     for (int i = 0; i < LEATI_OPTION_COUNT; i++) {
         unsigned distance = edit_distance(name, table[i].name);
@@ -110,7 +112,7 @@ static bool is_known(const char *name, size_t length)
     return false;
 }
 
-/* variable: "LEAT_DEVCE=cpu:0". If there is no memory, the variable is omitted. */
+/* Adds a variable, such as "LEAT_DEVCE=cpu:0", to the list of unknown ones. Omits it if there is no memory. */
 static void add_unknown(const char *variable)
 {
     size_t length = strcspn(variable, "=");
@@ -142,8 +144,8 @@ static void find_unknown(void)
 
 static void find_problems(void);
 
-/* Uses secure_getenv(), so a set-user-ID program sees no variables: otherwise the user who starts it could choose
- * the libraries that it loads. */
+/* Uses secure_getenv(), so that a set-user-ID program sees no variables. Otherwise the user who starts the program
+ * could choose the libraries that it loads. */
 static void read_environment(void)
 {
     for (int i = 0; i < LEATI_OPTION_COUNT; i++) {
@@ -212,7 +214,7 @@ static bool is_one_of(const char *word, const char *words)
     while (*words) {
         size_t next = strcspn(words, ", ");
 
-        /* "or" is no word of any option. */
+        /* "or" only joins the words of the list; it is not a value. */
         if (next == length && !strncmp(words, word, length) && strcmp(word, "or") != 0)
             return true;
         words += next + strspn(words + next, ", ");
@@ -220,7 +222,7 @@ static bool is_one_of(const char *word, const char *words)
     return false;
 }
 
-/* Returns true if the option may have the value that it is set to, and writes that of a NUMBER to *number. */
+/* Returns true if the value of the option is allowed. For a NUMBER, also writes the value to *number. */
 static bool is_allowed(enum leati_option option, uint64_t *number)
 {
     const struct rule *rule = &rules[option];
@@ -239,7 +241,7 @@ static bool is_allowed(enum leati_option option, uint64_t *number)
     return false;
 }
 
-/* Writes which value the option has and which ones are allowed. */
+/* Writes the value of the option and the allowed values to text. */
 static void describe_problem(enum leati_option option, char text[PROBLEM_BYTES])
 {
     const struct rule *rule = &rules[option];

@@ -1,5 +1,5 @@
 /*
- * options.h - the environment variables, in one table. The only place that reads the environment.
+ * options.h - leat's environment variables, in one table. Only options.c reads them.
  *
  * The variables are read once per process, at the first use. leat_option_list() prints the table. In a program
  * that runs with more rights than its caller (set-user-ID, set-group-ID, file capabilities) all variables count as
@@ -107,10 +107,12 @@ enum leati_option {
         LEATI_OPTION_COUNT
 };
 
-/* The value as set, or NULL; an empty value counts as not set. Lives as long as the process. */
+/* Returns the value as text; NULL if the variable is not set or empty. The text stays valid until the process
+ * ends. */
 const char *leati_option(enum leati_option option);
 
-/* The value of a NUMBER; initial when it is not set. INVALID, with a message, if the value is not allowed. */
+/* Sets *number to the value of a NUMBER, or to initial if the variable is not set. Returns INVALID, with a
+ * message, if the value is not allowed. */
 leat_status leati_option_number(enum leati_option option, uint64_t initial, uint64_t *number);
 
 /* Returns INVALID if some option has a value that is not allowed; the message names the value and the allowed
@@ -121,7 +123,7 @@ leat_status leati_options_check(const char *what);
  * " (LEAT_DEVCE is set, but leat knows no such variable; did you mean LEAT_DEVICE?)"; "" if there are none. */
 void leati_options_unknown(char *text, size_t text_bytes);
 
-/* Returns true if a FLAG is on. A value that is not allowed counts as off; it does no harm, because opening a
+/* Returns true if a FLAG is on. A value that is not allowed counts as off. That does no harm, because opening a
  * device fails with such a value. */
 bool leati_option_flag(enum leati_option option);
 

@@ -22,7 +22,7 @@ static bool read_line(const char *pci_address, const char *file, char *line, int
     return ok;
 }
 
-/* The generation of a speed such as "32.0 GT/s PCIe". */
+/* Returns the PCIe generation of a speed such as "32.0 GT/s PCIe". */
 static uint32_t generation(const char *speed)
 {
     static const double rates[] = {2.5, 5, 8, 16, 32, 64, 128};

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number of ranges that start at or below address. */
+/* Returns the number of ranges that start at or below address. */
 static size_t starts_up_to(const struct leati_ranges *ranges, uintptr_t address)
 {
     size_t low = 0, high = ranges->count;
@@ -87,7 +87,8 @@ bool leati_ranges_remove(struct leati_ranges *ranges, uintptr_t base)
     return true;
 }
 
-/* Finds the lowest free room at or above from that ends at or below high. */
+/* Returns the lowest address at or above from at which bytes bytes are free and end at or below high; 0 if there
+ * is none. */
 static uintptr_t room_above(const struct leati_ranges *ranges, uintptr_t from, uintptr_t high, size_t bytes)
 {
     size_t next = starts_up_to(ranges, from);

@@ -1,8 +1,9 @@
 /*
  * ranges.h - a sorted array of address ranges that do not overlap. Finds the range of an address, and free room.
  *
- * It has no lock (the owner locks), and never accesses the ranges themselves. Lookup is a binary search. Insert
- * and remove move all entries after the place, which is cheap at the end, where a growing set usually inserts.
+ * The functions take no lock, so the array's owner must, and they never access the memory of the ranges. Lookup is
+ * a binary search. Insert and remove move all later entries. That is cheap near the end of the array, where a
+ * growing set usually inserts.
  */
 #ifndef LEATI_RANGES_H
 #define LEATI_RANGES_H
@@ -22,10 +23,10 @@ struct leati_ranges {
     size_t count, capacity;
 };
 
-/* The range that holds address, or NULL. Valid until the next insert or remove. */
+/* Returns the range that contains address, or NULL. The pointer is valid until the next insert or remove. */
 const struct leati_range *leati_ranges_find(const struct leati_ranges *ranges, uintptr_t address);
 
-/* A range that has bytes in common with [base, base + bytes), or NULL. */
+/* Returns a range that overlaps [base, base + bytes), or NULL. */
 const struct leati_range *leati_ranges_overlap(const struct leati_ranges *ranges, uintptr_t base, size_t bytes);
 
 /* Makes sure that the next insert cannot fail. Returns false if out of memory. */
@@ -38,9 +39,9 @@ bool leati_ranges_insert(struct leati_ranges *ranges, uintptr_t base, size_t byt
 bool leati_ranges_remove(struct leati_ranges *ranges, uintptr_t base);
 
 /*
- * Finds free room for bytes within [low, high): searches from *cursor, and wraps round once. low, high, *cursor
- * and bytes are multiples of the caller's granularity, and so is the result. Sets *cursor to the end of the room,
- * so that freed addresses are reused as late as possible. Returns 0 if there is no room.
+ * Finds free room for bytes bytes in [low, high). Searches from *cursor to high first, then from low. low, high,
+ * *cursor and bytes are multiples of the caller's granularity, and so is the result. Sets *cursor to the end of
+ * the room, so that freed addresses are reused as late as possible. Returns 0 if there is no room.
  */
 uintptr_t leati_ranges_room(const struct leati_ranges *ranges, uintptr_t low, uintptr_t high, uintptr_t *cursor,
                             size_t bytes);

@@ -1,12 +1,12 @@
 /*
  * record.c - see record.h.
  *
- * Lines are collected in one buffer under one lock, so they have an order and the recorder's memory is bounded.
- * The buffer is written when it is full, when a device is closed and when the program ends. Only whole lines stay
- * in the file, so what is there can always be read.
+ * All threads write their lines to one buffer under one lock, so the lines have one order and the recorder's
+ * memory is bounded. The buffer is written to the file when it is full, when a device is closed and when the
+ * program ends. Only whole lines stay in the file, so the file can be read at any time.
  *
- * A child of fork() records nothing, since the file is its parent's. A program that the recorded one starts
- * inherits the variable; the file is locked, so that it cannot overwrite what is being recorded.
+ * A child of fork() records nothing, because the file belongs to its parent. Other programs that the recorded
+ * program starts inherit LEAT_RECORD_ALLOCATIONS. The file is locked, so that they cannot overwrite the recording.
  */
 #include "base/lock.h"
 #include "base/record.h"
@@ -53,10 +53,10 @@ static const char *const op_names[] = {
 _Atomic(leati_trace_function) leati_trace_hook;
 _Atomic uint64_t leati_trace_last_block;
 
-/* The file descriptor; -1: not recording. Changed under the lock, and without it in a child of fork(). */
+/* The file descriptor; -1: not recording. Changed under the lock; in a child of fork(), without it. */
 static _Atomic int file = -1;
 
-/* Guards what follows. Taken after all other locks, and held while the buffer is written. */
+/* Guards the variables below. Taken after all other locks, and held while the buffer is written to the file. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static char path[PATH_MAX] LEATI_GUARDED_BY(lock);
 static char buffer[BUFFER_BYTES] LEATI_GUARDED_BY(lock);
@@ -85,8 +85,8 @@ static void give_up(int error) LEATI_REQUIRES(lock)
     atomic_store_explicit(&file, -1, memory_order_relaxed);
 }
 
-/* Adds the whole lines among the first bytes of the buffer, which were written, to written_bytes and
- * written_lines. */
+/* Call after the first bytes bytes of the buffer were written to the file. Adds the whole lines among them to
+ * written_bytes and written_lines. */
 static void count_written(size_t bytes) LEATI_REQUIRES(lock)
 {
     leati_assert(bytes <= used_bytes);
@@ -122,7 +122,8 @@ static void flush(void) LEATI_REQUIRES(lock)
     if (descriptor() >= 0 && done < used_bytes) {
         int error = count ? errno : ENOSPC;
 
-        /* Cut off an incomplete last line. Fails on anything but a file, such as a terminal, which keeps it. */
+        /* Cut off an incomplete last line. ftruncate() fails for a terminal, for example, which then keeps that
+         * line. */
         (void)!ftruncate(descriptor(), written_bytes);
         give_up(error);
     }
@@ -142,7 +143,7 @@ static void put(const char *format, ...) LEATI_REQUIRES(lock)
     va_end(args);
     leati_assert(used_bytes < sizeof buffer);
 }
-/* A cell with a number; 0: empty. */
+/* Adds a cell with a number; for 0, an empty cell. */
 static void put_number(uint64_t number) LEATI_REQUIRES(lock)
 {
     if (number)
@@ -151,7 +152,7 @@ static void put_number(uint64_t number) LEATI_REQUIRES(lock)
         put(",");
 }
 
-/* A cell with a text; NULL: empty. What would end the cell or the line becomes '_'. */
+/* Adds a cell with a text; for NULL, an empty cell. Characters that would end the cell or the line become '_'. */
 static void put_text(const char *text) LEATI_REQUIRES(lock)
 {
     size_t start = used_bytes + 1;
@@ -199,7 +200,7 @@ static void record(const struct leati_trace_event *event)
 
 /* ---- beginning and ending ---- */
 
-/* Writes the file's name to path, with the number of the process for "%p". Returns false if it is too long. */
+/* Writes the file's name to path, and replaces "%p" by the process ID. Returns false if it is too long. */
 static bool set_path(const char *pattern) LEATI_REQUIRES(lock)
 {
     size_t used = 0;
@@ -282,7 +283,7 @@ void leati_record_begin(void)
     leati_unlock(&lock);
 }
 
-/* Runs after the functions that the program gave to atexit(), which may still free. */
+/* Runs after the functions that the program gave to atexit(), because those may still free memory. */
 __attribute__((destructor)) static void end_with_program(void)
 {
     if (descriptor() < 0)

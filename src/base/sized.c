@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first field of every such struct. */
+/* Returns size, the first field of every such struct. */
 static size_t size_of(const void *given)
 {
     size_t size;

@@ -17,7 +17,7 @@ void leati_strbuf_add(struct leati_strbuf *text, const char *format, ...) __attr
 void leati_strbuf_add_bytes(struct leati_strbuf *text, uint64_t bytes);
 
 /* Returns the length in bytes of the UTF-8 character at the start of text; 0 if text is "" or does not start with
- * a valid one. */
+ * a valid character. */
 size_t leati_utf8_length(const char *text);
 
 /* Copies text, truncated after the last whole character that fits; to_bytes is 1 or more. A byte that is not valid

@@ -1,7 +1,7 @@
 /*
  * stream_copy.c - see stream_copy.h.
  *
- * Most of a copy works on several pages in parallel, because with one page at a time the memory is sometimes idle.
+ * A long copy works on several pages at a time, because with one page at a time the memory is sometimes idle.
  */
 #include "base/assert.h"
 #include "base/quick.h"
@@ -20,7 +20,7 @@
 #define PAGES_AT_ONCE 4
 #define GROUP_BYTES (PAGES_AT_ONCE * PAGE_BYTES)
 
-/* Copies lines lines to dst, a multiple of LINE_BYTES. */
+/* Copies this many cache lines to dst, which is a multiple of LINE_BYTES. */
 typedef void (*copy_lines)(char *dst, const char *src, size_t lines);
 
 #if defined(__x86_64__)

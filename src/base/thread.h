@@ -1,5 +1,5 @@
 /*
- * thread.h - how leat starts threads of its own.
+ * thread.h - starts leat's own threads.
  */
 #ifndef LEATI_THREAD_H
 #define LEATI_THREAD_H
@@ -8,10 +8,10 @@
 
 /*
  * Starts a thread, as pthread_create() does, and returns 0 or an error number. All signals are blocked on the new
- * thread, so that the program's signal handlers never run there, except those that a thread causes by its own
- * instructions (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS). If one of those were blocked, it would end the
+ * thread, so that the program's signal handlers never run there. Signals that a thread causes by its own
+ * instructions (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS) stay unblocked. A blocked one would end the
  * process instead of reaching leat's handler (base/fault_handler.h), or the program's handler if a kernel or host
- * function caused it.
+ * function caused the signal.
  */
 int leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 

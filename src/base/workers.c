@@ -15,9 +15,10 @@
 #define POOLS_MAX 64
 #define FEW_THREADS 4u /* waiting threads help until this many threads copy */
 
-/* AWAKE_NS: how long an idle thread that has copied stays awake, so that the next copy need not wake it (some 150
- * us in a virtual machine). AWAKE_IN_COPY_NS: the same while a stream is in the middle of a copy. LOOK_NS: how
- * long a thread works on, or waits at, one task before it looks at the others. */
+/* AWAKE_NS: how long an idle thread that has copied stays awake, so that the next copy need not wake it, which
+ * takes some 150 us in a virtual machine. AWAKE_IN_COPY_NS: how long an idle thread stays awake while a stream is
+ * in the middle of a copy. LOOK_NS: how long a thread works on one task, or waits for it, before it looks at the
+ * other tasks. */
 #define AWAKE_NS 200000u
 #define AWAKE_IN_COPY_NS 5000000u
 #define LOOK_NS 20000u
@@ -25,14 +26,14 @@
 /* How long leati_workers_remove() spins for the last worker to leave before it sleeps. */
 #define LEAVE_NS 200000u
 
-/* locked is a spin lock, because it is held for only some ten instructions at a time. */
+/* A pool of threads. locked is a spin lock, because it is held for only some ten instructions at a time. */
 struct leati_workers {
     unsigned users[LEATI_WORK_CLASSES]; /* number of gets without put; this and the next four: under pools_lock */
     int place;
     unsigned room;
     pthread_t *ids;
     atomic_uint threads; /* written under pools_lock */
-    atomic_bool locked;  /* guards the next five, and tasks; counts are also read without it */
+    atomic_bool locked;  /* guards the next five fields, and the tasks; counts are also read without it */
     struct leati_task *first, **end;
     atomic_uint reserved[LEATI_WORK_CLASSES]; /* written under pools_lock too */
     atomic_uint busy[LEATI_WORK_CLASSES];     /* workers that work on tasks of a class; at most reserved */
@@ -42,14 +43,14 @@ struct leati_workers {
     atomic_uint helpers;                      /* waiting threads of the program that help */
     atomic_bool polling;                      /* one thread polls waiting tasks, so that the others can sleep */
     atomic_bool ending;
-    struct leati_lock sleep_lock; /* for work_there only: see rest() */
+    struct leati_lock sleep_lock; /* only for waiting on work_there; see rest() */
     pthread_cond_t work_there;
 };
 
 static struct leati_lock pools_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_workers *pools[POOLS_MAX] LEATI_GUARDED_BY(pools_lock);
 
-/* For threads that wait until a task has no workers. Global, not part of the pool, because the last worker may
+/* A thread waits on these until a task has no workers. They are not part of the pool, because the last worker may
  * signal after its task and the pool were freed. */
 static struct leati_lock left_lock = LEATI_LOCK_INITIALIZER;
 static pthread_cond_t left_there = PTHREAD_COND_INITIALIZER;
@@ -119,15 +120,15 @@ static bool has_room(const struct leati_workers *workers, const struct leati_tas
                           leati_workers_threads(workers, class));
 }
 
-/* What find_task() saw on its way. */
+/* What find_task() saw in the list. */
 struct seen {
-    bool alone;   /* the task is the only one */
-    bool lively;  /* some task's stream is in the middle of it */
-    bool waiting; /* some task has no part to do now; it must be polled */
+    bool alone;   /* the task that it returned is the only one in the list */
+    bool lively;  /* is_lively() is true for some task: new parts may come very soon */
+    bool waiting; /* some task has no part to do now, so it must be polled */
 };
 
-/* Enters a task that has a part to do now, and returns it; NULL: none. Removes tasks with nothing left from the
- * list. */
+/* Finds a task that has a part to do now, enters it and returns it; NULL if there is none. Removes tasks that have
+ * no parts left from the list. */
 static struct leati_task *find_task(struct leati_workers *workers, bool helper, struct seen *seen)
 {
     struct leati_task *task, *next;
@@ -160,7 +161,7 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
         leati_assert(atomic_load_explicit(&workers->busy[task->type->class], memory_order_relaxed) <=
                      leati_workers_threads(workers, task->type->class));
         if (task->type->class == LEATI_WORK_DEVICE && task->next) {
-            /* Round robin: move it to the end, so that the next thread finds another task. */
+            /* Round robin: move the task to the end, so that the next thread finds another one. */
             unlist(workers, task);
             list(workers, task);
         }
@@ -182,7 +183,8 @@ static bool enter_task(struct leati_workers *workers, struct leati_task *task)
     return listed;
 }
 
-/* After this the task may be freed; for a helper, the pool too. */
+/* Leaves a task. After this the caller must not use the task, because it may be freed; a helper must not use the
+ * pool either. */
 static void leave_task(struct leati_workers *workers, struct leati_task *task, bool helper)
 {
     bool last;
@@ -203,7 +205,7 @@ static void leave_task(struct leati_workers *workers, struct leati_task *task, b
 
 /* ---- the threads ---- */
 
-/* Works on a task. If no part can be done now and there is no other task, waits here for a moment. */
+/* Works on a task. If no part can be done now, and alone says that there is no other task, waits for a moment. */
 static void serve(struct leati_workers *workers, struct leati_task *task, bool alone)
 {
     unsigned news = atomic_load_explicit(&workers->news, memory_order_relaxed);
@@ -262,8 +264,8 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
     }
     leati_lock(&workers->sleep_lock);
     /* seq_cst, against a lost wake-up: leati_workers_add() increments news, then reads asleep; we increment
-     * asleep, then read news. So either it sees us asleep, or we see its news. No loop around the wait: a thread
-     * that wakes up looks for work anyway. */
+     * asleep, then read news. So either leati_workers_add() sees us asleep, or we see its news. No loop around the
+     * wait: a thread that wakes up looks for work anyway. */
     atomic_fetch_add(&workers->asleep, 1);
     if (atomic_load(&workers->news) == news)
         leati_cond_wait(&workers->work_there, &workers->sleep_lock);
@@ -271,8 +273,9 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
     leati_unlock(&workers->sleep_lock);
 }
 
-/* Wakes up to count sleeping threads. Each costs the caller 2 to 5 us in a virtual machine, and starts to work 30
- * to 70 us later (measured on an H200 machine). must: false allows to wake none if sleep_lock is taken. */
+/* Wakes up to count sleeping threads. Each thread costs the caller 2 to 5 us in a virtual machine, and starts to
+ * work 30 to 70 us later (measured on an H200 machine). If must is false, wakes none while another thread holds
+ * sleep_lock. */
 static void wake_some(struct leati_workers *workers, unsigned count, bool must)
 {
     if (!count || !atomic_load(&workers->asleep))
@@ -289,8 +292,9 @@ static void wake_some(struct leati_workers *workers, unsigned count, bool must)
     leati_unlock(&workers->sleep_lock);
 }
 
-/* Returns true if the tasks of a class can use more threads than are awake; assumes that all of them are like
- * task. Relaxed loads, since an estimate is enough: a thread that is woken for nothing goes to sleep again. */
+/* Returns true if the tasks of task's class can use more threads than are awake. Assumes that each of them can use
+ * as many threads as task. Relaxed loads, since an estimate is enough: a thread that is woken for nothing goes to
+ * sleep again. */
 static bool wants_more(const struct leati_workers *workers, const struct leati_task *task)
 {
     enum leati_work_class own_class = task->type->class;
@@ -315,7 +319,8 @@ static void *run_worker(void *argument)
     bool copied = false;
 
     for (;;) {
-        /* Read news before looking for work: rest() does not sleep if a task, or the end, comes after this. */
+        /* Read news before looking for work. Then rest() does not sleep if a task is added, or the pool ends,
+         * after this line. */
         unsigned news = atomic_load(&workers->news);
         struct leati_task *task;
         struct seen seen;
@@ -468,8 +473,8 @@ LEATI_HOT unsigned leati_workers_awake(const struct leati_workers *workers)
     return awake < own ? awake : own;
 }
 
-/* How many threads of the program may help the workers that are awake. An estimate, because threads may be going
- * to sleep right now. */
+/* Returns how many threads of the program may help the workers that are awake. This is an estimate, because
+ * workers may be going to sleep right now. */
 LEATI_HOT static unsigned most_helpers(const struct leati_workers *workers)
 {
     unsigned awake = leati_workers_awake(workers);
@@ -487,7 +492,7 @@ bool leati_workers_help_begins(struct leati_workers *workers)
     unsigned most = most_helpers(workers);
     unsigned helpers = atomic_load_explicit(&workers->helpers, memory_order_relaxed);
 
-    /* Relaxed: it is only a counter. */
+    /* Relaxed: helpers is only a counter. */
     while (helpers < most && !atomic_compare_exchange_weak_explicit(&workers->helpers, &helpers, helpers + 1,
                                                                     memory_order_relaxed, memory_order_relaxed))
         continue;
@@ -534,7 +539,8 @@ bool leati_workers_enter(struct leati_workers *workers, struct leati_task *task)
 
 /* ---- the pool itself ---- */
 
-/* The processors of a node that this thread may use; if the node is unknown, all that the thread may use. */
+/* Sets *set to the processors of a node that this thread may use; if the node is unknown, to all processors that
+ * the thread may use. */
 static void node_processors(int node, cpu_set_t *set)
 {
     char path[64], text[4096];
@@ -573,8 +579,8 @@ unsigned leati_workers_processors(int node)
     return (unsigned)CPU_COUNT(&set);
 }
 
-/* The index of a node's pool in pools. Index 0 is the pool of all processors, also for a node that has them all.
- */
+/* Returns the index of a node's pool in pools. Index 0 is the pool of all processors; a node that has all of them
+ * uses it too. */
 static int place_of(int node)
 {
     return node >= 0 && node < POOLS_MAX - 1 && leati_workers_processors(node) < leati_workers_processors(-1)
@@ -587,7 +593,7 @@ static unsigned threads_of(const struct leati_workers *workers)
     return atomic_load_explicit(&workers->threads, memory_order_relaxed);
 }
 
-/* Starts threads until there are wanted ones. Returns 0 or an error number. Under pools_lock. */
+/* Starts threads until the pool has wanted threads. Returns 0 or an error number. Call under pools_lock. */
 static int start_threads(struct leati_workers *workers, unsigned wanted)
 {
     cpu_set_t processors;
@@ -617,7 +623,7 @@ static int start_threads(struct leati_workers *workers, unsigned wanted)
     return 0;
 }
 
-/* Under pools_lock. */
+/* Raises the number of threads reserved for a class. Call under pools_lock. */
 static int reserve(struct leati_workers *workers, enum leati_work_class class, unsigned threads)
 {
     unsigned others = 0, now = leati_workers_threads(workers, class);

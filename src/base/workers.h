@@ -44,13 +44,13 @@ struct leati_task_type {
     /* Takes one part and does it. Any number of threads call this at once. */
     enum leati_taken (*work)(struct leati_task *task);
 
-    /* Predicts what work() would return to a worker, or to a helper (see below), without doing it; TAKEN also
-     * means that prepare() has something to do. Called under the pool's lock: a few loads only. */
+    /* Predicts what work() would return to a worker, or to a helper (see below), but does no work. Also returns
+     * TAKEN if prepare() has something to do. Called under the pool's lock: a few loads only. */
     enum leati_taken (*look)(const struct leati_task *task, bool helper);
 
     /* All optional: */
     bool (*is_lively)(const struct leati_task *task); /* under the lock: true if new parts may come very soon */
-    bool (*prepare)(struct leati_task *task);         /* after NOT_YET; false: nothing to prepare */
+    bool (*prepare)(struct leati_task *task);         /* called after NOT_YET; false: nothing was prepared */
     void (*enter)(struct leati_task *task);           /* a worker thread begins to work on the task */
     void (*leave)(struct leati_task *task);           /* the worker thread stops working on it */
 };
@@ -60,8 +60,8 @@ struct leati_task_type {
  */
 struct leati_task {
     const struct leati_task_type *type;
-    atomic_uint share; /* at most so many threads work on it at once; may be raised meanwhile */
-    unsigned workers;  /* how many work on it now, helpers included */
+    atomic_uint share; /* the most threads that may work on the task at once; may be raised at any time */
+    unsigned workers;  /* how many threads work on the task now, helpers included */
     struct leati_task *next, **place;
     bool listed;
     bool awaited; /* a thread waits until workers is 0 */
@@ -77,14 +77,16 @@ unsigned leati_workers_processors(int node);
 
 /*
  * Gets the pool of a node (-1: any), and makes sure that at least threads threads are reserved for the class; they
- * start now. Returns 0, or ENOMEM and *workers is NULL, or the error of starting a thread: then fewer threads are
- * reserved, but the caller still has the pool. Each get that sets *workers needs a put. The last put ends the
- * threads. At the last put of a class, no task of that class may be in the pool.
+ * start now. Returns 0 on success. Out of memory, returns ENOMEM and sets *workers to NULL. If a thread cannot be
+ * started, returns that error; the caller still gets the pool, with fewer threads. Each get that sets *workers to
+ * a pool needs a put. The last put ends the threads. At the last put of a class, no task of that class may be in
+ * the pool.
  */
 int leati_workers_get(int node, enum leati_work_class class, unsigned threads, struct leati_workers **workers);
 void leati_workers_put(struct leati_workers *workers, enum leati_work_class class);
 
-/* Tries to raise the number of threads reserved for a class, whose caller already has the pool. */
+/* Tries to raise the number of threads reserved for a class. The caller must already have the pool for this class.
+ * Returns 0 or an error number. */
 int leati_workers_reserve(struct leati_workers *workers, enum leati_work_class class, unsigned threads);
 
 /* Returns how many threads are reserved for the class. */
@@ -94,8 +96,8 @@ unsigned leati_workers_threads(const struct leati_workers *workers, enum leati_w
 
 #define LEATI_WAKE_ALL UINT32_MAX
 
-/* Adds a task to the pool and wakes so many of its threads; they wake others if they see more to do. Threads that
- * are awake already find the task too. */
+/* Adds a task to the pool and wakes this many of its threads, which wake others if they see more work. Threads
+ * that are already awake find the task too. */
 void leati_workers_add(struct leati_workers *workers, struct leati_task *task, unsigned wakes);
 
 /* Removes a task, whether it is finished or not, and waits until no thread works on it. */
@@ -133,26 +135,28 @@ enum leati_taken leati_loop_look(const struct leati_task *task, bool helper);
 /* Returns true if so few threads are reserved for copies that waiting threads should help. */
 bool leati_workers_are_few(const struct leati_workers *workers);
 
-/* Returns how many threads are awake for copies. The values of this and the next two may be out of date. */
+/* Returns how many threads are awake for copies. The results of this and the next two functions may be out of
+ * date. */
 unsigned leati_workers_awake(const struct leati_workers *workers);
 
 /* Returns true if there are copies with parts that nobody has taken. Costs one relaxed load. */
 bool leati_workers_have_copies(const struct leati_workers *workers);
 
-/* Returns true if there are such copies, and fewer than four workers awake for them. */
+/* Returns true if some copy has parts that nobody has taken, and fewer than four workers are awake for copies. */
 bool leati_workers_want_help(const struct leati_workers *workers);
 
-/* Call these at the begin and the end of a wait. begins returns false if enough threads help already; then do not
- * help, and do not call ends. */
+/* Call these at the beginning and the end of a wait. If help_begins returns false, enough threads help already:
+ * then do not help, and do not call help_ends. */
 bool leati_workers_help_begins(struct leati_workers *workers);
 void leati_workers_help_ends(struct leati_workers *workers);
 
-/* Between these two: the caller works on some copy for a short time. Returns false if no copy can continue now. */
+/* Call this between help_begins and help_ends: works on some copy for a short time. Returns false if no copy can
+ * continue now. */
 bool leati_workers_help(struct leati_workers *workers);
 
-/* The same for one task. enter: pins the task so that it stays in memory; returns false if the task is not in the
- * pool any more, or no help is wanted. work: works on an entered task for a short time, then leaves it; returns
- * false if nothing could be done. */
+/* Help for one given task. enter: pins the task so that it stays in memory; returns false if the task is not in
+ * the pool any more, or no help is wanted. work: works on an entered task for a short time, then leaves it;
+ * returns false if nothing could be done. */
 bool leati_workers_enter(struct leati_workers *workers, struct leati_task *task);
 bool leati_workers_work(struct leati_workers *workers, struct leati_task *task);
 
