@@ -1,14 +1,14 @@
 /*
- * access.h - checks of copies and fills: can the stream reach the memory, may the memory be written, and, in guard
- * mode, is the stream ordered after earlier accesses.
+ * access.h - checks, for copies and fills, that the stream can reach the memory, that the memory may be written
+ * and, in guard mode, that the stream is ordered after earlier accesses.
  */
 #ifndef LEATI_ACCESS_H
 #define LEATI_ACCESS_H
 
 #include "core/core.h"
 
-/* Fails with UNSUPPORTED for memory of another driver than the stream's. name: the argument's name in messages,
- * such as "dst". */
+/* Fails with UNSUPPORTED, because the memory belongs to another driver than the stream. name: the argument's name
+ * in messages, such as "dst". */
 leat_status leati_refuse_reach(const leat_stream *stream, const char *name, const struct leati_endpoint *endpoint);
 
 static inline leat_status leati_check_reach(const leat_stream *stream, const char *name,
@@ -22,11 +22,11 @@ static inline leat_status leati_check_reach(const leat_stream *stream, const cha
 
 /* One access to memory by work that is about to be submitted to a stream. */
 struct leati_access {
-    const struct leati_guard_hooks *hooks; /* NULL: guard mode is off, or the memory is not of a pool */
+    const struct leati_guard_hooks *hooks; /* NULL: guard mode is off, or the memory belongs to no pool */
     uint64_t seq;
 };
 
-/* The slow path of leati_may_use(): memory of a guarded pool, or a write to read-only memory. */
+/* The slow path of leati_may_use(), for memory of a guarded pool and for writes to read-only memory. */
 leat_status leati_may_use_guarded(struct leati_access *use, leat_stream *stream, const char *name,
                                   const struct leati_endpoint *endpoint, size_t bytes, bool write);
 

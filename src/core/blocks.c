@@ -39,14 +39,14 @@ _Atomic(const struct leati_guard_hooks *) leati_guard_hooks;
 
 /* Guards the variables below and the creation of leaves. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static uint16_t covered_pages[ROOTS]; /* by root entry: number of the leaf's pages that belong to pools */
+static uint16_t covered_pages[ROOTS]; /* for each root entry, how many of the leaf's pages belong to pools */
 static _Atomic(struct leati_block *) records;
 static size_t records_most LEATI_GUARDED_BY(lock), records_accessible LEATI_GUARDED_BY(lock);
 static size_t records_used LEATI_GUARDED_BY(lock) = 1;
 static struct leati_block *free_records LEATI_GUARDED_BY(lock);
 static struct granules *free_granules LEATI_GUARDED_BY(lock);
 
-/* Layout of the first bytes of a free struct granules. */
+/* The first bytes of a free struct granules hold this link. */
 struct free_granules {
     struct granules *next;
 };
@@ -60,7 +60,7 @@ static void *map(size_t bytes, int protection)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Makes more records accessible. Reserves the array on first use. Under lock. */
+/* Makes more records accessible. Reserves the array on first use. Call under lock. */
 static bool more_records(void) LEATI_REQUIRES(lock)
 {
     struct leati_block *base = atomic_load_explicit(&records, memory_order_relaxed);
@@ -98,7 +98,7 @@ struct leati_block *leati_block_new(void)
     if (!block)
         return NULL;
     leati_assert(atomic_load_explicit(&block->state, memory_order_relaxed) == LEATI_BLOCK_UNUSED);
-    /* Field by field, because stale readers may still read the atomic fields. */
+    /* Clear the fields one by one, because stale readers may still read the atomic fields. */
     block->tag = 0;
     block->link = block->back = block->before = block->after = NULL;
     block->cache = NULL;
@@ -153,7 +153,7 @@ static struct table_page *page_of(struct leaf *leaf, uintptr_t address)
     return &leaf->page[address / LEATI_PAGE_BYTES % LEAF_PAGES];
 }
 
-/* Call under lock. */
+/* Returns the leaf for address, and creates it if there is none. Call under lock. */
 static struct leaf *make_leaf(uintptr_t address)
 {
     struct leaf *leaf = leaf_of(address);
@@ -167,7 +167,7 @@ static struct leaf *make_leaf(uintptr_t address)
     return leaf;
 }
 
-/* Call under lock. */
+/* Returns cleared granules, from the free list or newly mapped. Call under lock. */
 static struct granules *make_granules(void) LEATI_REQUIRES(lock)
 {
     struct granules *made = free_granules;
@@ -227,7 +227,8 @@ static bool prepare(uintptr_t base, uintptr_t end, bool small) LEATI_REQUIRES(lo
         at += LEATI_PAGE_BYTES;
     if (at >= end)
         return true;
-    /* Undo: granules left behind would misdirect lookups when a later pool has large blocks here. */
+    /* Undo the preparation, because granules left behind would misdirect lookups when a later pool has large
+     * blocks here. */
     for (; at > base; at -= LEATI_PAGE_BYTES) {
         struct table_page *page = page_of(leaf_of(at - LEATI_PAGE_BYTES), at - LEATI_PAGE_BYTES);
 
@@ -257,8 +258,8 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
     return ready;
 }
 
-/* Counts one page of the leaf less. A leaf without pages is all zeros, so its memory can be released. That is
- * necessary because chunks get ever new addresses, and every leaf that was ever used would keep its memory.
+/* Subtracts one page from the leaf's count of pages. When no page is left, the leaf is all zeros, so this releases
+ * its memory. Otherwise every leaf that was ever used would keep its memory, and chunks get ever new addresses.
  * Under lock. */
 static void let_go(struct leaf *leaf, uintptr_t at)
 {
@@ -325,8 +326,8 @@ static void set_cover(uintptr_t address, uint32_t number)
         continue;
 }
 
-/* Enters a large block: as start in the window where it begins, as cover in each window that it continues into.
- * Release throughout: pairs with the acquire in leati_block_find(). */
+/* Enters a large block: as start in the window where it begins, and as cover in each window that it continues
+ * into. All stores release; they pair with the acquires in leati_block_find(). */
 static void set_windows(uintptr_t base, size_t bytes, uint32_t number)
 {
     uintptr_t at = (base | (LEATI_WINDOW_BYTES - 1)) + 1, end = base + bytes;
@@ -361,8 +362,8 @@ void leati_blocks_enter(struct leati_block *block, bool small)
     (small ? set_granules : set_windows)(base, bytes, number_of(block));
 }
 
-/* Returns the record of this number if its extent contains address; else NULL. Records of planned blocks not in
- * use are skipped, because places of a plan overlap. */
+/* Returns the record of this number if its extent contains address; else NULL. Also returns NULL for a planned
+ * block that is not in use, because planned blocks may share addresses. */
 static struct leati_block *around(uint32_t number, uintptr_t address)
 {
     struct leati_block *block = record(number);

@@ -40,12 +40,12 @@ struct leati_planned;
 enum leati_block_state {
     LEATI_BLOCK_UNUSED = 0, /* no extent: the record is free */
     LEATI_BLOCK_LIVE,
-    LEATI_BLOCK_LEAVING,   /* taken by one thread: a second free of the block fails */
+    LEATI_BLOCK_LEAVING,   /* a thread is freeing the block, so a second free fails */
     LEATI_BLOCK_CACHED,    /* freed, kept in a magazine of its stream */
-    LEATI_BLOCK_PENDING,   /* freed, waits for stream uses on other streams */
+    LEATI_BLOCK_PENDING,   /* freed, waits until its uses on other streams complete */
     LEATI_BLOCK_FREE,      /* an extent of idle memory */
     LEATI_BLOCK_HOLE,      /* addresses without memory */
-    LEATI_BLOCK_STALE,     /* addresses given up, still mapped because old work may use them */
+    LEATI_BLOCK_STALE,     /* addresses that the pool gave up, still mapped because old work may use them */
     LEATI_BLOCK_IN_STITCH, /* an extent whose memory a stitched block uses at another address */
     LEATI_BLOCK_DORMANT,   /* a stitched or planned block not in use; it keeps its addresses */
     LEATI_BLOCK_ARENA,     /* the addresses of all planned blocks */
@@ -60,11 +60,11 @@ struct leati_block {
     _Atomic size_t requested_bytes; /* the size that the user requested; valid for LIVE blocks */
     _Atomic uint32_t state;         /* enum leati_block_state */
     uint16_t tag;
-    uint16_t born;            /* large_count of the magazine when a large block was allocated: its age */
+    uint16_t born;            /* large_count of the magazine when this large block was allocated; tells its age */
     struct leati_block *link; /* in a magazine, a bin or a list */
     _Atomic(struct leati_magazine *) magazine; /* magazine whose lock serializes frees of a LIVE block; NULL: none,
                                                   the state is changed by compare-and-swap */
-    struct leati_stream_cache *cache;          /* cache of the stream that it was allocated or freed on */
+    struct leati_stream_cache *cache;          /* cache of the stream on which it was allocated or freed */
     uint64_t seq; /* work of that stream up to this sequence number may still use the memory; 0: no pending work */
 
     /* ---- members below change seldom ---- */
@@ -76,29 +76,30 @@ struct leati_block {
     struct leati_block *before, *after; /* neighbours in the span, by address */
     struct leati_stream_use *uses;      /* other streams that use the block, or NULL (pool/stream_uses.c) */
     struct leati_note *note;            /* diagnostics, or NULL; guarded by leati_notes_lock (pool/guard.c) */
-    struct leati_stitch *stitch;        /* of a stitched block: its handles; else NULL (pool/stitch.c) */
-    struct leati_planned *planned;      /* of a planned block: its place in the plan; else NULL (pool/plan.c) */
+    struct leati_stitch *stitch;        /* handles of a stitched block; else NULL (pool/stitch.c) */
+    struct leati_planned *planned;      /* place of a planned block in the plan; else NULL (pool/plan.c) */
     uint64_t idle_since_ns;
     uint64_t serial; /* identifies a LIVE block in a recording; 0: not recorded */
     uint8_t heap;    /* the pool's range: LEATI_HEAP_SMALL, _LARGE or _STITCHED */
-    uint8_t whole;   /* a physical handle of its own: never split or joined */
+    uint8_t whole;   /* 1: has its own physical handle, so it is never split or joined */
 };
 
-/* Allocates a record, UNUSED and cleared; returns NULL when out of memory. Both functions take a lock. */
+/* leati_block_new() returns a cleared record in state UNUSED, or NULL when out of memory. Both functions take a
+ * lock. */
 struct leati_block *leati_block_new(void);
 void leati_block_give_back(struct leati_block *block);
 
-/* Enters the extent of block into the table: from then on every address in it leads to the record, until
- * another block is entered there. leati_blocks_cover() must have been called for the range. A block of small
- * pages may have any whole number of granules; other blocks must have at least the size of a window. Any threads
- * may enter blocks that do not overlap. */
+/* Enters the extent of block into the table: from then on every address in it leads to the record, until another
+ * block is entered there. leati_blocks_cover() must have been called for the range. small: the range was covered
+ * for small blocks, and a block may have any whole number of granules; otherwise a block must have at least the
+ * size of a window. Several threads may enter blocks at once if the blocks do not overlap. */
 void leati_blocks_enter(struct leati_block *block, bool small);
 
-/* Prepares the table for whole pages of pool. Returns false when out of memory; then nothing has changed. May
- * be called again for the same range. */
+/* Prepares the table for a range of whole pages that belongs to pool. Returns false when out of memory; then
+ * nothing has changed. May be called again for the same range. */
 bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bool small);
 
-/* Undoes leati_blocks_cover(), when a pool gives up the addresses. */
+/* Undoes leati_blocks_cover(). A pool calls this when it gives up the addresses. */
 void leati_blocks_uncover(uintptr_t base, size_t bytes);
 
 /* Returns the record of the extent that contains ptr, in any state but UNUSED and DORMANT; NULL if there is
@@ -109,8 +110,8 @@ struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool);
 
 /* Hooks of pools in guard mode. */
 struct leati_guard_hooks {
-    /* Writes where the memory around ptr was allocated and freed: "; it is ..." for the end of a message. If
-     * that is not known, sets text to "" and returns false. */
+    /* Writes where the memory around ptr was allocated and freed, as text to append to a message ("; it is ...").
+     * If this is not known, sets text to "" and returns false. */
     bool (*describe)(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);
 
     /* Returns NOT_PERMITTED if stream may not use [ptr, ptr + bytes) of a live block, because it is not ordered

@@ -5,8 +5,8 @@
  * list_lock (device.c), the table of memory (pointers.c), a device's locks, the locks of pools (pool/pool.h), an
  * event's lock, a stream's piece_lock, a timeline's lock (timeline.h), the lock of block records (blocks.c).
  * Driver calls that may wait are made only under open_lock, a device's module_lock, pools_lock and prefetch_lock,
- * a pool's lock, a stream's piece_lock and a timeline's lock. A host function must never need one of these: its
- * stream waits for it, so the call could wait for itself.
+ * a pool's lock, a stream's piece_lock and a timeline's lock. A host function must never need one of these locks:
+ * the lock's holder may be waiting for the stream that runs the function, and neither could continue.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
@@ -36,7 +36,7 @@ struct leati_link {
 
 enum { LEATI_FAST_POOLS = 8, LEATI_PREFETCH_STREAMS_MAX = 16 };
 
-/* Hooks of the pool layer, set when the first pool of a device is created. */
+/* Hooks by which the core calls the pool layer, set when the first pool of a device is created. */
 struct leati_pool_hooks {
     void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
     leat_status (*device_closes)(struct leat_device *device);
@@ -45,7 +45,7 @@ struct leati_pool_hooks {
 /* stream_query or event_query of a driver's table. */
 typedef leat_status (*leati_query_function)(struct leati_driver *driver, void *native);
 
-/* Hooks of the copy layer, set by the first copy that uses its worker threads. */
+/* Hooks by which the core calls the copy layer, set by the first copy that uses worker threads. */
 struct leati_copy_hooks {
     void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
     /* Called before the pools are closed. finished: all work of the device is known to be complete. */
@@ -73,7 +73,7 @@ struct leat_device {
     struct leati_link modules;
     struct leat_module *builtin[LEATI_BUILTIN_COUNT]; /* created on first use */
     _Atomic(struct leat_pool *) default_pools[4];     /* indexed by leat_kind; created on first use */
-    _Atomic(struct leat_pool *) own_pools[4]; /* likewise: pools for leat's internal blocks in guard mode */
+    _Atomic(struct leat_pool *) own_pools[4]; /* as default_pools, for leat's internal blocks in guard mode */
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
     _Atomic(struct leati_stager *) stager; /* staging/staging.h; created on first use */
@@ -92,7 +92,7 @@ struct leat_stream {
     struct leati_timeline *timeline;
     struct leati_lock piece_lock; /* recursive; held while work of several driver calls is submitted; see below */
     _Atomic uint64_t host_seq;    /* sequence number of the latest work that may write pageable memory; 0: none */
-    atomic_bool foreign;          /* the user has had the vendor's handle, so work may be submitted outside leat */
+    atomic_bool foreign;          /* true: the user has the vendor's handle and may submit work outside leat */
     _Atomic(struct leati_staging *) staging; /* copy/eager.c; created on first use */
     _Atomic(struct leati_stream_cache *)
         caches[LEATI_FAST_POOLS]; /* its caches in the first LEATI_FAST_POOLS pools of the device (pool/pool.h) */
@@ -106,10 +106,10 @@ struct leat_event {
     uint64_t serial; /* unique for the life of the process */
     atomic_bool recorded;
     struct leati_lock lock; /* guards the fields below; held while the driver records the event or waits for it */
-    bool shared;            /* it may be recorded outside leat, so its position is unknown */
+    bool shared;            /* true: may be recorded outside leat, so its position is unknown */
     struct leati_timeline *timeline; /* timeline of the stream of the latest record, or NULL */
     struct leati_point point;
-    struct leati_points known; /* what that stream was ordered after when the event was recorded */
+    struct leati_points known; /* what timeline's stream was ordered after when the event was recorded */
     struct leati_link link;
 };
 
@@ -141,17 +141,16 @@ leat_status leati_kernel_builtin(leat_device *device, enum leati_builtin which, 
  * copies until query(native) reports completion; see wait_begins above. */
 void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native);
 
-/* Records that the work just submitted to stream may write pageable memory, directly or through an event or a
- * host function. Call after submitting, even if the submission failed half-way. If it were called before,
- * another thread's wait in between could complete the recorded sequence number although the work was not
- * submitted yet. */
+/* Records that the work just submitted to stream may write pageable memory, directly or through an event or a host
+ * function. Call this after submitting, even if the submission failed half-way. If the call came before the
+ * submission, another thread's wait in between could complete the recorded sequence number although the work was
+ * not submitted yet. */
 void leati_stream_writes_host(leat_stream *stream);
 
 /*
- * Brackets work that must stay contiguous in the stream although it takes several driver calls: work of other
- * threads is submitted before or after it. Single submissions are bracketed too, so that they do not land inside
- * another thread's piece. Fences, waits and pool operations need no brackets. The code in between must not wait
- * for the stream itself.
+ * Bracket work that takes several driver calls but must stay contiguous in the stream: work of other threads goes
+ * before or after it. Bracket single submissions too, so that they do not land inside another thread's piece.
+ * Fences, waits and pool operations need no brackets. The code in between must not wait for the stream itself.
  */
 static inline void leati_stream_piece_begins(leat_stream *stream) LEATI_NO_THREAD_SAFETY
 {
@@ -163,11 +162,11 @@ static inline void leati_stream_piece_ends(leat_stream *stream) LEATI_NO_THREAD_
     leati_unlock(&stream->piece_lock);
 }
 
-/* Returns true if the host may read pageable memory now and sees the same bytes as in stream order: no work of
- * the stream that may write pageable memory is pending. */
+/* Returns true if no pending work of the stream may write pageable memory. Then the host may read such memory now,
+ * and sees the same bytes as in stream order. */
 bool leati_stream_reads_now(leat_stream *stream);
 
-/* Returns true if the stream was last seen idle and nothing was submitted since. Makes no driver call. */
+/* Returns true if the stream was seen idle and nothing was submitted since then. Makes no driver call. */
 bool leati_stream_known_idle(const leat_stream *stream);
 
 /* Returns true if all work of the stream is complete. Queries the driver unless the stream is known to be idle.
@@ -188,8 +187,8 @@ leat_status leati_check_device(const char *what, const leat_device *device);
 leat_status leati_check_stream(const char *what, const leat_stream *stream);
 leat_status leati_check_event(const char *what, const leat_event *event);
 
-/* Fails inside a host function, because the call could wait for the stream that runs the function, and in a
- * forked child. Every API function that may touch the program's memory calls this first: it also makes leat
+/* Fails in a forked child, and inside a host function, because the call could wait for the stream that runs the
+ * function. Every API function that may touch the program's memory calls this first, because it also makes leat
  * check again whether the thread can catch faults. */
 leat_status leati_check_permitted(const char *what);
 
@@ -200,8 +199,9 @@ leat_status leati_check_not_null(const char *what, const char *name, const void 
 void leati_host_function_enter(void);
 void leati_host_function_leave(void);
 
-/* Release everything of a device on its last close (stream.c, event.c, kernel.c, pointers.c). Each continues
- * after a failure and returns the first one. finished: all work of the device is known to be complete. */
+/* Release everything of a device on its last close (stream.c, event.c, kernel.c, pointers.c). Each function
+ * continues after a failure and returns the first failure. finished: all work of the device is known to be
+ * complete. */
 leat_status leati_streams_close(struct leat_device *device, bool finished);
 leat_status leati_events_close(struct leat_device *device);
 leat_status leati_modules_close(struct leat_device *device);
@@ -210,19 +210,21 @@ leat_status leati_memory_close(struct leat_device *device);
 /* Destroys the streams used for prefetches (managed.c). */
 leat_status leati_prefetch_close(struct leat_device *device);
 
-/* Frees the records of host functions that never ran. Call after the driver's device_close, when no driver
- * thread can run one any more. */
+/* Frees the records of host functions that never ran. Call this after the driver's device_close, when no driver
+ * thread can run a host function any more. */
 void leati_host_calls_close(struct leat_device *device);
 
 /* Enables peer access between two open devices of one driver, in both directions, on first use. */
 leat_status leati_enable_peers(struct leat_device *first, struct leat_device *second);
 
-/* Returns the open device of a driver's handle, or NULL. Used for answers of pointer_query. */
+/* Returns the open device that has this handle in its driver, or NULL. The answers of pointer_query contain such
+ * handles. */
 struct leat_device *leati_device_of(const struct leati_driver *driver, const void *native);
 
 /* ---- memory outside pools (memory.c) ---- */
 
-/* leat_free() and leat_memory_free() for memory outside pools. POINTER if leat does not know the memory. */
+/* Implement leat_free() and leat_memory_free() for memory outside pools. Return POINTER if leat does not know the
+ * memory. */
 leat_status leati_driver_free(leat_stream *stream, void *ptr);
 leat_status leati_driver_memory_free(void *ptr);
 
@@ -231,10 +233,10 @@ leat_status leati_import(leat_device *device, int fd, size_t bytes, void **ptr);
 
 struct leati_memory;
 
-/* Undoes leati_import(). The caller has taken the memory out of the table. */
+/* Undoes leati_import(). The caller has already removed the memory from the table. */
 leat_status leati_import_end(const struct leati_memory *memory);
 
-/* ---- the table of known memory (pointers.c); that of pools is in blocks.h ---- */
+/* ---- the table of known memory (pointers.c); blocks.h has the table for pools ---- */
 
 enum leati_origin { LEATI_ALLOCATED, LEATI_REGISTERED, LEATI_WRAPPED, LEATI_IMPORTED, LEATI_RESERVED };
 
@@ -259,43 +261,45 @@ struct leati_endpoint {
     struct leati_driver *driver; /* NULL for PAGEABLE */
     uintptr_t base;              /* start of the allocation; 0 for PAGEABLE */
     size_t bytes;
-    void *device_pointer;      /* address for kernels, reported by a driver (memory from outside leat); or NULL */
+    void *device_pointer;      /* address for kernels; only if a driver reported it (memory from outside leat) */
     struct leati_block *block; /* the pool's block, or NULL */
     bool owned;
-    bool read_only; /* devices have no write access (leat_virtual_set_access) */
+    bool read_only; /* true: devices have no write access (leat_virtual_set_access) */
 };
 
-/* Adds a copy of *memory to the table. REGISTERED if it overlaps an entry; HOST_MEMORY. */
+/* Adds a copy of *memory to the table. Returns REGISTERED if the memory overlaps an entry, or HOST_MEMORY. */
 leat_status leati_pointers_add(const struct leati_memory *memory);
 
-/* Removes the entry that starts at ptr from the table, so that no other thread finds it. POINTER with a message
- * if no memory of this origin (and of this device, if not NULL) starts there. */
+/* Removes the entry that starts at ptr from the table, so that no other thread finds it. Returns POINTER, with a
+ * message, if no memory of this origin (and of this device, if device is not NULL) starts there. */
 leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_origin origin,
                                 const struct leat_device *device, struct leati_memory *memory);
 
 /* Implements leati_describe_address of base/fault_handler.h. */
 bool leati_describe_pooled(const void *address, uintptr_t *base, size_t *bytes);
 
-/* Adds an entry again that leati_pointers_take() has just removed. */
+/* Puts an entry that leati_pointers_take() has just removed back into the table. */
 void leati_pointers_put_back(const struct leati_memory *memory);
 
-/* Looks up ptr and checks that bytes bytes are accessible there. driver: memory that another driver pinned
- * counts as PAGEABLE. RANGE if the range exceeds its allocation. For pageable memory, checks that the first and
- * the last byte are mapped and, if write is set, writable. name: the argument's name, such as "dst". */
+/* Looks up ptr and checks that bytes bytes are accessible there. If driver is not NULL, memory that another
+ * driver pinned counts as PAGEABLE. Returns RANGE if the range exceeds its allocation. For pageable memory,
+ * checks that the first and the last byte are mapped and, if write is set, writable. name: the argument's name,
+ * such as "dst". */
 leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
                                       bool write, struct leati_endpoint *endpoint);
 
-/* The check for pageable memory alone: the first and the last byte are mapped and, if write is set, writable. */
+/* Makes only the check for pageable memory: that the first and the last byte are mapped and, if write is set,
+ * writable. */
 leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_t bytes, bool write);
 
-/* Like leati_pointers_find_range(), but without the check for pageable memory: the caller detects unmapped
- * memory when accessing it. ask false: does not query drivers, so memory that the program got from a driver
- * outside leat counts as pageable too. */
+/* Like leati_pointers_find_range(), but without the check for pageable memory: the caller detects unmapped memory
+ * when accessing it. If ask is false, this queries no driver, so memory that the program got from a driver outside
+ * leat counts as pageable too. */
 leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
                                        size_t bytes, bool ask, struct leati_endpoint *endpoint);
 
-/* Returns true if drivers recently reported this memory as pageable. This is a guess: the caller must itself
- * detect the case that it is wrong. */
+/* Returns true if drivers recently reported this memory as pageable. This is a guess, so the caller must itself
+ * detect a wrong answer. */
 bool leati_pointers_was_pageable(const void *ptr, size_t bytes);
 
 #endif

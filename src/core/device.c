@@ -1,4 +1,4 @@
-/* device.c - opening, closing and describing devices; the checks at the start of every API function. */
+/* device.c - opens, closes and describes devices, and makes the checks at the start of every API function. */
 #include "core/core.h"
 #include "core/virtual.h"
 
@@ -26,8 +26,8 @@ static struct leat_device *list LEATI_GUARDED_BY(list_lock);
 
 static LEATI_QUICK_TLS unsigned host_function_depth;
 
-/* True in a child process of fork() whose parent had a device open: the threads of leat and of the vendor do
- * not exist there. */
+/* True in a child of fork() whose parent had a device open. leat fails there, because its threads and the vendor's
+ * threads do not exist in the child. */
 static bool forked;
 
 /* Runs in the child process, which has only this thread, so it takes no lock. */
@@ -104,7 +104,7 @@ static void link_init(struct leati_link *head)
 
 /* ---- names ---- */
 
-/* Lists the existing devices, for the message about a name that does not exist. */
+/* Lists the existing devices, for the message about a device name that does not exist. */
 static void describe_devices(char *text, size_t bytes)
 {
     struct leati_driver *driver;
@@ -251,7 +251,7 @@ struct leat_device *leati_device_of(const struct leati_driver *driver, const voi
     return device;
 }
 
-/* Call under open_lock. */
+/* Opens a device that is not open yet. Call under open_lock. */
 static leat_status open_new(const char *what, struct leati_driver *driver, int ordinal, void *context,
                             leat_device **opened) LEATI_REQUIRES(open_lock)
 {
@@ -340,16 +340,16 @@ static void list_remove(struct leat_device *device)
     while (*place != device)
         place = &(*place)->next;
     *place = device->next;
-    /* If the device is opened again it has a new context, without peer access from others. Relaxed: no other
-     * data depends on the bits. */
+    /* Clear the device's bit in all other devices: if it is opened again, it has a new context, without peer
+     * access from others. Relaxed: no other data depends on the bits. */
     for (struct leat_device *other = list; other && device->ordinal < 64; other = other->next)
         if (other->driver == device->driver)
             atomic_fetch_and_explicit(&other->peers, ~(UINT64_C(1) << device->ordinal), memory_order_relaxed);
     leati_unlock(&list_lock);
 }
 
-/* Enables access of device to peer, once. Relaxed throughout: no other data depends on the bits. A copy before
- * access is enabled goes through host memory, which is also correct. */
+/* Enables access of device to peer, once. Relaxed accesses, because no other data depends on the bits: a copy
+ * before access is enabled goes through host memory, which is also correct. */
 static leat_status enable_peer(struct leat_device *device, struct leat_device *peer)
 {
     uint64_t bit = UINT64_C(1) << peer->ordinal;
@@ -371,7 +371,8 @@ leat_status leati_enable_peers(struct leat_device *first, struct leat_device *se
     return enable_peer(second, first);
 }
 
-/* The last close of a device. Under open_lock, so that no other thread can open the device in the meantime. */
+/* Closes a device that no user has open any more. Call under open_lock, so that no other thread can open the
+ * device in the meantime. */
 static leat_status close_last(struct leat_device *device)
 {
     struct leati_driver *driver = device->driver;
@@ -439,7 +440,7 @@ leat_status leat_device_synchronize(leat_device *device)
 
 /* ---- describing ---- */
 
-/* info: checked by the caller. */
+/* Fills *info, whose size field the caller has checked. */
 static leat_status fill_info(struct leati_driver *driver, int ordinal, leat_device_info *info)
 {
     leat_device_info filled;

@@ -1,4 +1,4 @@
-/* event.c - events: positions in streams, recorded by the user. */
+/* event.c - creates, records, queries and waits for events, which mark positions in streams. */
 #include "base/lock.h"
 #include "core/core.h"
 
@@ -30,7 +30,7 @@ static leat_event *new_event(const char *what, leat_device *device)
     return event;
 }
 
-/* Completes the creation of an event, if status is LEAT_OK: publishes the handle. Otherwise frees it. */
+/* Completes the creation of an event: publishes its handle if status is LEAT_OK, otherwise frees the event. */
 static leat_status publish(leat_status status, const char *what, leat_event *event, leat_event **out)
 {
     if (status != LEAT_OK) {
@@ -173,8 +173,8 @@ static leat_status record(leat_event *event, leat_stream *stream)
 static void reached(leat_event *event, const struct leati_point *point)
 {
     leati_lock(&event->lock);
-    /* Only if it was not recorded again in the meantime: otherwise the driver may have answered for another
-     * record than this position. */
+    /* Only if the event was not recorded again in the meantime, because the driver may then have answered for a
+     * record at another position. */
     if (point->serial && point->serial == event->point.serial && point->seq == event->point.seq) {
         leati_timeline_complete(event->timeline, point->seq);
         LEATI_TRACE(.op = LEATI_TRACE_SYNC, .event = event->serial);

@@ -1,4 +1,4 @@
-/* fill.c - filling memory: by the driver's call for patterns of up to 4 bytes, else by a kernel. */
+/* fill.c - fills memory, by the driver's call for patterns of up to 4 bytes, else by a kernel. */
 #include "core/access.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* kernel.c - modules, kernels and launches. */
+/* kernel.c - loads modules, finds kernels in them and launches kernels. */
 #include "base/lock.h"
 #include "core/core.h"
 
@@ -92,7 +92,7 @@ leat_status leat_module_load(leat_device *device, const void *image, size_t byte
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_load on %s", device->name);
 }
 
-/* Limit for reading a file: no kernel image is larger, and a device file may have no end. */
+/* The most bytes to read from a file. No kernel image is larger, but a file such as /dev/zero has no end. */
 #define FILE_MOST_BYTES ((size_t)512 << 20)
 
 /* Reads a whole file and appends a NUL. */
@@ -212,7 +212,7 @@ static void end_kernels(leat_kernel *kernel)
     }
 }
 
-/* Unloads a module whose handle is already retired and which is out of its device's list. */
+/* Unloads a module. Its handle is already retired, and the module is no longer in its device's list. */
 static leat_status end_module(leat_module *module)
 {
     struct leati_driver *driver = module->device->driver;
@@ -285,7 +285,7 @@ static leat_kernel *find_kernel(leat_module *module, const char *name)
     return kernel;
 }
 
-/* Call under the device's module_lock. */
+/* Looks a kernel up in the driver, and creates its handle. Call under the device's module_lock. */
 static leat_status make_kernel(leat_module *module, const char *name, leat_kernel **kernel)
 {
     struct leati_driver *driver = module->device->driver;
@@ -326,9 +326,9 @@ static const struct embedded_kernel {
 #define EMBEDDED_KERNELS (sizeof embedded_kernels / sizeof embedded_kernels[0])
 
 /*
- * Loads a built-in module, and looks up all of its kernels that leat itself launches: a driver may wait for all
- * work of the device when it loads a kernel (CUDA's lazy loading does), and a later fill or copy must not wait.
- * Under the device's module_lock.
+ * Loads a built-in module, and looks up all of its kernels that leat itself launches. A driver may wait for all
+ * work of the device when it loads a kernel (CUDA's lazy loading does), and a later fill or copy must not wait for
+ * that. Call under the device's module_lock.
  */
 static leat_status load_builtin(leat_device *device, enum leati_builtin which)
 {
@@ -358,7 +358,7 @@ static leat_status load_builtin(leat_device *device, enum leati_builtin which)
     return LEAT_OK;
 }
 
-/* Returns a built-in module, and loads it on first use. Under the device's module_lock. */
+/* Returns a built-in module, and loads it on first use. Call under the device's module_lock. */
 static leat_status get_builtin(leat_device *device, enum leati_builtin which, leat_module **module)
 {
     if (!device->builtin[which])
@@ -367,7 +367,7 @@ static leat_status get_builtin(leat_device *device, enum leati_builtin which, le
     return LEAT_OK;
 }
 
-/* Loads a range of built-in modules, and returns the first one if all are loaded. */
+/* Loads the built-in modules from first to last. If all are loaded, sets *module to the first one. */
 static leat_status get_builtins(const char *what, leat_device *device, enum leati_builtin first,
                                 enum leati_builtin last, leat_module **module)
 {
@@ -396,7 +396,7 @@ leat_status leat_module_layout(leat_device *device, leat_module **module)
     return get_builtins("leat_module_layout", device, LEATI_BUILTIN_ELEMENTS, LEATI_BUILTIN_WIDE_16, module);
 }
 
-/* Call under the device's module_lock. */
+/* Returns a kernel of a module, and creates its handle on first use. Call under the device's module_lock. */
 static leat_status get_kernel(leat_module *module, const char *name, leat_kernel **kernel)
 {
     *kernel = find_kernel(module, name);
@@ -417,8 +417,9 @@ leat_status leati_kernel_builtin(leat_device *device, enum leati_builtin which, 
     return status == LEAT_OK ? status : leati_fail_in(status, "leat's kernel '%s' on %s", name, device->name);
 }
 
-/* The layout kernels are in several modules, which programs see as one module: the handle of the first. If
- * *module is that handle, replaces it by the module that contains the kernel. Under the device's module_lock. */
+/* The layout kernels are in several modules, but programs see them as one module, by the handle of the first.
+ * If *module is that handle, replaces it by the module that contains the kernel. Call under the device's
+ * module_lock. */
 static leat_status find_part(leat_module **module, const char *name)
 {
     leat_device *device = (*module)->device;

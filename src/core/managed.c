@@ -54,7 +54,7 @@ static leat_status find_managed(const void *ptr, size_t bytes, struct leati_endp
     return LEAT_OK;
 }
 
-/* Like find_managed(), for queries: *bytes 0 is replaced by the rest of the allocation. */
+/* Like find_managed(), for queries: if *bytes is 0, sets it to the size of the rest of the allocation. */
 static leat_status find_rest(const void *ptr, size_t *bytes, struct leati_endpoint *endpoint)
 {
     LEATI_TRY(find_managed(ptr, *bytes ? *bytes : 1, endpoint));
@@ -111,7 +111,7 @@ leat_status leati_prefetch_close(struct leat_device *device)
     return first;
 }
 
-/* Creates the missing prefetch streams. Under prefetch_lock. */
+/* Creates the missing prefetch streams, up to wanted ones. Call under prefetch_lock. */
 static leat_status need_streams(struct leat_device *device, unsigned wanted)
 {
     while (device->prefetch_count < wanted) {
@@ -147,8 +147,8 @@ static leat_status give_chunks(struct leat_device *device, char *ptr, size_t byt
     return LEAT_OK;
 }
 
-/* Makes the prefetch streams start after the work of stream, and makes stream wait for all of them. One event
- * is enough, because recording it again does not change earlier waits. */
+/* Submits the chunks to the prefetch streams, which start after the work of stream, and makes stream wait for all
+ * of them. One event is enough, because recording it again does not change earlier waits. */
 static leat_status fork_and_join(leat_stream *stream, void *event, char *ptr, size_t bytes, void *to,
                                  const struct spread *spread)
 {

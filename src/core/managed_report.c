@@ -95,7 +95,7 @@ static void add_moves(struct leati_strbuf *text, const char *driver, const leat_
                          place_words(moves[i].to, driver, to), cause_words(moves[i].cause));
 }
 
-/* Keeps the moves that touch [base, base + bytes). */
+/* Removes the moves that do not touch [base, base + bytes), and returns how many are left. */
 static size_t keep_within(leat_managed_move *moves, size_t count, uintptr_t base, size_t bytes)
 {
     size_t kept = 0;

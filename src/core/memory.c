@@ -1,4 +1,4 @@
-/* memory.c - memory outside pools: allocated by the driver's own calls, registered, or imported. */
+/* memory.c - manages memory outside pools: allocated by the driver's own calls, registered, or imported. */
 #include "core/core.h"
 
 /* Appends the free and total memory of the device to the message. */
@@ -54,7 +54,7 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
     return status;
 }
 
-/* Records an allocation. stream NULL: for the host. */
+/* Records an allocation in the trace. stream NULL: an allocation for the host. */
 static void trace_alloc(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
@@ -69,8 +69,8 @@ static void trace_free(const struct leati_memory *memory, const leat_stream *str
                     .stream = stream ? stream->timeline->serial : 0);
 }
 
-/* Enters memory again that could not be freed. Its free was already recorded, so it is recorded as a new
- * allocation. */
+/* Puts memory that could not be freed back into the table. The trace already has its free, so the memory is
+ * recorded as a new allocation. */
 static void put_back(struct leati_memory *memory, const leat_stream *stream)
 {
     memory->serial = memory->serial ? leati_trace_serial() : 0;
@@ -236,7 +236,7 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
                             "%p is %s memory already", ptr, leat_kind_name(first.location.kind));
     if (status == LEAT_OK)
         status = leati_pointers_find_range(NULL, "ptr", ptr, bytes, true, &first);
-    /* Enter into the table first: that detects overlaps, and undoing it cannot fail. */
+    /* Enter the range into the table first, because that detects overlaps, and undoing it cannot fail. */
     if (status == LEAT_OK)
         status = enter(device, LEAT_KIND_PINNED, ptr, bytes, LEATI_REGISTERED);
     if (status == LEAT_OK) {

@@ -86,8 +86,8 @@ leat_status leati_pointers_add(const struct leati_memory *memory)
 
 void leati_pointers_put_back(const struct leati_memory *memory)
 {
-    /* This needs no more memory than was freed a moment ago. If it fails nevertheless, the caller still owns
-     * the memory, but the table no longer knows it. */
+    /* This needs no more memory than the removal of the entry has just freed. If it fails nevertheless, the caller
+     * still owns the memory, but the table no longer has it. */
     (void)leati_pointers_add(memory);
 }
 
@@ -156,7 +156,7 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
     return status;
 }
 
-/* Removes one entry of device from the table. Returns false if there is none left. */
+/* Removes one entry of device from the table. Returns false if the table has no entry of device. */
 static bool take_any(const struct leat_device *device, struct leati_memory *memory)
 {
     struct leati_memory *found = NULL;
@@ -211,7 +211,7 @@ LEATI_HOT static void fill_pageable(const void *ptr, struct leati_endpoint *endp
     endpoint->location.ptr = (void *)(uintptr_t)ptr;
 }
 
-/* Writes what guard mode knows about memory that is not live; "" if guard mode is off. */
+/* Writes what guard mode knows about memory that is not in a live block; "" if guard mode is off. */
 static void describe(struct leat_pool *pool, const void *ptr, char *words, size_t bytes)
 {
     /* Acquire: pairs with the release in leati_guard_start(). */
@@ -322,7 +322,7 @@ LEATI_HOT static bool find_known(const void *ptr, struct leati_endpoint *endpoin
  */
 #define PIECE_SHIFT 21
 #define PIECES 256
-#define ASK_AGAIN 64 /* query the driver again after so many answers from the cache */
+#define ASK_AGAIN 64 /* query the driver again after this many answers from the cache */
 static _Atomic uintptr_t pageable_pieces[PIECES];
 static atomic_uint pageable_answers;
 
@@ -405,7 +405,8 @@ static bool readable(uintptr_t address)
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
 }
 
-/* Returns true if the byte at address can be written. Faults its page in, as the following write would. */
+/* Returns true if the byte at address can be written. Faults the byte's page in, as the write that follows
+ * would. */
 static bool writable(uintptr_t address)
 {
     static const uintptr_t page_bytes = 4096;

@@ -1,4 +1,4 @@
-/* stream.c - streams, and host functions in stream order. */
+/* stream.c - creates, queries and waits for streams, and runs host functions in stream order. */
 #include "core/core.h"
 
 #include "base/lock.h"
@@ -42,8 +42,8 @@ void leati_stream_writes_host(leat_stream *stream)
 {
     uint64_t seq = leati_timeline_now(stream->timeline), seen;
 
-    /* Release: pairs with the acquire in leati_stream_reads_now(), called by a thread that the program has told
-     * about this work. */
+    /* Release: pairs with the acquire in leati_stream_reads_now(), which a thread may call after the program has
+     * told it about this work. */
     seen = atomic_load_explicit(&stream->host_seq, memory_order_relaxed);
     while (seen < seq && !atomic_compare_exchange_weak_explicit(&stream->host_seq, &seen, seq,
                                                                 memory_order_release, memory_order_relaxed))
@@ -81,8 +81,8 @@ LEATI_HOT bool leati_stream_is_idle(leat_stream *stream)
     return true;
 }
 
-/* Completes the creation of a stream, if status is LEAT_OK: creates its timeline and publishes the handle.
- * Otherwise, or on failure, frees it. */
+/* Completes the creation of a stream if status is LEAT_OK: creates its timeline and publishes its handle. If
+ * status is a failure, or if this fails, frees the stream. */
 static leat_status publish(leat_status status, const char *what, leat_stream *stream, leat_stream **out)
 {
     if (status == LEAT_OK) {
@@ -309,8 +309,8 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
 
 /* ---- host functions ---- */
 
-/* A submitted host function. It stays in its device's list until it has run: a lost device may never run it,
- * and then the last close frees it. */
+/* A submitted host function. It stays in its device's list until it has run. A lost device may never run it, and
+ * then the last close of the device frees it. */
 struct host_call {
     void (*function)(void *);
     void *argument;
@@ -355,7 +355,7 @@ static void run_host_call(void *argument)
 
     unlist(argument);
     free(argument);
-    /* The driver may run it inside a call for which leat has switched error messages off. */
+    /* The driver may run the function inside a call for which leat has switched error messages off. */
     quiet = leati_error_loud_begin();
     leati_host_function_enter();
     call.function(call.argument);

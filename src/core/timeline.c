@@ -45,7 +45,7 @@ struct leati_timeline *leati_timeline_new(struct leat_device *device, void *nati
 void leati_timeline_hold(struct leati_timeline *timeline)
 {
     leati_assert(atomic_load_explicit(&timeline->holders, memory_order_relaxed));
-    /* Relaxed: the caller already holds it. */
+    /* Relaxed: the caller already holds the timeline. */
     atomic_fetch_add_explicit(&timeline->holders, 1, memory_order_relaxed);
 }
 
@@ -84,7 +84,7 @@ LEATI_HOT leat_status leati_timeline_take_failure(struct leati_timeline *timelin
     struct leati_failure *taken;
     leat_status status;
 
-    /* Relaxed: usually there is none, and then nothing else is read. */
+    /* Relaxed: usually there is no failure, and then nothing else is read. */
     if (!atomic_load_explicit(&timeline->failure, memory_order_relaxed))
         return LEAT_OK;
     taken = atomic_exchange_explicit(&timeline->failure, NULL, memory_order_acq_rel);
@@ -104,7 +104,8 @@ LEATI_HOT uint64_t leati_timeline_now(const struct leati_timeline *timeline)
 
 LEATI_HOT uint64_t leati_timeline_advance(struct leati_timeline *timeline)
 {
-    /* Increment before the fence is recorded: work that still counts as the old seq is in the stream already. */
+    /* Increment seq before the fence is recorded, so that all work that counts as the old seq is already in the
+     * stream. */
     return atomic_fetch_add_explicit(&timeline->seq, 1, memory_order_acq_rel);
 }
 
@@ -123,7 +124,7 @@ LEATI_HOT bool leati_timeline_is_complete(const struct leati_timeline *timeline,
     return atomic_load_explicit(&timeline->done, memory_order_acquire) >= seq;
 }
 
-/* Returns the oldest fence that covers seq, or NULL. Under the timeline's lock. */
+/* Returns the oldest fence that covers seq, or NULL. Call under the timeline's lock. */
 static struct leati_fence *find_fence(struct leati_timeline *timeline, uint64_t seq)
 {
     struct leati_fence *found = NULL;
@@ -351,7 +352,8 @@ void leati_timeline_unknown_wait(struct leati_timeline *stream)
 void leati_timeline_waited(struct leati_timeline *stream, const struct leati_point *point,
                            const struct leati_points *known)
 {
-    /* A per-thread stream: a wait of this thread's stream says nothing about those of other threads. */
+    /* If the stream is per thread, a wait of this thread's stream says nothing about the streams of other
+     * threads. */
     if (stream->per_thread || point->serial == stream->serial)
         return;
     leati_lock(&stream->lock);
@@ -389,8 +391,8 @@ leat_status leati_timeline_wait(struct leati_timeline *stream, struct leati_time
         status = driver->ops->stream_wait(driver, stream->stream, fence->event);
         leati_timeline_submitted(stream);
         point = (struct leati_point){.serial = timeline->per_thread ? 0 : timeline->serial, .seq = fence->seq};
-        /* The waits of timeline at the time of the fence are unknown (by now it may have more), so none are
-         * inherited. */
+        /* It is unknown what timeline's stream had waited for when the fence was recorded (by now it may have
+         * waited for more), so inherit none of its waits. */
         known = (struct leati_points){.more = true};
     }
     leati_unlock(&timeline->lock);

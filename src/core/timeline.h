@@ -3,10 +3,10 @@
  *
  * A stream's timeline has a sequence number (seq) that increases with every fence (an event) recorded in the
  * stream. Work that is submitted while the sequence number is t precedes the fence that ends t. So "the work of
- * stream S up to t" needs no event until somebody asks for it, and one event answers for all earlier work. Three
- * things are remembered to save driver calls: which sequence numbers are known to be complete, which fences were
+ * stream S up to t" needs no event until a caller asks about it, and one event answers for all earlier work. leat
+ * remembers three things to save driver calls: which sequence numbers are known to be complete, which fences were
  * recorded, and, for each stream, which sequence numbers of other streams it waits for, directly or transitively.
- * Forgetting a wait is safe: it only costs another wait.
+ * To forget a wait is safe, because it only costs another wait.
  *
  * A timeline is reference-counted (holders): it outlives its stream while a pool or an event refers to it.
  */
@@ -33,11 +33,11 @@ struct leati_point {
 
 enum { LEATI_POINTS_MAX = 8, LEATI_FENCES = 4 };
 
-/* The positions that a stream is known to be ordered after; of each timeline the latest one. */
+/* The positions that a stream is known to be ordered after; at most one for each timeline, the latest. */
 struct leati_points {
     struct leati_point at[LEATI_POINTS_MAX];
     unsigned next; /* index of the next entry to overwrite */
-    bool more;     /* the stream may be ordered after further positions that are not listed */
+    bool more;     /* true: the stream may be ordered after further positions that are not listed */
 };
 
 /* A fence recorded by leat itself. */
@@ -84,8 +84,9 @@ void leati_timeline_release(struct leati_timeline *timeline);
  * stream. */
 void leati_timeline_stream_ends(struct leati_timeline *timeline, bool finished);
 
-/* Call after submitting work, even if submission failed half-way: until then another thread may still consider
- * the stream idle. Relaxed, also in the next two functions: a stale value only costs or saves a driver query. */
+/* Call this after submitting work, even if submission failed half-way. Until then another thread may still
+ * consider the stream idle. This and the next two functions use relaxed accesses, because a stale value only costs
+ * or saves a driver query. */
 static inline void leati_timeline_submitted(struct leati_timeline *timeline)
 {
     atomic_fetch_add_explicit(&timeline->submitted, 1, memory_order_relaxed);
@@ -105,16 +106,17 @@ static inline bool leati_timeline_is_idle(const struct leati_timeline *timeline)
            atomic_load_explicit(&timeline->idle_at, memory_order_relaxed);
 }
 
-/* Bracket a host wait for the stream: wait_begins stores what will be complete, and wait_ends, called after a
- * successful wait, records that. */
+/* Bracket a host wait for the stream. wait_begins stores which work will be complete. Call wait_ends after a
+ * successful wait: it records that this work is complete. */
 struct leati_caught_up {
     uint64_t seq, submitted;
 };
 void leati_timeline_wait_begins(struct leati_timeline *timeline, struct leati_caught_up *caught_up);
 void leati_timeline_wait_ends(struct leati_timeline *timeline, const struct leati_caught_up *caught_up);
 
-/* Returns true, once, if nothing was submitted since a copy waited for the stream: then the program's own wait,
- * which usually follows, needs no driver call. Only valid if all work of the stream is submitted through leat. */
+/* Returns true, but only once, if nothing was submitted since a copy waited for the stream. Then the program's own
+ * wait, which usually follows, needs no driver call. Only valid if all work of the stream is submitted through
+ * leat. */
 bool leati_timeline_waited_already(struct leati_timeline *timeline);
 
 /* Returns the current sequence number. Work submitted before this call belongs to it, or to an earlier one. */
@@ -163,13 +165,13 @@ leat_status leati_timeline_host_wait(struct leati_timeline *timeline, uint64_t s
 void leati_timeline_waited(struct leati_timeline *stream, const struct leati_point *point,
                            const struct leati_points *known);
 
-/* Reports a failure that the driver does not know, of a copy made by leat's threads. The first such failure is
- * kept until leati_timeline_take_failure(), which sets its message and returns its status once; otherwise that
- * returns LEAT_OK. */
+/* leati_timeline_failed() stores the failure of a copy that leat's threads made, because the driver does not know
+ * of it. It keeps only the first failure. leati_timeline_take_failure() removes that failure, sets its message and
+ * returns its status; without a failure it returns LEAT_OK. */
 void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *message);
 leat_status leati_timeline_take_failure(struct leati_timeline *timeline);
 
-/* Copies what the stream is ordered after now. Call before an event is recorded. */
+/* Copies to *known what the stream is ordered after now. Call this before an event is recorded. */
 void leati_timeline_get_waits(struct leati_timeline *stream, struct leati_points *known);
 
 #endif

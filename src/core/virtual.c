@@ -1,10 +1,10 @@
 /*
- * virtual.c - leat/virtual.h over the driver table: reservations of addresses, physical memory, mappings and
- * access.
+ * virtual.c - implements leat/virtual.h by calls of the driver table: reservations of addresses, physical memory,
+ * mappings and access.
  *
- * A reservation is an entry in the table of pointers, so that its range cannot be entered again and every address
- * in it is found. Its mappings are in a list of its own. Physical memory may belong to another device than the
- * reservation; driver calls about a mapping go to the device of the memory.
+ * A reservation is an entry in the table of pointers, so that its range cannot be entered again and a lookup finds
+ * every address in it. Each reservation has a list of its mappings. Physical memory may belong to another device
+ * than the reservation; driver calls about a mapping go to the device of the memory.
  */
 #include "core/virtual.h"
 
@@ -46,20 +46,21 @@ struct leati_reservation {
     size_t bytes;
     uintptr_t outer_base; /* the driver's reservation, which is larger if the user wants a larger alignment */
     size_t outer_bytes;
-    struct leati_ranges maps; /* of struct mapping */
+    struct leati_ranges maps; /* the value of each range is a struct mapping */
     struct leati_link link;   /* in all_reservations */
 };
 
 static struct leati_handles physical_handles = LEATI_HANDLES(struct leat_physical);
 
-/* Serializes all calls that change something; held during driver calls. Guards the lists. */
+/* Serializes all calls that change reservations, mappings or physical memory; held during driver calls. Guards the
+ * two lists. */
 static struct leati_lock turn = LEATI_LOCK_INITIALIZER;
 static struct leati_link all_physical LEATI_GUARDED_BY(turn) = {.next = &all_physical, .previous = &all_physical};
 static struct leati_link all_reservations LEATI_GUARDED_BY(turn) = {.next = &all_reservations,
                                                                     .previous = &all_reservations};
 
-/* Guards the lists of mappings and their rights against concurrent lookups. A writer holds turn and this lock;
- * a reader holds either. Taken after turn and after the lock of the table of pointers. */
+/* Guards the lists of mappings and their rights against concurrent lookups. A writer holds turn and this lock; a
+ * reader holds one of them. Taken after turn and after the lock of the table of pointers. */
 static struct leati_rwlock maps_lock = LEATI_RWLOCK_INITIALIZER;
 
 static leat_status check_physical(const char *what, const leat_physical *physical)
@@ -107,7 +108,7 @@ static leat_status check_bytes(leat_device *device, size_t bytes, size_t *unit_b
 
 /* ---- reservations ---- */
 
-/* Reserves addresses, with enough extra for an aligned start. */
+/* Reserves addresses, with enough extra bytes for an aligned start. */
 static leat_status reserve(struct leati_reservation *made, size_t alignment_bytes, size_t unit_bytes)
 {
     const struct leati_driver_ops *ops = made->device->driver->ops;
@@ -427,7 +428,7 @@ static leat_status check_map(struct leati_reservation *reservation, void *ptr, s
     return LEAT_OK;
 }
 
-/* Call with turn held. */
+/* Maps the first bytes bytes of physical at ptr. Call with turn held. */
 static leat_status map(void *ptr, size_t bytes, struct leat_physical *physical) LEATI_REQUIRES(turn)
 {
     struct leat_device *device = physical->device;
@@ -477,8 +478,8 @@ leat_status leat_virtual_map(void *ptr, size_t bytes, leat_physical *physical)
     return status;
 }
 
-/* Finds the mappings that exactly cover [ptr, ptr + bytes): the index of the first one, and their number. Call
- * with turn held. */
+/* Finds the mappings that exactly cover [ptr, ptr + bytes). Sets *first to the index of the first one, and *count
+ * to their number. Call with turn held. */
 static leat_status find_mappings(const void *ptr, size_t bytes, struct leati_reservation **reservation,
                                  size_t *first, size_t *count) LEATI_REQUIRES(turn)
 {
@@ -585,7 +586,8 @@ leat_status leat_physical_retain(const void *ptr, leat_physical **physical)
 
 /* ---- access ---- */
 
-/* Returns the entry of device or, if it has none, the next free one; NULL if the array is full. */
+/* Returns device's entry in the mapping's rights or, if it has none, the next free entry; NULL if the array is
+ * full. */
 static struct right *right_of(struct mapping *mapping, const struct leat_device *device)
 {
     for (unsigned i = 0; i < mapping->right_count; i++)
