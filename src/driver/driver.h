@@ -1,27 +1,28 @@
 /*
- * driver.h - the driver table: all that must be written to support a vendor.
+ * driver.h - defines the driver table: the functions that leat needs to support a vendor.
  *
- * A driver is a struct leati_driver: a name, a table of operations, and private state (the driver's own struct
- * embeds this one as its first member). Handles (device, stream, event, module, kernel) are the driver's own,
- * passed as void *; the core never looks inside them. The _native and _adopt entries convert them to and from the
- * vendor's handles.
+ * A driver is a struct leati_driver: a name, a table of operations, and private state (the driver's own struct has
+ * a struct leati_driver as its first member). Handles (device, stream, event, module, kernel) are the driver's
+ * own, passed as void *; the core never looks inside them. The _native and _adopt entries convert them to and from
+ * the vendor's handles.
  *
  * Preconditions. The core guarantees them, so drivers do not check them again:
  * - handles are live, out pointers are not NULL, byte counts are not 0 unless said otherwise;
  * - ranges lie within one allocation, and source and destination do not overlap;
  * - no entry is called from inside a host function;
- * - a driver's entries may be called from several threads at once.
+ * - several threads may call a driver's entries at once.
  *
  * Results. Entries return a leat_status. An entry that fails has called leati_fail() with the vendor's call, error
- * name and text ("cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"); the core prepends what the user asked
- * for. Out pointers are written only on success.
+ * name and text ("cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"); the core prepends the API call and
+ * its arguments. Out pointers are written only on success.
  *
  * The core calls entries that remove an object (free, destroy, unload, close, unmap, release) once for each
- * object, and treats the object as gone even if they fail, because vendors report earlier asynchronous failures
- * from such calls. mem_free, mem_free_async, host_free and host_unregister are the exception: if they fail, the
- * caller still owns the memory.
+ * object, and treats the object as gone even if the entry fails, because vendors' calls for this also report
+ * earlier asynchronous failures. mem_free, mem_free_async, host_free and host_unregister are the exception: if
+ * they fail, the caller still owns the memory.
  *
- * Required entries are never NULL. Optional ones may be NULL; the comment says what the core does then.
+ * Required entries are never NULL. Optional entries may be NULL; their comments say what the core does without
+ * them.
  */
 #ifndef LEATI_DRIVER_H
 #define LEATI_DRIVER_H
@@ -53,7 +54,7 @@ struct leati_pointer_info {
 
 /* A stream memory operation on a flag that a stream and the host share. */
 struct leati_mem_op {
-    _Atomic uint32_t *flag; /* in memory of host_alloc or host_register of this driver */
+    _Atomic uint32_t *flag; /* in memory from this driver's host_alloc or host_register */
     uint32_t value;
     bool wait; /* true: wait for value; false: write it */
 };
@@ -62,7 +63,7 @@ struct leati_mem_op {
 struct leati_location {
     void *ptr;
     leat_kind kind;
-    void *device; /* for LEAT_KIND_DEVICE the driver's handle of the device that owns the memory; else NULL */
+    void *device; /* the driver's handle of the device that owns LEAT_KIND_DEVICE memory; else NULL */
 };
 
 /* An open device's access right to mapped memory. */
@@ -84,31 +85,35 @@ struct leati_driver_ops {
      */
     leat_status (*load)(struct leati_driver *driver);
 
-    /* Describes a device, open or not. Fills all of info but name and driver. Required. */
+    /* Describes a device, whether it is open or not. Fills all fields of info except name and driver. Required. */
     leat_status (*device_info)(struct leati_driver *driver, int ordinal, leat_device_info *info);
 
-    /* native_context: NULL, or a context of the user's to work in. Required. */
+    /* Opens a device. native_context: NULL, or the user's own context, in which the device then works.
+     * Required. */
     leat_status (*device_open)(struct leati_driver *driver, int ordinal, void *native_context, void **device);
 
-    /* The core has removed all streams, events, modules and memory of the device before. Required. */
+    /* Closes a device. The core has removed all streams, events, modules and memory of the device before this
+     * call. Required. */
     leat_status (*device_close)(struct leati_driver *driver, void *device);
 
-    /* Waits for all work submitted to the device, also to destroyed streams, and returns its failure. Required. */
+    /* Waits for all work submitted to the device, including work of destroyed streams, and returns the work's
+     * failure. Required. */
     leat_status (*device_synchronize)(struct leati_driver *driver, void *device);
 
-    /* The vendor's context handle. Required; never fails. */
+    /* Returns the vendor's context handle. Required; never fails. */
     void *(*device_native)(struct leati_driver *driver, void *device);
 
-    /* Free and total memory in bytes. Required. */
+    /* Returns the device's free and total memory in bytes. Required. */
     leat_status (*device_memory)(struct leati_driver *driver, void *device, uint64_t *free_bytes,
                                  uint64_t *total_bytes);
 
-    /* Lets kernels and copies of device access memory of peer. Called once for each ordered pair. Returns LEAT_OK
-     * too if the hardware has no such path, since copies then go through host memory. Optional: the core does
-     * nothing. */
+    /* Lets kernels and copies of device access memory of peer. Called once for each ordered pair. Also returns
+     * LEAT_OK if the hardware has no such path, because copies then go through host memory. Optional: without it
+     * the core does nothing. */
     leat_status (*peer_enable)(struct leati_driver *driver, void *device, void *peer);
 
-    /* An exported function of the vendor's library, or NULL. Optional: UNSUPPORTED. */
+    /* Returns an exported function of the vendor's library, or NULL. Optional: without it the call fails with
+     * UNSUPPORTED. */
     void *(*symbol)(struct leati_driver *driver, const char *name);
 
     /* ---- memory ------------------------------------------------------------------------------ */
@@ -116,50 +121,55 @@ struct leati_driver_ops {
     /* Allocates device memory, at least 256-byte aligned, usable at return. Required. */
     leat_status (*mem_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 
-    /* Frees memory of mem_alloc, mem_alloc_async or managed_alloc at once; may wait for the device. Required. */
+    /* Frees memory of mem_alloc, mem_alloc_async or managed_alloc, not in stream order; may wait for the device.
+     * Required. */
     leat_status (*mem_free)(struct leati_driver *driver, void *device, void *ptr);
 
-    /* Allocate and free device memory in stream order. Both or none. Optional: the core calls mem_alloc;
-     * stream_synchronize and then mem_free. */
+    /* Allocate and free device memory in stream order. A driver has both or none. Optional: without them the core
+     * calls mem_alloc to allocate, and stream_synchronize and mem_free to free. */
     leat_status (*mem_alloc_async)(struct leati_driver *driver, void *stream, size_t bytes, void **ptr);
     leat_status (*mem_free_async)(struct leati_driver *driver, void *stream, void *ptr);
 
-    /* Pinned host memory, mapped for all devices of the driver. Required. */
+    /* Allocate and free pinned host memory, which is mapped for all devices of the driver. Required. */
     leat_status (*host_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
     leat_status (*host_free)(struct leati_driver *driver, void *device, void *ptr);
 
-    /* Pin and unpin the caller's memory, of any alignment, for all devices of the driver. REGISTERED: a part is
-     * pinned already. Both or none. Optional: UNSUPPORTED. */
+    /* Pin and unpin the caller's memory, of any alignment, for all devices of the driver. REGISTERED means that
+     * a part is already pinned. A driver has both or none. Optional: without them the call fails with
+     * UNSUPPORTED. */
     leat_status (*host_register)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
     leat_status (*host_unregister)(struct leati_driver *driver, void *device, void *ptr);
 
-    /* The address that kernels use for pinned or registered memory at ptr. Optional: the same address. */
+    /* Returns the address that kernels use for pinned or registered memory at ptr. Optional: without it kernels
+     * use ptr itself. */
     leat_status (*host_device_pointer)(struct leati_driver *driver, void *device, void *ptr,
                                        void **device_pointer);
 
-    /* Allocates managed memory, which migrates between host and device. mem_free frees it. Optional: UNSUPPORTED.
-     */
+    /* Allocates managed memory, which migrates between host and device. mem_free frees it. Optional: without it
+     * the call fails with UNSUPPORTED. */
     leat_status (*managed_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 
-    /* ---- managed memory: each optional, and without it the call that needs it is UNSUPPORTED ----- */
+    /* ---- managed memory: all entries are optional; without one, its API call is UNSUPPORTED ----- */
 
-    /* Migrates pages to a device of the driver, or to the host (to is NULL), in stream order. */
+    /* Migrates pages, in stream order, to a device of the driver or, if to is NULL, to the host. */
     leat_status (*managed_prefetch)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to);
 
-    /* device: any open device, for the context of the call. where: the device of the advice; NULL for the host, or
-     * if the advice has none. */
+    /* Gives advice about a range. device: any open device, in whose context the driver makes the call. where: the
+     * device that the advice names; NULL if it names the host or nothing. */
     leat_status (*managed_advise)(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
                                   leat_advice advice, void *where);
 
-    /* Fills info. The core has set info->size to the size of the whole struct, and zeroed the rest. */
+    /* Fills info. The core has set info->size to the size of the whole struct, and all other fields to 0. */
     leat_status (*managed_query)(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
                                  leat_managed_info *info);
 
-    /* Attaches a whole allocation of managed_alloc, or of the user's own. In stream order. */
+    /* Attaches, in stream order, a whole allocation of managed memory, which managed_alloc or the user's own call
+     * has made. */
     leat_status (*managed_attach)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
                                   leat_attach attach);
 
-    /* The record of leat_managed_record(). ptr NULL: all managed memory. All three or none. */
+    /* Start and end the record of leat_managed_record(), and read it. ptr NULL means all managed memory. A driver
+     * has all three entries or none. */
     leat_status (*managed_record)(struct leati_driver *driver, void *device, bool on);
     leat_status (*managed_count)(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
                                  leat_managed_stats *counts);
@@ -168,21 +178,22 @@ struct leati_driver_ops {
 
     /*
      * Describes an address that the core does not know: fills info and returns LEAT_OK, with kind PAGEABLE if the
-     * driver does not know the address either. POINTER: the address is certainly not usable (freed). May be called
-     * when no device is open. Optional: all unknown addresses are pageable.
+     * driver does not know the address either. Returns POINTER if the address is certainly not usable, e.g.
+     * because its memory was freed. May be called when no device is open. Optional: without it all unknown
+     * addresses count as pageable.
      */
     leat_status (*pointer_query)(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *info);
 
-    /* ---- virtual memory: all or none. Optional: pools use mem_alloc ---------------------------- */
+    /* ---- virtual memory: all entries or none; without them pools use mem_alloc ----------------- */
 
-    /* Sizes, addresses and offsets below are multiples of this many bytes. */
+    /* Returns the granularity in bytes: sizes, addresses and offsets of the entries below are multiples of it. */
     leat_status (*vm_granularity)(struct leati_driver *driver, void *device, size_t *bytes);
 
-    /* Reserves a range of addresses without memory; accessing it faults. */
+    /* Reserves a range of addresses without memory. An access to the range faults. */
     leat_status (*vm_reserve)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
     leat_status (*vm_unreserve)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 
-    /* Creates physical device memory. exportable: vm_export may be called for it later. */
+    /* Creates physical device memory. exportable: the core may call vm_export for it later. */
     leat_status (*vm_create)(struct leati_driver *driver, void *device, size_t bytes, bool exportable,
                              uint64_t *handle);
 
@@ -190,21 +201,21 @@ struct leati_driver_ops {
     leat_status (*vm_release)(struct leati_driver *driver, void *device, uint64_t handle);
 
     /* Maps the first bytes bytes of a handle at ptr, inside a reserved range of any device of the driver. The
-     * memory is not accessible before vm_set_access. Never waits for the device. */
+     * memory is not accessible until vm_set_access. Never waits for the device. */
     leat_status (*vm_map)(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
 
     /* Gives read and write access to the device that owns the memory, and to the peers that may reach it. */
     leat_status (*vm_set_access)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 
     /* Sets the rights of each listed device to one whole mapping. The list has every device that ever got a right
-     * to it. Optional even if the other vm_ entries exist: then any rights but those of vm_set_access are
-     * UNSUPPORTED. */
+     * to the mapping. Optional even if the other vm_ entries exist: without it the core can only set the rights of
+     * vm_set_access, and other rights are UNSUPPORTED. */
     leat_status (*vm_set_rights)(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
                                  const struct leati_right *rights, unsigned count);
     leat_status (*vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 
-    /* export: returns a file descriptor that another process can import; the caller must close it. import: bytes
-     * is the size that the memory was created with. */
+    /* vm_export returns a file descriptor that another process can import; the caller must close it. vm_import
+     * creates a handle from such a descriptor; bytes is the size with which the memory was created. */
     leat_status (*vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
     leat_status (*vm_import)(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
 
@@ -216,10 +227,10 @@ struct leati_driver_ops {
                         struct leati_location src, size_t bytes);
 
     /*
-     * The same for a region of rows; dst and src are its first bytes. The core guarantees: sizes are 1 or more;
-     * pitches are width_bytes or more; slices are height * pitch or more, and set if depth is above 1; nothing
-     * overflows; rows of the two sides may interleave, but no byte is in both. Optional: the core calls copy for
-     * each row.
+     * Copies a region of rows in stream order; dst and src are its first bytes. The core guarantees: sizes are 1
+     * or more; pitches are width_bytes or more; slices are height * pitch or more, and set if depth is above 1;
+     * nothing overflows; rows of dst and src may interleave, but no byte is in both. Optional: without it the core
+     * calls copy for each row.
      */
     leat_status (*copy_3d)(struct leati_driver *driver, void *stream, struct leati_location dst,
                            struct leati_location src, const leat_copy_region *region);
@@ -233,17 +244,18 @@ struct leati_driver_ops {
 
     leat_status (*stream_create)(struct leati_driver *driver, void *device, void **stream);
 
-    /* Does not wait; queued work runs to its end. */
+    /* Destroys a stream without waiting; its queued work runs to its end. Required, like stream_create. */
     leat_status (*stream_destroy)(struct leati_driver *driver, void *stream);
 
     /* Wraps a vendor's stream that the user made (NULL: the vendor's default stream). Destroying the result does
-     * not destroy the vendor's stream. INVALID: native is certainly not a stream of device. Required. */
+     * not destroy the vendor's stream. Returns INVALID if native is certainly not a stream of device. Required. */
     leat_status (*stream_adopt)(struct leati_driver *driver, void *device, void *native, void **stream);
 
-    /* The vendor's stream. Required; never fails. */
+    /* Returns the vendor's stream. Required; never fails. */
     void *(*stream_native)(struct leati_driver *driver, void *stream);
 
-    /* LEAT_OK or LEAT_NOT_READY. Required. */
+    /* stream_query returns LEAT_OK if all work of the stream is complete, else LEAT_NOT_READY; stream_synchronize
+     * waits for that work. Required. */
     leat_status (*stream_query)(struct leati_driver *driver, void *stream);
     leat_status (*stream_synchronize)(struct leati_driver *driver, void *stream);
 
@@ -251,16 +263,18 @@ struct leati_driver_ops {
     leat_status (*stream_wait)(struct leati_driver *driver, void *stream, void *event);
 
     /*
-     * Submits stream memory operations, which the stream executes in order. wait: the stream waits until the flag
-     * has reached value, (int32_t)(*flag - value) >= 0; later copies of the stream then see what the host wrote
-     * before it wrote the flag. write: the stream writes value to the flag when all its earlier work is complete
-     * and visible to the host. UNSUPPORTED: this driver version or device cannot do it. count is at most 4.
-     * Optional: pageable copies use copy only.
+     * Submits count (at most 4) stream memory operations, which the stream executes in order. A wait makes the
+     * stream wait until the flag has reached value, that is (int32_t)(*flag - value) >= 0; later copies of the
+     * stream then see what the host wrote before it wrote the flag. A write stores value in the flag when all
+     * earlier work of the stream is complete and visible to the host. Returns UNSUPPORTED if this driver version
+     * or device has no such operations. Optional: without it copies of pageable memory are not staged and use the
+     * entry copy.
      */
     leat_status (*stream_mem_ops)(struct leati_driver *driver, void *stream, const struct leati_mem_op *values,
                                   unsigned count);
 
-    /* Calls function(argument) once, in stream order; if the device is lost, perhaps never. Required. */
+    /* Calls function(argument) once, in stream order. If the device is lost, the call may never happen.
+     * Required. */
     leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *),
                                void *argument);
 
@@ -268,21 +282,21 @@ struct leati_driver_ops {
     leat_status (*event_create)(struct leati_driver *driver, void *device, void **event);
     leat_status (*event_destroy)(struct leati_driver *driver, void *event);
 
-    /* As stream_adopt and stream_native, for events. Required. */
+    /* Like stream_adopt and stream_native, for events. Required. */
     leat_status (*event_adopt)(struct leati_driver *driver, void *device, void *native, void **event);
     void *(*event_native)(struct leati_driver *driver, void *event);
 
-    /* event and stream are of the same device. Required. */
+    /* Records the event in the stream, which belongs to the same device. Required. */
     leat_status (*event_record)(struct leati_driver *driver, void *event, void *stream);
     leat_status (*event_query)(struct leati_driver *driver, void *event);
     leat_status (*event_synchronize)(struct leati_driver *driver, void *event);
 
-    /* NOT_READY: one of the events is not complete. */
+    /* Returns the time between two events; NOT_READY if one of them is not complete. */
     leat_status (*event_elapsed)(struct leati_driver *driver, void *start, void *end, double *milliseconds);
 
     /* ---- kernels ----------------------------------------------------------------------------- */
 
-    /* Loads an image for this driver. PTX is NUL-terminated. Required. */
+    /* Loads a kernel image that is in a format of this driver. If it is PTX, it is NUL-terminated. Required. */
     leat_status (*module_load)(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                                void **module);
 
@@ -290,15 +304,16 @@ struct leati_driver_ops {
     leat_status (*module_builtin)(struct leati_driver *driver, void *device, enum leati_builtin which,
                                   void **module);
 
-    /* Makes a module of kernels that are compiled into the program. The list is used only during the call; names
-     * and kernels stay valid. Optional: UNSUPPORTED. */
+    /* Makes a module of kernels that are compiled into the program. The array is valid only during the call, but
+     * the names and the code stay valid. Optional: without it the call fails with UNSUPPORTED. */
     leat_status (*module_embedded)(struct leati_driver *driver, void *device, const leat_embedded_kernel *kernels,
                                    size_t count, void **module);
     leat_status (*module_unload)(struct leati_driver *driver, void *device, void *module);
     leat_status (*kernel_get)(struct leati_driver *driver, void *device, void *module, const char *name,
                               void **kernel, struct leati_kernel_shape *shape);
 
-    /* The size of parameter number index; the kernel has that parameter. Optional: UNSUPPORTED. */
+    /* Returns the size of parameter number index, which the kernel has. Optional: without it the call fails with
+     * UNSUPPORTED. */
     leat_status (*kernel_parameter)(struct leati_driver *driver, void *device, void *kernel, unsigned index,
                                     size_t *bytes);
     leat_status (*launch)(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
@@ -311,10 +326,11 @@ struct leati_capabilities {
     bool reaches_pageable;
 
     /* Host threads can access device memory with plain loads and stores. Also true in the CPU device's strict
-     * mode, which forbids it to the program: the memory is still in the process's address space. */
+     * mode: the program must not access device memory then, but the memory is still in the process's address
+     * space. */
     bool host_reaches_device;
 
-    /* Kernels run on this machine's processors: launch few blocks, of one thread each. */
+    /* Kernels run on this machine's processors, so leat launches few blocks, of one thread each. */
     bool host_kernels;
 
     /* Copies are made by DMA engines, which move the rows of a narrow region one by one. */
@@ -323,7 +339,7 @@ struct leati_capabilities {
     /* The vendor's stream handle that stands for a different stream in each thread. NULL: the vendor has none. */
     void *per_thread_stream;
 
-    /* When one kernel for many small copies is faster than single copies. */
+    /* Says when one kernel for many small copies is faster than single copies. */
     struct {
         unsigned fewest_ranges; /* fewer ranges are copied one by one */
         size_t largest_bytes;   /* a larger range is copied alone */
@@ -342,7 +358,7 @@ struct leati_driver {
     int device_count;
 };
 
-/* The drivers, for the registry. Never NULL. */
+/* Return the drivers, for the registry; never NULL. */
 struct leati_driver *leati_cpu_driver(void);
 struct leati_driver *leati_cuda_driver(void);
 struct leati_driver *leati_hip_driver(void);

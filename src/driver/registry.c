@@ -20,10 +20,10 @@ struct registry_entry {
     char reason[512];
 };
 
-/* Written once, under once; read-only afterwards. */
+/* Written once, by pthread_once(); read-only afterwards. */
 static struct registry_entry entries[KNOWN_COUNT];
 static unsigned entry_count;
-static char no_driver[32]; /* the first name in LEAT_DRIVERS that no driver has, maybe cut off; "": none */
+static char no_driver[32]; /* the first name in LEAT_DRIVERS that no driver has, perhaps truncated; "": none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool listed_already(const struct leati_driver *driver)
@@ -52,8 +52,8 @@ static void add_named(const char *name, size_t length)
                  name);
 }
 
-/* Returns the part of LEAT_FAULT for a driver: what follows the driver's name, as in "cuda:fail=copy:3", or all of
- * it if it names no driver. Returns NULL if it names another driver or is not set. */
+/* Returns the faults that LEAT_FAULT sets for a driver, or NULL. If LEAT_FAULT begins with a driver's name, as in
+ * "cuda:fail=copy:3", the rest is for that driver only. Otherwise all of it is for every driver. */
 static const char *faults_for(const struct leati_driver *driver)
 {
     const char *faults = leati_option(LEATI_OPTION_FAULT);
@@ -68,7 +68,7 @@ static const char *faults_for(const struct leati_driver *driver)
     return faults;
 }
 
-/* Wraps a driver in the fault driver if LEAT_FAULT says so. */
+/* Wraps a driver in the fault driver if LEAT_FAULT sets faults for it. */
 static leat_status add_faults(struct registry_entry *entry)
 {
     const char *faults = faults_for(entry->driver);

@@ -1,5 +1,5 @@
 /*
- * registry.h - the drivers in the order of LEAT_DRIVERS, and for each the result of loading it.
+ * registry.h - loads the drivers in the order of LEAT_DRIVERS, and returns them with the result of loading.
  */
 #ifndef LEATI_REGISTRY_H
 #define LEATI_REGISTRY_H
@@ -7,8 +7,8 @@
 #include "driver/driver.h"
 
 /* Returns driver number index of LEAT_DRIVERS, or NULL after the last one. All drivers are loaded at the first
- * call. *status and *reason (either pointer may be NULL): the result of loading it, and why it failed; reason
- * lives as long as the process. */
+ * call. Sets *status to the result of loading the driver, and *reason to why loading failed; either pointer may be
+ * NULL. The text stays valid until the process ends. */
 struct leati_driver *leati_registry_driver(unsigned index, leat_status *status, const char **reason);
 
 /* Returns INVALID, with a message, if LEAT_DRIVERS has a name that no driver has. what: the name of the API call.

@@ -3,11 +3,11 @@
  *
  * The CPU device is a real device inside the process. Its memory is in one reserved address range. Each stream has
  * its own thread and runs in order; streams run concurrently. Events have time stamps. Kernels and large copies
- * use all cores. All tests rely on the CPU device, so it implements driver.h exactly, and takes no short cuts that
- * a GPU could not take.
+ * use all cores. All tests rely on the CPU device. So it implements driver.h exactly, and does nothing that a GPU
+ * could not do.
  *
- * Lock order: cpu_event.lock, cpu_device.streams_lock, cpu_stream.lock, cpu_fence.lock. Separate from these:
- * cpu_space.lock, then the lock of cpu_managed.c.
+ * Lock order: cpu_event.lock, cpu_device.streams_lock, cpu_stream.lock, cpu_fence.lock. A second order,
+ * independent of the first: cpu_space.lock, then the lock of cpu_managed.c.
  */
 #ifndef LEATI_CPU_H
 #define LEATI_CPU_H
@@ -25,8 +25,8 @@
 #define CPU_HUGE_BYTES ((size_t)2 << 20)
 #define CPU_DEVICES_MAX 16
 #define CPU_BLOCK_THREADS_MAX 1024u
-#define CPU_SHARED_BYTES_MAX 232448u /* of a block; as much as NVIDIA's GPUs of compute capability 9.0 have */
-#define CPU_BLOCKS_TOGETHER_MAX 16u  /* blocks of a cooperative launch, for each worker */
+#define CPU_SHARED_BYTES_MAX 232448u /* for each block; as on NVIDIA's GPUs of compute capability 9.0 */
+#define CPU_BLOCKS_TOGETHER_MAX 16u  /* the most blocks of a cooperative launch, per worker */
 
 /* ---- memory (cpu_memory.c) ---- */
 
@@ -35,14 +35,14 @@ struct cpu_block {
     leat_kind kind;
     size_t asked_bytes;   /* before rounding up to pages */
     size_t charged_bytes; /* counted against the device's memory */
-    bool going;           /* a stream will free it: look-ups must not find it any more */
-    bool reserved;        /* virtual memory: only the mapped parts of it are memory */
+    bool going;           /* true: a stream will free it, so look-ups must not find it */
+    bool reserved;        /* true: virtual memory, of which only the mapped parts are memory */
 };
 
 /* A reserved address range and its blocks. Small blocks are below the middle. Large blocks, and virtual memory,
  * are above it, on huge page boundaries. */
 struct cpu_space {
-    struct leati_lock lock; /* guards all of it */
+    struct leati_lock lock; /* guards all fields */
     uintptr_t base;         /* 0: not reserved */
     size_t bytes;
     uintptr_t middle;
@@ -56,10 +56,10 @@ struct cpu_device {
     struct cpu_space space;
     uint64_t memory_bytes;
     atomic_uint_least64_t used_bytes;
-    struct leati_lock streams_lock; /* guards the list, and the reference counts of its streams */
+    struct leati_lock streams_lock; /* guards the list streams, and holders of each stream */
     struct cpu_stream *streams;
-    int virtual_fd;                      /* physical pages of virtual memory, -1 before the first */
-    struct leati_lock virtual_lock;      /* guards virtual_fd and the next three */
+    int virtual_fd;                      /* file with the pages of virtual memory; -1: none yet */
+    struct leati_lock virtual_lock;      /* guards virtual_fd and the next three fields */
     struct leati_ranges virtual_handles; /* by offset in virtual_fd; value: struct cpu_handle */
     uintptr_t virtual_cursor;
     struct leati_ranges virtual_maps; /* by address; value: struct cpu_handle */
@@ -68,8 +68,8 @@ struct cpu_device {
 /* The size of a space if address space is not limited. */
 #define CPU_SPACE_BYTES ((size_t)1 << 43)
 
-/* Call both with the space's lock held. If address space is limited, a space gets at most 1/parts of what is left.
- */
+/* Call both with the space's lock held. If address space is limited, a space gets at most 1/parts of the addresses
+ * that are left. */
 leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts)
     LEATI_REQUIRES(space->lock);
 void cpu_space_release(struct cpu_space *space) LEATI_REQUIRES(space->lock);
@@ -81,10 +81,12 @@ leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, in
  * process is at the system's limit of mappings. */
 leat_status cpu_space_unmap(void *ptr, size_t bytes);
 
-/* Finds room for a block of bytes (whole pages) and enters the block; the page after it stays inaccessible. */
+/* Finds room for a block of bytes bytes (whole pages) and enters the block into the space. The page after the
+ * block stays inaccessible. */
 leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct cpu_block *block, uintptr_t *base);
 
-/* Removes the block that starts at base, and makes its addresses inaccessible. */
+/* Removes the block that starts at base, makes its addresses inaccessible, and returns its description in *block
+ * and its size in *bytes. */
 leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct cpu_block *block, size_t *bytes);
 
 leat_status cpu_mem_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
@@ -98,7 +100,8 @@ leat_status cpu_host_unregister(struct leati_driver *driver, void *device, void 
 leat_status cpu_managed_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *place);
 
-/* Add bytes to the memory in use of the device, or subtract them. */
+/* Add bytes to the device's memory in use, or subtract them. cpu_charge() fails if the device has not enough
+ * memory left. */
 leat_status cpu_charge(struct cpu_device *device, size_t bytes);
 void cpu_uncharge(struct cpu_device *device, size_t bytes);
 
@@ -106,34 +109,36 @@ void cpu_uncharge(struct cpu_device *device, size_t bytes);
 leat_status cpu_host_space_open(void);
 bool cpu_host_space_close(void); /* returns true if the last device has closed */
 
-/* A device, open or closed; a closed one has no space. */
+/* Returns a device, which may be closed. A closed device has no space. */
 struct cpu_device *cpu_device_number(int ordinal);
 
-/* A hint for the end of a message: why devices have less memory than the machine, and what to do; "" if they do
- * not. */
+/* Returns a hint to append to a message: why devices have less memory than the machine, and how to change that.
+ * Returns "" if they have as much. */
 const char *cpu_memory_reason(void);
 
 /* ---- managed memory (cpu_managed.c) ---- */
 
 #define CPU_HOST_SIDE (-1) /* the side of host threads; the others are device numbers */
 
-/* Call these when a managed allocation (of whole pages) begins and ends. */
+/* Call these after a managed block (of whole pages) was allocated, and before it is freed. */
 leat_status cpu_managed_add(void *ptr, size_t bytes);
 void cpu_managed_remove(const void *ptr);
 
-/* The side that the calling thread works for: a device's number or CPU_HOST_SIDE. take_side sets it, and returns
- * the earlier one. */
+/* cpu_managed_side() returns the side that the calling thread works for: a device's number or CPU_HOST_SIDE.
+ * cpu_managed_take_side() sets it, and returns the earlier side. */
 int cpu_managed_side(void);
 int cpu_managed_take_side(int side);
 
-/* Call these before and after work of a device that may access managed memory. Pass enter's result to leave. */
+/* Call these before and after work of a device that may access managed memory. Pass the result of
+ * cpu_managed_enter() to cpu_managed_leave(). */
 int cpu_managed_enter(const struct cpu_device *device);
 void cpu_managed_leave(int earlier);
 
-/* Call this before the calling thread accesses memory for its side. The memory may be of any kind. */
+/* Call this before the calling thread accesses memory for its side. Does nothing for memory that is not
+ * managed. */
 void cpu_managed_touch(const void *ptr, size_t bytes, bool write);
 
-/* Call this when the last device closes: frees the record. */
+/* Frees the record. Call this when the last device closes. */
 void cpu_managed_end(void);
 
 leat_status cpu_managed_prefetch(struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to);
@@ -192,9 +197,9 @@ leat_status cpu_event_synchronize(struct leati_driver *driver, void *event);
 leat_status cpu_event_elapsed(struct leati_driver *driver, void *start, void *end, double *milliseconds);
 leat_status cpu_device_synchronize(struct leati_driver *driver, void *device);
 
-/* Work of a stream. The stream's thread calls run(), then counted() under the stream's lock, at the moment when
- * the work becomes complete. One of the two may be NULL. Then it frees the struct, so work must be its first
- * member. */
+/* Work of a stream. The stream's thread calls run(), then calls counted() under the stream's lock at the moment
+ * when the work becomes complete. One of the two may be NULL. Finally the thread frees the struct that contains
+ * the work, so the work must be its first member. */
 struct cpu_work {
     struct cpu_work *next;
     void (*run)(struct cpu_work *work);
@@ -204,20 +209,20 @@ struct cpu_work {
 /* Appends work to a stream. Cannot fail; the stream owns work from now on. */
 void cpu_stream_push(void *stream, struct cpu_work *work);
 
-/* Runs work, which has no counted(), on the calling thread, and frees it; for a caller that would wait for it
- * anyway. Returns false, with nothing done, if the stream has other work that comes first. */
+/* Runs work on the calling thread and frees it, for a caller that would wait for the work anyway. counted() must
+ * be NULL. Returns false, and does nothing, if other work of the stream must run first. */
 bool cpu_stream_run_here(void *stream, struct cpu_work *work);
 
-/* Reports that a copy of the stream could not access pageable memory at fault; the next cpu_stream_synchronize()
- * returns the failure, once. The public handle may be destroyed by now, so pass the result of cpu_stream_core().
- */
+/* Reports that a copy of the stream could not access pageable memory at the address fault. Only the next
+ * cpu_stream_synchronize() returns this failure. Pass the result of cpu_stream_core(), because the public handle
+ * may already be destroyed. */
 void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src, size_t bytes, uintptr_t fault);
 struct cpu_stream *cpu_stream_core(void *stream);
 
 struct cpu_device *cpu_stream_device(void *stream);
 
-/* Waits until all streams of a device are idle and their threads have ended. All of them must be destroyed before.
- */
+/* Waits until all streams of a device are idle and their threads have ended. Destroy all streams before this
+ * call. */
 void cpu_streams_join(struct cpu_device *device);
 
 /* ---- moving and filling bytes (cpu_copy.c) ---- */
@@ -227,8 +232,8 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_loc
 leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_location dst,
                         struct leati_location src, const leat_copy_region *region); /* cpu_copy_3d.c */
 
-/* Calls move_part(part), which accesses these ranges. If an access faults, lowers *unreachable to its address
- * unless it is lower already; several threads may share *unreachable, which ends up as the lowest such address. */
+/* Calls move_part(part), which accesses these ranges. If an access faults, sets *unreachable to the smaller of its
+ * value and the address of the fault. Several threads may share *unreachable. */
 void cpu_copy_guarded(const struct leati_fault_range ranges[2], void (*move_part)(void *part), void *part,
                       _Atomic uintptr_t *unreachable);
 
@@ -252,45 +257,46 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *kernel, 
 
 /* ---- work on all cores (cpu_workers.c) ---- */
 
-/* Reads the option for the number of threads. Called once, when the driver is loaded. */
+/* Reads the option that sets the number of threads. Called once, when the driver is loaded. */
 leat_status cpu_workers_load(void);
 
-/* The number of threads that work on one job, the caller included. */
+/* Returns the number of threads that work on one job, including the caller. */
 unsigned cpu_workers_threads(void);
 
 /* Calls part(context, i) for i from 0 to count - 1, on the caller and the workers concurrently, and returns when
  * all calls have returned. Concurrent callers share the workers. */
 void cpu_workers_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count);
 
-/* Releases the workers; no job may run or start meanwhile. The next job gets workers again. */
+/* Releases the workers. No job may run or start during this call; the next job gets new workers. */
 void cpu_workers_stop(void);
 
 /* ---- threads that run at the same time (cpu_gang.c) ---- */
 
-/* Reserves the threads for one cpu_gang_run() with this count. SYSTEM: threads could not be started. */
+/* Reserves the threads for one cpu_gang_run() with this count. Fails with SYSTEM if threads cannot be started. */
 leat_status cpu_gang_reserve(unsigned count);
 
 /* Calls part(context, i) for i from 0 to count - 1 concurrently, the first on the calling thread, and returns when
  * all calls have returned. The parts may wait for one another. Releases the reservation. */
 void cpu_gang_run(void (*part)(void *context, unsigned i), void *context, unsigned count);
 
-/* Ends all threads; nothing may be reserved. */
+/* Ends all threads of the gang. No thread may be reserved. */
 void cpu_gang_stop(void);
 
 /* ---- strict mode (cpu_strict.c) ---- */
 
-/* Sets up strict mode if LEAT_STRICT is on. UNSUPPORTED: the processor has no memory protection keys. */
+/* Sets up strict mode if LEAT_STRICT is on. Fails with UNSUPPORTED if the processor has no memory protection
+ * keys. */
 leat_status cpu_strict_open(void);
 
-/* True while this thread runs a kernel: the message about a fault then names the kernel as the cause. */
+/* True while this thread runs a kernel, so that the message about a fault names the kernel as the cause. */
 extern LEATI_QUICK_TLS bool cpu_in_kernel;
 
-/* Installs, unless it is installed, the handler that prints the pointer when a kernel faults. It chains to the
- * handler before it. */
+/* Installs the handler that prints the pointer when a kernel faults, unless it is already installed. The handler
+ * passes the fault on to the handler that was installed before. */
 void cpu_kernel_faults_open(void);
 
-/* In strict mode, makes memory inaccessible for host threads; else does nothing. protection: the memory's
- * protection (PROT_READ | PROT_WRITE). */
+/* In strict mode, makes memory inaccessible for host threads; otherwise does nothing. protection: the page
+ * protection that the memory keeps, such as PROT_READ | PROT_WRITE. */
 leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection);
 
 /* Allow this thread to access device memory (a device's thread), or forbid it (while it runs a host function). */

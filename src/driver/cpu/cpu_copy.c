@@ -1,5 +1,5 @@
 /*
- * cpu_copy.c - copies and fills of the CPU device, with all cores and non-temporal stores.
+ * cpu_copy.c - copies and fills memory for the CPU device, with all cores and non-temporal stores.
  *
  * Large copies are split into parts for the workers, and written with non-temporal stores, which do not read the
  * destination first. Results are in bench/results/: on a 2-core Sapphire Rapids guest 256 MiB are copied nearly
@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART_BYTES ((size_t)1 << 20)          /* a part, which one thread copies at a time */
-#define HERE_BYTES ((size_t)256 << 10)        /* pageable copies up to this size: on the caller's thread */
-#define PARALLEL_BYTES ((size_t)1 << 20)      /* from this size on: several threads */
-#define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from this size on; smaller copies profit from the caches */
+#define PART_BYTES ((size_t)1 << 20)          /* size of a part, which one thread copies at a time */
+#define HERE_BYTES ((size_t)256 << 10)        /* pageable copies up to this size run on the caller's thread */
+#define PARALLEL_BYTES ((size_t)1 << 20)      /* copies from this size on use several threads */
+#define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* smaller copies use normal stores and profit from the caches */
 
 /* ---- copies by several threads ---- */
 
@@ -25,7 +25,8 @@ static void collapse_hugepages(void *context, uint64_t i)
     leati_hugepage_collapse(context, i);
 }
 
-/* Called before all of a range is written: requests huge pages if it is device memory whose pages are missing. */
+/* Requests huge pages for a range of device memory that has no pages yet. Call before the whole range is
+ * written. */
 static void collapse_hugepage(const struct cpu_device *device, void *dst, size_t bytes)
 {
     if ((uintptr_t)dst - device->space.base < device->space.bytes && leati_hugepage_any_missing(dst, bytes))
@@ -36,7 +37,7 @@ struct copy_job {
     char *dst;
     const char *src;
     size_t bytes;
-    bool guarded;                  /* a side is pageable: the program may unmap it during the copy */
+    bool guarded;                  /* true: a side is pageable, so the program may unmap it during the copy */
     _Atomic uintptr_t unreachable; /* the lowest address whose access faulted; UINTPTR_MAX: none */
 };
 
@@ -65,7 +66,7 @@ void cpu_copy_guarded(const struct leati_fault_range ranges[2], void (*move_part
     if (leati_fault_handler_run(ranges, move_part, part, &fault))
         return;
     leati_stream_fence();
-    /* Relaxed: it is read after all workers have finished. */
+    /* Relaxed: *unreachable is read only after all workers have finished. */
     first = atomic_load_explicit(unreachable, memory_order_relaxed);
     while (fault < first && !atomic_compare_exchange_weak_explicit(unreachable, &first, fault,
                                                                    memory_order_relaxed, memory_order_relaxed))
@@ -147,12 +148,12 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_loc
 struct fill_job {
     char *dst;
     size_t bytes;
-    uint32_t pattern; /* 2-byte patterns are repeated to 4 bytes */
+    uint32_t pattern; /* a pattern of 2 bytes is in it twice */
     unsigned pattern_bytes;
 };
 
-/* Fills with a pattern of 4 bytes; the last one may be cut off. dst need only be aligned to the caller's pattern,
- * which repeats within the 4 bytes if it is shorter. */
+/* Fills with a pattern of 4 bytes; its last repetition may be cut off. A pattern of 2 bytes is in it twice, and
+ * dst may then be aligned to 2 bytes only. */
 static void fill_bytes(char *dst, size_t bytes, uint32_t pattern)
 {
     size_t i;

@@ -1,6 +1,6 @@
 /*
- * cpu_copy_3d.c - copies of pitched regions on the CPU device: rows are distributed to the workers, long rows are
- * cut.
+ * cpu_copy_3d.c - copies pitched regions for the CPU device. It distributes rows to the workers, and cuts long
+ * rows into pieces.
  */
 #include "driver/cpu/cpu.h"
 
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART_BYTES ((size_t)1 << 20)          /* a part, which one thread copies at a time */
-#define HERE_BYTES ((size_t)256 << 10)        /* pageable copies up to this size: on the caller's thread */
-#define PARALLEL_BYTES ((size_t)1 << 20)      /* from this size on: several threads */
+#define PART_BYTES ((size_t)1 << 20)          /* size of a part, which one thread copies at a time */
+#define HERE_BYTES ((size_t)256 << 10)        /* pageable copies up to this size run on the caller's thread */
+#define PARALLEL_BYTES ((size_t)1 << 20)      /* copies from this size on use several threads */
 #define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from this size on, if rows have at least the following size */
 #define NON_TEMPORAL_ROW_BYTES ((size_t)4096)
 
@@ -20,9 +20,9 @@ struct region_job {
     const char *src;
     leat_copy_region region;
     size_t rows;                   /* of all slices */
-    size_t part_rows, pieces;      /* rows in a part; or parts in a row, if rows are long */
+    size_t part_rows, pieces;      /* rows in a part; for long rows, pieces in a row */
     bool streaming;                /* use non-temporal stores */
-    bool guarded;                  /* a side is pageable: the program may unmap it during the copy */
+    bool guarded;                  /* true: a side is pageable, so the program may unmap it during the copy */
     _Atomic uintptr_t unreachable; /* the lowest address whose access faulted; UINTPTR_MAX: none */
 };
 
@@ -30,10 +30,10 @@ struct region_job {
 struct region_part {
     const struct region_job *job;
     size_t first, end;    /* rows first to end - 1 */
-    size_t start, length; /* the bytes to copy of each */
+    size_t start, length; /* offset and number of the bytes to copy of each row */
 };
 
-/* The offset of a row on either side. */
+/* Return the offset of a row in dst or src. */
 static size_t dst_row(const struct region_job *job, size_t row)
 {
     const leat_copy_region *region = &job->region;

@@ -1,4 +1,4 @@
-/* cpu_driver.c - the CPU devices: what they are, opening and closing, and their driver table. */
+/* cpu_driver.c - describes, opens and closes the CPU devices, and defines their driver table. */
 #include "driver/cpu/cpu.h"
 
 #include "base/addresses.h"
@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Static, so that another thread can look up an address while a device is being closed. */
+/* An array that is never freed, so that another thread can look up an address while a device is being closed. */
 static struct cpu_device devices[CPU_DEVICES_MAX];
 
 struct cpu_device *cpu_device_number(int ordinal)
@@ -27,8 +27,9 @@ static uint64_t machine_bytes(void)
     return pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)1 << 30;
 }
 
-/* Under a limit on addresses (ulimit -v) a device has 1/16 of them as memory, and reserves four times as many
- * addresses, a quarter of all. So two devices, host memory and the program fit in. */
+/* Under a limit on addresses (ulimit -v) a device has 1/16 of the free addresses as memory. It reserves four times
+ * as many addresses as it has memory, a quarter of the free ones. So two devices, host memory and the program fit
+ * into the limit. */
 #define MEMORY_PARTS 16
 
 static char memory_reason[400];
@@ -38,8 +39,8 @@ const char *cpu_memory_reason(void)
     return memory_reason;
 }
 
-/* Returns the memory of a device if LEAT_CPU_MEMORY is not set: at most what this process can fill. A sixteenth of
- * a control group's limit is left out, because page tables and the program count against the limit too. */
+/* Returns the memory of a device if LEAT_CPU_MEMORY is not set: at most as much as this process can fill. Leaves
+ * out a sixteenth of a control group's limit, because page tables and the program count against that limit too. */
 static uint64_t usual_memory_bytes(void)
 {
     uint64_t bytes = machine_bytes(), addresses = leati_addresses_left();
@@ -86,7 +87,7 @@ static leat_status load(struct leati_driver *driver)
     return LEAT_OK;
 }
 
-/* The processor's name as Linux prints it. */
+/* Reads the processor's name as Linux prints it. */
 static void read_model(char *model, size_t bytes)
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -256,8 +257,8 @@ static const struct leati_driver_ops ops = {
     .launch = cpu_launch,
 };
 
-/* batch: a single copy of the CPU device costs one queued item of work, and from 1 MiB on it uses all workers, so
- * only smaller copies gain from being batched. */
+/* About batch: each copy of the CPU device costs one queued item of work, and from 1 MiB on it uses all workers.
+ * So only smaller copies gain from a batch. */
 static const struct leati_capabilities capabilities = {
     .reaches_pageable = true,
     .host_reaches_device = true,

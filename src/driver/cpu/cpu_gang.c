@@ -1,5 +1,5 @@
 /*
- * cpu_gang.c - threads for work whose parts wait for one another (cooperative launches).
+ * cpu_gang.c - runs work whose parts wait for one another (cooperative launches), with one thread for each part.
  *
  * On the workers a part may start only after another one has ended, so parts that wait for each other would hang.
  * Here each part has its own thread, which is reserved when the work is submitted to its stream.
@@ -9,17 +9,17 @@
 
 #include <string.h>
 
-/* Lives on its caller's stack. */
+/* One call of cpu_gang_run(). Lives on the caller's stack. */
 struct gang {
     void (*part)(void *context, unsigned i);
     void *context;
     unsigned next, count; /* parts from next on have not been started */
     unsigned running;     /* parts on other threads than the caller's */
-    int side;             /* the caller's side (cpu_managed.c); the other threads work for it too */
+    int side;             /* the caller's side (cpu_managed.c), for which the other threads work too */
     struct gang *next_gang;
 };
 
-/* Guards all of the following and the counts of each gang. Invariant: started >= reserved >= parts submitted or
+/* Guards all variables below and the counts of each gang. Invariant: started >= reserved >= parts submitted or
  * running, so a submitted part always finds an idle thread. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static pthread_cond_t part_there = PTHREAD_COND_INITIALIZER;
@@ -62,8 +62,8 @@ static void *gang_thread(void *unused)
     return NULL;
 }
 
-/* Starts one more thread, detached: there may be thousands, and cpu_gang_stop() waits for the count of ended ones.
- */
+/* Starts one more thread. It is detached, because there may be thousands; cpu_gang_stop() counts the threads that
+ * have ended. */
 static int start_thread(void)
 {
     pthread_attr_t attributes;

@@ -1,8 +1,9 @@
 /*
  * cpu_image.c - see cpu_image.h.
  *
- * Names are those of elf(5) and of the System V ABI for x86-64. Every table is looked up by the address that the
- * loader would use, in the parts of the file that it maps there. All checks return what is wrong, or NULL.
+ * Names are those of elf(5) and of the System V ABI for x86-64. The checks find each table by the address that the
+ * loader would use, in the parts of the file that the loader maps there. A check returns a text that says what is
+ * wrong, or NULL.
  */
 #include "driver/cpu/cpu_image.h"
 
@@ -15,7 +16,7 @@
 
 #define PAGE_BYTES ((uint64_t)4096)
 #define SEGMENTS_MOST 64
-#define SPAN_MOST ((uint64_t)1 << 32) /* more addresses than any kernels need */
+#define SPAN_MOST ((uint64_t)1 << 32) /* addresses of an image; no kernels need more */
 #define TAGS 64
 
 #define TRY(check)                                                                                                \
@@ -30,7 +31,7 @@ struct image {
     uint64_t bytes;
     Elf64_Phdr segments[SEGMENTS_MOST];
     unsigned segment_count;
-    uint64_t value[TAGS]; /* values of the dynamic section, by tag; the GNU tags have the members below */
+    uint64_t value[TAGS]; /* values of the dynamic section, by tag; those of GNU tags are in the members below */
     bool has[TAGS];
     uint64_t gnu_hash, versym, verneed, verdef, rela_count;
     uint64_t symbol_count;
@@ -123,8 +124,9 @@ static const char *check_notes(const struct image *image, const Elf64_Phdr *segm
     return NULL;
 }
 
-/* Returns true if the range that becomes read-only after relocation lies in one writable segment. It may reach to
- * the end of the segment's last page: the loader protects whole pages, and some linkers round the range up. */
+/* Returns true if the range that becomes read-only after relocation lies in one writable segment. The range may
+ * reach to the end of the segment's last page, because the loader protects whole pages, and some linkers round the
+ * range up. */
 static bool has_relro(const struct image *image, const Elf64_Phdr *relro)
 {
     const Elf64_Phdr *segment = segment_at(image, relro->p_vaddr, 0, PF_R | PF_W);
@@ -153,7 +155,8 @@ static const char *check_segments(const struct image *image)
             return "a segment is not aligned to pages";
         if (segment->p_vaddr < end || segment->p_vaddr > SPAN_MOST || segment->p_memsz > SPAN_MOST)
             return "its segments overlap, or are too large";
-        /* The loader zeroes the memory after the segment's bytes, so that must be writable. */
+        /* The loader clears the segment's memory that has no bytes in the file, so the segment must be
+         * writable. */
         if (segment->p_memsz > segment->p_filesz && !(segment->p_flags & PF_W))
             return "a segment with memory to be cleared cannot be written";
         end = (segment->p_vaddr + segment->p_memsz + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
@@ -233,7 +236,7 @@ static const char *read_dynamic(struct image *image)
         memcpy(&entry, entries + at, sizeof entry);
         if (entry.d_tag == DT_NULL)
             return NULL;
-        /* These are offsets of names: check only the largest one. */
+        /* These values are offsets of names. Keep the largest one, because only that needs a check. */
         if (entry.d_tag == DT_NEEDED || entry.d_tag == DT_SONAME || entry.d_tag == DT_RPATH ||
             entry.d_tag == DT_RUNPATH) {
             image->value[DT_NEEDED] =
@@ -246,8 +249,8 @@ static const char *read_dynamic(struct image *image)
     return "its dynamic section has no end";
 }
 
-/* Finds a table whose address and size have these tags in the dynamic section; its size must be a multiple of
- * entry_bytes. *entries is NULL if the image has no such table. */
+/* Finds a table whose address and size have these tags in the dynamic section. The size must be a multiple of
+ * entry_bytes. Sets *entries to NULL if the image has no such table, or an empty one. */
 static const char *find_table(const struct image *image, unsigned address_tag, unsigned size_tag,
                               uint64_t entry_bytes, const unsigned char **entries, uint64_t *count)
 {
@@ -350,8 +353,8 @@ static const char *read_old_hash(struct image *image)
     return NULL;
 }
 
-/* Raises the number of symbols if a table of relocations uses more than the hash table counts: that one has only
- * the symbols that can be looked up. */
+/* Raises the number of symbols if a table of relocations uses more symbols than the hash table counts, because the
+ * hash table has only the symbols that can be looked up. */
 static const char *count_symbols(struct image *image, unsigned address_tag, unsigned size_tag)
 {
     const unsigned char *entries;
@@ -487,8 +490,8 @@ static const char *check_versions(struct image *image)
 
 /* ---- relocations ---- */
 
-/* Returns true if the word at address is an entry of a table of functions that the loader calls (init, fini), so
- * it must become the address of code. */
+/* Returns true if the word at address is an entry of a table of functions that the loader calls (init, fini). Such
+ * a word must become the address of code. */
 static bool is_called(const struct image *image, uint64_t address)
 {
     return (image->has[DT_INIT_ARRAY] && address - image->value[DT_INIT_ARRAY] < image->value[DT_INIT_ARRAYSZ]) ||

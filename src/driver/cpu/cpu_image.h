@@ -9,9 +9,9 @@
 #include <stddef.h>
 
 /*
- * Returns IMAGE, with a message, unless everything that dlopen() and dlclose() read from the image lies inside it
- * and is valid. The check is needed because the loader itself checks almost nothing, so a damaged image crashes
- * the process. It does not examine code, constructors or the program's data.
+ * Returns LEAT_OK if everything that dlopen() and dlclose() read from the image lies inside the image and is
+ * valid; otherwise IMAGE, with a message. The loader itself checks almost nothing, so a damaged image would crash
+ * the process. This check does not examine code, constructors or the program's data.
  */
 leat_status cpu_image_check(const void *image, size_t bytes);
 

@@ -1,4 +1,4 @@
-/* cpu_kernel.c - kernels of the CPU device: shared objects, and blocks spread over the cores. */
+/* cpu_kernel.c - loads kernels of the CPU device from shared objects, and runs their blocks on all cores. */
 #include "driver/cpu/cpu.h"
 
 #include "base/addresses.h"
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Limits that no real kernel exceeds, to detect damaged descriptions. */
+/* Limits that no real kernel exceeds. A larger number means that the kernel's description is damaged. */
 #define PARAMETERS_MOST 1024
 #define PARAMETER_BYTES_MOST 65536
 
@@ -143,7 +143,7 @@ leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *h
     return LEAT_OK;
 }
 
-/* On the CPU device each of the layout modules has all layout kernels, since nothing has to be compiled. */
+/* Each layout module of the CPU device has all layout kernels, because loading one compiles nothing. */
 static const leat_cpu_kernel *find_builtin(enum leati_builtin which, const char *name)
 {
     bool layout = which != LEATI_BUILTIN_BASIC;
@@ -248,7 +248,7 @@ leat_status cpu_kernel_parameter(struct leati_driver *driver, void *device, void
 
 /* State of the grid barrier of a cooperative launch. */
 struct together {
-    struct leati_lock lock; /* guards what follows */
+    struct leati_lock lock; /* guards the fields below */
     pthread_cond_t next_round;
     uint64_t waiting, ended, rounds;
 };
@@ -260,12 +260,12 @@ struct launch_work {
     leat_cpu_block launch; /* sizes of grid and block; index and memory are set for each block */
     uint64_t blocks, blocks_per_part;
     struct together together;
-    struct leati_lock shared_lock; /* guards the next two */
+    struct leati_lock shared_lock; /* guards the next two fields */
     /* Free buffers of dynamic shared memory, one for each block that runs concurrently; NULL: none. */
     void *
         *shared;
     unsigned shared_count;
-    void *args[]; /* followed by the values that they point to */
+    void *args[]; /* pointers to the values, which follow the array */
 };
 
 static void *take_shared(struct launch_work *work)
@@ -315,7 +315,7 @@ static void run_part(void *context, uint64_t part)
     give_shared_back(work, block.shared);
 }
 
-/* Releases the barrier if all blocks that have not ended wait. Under the lock. */
+/* Releases the barrier if all blocks that have not ended wait at it. Call under the lock. */
 static void next_round(struct launch_work *work) LEATI_REQUIRES(work->together.lock)
 {
     struct together *together = &work->together;
@@ -366,8 +366,8 @@ static void spread(struct launch_work *work)
 {
     uint64_t parts = (uint64_t)cpu_workers_threads() * 16;
 
-    /* A part has neighbouring blocks, for the caches. Several parts per thread, so that all threads end at about
-     * the same time. */
+    /* A part consists of neighbouring blocks, for the caches. There are several parts per thread, so that all
+     * threads end at about the same time. */
     if (parts > work->blocks)
         parts = work->blocks;
     leati_assert(parts);
@@ -399,7 +399,7 @@ static void run_launch(struct cpu_work *queued)
     pthread_cond_destroy(&work->together.next_round);
 }
 
-/* Values are aligned to 16 bytes, which is enough for every basic type. */
+/* Returns the size of a value, rounded up to 16 bytes, an alignment that suffices for every basic type. */
 static size_t value_bytes(uint32_t bytes)
 {
     return ((size_t)bytes + 15) & ~(size_t)15;

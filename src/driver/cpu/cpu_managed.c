@@ -1,13 +1,13 @@
 /*
- * cpu_managed.c - managed memory of the CPU device: the advice for its pages, and the record of where each page
+ * cpu_managed.c - keeps the advice for pages of managed memory of the CPU device, and records where each page
  * would be if host and devices had separate memories. A "side" is the host or one device.
  *
  * While the record is on, pages are inaccessible (mprotect) until a thread accesses them. The fault handler
  * records the access for the side that the faulting thread works for, and opens the page. Page protection belongs
- * to the process, not to a thread, so sides are separated in time: before work of a device begins, all pages that
- * other sides have opened are closed, and after it, all pages that the device has opened. If two sides access a
- * page at the same time, only one access is recorded. Copies and fills report their accesses before they begin,
- * which saves the faults.
+ * to the process, not to a thread, so sides are separated in time: before work of a device begins, leat closes all
+ * pages that other sides have opened, and after that work, all pages that the device has opened. If two sides
+ * access a page at the same time, only one access is recorded. Copies and fills report their accesses before they
+ * begin, which saves the faults.
  *
  * Pages move by the rules that NVIDIA documents for cuMemAdvise: if a side can reach a page at its preferred
  * location, it uses the page there; a reader of a read-mostly page makes a copy; any other page moves to the side
@@ -27,17 +27,17 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-/* Sides: devices by their number, and these two. */
+/* A side is a device's number or HOST. NOWHERE means no side. */
 enum { NOWHERE = -2, HOST = CPU_HOST_SIDE };
 
-enum { MOVES = 4096, NEIGHBOURS = 16 /* a moved page may be merged into one of this many latest moves */ };
+enum { MOVES = 4096, NEIGHBOURS = 16 /* a page may be merged into one of this many latest moves */ };
 
 struct managed_page {
     uint32_t copies;       /* bit_of() of each side that has the page; 0: never accessed */
     uint32_t accessed_by;  /* bit_of() of each side with the advice ACCESSED_BY */
-    uint8_t preferred;     /* a side + 2, so that 0 means NOWHERE */
+    uint8_t preferred;     /* a side + 2; 0 means NOWHERE */
     uint8_t last_prefetch; /* the same */
-    uint8_t first_touch;   /* the same: the side that accessed it first */
+    uint8_t first_touch;   /* a side + 2: the side that accessed the page first */
     uint8_t read_mostly;
     uint16_t faults_to_device, faults_to_host;
     uint16_t prefetched_to_device, prefetched_to_host, in_vain;
@@ -50,11 +50,11 @@ struct memory {
     size_t pages_count;
     struct managed_page *pages; /* NULL: no advice and no record yet */
     uint32_t opened_by;         /* sides that have opened pages since all pages were closed */
-    bool unseen;                /* left accessible, because the system allows no more mappings */
+    bool unseen;                /* true: left accessible, because the system allows no more mappings */
 };
 
-/* Guards all of the following. The fault handler takes it too, so a thread that holds it must not access managed
- * memory. */
+/* Guards all variables below. The fault handler takes this lock too, so a thread that holds it must not access
+ * managed memory. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leati_ranges memories LEATI_GUARDED_BY(lock);
 static leat_managed_move *moves;    /* a ring; NULL before the first record */
@@ -136,7 +136,8 @@ static void note_move(uintptr_t address, int from, int to, leat_move_cause cause
                                                        .cause = cause};
 }
 
-/* One of the sides that have the page: the host, or else the first device. */
+/* Returns one of the sides that have the page: the host if it has the page, else the first device that does;
+ * NOWHERE if none does. */
 static int home_of(const struct managed_page *page)
 {
     if (!page->copies)
@@ -168,7 +169,8 @@ static void first_touch(struct managed_page *page, uintptr_t address, int side)
     note_move(address, NOWHERE, place, LEAT_MOVE_CAUSE_FIRST_TOUCH);
 }
 
-/* side accesses a page that it does not have, and does not copy it. */
+/* Records that side accesses a page that it does not have and may not copy: side uses the page in place, or the
+ * page moves to side. */
 static void fault(struct managed_page *page, uintptr_t address, int side)
 {
     int home = home_of(page);
@@ -203,7 +205,7 @@ static int touch(struct managed_page *page, uintptr_t address, int side, bool wr
     } else {
         fault(page, address, side);
     }
-    /* Read-only if there are several copies, so that the next write faults and ends them. */
+    /* Read-only if there are several copies, so that the next write faults and the copies end. */
     return page->read_mostly && has_several(page) ? PROT_READ : PROT_READ | PROT_WRITE;
 }
 
@@ -231,7 +233,8 @@ static size_t bytes_of(const struct memory *memory)
     return memory->pages_count * CPU_PAGE_BYTES;
 }
 
-/* The system allows no more mappings: makes all of the memory accessible, and notes that accesses are not seen. */
+/* Makes all of the memory accessible, because the system allows no more mappings, and notes that accesses to it
+ * will not be recorded. */
 static bool leave_open(struct memory *memory)
 {
     memory->unseen = true;
@@ -291,7 +294,7 @@ static bool find_span(const void *ptr, size_t bytes, struct managed_span *span)
     return true;
 }
 
-/* Called first by the fault handler (leati_fault_handler_set_repair()). */
+/* The fault handler calls this first for each fault (leati_fault_handler_set_repair()). */
 static bool repair(const siginfo_t *info, const void *context)
 {
     int before = errno, rights;
@@ -454,7 +457,8 @@ static leat_status refuse_memory(const void *ptr)
     return leati_fail(LEAT_ERROR_POINTER, "%p is no managed memory of the CPU devices", ptr);
 }
 
-/* The range of a call, with its pages; under the lock. On failure it is empty. */
+/* Finds the range of a call, and allocates its struct managed_page if necessary. On failure *span is empty. Call
+ * under the lock. */
 static leat_status need_span(const void *ptr, size_t bytes, struct managed_span *span) LEATI_REQUIRES(lock)
 {
     leat_status status = find_span(ptr, bytes, span) ? need_pages(span->memory) : refuse_memory(ptr);
@@ -562,7 +566,7 @@ leat_status cpu_managed_advise(struct leati_driver *driver, void *device, void *
     if (status == LEAT_OK) {
         for (size_t i = span.first; i < span.end; i++)
             advise(&span.memory->pages[i], advice, side_of(where));
-        /* Pages that are open were opened under the earlier advice. */
+        /* Close the pages, because those that are open were opened under the earlier advice. */
         close_pages(span.memory, page_address(span.memory, span.first), (span.end - span.first) * CPU_PAGE_BYTES);
     }
     leati_unlock(&lock);
@@ -638,7 +642,7 @@ leat_status cpu_managed_attach(struct leati_driver *driver, void *stream, void *
 
 /* ---- the record ---- */
 
-/* Clears the record of an allocation; the advice stays. */
+/* Clears the record of an allocation, but not its advice. */
 static void forget_record(struct memory *memory)
 {
     for (size_t i = 0; i < memory->pages_count; i++) {

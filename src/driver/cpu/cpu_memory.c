@@ -1,5 +1,5 @@
 /*
- * cpu_memory.c - memory of the CPU device: allocations in an address range that each device reserves.
+ * cpu_memory.c - allocates memory of the CPU device in an address range that each device reserves.
  *
  * Freed addresses become inaccessible and are reused as late as possible, and each block is followed by an
  * inaccessible page, so that stray accesses fault as they would on a GPU. Pinned and managed memory is in a second
@@ -25,7 +25,7 @@
 static struct cpu_space host_space = {.lock = LEATI_LOCK_INITIALIZER};
 static unsigned host_space_users; /* under host_space.lock */
 
-/* The minimum size of a space; its size is a multiple of this. */
+/* The minimum size of a space. The size is always a multiple of this. */
 #define SPACE_LEAST_BYTES ((size_t)16 << 20)
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -80,7 +80,7 @@ void cpu_space_release(struct cpu_space *space)
     space->bytes = 0;
 }
 
-/* The system's limit on the number of mappings of a process; 0 if unknown. */
+/* Returns the system's limit on the number of mappings of a process; 0 if unknown. */
 static unsigned long mappings_most(void)
 {
     FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
@@ -100,9 +100,9 @@ leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, in
 
     leati_assert((uintptr_t)ptr % CPU_PAGE_BYTES == 0 && bytes);
     /* First split the addresses off the surrounding mapping, with mprotect(), which fails at the system's limit on
-     * the number of mappings. mmap() would exceed the limit by one, and then the system refuses every further
-     * mapping, also those that are needed to unmap. PROT_READ, because mprotect() with the same protection would
-     * do nothing. */
+     * the number of mappings. mmap() alone would exceed the limit by one, and then the system refuses every
+     * further mapping, also one that is needed to unmap. Use PROT_READ, because mprotect() does nothing if the
+     * protection stays the same. */
     if (mprotect(ptr, bytes, PROT_READ)) {
         error = errno;
         if (error == ENOMEM)
@@ -124,8 +124,8 @@ leat_status cpu_space_unmap(void *ptr, size_t bytes)
     leati_assert((uintptr_t)ptr % CPU_PAGE_BYTES == 0 && bytes);
     if (mmap(ptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED)
         return LEAT_OK;
-    /* A process at the limit of mappings cannot even replace one. Then keep the old mapping, inaccessible and
-     * without pages; the next block at these addresses will be mapped over it. */
+    /* A process at the limit of mappings cannot even replace a mapping. In that case keep the old mapping,
+     * inaccessible and without pages; the next block at these addresses will be mapped over it. */
     if (mprotect(ptr, bytes, PROT_NONE))
         return leati_fail(LEAT_ERROR_SYSTEM, "mprotect: %s: %p + %zu could not be given back", strerror(errno),
                           ptr, bytes);
@@ -195,7 +195,7 @@ leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct 
 
 leat_status cpu_charge(struct cpu_device *device, size_t bytes)
 {
-    /* Relaxed: it is only a counter. */
+    /* Relaxed: used_bytes is only a counter. */
     uint64_t used = atomic_load_explicit(&device->used_bytes, memory_order_relaxed);
 
     leati_assert(used <= device->memory_bytes);
@@ -268,7 +268,7 @@ leat_status cpu_mem_free(struct leati_driver *driver, void *handle, void *ptr)
     size_t bytes;
 
     (void)driver;
-    /* Before the addresses are free for another block. */
+    /* Remove the record before another block can get the addresses. */
     if (holds(&host_space, ptr))
         cpu_managed_remove(ptr);
     LEATI_TRY(cpu_space_give_back(holds(&host_space, ptr) ? &host_space : &device->space, (uintptr_t)ptr, &block,
@@ -284,7 +284,7 @@ leat_status cpu_mem_alloc_async(struct leati_driver *driver, void *stream, size_
 
     if (status != LEAT_ERROR_DEVICE_MEMORY || bytes > device->memory_bytes)
         return status;
-    /* Frees that are queued on the stream may make enough room: wait for them, then try again. */
+    /* Frees that are queued on the stream may make enough room, so wait for them and try again. */
     LEATI_TRY(cpu_stream_synchronize(driver, stream));
     return cpu_mem_alloc(driver, device, bytes, ptr);
 }
@@ -299,7 +299,7 @@ static void run_free(struct cpu_work *work)
 {
     struct free_work *free_work = (struct free_work *)(void *)work;
 
-    /* Fails only if the system refuses to unmap. Then the block still exists, so it stays charged. */
+    /* This fails only if the system refuses to unmap. The block then still exists, so it stays charged. */
     (void)cpu_mem_free(free_work->device->driver, free_work->device, free_work->ptr);
 }
 
@@ -352,8 +352,8 @@ bool cpu_host_space_close(void)
     return last;
 }
 
-/* Allocates in the host's range. Pinned memory is populated during the call, so first check that there is enough:
- * the kernel would otherwise kill a process instead of returning an error. */
+/* Allocates in the host's range. This call populates pinned memory, so it first checks that there is enough
+ * memory: without that the kernel would kill a process instead of returning an error. */
 static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes, void **ptr)
 {
     struct cpu_block block = {.kind = kind, .asked_bytes = bytes, .charged_bytes = charged_bytes};
@@ -461,8 +461,8 @@ static leat_status refuse_address(const void *ptr, const char *whose)
                       whose);
 }
 
-/* Looks up ptr in one space; returns false if ptr is not in the space's range. *reserved: ptr is in reserved
- * virtual memory; the caller must check whether something is mapped there. */
+/* Looks up ptr in one space; returns false if ptr is not in the space's range. Sets *reserved to true if ptr is in
+ * reserved virtual memory; then the caller must check whether something is mapped there. */
 static bool query_space(struct cpu_space *space, const void *ptr, const char *whose,
                         struct leati_pointer_info *place, bool *reserved, leat_status *status)
 {

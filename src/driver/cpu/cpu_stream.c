@@ -1,9 +1,10 @@
 /*
- * cpu_stream.c - streams and events of the CPU device.
+ * cpu_stream.c - implements streams and events of the CPU device.
  *
- * A stream is a queue and a thread that executes it. An event refers to its latest fence. Each record makes a new
- * fence, and a wait refers to the fence that was the latest when the wait was submitted, so a later record does
- * not change earlier waits. A fence is queued before anyone can wait for it, so waits cannot form a cycle.
+ * A stream is a queue of work and a thread that executes the work. An event refers to its latest fence. Each
+ * record makes a new fence, and a wait refers to the fence that was the latest when the wait was submitted, so a
+ * later record does not change earlier waits. A fence is queued before anyone can wait for it, so waits cannot
+ * form a cycle.
  */
 #include "driver/cpu/cpu.h"
 
@@ -20,10 +21,10 @@
 #include <string.h>
 #include <time.h>
 
-/* A point in a stream's queue. Reference-counted: events and queues hold it. */
+/* A point in a stream's queue. Events and queues hold references to it; holders counts them. */
 struct cpu_fence {
     atomic_uint holders;
-    struct leati_lock lock; /* guards the next two; taken inside a stream's */
+    struct leati_lock lock; /* guards the next two fields; taken after a stream's lock */
     pthread_cond_t reached_now;
     bool reached;
     uint64_t reached_ns;
@@ -40,18 +41,18 @@ static struct leati_handles event_handles = LEATI_HANDLES(struct cpu_event);
 struct cpu_stream {
     struct cpu_device *device;
     pthread_t thread;
-    struct leati_lock lock; /* guards what follows */
+    struct leati_lock lock; /* guards the fields below */
     pthread_cond_t work_there, work_done;
     struct cpu_work *first, **end;
     uint64_t submitted, done;
     bool borrowed; /* another thread runs a piece of work of this stream (cpu_stream_run_here()) */
     bool closing;
     char lost[256];          /* the message of a failed copy, or "" */
-    struct cpu_stream *next; /* this and the next: under the device's streams_lock */
+    struct cpu_stream *next; /* this and the next field: under the device's streams_lock */
     unsigned holders;        /* threads in cpu_device_synchronize() that use the stream */
 };
 
-/* A handle for a stream. owned: it was made by cpu_stream_create(), else by cpu_stream_adopt(). */
+/* A handle for a stream. owned: true if cpu_stream_create() made the handle, false if cpu_stream_adopt() did. */
 struct cpu_stream_handle {
     struct cpu_stream *stream;
     bool owned;
@@ -221,7 +222,8 @@ static bool finished(struct cpu_stream *stream)
     return yes;
 }
 
-/* Ends the threads of destroyed streams that have no work left. all: waits for those that have, too. */
+/* Ends the threads of destroyed streams that have no work left. If all is set, also waits for the work of the
+ * others and ends them. */
 static void reap(struct cpu_device *device, bool all)
 {
     struct cpu_stream **place;
@@ -318,7 +320,7 @@ leat_status cpu_stream_query(struct leati_driver *driver, void *handle)
     bool idle;
 
     (void)driver;
-    /* Under the lock, which makes the writes of the finished work visible to the caller. */
+    /* Take the lock, which makes the writes of the finished work visible to the caller. */
     leati_lock(&stream->lock);
     idle = stream->done == stream->submitted;
     leati_unlock(&stream->lock);
@@ -368,14 +370,14 @@ struct value_work {
 
 static bool reached_value(const struct leati_mem_op *value)
 {
-    /* Acquire: the work that follows sees what the host wrote before the flag. */
+    /* Acquire: later work of the stream sees what the host wrote before it wrote the flag. */
     uint32_t now = atomic_load_explicit(value->flag, memory_order_acquire);
 
     return (int32_t)(now - value->value) >= 0;
 }
 
-/* Polls the flag, because a write to memory cannot wake this thread: first with sched_yield(), then with pauses.
- */
+/* Polls the flag, first with sched_yield(), then with pauses, because a write to memory cannot wake this
+ * thread. */
 static void wait_for_value(const struct leati_mem_op *value)
 {
     struct timespec pause = {.tv_nsec = 20000};
@@ -462,7 +464,7 @@ static struct cpu_fence *new_fence(unsigned holders)
 static void let_go(struct cpu_fence *fence)
 {
     leati_assert(!fence || atomic_load_explicit(&fence->holders, memory_order_relaxed));
-    /* Release and acquire: the last holder frees what the others have finished using. */
+    /* Release and acquire: the last holder frees the fence only after all other holders have finished using it. */
     if (!fence || atomic_fetch_sub_explicit(&fence->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_lock_destroy(&fence->lock);
@@ -510,7 +512,7 @@ static void wait_for(struct cpu_fence *fence)
     leati_unlock(&fence->lock);
 }
 
-/* The time at which the stream reached the fence; 0 if it has not. */
+/* Returns the time at which the stream reached the fence; 0 if it has not reached it. */
 static uint64_t reached_ns(struct cpu_fence *fence)
 {
     uint64_t ns;
@@ -579,8 +581,8 @@ struct fence_work {
     struct cpu_fence *fence;
 };
 
-/* Runs as counted(), after the stream has counted this work as done: a thread that has waited for the fence then
- * also finds the stream idle, unless it has more work. */
+/* Runs as counted(), after the stream has counted this work as done. So a thread that has waited for the fence
+ * also finds the stream idle, unless the stream has more work. */
 static void count_record(struct cpu_work *work)
 {
     struct fence_work *record = (struct fence_work *)(void *)work;

@@ -3,10 +3,10 @@
  *
  * All device memory gets one memory protection key (pkeys(7)), and each thread has its own rights for the key: the
  * device's threads have access, all others have none. So a program that would crash on a GPU crashes here too.
- * Before it does, a SIGSEGV handler writes to standard error the pointer, the kind of access, and the allocation;
- * then the program's earlier handler, or the default one, gets the signal.
+ * Before that, a SIGSEGV handler writes the pointer, the kind of access and the allocation to standard error; then
+ * the program's earlier handler, or the default action, gets the signal.
  *
- * The same handler names the pointer and the allocation when a kernel faults, in strict mode or not.
+ * With or without strict mode, the same handler names the pointer and the allocation when a kernel faults.
  */
 #include "driver/cpu/cpu.h"
 
@@ -42,10 +42,10 @@ struct owner {
     char text[160];
 };
 
-/* Describes an address in a pool, with the core's help; returns false if it is in no pool. */
+/* Describes an address in a pool, by a function of the core. Returns false if the address is in no pool. */
 static bool describe_pooled(uintptr_t address, int device, struct owner *owner)
 {
-    /* Acquire: pairs with the release of the core, which sets it. */
+    /* Acquire: pairs with the release by which the core sets the variable. */
     leati_address_function ask = atomic_load_explicit(&leati_describe_address, memory_order_acquire);
     uintptr_t base;
     size_t bytes;
@@ -61,9 +61,9 @@ static bool describe_pooled(uintptr_t address, int device, struct owner *owner)
     return true;
 }
 
-/* Describes the block of device memory that contains address; returns false if it is not device memory. The
- * handler may take the lock: the faulting thread runs the program's code, so it holds none of our locks, and other
- * threads hold them only briefly. */
+/* Describes the block of device memory that contains address; returns false if there is none. The handler may take
+ * the space's lock: the faulting thread runs the program's code, so it holds none of our locks, and other threads
+ * hold the lock only briefly. */
 static bool describe(uintptr_t address, struct owner *owner)
 {
     for (int i = 0; i < CPU_DEVICES_MAX; i++) {
@@ -124,7 +124,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     struct owner owner = {"no memory of the CPU device: NULL, freed, or host memory that is not there"};
     bool in_kernel = cpu_in_kernel, known;
     char code[400], text[900];
-    ssize_t ignored = 0; /* nothing is to be done where standard error is closed */
+    ssize_t ignored = 0; /* set only to avoid a warning: nothing helps if standard error is closed */
     int length;
 
     if (leati_fault_handler_repaired(info, context))
@@ -141,7 +141,8 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
             ignored = write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
         (void)ignored;
     }
-    /* Restore the earlier handler and return: the instruction is retried, and faults under that handler. */
+    /* Restore the earlier handler and return. The processor retries the instruction, and the earlier handler gets
+     * the fault. */
     sigaction(signal_number, &earlier, NULL);
 }
 

@@ -1,8 +1,8 @@
 /*
- * cpu_virtual.c - virtual memory of the CPU device: reserve, create, map, unmap, export, import.
+ * cpu_virtual.c - reserves, creates, maps, exports and imports virtual memory of the CPU device.
  *
- * Physical pages are pieces of one sparse memory file per device; pages that may be exported have a file of their
- * own. So one piece can be mapped at several addresses, moved from one to another with its contents, and shared
+ * Physical pages are pieces of one sparse memory file per device; each handle that may be exported has a file of
+ * its own. So one piece can be mapped at several addresses, moved to another address with its contents, and shared
  * between processes, as on a GPU.
  */
 #include "base/lock.h"
@@ -19,14 +19,14 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-/* Physical pages; under the device's virtual_lock. */
+/* A handle of physical pages; guarded by the device's virtual_lock. */
 struct cpu_handle {
     int fd;
     uint64_t offset;
     size_t bytes;
     size_t charged_bytes;
     unsigned maps;
-    bool own_file; /* fd is only this handle's */
+    bool own_file; /* true: no other handle uses fd */
     bool released;
 };
 
@@ -66,8 +66,8 @@ static leat_status new_file(unsigned flags, int *fd)
     return LEAT_OK;
 }
 
-/* Sets the size of a memory file. Checks the limit on file sizes first: it applies to memory files too, and
- * exceeding it would kill the process by SIGXFSZ. */
+/* Sets the size of a memory file. Checks the limit on file sizes first, because it applies to memory files too,
+ * and a larger file would kill the process by SIGXFSZ. */
 static leat_status size_file(int fd, uint64_t bytes)
 {
     struct rlimit limit;
@@ -88,7 +88,7 @@ static leat_status size_file(int fd, uint64_t bytes)
 #define EXPORT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
 
-/* A file for one handle alone, for export. */
+/* Creates a file that only this handle uses, so that it can be exported. */
 static leat_status place_in_own_file(struct cpu_handle *made)
 {
     leat_status status;
@@ -103,7 +103,7 @@ static leat_status place_in_own_file(struct cpu_handle *made)
     return status;
 }
 
-/* A piece of the device's file; under virtual_lock. */
+/* Reserves a piece of the device's file for a handle. Call under virtual_lock. */
 static leat_status place_in_shared_file(struct cpu_device *device, struct cpu_handle *made)
 {
     uintptr_t low = CPU_HUGE_BYTES, high = (uintptr_t)1 << 46, place;
@@ -155,7 +155,7 @@ leat_status cpu_vm_create(struct leati_driver *driver, void *opened, size_t byte
     return LEAT_OK;
 }
 
-/* Frees the pages if the handle was released and has no mapping left; under virtual_lock. */
+/* Frees the pages if the handle was released and has no mapping left. Call under virtual_lock. */
 static void end_handle(struct cpu_device *device, struct cpu_handle *handle)
 {
     leati_assert_locked(&device->virtual_lock);
@@ -165,7 +165,7 @@ static void end_handle(struct cpu_device *device, struct cpu_handle *handle)
         close(handle->fd);
     } else {
         leati_ranges_remove(&device->virtual_handles, handle->offset);
-        /* Returns the pages to the system. If that fails, the only harm is that the memory stays in use. */
+        /* Return the pages to the system. If that fails, the only harm is that the memory stays in use. */
         (void)fallocate(handle->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)handle->offset,
                         (off_t)handle->bytes);
     }
@@ -220,7 +220,7 @@ leat_status cpu_vm_set_access(struct leati_driver *driver, void *device, void *p
     return cpu_strict_protect(ptr, bytes, PROT_READ | PROT_WRITE);
 }
 
-/* All CPU devices share one address space, so each of them gets the highest right of all. */
+/* All CPU devices share one address space, so each device gets the widest right of any device in the list. */
 leat_status cpu_vm_set_rights(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
                               const struct leati_right *rights, unsigned count)
 {
@@ -289,9 +289,9 @@ leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t nu
     return LEAT_OK;
 }
 
-/* Accepts only files that cpu_vm_export() can have made: another file could be truncated while it is mapped, and
- * writes would change it. Only memory files have seals. Memory files of huge pages are refused (they are not on
- * tmpfs), because they can lose pages in spite of the seals. */
+/* Accepts only files that cpu_vm_export() can have made, that is, memory files with its seals: any other file
+ * could be truncated while it is mapped, and writes would change the file. Refuses memory files of huge pages
+ * (which are not on tmpfs), because they can lose pages in spite of the seals. */
 static leat_status check_import(int fd, size_t bytes)
 {
     int flags = fcntl(fd, F_GETFL), seals = fcntl(fd, F_GET_SEALS);
@@ -329,7 +329,7 @@ leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, siz
         free(made);
         return leati_fail(LEAT_ERROR_SYSTEM, "dup: %s", strerror(errno));
     }
-    /* Not charged: the memory counts where it was created. */
+    /* Imported memory is not charged here, because the device that created it has charged it. */
     *made = (struct cpu_handle){.fd = copy, .bytes = bytes, .own_file = true};
     *handle = (uintptr_t)made;
     return LEAT_OK;

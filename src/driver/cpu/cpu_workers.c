@@ -7,10 +7,10 @@
 
 #include <sched.h>
 
-/* A job; lives on the caller's stack. */
+/* One call of cpu_workers_run(). Lives on the caller's stack. */
 struct cpu_job {
     struct leati_loop loop;
-    int side; /* the caller's side (cpu_managed.c); the workers work for it too */
+    int side; /* the caller's side (cpu_managed.c), for which the workers work too */
 };
 
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards changes of workers */
@@ -34,8 +34,8 @@ unsigned cpu_workers_threads(void)
     return most_threads;
 }
 
-/* The workers also do other work, so they get the rights and the side of a device's thread only during its jobs.
- */
+/* The workers also do other work, so they have the rights and the side of a device's thread only while they work
+ * on its job. */
 static void enter(struct leati_task *task)
 {
     cpu_strict_allow();
@@ -53,7 +53,7 @@ static const struct leati_task_type type = {
     .class = LEATI_WORK_DEVICE, .work = leati_loop_work, .look = leati_loop_look, .enter = enter, .leave = leave};
 
 /* New threads inherit the protection key rights of the thread that starts them, so a device's thread gives up its
- * own meanwhile. */
+ * rights while it starts workers. */
 static struct leati_workers *start_workers(void)
 {
     struct leati_workers *now = atomic_load_explicit(&workers, memory_order_relaxed);
@@ -61,7 +61,8 @@ static struct leati_workers *start_workers(void)
 
     if (allowed)
         cpu_strict_forbid();
-    /* Ignore errors: with fewer threads the caller does more itself, and the next job tries again. */
+    /* Ignore errors: with fewer threads the caller does more of the work itself, and the next job tries again to
+     * start threads. */
     if (now)
         (void)leati_workers_reserve(now, LEATI_WORK_DEVICE, most_threads - 1);
     else
