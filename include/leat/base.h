@@ -1,5 +1,5 @@
 /*
- * leat/base.h - what the other headers share: structs that can grow.
+ * leat/base.h - the rule about structs that can grow, which the other headers share.
  *
  * Structs that can grow. A struct whose first field is size may get further fields at its end in a later version
  * of leat. The caller sets size to the sizeof that it was compiled with; the struct's LEAT_..._INIT does that and
@@ -13,9 +13,9 @@
  *
  *     - The library reads and writes no more than size bytes. If the struct is shorter than the library's, the
  *       fields that the program does not have are 0 (options) or are not returned (results).
- *     - If the struct is longer than the library's, the part that the library does not know must be 0, which
- *       means that the program does not ask for it. Otherwise the call returns LEAT_ERROR_INVALID, as it does for
- *       a size of 0, and for one that no version of the struct can have.
+ *     - If the struct is longer than the library's, the part that the library does not know must be 0, so that the
+ *       program does not ask for it. Otherwise the call returns LEAT_ERROR_INVALID. It also does so for a size of
+ *       0, and for a size that no version of the struct can have.
  *
  * Structs without size do not grow: they are elements of arrays, or plain values such as leat_dim3.
  */
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The LEAT_..._INIT of a struct that can grow. */
+/* The value of LEAT_..._INIT for a struct that can grow. */
 #ifdef __cplusplus
 extern "C++" {
 template <typename type> inline type leat_sized_init_()

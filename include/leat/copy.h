@@ -11,10 +11,11 @@
  *
  *     any buffer         when the stream has completed the copy (synchronize, query or event)
  *     a pageable source  also as soon as the copy's ticket reports LEAT_COPY_POINT_STAGED
- *     both               when leat_copy_sync() returns, if they are pageable
+ *     pageable buffers   also when leat_copy_sync() returns
  *
- * leat reads the source at some time between the call and that moment: never before earlier work of the stream
- * that may write it (a host function, a copy into it), but perhaps before earlier kernels have run.
+ * leat may read the source at any time between the call and that moment. It never reads the source before earlier
+ * work of the stream that may write the source (a host function, a copy into it), but it may read before earlier
+ * kernels have run.
  *
  *     leat_copy(stream, d, data, bytes);                              // pageable: returns at once
  *     leat_launch(stream, ...);                                       // runs when the bytes are there
@@ -42,9 +43,9 @@ extern "C" {
 #endif
 
 /*
- * Copies bytes from src to dst. bytes 0 does nothing, whatever the pointers are. Device memory may belong to
- * another device than the stream's, of the same driver: leat enables peer access where the hardware has it;
- * elsewhere the driver copies through host memory.
+ * Copies bytes from src to dst. bytes 0 does nothing, whatever the pointers are. Device memory may belong to any
+ * device of the stream's driver. leat enables peer access between devices where the hardware has it; elsewhere the
+ * driver copies through host memory.
  *
  * The call does not wait for earlier work of the stream, with these exceptions:
  *
@@ -71,9 +72,9 @@ extern "C" {
 LEAT_NODISCARD LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
 
 /*
- * leat_copy() with the classic contract: when it returns, a pageable source may be changed and a pageable
- * destination is complete. The call waits until a pageable source has been read; if dst is pageable, it waits for
- * the stream; otherwise it does not wait. The calling thread takes part in the copying.
+ * leat_copy() with the contract of synchronous copies: when the call returns, a pageable source may be changed and
+ * a pageable destination is complete. The call waits until a pageable source has been read; if dst is pageable, it
+ * waits for the stream; otherwise it does not wait. The calling thread takes part in the copying.
  * Errors: as leat_copy(), and failures while the bytes were moved.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes);
@@ -84,7 +85,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *ds
  * the device completes its copies. */
 typedef struct leat_ticket leat_ticket;
 
-/* How far a copy is. */
+/* The points that a copy reaches, one after the other. */
 typedef enum leat_copy_point {
     LEAT_COPY_POINT_STAGED = 1, /* the source has been read and may change */
     LEAT_COPY_POINT_DONE = 2,   /* the bytes are at dst, and all earlier work of the stream is complete */
@@ -97,7 +98,7 @@ typedef enum leat_copy_point {
 /* Options of a copy. Start with LEAT_COPY_OPTIONS_INIT: zero selects the default of each field. */
 typedef struct leat_copy_options {
     size_t size;          /* sizeof(leat_copy_options): leat/base.h */
-    uint64_t deadline_ns; /* from the call; then leat cancels what is not staged yet; 0: none */
+    uint64_t deadline_ns; /* time from the call after which leat cancels what is not staged yet; 0: none */
 } leat_copy_options;
 #define LEAT_COPY_OPTIONS_INIT LEAT_SIZED_INIT_(leat_copy_options)
 
@@ -118,10 +119,10 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_start(leat_stream *stream, void *d
 LEAT_NODISCARD LEAT_API leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point,
                                                      uint64_t timeout_ns);
 
-/* Progress of a copy. */
+/* The progress of a copy. */
 typedef struct leat_ticket_info {
     size_t size;            /* sizeof(leat_ticket_info): leat/base.h */
-    uint64_t bytes;         /* of the copy */
+    uint64_t bytes;         /* size of the copy */
     uint64_t arrived_bytes; /* at dst, from its start; after the copy has ended, the rest of dst is undefined */
     uint8_t staged, done, durable; /* 1: the copy has reached this point */
     leat_status status;            /* LEAT_OK so far, or why the copy stopped */
@@ -132,9 +133,10 @@ typedef struct leat_ticket_info {
 LEAT_NODISCARD LEAT_API leat_status leat_ticket_get_info(leat_ticket *ticket, leat_ticket_info *info);
 
 /*
- * Cancels a copy that leat's threads make, between pageable or file memory and other memory: chunks that are not
- * staged yet are not copied. Chunks on their way to the device cannot be stopped, and the stream still passes the
- * copy in its order. The call has no effect on other copies and on a copy that is over. It does not wait.
+ * Cancels a copy that leat's threads make, from or to pageable memory or a file: leat does not copy chunks that
+ * are not staged yet. Chunks on their way to the device cannot be stopped, and the copy keeps its place in the
+ * stream's order. The call has no effect on copies that leat's threads do not make, or that are over. It does not
+ * wait.
  * Errors: HANDLE.
  */
 LEAT_API leat_status leat_ticket_cancel(leat_ticket *ticket);
@@ -153,12 +155,11 @@ typedef struct leat_copy_op {
 
 /*
  * Makes count copies in stream order as if they were one: none runs before earlier work of the stream, later work
- * waits for all of them, and they have no order among themselves. leat merges ranges that continue each other.
- * Then it moves all of them together: by a kernel that gathers or scatters over mapped memory, or packed by the
- * host where they are pageable; or one by one where that is faster (leat_copy_batch_explain() says which). leat
- * reads ops before the call returns. An op of 0 bytes does nothing, whatever its pointers are; count 0 does
- * nothing. Any mixture of kinds and directions is allowed. A destination must not overlap another op's source or
- * destination.
+ * waits for all of them, and they have no order among themselves. leat merges adjacent ranges. Then it moves all
+ * ranges together: a kernel gathers or scatters mapped memory, and the host packs pageable memory. Where it is
+ * faster, leat copies the ranges one by one (leat_copy_batch_explain() says which). leat reads ops before the call
+ * returns. An op of 0 bytes does nothing, whatever its pointers are; count 0 does nothing. Any mixture of kinds
+ * and directions is allowed. A destination must not overlap another op's source or destination.
  *
  * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin()
  * loads them ahead of time.
@@ -169,8 +170,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_batch(leat_stream *stream, const l
 
 /* ---- 3-D copies ------------------------------------------------------------------------------------------ */
 
-/* A pitched region of bytes on both sides. The width_bytes bytes of row y in slice z start at y * pitch_bytes + z
- * * slice_bytes. Does not grow: it is a value like leat_dim3. */
+/* A pitched region of bytes in the source and in the destination. The width_bytes bytes of row y in slice z start
+ * at y * pitch_bytes + z * slice_bytes. Does not grow: it is a value like leat_dim3. */
 typedef struct leat_copy_region {
     size_t width_bytes; /* of a row */
     size_t height;      /* rows */
@@ -186,8 +187,8 @@ typedef struct leat_copy_region {
  * of them ahead of time.
  * Errors: as leat_copy(), with the range from the first byte of the region to its last; INVALID (region NULL; a
  * pitch below width_bytes; slices that overlap: a slice_bytes below height * pitch_bytes; a size that overflows);
- * OVERLAP if a byte is on both sides, or might be, where an exact check takes too long. Columns side by side in
- * one image do not overlap.
+ * OVERLAP (a byte belongs to the source and the destination, or may do so if an exact check would take too long).
+ * Columns side by side in one image do not overlap.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *src,
                                                  const leat_copy_region *region);
@@ -200,9 +201,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst,
  * Lets copies of 64 MiB and more from host memory to device also use the host links of count other devices, the
  * helpers, which pass the bytes on to device. This is faster where the devices reach each other faster than the
  * host (NVLink). During such a copy the helpers' links and copy engines are busy, and each helper provides 48 MiB
- * of its memory. At most four such copies run at a time; others use the device's own link. The call enables peer
- * access. It replaces an earlier list; count 0 removes it. Closing one of the devices removes the list too. A
- * ticket of such a copy reports when it is done, but no progress, and cannot cancel it.
+ * of its memory. At most four such copies run at a time; further copies use the device's own link. The call
+ * enables peer access. It replaces an earlier list; count 0 removes it. Closing one of the devices removes the
+ * list too. A ticket of such a copy reports when it is done, but no progress, and cannot cancel it.
  * Errors: HANDLE (device or a helper); INVALID (helpers NULL, more than 8, one that is device or is listed twice);
  * UNSUPPORTED (a helper of another driver); HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
@@ -212,10 +213,10 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_set_rails(leat_device *device, lea
 /* ---- plans in words -------------------------------------------------------------------------------------- */
 
 /*
- * Describes how leat_copy() would make this copy now, as text, and copies nothing: the protocol, why it was
- * chosen, the other protocols, and the bound. text_bytes: the size of text, including the terminating 0; longer
- * output is truncated. docs/copies.md explains the output. On a GPU the first call for a device creates its
- * staging memory, if no copy has done so yet.
+ * Describes as text how leat_copy() would make this copy now, and copies nothing. The text has the protocol, why
+ * it was chosen, the other protocols, and what limits the speed ("bound"). text_bytes: the size of text, including
+ * the terminating 0; longer output is truncated. docs/copies.md explains the output. On a GPU the first call for a
+ * device creates its staging memory, if no copy has done so yet.
  * Errors: as leat_copy(); INVALID (text NULL or text_bytes 0).
  */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src,

@@ -1,5 +1,5 @@
 /*
- * leat/device.h - drivers, devices, and what they can do.
+ * leat/device.h - opens, closes, lists and describes devices and their drivers.
  *
  * Model. A driver controls the devices of one vendor: "cuda" (NVIDIA, through libcuda.so.1, loaded at run time),
  * "hip" (AMD, through libamdhip64.so, loaded at run time; not yet run on AMD hardware) and "cpu" (the machine
@@ -52,13 +52,13 @@ typedef struct leat_device leat_device;
 LEAT_NODISCARD LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
 
 /*
- * Closes a device once for each leat_device_open(). The last close waits for all work of the device, then destroys
- * its streams, events, modules and pools, frees its memory and undoes its registrations. Handles and pointers made
- * from the device are then invalid, so work of another device must no longer use its memory. Wrapped streams,
- * events and memory of the user's own stay alive. With LEAT_LEAKS=1 the call lists on standard error what was
- * still allocated from pools. NULL does nothing.
+ * Closes a device. Call it once for each leat_device_open(). The last close waits for all work of the device, then
+ * destroys its streams, events, modules and pools, frees its memory and undoes its registrations. Handles and
+ * pointers made from the device are then invalid, so work of another device must no longer use its memory. Wrapped
+ * streams, events and memory of the user's own stay alive. With LEAT_LEAKS=1 the call lists on standard error what
+ * was still allocated from pools. NULL does nothing.
  * Errors: HANDLE, NOT_PERMITTED (inside a host function); or the asynchronous failure of work that was still
- * outstanding; the device is closed anyway then.
+ * outstanding (the device is closed anyway).
  */
 LEAT_API leat_status leat_device_close(leat_device *device);
 
@@ -82,9 +82,9 @@ typedef struct leat_device_info {
     uint32_t memory_clock_khz;  /* 0 if the driver does not report it */
     uint32_t memory_bus_bits;   /* 0 if the driver does not report it */
     char pci_address[20];       /* "0000:1b:00.0", or "" */
-    int numa_node;              /* of the nearest host memory; -1 unknown */
-    uint32_t link_gen;          /* PCIe generation in use, 0 unknown */
-    uint32_t link_width;        /* PCIe lanes in use, 0 unknown */
+    int numa_node;              /* node of the nearest host memory; -1: unknown */
+    uint32_t link_gen;          /* PCIe generation in use; 0: unknown */
+    uint32_t link_width;        /* PCIe lanes in use; 0: unknown */
     uint32_t copy_engines;      /* number of copies that run concurrently */
     uint64_t peer_mask;         /* bit n: device n of this driver can be accessed directly, over NVLink or PCIe */
     uint8_t unified_addressing; /* host and device share one address space: always 1 in leat */
@@ -108,7 +108,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_device_memory(leat_device *device, uint
  * NULL, or its size), NO_DEVICE, DRIVER. */
 LEAT_NODISCARD LEAT_API leat_status leat_device_list(unsigned index, leat_device_info *info);
 
-/* State of a driver: shows why a GPU is not available. */
+/* The state of a driver, which shows why a GPU is not available. */
 typedef struct leat_driver_info {
     size_t size;        /* sizeof(leat_driver_info): leat/base.h */
     char name[8];       /* "cuda" */
@@ -130,8 +130,8 @@ typedef struct leat_option_info {
     const char *name;          /* "LEAT_DEVICE" */
     const char *value;         /* its value, or NULL */
     const char *default_value; /* the default, in words */
-    const char *text;          /* what it does, one message */
-    const char *problem;       /* what is wrong with the value or the name, one message; NULL: nothing */
+    const char *text;          /* what the variable does, one sentence */
+    const char *problem;       /* what is wrong with the value or the name, one sentence; NULL: nothing */
     uint8_t debug;             /* 1: for debugging, not for production */
 } leat_option_info;
 #define LEAT_OPTION_INFO_INIT LEAT_SIZED_INIT_(leat_option_info)

@@ -1,5 +1,5 @@
 /*
- * leat/device_code.h - kernels written once, in C, for every device.
+ * leat/device_code.h - defines kernels that are written once, in C, for every device.
  *
  * Include this in a C file that contains only kernels. clang-19 compiles it to PTX (for the named NVIDIA GPU and
  * all later ones), clang-19 with lld-19 to an AMD code object, and any C compiler to a shared object for the CPU
@@ -25,14 +25,15 @@
  * (an array, a function) needs a typedef. The number of parameters may follow the name, as in LEAT_KERNEL(scale,
  * 3, float *, ...): a wrong number does not compile.
  *
- * LEAT_FOR (i, count) visits 0 to count - 1, each once, spread over all threads of a one-dimensional grid. The
- * assignment of elements to threads depends on the device, and a kernel must not rely on it. On a GPU adjacent
- * threads take adjacent elements. On the CPU device the first thread of each block takes one contiguous range of
- * elements, so that the compiler can vectorize the loop. count is an unsigned number of up to 64 bits, evaluated
- * once (on a GPU below 2^64 less the number of threads; no memory is that large). A kernel may have several such
- * loops, one after the other; loops with the same count give a thread the same elements. Do not nest them: a
- * nested pair does not visit all pairs, since each spreads its range over the same threads. Use LEAT_FOR outside
- * and an ordinary loop inside. break leaves only the calling thread's part.
+ * LEAT_FOR (i, count) runs its body once for each i from 0 to count - 1, spread over all threads of a
+ * one-dimensional grid. The assignment of elements to threads depends on the device, and a kernel must not rely on
+ * it. On a GPU adjacent threads take adjacent elements. On the CPU device the first thread of each block takes one
+ * contiguous range of elements, so that the compiler can vectorize the loop. count is an unsigned number of up to
+ * 64 bits, evaluated once (on a GPU, count must be below 2^64 minus the number of threads, which is more than any
+ * memory has). A kernel may have several such loops, one after the other; loops with the same count give a thread
+ * the same elements. Do not nest these loops: two nested loops do not visit all pairs of indices, because each of
+ * them spreads its range over the same threads. Use LEAT_FOR outside and an ordinary loop inside. break leaves
+ * only the calling thread's part.
  *
  * Inside a kernel body (not in functions that it calls): leat_thread_x/y/z(), leat_block_x/y/z() (indices),
  * leat_block_threads_x/y/z(), leat_grid_blocks_x/y/z() (sizes), leat_global_index(), leat_global_count()
@@ -86,7 +87,7 @@
 #define LEAT_P8G_(D, t, p, ...) D(6, t, p), LEAT_P8H_(D, __VA_ARGS__)
 #define LEAT_P8H_(D, t, p) D(7, t, p)
 
-/* Lists with the number of parameters in front: compile only if the number is right. */
+/* The same lists with the number of parameters in front. They compile only if that number is right. */
 #define LEAT_N1_(D, count, ...) LEAT_COUNTED_(D, count, 1, LEAT_P1_, __VA_ARGS__)
 #define LEAT_N2_(D, count, ...) LEAT_COUNTED_(D, count, 2, LEAT_P2_, __VA_ARGS__)
 #define LEAT_N3_(D, count, ...) LEAT_COUNTED_(D, count, 3, LEAT_P3_, __VA_ARGS__)
@@ -105,9 +106,9 @@
 #define LEAT_COUNT_7_IS_7(list, D, ...) list(D, __VA_ARGS__)
 #define LEAT_COUNT_8_IS_8(list, D, ...) list(D, __VA_ARGS__)
 
-/* Picks a macro by the number of arguments: an even number is pairs of type and parameter, an odd number has the
- * count of parameters in front. LEAT_PARAMETERS_() applies D to the list, LEAT_PARAMETER_COUNT_() is its
- * length. */
+/* LEAT_PICK_() picks a macro by the number of arguments. An even number means pairs of type and parameter; an odd
+ * number means that the count of parameters precedes the pairs. LEAT_PARAMETERS_() applies D to each pair,
+ * LEAT_PARAMETER_COUNT_() is the number of pairs. */
 #define LEAT_PICK_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, picked, ...) picked
 #define LEAT_PARAMETERS_(D, ...)                                                                                  \
     LEAT_PICK_(__VA_ARGS__, LEAT_N8_, LEAT_P8_, LEAT_N7_, LEAT_P7_, LEAT_N6_, LEAT_P6_, LEAT_N5_, LEAT_P5_,       \
@@ -180,7 +181,7 @@ typedef struct leat_cpu_dim {
     uint32_t x, y, z;
 } leat_cpu_dim;
 
-/* The parameters of a block on the CPU device: the launch, and the block to run. */
+/* Tells run() which block to run on the CPU device, with the sizes of the launch. */
 typedef struct leat_cpu_block {
     leat_cpu_dim grid_blocks;
     leat_cpu_dim block_threads;
@@ -196,13 +197,13 @@ typedef struct leat_cpu_block {
 
 #define LEAT_CPU_KERNEL_ABI 2
 
-/* Flag of a kernel: all blocks of a grid run concurrently, each on its own thread, so that they may wait for one
- * another. leat_launch() then takes at most 16 blocks per compute unit. */
+/* Flag of a kernel whose blocks may wait for one another: all blocks of a grid run concurrently, each on its own
+ * thread. leat_launch() then takes at most 16 blocks per compute unit. */
 #define LEAT_CPU_KERNEL_TOGETHER 1u
 
-/* A shared object for the CPU device exports this for the kernel NAME, as leat_cpu_kernel_NAME. run() executes one
- * block, from its first thread to its last; args are pointers to the parameter values. Several threads run blocks
- * concurrently. */
+/* Describes a kernel for the CPU device. A shared object exports this struct for the kernel NAME as
+ * leat_cpu_kernel_NAME. run() executes one block, from its first thread to its last; args are pointers to the
+ * parameter values. Several threads run blocks concurrently. */
 typedef struct leat_cpu_kernel {
     uint32_t abi; /* LEAT_CPU_KERNEL_ABI */
     uint32_t parameter_count;
@@ -260,7 +261,7 @@ typedef struct leat_cpu_thread {
 
 /* Returns the start of one piece of a range that is cut into pieces of almost the same length: the first count %
  * pieces of them are one element longer. No step can overflow, since no start is past count. Threads without
- * elements call this with count 0, so it skips the division then. */
+ * elements call this with count 0; the function then skips the division. */
 static inline uint64_t leat_cpu_piece_start(uint64_t count, uint64_t pieces, uint64_t piece)
 {
     uint64_t longer = count ? count % pieces : 0;
@@ -268,8 +269,8 @@ static inline uint64_t leat_cpu_piece_start(uint64_t count, uint64_t pieces, uin
     return count ? piece * (count / pieces) + (piece < longer ? piece : longer) : 0;
 }
 
-/* The elements of a block are one contiguous range: its first thread takes all of them, the others have nothing to
- * do. */
+/* Each block has one contiguous range of elements. The block's first thread takes all of them; its other threads
+ * have nothing to do. */
 #define LEAT_FOR(i, count)                                                                                        \
     for (uint64_t leat_count_##i = leat_thread_x() == 0 ? (count) : 0,                                            \
                   i = leat_cpu_piece_start(leat_count_##i, leat_grid_blocks_x(), leat_block_x()),                 \

@@ -1,5 +1,5 @@
 /*
- * leat/file.h - copies between files and memory, in stream order.
+ * leat/file.h - copies between files and memory in stream order.
  *
  * Model. A copy can also have a file as its source or destination. leat_file_read() copies a range of a file to
  * any memory that leat_copy() can reach, leat_file_write() copies memory to a range of a file. Both return at once
@@ -18,15 +18,16 @@
  * stream has completed the copy or when its ticket says so. LEAT_COPY_POINT_STAGED means: for a write, the memory
  * has been read and the file has the bytes; for a read, the file has been read. Written bytes are then in the
  * system's cache, where every reader sees them; leat_file_sync() puts them on the disk, and leat_file_commit()
- * gives a new file its name when they are there.
+ * gives a new file its name when its bytes are on the disk.
  *
  * A read sees the bytes that earlier writes of the same stream have written. It may read the file before other
  * earlier work of the stream is complete, and it does not wait for other processes.
  *
- * Direct reads. leat reads each part of a copy, of at most 256 KiB, through the system's cache if the cache has at
- * least half of it, and otherwise past the cache (O_DIRECT), if the file is on a local disk that allows it. It
- * asks cachestat() for this, or reads three bytes with RWF_NOWAIT before Linux 6.5. LEAT_FILE_CACHED and
- * LEAT_FILE_DIRECT decide it for all of a file; docs/files.md has the details.
+ * Direct reads. leat reads a copy in parts of at most 256 KiB. It reads a part through the system's cache if the
+ * cache has at least half of the part. Otherwise it bypasses the cache (O_DIRECT), if the file is on a local disk
+ * that allows this. To learn what the cache has, leat calls cachestat(), or before Linux 6.5 reads three bytes
+ * with RWF_NOWAIT. LEAT_FILE_CACHED and LEAT_FILE_DIRECT make this choice for a whole file; docs/files.md has the
+ * details.
  *
  * Asynchronous failures. If a copy fails while leat's threads move the bytes (the file became shorter, the disk
  * fails or is full), the ticket returns LEAT_ERROR_FILE, and so does the next leat_stream_synchronize() of that
@@ -59,11 +60,11 @@ typedef enum leat_file_flags {
     LEAT_FILE_WRITE = 2,
     LEAT_FILE_CREATE = 4,   /* with WRITE: creates a missing file with mode 0666, as the umask allows */
     LEAT_FILE_TRUNCATE = 8, /* with WRITE: removes the file's contents */
-    /* With WRITE: makes a new, empty file, which gets its name by leat_file_commit(), and replaces an older file
-     * of that name then. Without a commit nothing stays of it. CREATE and TRUNCATE change nothing. */
+    /* With WRITE: makes a new, empty file without a name. leat_file_commit() gives the file its name, and replaces
+     * an older file of that name. Without a commit the new file disappears. CREATE and TRUNCATE have no effect. */
     LEAT_FILE_TEMPORARY = 64,
-    /* Without these two, leat reads what is in the system's cache through it, and past it (O_DIRECT) what is not,
-     * where the file is on a local disk; writes go through the cache. */
+    /* If neither of the next two flags is set, leat reads through the system's cache what the cache has, and past
+     * the cache (O_DIRECT) the rest, if the file is on a local disk. Writes go through the cache. */
     LEAT_FILE_CACHED = 32, /* reads and writes through the cache: best for files that will soon be read again */
     LEAT_FILE_DIRECT = 16  /* reads and writes whole blocks past the cache; fails where that is not possible */
 } leat_file_flags;
@@ -85,8 +86,9 @@ LEAT_API leat_status leat_file_close(leat_file *file);
 LEAT_NODISCARD LEAT_API leat_status leat_file_size(leat_file *file, uint64_t *bytes);
 
 /*
- * Returns how many bytes of a range of the file are in the system's cache now, by whole pages; before Linux 6.5 an
- * estimate from three bytes of the range. Files in memory (tmpfs) are in the cache unless they were swapped out.
+ * Returns how many bytes of a range of the file are in the system's cache now, counted in whole pages. Before
+ * Linux 6.5 this is an estimate from three bytes of the range. Files in memory (tmpfs) are in the cache unless
+ * they were swapped out.
  * Errors: HANDLE; INVALID (cached_bytes NULL); RANGE (the range is beyond the end of the file); FILE (the system's
  * error).
  */
@@ -133,32 +135,32 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_write_start(leat_stream *stream, l
 typedef struct leat_file_op {
     leat_file *file;
     uint64_t offset;
-    void *memory; /* is only read by writes */
+    void *memory; /* the place in memory; a write only reads it */
     size_t bytes;
 } leat_file_op;
 
 /*
  * Makes count reads, of one file or of several, in stream order as if they were one: none runs before earlier work
- * of the stream, later work waits for all of them, and they have no order among themselves. leat sorts them by
- * their place in the files, and merges reads that continue each other both in the file and in memory; so thousands
- * of small reads cost little, and cost least if their places in memory follow each other as in the file. leat
- * reads ops before the call returns. An op of 0 bytes does nothing; count 0 does nothing. The memory may be of any
- * kinds. Errors: as leat_file_read(), with the number of the op in the message; INVALID (ops NULL); OVERLAP (two
- * ops read into the same memory). After an error nothing was copied, except after HOST_MEMORY, DEVICE_LOST and
- * DRIVER: then all destinations are undefined.
+ * of the stream, later work waits for all of them, and they have no order among themselves. leat sorts the reads
+ * by their place in the files, and merges reads that are adjacent both in the file and in memory. So thousands of
+ * small reads cost little, and least if they have the same order in memory as in the file. leat reads ops before
+ * the call returns. An op of 0 bytes does nothing; count 0 does nothing. The memory may be of any kinds. Errors:
+ * as leat_file_read(), with the number of the op in the message; INVALID (ops NULL); OVERLAP (two ops read into
+ * the same memory). After an error nothing was copied, except after HOST_MEMORY, DEVICE_LOST and DRIVER: then all
+ * destinations are undefined.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_file_read_batch(leat_stream *stream, const leat_file_op *ops,
                                                          size_t count);
 
-/* leat_file_read_batch() with one ticket for all: its points are reached when all reads have reached them, its
- * progress counts the bytes of all, and cancelling it or its deadline stops all. Errors: as leat_file_read_batch()
- * and leat_file_read_start(). */
+/* leat_file_read_batch() with one ticket for all reads. The ticket reaches a point when all reads have reached it,
+ * its progress counts the bytes of all reads, and cancelling the ticket or passing its deadline stops all reads.
+ * Errors: as leat_file_read_batch() and leat_file_read_start(). */
 LEAT_NODISCARD LEAT_API leat_status leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops,
                                                                size_t count, const leat_copy_options *options,
                                                                leat_ticket **ticket);
 
-/* The same for writes. Errors: as leat_file_read_batch() and leat_file_write(); OVERLAP (two ops write to the same
- * bytes of a file). */
+/* leat_file_read_batch() and leat_file_read_batch_start() for writes. Errors: as leat_file_read_batch() and
+ * leat_file_write(); OVERLAP (two ops write to the same bytes of a file). */
 LEAT_NODISCARD LEAT_API leat_status leat_file_write_batch(leat_stream *stream, const leat_file_op *ops,
                                                           size_t count);
 LEAT_NODISCARD LEAT_API leat_status leat_file_write_batch_start(leat_stream *stream, const leat_file_op *ops,
@@ -168,27 +170,28 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_write_batch_start(leat_stream *str
 /* ---- on the disk ----------------------------------------------------------------------------------------- */
 
 /*
- * Makes everything that was written to the file before durable, in stream order: by fsync(), on one of leat's
- * threads. Later work of the stream runs when that is done.
+ * Makes everything durable that was written to the file earlier, in stream order. One of leat's threads calls
+ * fsync(). Later work of the stream waits until that call has returned.
  * Errors: HANDLE; FILE (not open for writing); HOST_MEMORY, DEVICE_LOST, DRIVER, NOT_PERMITTED. If fsync() fails,
  * that is an asynchronous failure, FILE.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_file_sync(leat_stream *stream, leat_file *file);
 
-/* leat_file_sync() with a ticket, which does not hold up the stream: STAGED and DONE are reached when all earlier
- * work of the stream is complete, and LEAT_COPY_POINT_DURABLE when fsync() has returned. leat_ticket_cancel() and
- * a deadline stop it as long as fsync() has not begun. Errors: as leat_file_sync() and leat_file_read_start(). */
+/* leat_file_sync() with a ticket. Later work of the stream does not wait for fsync(). The ticket reaches STAGED
+ * and DONE when all earlier work of the stream is complete, and LEAT_COPY_POINT_DURABLE when fsync() has returned.
+ * leat_ticket_cancel() and a deadline prevent the fsync() as long as it has not begun. Errors: as leat_file_sync()
+ * and leat_file_read_start(). */
 LEAT_NODISCARD LEAT_API leat_status leat_file_sync_start(leat_stream *stream, leat_file *file,
                                                          const leat_copy_options *options, leat_ticket **ticket);
 
 /*
- * Gives a file that was opened with LEAT_FILE_TEMPORARY its name, in stream order, so that the name never stands
- * for a part of the bytes, also after a crash: fsync() of the file, rename(), which replaces an older file or
- * symbolic link, and fsync() of the directory. Later work of the stream runs when that is done. Fails
- * asynchronously, with FILE, if one of these fails, or if an earlier write to the file failed or was stopped; then
- * nothing is changed under the name, except if only the fsync() of the directory has failed. A file can be
- * committed once; afterwards it can be read and written as any other. Errors: as leat_file_sync(); INVALID (opened
- * without LEAT_FILE_TEMPORARY; committed before).
+ * Gives a file that was opened with LEAT_FILE_TEMPORARY its name, in stream order. Even after a crash, the name
+ * never refers to a file with only a part of the bytes: leat calls fsync() for the file, then rename(), which
+ * replaces an older file or symbolic link, then fsync() for the directory. Later work of the stream waits for
+ * these calls. The commit fails asynchronously, with FILE, if one of the calls fails, or if an earlier write to
+ * the file failed or was stopped. The name then still refers to the older file, if there is one, unless only the
+ * fsync() for the directory has failed. A file can be committed once; afterwards it can be read and written like
+ * any other file. Errors: as leat_file_sync(); INVALID (opened without LEAT_FILE_TEMPORARY; committed before).
  */
 LEAT_NODISCARD LEAT_API leat_status leat_file_commit(leat_stream *stream, leat_file *file);
 

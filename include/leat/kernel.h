@@ -1,5 +1,5 @@
 /*
- * leat/kernel.h - modules and kernels: load, find, launch.
+ * leat/kernel.h - loads modules, finds kernels in them, and launches kernels.
  *
  * Model. A module is device code loaded on one device: PTX text, a cubin or a fatbin on CUDA; a shared object on
  * the CPU device. A kernel is a function in it. leat_launch() runs grid.x * grid.y * grid.z blocks of block.x *
@@ -51,10 +51,10 @@ static inline leat_dim3 leat_dim(uint32_t x, uint32_t y, uint32_t z)
  * without a final NUL.
  *
  * On the CPU device the image is a shared object, which runs in this process: load only code that you would also
- * link with. leat checks the image before it passes it to the system's loader, because the loader ends the process
- * on a wrong header or table; it refuses files that are truncated or damaged there (IMAGE). No check can find
- * damage in the instructions, in their data or in names: such damage may end the process when the module's
- * constructors or destructors run (the latter in leat_module_unload()), or in a kernel.
+ * link with. leat checks the headers and tables of the image first, because the system's loader ends the process
+ * if one of them is wrong; if they are truncated or damaged, the call returns IMAGE. No check can find damage in
+ * instructions, data or names. Such damage may end the process in a kernel, or when the module's constructors or
+ * destructors run (the destructors run in leat_module_unload()).
  * Errors: HANDLE, INVALID (NULL, bytes 0), IMAGE (not code for this device; the message has the vendor's compile
  * log), DEVICE_MEMORY, HOST_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
  */
@@ -112,15 +112,15 @@ LEAT_NODISCARD LEAT_API leat_status leat_module_builtin(leat_device *device, lea
  * Loads all kernels that copy layouts (leat/layout.h) and narrow rows of regions, and returns their module.
  * Without this call a copy loads the part that it needs at its first use on a device. The module belongs to the
  * device: unloading it is INVALID. The kernels that leat launches itself are private. leat_kernel_get() returns
- * the following ones, which show the steps towards a fast transpose, for elements of 4 bytes:
+ * only the following kernels, which show the steps towards a fast transpose for elements of 4 bytes:
  *
  *     leat_transpose_naive_u32    one element per thread: adjacent threads read neighbours, but write far apart
  *     leat_transpose_shared_u32   tiles of 32 x 32 in shared memory: adjacent threads write neighbours too
  *     leat_transpose_padded_u32   the same with rows of 33, so that columns of a tile lie in different banks
  *
  * All take (uint32_t *dst, const uint32_t *src, uint64_t rows, uint64_t columns), where src is a dense matrix of
- * rows by columns and dst becomes its transpose, and blocks of 256 threads in x. The naive one needs a block for
- * each 256 elements, the others one for each tile: (rows + 31) / 32 * ((columns + 31) / 32).
+ * rows by columns and dst becomes its transpose, and blocks of 256 threads in x. The naive kernel needs one block
+ * for each 256 elements, the other two one block for each tile: (rows + 31) / 32 * ((columns + 31) / 32).
  * Errors: as leat_module_builtin().
  */
 LEAT_NODISCARD LEAT_API leat_status leat_module_layout(leat_device *device, leat_module **module);
@@ -137,7 +137,8 @@ static inline uint64_t leat_pattern_value(uint64_t index, uint64_t seed)
     return z ^ (z >> 31);
 }
 
-/* Returns what one element adds to leat_checksum_u64; it depends on the word and on its position. */
+/* Returns the value that one element adds to the sum of leat_checksum_u64. It depends on the word and on its
+ * position. */
 static inline uint64_t leat_checksum_value(uint64_t index, uint64_t word)
 {
     return leat_pattern_value(index, word);
@@ -169,7 +170,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_kernel_parameter_bytes(leat_kernel *ker
  * Errors: HANDLE; INVALID (a dimension is 0 or too large; argument_count differs from the kernel's, if that is
  * known; args or an element of it is NULL; the kernel's device is not the stream's; more blocks than can run
  * concurrently, for a kernel with LEAT_CPU_KERNEL_TOGETHER); UNSUPPORTED (more shared memory than the device has),
- * HOST_MEMORY, SYSTEM (no threads for the blocks of such a kernel), DEVICE_LOST, DRIVER, NOT_PERMITTED.
+ * HOST_MEMORY, SYSTEM (threads for the blocks of a kernel with LEAT_CPU_KERNEL_TOGETHER cannot be started),
+ * DEVICE_LOST, DRIVER, NOT_PERMITTED.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid,
                                                 leat_dim3 block, size_t shared_bytes, void *const *args,

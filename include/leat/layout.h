@@ -1,10 +1,10 @@
 /*
- * leat/layout.h - strided copies: transpose, permute, slice, broadcast, gather.
+ * leat/layout.h - describes and makes strided copies: transpose, permute, slice, broadcast, gather.
  *
  * Model. A layout says where the elements of an array lie: its sizes, and for each dimension the distance between
- * neighbours in bytes. Two layouts of the same sizes, one for each side, describe a copy: element (i, j, ...) of
- * src goes to element (i, j, ...) of dst. Permuting, transposing, slicing and flipping only change a layout; they
- * take no time and move nothing. leat_copy_layout() moves the elements:
+ * neighbours in bytes. Two layouts of the same sizes, one for dst and one for src, describe a copy: element (i, j,
+ * ...) of src goes to element (i, j, ...) of dst. Permuting, transposing, slicing and flipping only change a
+ * layout; they take no time and move nothing. leat_copy_layout() moves the elements:
  *
  *     leat_layout_dense(&a, 2, (int64_t[]){rows, columns}, 4);      // as a C array lies
  *     b = a;
@@ -48,8 +48,8 @@ typedef struct leat_layout {
     int64_t size[LEAT_LAYOUT_MAX_DIMS];
     int64_t stride_bytes[LEAT_LAYOUT_MAX_DIMS];
 
-    /* A list of indices for one dimension, or NULL. With a list, element i of index_dim is the element number
-     * index[i] that the stride steps to. See leat_layout_index(). */
+    /* A list of indices for one dimension, or NULL. With a list, element i of dimension index_dim lies index[i]
+     * strides from the start of that dimension. See leat_layout_index(). */
     const void *index;
     uint32_t index_dim;
     uint32_t index_bytes;  /* size of one signed index: 4 or 8 */
@@ -116,12 +116,13 @@ LEAT_NODISCARD LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uin
  * one list, and only one of the two layouts of a copy may have one.
  *
  * The caller owns the list. leat_copy_layout() checks and copies a list in host memory before it returns; the
- * stream reads a list in device or managed memory in stream order. A wrong index in the latter cannot fail the
- * call. Instead its elements are not copied (on the way from a GPU to pageable memory or to another GPU they
- * become zeros), and the copy increments *wrong for each such index, in stream order, if wrong is not NULL. wrong
- * points to 8 bytes, aligned to 8, of memory that the device can access: device, pinned or managed memory.
- * Errors: INVALID (dim, index NULL with a count, count negative, index_bytes not 4 or 8, a list there already, a
- * list that is not aligned to index_bytes, wrong not aligned to 8).
+ * stream reads a list in device or managed memory in stream order. A wrong index in a list in device or managed
+ * memory cannot fail the call. Instead its elements are not copied (on the way from a GPU to pageable memory or to
+ * another GPU they become zeros), and the copy increments *wrong for each such index, in stream order, if wrong is
+ * not NULL. wrong points to 8 bytes, aligned to 8, of memory that the device can access: device, pinned or managed
+ * memory.
+ * Errors: INVALID (dim, index NULL with a count, count negative, index_bytes not 4 or 8, a layout that already has
+ * a list, a list that is not aligned to index_bytes, wrong not aligned to 8).
  */
 LEAT_NODISCARD LEAT_API leat_status leat_layout_index(leat_layout *layout, uint32_t dim, const void *index,
                                                       int64_t count, uint32_t index_bytes, uint64_t *wrong);
@@ -144,31 +145,31 @@ LEAT_NODISCARD LEAT_API leat_status leat_layout_count(const leat_layout *layout,
  * device's work; leat_module_layout() loads all of them ahead of time. A kernel may read up to 15 bytes next to an
  * element of src, but never before the first or after the last element; so all memory between these two must be
  * mapped.
- * Errors: HANDLE; INVALID (a layout is NULL or not valid: dims, element_bytes, a negative size; sizes or
- * element_bytes of the two differ; destination strides that write a byte twice, such as 0 or a pitch below the
- * bytes of a row, or strides so interleaved that leat cannot tell; an index list on both sides, a wrong one, or
- * one in memory of another device than the stream's; index_wrong where the device cannot access it); RANGE (an
+ * Errors: HANDLE; INVALID (a layout is NULL or not valid: dims, element_bytes, a negative size; the two layouts
+ * differ in sizes or element_bytes; destination strides that write a byte twice, such as 0 or a pitch below the
+ * bytes of a row, or strides so interleaved that leat cannot tell; index lists in both layouts, a wrong list, or a
+ * list in memory of another device than the stream's; index_wrong where the device cannot access it); RANGE (an
  * index of a host list is out of bounds: the message says which; sizes, strides and offsets that reach further
  * than 2^61 bytes; elements outside of a pointer's allocation); OVERLAP (a byte that is written is also read, or
- * might be, where an exact check takes too long: copies in place are not supported, but parts of one array that
- * have no element in common, such as columns, are); UNSUPPORTED (where kernels copy: memory of another device than
- * the stream's on both sides, or on dst with gaps or a list; a list in device or managed memory between pageable
- * memory, or that scatters into it); and those of leat_copy().
+ * may be if an exact check would take too long; a copy in place is not supported, but a copy between different
+ * columns of one array is); UNSUPPORTED (a kernel must copy, but src and dst are both memory of another device
+ * than the stream's, or dst is and has gaps or a list; a list in device or managed memory for a copy between
+ * pageable memory, or for a scatter into pageable memory); and the errors of leat_copy().
  */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *dst_layout,
                                                      const void *src, const leat_layout *src_layout);
 
 /* ---- plans ------------------------------------------------------------------------------------------------ */
 
-/* A plan: how one shape is copied on one device. */
+/* A plan says how leat copies one shape on one device. */
 typedef struct leat_layout_plan leat_layout_plan;
 
 /* The class of a plan's copy. */
 typedef enum leat_layout_class {
     LEAT_LAYOUT_CLASS_NOTHING = 0,   /* a size is 0 */
     LEAT_LAYOUT_CLASS_COPY = 1,      /* one contiguous range on both sides */
-    LEAT_LAYOUT_CLASS_ROWS = 2,      /* contiguous rows, the same on both sides */
-    LEAT_LAYOUT_CLASS_TRANSPOSE = 3, /* the two sides are dense in different dimensions: tiles */
+    LEAT_LAYOUT_CLASS_ROWS = 2,      /* contiguous rows, of the same length on both sides */
+    LEAT_LAYOUT_CLASS_TRANSPOSE = 3, /* the two sides are dense in different dimensions; copied in tiles */
     LEAT_LAYOUT_CLASS_ND_TILE = 4,   /* the dense dimensions are short: a tile covers several of them */
     LEAT_LAYOUT_CLASS_GATHER = 5,    /* rows selected by an index list */
     LEAT_LAYOUT_CLASS_FILL = 6,      /* short sources that are read repeatedly */
@@ -185,8 +186,8 @@ typedef struct leat_layout_plan_info {
     leat_layout_class class_of_plan;
     uint64_t payload_bytes; /* bytes of all elements */
     /* The bound: the 32-byte sectors that the copy must read and write at least, if both pointers are aligned to a
-     * sector. A sector that is read again counts once. An index list counts as if all its rows were different and
-     * far apart, but at most as all rows; the list itself is not counted. */
+     * sector. A sector that is read again counts once. The rows of an index list count as if all were different
+     * and far apart, but never as more than all rows of the array. The list itself is not counted. */
     uint64_t read_sectors, written_sectors;
 } leat_layout_plan_info;
 #define LEAT_LAYOUT_PLAN_INFO_INIT LEAT_SIZED_INIT_(leat_layout_plan_info)
@@ -194,7 +195,7 @@ typedef struct leat_layout_plan_info {
 /*
  * Returns the plan for copies between these layouts on device, for pointers that are aligned to at least dst_align
  * and src_align bytes (powers of two; a value above 16 counts as 16): a new plan, or a cached one. The plan
- * includes the offsets of the layouts and the index list, and its copies use those. Destroy it with
+ * includes the offsets of the layouts and the index list, and its copies use them. Destroy it with
  * leat_layout_plan_destroy().
  * Errors: HANDLE; INVALID, RANGE (as leat_copy_layout(), and plan NULL, alignments); HOST_MEMORY.
  */

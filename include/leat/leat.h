@@ -8,10 +8,11 @@
  * Verbs mean the same everywhere:
  *
  *     _create, _destroy    make and end an object. What create returns, the caller must destroy
- *     _open, _close        the same for a device, a file and a model
- *     _load, _unload       the same for a module
- *     _alloc, _free        memory
- *     _start, _destroy     starts work and returns an object to follow it by; to destroy that stops nothing
+ *     _open, _close        open and close a device, a file or a model
+ *     _load, _unload       load and unload a module
+ *     _alloc, _free        allocate and free memory
+ *     _start, _destroy     _start starts work and returns an object that shows its progress; to destroy the object
+ *                          does not stop the work
  *     _query               checks whether work is complete, and does not wait
  *     _synchronize, _wait  waits for work
  *     _get_info            describes an object or an address

@@ -1,5 +1,5 @@
 /*
- * leat/managed.h - managed memory: prefetch, advise, query, and record what moved and why.
+ * leat/managed.h - prefetches, advises and queries managed memory, and records which pages moved and why.
  *
  * Model. Managed memory (LEAT_KIND_MANAGED of leat_memory_alloc() or of a pool) has one address for the host and
  * for all devices of its driver. Each page is at one place at a time: on the host, on a device, or nowhere before
@@ -26,7 +26,8 @@
  *
  * The CPU device has the same memory as the host, so no page really moves. It keeps the same attributes, page by
  * page, and on request (leat_managed_record()) a record of where each page would be on a machine with separate
- * memories, what moved it there, and how often. So a program can see there what its accesses would cost on a GPU.
+ * memories, what moved it there, and how often. So a program can see on the CPU device what its accesses would
+ * cost on a GPU.
  *
  * Threads. Any thread may make any call here.
  */
@@ -44,11 +45,11 @@ extern "C" {
 #define LEAT_HOST ((leat_device *)0)
 
 /*
- * Moves the pages of ptr + bytes to a device, or to the host, in stream order; returns at once. Pages that were
- * never accessed get their place there. Pages with read-mostly advice are copied instead of moved. The stream may
- * belong to any device of the memory's driver. leat makes one driver call, unless LEAT_PREFETCH_STREAMS_IN or
- * LEAT_PREFETCH_STREAMS_OUT sets a number of leat's own streams, over which it then spreads the range in chunks.
- * bytes 0 does nothing.
+ * Moves the pages of the range ptr, bytes to a device, or to the host, in stream order. Returns at once. Pages
+ * that were never accessed get their first place there. Pages with read-mostly advice are copied instead of moved.
+ * The stream may belong to any device of the memory's driver. leat makes one driver call, unless
+ * LEAT_PREFETCH_STREAMS_IN or LEAT_PREFETCH_STREAMS_OUT sets a number of leat's own streams, over which it then
+ * spreads the range in chunks. bytes 0 does nothing.
  * Errors: HANDLE (stream; or to is not open), POINTER (not managed memory, freed, NULL), RANGE (past the end of
  * the allocation), UNSUPPORTED (to or the stream is of another driver than the memory; the device cannot use
  * managed memory concurrently with the host; a driver without prefetch), HOST_MEMORY, DRIVER, NOT_PERMITTED;
@@ -57,19 +58,19 @@ extern "C" {
 LEAT_NODISCARD LEAT_API leat_status leat_managed_prefetch(leat_stream *stream, void *ptr, size_t bytes,
                                                           leat_device *to);
 
-/* Advice about a range. Each kind has a second value that undoes it; the numbers are those of CUDA and HIP. */
+/* Advice about a range. Each advice has a second value that undoes it. The numbers are those of CUDA and HIP. */
 typedef enum leat_advice {
     /* Mostly read, by several sides: each reader gets a copy, and the other copies stay valid; a write leaves only
      * the writer's copy. This does not set a preferred place. */
     LEAT_ADVICE_READ_MOSTLY = 1,
     LEAT_ADVICE_NOT_READ_MOSTLY = 2,
-    /* The preferred place: a page there moves only if the side that accesses it cannot reach it there. (Devices
-     * can reach the host's memory; the host cannot reach a device's.) The advice itself moves nothing.
-     * NOT_PREFERRED ignores the place. */
+    /* Sets the preferred place. A page at its preferred place moves only if the side that accesses the page cannot
+     * reach that place. (Devices can reach the host's memory; the host cannot reach a device's.) The advice itself
+     * moves nothing. NOT_PREFERRED ignores the place. */
     LEAT_ADVICE_PREFERRED = 3,
     LEAT_ADVICE_NOT_PREFERRED = 4,
-    /* A device, or the host, accesses the range where it is, without faults, as far as it can reach it there.
-     * Moves nothing. */
+    /* A device, or the host, accesses pages where they are, without faults, if it can reach them there. The advice
+     * itself moves nothing. */
     LEAT_ADVICE_ACCESSED_BY = 5,
     LEAT_ADVICE_NOT_ACCESSED_BY = 6
 } leat_advice;
@@ -79,8 +80,8 @@ typedef enum leat_advice {
 LEAT_API const char *leat_advice_name(leat_advice advice);
 
 /*
- * Sets advice for the pages of ptr + bytes, for work submitted afterwards. where: a device or LEAT_HOST; ignored
- * by READ_MOSTLY, NOT_READ_MOSTLY and NOT_PREFERRED. bytes 0 does nothing.
+ * Sets advice for the pages of the range ptr, bytes. It applies to work submitted afterwards. where: a device or
+ * LEAT_HOST; ignored by READ_MOSTLY, NOT_READ_MOSTLY and NOT_PREFERRED. bytes 0 does nothing.
  * Errors: INVALID (advice), HANDLE (where is not open), POINTER, RANGE, UNSUPPORTED (where is of another driver;
  * the driver has no advice), DRIVER, NOT_PERMITTED.
  */
@@ -106,14 +107,14 @@ typedef struct leat_managed_info {
     size_t size;                 /* sizeof(leat_managed_info): leat/base.h */
     uint8_t read_mostly;         /* 1: advised for the entire range */
     uint8_t accessed_by_host;    /* 1: advised for the entire range */
-    uint8_t places_known;        /* 1: the last four have values: CPU device, during a record and after it */
-    uint32_t accessed_by;        /* bit n: device n, for the entire range */
-    leat_location preferred;     /* for the entire range */
+    uint8_t places_known;        /* 1: the last four fields have values (CPU devices with a record) */
+    uint32_t accessed_by;        /* bit n: advised for device n, for the entire range */
+    leat_location preferred;     /* preferred place of the entire range */
     leat_location last_prefetch; /* target of the last prefetch of the entire range, complete or not */
     size_t page_bytes;           /* size of the pages that the range touches; 0: the driver does not report it */
     uint64_t pages;              /* number of these pages */
     uint64_t pages_nowhere;      /* never accessed */
-    uint64_t pages_on_host;      /* a page with copies counts at each place of a copy */
+    uint64_t pages_on_host;      /* a page with several copies counts at each of their places */
     uint64_t pages_on_device[LEAT_MANAGED_DEVICES_MAX];
 } leat_managed_info;
 #define LEAT_MANAGED_INFO_INIT LEAT_SIZED_INIT_(leat_managed_info)
@@ -124,7 +125,8 @@ typedef struct leat_managed_info {
  * NOT_PERMITTED. */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_get_info(const void *ptr, size_t bytes, leat_managed_info *info);
 
-/* Who may use managed memory while a device works. The numbers are those of CUDA and HIP. */
+/* The streams, and the host, that may use managed memory while a device works. The numbers are those of CUDA and
+ * HIP. */
 typedef enum leat_attach {
     LEAT_ATTACH_ALL = 1,   /* every stream and the host: the initial state */
     LEAT_ATTACH_HOST = 2,  /* only the host */
@@ -134,11 +136,11 @@ typedef enum leat_attach {
 /*
  * Attaches a whole allocation in stream order. Devices that cannot use managed memory concurrently with the host
  * (old GPUs) need this call. For other devices it is a promise from which drivers may benefit; the CPU device
- * checks the arguments and does nothing else. ptr is the start of memory that the driver allocated for the
- * program: leat_pointer_wrap(), or the user's own call. Blocks of pools are parts of a driver allocation, and
- * drivers attach only the whole.
+ * checks the arguments and does nothing else. ptr is the start of an allocation that the program itself made by a
+ * call of the vendor's driver, with or without leat_pointer_wrap(). Blocks of pools are only parts of a driver's
+ * allocation, and drivers attach only whole allocations.
  * Errors: INVALID (attach), HANDLE, POINTER (not managed, not the start), UNSUPPORTED (a block of a pool; the
- * stream is of another driver; the driver has no such call), HOST_MEMORY, DRIVER, NOT_PERMITTED.
+ * stream is of another driver; the driver cannot attach memory), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach attach);
 
@@ -160,9 +162,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_managed_attach(leat_stream *stream, voi
  * Limits. If the host and a device, or two devices, access the same page at the same time, only the first access
  * is recorded. A system call (read(), write()) cannot continue after such a fault: it returns EFAULT for
  * inaccessible pages, so access them before, or end the record. If the program has installed its own SIGSEGV
- * handler after leat's, leat sees no faults, and the call is refused. If the system has no room for so many
- * mappings with different access rights (vm.max_map_count), the rest of that allocation stays accessible, and
- * leat_managed_stats.unseen says so.
+ * handler after leat's, leat sees no faults, and the call is refused. If the process has reached the system's
+ * limit of mappings (vm.max_map_count), the rest of an allocation stays accessible, and leat_managed_stats.unseen
+ * is 1.
  * Errors: HANDLE, UNSUPPORTED (a driver that keeps no such record; another handler of SIGSEGV is installed),
  * HOST_MEMORY, NOT_PERMITTED.
  */
@@ -176,7 +178,7 @@ typedef struct leat_managed_stats {
     uint64_t first_touch_host; /* pages first accessed by the host */
     uint64_t first_touch_device;
     uint64_t faults_to_device;     /* moves because a device accessed a page that was elsewhere */
-    uint64_t faults_to_host;       /* moves because the host did */
+    uint64_t faults_to_host;       /* moves because the host accessed a page that was elsewhere */
     uint64_t prefetched_to_device; /* moves by prefetch */
     uint64_t prefetched_to_host;
     uint64_t prefetched_in_vain; /* prefetched pages that were already there */
@@ -189,8 +191,8 @@ typedef struct leat_managed_stats {
 #define LEAT_MANAGED_STATS_INIT LEAT_SIZED_INIT_(leat_managed_stats)
 
 /*
- * Adds up the record of a range. ptr NULL: of all managed memory that is allocated now (bytes is then ignored).
- * bytes 0: up to the end of the allocation.
+ * Returns the sums of the record over the pages of a range. ptr NULL: of all managed memory that is allocated now
+ * (bytes is then ignored). bytes 0: up to the end of the allocation.
  * Errors: HANDLE, INVALID (counts NULL or its size), POINTER, RANGE, UNSUPPORTED (no record was ever started;
  * another driver), NOT_PERMITTED.
  */
@@ -209,7 +211,7 @@ typedef enum leat_move_cause {
 /* One move, of adjacent pages that moved for the same reason during the same work. Does not grow: it is an element
  * of an array. */
 typedef struct leat_managed_move {
-    uint64_t time_ns; /* of the first page, since the record was started */
+    uint64_t time_ns; /* when the first page moved, since the record was started */
     void *ptr;        /* the first page */
     uint64_t bytes;   /* whole pages */
     leat_location from, to;
@@ -225,8 +227,8 @@ typedef struct leat_managed_move {
 LEAT_NODISCARD LEAT_API leat_status leat_managed_history(leat_device *device, leat_managed_move *moves,
                                                          size_t *count);
 
-/* Describes the counts of a range (as leat_managed_get_stats() takes it) as text, with advice, and its latest
- * moves. text_bytes: the size of text, including the terminating 0; longer output is truncated.
+/* Describes as text the counts of a range, with advice, and the latest moves in it. ptr and bytes: as in
+ * leat_managed_get_stats(). text_bytes: the size of text, including the terminating 0; longer output is truncated.
  * Errors: as leat_managed_get_stats(); INVALID (text NULL or text_bytes 0). */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_report(leat_device *device, const void *ptr, size_t bytes,
                                                         char *text, size_t text_bytes);

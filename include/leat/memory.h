@@ -1,5 +1,5 @@
 /*
- * leat/memory.h - memory by kind: allocate, free, register, query.
+ * leat/memory.h - allocates, frees, registers and looks up memory of each kind.
  *
  * Model. The kind of memory says who can access it and how fast the link carries it:
  *
@@ -41,8 +41,9 @@
  *     physical memory at reserved addresses   leat_virtual_map()             leat_virtual_unmap()
  *
  * leat_free() takes effect when its stream reaches it. leat_memory_free() takes effect at once, so all work that
- * uses the memory must be complete. What one of these calls does not free it refuses with LEAT_ERROR_POINTER, and
- * the message names the right call. Closing a device (leat_device_close()) frees what is left of leat's own.
+ * uses the memory must be complete. If one of these calls cannot free some memory, it returns LEAT_ERROR_POINTER,
+ * and the message names the right call. Closing a device (leat_device_close()) frees all memory that leat has
+ * allocated there.
  *
  * Call order. leat_alloc() and leat_free() are stream-ordered: work submitted to that stream after leat_alloc()
  * may use the memory, and the memory is free again when the stream reaches leat_free(). Work on other streams must
@@ -88,9 +89,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes
 /*
  * Frees memory when stream reaches this point: a block of any pool, of any kind (leat_alloc(), leat_pool_alloc(),
  * leat_memory_alloc()), or memory of leat_alloc_driver(). After the call returns, no leat call accepts ptr any
- * more. stream may be another one than that of leat_alloc(), if its work is ordered after all uses that were not
- * reported by leat_block_use(). For pinned and managed memory of a pool it may be a stream of another device of
- * the same driver. NULL does nothing.
+ * more. stream may differ from the stream of leat_alloc(), if it is ordered after all uses of the memory that were
+ * not reported by leat_block_use(). For pinned and managed memory of a pool it may be a stream of another device
+ * of the same driver. NULL does nothing.
  * Errors: HANDLE, POINTER (not the start of an allocation; already freed; device memory of another device than the
  * stream's; or memory that leat_free() does not free: registered, wrapped, imported), HOST_MEMORY, DRIVER (after
  * either, the caller still owns the memory unless the message says otherwise), NOT_PERMITTED; in guard mode
@@ -100,10 +101,10 @@ LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
 
 /*
  * Allocates device memory for work on stream from the driver instead of a pool: with the driver's stream-ordered
- * call (cuMemAllocAsync), or its plain one where it has none. This is for comparisons, and for memory that must
- * not be kept. The memory is aligned to 256 bytes or more. Free it with leat_free(), which then is a driver call
- * too. On the CPU device each allocation takes two of the mappings that a process may have (vm.max_map_count,
- * often 65530). bytes 0: *ptr becomes NULL.
+ * call (cuMemAllocAsync), or with its ordinary call if it has none in stream order. This is for comparisons, and
+ * for memory that no pool may keep after its free. The memory is aligned to 256 bytes or more. Free it with
+ * leat_free(), which then is a driver call too. On the CPU device each allocation takes two of the mappings that a
+ * process may have (vm.max_map_count, often 65530). bytes 0: *ptr becomes NULL.
  * Errors: as leat_alloc().
  */
 LEAT_NODISCARD LEAT_API leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr);
@@ -160,7 +161,7 @@ typedef struct leat_pointer_info {
     leat_kind kind;
     leat_device *device;  /* the device that owns it; NULL for PAGEABLE and for devices not open */
     void *base;           /* start of its allocation; NULL for PAGEABLE */
-    size_t bytes;         /* size of its allocation, for leat's the requested size; 0 for PAGEABLE */
+    size_t bytes;         /* size of its allocation (the requested size, if leat made it); 0 for PAGEABLE */
     void *device_pointer; /* address for kernels; NULL for PAGEABLE */
     uint8_t owned;        /* 1: leat allocated or imported it; 0: registered, wrapped or the user's own */
 } leat_pointer_info;
@@ -170,7 +171,7 @@ typedef struct leat_pointer_info {
  * Looks up an address. Once a device of a driver is open, this also finds memory that the user's own CUDA or HIP
  * calls allocated. An unknown address is PAGEABLE; the call does not check whether anything is mapped there.
  * Errors: INVALID (ptr or info NULL, or info's size), POINTER (inside the addresses of a pool or of a CPU device,
- * but not allocated: freed, or never was), DRIVER.
+ * but not allocated at this time), DRIVER.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_pointer_get_info(const void *ptr, leat_pointer_info *info);
 

@@ -1,5 +1,5 @@
 /*
- * leat/model.h - models by name: the tensors of safetensors, GGUF, npy and npz files, onto devices and back.
+ * leat/model.h - loads tensors of safetensors, GGUF, npy and npz files by name to devices, and saves tensors.
  *
  * These calls are in the library libleat-files (cc program.c $(pkg-config --cflags --libs leat-files)).
  *
@@ -86,8 +86,8 @@ typedef struct leat_model_file_info {
     size_t size; /* sizeof(leat_model_file_info): leat/base.h */
     const char *path;
     leat_model_format format;
-    uint64_t bytes;        /* of the file */
-    uint64_t header_bytes; /* of what leat has read and parsed */
+    uint64_t bytes;        /* size of the file */
+    uint64_t header_bytes; /* bytes of headers that leat has read and parsed */
     size_t first_tensor, tensors;
 } leat_model_file_info;
 #define LEAT_MODEL_FILE_INFO_INIT LEAT_SIZED_INIT_(leat_model_file_info)
@@ -105,15 +105,16 @@ typedef struct leat_model_tensor_info {
     size_t size; /* sizeof(leat_model_tensor_info): leat/base.h */
     const char *name;
     const char *type; /* "BF16", "F8_E4M3": docs/models.md lists the types */
-    uint32_t
-        block_elements; /* of the smallest part that fills whole bytes: 1; F4 2; F6_E2M3 and F6_E3M2 4; Q4_0 32 */
-    uint32_t block_bytes; /* of that part: the size of an element, if block_elements is 1 */
+    /* Elements of a block, the smallest part that fills whole bytes: F4 2; F6_E2M3 and F6_E3M2 4; Q4_0 32; others
+     * mostly 1. */
+    uint32_t block_elements;
+    uint32_t block_bytes; /* size of a block; if block_elements is 1, of an element */
     uint32_t dims;        /* 0: a single element */
     const int64_t *shape; /* dims sizes, the slowest first */
     size_t file;          /* number of its file */
-    uint64_t offset;      /* in the file */
+    uint64_t offset;      /* of its first byte in the file */
     uint64_t bytes;
-    uint8_t fortran_order; /* 1: in the file the first dimension is the fastest one; only with 2 or more */
+    uint8_t fortran_order; /* 1: in the file the first dimension is the fastest; only if dims is 2 or more */
 } leat_model_tensor_info;
 #define LEAT_MODEL_TENSOR_INFO_INIT LEAT_SIZED_INIT_(leat_model_tensor_info)
 
@@ -157,10 +158,10 @@ typedef struct leat_model_item {
     /* NULL: the whole tensor; otherwise one for each of its dimensions. In the last dimension of a type with
      * several elements a block, start and stop are multiples of block_elements, and step is 1. */
     const leat_model_slice *slice;
-    /* NULL: the elements of the slice follow one another, in the order of the file; so a tensor in Fortran order
-     * stays in it. Otherwise where each element goes: the layout has the dimensions and the sizes of the slice,
-     * and block_bytes as its element_bytes. Not for types with several elements a block, and without an index
-     * list. */
+    /* NULL: the elements of the slice follow one another in the order of the file, so a tensor in Fortran order
+     * keeps that order. Otherwise the layout says where each element goes. It has the dimensions and the sizes of
+     * the slice, block_bytes as its element_bytes, and no index list. Types with several elements a block cannot
+     * have a layout. */
     const leat_layout *layout;
     leat_stream *stream;
 } leat_model_item;
@@ -173,7 +174,7 @@ typedef struct leat_model_options {
 } leat_model_options;
 #define LEAT_MODEL_OPTIONS_INIT LEAT_SIZED_INIT_(leat_model_options)
 
-/* A running load: like a ticket, but of many copies. */
+/* A running load. It is like a ticket, but for many copies. */
 typedef struct leat_model_load leat_model_load;
 
 /*
@@ -192,8 +193,8 @@ typedef struct leat_model_load leat_model_load;
  * (destinations overlap; leat does not notice all overlaps of items with a layout); UNSUPPORTED (a layout for a
  * type with several elements a block, or with an index list; a slice of such a type whose rows do not fill whole
  * blocks); FILE, and those of leat_file_read_batch() and leat_copy_layout(). After an error nothing was loaded,
- * except if a copy could not be started after others: these are cancelled then, and the destinations are undefined
- * once the streams have passed them.
+ * except if some copies were started and a later one could not be: then leat cancels the started copies, and all
+ * destinations are undefined once the streams have passed these copies.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items,
                                                           size_t count, const leat_model_options *options,
@@ -211,9 +212,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_load_wait(leat_model_load *load, 
 /* Progress of a load. Start with LEAT_MODEL_LOAD_INFO_INIT. */
 typedef struct leat_model_load_info {
     size_t size;            /* sizeof(leat_model_load_info): leat/base.h */
-    uint64_t bytes;         /* that are read from files, with gaps */
-    uint64_t arrived_bytes; /* of these */
-    size_t reads;           /* ranges of the files; ranges that continue each other on both sides count once */
+    uint64_t bytes;         /* bytes to read from files, with gaps */
+    uint64_t arrived_bytes; /* how many of these bytes have arrived */
+    size_t reads;           /* ranges of the files; ranges adjacent in file and memory count once */
     uint8_t staged, done;   /* 1: all reads have reached this point */
     leat_status status;     /* LEAT_OK so far, or why a copy stopped */
 } leat_model_load_info;
@@ -246,14 +247,14 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_load_all(leat_stream *stream, con
                                                         const char *pattern, const leat_model_options *options,
                                                         leat_model_set **set);
 
-/* Returns the address of tensor number index of the model. The bytes are there in stream order. A tensor without
- * bytes has the address NULL. Errors: INVALID (an argument is NULL, index); NOT_FOUND (the set does not have it).
- */
+/* Returns the address of tensor number index of the model. The bytes arrive there in stream order. A tensor
+ * without bytes has the address NULL. Errors: INVALID (an argument is NULL, index); NOT_FOUND (the set does not
+ * have it). */
 LEAT_NODISCARD LEAT_API leat_status leat_model_set_get_pointer(const leat_model_set *set, size_t index,
                                                                void **ptr);
 
-/* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set: do not destroy it. NULL
- * for NULL. */
+/* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set: do not destroy it.
+ * Returns NULL if set is NULL. */
 LEAT_API leat_model_load *leat_model_set_get_load(leat_model_set *set);
 
 /* Destroys a set and frees its memory, in the order of its stream, which must still exist. NULL does nothing.
@@ -266,7 +267,7 @@ LEAT_API leat_status leat_model_set_destroy(leat_model_set *set);
 typedef struct leat_model_save_item {
     size_t size;          /* sizeof(leat_model_save_item), the same for all items of an array: leat/base.h */
     const char *name;     /* UTF-8; not in npy files, which have no names */
-    const char *type;     /* as safetensors names it: "BF16", "F8_E4M3" */
+    const char *type;     /* name of the type in safetensors: "BF16", "F8_E4M3" */
     uint32_t dims;        /* 0: a single element */
     const int64_t *shape; /* dims sizes, the slowest first */
     const void *src;      /* memory of any kind; the elements follow one another, the last dimension the fastest */
@@ -288,22 +289,22 @@ typedef struct leat_model_save_options {
 } leat_model_save_options;
 #define LEAT_MODEL_SAVE_OPTIONS_INIT LEAT_SIZED_INIT_(leat_model_save_options)
 
-/* A running save: like a ticket, but of a batch of writes and the commit of their file. */
+/* A running save. It is like a ticket, but for a batch of writes and the commit of their file. */
 typedef struct leat_model_save leat_model_save;
 
 /*
  * Saves count tensors as a new file, in stream order: as npy if path ends in ".npy", which takes one tensor,
- * otherwise as safetensors, with the tensors in the order of the items and without gaps between them. The file is
- * written under no name, or a temporary one, and gets its name when all of it is on the disk; then it replaces an
- * older file (LEAT_FILE_TEMPORARY and leat_file_commit() in leat/file.h). Returns at once, with the exceptions of
- * leat_file_write(). leat reads items, names, shapes and metadata before the call returns; the memory at src may
- * change after LEAT_COPY_POINT_STAGED. Later work of the stream does not wait until the file is on the disk.
+ * otherwise as safetensors, with the tensors in the order of the items and without gaps between them. While leat
+ * writes the file, it has no name or a temporary one. It gets its name, and replaces an older file, when all of it
+ * is on the disk (LEAT_FILE_TEMPORARY and leat_file_commit() in leat/file.h). Returns at once, with the exceptions
+ * of leat_file_write(). leat reads items, names, shapes and metadata before the call returns; the memory at src
+ * may change after LEAT_COPY_POINT_STAGED. Later work of the stream does not wait until the file is on the disk.
  * options may be NULL.
  * Errors: INVALID (an argument is NULL; the size of a struct; a name that is not UTF-8, that two items have, or
  * "__metadata__"; a type that leat does not know; a shape, or a key of metadata, that is wrong; npy with another
  * number of items than 1, or with metadata); RANGE (src_bytes is too small; a header of more than 100,000,000
  * bytes); UNSUPPORTED (npy does not have the type); FILE, and those of leat_file_write_batch() and
- * leat_file_commit(). After an error nothing is changed under the name.
+ * leat_file_commit(). After an error path still refers to the older file, if there is one.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_model_save_start(leat_stream *stream, const char *path,
                                                           const leat_model_save_item *items, size_t count,
@@ -314,9 +315,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_save_start(leat_stream *stream, c
  * Waits until the save has reached point, for at most timeout_ns nanoseconds (0: only checks; LEAT_FOREVER: no
  * limit): LEAT_COPY_POINT_STAGED and LEAT_COPY_POINT_DONE when the tensors have been read and the new file has
  * them, LEAT_COPY_POINT_DURABLE when it has its name. A save that failed, was cancelled or passed its deadline
- * reaches all points too, and the call then returns its first failure; nothing is changed under the name then,
- * except if only the fsync() of the directory has failed. Errors: INVALID (save NULL, point); NOT_READY; those of
- * leat_ticket_wait().
+ * reaches all points too, and the call then returns its first failure. The name then still refers to the older
+ * file, if there is one, unless only the fsync() for the directory has failed. Errors: INVALID (save NULL, point);
+ * NOT_READY; those of leat_ticket_wait().
  */
 LEAT_NODISCARD LEAT_API leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point,
                                                          uint64_t timeout_ns);
@@ -324,8 +325,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_save_wait(leat_model_save *save, 
 /* Progress of a save. Start with LEAT_MODEL_SAVE_INFO_INIT. */
 typedef struct leat_model_save_info {
     size_t size;                   /* sizeof(leat_model_save_info): leat/base.h */
-    uint64_t bytes;                /* of the file */
-    uint64_t arrived_bytes;        /* of these, in the file */
+    uint64_t bytes;                /* size of the file */
+    uint64_t arrived_bytes;        /* bytes that are in the file so far */
     uint8_t staged, done, durable; /* 1: the save has reached this point */
     leat_status status;            /* LEAT_OK so far, or why the save stopped */
 } leat_model_save_info;

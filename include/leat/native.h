@@ -1,5 +1,5 @@
 /*
- * leat/native.h - the vendor's handles: get those of leat's objects, and wrap the user's own.
+ * leat/native.h - returns the vendor's handles of leat's objects, and wraps the user's own handles.
  *
  * Model. leat's device, stream, event and module correspond to the vendor's: on CUDA to a CUcontext, CUstream,
  * CUevent and CUmodule. These calls return the vendor's handles, and wrap those that the user's own code created,
@@ -7,8 +7,8 @@
  * needs no vendor's SDK. On the CPU device the native handles have a meaning only for leat, but they can be
  * wrapped in the same way.
  *
- * Lifetime. leat owns the native handles that it returns: do not destroy them. The user owns the handles that are
- * wrapped: leat never destroys them, and they must outlive the wrapping.
+ * Lifetime. leat owns the native handles that it returns: do not destroy them. The user owns the handles that leat
+ * wraps: leat never destroys them, and they must outlive the wrapping.
  *
  * Threads. Any thread may make any call here.
  */
@@ -55,16 +55,18 @@ LEAT_NODISCARD LEAT_API leat_status leat_event_wrap(leat_device *device, void *n
 LEAT_NODISCARD LEAT_API leat_status leat_event_native(leat_event *event, void **native);
 
 /*
- * Makes memory that the user's own code allocated known to leat. This is for memory that the driver cannot
- * identify, and to look it up as fast as leat's own. kind: DEVICE, PINNED or MANAGED. From now on leat checks
- * ranges against it; leat never frees it. Call leat_pointer_unwrap() before the memory is freed.
+ * Makes memory that the user's own code allocated known to leat. Use this for memory that the driver cannot
+ * identify, or to make its lookup as fast as that of leat's own memory. kind: DEVICE, PINNED or MANAGED. From then
+ * on leat checks ranges in this memory; leat never frees it. Call leat_pointer_unwrap() before the memory is
+ * freed.
  * Errors: HANDLE, INVALID (NULL, bytes 0, PAGEABLE, overflow), REGISTERED (overlaps memory that leat knows),
  * HOST_MEMORY.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_pointer_wrap(leat_device *device, leat_kind kind, void *ptr,
                                                       size_t bytes);
 
-/* Ends a wrapping; ptr is the start that was wrapped. NULL does nothing. Errors: POINTER (not such a start). */
+/* Undoes leat_pointer_wrap() for the memory that starts at ptr. NULL does nothing. Errors: POINTER (no wrapped
+ * memory starts at ptr). */
 LEAT_API leat_status leat_pointer_unwrap(void *ptr);
 
 /* Returns a function of the vendor's library that the device's driver loaded, by its exported name (for example

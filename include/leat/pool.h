@@ -1,5 +1,5 @@
 /*
- * leat/pool.h - memory pools: where leat_alloc() gets its memory, with limits, policies and statistics.
+ * leat/pool.h - manages the memory pools from which leat_alloc() gets its memory: limits, policies, statistics.
  *
  * Model. A pool holds memory of one kind (device, pinned or managed) of one device and hands out blocks of it in
  * stream order. leat_free() returns a block to its pool. Work submitted to the same stream later may use the
@@ -63,8 +63,8 @@ typedef struct leat_budget leat_budget;
 /* What a pool may do with memory that another stream has freed but may still be using. Memory may be reused under
  * every policy if leat knows that the new stream is ordered after the free, or that the work is complete. */
 typedef enum leat_pool_reuse {
-    LEAT_POOL_REUSE_WAIT_LAST = 0, /* make the new stream wait for it only when there is no other memory left */
-    LEAT_POOL_REUSE_WAIT = 1,      /* make the new stream wait for it before asking the driver for more memory */
+    LEAT_POOL_REUSE_WAIT_LAST = 0, /* make the new stream wait for that use, but only if no other memory is left */
+    LEAT_POOL_REUSE_WAIT = 1,      /* make the new stream wait for that use before growing the pool */
     LEAT_POOL_REUSE_WAIT_NEVER = 2 /* never make a stream wait */
 } leat_pool_reuse;
 
@@ -75,7 +75,7 @@ typedef enum leat_pool_reuse {
  * driver calls the first time a program needs that block. Neither waits for the device.
  */
 typedef enum leat_pool_packing {
-    /* new memory while the driver has some and the pool holds at most 4 % more than the peak in use; otherwise as
+    /* as STILL while the driver has memory and the pool holds at most 4 % more than the peak in use; otherwise as
      * TIGHT */
     LEAT_POOL_PACKING_AUTO = 0,
     LEAT_POOL_PACKING_STILL = 1, /* new memory only */
@@ -91,7 +91,7 @@ typedef struct leat_pool_options {
     uint64_t limit_bytes;      /* limit of the physical memory that the pool holds; 0: no limit */
     uint64_t soft_limit_bytes; /* above this, the next search for memory releases idle memory; 0: none */
     leat_budget *budget;       /* shared with other pools; NULL: none */
-    uint8_t dedicated;         /* 1: each block is its own physical allocation of whole 2 MiB: RDMA, NCCL, IPC */
+    uint8_t dedicated;         /* 1: each block has its own physical memory of whole 2 MiB (for RDMA, NCCL, IPC) */
     uint8_t exportable;        /* 1: leat_block_export() accepts its blocks; needs dedicated */
     uint8_t no_virtual_memory; /* 1: do not use virtual memory even where the driver has it */
     uint8_t guard;             /* 1: like LEAT_POOL_GUARD=1, for this pool alone */
@@ -181,7 +181,7 @@ typedef enum leat_pool_reuse_method {
 } leat_pool_reuse_method;
 
 /*
- * Selects the methods by which memory of the pool may pass from one stream to another: any combination of
+ * Selects the methods by which memory of the pool may pass from one stream to another. methods: any combination of
  * leat_pool_reuse_method; 0: none. A new pool uses all of them. The call also applies to memory that is already
  * freed. Two kinds of memory are always reusable: a stream's own freed memory, by that stream; and, by every
  * stream, memory whose work leat knows to be complete without the pool asking for it, because the program waited
@@ -267,12 +267,13 @@ LEAT_NODISCARD LEAT_API leat_status leat_budget_query(leat_budget *budget, uint6
  * Missing order. leat_copy(), leat_fill() and leat_fill_pattern() return LEAT_ERROR_NOT_PERMITTED, with both
  * backtraces, if all of the following holds: another stream has not yet reached its allocation of the block, or
  * the latest write to the same bytes by one of these calls (for a call that writes: also the latest read), and no
- * event orders this stream after it. leat does not see the accesses of kernels. It does not check a stream that
- * waited for more than eight others, or a stream that may be ordered by other means because it is wrapped or its
- * native handle was requested. leat cannot see an order that host functions create by waiting for each other.
+ * event orders this stream after that allocation or access. leat does not see the accesses of kernels. It does not
+ * check a stream that waited for more than eight others, or a stream that may be ordered by other means because it
+ * is wrapped or its native handle was requested. leat cannot see an order that host functions create by waiting
+ * for each other.
  *
- * An alignment of more than 512 bytes costs as much again before the block. Pools with exportable have neither red
- * zones nor poison, because other processes may write there.
+ * A block with an alignment of more than 512 bytes needs as many extra bytes in front of it. Blocks of pools with
+ * exportable have neither red zones nor fill patterns, because other processes may write to them.
  *
  * Backtraces, which LEAT_POOL_BACKTRACES=1 records without guard mode, are stored as addresses and converted to
  * text only for output: "function+offset (library)" where the dynamic linker knows the function (link with
@@ -285,8 +286,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_budget_query(leat_budget *budget, uint6
 /*
  * Creates a file descriptor for the physical memory of the block that starts at ptr, of a pool with exportable.
  * Another process maps the memory with leat_block_import(); send it the descriptor over a Unix socket
- * (SCM_RIGHTS). The caller closes the descriptor. The memory lives until every process has released it. *bytes:
- * the size to import.
+ * (SCM_RIGHTS). The caller closes the descriptor. The memory lives until every process has released it. *bytes
+ * becomes the size for leat_block_import().
  *
  * A process that received the descriptor can read and write the block's pages, and nothing else of the pool. On
  * the CPU device the descriptor is sealed, so the process cannot change their size. The process keeps access to
@@ -332,15 +333,15 @@ typedef struct leat_pool_stats {
     uint64_t allocations, frees, failures;
     uint64_t cache_hits;   /* allocations that took no lock except that of a magazine of their stream */
     uint64_t driver_calls; /* memory calls: reserve, create, map, set access, unmap, release, allocate, free... */
-    uint64_t driver_ns;    /* time spent in them */
-    uint64_t pages_created, pages_stitched, pages_released; /* in bytes: physical memory from the driver; mapped
-                                                               again for stitched blocks; back to the driver */
+    uint64_t driver_ns;    /* time spent in these calls */
+    uint64_t pages_created, pages_stitched, pages_released; /* bytes of pages: got from the driver; mapped again
+                                                               for stitched blocks; returned to the driver */
     uint64_t events, queries, stream_waits;                 /* driver calls that order the reuse of memory */
     uint64_t host_waits;       /* times that the host waited for the device, not counting guard mode */
     uint64_t callbacks;        /* calls of the function set by leat_pool_on_full() */
     uint64_t guard_reports;    /* overwritten red zones and other errors that guard mode found */
     uint64_t stitches;         /* allocations that returned a stitched block */
-    uint64_t stitch_reuses;    /* of these, blocks whose pages were already mapped */
+    uint64_t stitch_reuses;    /* stitches whose pages were already mapped */
     uint64_t planned;          /* allocations at the place that the pool's plan has for them */
     leat_pool_packing packing; /* the mode when the pool last looked for memory: STILL or TIGHT */
 } leat_pool_stats;
@@ -368,19 +369,19 @@ LEAT_NODISCARD LEAT_API leat_status leat_pool_get_stream_share(leat_pool *pool, 
 LEAT_NODISCARD LEAT_API leat_status leat_pool_get_tag_share(leat_pool *pool, unsigned index,
                                                             leat_pool_share *share);
 
-/* What happened in a pool, for leat_pool_history(). */
+/* The kinds of events in leat_pool_history(). */
 typedef enum leat_pool_action {
     LEAT_POOL_ACTION_ALLOC = 1,
     LEAT_POOL_ACTION_FREE = 2,
     LEAT_POOL_ACTION_GROW = 3,    /* the pool got physical memory from the driver */
     LEAT_POOL_ACTION_MAP = 4,     /* physical memory was mapped, for the first time or for a stitched block */
     LEAT_POOL_ACTION_RELEASE = 5, /* the pool returned physical memory to the driver */
-    LEAT_POOL_ACTION_FULL = 6     /* a request that failed */
+    LEAT_POOL_ACTION_FULL = 6     /* a request failed */
 } leat_pool_action;
 
 /* One event. Does not grow: it is an element of an array. */
 typedef struct leat_pool_event {
-    uint64_t time_ns; /* since the pool was made */
+    uint64_t time_ns; /* time since the pool was created */
     void *ptr;
     uint64_t bytes;
     uint64_t stream; /* number of the stream; 0: none */
@@ -407,7 +408,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool
  *     stale     given up, but earlier work may still use the addresses
  *     hole      addresses without memory
  *
- * The text is UTF-8: bytes of names and tags that are not valid UTF-8 become U+FFFD. The pool's lock is held
+ * The text is UTF-8: bytes of names and tags that are not valid UTF-8 become U+FFFD. leat holds the pool's lock
  * during the call, so write must not call leat.
  * Errors: HANDLE, INVALID (write NULL), HOST_MEMORY, NOT_PERMITTED.
  */

@@ -1,5 +1,5 @@
 /*
- * leat/status.h - the status that every call returns, and its message.
+ * leat/status.h - defines the status that calls return, and returns its message.
  *
  * Model. Every call that can fail returns a leat_status. LEAT_OK is 0 and failures are negative. LEAT_NOT_READY
  * (1) is an answer and not a failure. Results come through out pointers, which are written only when the call
@@ -37,8 +37,8 @@ extern "C" {
 #define LEAT_API __attribute__((visibility("default")))
 #endif
 
-/* For calls whose status must not be ignored. Empty if the compiler has no such attribute. gcc warns about its own
- * attribute even after a cast to void, and about [[nodiscard]] only without one. */
+/* For calls whose status must not be ignored. Empty if the compiler has no such attribute. With gcc [[nodiscard]]
+ * is better than __warn_unused_result__, because gcc warns about the latter even after a cast to void. */
 #if defined(__cplusplus) && (__cplusplus >= 201703L || (defined(__GNUC__) && __GNUC__ >= 7 && !defined(__clang__)))
 #define LEAT_NODISCARD [[nodiscard]]
 #elif defined(__GNUC__) && __GNUC__ >= 10 && !defined(__clang__) && !defined(__cplusplus)

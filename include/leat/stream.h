@@ -1,5 +1,5 @@
 /*
- * leat/stream.h - streams, events and host functions: the order of work.
+ * leat/stream.h - controls the order of work with streams, events and host functions.
  *
  * Model. A stream runs its work in the order of submission; different streams run concurrently.
  * leat_event_record() puts an event at the current end of a stream. leat_stream_wait() makes another stream (of
@@ -15,8 +15,8 @@
  * Pools (leat/pool.h) learn from these calls which stream is ordered after which, and which work is complete. So
  * memory passes from one stream to another without an extra wait.
  *
- * Threads. Any thread may use any stream. If two threads submit work to one stream at the same time, the work is
- * ordered one way or the other: a kernel, a fill, a host function and a leat_copy() each run as a whole before or
+ * Threads. Any thread may use any stream. If two threads submit work to one stream at the same time, leat orders
+ * the work in one way or the other: a kernel, a fill, a host function or a leat_copy() runs as a whole before or
  * after the other thread's work, with these exceptions. A short copy of pageable memory that uses the driver's own
  * call may run between the pieces of a longer copy. leat_copy_batch(), leat_copy_3d(), leat_copy_layout() and
  * prefetches may consist of several pieces of work, and the other thread's work may run between them. If code
@@ -84,12 +84,12 @@ LEAT_NODISCARD LEAT_API leat_status leat_stream_wait(leat_stream *stream, leat_e
 LEAT_NODISCARD LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument),
                                                      void *argument);
 
-/* Creates an event, with a time stamp. Errors: HANDLE, INVALID (event NULL), HOST_MEMORY, DRIVER,
+/* Creates an event. Its records have time stamps. Errors: HANDLE, INVALID (event NULL), HOST_MEMORY, DRIVER,
  * NOT_PERMITTED. */
 LEAT_NODISCARD LEAT_API leat_status leat_event_create(leat_device *device, leat_event **event);
 
-/* Destroys an event. Streams that wait for it still do. For a wrapped event only the wrapping ends. NULL does
- * nothing.
+/* Destroys an event. Streams that already wait for the event continue to wait. For a wrapped event only the
+ * wrapping ends. NULL does nothing.
  * Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone anyway). */
 LEAT_API leat_status leat_event_destroy(leat_event *event);
 
@@ -108,9 +108,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_event_synchronize(leat_event *event);
 LEAT_NODISCARD LEAT_API leat_status leat_event_query(leat_event *event);
 
 /*
- * Returns the milliseconds of device time between two events; negative if end came first. Resolution: about 0.5 us
- * on CUDA ("cuEventElapsedTime" in the driver API manual); on the CPU device that of the system's monotonic clock.
- * Returns LEAT_NOT_READY while an event is not reached yet.
+ * Returns the milliseconds of device time between two events; negative if end came first. The resolution is about
+ * 0.5 us on CUDA ("cuEventElapsedTime" in the driver API manual); on the CPU device it is that of the system's
+ * monotonic clock. Returns LEAT_NOT_READY while an event is not reached yet.
  * Errors: HANDLE, INVALID (milliseconds NULL, never recorded, different devices, or a wrapped event that was
  * created without timing), DRIVER.
  */

@@ -1,9 +1,9 @@
 /*
- * leat/version.h - the version of leat, for the preprocessor and at run time.
+ * leat/version.h - tells the version of leat to the preprocessor and at run time.
  *
  * Model. The macros have the version of the headers that a program was compiled with; leat_version() and
- * leat_version_number() return that of the library that it runs with. While the major number is 0, a new minor
- * number may change calls, and a new patch number does not.
+ * leat_version_number() return the version of the library that the program runs with. While the major number is 0,
+ * a new minor number may change calls, and a new patch number does not.
  *
  *     #if LEAT_VERSION_NUMBER >= LEAT_VERSION_MAKE(0, 2, 0)
  *     ...
@@ -30,7 +30,7 @@ extern "C" {
 #define LEAT_API __attribute__((visibility("default")))
 #endif
 
-/* The same as in the file VERSION, which make compares. */
+/* The same as in the file VERSION; make checks that. */
 #define LEAT_VERSION_MAJOR 0
 #define LEAT_VERSION_MINOR 1
 #define LEAT_VERSION_PATCH 0
@@ -39,7 +39,7 @@ extern "C" {
 #define LEAT_VERSION_MAKE(major, minor, patch) ((major) * 10000 + (minor) * 100 + (patch))
 #define LEAT_VERSION_NUMBER LEAT_VERSION_MAKE(LEAT_VERSION_MAJOR, LEAT_VERSION_MINOR, LEAT_VERSION_PATCH)
 
-/* "0.1.0" */
+/* The version as text: "0.1.0". */
 #define LEAT_VERSION_TEXT_(number) #number
 #define LEAT_VERSION_JOIN_(major, minor, patch)                                                                   \
     LEAT_VERSION_TEXT_(major) "." LEAT_VERSION_TEXT_(minor) "." LEAT_VERSION_TEXT_(patch)

@@ -1,5 +1,5 @@
 /*
- * leat/virtual.h - virtual memory: reserve addresses, create physical memory, map it, set access, share it.
+ * leat/virtual.h - reserves addresses, creates physical memory, maps it, sets its access and shares it.
  *
  * Model. A reservation is a range of addresses without memory. Physical memory belongs to a device and has no
  * address. A mapping connects a part of a reservation with physical memory, and access says which devices may use
@@ -27,8 +27,8 @@
  *     leat_virtual_unreserve(base);
  *
  * These calls are not stream-ordered: each takes effect before it returns, and none waits for streams. The caller
- * must ensure that no work still uses memory that is unmapped or loses its access. The last close of a device ends
- * its reservations and its physical memory, wherever that is mapped.
+ * must ensure that no work still uses memory that is unmapped or loses its access. The last close of a device
+ * releases its reservations and its physical memory, and unmaps this memory everywhere.
  *
  * Threads. Any thread may make any call here. Calls that change mappings run one at a time.
  */
@@ -46,13 +46,13 @@ typedef struct leat_physical leat_physical;
 
 typedef enum leat_access { LEAT_ACCESS_NONE = 0, LEAT_ACCESS_READ = 1, LEAT_ACCESS_READ_WRITE = 3 } leat_access;
 
-/* Returns the number that all sizes and addresses of the device must be multiples of. Errors: HANDLE, INVALID
- * (bytes NULL), UNSUPPORTED (the device has no virtual memory), DRIVER. */
+/* Returns the granularity: all sizes and addresses of virtual memory of the device must be multiples of it.
+ * Errors: HANDLE, INVALID (bytes NULL), UNSUPPORTED (the device has no virtual memory), DRIVER. */
 LEAT_NODISCARD LEAT_API leat_status leat_virtual_granularity(leat_device *device, size_t *bytes);
 
 /*
- * Reserves bytes of addresses; this costs no memory. alignment_bytes: 0, or a power of two that the start shall be
- * a multiple of. Memory of every device of device's driver can be mapped there.
+ * Reserves bytes of addresses; this costs no memory. alignment_bytes: 0, or a power of two to which the start is
+ * aligned. Memory of every device of device's driver can be mapped there.
  * Errors: HANDLE, INVALID (ptr NULL; bytes 0 or not a multiple of the granularity; alignment_bytes not a power of
  * two), DEVICE_MEMORY (no such range of addresses is left), HOST_MEMORY, UNSUPPORTED, DRIVER, NOT_PERMITTED
  * (inside a host function).
@@ -70,7 +70,7 @@ LEAT_API leat_status leat_virtual_unreserve(void *ptr);
 LEAT_NODISCARD LEAT_API leat_status leat_virtual_get_reservation(const void *ptr, void **base, size_t *bytes);
 
 /* Flags of leat_physical_create(). */
-enum { LEAT_PHYSICAL_EXPORTABLE = 1 /* leat_physical_export() shall accept it */ };
+enum { LEAT_PHYSICAL_EXPORTABLE = 1 /* leat_physical_export() will accept the memory */ };
 
 /*
  * Creates physical memory on the device, outside its pools. Its contents are undefined. flags: 0 or
@@ -109,8 +109,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_physical_retain(const void *ptr, leat_p
 
 /*
  * Creates a file descriptor for the memory, for another process (sent through a socket) or this one. The caller
- * closes it with close(); the memory lives as long as anyone still holds it. On the CPU device the descriptor is
- * sealed: whoever receives it can read and write the memory, but not change its size.
+ * closes it with close(); the memory lives as long as any process still holds it. On the CPU device the descriptor
+ * is sealed: a process that receives it can read and write the memory, but not change its size.
  * Errors: HANDLE, INVALID (fd NULL; not created as exportable), UNSUPPORTED, DRIVER, SYSTEM, NOT_PERMITTED.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_physical_export(leat_physical *physical, int *fd);
@@ -126,7 +126,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_physical_import(leat_device *device, in
                                                          leat_physical **physical);
 
 /*
- * Maps the first bytes bytes of physical at ptr, inside a reservation. No device may use them before
+ * Maps the first bytes bytes of physical at ptr, inside a reservation. No device may use the mapping before
  * leat_virtual_set_access(). The same memory may be mapped at several places.
  * Errors: HANDLE, INVALID (bytes 0, ptr or bytes not a multiple of the granularity, more bytes than the memory
  * has), POINTER (ptr is not reserved), RANGE (the range goes past the end of its reservation), BUSY (something is
