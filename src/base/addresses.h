@@ -1,5 +1,5 @@
 /*
- * addresses.h - the limit on this process's address space ('ulimit -v', RLIMIT_AS).
+ * addresses.h - handles a limit on this process's address space ('ulimit -v', RLIMIT_AS).
  *
  * leat reserves address ranges that are far larger than the memory it will use in them. Without a limit that costs
  * nothing. But a limit counts reserved addresses too, so under a limit each range gets only a share of the

@@ -1,5 +1,5 @@
 /*
- * assert.h - debug assertions, which check at run time what comments and headers promise.
+ * assert.h - defines debug assertions, which check at run time what comments and headers promise.
  *
  * -DLEATI_CHECKED compiles them in; the test programs and the sanitizer builds use it. A release build does not
  * evaluate the condition, and has no code for it.

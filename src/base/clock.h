@@ -1,4 +1,4 @@
-/* clock.h - leat's clock: the system's monotonic clock, in nanoseconds. */
+/* clock.h - reads leat's clock, which is the system's monotonic clock, in nanoseconds. */
 #ifndef LEATI_CLOCK_H
 #define LEATI_CLOCK_H
 
@@ -13,7 +13,7 @@ static inline uint64_t leati_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Returns the time of the kernel's last timer tick on the same clock. It is some milliseconds old, but much
+/* Returns the time of the kernel's last timer tick on the same clock. This time is some milliseconds old, but much
  * cheaper to read. */
 static inline uint64_t leati_clock_coarse_ns(void)
 {

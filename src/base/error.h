@@ -1,5 +1,5 @@
 /*
- * error.h - the status and its message, kept per thread for leat_last_error().
+ * error.h - reports failures: returns a status, and keeps its message per thread for leat_last_error().
  *
  * The function that detects a failure calls leati_fail() once. Its callers forward the status. The API call on top
  * prepends its own arguments with leati_fail_in(). Never pass LEAT_OK, LEAT_NOT_READY or LEATI_DECLINED to these
@@ -57,7 +57,7 @@ static inline leat_status leati_error_quiet_end_with(leat_status status)
     return status;
 }
 
-/* Evaluates an expression of type leat_status in a quiet region; its value is that of the expression. */
+/* Evaluates an expression of type leat_status in a quiet region, and has the value of that expression. */
 #define LEATI_QUIETLY(expression) (leati_error_quiet_begin(), leati_error_quiet_end_with(expression))
 
 /* Begins a loud region inside any number of quiet ones. Returns the argument for leati_error_loud_end(). */

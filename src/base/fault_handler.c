@@ -16,7 +16,7 @@ struct section {
     sigjmp_buf back;
     const struct leati_fault_range *ranges;
     uintptr_t fault;
-    struct section *outer; /* the section that this one is nested in, or NULL */
+    struct section *outer; /* the section around this section, or NULL */
     unsigned quiet_depth;  /* leati_error_quiet_depth when the section began; restored after a fault */
 };
 

@@ -1,5 +1,6 @@
 /*
- * handles.h - objects behind public handles. The tables detect stale and wild handles without dereferencing them.
+ * handles.h - tables of the objects behind public handles. They detect stale and wild handles without
+ * dereferencing them.
  *
  * Each type of handle has one table: a reserved address range that is cut into slots of equal size and never
  * freed. A pointer is a live handle if it is the start of a slot whose live flag is set. The check takes no lock,
@@ -31,7 +32,7 @@ struct leati_handles {
     size_t object_bytes;    /* set by LEATI_HANDLES(); all other fields start as zeros */
     struct leati_lock lock; /* guards all fields but base and used */
     _Atomic(char *) base;
-    _Atomic uint32_t used; /* number of slots that were ever used; all of them are readable */
+    _Atomic uint32_t used; /* number of slots that were ever used; these slots are all readable */
     uint32_t slots;        /* capacity of the range */
     uint32_t accessible;   /* number of slots whose pages are readable */
     uint32_t free_count;

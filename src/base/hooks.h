@@ -1,5 +1,5 @@
 /*
- * hooks.h - the hook by which the layers above report allocations, frees and stream order to a recorder.
+ * hooks.h - defines the hook by which the layers above report allocations, frees and stream order to a recorder.
  *
  * There is one hook; it is NULL unless a recorder has set it. An operation calls the hook after it has succeeded,
  * except for a free, which calls it before the memory can be reused. So the order of hook calls is a possible

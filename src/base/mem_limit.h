@@ -1,5 +1,6 @@
 /*
- * mem_limit.h - how much host memory this process can still use before the kernel runs out and kills a process.
+ * mem_limit.h - finds how much host memory this process can still use before the kernel runs out of memory and
+ * kills a process.
  *
  * Linux overcommits: allocating addresses succeeds, and memory is taken only when pages are touched. If there is
  * not enough memory at that moment, the kernel kills a process, and no call returns an error. So code that touches
@@ -21,8 +22,8 @@ struct leati_mem_limit {
 /*
  * Fills *available with the minimum of two values: what the kernel expects to be available, and what the control
  * groups (version 1 and 2) of this process still allow. Both count file cache that can be dropped as available. If
- * the result is above enough_bytes, it may be too low, because leat then saves the time for an exact answer. root:
- * "", or a folder with its own proc/ and sys/, for tests.
+ * the result is above enough_bytes, the true value may be even higher, because leat then saves the time for an
+ * exact answer. root: "", or a folder with its own proc/ and sys/, for tests.
  */
 void leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available);
 

@@ -112,7 +112,8 @@ static bool is_known(const char *name, size_t length)
     return false;
 }
 
-/* Adds a variable, such as "LEAT_DEVCE=cpu:0", to the list of unknown ones. Omits it if there is no memory. */
+/* Adds a variable, such as "LEAT_DEVCE=cpu:0", to the list of unknown variables. Omits the variable if there is no
+ * memory. */
 static void add_unknown(const char *variable)
 {
     size_t length = strcspn(variable, "=");
@@ -194,8 +195,8 @@ static bool parse_number(const char *value, uint64_t *number)
 
 enum { FLAG_WORDS = 8 };
 
-/* Returns the index of value in a list of the four words for on, then the four for off. Returns FLAG_WORDS if it
- * is none of them. */
+/* Returns the index of value in a list that has the four words for "on", then the four words for "off". Returns
+ * FLAG_WORDS if value is not in the list. */
 static unsigned find_word(const char *value)
 {
     static const char *const words[FLAG_WORDS] = {"1", "yes", "on", "true", "0", "no", "off", "false"};

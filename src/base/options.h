@@ -116,7 +116,7 @@ const char *leati_option(enum leati_option option);
 leat_status leati_option_number(enum leati_option option, uint64_t initial, uint64_t *number);
 
 /* Returns INVALID if some option has a value that is not allowed; the message names the value and the allowed
- * ones. what: name of the calling API function. */
+ * values. what: name of the calling API function. */
 leat_status leati_options_check(const char *what);
 
 /* Writes a hint about LEAT_ variables that leat does not know, to append to a message, such as

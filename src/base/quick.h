@@ -2,9 +2,9 @@
 #ifndef LEATI_QUICK_H
 #define LEATI_QUICK_H
 
-/* For a few small thread-local variables. Other thread-local variables of a shared library are read by calling
- * __tls_get_addr(); these are read directly. Use it rarely, because a library that is loaded with dlopen() has
- * little room for them. */
+/* For a few small thread-local variables. Code in a shared library must call __tls_get_addr() to read a
+ * thread-local variable, but reads variables with this attribute directly. Use it rarely, because a library that
+ * is loaded with dlopen() has little room for them. */
 #define LEATI_QUICK_TLS _Thread_local __attribute__((tls_model("initial-exec")))
 
 /*

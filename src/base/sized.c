@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns size, the first field of every such struct. */
+/* Returns the field size, the first field of every struct that can grow. */
 static size_t size_of(const void *given)
 {
     size_t size;

@@ -19,9 +19,9 @@
 /* No struct of any version is larger than this. A larger size means that the caller did not set the field. */
 enum { LEATI_SIZED_MAX = 4096 };
 
-/* Returns LEAT_OK if a call can use the caller's struct, otherwise LEAT_ERROR_INVALID. what: the name of the API
- * call; name: that of its parameter; type: that of the struct; known_bytes: sizeof the struct in this version of
- * the library. */
+/* Returns LEAT_OK if a call can use the caller's struct, otherwise LEAT_ERROR_INVALID. For the message, what is
+ * the name of the API call, name that of the parameter, type that of the struct. known_bytes: sizeof the struct in
+ * this version of the library. */
 leat_status leati_sized_check(const char *what, const char *name, const char *type, const void *given,
                               size_t known_bytes);
 
@@ -29,8 +29,8 @@ leat_status leati_sized_check(const char *what, const char *name, const char *ty
  * struct does not have become 0. */
 void leati_sized_read(void *known, size_t known_bytes, const void *given);
 
-/* Copies those fields of filled that the caller's struct has into that struct, which was checked. The caller's
- * size does not change. known_bytes: the size of filled. */
+/* Copies filled, whose size is known_bytes, to a checked struct of the caller. Omits fields that the caller's
+ * struct does not have, and does not change its size field. */
 void leati_sized_write(void *given, const void *filled, size_t known_bytes);
 
 #define LEATI_SIZED_CHECK(what, name, type, given) leati_sized_check((what), (name), #type, (given), sizeof(type))

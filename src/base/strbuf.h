@@ -7,7 +7,7 @@
 
 /* left starts at the buffer's size, which must be 1 or more. */
 struct leati_strbuf {
-    char *at;    /* where the next piece goes; the terminating 0 is there */
+    char *at;    /* where the next piece goes; now has the terminating 0 */
     size_t left; /* bytes from at to the end of the buffer */
 };
 

@@ -2,8 +2,8 @@
  * stream_copy.h - copies with non-temporal (streaming) stores, the widest that this processor has.
  *
  * Non-temporal stores bypass the caches: they do not read the destination first, and evict nothing. They are
- * faster if the destination is larger than the caches, or if a device reads it next. On a processor without them
- * all functions use memcpy().
+ * faster if the destination is larger than the caches, or if a device reads it next. On a processor without such
+ * stores all functions use memcpy().
  */
 #ifndef LEATI_STREAM_COPY_H
 #define LEATI_STREAM_COPY_H

@@ -9,9 +9,9 @@
 /*
  * Starts a thread, as pthread_create() does, and returns 0 or an error number. All signals are blocked on the new
  * thread, so that the program's signal handlers never run there. Signals that a thread causes by its own
- * instructions (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS) stay unblocked. A blocked one would end the
- * process instead of reaching leat's handler (base/fault_handler.h), or the program's handler if a kernel or host
- * function caused the signal.
+ * instructions (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS) stay unblocked. If such a signal were blocked,
+ * it would end the process instead of reaching leat's handler (base/fault_handler.h), or the program's handler if
+ * a kernel or host function caused the signal.
  */
 int leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 

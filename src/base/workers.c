@@ -205,7 +205,7 @@ static void leave_task(struct leati_workers *workers, struct leati_task *task, b
 
 /* ---- the threads ---- */
 
-/* Works on a task. If no part can be done now, and alone says that there is no other task, waits for a moment. */
+/* Works on a task. If no part can be done now and there is no other task (alone), waits for a moment. */
 static void serve(struct leati_workers *workers, struct leati_task *task, bool alone)
 {
     unsigned news = atomic_load_explicit(&workers->news, memory_order_relaxed);
@@ -263,9 +263,9 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
         return;
     }
     leati_lock(&workers->sleep_lock);
-    /* seq_cst, against a lost wake-up: leati_workers_add() increments news, then reads asleep; we increment
-     * asleep, then read news. So either leati_workers_add() sees us asleep, or we see its news. No loop around the
-     * wait: a thread that wakes up looks for work anyway. */
+    /* Sequentially consistent accesses, which prevent a lost wake-up: leati_workers_add() increments news, then
+     * reads asleep; we increment asleep, then read news. So either leati_workers_add() sees us asleep, or we see
+     * its news. No loop around the wait: a thread that wakes up looks for work anyway. */
     atomic_fetch_add(&workers->asleep, 1);
     if (atomic_load(&workers->news) == news)
         leati_cond_wait(&workers->work_there, &workers->sleep_lock);

@@ -45,7 +45,7 @@ struct leati_task_type {
     enum leati_taken (*work)(struct leati_task *task);
 
     /* Predicts what work() would return to a worker, or to a helper (see below), but does no work. Also returns
-     * TAKEN if prepare() has something to do. Called under the pool's lock: a few loads only. */
+     * TAKEN if prepare() has something to do. Called under the pool's lock, so it must only do a few loads. */
     enum leati_taken (*look)(const struct leati_task *task, bool helper);
 
     /* All optional: */
@@ -139,10 +139,11 @@ bool leati_workers_are_few(const struct leati_workers *workers);
  * date. */
 unsigned leati_workers_awake(const struct leati_workers *workers);
 
-/* Returns true if there are copies with parts that nobody has taken. Costs one relaxed load. */
+/* Returns true if some copy has parts that no thread has taken. Costs one relaxed load. */
 bool leati_workers_have_copies(const struct leati_workers *workers);
 
-/* Returns true if some copy has parts that nobody has taken, and fewer than four workers are awake for copies. */
+/* Returns true if some copy has parts that no thread has taken, and fewer than four workers are awake for
+ * copies. */
 bool leati_workers_want_help(const struct leati_workers *workers);
 
 /* Call these at the beginning and the end of a wait. If help_begins returns false, enough threads help already:

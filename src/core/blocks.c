@@ -183,7 +183,7 @@ static struct granules *make_granules(void) LEATI_REQUIRES(lock)
     return made;
 }
 
-/* Creates the leaf and, for small blocks, the granules of one page. Under lock. */
+/* Creates the leaf and, for small blocks, the granules of one page. Call under lock. */
 static bool prepare_page(uintptr_t at, bool small) LEATI_REQUIRES(lock)
 {
     struct leaf *leaf = make_leaf(at);
@@ -201,7 +201,7 @@ static bool prepare_page(uintptr_t at, bool small) LEATI_REQUIRES(lock)
     return made != NULL;
 }
 
-/* Detaches a page's granules, if any, clears them and puts them into the free list. Under lock. */
+/* Detaches a page's granules, if it has any, clears them and puts them into the free list. Call under lock. */
 static void recycle(struct table_page *page) LEATI_REQUIRES(lock)
 {
     struct granules *old = atomic_exchange_explicit(&page->granules, NULL, memory_order_relaxed);
@@ -216,7 +216,7 @@ static void recycle(struct table_page *page) LEATI_REQUIRES(lock)
     free_granules = old;
 }
 
-/* Prepares all pages of [base, end); on failure none of them. Under lock. */
+/* Prepares all pages of [base, end). If that fails for one page, undoes the others. Call under lock. */
 static bool prepare(uintptr_t base, uintptr_t end, bool small) LEATI_REQUIRES(lock)
 {
     uintptr_t at = base;
@@ -260,7 +260,7 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
 
 /* Subtracts one page from the leaf's count of pages. When no page is left, the leaf is all zeros, so this releases
  * its memory. Otherwise every leaf that was ever used would keep its memory, and chunks get ever new addresses.
- * Under lock. */
+ * Call under lock. */
 static void let_go(struct leaf *leaf, uintptr_t at)
 {
     leati_assert_locked(&lock);
@@ -311,8 +311,8 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
     }
 }
 
-/* Sets the half of page->cover that belongs to one window. Compare-and-swap: planned blocks are entered without
- * the pool's lock, so another thread may set the other half at the same time. */
+/* Sets the half of page->cover that belongs to one window. Uses compare-and-swap, because planned blocks are
+ * entered without the pool's lock, so another thread may set the other half at the same time. */
 static void set_cover(uintptr_t address, uint32_t number)
 {
     struct table_page *page = page_of(leaf_of(address), address);

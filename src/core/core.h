@@ -77,7 +77,7 @@ struct leat_device {
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
     _Atomic(struct leati_stager *) stager; /* staging/staging.h; created on first use */
-    _Atomic uint32_t copy_rates[4];        /* copy/costs.h: MB/s; 0: not measured yet */
+    _Atomic uint32_t copy_rates[4];        /* measured rates in MB/s (copy/costs.h); 0: not measured yet */
     struct leati_lock pools_lock;          /* guards pool_numbers; held while a pool is created or destroyed */
     unsigned pool_numbers;                 /* bit n: index n of leat_stream.caches is in use by a pool */
     struct leati_lock prefetch_lock; /* guards the fields below; held while a chunked prefetch is submitted */

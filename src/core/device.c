@@ -207,7 +207,7 @@ static leat_status find_driver(const char *what, const char *name, struct leati_
 }
 
 /* Chooses driver and ordinal from the name or, if it is NULL, from the environment. On failure the message also
- * lists LEAT_ variables that leat does not know, because one of them may be a misspelt option to choose the
+ * lists LEAT_ variables that leat does not know, because a misspelt variable may be the one that should choose the
  * device. */
 static leat_status choose_driver(const char *what, const char *name, struct leati_driver **driver, int *ordinal)
 {
@@ -228,7 +228,7 @@ static leat_status choose_driver(const char *what, const char *name, struct leat
 
 /* ---- open and close ---- */
 
-/* Returns the open device, or NULL. Under open_lock, which prevents changes of the list. */
+/* Returns the open device, or NULL. Call under open_lock, which prevents changes of the list. */
 static struct leat_device *find_open(const struct leati_driver *driver, int ordinal)
     LEATI_REQUIRES(open_lock) LEATI_NO_THREAD_SAFETY
 {

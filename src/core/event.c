@@ -143,7 +143,7 @@ leat_status leat_event_native(leat_event *event, void **native)
     return LEAT_OK;
 }
 
-/* Records the event in the driver, and stores its position and what its stream is ordered after. Under the
+/* Records the event in the driver, and stores its position and what its stream is ordered after. Call under the
  * event's lock. */
 static leat_status record(leat_event *event, leat_stream *stream)
 {

@@ -1,4 +1,4 @@
-/* managed_report.c - a text report of what moved between host and devices, with advice. */
+/* managed_report.c - writes a text report about the pages that moved between host and devices, with advice. */
 #include "base/strbuf.h"
 #include "core/core.h"
 

@@ -148,7 +148,7 @@ leat_status leati_import_end(const struct leati_memory *memory)
     return first != LEAT_OK ? first : status;
 }
 
-/* Maps an imported handle at new addresses, and enters them into the table. */
+/* Maps an imported handle at new addresses, and enters the addresses into the table. */
 static leat_status map_import(struct leati_memory *memory)
 {
     struct leat_device *device = memory->device;

@@ -1,4 +1,4 @@
-/* pointers.c - the table of memory that leat knows, and the lookup of addresses. */
+/* pointers.c - keeps the table of memory that leat knows, and looks up addresses. */
 #include "core/core.h"
 #include "core/virtual.h"
 
@@ -24,8 +24,8 @@ static struct leati_rwlock table_lock = LEATI_RWLOCK_INITIALIZER;
 static struct leati_ranges table LEATI_GUARDED_BY(table_lock);
 
 /* Bounds of all entries, for a lock-free negative lookup. Relaxed: a thread may rely on an entry only after it
- * learned that the call that added it has returned. It then sees the bounds of that call or later ones, and
- * these include the entry as long as it exists. */
+ * learned that the call that added it has returned. That thread then sees the bounds of that call or of a later
+ * call, which include the entry as long as it exists. */
 static _Atomic uintptr_t table_low = UINTPTR_MAX, table_end;
 
 /* Call after each change of the table, with the lock held exclusively. */
@@ -373,9 +373,9 @@ static leat_status ask_drivers(const void *ptr, struct leati_endpoint *endpoint)
     return LEAT_OK;
 }
 
-/* Looks up ptr. driver: pinned memory of other drivers counts as pageable; NULL: no such rule. ask: query the
- * drivers about memory that leat does not know; otherwise it counts as pageable. POINTER if the memory is
- * certainly not usable. */
+/* Looks up ptr. If driver is not NULL, memory that other drivers pinned counts as pageable. If ask is set, queries
+ * the drivers about memory that leat does not know; otherwise such memory counts as pageable. Returns POINTER if
+ * the memory is certainly not usable. */
 LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, bool ask,
                                   struct leati_endpoint *endpoint)
 {
@@ -394,8 +394,8 @@ LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, 
     return LEAT_OK;
 }
 
-/* Returns true if the byte at address can be read, or if that is unknown: some sandboxes forbid the system
- * call. */
+/* Returns true if the byte at address can be read. Also returns true if that is unknown, because some sandboxes
+ * forbid the system call. */
 static bool readable(uintptr_t address)
 {
     char byte;
@@ -410,7 +410,7 @@ static bool readable(uintptr_t address)
 static bool writable(uintptr_t address)
 {
     static const uintptr_t page_bytes = 4096;
-    static atomic_int supported; /* 0: not tested yet, 1: yes, -1: no; relaxed: all threads get the same result */
+    static atomic_int supported; /* 0: not tested yet, 1: yes, -1: no; relaxed, as all threads get the same */
 
     if (!atomic_load_explicit(&supported, memory_order_relaxed)) {
         char own[1];

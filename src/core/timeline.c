@@ -137,8 +137,8 @@ static struct leati_fence *find_fence(struct leati_timeline *timeline, uint64_t 
     return found;
 }
 
-/* Records a fence that covers all work submitted so far. Under the timeline's lock. If no entry is free,
- * overwrites the youngest fence, because older ones complete earlier. */
+/* Records a fence that covers all work submitted so far. If no entry is free, overwrites the youngest fence,
+ * because older fences complete earlier. Call under the timeline's lock. */
 static leat_status put_fence(struct leati_timeline *timeline, struct leati_fence **put,
                              struct leati_timeline_counts *counts)
 {

@@ -1,5 +1,5 @@
 /*
- * timeline.h - the order of work across streams: each stream's timeline, and the waits that leat remembers.
+ * timeline.h - tracks the order of work across streams: each stream's timeline, and the waits that leat remembers.
  *
  * A stream's timeline has a sequence number (seq) that increases with every fence (an event) recorded in the
  * stream. Work that is submitted while the sequence number is t precedes the fence that ends t. So "the work of
@@ -144,7 +144,8 @@ leat_status leati_timeline_query(struct leati_timeline *timeline, uint64_t seq, 
  * No driver call. */
 bool leati_timeline_is_ordered_after(struct leati_timeline *stream, struct leati_timeline *timeline, uint64_t seq);
 
-/* Conservative: returns false only if every wait of the stream is known and this is not among them. */
+/* Returns false only if every wait of the stream is known and none of them orders it after timeline's work up to
+ * seq. */
 bool leati_timeline_may_be_ordered_after(struct leati_timeline *stream, struct leati_timeline *timeline,
                                          uint64_t seq);
 
@@ -171,7 +172,7 @@ void leati_timeline_waited(struct leati_timeline *stream, const struct leati_poi
 void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *message);
 leat_status leati_timeline_take_failure(struct leati_timeline *timeline);
 
-/* Copies to *known what the stream is ordered after now. Call this before an event is recorded. */
+/* Copies to *known the positions that the stream is ordered after now. Call this before an event is recorded. */
 void leati_timeline_get_waits(struct leati_timeline *stream, struct leati_points *known);
 
 #endif

@@ -60,7 +60,7 @@ static struct leati_link all_reservations LEATI_GUARDED_BY(turn) = {.next = &all
                                                                     .previous = &all_reservations};
 
 /* Guards the lists of mappings and their rights against concurrent lookups. A writer holds turn and this lock; a
- * reader holds one of them. Taken after turn and after the lock of the table of pointers. */
+ * reader holds at least one of the two. Taken after turn and after the lock of the table of pointers. */
 static struct leati_rwlock maps_lock = LEATI_RWLOCK_INITIALIZER;
 
 static leat_status check_physical(const char *what, const leat_physical *physical)

@@ -56,7 +56,7 @@ struct leati_pointer_info {
 struct leati_mem_op {
     _Atomic uint32_t *flag; /* in memory from this driver's host_alloc or host_register */
     uint32_t value;
-    bool wait; /* true: wait for value; false: write it */
+    bool wait; /* true: wait until the flag has reached value; false: write value */
 };
 
 /* One side of a copy, for a driver. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PART_BYTES ((size_t)1 << 20)          /* size of a part, which one thread copies at a time */
-#define HERE_BYTES ((size_t)256 << 10)        /* pageable copies up to this size run on the caller's thread */
+#define HERE_BYTES ((size_t)256 << 10)        /* pageable copies up to this size may run on the caller's thread */
 #define PARALLEL_BYTES ((size_t)1 << 20)      /* copies from this size on use several threads */
 #define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from this size on, if rows have at least the following size */
 #define NON_TEMPORAL_ROW_BYTES ((size_t)4096)

@@ -28,8 +28,8 @@ static uint64_t machine_bytes(void)
 }
 
 /* Under a limit on addresses (ulimit -v) a device has 1/16 of the free addresses as memory. It reserves four times
- * as many addresses as it has memory, a quarter of the free ones. So two devices, host memory and the program fit
- * into the limit. */
+ * as many addresses as it has memory, that is, a quarter of the free addresses. So two devices, host memory and
+ * the program fit into the limit. */
 #define MEMORY_PARTS 16
 
 static char memory_reason[400];

@@ -62,8 +62,8 @@ static void *gang_thread(void *unused)
     return NULL;
 }
 
-/* Starts one more thread. It is detached, because there may be thousands; cpu_gang_stop() counts the threads that
- * have ended. */
+/* Starts one more thread. The thread is detached, because there may be thousands; cpu_gang_stop() waits until
+ * ended equals started. */
 static int start_thread(void)
 {
     pthread_attr_t attributes;

@@ -36,7 +36,7 @@ struct managed_page {
     uint32_t copies;       /* bit_of() of each side that has the page; 0: never accessed */
     uint32_t accessed_by;  /* bit_of() of each side with the advice ACCESSED_BY */
     uint8_t preferred;     /* a side + 2; 0 means NOWHERE */
-    uint8_t last_prefetch; /* the same */
+    uint8_t last_prefetch; /* a side + 2; 0 means NOWHERE */
     uint8_t first_touch;   /* a side + 2: the side that accessed the page first */
     uint8_t read_mostly;
     uint16_t faults_to_device, faults_to_host;
@@ -63,11 +63,12 @@ static uint64_t moves_count;        /* number of moves ever recorded */
 static uint64_t phase;              /* incremented whenever work of a device begins or ends */
 static uint64_t began_ns;
 
-/* Changed under the lock; also read without it, to return early if there is no record. */
+/* True while the record is on. Changed under the lock; also read without the lock, to return early if there is no
+ * record. */
 static atomic_bool recording;
 
-/* The side that this thread works for, and whether SIGSEGV is unblocked on it. initial-exec, because the fault
- * handler must not call __tls_get_addr(). */
+/* The side that this thread works for, and whether SIGSEGV is unblocked on it. The TLS model is initial-exec,
+ * because the fault handler must not call __tls_get_addr(). */
 static _Thread_local __attribute__((tls_model("initial-exec"))) int current_side = HOST;
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool unblocked;
 
@@ -169,7 +170,7 @@ static void first_touch(struct managed_page *page, uintptr_t address, int side)
     note_move(address, NOWHERE, place, LEAT_MOVE_CAUSE_FIRST_TOUCH);
 }
 
-/* Records that side accesses a page that it does not have and may not copy: side uses the page in place, or the
+/* Records that side accesses a page that it does not have, if no copy is made: side uses the page in place, or the
  * page moves to side. */
 static void fault(struct managed_page *page, uintptr_t address, int side)
 {
@@ -657,7 +658,7 @@ static void forget_record(struct memory *memory)
     memory->unseen = false;
 }
 
-/* Under the lock. */
+/* Starts the record: clears it and closes all pages. Call under the lock. */
 static leat_status begin_record(void) LEATI_REQUIRES(lock)
 {
     leati_assert_locked(&lock);
@@ -679,7 +680,7 @@ static leat_status begin_record(void) LEATI_REQUIRES(lock)
     return LEAT_OK;
 }
 
-/* Under the lock. */
+/* Ends the record: makes all pages accessible. Call under the lock. */
 static leat_status end_record(void) LEATI_REQUIRES(lock)
 {
     leat_status status = LEAT_OK;
@@ -729,7 +730,7 @@ void cpu_managed_end(void)
     leati_unlock(&lock);
 }
 
-/* Under the lock. */
+/* Fails if no record was ever started. Call under the lock. */
 static leat_status need_record(void) LEATI_REQUIRES(lock)
 {
     leati_assert_locked(&lock);

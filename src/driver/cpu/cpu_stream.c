@@ -3,8 +3,8 @@
  *
  * A stream is a queue of work and a thread that executes the work. An event refers to its latest fence. Each
  * record makes a new fence, and a wait refers to the fence that was the latest when the wait was submitted, so a
- * later record does not change earlier waits. A fence is queued before anyone can wait for it, so waits cannot
- * form a cycle.
+ * later record does not change earlier waits. A fence is queued before any stream or thread can wait for it, so
+ * waits cannot form a cycle.
  */
 #include "driver/cpu/cpu.h"
 
@@ -222,8 +222,8 @@ static bool finished(struct cpu_stream *stream)
     return yes;
 }
 
-/* Ends the threads of destroyed streams that have no work left. If all is set, also waits for the work of the
- * others and ends them. */
+/* Ends the threads of destroyed streams that have no work left. If all is set, also ends the threads of streams
+ * with work, and waits for that work. */
 static void reap(struct cpu_device *device, bool all)
 {
     struct cpu_stream **place;
@@ -472,8 +472,8 @@ static void let_go(struct cpu_fence *fence)
     free(fence);
 }
 
-/* Returns the event's fence with a reference for the caller; NULL before the first record. Under the event's lock.
- */
+/* Returns the event's fence with a reference for the caller; NULL before the first record. Call under the event's
+ * lock. */
 static struct cpu_fence *hold_fence(struct cpu_event *event)
 {
     leati_assert_locked(&event->lock);

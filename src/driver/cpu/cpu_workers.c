@@ -72,7 +72,7 @@ static struct leati_workers *start_workers(void)
     return now;
 }
 
-/* Returns NULL if there is no memory for the pool. */
+/* Returns the pool of workers, and creates it on first use; NULL if there is no memory. */
 static struct leati_workers *get_workers(void)
 {
     /* Acquire: pairs with the release below. */
