@@ -2,8 +2,8 @@
  * alloc.c - the calls that allocate and free, and their fast path.
  *
  * In the steady state a program frees and allocates the same sizes on the same streams. Then a block only moves
- * between the user and a magazine of the stream's cache: a few checks and one one-byte lock; no driver call, no
- * memory allocation, no other lock.
+ * between the user and a magazine of the stream's cache. This costs a few checks and one lock of one byte, but no
+ * driver call, no memory allocation and no other lock.
  */
 #include "base/lock.h"
 #include "pool/pool.h"
@@ -14,13 +14,14 @@
 
 /* ---- recording ---- */
 
-/* Returns the stream's number in recordings; 0 is the host. */
+/* Returns the number that identifies the stream in recordings; 0 stands for the host. */
 static uint64_t serial_of(const leat_stream *stream)
 {
     return stream ? stream->timeline->serial : 0;
 }
 
-/* Records a free. Call when the free can no longer fail, but before another thread can get the block. */
+/* Records a free for the recorder of allocations. Call when the free can no longer fail, but before another thread
+ * can get the block. */
 static void trace_free(const leat_stream *stream, struct leati_block *block)
 {
     uint64_t serial;
@@ -40,8 +41,9 @@ static leat_status fail_alloc(const char *what, leat_status status, const leat_p
     return leati_fail_in(status, "%s of %zu bytes from %s on %s", what, bytes, pool->name, pool->device->name);
 }
 
-/* The fast path: takes a block of exactly bytes from this thread's magazine and makes it LIVE; NULL if there is
- * none. A contended magazine counts as a miss: the slow path is taken instead of spinning. */
+/* The fast path: takes a block of exactly bytes from this thread's magazine and makes it LIVE. Returns NULL if the
+ * magazine has none. If another thread holds the magazine's lock, also returns NULL, so that the caller takes the
+ * slow path instead of spinning. */
 static inline struct leati_block *take_cached(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                               size_t requested_bytes)
 {
@@ -64,7 +66,7 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
     return block;
 }
 
-/* Returns a LIVE block at the place that the pool's plan has for the request; NULL if the plan has none. */
+/* Returns a LIVE block at the place that the pool's plan has for the request, or NULL if the plan has no place. */
 static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                         size_t requested_bytes)
 {
@@ -94,7 +96,8 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     struct leati_magazine *magazine;
 
     leati_error_quiet_begin();
-    /* Without a timeline the free cannot be deferred: wait here for the work that prepared the block. */
+    /* The host and a per-thread stream have no sequence numbers, so the free cannot be deferred. Wait here for the
+     * work that prepared the block. */
     if (!stream)
         leati_guard_settle(pool);
     else if (stream->timeline->per_thread)
@@ -122,7 +125,7 @@ static inline leat_status alloc_untraced(const char *what, struct leat_pool *poo
     struct leati_block *block = NULL;
     leat_status status;
 
-    /* Larger than any device memory, and small enough that the sums below cannot overflow. */
+    /* BYTES_MAX is larger than any device memory, and small enough that the sums below cannot overflow. */
     if (rounded_bytes < bytes || rounded_bytes > BYTES_MAX)
         rounded_bytes = BYTES_MAX;
     else if (alignment <= LEATI_GRANULE_BYTES && pool->plan && rounded_bytes >= LEATI_LARGE_BYTES && stream)
@@ -269,16 +272,16 @@ static leat_status refuse(const char *what, const void *ptr, struct leat_pool *p
                       (size_t)((uintptr_t)ptr - base), (void *)base);
 }
 
-/* Returns true if block is LIVE, starts at ptr and belongs to magazine. Call with the magazine's lock held;
- * with no lock the answer is a guess. */
+/* Returns true if block is LIVE, starts at ptr and belongs to magazine. The result is reliable only while the
+ * caller holds the magazine's lock. */
 static inline bool is_live(const struct leati_block *block, const void *ptr, const struct leati_magazine *magazine)
 {
     return leati_state(block) == LEATI_BLOCK_LIVE && leati_user_base(block) == (uintptr_t)ptr &&
            atomic_load_explicit(&block->magazine, memory_order_relaxed) == magazine;
 }
 
-/* Changes a LIVE block to LEAVING. Returns false if another thread did so first, or if it does not start at
- * ptr. This detects double frees. */
+/* Changes a LIVE block to LEAVING. Returns false if the block is no longer LIVE, which detects a double free, or
+ * if it does not start at ptr. */
 static bool leave(struct leati_block *block, const void *ptr)
 {
     struct leati_magazine *magazine = atomic_load_explicit(&block->magazine, memory_order_relaxed);
@@ -298,7 +301,8 @@ static bool leave(struct leati_block *block, const void *ptr)
     return left;
 }
 
-/* Takes the block that starts at ptr away from the user (leave()). DECLINED: ptr is in no pool. */
+/* Finds the block that starts at ptr and makes it LEAVING, so that it no longer belongs to the user. Returns
+ * DECLINED if ptr is in no pool. */
 static leat_status take_block(const char *what, const void *ptr, struct leat_pool **pool,
                               struct leati_block **taken)
 {
@@ -312,8 +316,8 @@ static leat_status take_block(const char *what, const void *ptr, struct leat_poo
     return LEAT_OK;
 }
 
-/* Frees a block that free_cached() made LEAVING. A planned block returns to its plan. For other blocks, makes
- * room in the magazine. */
+/* Frees a block that free_cached() made LEAVING but did not put into the magazine. A planned block returns to its
+ * plan. For any other block, makes room in the magazine. */
 __attribute__((noinline)) static void free_without_room(struct leati_block *block)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
@@ -352,8 +356,8 @@ static inline bool free_cached(leat_stream *stream, const void *ptr)
     if (found) {
         block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
         kept = !block->planned && leati_magazine_push(magazine, block);
-        /* Without room, the block stays in the statistics of live blocks until free_without_room() counts the
-         * free, so that the pool cannot be destroyed in between. */
+        /* If the magazine had no room, free_without_room() counts the free later. Until then the statistics count
+         * the block as live, so that the pool cannot be destroyed in between. */
         if (kept)
             leati_magazine_count_free(magazine, block);
         else
@@ -365,9 +369,9 @@ static inline bool free_cached(leat_stream *stream, const void *ptr)
     return found;
 }
 
-/* For a block freed on another stream than it was allocated on, and perhaps never used: the allocating stream
- * could use the memory only after its sequence number block->seq, because of earlier work. The freeing stream
- * must be ordered after that work too, so it is added as a stream use. */
+/* Call when a block is freed on another stream than it was allocated on. The uses of the memory before the
+ * allocation are over only when the allocating stream has completed its work up to block->seq. If the freeing
+ * stream may not be ordered after that work, adds it as a stream use. */
 static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struct leati_stream_cache *cache,
                               struct leati_block *block)
 {
@@ -380,8 +384,8 @@ static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struc
     return leati_stream_uses_add_seq(block, timeline, block->seq);
 }
 
-/* Frees a block that needs the pool's lock: its magazine has no room, or it has stream uses, is checked or is
- * planned. */
+/* Frees a block that cannot be freed without the pool's lock: the magazine has no room for it, or it has stream
+ * uses, is planned, or belongs to a checked pool. */
 static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_stream_cache *cache,
                       struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
@@ -404,8 +408,8 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
         leati_slow_path_free(pool, block, cache, block->seq);
 }
 
-/* Tries to keep a LEAVING block, which another thread allocated on the same stream, in this thread's magazine.
- * Returns true if it did. */
+/* Tries to put a LEAVING block that was allocated on the same stream into this thread's magazine, which need not
+ * be the one that it came from. Returns true if it did. */
 static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_stream_cache *cache = leati_stream_cache_find(pool, stream);
@@ -424,7 +428,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
     return kept;
 }
 
-/* Frees a LEAVING block. On failure it is LIVE again and belongs to the user. */
+/* Frees a LEAVING block. If this fails, the block is LIVE again and belongs to the user. */
 static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_stream_cache *cache;
@@ -438,7 +442,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     cache = leati_stream_cache_get(pool, stream);
     if (!cache && status == LEAT_OK)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (per-stream pool state)");
-    /* A guarded block stays in quarantine until all work is complete, so it needs no stream uses. */
+    /* A guarded block stays in quarantine until all work that uses it is complete, so it needs no stream uses. */
     if (status == LEAT_OK && !leati_guarded(pool))
         status = add_origin(pool, stream, cache, block);
     if (status == LEAT_OK && !leati_guarded(pool) && stream && stream->timeline->per_thread) {
@@ -561,7 +565,7 @@ leat_status leat_block_use_until(leat_event *event, void *ptr)
     LEATI_TRY(leati_check_event("leat_block_use_until", event));
     LEATI_TRY(find_live("leat_block_use_until", ptr, &pool, &block));
     LEATI_TRY(check_same_driver("leat_block_use_until", pool, event->device));
-    /* Acquire: if the flag is set, the driver already has the record. */
+    /* Acquire: a thread that sees the flag also sees that the event was recorded in the driver. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
     leati_lock(&pool->lock);

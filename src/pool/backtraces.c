@@ -1,5 +1,6 @@
 /*
- * backtraces.c - call stacks: captured as addresses, symbolized only when printed; and live bytes by call stack.
+ * backtraces.c - captures call stacks as addresses, symbolizes them only when it prints them, and sums the live
+ * bytes by call stack.
  */
 #include "pool/guard.h"
 
@@ -15,12 +16,12 @@
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #else
-#define backtrace(at, count) 0 /* C library without backtrace(): call stacks are empty */
+#define backtrace(at, count) 0 /* the C library has no backtrace(), so call stacks are empty */
 #endif
 
 enum { LEAK_LINES = 20 };
 
-/* Never inlined, so that the innermost frame is always this function, which is skipped. */
+/* Never inlined, so that the innermost frame is always that of this function. That frame is left out. */
 __attribute__((noinline)) void leati_backtrace_capture(struct leati_backtrace *trace)
 {
     void *at[LEATI_BACKTRACE_FRAMES + 1];
@@ -31,8 +32,8 @@ __attribute__((noinline)) void leati_backtrace_capture(struct leati_backtrace *t
         memcpy(trace->at, at + 1, trace->count * sizeof at[0]);
 }
 
-/* Returns the base address of leat's shared library; NULL if leat is linked statically, because its frames
- * cannot be told from the program's then. */
+/* Returns the base address of leat's shared library. Returns NULL if leat is linked statically, because then
+ * leat's frames cannot be distinguished from those of the program. */
 static const void *own_library(void)
 {
     Dl_info own, program;
@@ -50,8 +51,8 @@ static const char *short_name(const char *path)
     return slash ? slash + 1 : path && *path ? path : "?";
 }
 
-/* Prints one frame. at is a return address, which may already belong to the next line or function, so at - 1 is
- * looked up. */
+/* Prints one frame. at is a return address, which may already belong to the next line or function. So the function
+ * looks up at - 1, which is inside the call instruction. */
 static size_t print_frame(const void *at, char *text, size_t bytes)
 {
     uintptr_t call = (uintptr_t)at - 1;
@@ -91,7 +92,7 @@ void leati_backtrace_print(const struct leati_backtrace *trace, char *text, size
         size_t length = print_frame(trace->at[i], frame, sizeof frame);
 
         length = length < sizeof frame ? length : sizeof frame - 1;
-        /* Whole frames only. */
+        /* Print only frames that fit completely. */
         if (used + length + sizeof " < " > bytes)
             break;
         used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " < " : "", frame);
@@ -131,7 +132,7 @@ void leati_guard_snapshot(const struct leati_block *block,
 
 /* ---- holders of live blocks ---- */
 
-/* Live blocks of one tag and call stack. */
+/* A group of live blocks with the same tag and call stack. */
 struct holder {
     const struct leati_backtrace *trace; /* NULL: not known */
     uint32_t tag;
@@ -167,9 +168,9 @@ static size_t count_live(const struct leat_pool *pool)
     return count;
 }
 
-/* Groups the live blocks by tag and call stack, the largest group first. Sets *count; returns NULL and 0 if
- * there are none, or when out of memory. Call under the pool's lock and leati_notes_lock, or at the end of a
- * pool. The caller frees the result. */
+/* Returns the groups of live blocks by tag and call stack, the largest group first, and sets *count to their
+ * number. Returns NULL and sets *count to 0 if no block is live, or when out of memory. Call with the pool's lock
+ * and leati_notes_lock held, or when the pool ends. The caller frees the result. */
 static struct holder *find_holders(const struct leat_pool *pool, size_t *count)
 {
     size_t live = count_live(pool), filled = 0, kept = 0;

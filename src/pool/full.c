@@ -1,5 +1,6 @@
 /*
- * full.c - the error of a pool that has no memory for a request: one line of facts, and one line of advice.
+ * full.c - writes the error message when a pool has no memory for a request: one line of facts, and one line of
+ * advice.
  *
  * The facts are what the pool holds, who uses it, and why the pool cannot grow. The advice is derived from the
  * facts and names only what would help: for example, it suggests to raise a limit only if one is set.
@@ -11,7 +12,7 @@
 
 #include <inttypes.h>
 
-/* CALL_BYTES_MAX: the maximum that the failed call adds in front of the facts. */
+/* CALL_BYTES_MAX: the maximum number of bytes that the failed call adds in front of the facts. */
 enum { CALL_BYTES_MAX = 200, ADVICE_BYTES = 400 };
 
 /* The input of the error message. */
@@ -21,8 +22,8 @@ struct facts {
     struct leati_idle idle;
     struct leati_others others;
     bool memory_known;
-    uint64_t free_bytes, total_bytes; /* of the device */
-    uint64_t outside_bytes;           /* used on the device by other processes, or by this one outside of pools */
+    uint64_t free_bytes, total_bytes; /* memory of the device */
+    uint64_t outside_bytes;           /* used by other processes, or by this process outside of pools */
 };
 
 /* ---- gathering the facts ---- */
@@ -43,8 +44,9 @@ static void add_pending(struct leati_idle *idle, uint64_t stream, uint64_t bytes
     idle->streams[i].bytes += bytes;
 }
 
-/* Adds one extent to *idle. Call in address order. *piece_bytes: the size of the contiguous idle memory
- * directly below this extent; updated to include this extent. */
+/* Adds one extent to *idle. Call for the extents in address order. *piece_bytes is the size of the contiguous idle
+ * memory directly below this extent. If this extent is idle, adds its size to *piece_bytes; otherwise sets it
+ * to 0. */
 static void look_at(const struct leati_block *block, const struct leati_stream_cache *cache, size_t *piece_bytes,
                     struct leati_idle *idle)
 {
@@ -86,7 +88,7 @@ static uint64_t own_bytes(const struct leat_pool *pool)
     return atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
 }
 
-/* Returns true if no limit of leat was reached: the device itself, or the host, is full. */
+/* Returns true if no limit of leat was reached, so the device or, for pinned memory, the host is full. */
 static bool is_device_full(const struct leat_pool *pool)
 {
     return pool->refusal == LEATI_REFUSED_NOT;
@@ -173,7 +175,7 @@ static bool exceeds(const struct facts *facts, uint64_t limit_bytes)
     return limit_bytes && facts->asked_bytes > limit_bytes;
 }
 
-/* Advice when there is enough idle memory, but not in one piece. */
+/* Writes the advice for a pool that has enough idle memory, but not in one piece. */
 static void advise_pieces(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leat_pool *pool = facts->pool;
@@ -190,8 +192,8 @@ static void advise_pieces(const struct facts *facts, struct leati_strbuf *text)
                          pool->kind == LEAT_KIND_DEVICE ? "plain device" : leat_kind_name(pool->kind));
 }
 
-/* Advice when enough memory was freed, here or in another pool, but streams may still use it. Returns false if
- * that is not so. */
+/* Writes the advice for the case that enough memory was freed, in this pool or another one, but streams may still
+ * use it. Returns false if this is not the case. */
 static bool advise_waiting(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_idle *idle = &facts->idle;
@@ -226,7 +228,7 @@ static void advise_budget(const struct facts *facts, struct leati_strbuf *text)
         leati_strbuf_add(text, "free blocks of this pool, or make a larger budget");
 }
 
-/* Advice when the device is full: addresses the largest holder of its memory. */
+/* Writes the advice for a full device. It names the largest holder of the device's memory. */
 static void advise_device(const struct facts *facts, struct leati_strbuf *text)
 {
     uint64_t own = own_bytes(facts->pool), others = facts->others.held_bytes, outside = facts->outside_bytes;
@@ -248,7 +250,7 @@ static void advise_device(const struct facts *facts, struct leati_strbuf *text)
         leati_strbuf_add(text, "free blocks of this pool, or ask for less");
 }
 
-/* Advice when the host has too little memory for pinned memory. */
+/* Writes the advice for a host that has too little memory for a pinned pool. */
 static void advise_host(const struct facts *facts, struct leati_strbuf *text)
 {
     struct leati_mem_limit available;
@@ -292,7 +294,8 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream
                         end = {advice, sizeof advice};
 
     leati_assert_locked(&pool->lock);
-    /* The host is out of memory for records of the pool or the driver: the facts here would not help. */
+    /* The host had no memory for records of the pool or the driver. The facts about the pool would not help then,
+     * so keep the message as it is. */
     if (pool->kind != LEAT_KIND_PINNED && status == LEAT_ERROR_HOST_MEMORY)
         return status;
     if (leati_error_quiet_depth)

@@ -2,11 +2,11 @@
  * guard.c - checked pools: scrubbing, red zones around blocks, poison, and the quarantine of freed blocks.
  *
  * All memory is written and read through the driver in stream order, so this works the same on every device. A new
- * block is filled on the stream that allocates it. When a block is freed, the freeing stream is waited for and its
- * red zones are checked; then the block is poisoned on that stream and put into quarantine. The oldest blocks
- * leave quarantine when there are too many, or when memory is needed. Then the poison is checked on a stream of
- * the pool's own, which no user can hold up. All work on the block is complete by then, so its memory goes to the
- * host cache.
+ * block is filled on the stream that allocates it. A free waits for the freeing stream and checks the block's red
+ * zones. It then fills the block with poison on that stream and puts it into quarantine. The oldest blocks leave
+ * quarantine when it holds too many blocks, or when the pool needs memory. Then the poison is checked on a stream
+ * of the pool's own, because no work of the user can delay that stream. By then all work on the block is complete,
+ * so its memory goes to the host cache.
  */
 #include "pool/guard.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)256 << 10) /* checked by one copy */
+#define PIECE_BYTES ((size_t)256 << 10) /* maximum size that one copy reads back for a check */
 
 struct leati_lock leati_notes_lock = LEATI_LOCK_INITIALIZER;
 
@@ -138,7 +138,8 @@ leat_status leati_guard_fence(struct leat_pool *pool, void *native_stream, void 
 
 /* ---- writing and reading ---- */
 
-/* The stream for a guard operation: the user's, or (stream NULL) the pool's own. */
+/* The pool and the stream of a guard operation. stream is the user's stream; NULL: the pool's own stream is
+ * used. */
 struct guard_place {
     struct leat_pool *pool;
     leat_stream *stream;
@@ -151,7 +152,8 @@ static struct guard_place place_of(struct leat_pool *pool, leat_stream *stream)
         .pool = pool, .stream = stream, .native = stream ? stream->native : pool->checker->stream};
 }
 
-/* Returns true if the host writes the memory itself: pinned memory, and no stream of the user is involved. */
+/* Returns true if the host writes the memory itself. It does so for pinned memory if the operation has no stream
+ * of the user. */
 static bool by_host(const struct guard_place *place)
 {
     return !place->stream && place->pool->kind == LEAT_KIND_PINNED;
@@ -174,7 +176,7 @@ static leat_status fill(const struct guard_place *place, uintptr_t from, uintptr
     return driver->ops->fill(driver, place->native, ptr, value, 1, to - from);
 }
 
-/* Bytes that differ from the expected value. */
+/* Describes the bytes that differ from the expected value. */
 struct damage {
     size_t count;
     uintptr_t first;
@@ -184,7 +186,8 @@ struct damage {
 static void compare(const unsigned char *seen, uintptr_t from, size_t bytes, unsigned char wanted,
                     struct damage *damage)
 {
-    /* Fast path: all bytes equal and right. memcmp() at distance 1 is fast. */
+    /* Fast path: all bytes have the expected value. memcmp() of the range with itself, shifted by one byte, is
+     * true only if all bytes are equal, and it is fast. */
     if (seen[0] == wanted && !memcmp(seen, seen + 1, bytes - 1))
         return;
     for (size_t i = 0; i < bytes; i++) {
@@ -197,7 +200,7 @@ static void compare(const unsigned char *seen, uintptr_t from, size_t bytes, uns
     }
 }
 
-/* Compares [from, to) with the expected byte. Waits for the earlier work of the stream. */
+/* Compares the bytes of [from, to) with the expected value. Waits for the earlier work of the stream. */
 static leat_status look(const struct guard_place *place, uintptr_t from, uintptr_t to, unsigned char wanted,
                         struct damage *damage)
 {
@@ -218,7 +221,7 @@ static leat_status look(const struct guard_place *place, uintptr_t from, uintptr
         status = driver->ops->copy(driver, place->native, copied, source, bytes);
         if (status == LEAT_OK) {
             status = driver->ops->stream_synchronize(driver, place->native);
-            /* The copy may still write into the buffer, so leak the buffer. */
+            /* The copy failed and may still write into the buffer, so leak the buffer. */
             if (status != LEAT_OK &&
                 LEATI_QUIETLY(driver->ops->device_synchronize(driver, pool->device->native)) != LEAT_OK)
                 return status;
@@ -241,8 +244,8 @@ static leat_status write_red_zones(const struct guard_place *place, const struct
 
 /* ---- handing out ---- */
 
-/* Fills a block before the user gets it, and writes its red zones. Without red zones the whole extent is
- * cleared, because a process that imports it sees all of it. */
+/* Fills a block before the user gets it, and writes its red zones. If the pool has no red zones, clears the whole
+ * extent, because another process that imports the block can see all of it. */
 static leat_status prepare(const struct guard_place *place, const struct leati_block *block)
 {
     const struct leat_pool *pool = place->pool;
@@ -262,8 +265,8 @@ static leat_status prepare(const struct guard_place *place, const struct leati_b
     return pool->device->driver->ops->stream_synchronize(pool->device->driver, place->native);
 }
 
-/* Records the allocation as an access of the stream, with an event that completes before the stream's work may
- * use the block. */
+/* Records the allocation as an access of the stream. The event of this access completes when the stream may begin
+ * to use the block. */
 static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, struct leati_note *note,
                                    uint64_t seq)
 {
@@ -294,7 +297,8 @@ leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struc
         struct guard_place place = place_of(pool, stream);
 
         status = prepare(&place, block);
-        /* If the stream never uses the block, the next user must still be ordered after this fill. */
+        /* The next stream that gets the memory must be ordered after this fill, even if this stream never uses the
+         * block. */
         if (stream && !stream->timeline->per_thread)
             block->seq = leati_timeline_now(stream->timeline);
         if (status == LEAT_OK && note && pool->guard)
@@ -320,8 +324,9 @@ void leati_guard_settle(struct leat_pool *pool)
 
 /* ---- freeing ---- */
 
-/* Waits for the other streams that use the block. The list is detached meanwhile: it is guarded by the pool's
- * lock, which must not be held while waiting. The block is LEAVING, so no other thread uses it. */
+/* Waits for the other streams that use the block. Detaches the list of stream uses from the block during the wait,
+ * because the pool's lock guards an attached list and must not be held during a wait. The block is LEAVING, so no
+ * other thread uses it. */
 static leat_status wait_for_uses(struct leat_pool *pool, struct leati_block *block, struct leati_stream_use **uses)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -340,7 +345,7 @@ static leat_status wait_for_uses(struct leat_pool *pool, struct leati_block *blo
     return LEAT_OK;
 }
 
-/* Attaches the list again, and drops all uses if the block is freed. */
+/* Attaches the list that wait_for_uses() detached. If the block is freed, drops all its uses. */
 static void end_uses(struct leat_pool *pool, struct leati_block *block, struct leati_stream_use *uses, bool freed)
 {
     struct leati_stream_use **place = &uses;
@@ -357,7 +362,7 @@ static void end_uses(struct leat_pool *pool, struct leati_block *block, struct l
     leati_unlock(&pool->lock);
 }
 
-/* Makes the stream wait for the work that prepared the block, possibly on another stream. */
+/* Makes the stream wait for the work that prepared the block, which may have run on another stream. */
 static leat_status come_after_allocation(const struct guard_place *place, const struct leati_note *note)
 {
     struct leati_driver *driver = place->pool->device->driver;
@@ -367,11 +372,11 @@ static leat_status come_after_allocation(const struct guard_place *place, const 
         return LEAT_OK;
     if (place->stream)
         return driver->ops->stream_wait(driver, place->native, event);
-    /* Wait on the host: the pool's own stream is shared and must not be held up. */
+    /* Wait on the host, because all users of the pool share its own stream, and one block must not delay it. */
     return driver->ops->event_synchronize(driver, event);
 }
 
-/* "3 bytes behind it are overwritten, the first, at offset 1002, with 0x5a". */
+/* Prints, for example, "3 bytes behind it are overwritten, the first, at offset 1002, with 0x5a". */
 static void print_damage(const struct leati_block *block, const struct damage *damage, const char *where,
                          char *text, size_t bytes)
 {
@@ -397,8 +402,8 @@ static leat_status report_red_zones(const struct guard_place *place, const struc
     leati_backtrace_print(&note->at[LEATI_ALLOCATION].trace, allocated, sizeof allocated);
     print_damage(block, front, "in front of", in_front, sizeof in_front);
     print_damage(block, rear, "behind", behind, sizeof behind);
-    /* Repair the red zones, so that the damage is not reported again when the program goes on and frees the
-     * block. */
+    /* Repair the red zones. The block is still live, so the program can free it again, and the same damage must
+     * not be reported twice. */
     (void)write_red_zones(place, block);
     return leati_fail(
         LEAT_ERROR_RANGE,
@@ -420,7 +425,7 @@ static leat_status check_red_zones(const struct guard_place *place, const struct
     return LEAT_OK;
 }
 
-/* Overwrites the block with poison. Records an event after it, or waits for it. */
+/* Overwrites the block with poison, and records an event behind that work or waits for it. */
 static leat_status poison(const struct guard_place *place, const struct leati_block *block,
                           struct leati_note *note)
 {
@@ -433,7 +438,8 @@ static leat_status poison(const struct guard_place *place, const struct leati_bl
     LEATI_TRY(fill(place, leati_user_base(block), user_end(block), LEATI_BYTE_FREED));
     if (by_host(place))
         return LEAT_OK;
-    /* An event cannot be recorded on a stream of another device: wait instead. */
+    /* The event must belong to the pool's device, so it cannot be recorded on a stream of another device. Wait
+     * instead. */
     if (place->stream && place->stream->device != pool->device)
         return driver->ops->stream_synchronize(driver, place->native);
     return leati_guard_fence(pool, place->native, &note->poisoned);
@@ -477,8 +483,8 @@ leat_status leati_guard_free(struct leat_pool *pool, leat_stream *stream, struct
 
 /* ---- quarantine ---- */
 
-/* Reports to standard error, because there is no user's call that could fail; guard mode was enabled
- * explicitly. */
+/* Reports the damage to standard error, because no call of the user is in progress that could return an error.
+ * leat prints this only because the user enabled guard mode. */
 static void report_poison(struct leat_pool *pool, const struct leati_block *block, const struct leati_note *note,
                           const struct damage *damage)
 {
@@ -495,8 +501,8 @@ static void report_poison(struct leat_pool *pool, const struct leati_block *bloc
         damage->value, LEATI_BYTE_FREED, allocated, freed);
 }
 
-/* Checks the poison of a block that leaves quarantine, and moves its memory to the host cache. If it cannot be
- * checked, frees it with the cache and seq of the original free. */
+/* Checks the poison of a block that leaves quarantine, and moves its memory to the host cache. If the wait for the
+ * poison fails, frees the block with the cache and seq of the original free. */
 static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -578,7 +584,7 @@ static bool contains(const struct leati_note *note, uintptr_t address)
     return note && address - note->from < note->to - note->from;
 }
 
-/* Finds the note of the block that is, or was last, at address. Under the lock. */
+/* Finds the note of the block that contains address or, if there is none, of the last block that did. */
 static const struct leati_note *find_note(const struct leat_pool *pool, const struct leati_block *block,
                                           uintptr_t address) LEATI_REQUIRES(leati_notes_lock)
 {
@@ -619,8 +625,8 @@ bool leati_guard_describe(struct leat_pool *pool, const void *ptr, char *text, s
 
     *text = '\0';
     leati_lock(&leati_notes_lock);
-    /* Safe against a pool that ends: leati_guard_end() detaches the notes under this lock, and memory of
-     * handles is never unmapped. */
+    /* Another thread may destroy the pool meanwhile. This is safe, because leati_guard_end() detaches the notes
+     * under this lock, and the memory of handles is never unmapped. */
     if (leati_handle_live(&leati_pool_handles, pool) && pool->guard)
         note = find_note(pool, block, (uintptr_t)ptr);
     if (note)
@@ -644,7 +650,7 @@ leat_status leati_guard_start(struct leat_pool *pool)
     pool->checker = calloc(1, sizeof *pool->checker);
     if (!pool->checker)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what guard mode remembers");
-    /* The first backtrace() loads libraries; do that here and not during an allocation. */
+    /* The first call of backtrace() loads libraries. Make it here, so that no allocation has to. */
     if (pool->backtraces)
         leati_backtrace_capture(&first);
     if (pool->guard)

@@ -1,17 +1,17 @@
-/* heap.c - extents of a pool's addresses: finding, splitting, joining. Makes no driver calls. */
+/* heap.c - finds, splits and joins the extents of a pool. Makes no driver calls. */
 #include "base/assert.h"
 #include "pool/pool.h"
 #include "pool/track.h"
 
 #include <stdlib.h>
 
-/* How many extents are compared for the best fit after the first fit. Few in the heap of small blocks: it has
- * many extents, and they are close together anyway. */
+/* A search for the best fit stops after so many extents if at least one of them fits. The heap of small blocks has
+ * many extents close together, so there the number is small. */
 enum { SCAN_SMALL = 64, SCAN_LARGE = 1024 };
 
 /* ---- bins ---- */
 
-/* There are eight bins for each power of two, so the sizes in a bin differ by 1/8 at most. */
+/* Returns the bin for a size. Each power of two has eight bins, so the sizes in a bin differ by at most 1/8. */
 static unsigned bin_of(size_t bytes)
 {
     size_t granules = bytes / LEATI_GRANULE_BYTES;
@@ -62,7 +62,7 @@ void leati_bins_remove(struct leati_bins *bins, struct leati_block *block)
     block->link = block->back = NULL;
 }
 
-/* Returns the first used bin at or above bin; LEATI_BINS if there is none. */
+/* Returns the first non-empty bin at or above bin, or LEATI_BINS if there is none. */
 static unsigned bin_from(const struct leati_bins *bins, unsigned bin)
 {
     for (unsigned word = bin / 64; word < LEATI_BINS / 64; word++) {
@@ -76,7 +76,7 @@ static unsigned bin_from(const struct leati_bins *bins, unsigned bin)
     return LEATI_BINS;
 }
 
-/* Returns the last used bin below bin; LEATI_BINS if there is none. */
+/* Returns the last non-empty bin below bin, or LEATI_BINS if there is none. */
 static unsigned bin_below(const struct leati_bins *bins, unsigned bin)
 {
     while (bin--)
@@ -94,8 +94,8 @@ static bool fits(const struct leati_block *block, size_t bytes, size_t alignment
     return start <= end && end - start >= bytes;
 }
 
-/* Returns true if one is a better fit than best: smaller, or of equal size at a lower address. So the choice
- * depends only on which extents are idle, not on the order in which they became idle. */
+/* Returns true if the extent one is a better fit than best: it is smaller, or has the same size and a lower
+ * address. So the choice depends only on which extents are idle, not on the order in which they became idle. */
 static bool is_better(const struct leati_block *one, const struct leati_block *best)
 {
     return !best || leati_bytes(one) < leati_bytes(best) ||
@@ -207,7 +207,8 @@ static struct leati_block *new_part(const struct leati_block *block)
     return part;
 }
 
-/* Splits the extent at base. Returns a new record for the upper part, in no bin; NULL when out of memory. */
+/* Splits the extent at base. Returns a new record for the upper part, which is in no bin, or NULL when out of
+ * memory. */
 static struct leati_block *split(struct leati_block *block, uintptr_t base)
 {
     struct leati_block *upper = new_part(block);
@@ -285,15 +286,16 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
     return LEAT_OK;
 }
 
-/* Returns true if the two neighbours can be merged: same state, same cache unless holes, none of them whole. */
+/* Returns true if the two neighbours can be merged: both have the same state, none is marked as whole, and both
+ * belong to the same cache or are holes. */
 static bool joinable(const struct leati_block *one, const struct leati_block *other)
 {
     return one && other && leati_state(one) == leati_state(other) && !one->whole && !other->whole &&
            (leati_state(one) == LEATI_BLOCK_HOLE || one->cache == other->cache);
 }
 
-/* Merges block, which is in no bin, with joinable neighbours, which are in bins. Returns the merged extent, in
- * no bin. */
+/* Merges block, which is in no bin, with joinable neighbours, which are in bins. Returns the merged extent, which
+ * is in no bin. */
 static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_block *block)
     LEATI_REQUIRES(pool->lock)
 {

@@ -1,12 +1,12 @@
 /*
- * pages.c - physical memory of pools: creating it, mapping it, releasing it.
+ * pages.c - creates, maps and releases the physical memory of pools.
  *
  * With virtual memory a pool has one reservation of three ranges: the heap of small blocks, the heap of large
- * blocks, and the addresses of stitched blocks (stitch.c). Handles are pieces of physical memory of whole pages.
- * They are mapped into the heaps on demand and stay there. A request that finds no idle extent is served by new
- * handles mapped into a hole, next to idle memory if possible (growing), or by a stitched block; the pool's
- * packing decides which of the two comes first. If the heap of small blocks cannot grow, it takes idle handles
- * from the heap of large blocks.
+ * blocks, and the addresses of stitched blocks (stitch.c). A handle is a piece of physical memory, one or more
+ * whole pages long. Handles are mapped into the heaps on demand and stay there. A request that finds no idle
+ * extent gets new handles, which are mapped into a hole, next to idle memory if possible (the heap grows), or a
+ * stitched block. The pool's packing decides which of these two is tried first. If the heap of small blocks cannot
+ * grow, it takes idle handles from the heap of large blocks.
  *
  * Without virtual memory, spans are chunks allocated by the driver.
  */
@@ -22,22 +22,24 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A new handle is at most 1/HANDLE_SHARE of what the pool holds, and at most 1/HANDLE_CAPACITY_SHARE of what it
- * can ever hold (its limit, or the device's memory). So a pool grows by few driver calls, but its handles stay
- * small relative to the pool: only a handle that is completely idle can become part of a stitched block. */
+/* A new handle is at most 1/HANDLE_SHARE of the memory that the pool holds, and at most 1/HANDLE_CAPACITY_SHARE of
+ * the memory that it can ever hold (its limit, or the device's memory). So a pool grows by few driver calls, but
+ * its handles stay small relative to the pool. Small handles matter because only a completely idle handle can
+ * become part of a stitched block. */
 #define HANDLE_SHARE 128
 #define HANDLE_CAPACITY_SHARE 2048
-/* If a request is large relative to the pool, such as the first one of a program, it gets about this many
- * handles. */
+/* The number of handles for a request that is large relative to the pool, such as the first request of a
+ * program. */
 #define HANDLE_MISSING_SHARE 32
 #define HANDLE_MAX_BYTES ((size_t)32 << 20)
-/* A heap grows by at least 1/GROWTH_SHARE of its size, even if less is needed. The heap of small blocks is
- * usually small, so it grows by at least 1/GROWTH_SHARE_SMALL of the pool. */
+/* A heap grows by at least 1/GROWTH_SHARE of its size, even if the request needs less. The heap of small blocks is
+ * usually small, so it also grows by at least 1/GROWTH_SHARE_SMALL of the size of the pool. */
 #define GROWTH_SHARE 128
 #define GROWTH_SHARE_SMALL 512
-/* Packing "auto" grows the pool as long as it holds at most so many percent more than its peak of used bytes. */
+/* With packing "auto" the pool grows, instead of stitching, as long as it then holds at most so many percent more
+ * than its peak of used bytes. */
 #define WASTE_PERCENT 4
-#define RESERVE_MIN_BYTES (4 * LEATI_PAGE_BYTES) /* the minimum for lay_out() */
+#define RESERVE_MIN_BYTES (4 * LEATI_PAGE_BYTES) /* the smallest reservation that lay_out() can divide */
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
 
 /* Makes a driver call, counted and timed in the pool's statistics. */
@@ -50,11 +52,11 @@
         leati_count(&(pool)->figures.driver_calls, 1);                                                            \
     } while (0)
 
-/* Handles that are not mapped yet. */
+/* A list of handles that are about to be mapped or released. */
 struct collected {
     struct leati_physical **handles;
     size_t count, room, bytes;
-    bool waits; /* some of them have work that is not known to be complete */
+    bool waits; /* work that is not known to be complete may still use some of the handles */
 };
 
 static size_t page_up(size_t bytes)
@@ -109,8 +111,8 @@ static void set_physical(struct leat_pool *pool, uintptr_t base, size_t bytes, s
 
 /* ---- the reservation ---- */
 
-/* Creates the three spans of the reservation. The heap of large blocks must be able to hold all memory of the
- * device; if addresses are scarce, the other ranges get less. */
+/* Creates the three spans of the reservation. The heap of large blocks gets room for all memory of the device. If
+ * addresses are scarce, only the other two ranges get less. */
 static leat_status lay_out(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     uintptr_t base = pool->reserved_base, end = base + pool->reserved_span_bytes;
@@ -149,8 +151,9 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
     leati_assert(pool->virtual_memory && !pool->spans);
     LEATI_TRY(pool->device->driver->ops->device_memory(pool->device->driver, pool->device->native, &free_bytes,
                                                        &total_bytes));
-    /* Addresses are nearly free, and more of them let more stitched blocks stay mapped. A pool with a low limit
-     * needs fewer, even though the limit may be raised later. */
+    /* Reserved addresses cost almost nothing, and with more addresses more stitched blocks can stay mapped. A pool
+     * with a low limit gets fewer addresses, but enough for all memory of the device, because the limit may be
+     * raised later. */
     bytes = page_up((size_t)total_bytes) * 8;
     if (limit && limit < total_bytes / 16)
         bytes = page_up((size_t)total_bytes);
@@ -191,7 +194,7 @@ static void put_spare(struct leat_pool *pool, struct collected *collected)
     *collected = (struct collected){.handles = NULL};
 }
 
-/* Grows the array for count more handles. */
+/* Makes room in the array for count more handles. */
 static leat_status reserve(struct collected *collected, size_t count)
 {
     size_t room = collected->room ? collected->room : 16;
@@ -217,7 +220,8 @@ static void add(struct collected *collected, struct leati_physical *physical)
     collected->bytes += physical->bytes;
 }
 
-/* Sets the cache whose work up to seq may still use a handle, and keeps cache->blocks in step. */
+/* Records that work of cache's stream up to seq may still use a handle (cache NULL: no work does), and updates the
+ * blocks counters of the caches. */
 static void set_user(struct leati_physical *physical, struct leati_stream_cache *cache, uint64_t seq)
 {
     leati_assert(!physical->cache || physical->cache->blocks);
@@ -229,8 +233,8 @@ static void set_user(struct leati_physical *physical, struct leati_stream_cache 
     physical->seq = seq;
 }
 
-/* Takes the largest spare handle of at most bytes that cache's stream may use out of the list; NULL if there is
- * none. Sets *waits if its work is not known to be complete. */
+/* Removes from the list the largest spare handle of at most bytes that cache's stream may use, and returns it;
+ * NULL if there is none. Sets *waits if work that is not known to be complete may still use the handle. */
 static struct leati_physical *take_spare(struct leat_pool *pool, const struct leati_stream_cache *cache,
                                          size_t bytes, bool *waits)
 {
@@ -300,9 +304,9 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
 
 /* ---- giving up addresses ---- */
 
-/* Unmaps the addresses of an extent that is in no bin, and makes it a hole. Errors are ignored: the addresses
- * are unmapped even if the driver fails (driver.h), and such a failure is an earlier one that a later
- * synchronizing call reports. */
+/* Unmaps the addresses of an extent that is in no bin, and makes it a hole. Ignores errors, because the addresses
+ * are unmapped even if the driver's call fails (driver.h). The call then reports a failure of earlier work, which
+ * a later synchronizing call reports too. */
 static void unmap_extent(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     leat_status ignored;
@@ -346,8 +350,8 @@ void leati_pages_settle(struct leat_pool *pool)
     }
 }
 
-/* Finds the first run of complete handles inside an extent, of at most bytes in total. Returns false if there
- * is none. */
+/* Finds the first run of adjacent handles that lie completely inside an extent and have at most bytes in total.
+ * Returns false if there is none. */
 static bool find_run(struct leat_pool *pool, const struct leati_block *block, size_t bytes, uintptr_t *run_base,
                      size_t *run_bytes)
 {
@@ -371,8 +375,8 @@ static bool find_run(struct leat_pool *pool, const struct leati_block *block, si
     return *run_bytes > 0;
 }
 
-/* Collects the handles of [base, base + bytes), which are complete, from the idle extent block, and gives up
- * these addresses. */
+/* Cuts [base, base + bytes) out of the idle extent block, collects its handles and gives up these addresses. The
+ * range must begin and end at the bounds of handles. */
 static leat_status take_run(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
                             struct collected *collected) LEATI_REQUIRES(pool->lock)
 {
@@ -407,8 +411,8 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
     return LEAT_OK;
 }
 
-/* Collects the smallest idle handle of the heap of large blocks that cache's stream may use. DEVICE_MEMORY:
- * there is none. */
+/* Collects the smallest idle handle of the heap of large blocks that cache's stream may use. Returns DEVICE_MEMORY
+ * if there is none. */
 static leat_status take_smallest(struct leat_pool *pool, struct leati_stream_cache *cache,
                                  struct collected *collected) LEATI_REQUIRES(pool->lock)
 {
@@ -439,8 +443,9 @@ static leat_status take_smallest(struct leat_pool *pool, struct leati_stream_cac
 
 /* ---- placing ---- */
 
-/* A possible place for a block: memory must be mapped at [map_base, map_base + map_bytes), which is a part of
- * hole. lower and upper are the adjacent idle extents that the block uses too, or NULL. */
+/* A possible place for a block of which some part has no memory yet. Memory must be mapped at [map_base, map_base
+ * + map_bytes), which is a part of hole. lower and upper are the adjacent idle extents that the block uses too, or
+ * NULL. */
 struct page_place {
     struct leati_block *hole, *lower, *upper;
     uintptr_t base;
@@ -448,7 +453,8 @@ struct page_place {
     size_t map_bytes;
 };
 
-/* Computes the other fields of a place whose base is set. Returns false if the block does not fit. */
+/* Computes map_base and map_bytes of a place whose other fields are set, and clears lower and upper if the block
+ * does not use them. Returns false if the block does not fit. */
 static bool fit_place(struct page_place *place, size_t bytes)
 {
     uintptr_t hole_base = leati_base(place->hole), hole_end = end_of(place->hole), end = place->base + bytes;
@@ -470,12 +476,13 @@ static bool fit_place(struct page_place *place, size_t bytes)
     return true;
 }
 
-/* Bytes of the handles that a block would overlap: of those that are completely idle, and of all. */
+/* Total size of the handles that a block would overlap. idle counts only the handles that are completely idle, all
+ * counts all of them. */
 struct touched_pages {
     size_t idle, all;
 };
 
-/* [first, last) contains the handles that are completely idle. */
+/* Computes the sizes for a block at base. [first, last) is the range of the completely idle handles. */
 static struct touched_pages handles_touched(struct leat_pool *pool, uintptr_t base, size_t bytes, uintptr_t first,
                                             uintptr_t last)
 {
@@ -496,8 +503,8 @@ static size_t neighbour_bytes(const struct page_place *place)
     return (place->lower ? leati_bytes(place->lower) : 0) + (place->upper ? leati_bytes(place->upper) : 0);
 }
 
-/* Prefers the place that needs the fewest new pages; then the smallest idle neighbours, then the smallest hole,
- * so that large ones are preserved. */
+/* Replaces *best by *place if that is better. The better place needs fewer new pages. If both need as many, it has
+ * the smaller idle neighbours and then the smaller hole, so that large extents and holes are preserved. */
 static void keep_better(struct page_place *best, const struct page_place *place)
 {
     bool better = !best->hole || place->map_bytes < best->map_bytes;
@@ -511,8 +518,9 @@ static void keep_better(struct page_place *best, const struct page_place *place)
         *best = *place;
 }
 
-/* Tries two places at a hole: from the start of the hole, or of the idle extent below it, upwards; and so that
- * the block ends at the end of the idle extent above the hole. */
+/* Tries two places for the block at a hole. The first starts where the idle extent below the hole starts or,
+ * without such an extent, at the start of the hole. The second ends at the end of the idle extent above the
+ * hole. */
 static void try_hole(struct leati_block *hole, const struct leati_stream_cache *cache, size_t bytes,
                      size_t alignment, bool beside, struct page_place *best)
 {
@@ -531,7 +539,7 @@ static void try_hole(struct leati_block *hole, const struct leati_stream_cache *
         keep_better(best, &place);
 }
 
-/* Finds the best place in the holes of a heap. beside: idle neighbours of holes may be used. */
+/* Finds the best place in the holes of a heap. beside: the block may also use the idle neighbours of a hole. */
 static leat_status find_place(struct leat_pool *pool, const struct leati_stream_cache *cache, size_t bytes,
                               size_t alignment, uint8_t heap, bool beside, struct page_place *best)
 {
@@ -579,7 +587,7 @@ leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const
     return status;
 }
 
-/* Chooses the size of the next new handle when missing_bytes are needed. */
+/* Returns the size of the next new handle when the pool still needs missing_bytes. */
 static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
 {
     uint64_t limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
@@ -596,8 +604,8 @@ static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
     return bytes < missing_bytes ? (size_t)bytes : missing_bytes;
 }
 
-/* Collects handles of exactly missing_bytes in total: spare handles first, then new ones. On failure *collected
- * keeps what was collected so far. */
+/* Collects handles of exactly missing_bytes in total: spare handles first, then new ones. If it fails, *collected
+ * has the handles collected so far. */
 static leat_status collect(struct leat_pool *pool, struct leati_stream_cache *cache, size_t missing_bytes,
                            struct collected *collected)
 {
@@ -615,7 +623,8 @@ static leat_status collect(struct leat_pool *pool, struct leati_stream_cache *ca
     return LEAT_OK;
 }
 
-/* Records the addresses of handles that were mapped contiguously from base on, and frees the list. */
+/* Records the addresses of the collected handles, which were mapped contiguously from base on, and frees their
+ * array. */
 static void settle_at(struct leat_pool *pool, struct collected *collected, uintptr_t base)
 {
     for (size_t i = 0; i < collected->count; i++) {
@@ -630,8 +639,8 @@ static void settle_at(struct leat_pool *pool, struct collected *collected, uintp
     free(collected->handles);
 }
 
-/* Takes a neighbour of a place out of its bin, so that nothing else uses it in the meantime. put_back() undoes
- * this. */
+/* Takes a neighbour of a place out of its bin, so that nothing else uses it while memory is mapped at the place.
+ * put_back() undoes this. */
 static void keep_apart(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     if (!block)
@@ -650,7 +659,7 @@ static void put_back(struct leati_block *block)
     leati_bins_add(&block->cache->bins[block->heap], block);
 }
 
-/* Maps the collected handles at the place, whose hole is cut to size and in no bin. */
+/* Maps the collected handles at the place. Its hole must be in no bin and cut to the range to be mapped. */
 static leat_status fill_place(struct leat_pool *pool, struct page_place *place, struct collected *collected)
     LEATI_REQUIRES(pool->lock)
 {
@@ -663,8 +672,8 @@ static leat_status fill_place(struct leat_pool *pool, struct page_place *place, 
     return LEAT_OK;
 }
 
-/* Joins the filled hole with the neighbours that the place uses. Returns the extent, in no bin. waits: some of
- * its memory has work that is not known to be complete. */
+/* Joins the filled hole with the neighbours that the place uses. Returns the joined extent, which is in no bin.
+ * waits: work that is not known to be complete may still use the new handles. */
 static struct leati_block *join_place(struct leat_pool *pool, struct page_place *place,
                                       struct leati_stream_cache *cache, bool waits) LEATI_REQUIRES(pool->lock)
 {
@@ -683,15 +692,15 @@ static struct leati_block *join_place(struct leat_pool *pool, struct page_place 
         block = place->lower;
     }
     leati_set_state(block, LEATI_BLOCK_FREE);
-    /* The extent belongs to the cache that asked, so that it joins memory that its stream frees next to it. New
-     * memory has seq 0, so every stream may use it. */
+    /* The extent belongs to the cache of the request, so that it can join memory that the same stream frees next
+     * to it. Memory without pending work has seq 0, so every stream may use it. */
     leati_set_cache(block, cache);
     block->seq = waits && cache->timeline ? leati_timeline_now(cache->timeline) : 0;
     return block;
 }
 
-/* Maps memory at a place. from: handles of exactly the right size; NULL: use spare and new ones. Returns the
- * idle extent, in no bin. */
+/* Maps memory at a place. from: the handles to map, of exactly map_bytes; NULL: maps spare and new handles. Sets
+ * *block to the idle extent, which is in no bin. */
 static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache, struct page_place *place,
                         const struct collected *from, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
@@ -707,7 +716,7 @@ static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache
         return status;
     }
     leati_set_state(place->hole,
-                    LEATI_BLOCK_LEAVING); /* not HOLE, so that holes freed in the meantime do not join it */
+                    LEATI_BLOCK_LEAVING); /* not HOLE, so that new holes beside it do not join it */
     keep_apart(pool, place->lower);
     keep_apart(pool, place->upper);
     if (!from)
@@ -731,7 +740,7 @@ static uint64_t reserved(const struct leat_pool *pool)
     return atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
 }
 
-/* Enlarges a place beyond the request, so that many small requests do not need a driver call each. */
+/* Enlarges the range to be mapped beyond the request, so that not every small request needs a driver call. */
 static void widen(struct leat_pool *pool, struct page_place *place)
 {
     uint8_t heap = place->hole->heap;
@@ -760,8 +769,9 @@ static leat_status grow(struct leat_pool *pool, struct leati_stream_cache *cache
     status = fill(pool, cache, &place, NULL, block);
     if (status != LEAT_ERROR_DEVICE_MEMORY)
         return status;
-    /* Retry without the growth reserve, first with the spare handles, then without: they may be larger than the
-     * missing part, so they cannot be used here, but they count against the limit. */
+    /* Retry without the enlargement by widen(). If this fails too, release the spare handles and retry again.
+     * Spare handles that are larger than the missing part cannot be used here, but they count against the
+     * limit. */
     LEATI_TRY(find_place(pool, cache, bytes, alignment, heap, true, &place));
     status = fill(pool, cache, &place, NULL, block);
     if (status != LEAT_ERROR_DEVICE_MEMORY || !pool->spare)
@@ -795,7 +805,7 @@ bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base)
     return true;
 }
 
-/* Maps memory at one run of unmapped pages of the arena. */
+/* Maps memory at [base, base + bytes) of the arena, where no page is mapped. */
 static leat_status fill_run(struct leat_pool *pool, struct leati_stream_cache *cache, uintptr_t base, size_t bytes)
     LEATI_REQUIRES(pool->lock)
 {
@@ -884,8 +894,8 @@ static leat_status stitch(struct leat_pool *pool, struct leati_stream_cache *cac
     return leati_stitch_provide(pool, cache, bytes, alignment, &missing_bytes, block);
 }
 
-/* Returns true if growing for this request would make the pool hold much more than its peak of used bytes. Also
- * updates that peak. */
+/* Returns true if the pool, grown for this request, would hold much more than its peak of used bytes. Also updates
+ * that peak. */
 static bool wastes(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment)
 {
     uint64_t held = reserved(pool), used = held;
@@ -900,9 +910,9 @@ static bool wastes(struct leat_pool *pool, struct leati_stream_cache *cache, siz
     return held + place.map_bytes > pool->used_peak_bytes + pool->used_peak_bytes / 100 * WASTE_PERCENT;
 }
 
-/* Provides memory for a large block. If the pool packs tightly, tries stitching first, with at most half of the
- * block in new memory; then growing; then, unless the packing is "still", stitching with any amount of new
- * memory. */
+/* Provides memory for a large block. If the pool packs tightly, first tries to stitch the block, with at most half
+ * of it in new memory. Then tries to grow the heap. If this fails and the packing is not "still", stitches the
+ * block with any amount of new memory. */
 static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                  size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
@@ -915,7 +925,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cac
         return grow(pool, cache, bytes, alignment, LEATI_HEAP_LARGE, block);
     tight = pool->packing == LEAT_POOL_PACKING_TIGHT ||
             (pool->packing == LEAT_POOL_PACKING_AUTO && wastes(pool, cache, bytes, alignment));
-    /* Relaxed here and below: only read by statistics. */
+    /* Relaxed here and below: only the statistics read the flag. */
     atomic_store_explicit(&pool->is_tight, tight, memory_order_relaxed);
     if (tight) {
         stitched = stitch(pool, cache, bytes, alignment, bytes / 2, block);
@@ -931,7 +941,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cac
     return stitched == LEAT_ERROR_DEVICE_MEMORY ? leati_error_restore(status, &message) : stitched;
 }
 
-/* Grows the heap of small blocks; if that fails, moves an idle handle of the heap of large blocks there. */
+/* Grows the heap of small blocks. If that fails, moves an idle handle of the heap of large blocks to it. */
 static leat_status provide_small(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                  size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
@@ -960,7 +970,7 @@ static leat_status provide_virtual(struct leat_pool *pool, struct leati_stream_c
                                       : provide_small(pool, cache, bytes, alignment, block);
 }
 
-/* ---- chunks of the driver's ---- */
+/* ---- chunks, for pools without virtual memory ---- */
 
 static leat_status take_chunk(struct leat_pool *pool, size_t bytes, void **chunk)
 {
@@ -1003,7 +1013,8 @@ static leat_status give_chunk_back(struct leat_pool *pool, void *chunk, size_t b
     return status;
 }
 
-/* Returns true if limit and budget allow a chunk of bytes. Used before making a chunk larger than necessary. */
+/* Returns true if limit and budget allow a chunk of bytes. Call before a chunk is made larger than the request
+ * needs. */
 static bool has_room(struct leat_pool *pool, size_t bytes)
 {
     if (LEATI_QUIETLY(leati_pool_charge(pool, bytes)) != LEAT_OK)
@@ -1024,8 +1035,8 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     leati_assert(!pool->dedicated && LEATI_IS_POWER_OF_TWO(alignment));
     if (span_bytes < CHUNK_MIN_BYTES && heap == LEATI_HEAP_LARGE && has_room(pool, CHUNK_MIN_BYTES))
         span_bytes = CHUNK_MIN_BYTES;
-    /* Pinned chunks are aligned to LEATI_PAGE_BYTES. If the driver's allocation is not, allocate one page more,
-     * so that an aligned span fits in it. */
+    /* Pinned chunks are always aligned to LEATI_PAGE_BYTES. If another chunk is not aligned, allocate it again
+     * with one page more, so that an aligned span fits in it. */
     for (chunk_bytes = span_bytes;; chunk_bytes += LEATI_PAGE_BYTES) {
         LEATI_TRY(leati_pool_charge(pool, chunk_bytes));
         status = take_chunk(pool, chunk_bytes, &chunk);
@@ -1077,10 +1088,11 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     size_t page = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
     uintptr_t base = leati_base(block), end = end_of(block), first, last;
     bool whole_pages = bytes % LEATI_PAGE_BYTES == 0;
-    /* If a hole follows, keep the remainder next to it, where the extent may grow later. */
+    /* If a hole follows the extent, place the block low. Then the remainder is next to the hole and can grow into
+     * it later. */
     bool low = block->after && leati_state(block->after) == LEATI_BLOCK_HOLE;
-    /* Candidates: both ends; and, for blocks of whole pages, the page-aligned positions at both ends, which
-     * share no page with a neighbour. */
+    /* Candidates for the start: the block at the lower or upper end of the extent and, for blocks of whole pages,
+     * the page-aligned positions nearest to both ends, where the block shares no page with a neighbour. */
     uintptr_t starts[] = {align_up(base, alignment), align_down(end - bytes, alignment), align_up(base, page),
                           align_down(align_down(end, LEATI_PAGE_BYTES) - bytes, alignment)};
     uintptr_t best = starts[0];
@@ -1091,7 +1103,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     leati_assert(bytes <= leati_bytes(block));
     if (!pool->virtual_memory || block->heap != LEATI_HEAP_LARGE)
         return best;
-    /* [first, last) contains the handles that are completely idle. */
+    /* [first, last) is the range of the handles that lie completely inside the extent, so are completely idle. */
     physical = *slot_of(pool, base);
     first = physical->base == base ? base : physical->base + physical->bytes;
     physical = *slot_of(pool, end - 1);
@@ -1103,8 +1115,8 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
         if (starts[i] < base || starts[i] + bytes > end || (low && i % 2))
             continue;
         touched = handles_touched(pool, starts[i], bytes, first, last);
-        /* Only for whole pages: other blocks would leave gaps between each other if they avoided shared
-         * handles. */
+        /* Compare the size of all overlapped handles only for blocks of whole pages. If other blocks avoided
+         * shared handles, they would leave gaps between each other. */
         if (touched.idle < best_touched.idle ||
             (whole_pages && touched.idle == best_touched.idle && touched.all < best_touched.all)) {
             best = starts[i];
@@ -1130,7 +1142,8 @@ static leat_status release_all(struct leat_pool *pool, struct collected *collect
     return first;
 }
 
-/* Releases complete handles of an idle extent without pending work. DECLINED: there are none. */
+/* Releases a run of handles that lie completely inside an idle extent without pending work. Returns DECLINED if
+ * there are none. */
 static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block, uint64_t keep_bytes,
                                uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
@@ -1140,7 +1153,8 @@ static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block
     uintptr_t base;
 
     leati_assert(reserved(pool) > keep_bytes && leati_state(block) == LEATI_BLOCK_FREE);
-    /* Also release a handle larger than the excess: keep_bytes is an upper bound. */
+    /* If every handle is larger than the excess, release one of them anyway, because the pool may hold at most
+     * keep_bytes. */
     if (!find_run(pool, block, (size_t)page_up((size_t)most), &base, &run_bytes) &&
         !find_run(pool, block, SIZE_MAX, &base, &run_bytes))
         return LEATI_DECLINED;
@@ -1180,14 +1194,14 @@ static leat_status trim_cache(struct leat_pool *pool, struct leati_stream_cache 
                      : LEATI_DECLINED;
         if (status < LEAT_OK)
             return status;
-        /* Cutting moved the remainders into other bins: start again. */
+        /* If trim_extent() cut the extent, its remainders are in other bins now, so start again. */
         block = leati_bins_walk(&cache->bins[heap], status == LEAT_OK ? NULL : block);
     }
     return LEAT_OK;
 }
 
-/* Releases spare handles first, then idle handles of the heap of large blocks, of the heap of small blocks, and
- * of the arena. */
+/* Releases first spare handles, then idle handles of the heap of large blocks, of the heap of small blocks and of
+ * the arena, in this order. */
 static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                                 uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
@@ -1208,7 +1222,7 @@ static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uin
                : status;
 }
 
-/* Releases chunks that are completely idle: a chunk can only be freed as a whole. */
+/* Releases chunks that are completely idle, because the driver can free a chunk only as a whole. */
 static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                                uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
@@ -1229,8 +1243,8 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
         leati_blocks_uncover(span->base, span->bytes);
         status = give_chunk_back(pool, span->chunk, span->chunk_bytes);
         if (status != LEAT_OK) {
-            /* The chunk still exists. Covering the range again cannot run out of memory: it reuses what
-             * uncovering just freed. */
+            /* The chunk could not be freed, so enter its range into the table of blocks again. This cannot run out
+             * of memory, because it reuses the memory that leati_blocks_uncover() just freed. */
             (void)leati_blocks_cover(pool, span->base, span->bytes, span->heap == LEATI_HEAP_SMALL);
             leati_bins_add(&block->cache->bins[block->heap], block);
             break;
@@ -1246,7 +1260,7 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
     return status;
 }
 
-/* Returns the cache's idle bytes whose work is not known to be complete. */
+/* Returns how many idle bytes of the cache may still be used by work that is not known to be complete. */
 static uint64_t pending_of(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     uint64_t bytes = 0;

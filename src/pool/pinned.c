@@ -1,9 +1,9 @@
 /*
- * pinned.c - see pinned.h.
+ * pinned.c - allocates the chunks of pinned memory pools (pinned.h).
  *
- * Nearly all of the time is spent on clearing pages, which the kernel does in the thread that touches them, so
- * several threads do it in parallel. The driver then only has to look up pages that exist, and with huge pages
- * there are few of them.
+ * Nearly all of the time goes into clearing pages. The kernel clears a page in the thread that first touches it,
+ * so several threads touch pages in parallel. The driver then only has to look up existing pages, and with huge
+ * pages there are few of them.
  */
 #include "pool/pinned.h"
 
@@ -26,7 +26,7 @@
 
 #define SLICE_BYTES ((size_t)32 << 20)
 
-/* How much available memory to leave unused: 1/32 of it, at most this. */
+/* claim() leaves 1/32 of the available memory unused, but at most so many bytes. */
 #define SPARED_BYTES_MAX ((uint64_t)1 << 30)
 
 enum { THREADS_MAX = 16, NODES_MAX = 1024, DEVICES_MAX = 64 };
@@ -35,24 +35,25 @@ enum { THREADS_MAX = 16, NODES_MAX = 1024, DEVICES_MAX = 64 };
 struct pinned_chunk {
     void *ptr;
     size_t bytes;
-    void *from_driver; /* pointer for host_free; NULL: the chunk was mapped and registered here */
+    void *from_driver; /* the driver's allocation, for host_free(); NULL: leat mapped and registered the chunk */
     struct pinned_chunk *next;
 };
 
-/* Guards the list of chunks and the nodes below; never held during a driver call. A chunk is removed from the
- * list before it is freed, so the system or the driver may reuse its address at once. */
+/* Guards the list of chunks and the table of nodes below; never held during a driver call. A chunk is removed from
+ * the list before it is freed, so the system or the driver may reuse its address at once. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct pinned_chunk *chunks LEATI_GUARDED_BY(lock);
 
-/* Cache of the NUMA nodes of devices, because the driver's query takes longer than mapping a small chunk. */
+/* The NUMA nodes of devices. They are cached, because the driver's query takes longer than mapping a small
+ * chunk. */
 static struct {
     const struct leati_driver *driver;
     int ordinal, node;
 } nodes[DEVICES_MAX];
 static unsigned node_count;
 
-/* Bytes that calls in progress will still populate; the system still counts them as available. Relaxed: no
- * other data depends on the number. */
+/* The number of bytes that calls in progress have still to populate. The system counts these bytes as available,
+ * so claim() subtracts them. Relaxed: no other data depends on the number. */
 static _Atomic uint64_t claimed_bytes;
 
 static void list_chunk(struct pinned_chunk *chunk)
@@ -84,8 +85,8 @@ static void unclaim(size_t bytes)
     atomic_fetch_sub_explicit(&claimed_bytes, bytes, memory_order_relaxed);
 }
 
-/* Fails if populating so many bytes would make the system kill some process. On success the claim lasts until
- * unclaim(). */
+/* Claims bytes of the available memory; the claim lasts until unclaim(). Fails if the system might have to kill a
+ * process when so many bytes are populated. */
 static leat_status claim(size_t bytes)
 {
     uint64_t others = atomic_fetch_add_explicit(&claimed_bytes, bytes, memory_order_relaxed);
@@ -115,7 +116,7 @@ struct touch {
     char *start;
     size_t bytes, slices;
     atomic_int
-        error; /* an errno or 0; relaxed: no other data depends on it; read finally when all slices are done */
+        error; /* the errno of a slice that failed, or 0; relaxed, because no other data depends on it */
 };
 
 /* Writes one byte per page, for kernels without MADV_POPULATE_WRITE. The pages are fresh, so no data is lost. */
@@ -133,7 +134,7 @@ static int touch_slice(char *start, size_t bytes)
     while (madvise(start, bytes, MADV_POPULATE_WRITE)) {
         if (errno == EINTR || errno == EAGAIN)
             continue;
-        /* There are no pages: writing a byte would kill the process. */
+        /* The system has no pages, so writing a byte instead would kill the process. */
         if (errno == ENOMEM || errno == EFAULT || errno == EHWPOISON)
             return errno;
         write_bytes(start, bytes);
@@ -142,8 +143,7 @@ static int touch_slice(char *start, size_t bytes)
     return 0;
 }
 
-/* Populates one slice and ends its claim. After an error in any slice, later slices are not populated, but
- * their claims still end. */
+/* Populates one slice and ends the claim for it. If an earlier slice failed, only ends the claim. */
 static void touch_part(void *context, uint64_t i)
 {
     struct touch *touch = context;
@@ -170,7 +170,7 @@ unsigned leati_pinned_threads(size_t bytes)
     return threads ? threads : 1;
 }
 
-/* Populates a chunk with several threads. Ends its claim, also on failure. */
+/* Populates a chunk with several threads. Ends the claim for the chunk, even if it fails. */
 static leat_status touch_all(void *ptr, size_t bytes)
 {
     struct touch touch = {.start = ptr, .bytes = bytes, .slices = bytes / SLICE_BYTES};
@@ -181,8 +181,8 @@ static leat_status touch_all(void *ptr, size_t bytes)
     if (!touch.slices)
         touch.slices = 1;
     touch.loop = (struct leati_loop){.part = touch_part, .context = &touch, .count = touch.slices};
-    /* Fewer threads than wanted are fine: they take more slices. Start all of them before the first touch,
-     * because thread creation has to wait for threads that are populating pages. */
+    /* If fewer threads start than wanted, each takes more slices. Start all of them before any thread populates
+     * pages, because the creation of a thread would have to wait for that. */
     if (wanted)
         (void)leati_workers_get(-1, LEATI_WORK_PAGES, wanted, &workers);
     leati_workers_loop(workers, &touch_type, &touch.loop, workers ? wanted : 0);
@@ -200,8 +200,8 @@ static leat_status touch_all(void *ptr, size_t bytes)
 
 static void unmap(void *ptr, size_t bytes)
 {
-    /* munmap() in the middle of a mapping splits it, which fails at the limit of mappings (vm.max_map_count).
-     * Then free the pages only and leak the addresses, which are plentiful. */
+    /* munmap() in the middle of a mapping splits the mapping, which fails if the process has vm.max_map_count
+     * mappings already. Then free only the pages, and leak the addresses, which are plentiful. */
     if (munmap(ptr, bytes))
         (void)madvise(ptr, bytes, MADV_DONTNEED);
 }
@@ -218,12 +218,12 @@ static void *map_aligned(size_t bytes)
     if (before)
         unmap(mapped, before);
     unmap(mapped + before + bytes, LEATI_PINNED_UNIT - before);
-    /* Kernels without huge pages refuse this; then small pages are used. */
+    /* A kernel without huge pages refuses this call, and the chunk gets small pages. */
     (void)madvise(mapped + before, bytes, MADV_HUGEPAGE);
     return mapped + before;
 }
 
-/* Returns the NUMA node of a device; -1 if unknown. */
+/* Returns the NUMA node of a device, or -1 if it is not known. */
 static int node_of(const struct leat_device *device)
 {
     leat_device_info info = {.numa_node = -1};
@@ -241,7 +241,7 @@ static int node_of(const struct leat_device *device)
         return node;
     if (LEATI_QUIETLY(device->driver->ops->device_info(device->driver, device->ordinal, &info)) != LEAT_OK)
         return -1;
-    /* Two threads may have queried at the same time; a duplicate entry is harmless. */
+    /* Two threads may query the same device at the same time and both add an entry, which is harmless. */
     leati_lock(&lock);
     if (node_count < DEVICES_MAX) {
         nodes[node_count].driver = device->driver;
@@ -253,9 +253,9 @@ static int node_of(const struct leat_device *device)
 }
 
 /*
- * Sets the device's NUMA node as the preferred node of a range before it is populated. This is only a preference:
- * if the node has no free pages, or a container may not use it, pages of other nodes are used. A program that was
- * started with its own policy (numactl) keeps that.
+ * Sets the device's NUMA node as the preferred node of a range. Call before the range is populated. If this node
+ * has no free pages, or the process's container may not use it, the kernel takes pages of other nodes. A program
+ * that was started with a policy of its own (numactl) keeps that policy.
  */
 static void prefer_node(const struct leat_device *device, void *ptr, size_t bytes)
 {
@@ -268,14 +268,14 @@ static void prefer_node(const struct leat_device *device, void *ptr, size_t byte
     if (!syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0) && policy != MPOL_DEFAULT)
         return;
     mask[node / WORD_BITS] = 1ul << (node % WORD_BITS);
-    /* The kernel uses one bit less than maxnode says. */
+    /* The kernel reads one bit less of the mask than maxnode, so pass one more. */
     (void)syscall(SYS_mbind, ptr, bytes, MPOL_PREFERRED, mask, (unsigned long)NODES_MAX + 1, 0);
 }
 
 /* ---- allocating a chunk ----------------------------------------------------------------------------------- */
 
-/* Checks that registered memory has the same address on the device as on the host, which not all hardware
- * provides. */
+/* Checks that registered memory has the same address on the device as on the host. This is not so on all
+ * hardware. */
 static leat_status check_address(const struct leat_device *device, void *ptr)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
@@ -289,7 +289,7 @@ static leat_status check_address(const struct leat_device *device, void *ptr)
     return LEAT_OK;
 }
 
-/* Registers mapped memory, or unmaps it. */
+/* Registers mapped memory with the driver. If this fails, unmaps the memory. */
 static leat_status register_or_unmap(const struct leat_device *device, void *ptr, size_t bytes)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
@@ -299,7 +299,7 @@ static leat_status register_or_unmap(const struct leat_device *device, void *ptr
         status = check_address(device, ptr);
         if (status == LEAT_OK)
             return LEAT_OK;
-        /* If unregistering fails, the device is lost. Leak the memory, because the device might still write to
+        /* If unregistering fails, the device is lost. Leak the memory then, because the device may still write to
          * it. */
         if (LEATI_QUIETLY(ops->host_unregister(device->driver, device->native, ptr)) != LEAT_OK)
             return status;
@@ -308,8 +308,8 @@ static leat_status register_or_unmap(const struct leat_device *device, void *ptr
     return status;
 }
 
-/* Maps and populates memory of the process. *hopeless is set if the driver's own allocation call would fail
- * too, or run the system out of memory. */
+/* Maps and populates memory of the process. If it fails, sets *hopeless to true if the driver's own allocation
+ * call would fail too or would run the system out of memory. */
 static leat_status map_touched(const struct leat_device *device, size_t bytes, void **ptr, bool *hopeless)
 {
     leat_status status;
@@ -348,8 +348,8 @@ static leat_status map_chunk(const struct leat_device *device, struct pinned_chu
     return LEAT_OK;
 }
 
-/* Allocates a chunk by the driver's own call, which is slower. If its memory is not aligned, allocates again
- * with room to align it. */
+/* Allocates a chunk by the driver's own call, which is slower. If the memory is not aligned, frees it and
+ * allocates a longer piece that contains an aligned chunk. */
 static leat_status allocate_chunk(const struct leat_device *device, struct pinned_chunk *chunk)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
@@ -365,8 +365,8 @@ static leat_status allocate_chunk(const struct leat_device *device, struct pinne
     return LEAT_OK;
 }
 
-/* Falls back to the driver's allocation call after mapping or registering failed; this thread's message has the
- * reason. */
+/* Allocates a chunk by the driver's own call after mapping or registering memory failed. On entry this thread's
+ * error message has the reason of that failure. */
 static leat_status fall_back(const struct leat_device *device, struct pinned_chunk *chunk)
 {
     struct leati_message reason, message;
@@ -381,7 +381,7 @@ static leat_status fall_back(const struct leat_device *device, struct pinned_chu
     if (status == LEAT_OK)
         return LEAT_OK;
     leati_error_keep(&message);
-    /* The memory is the host's, whatever status the driver uses. */
+    /* Pinned memory is host memory, so do not return the status for device memory that some drivers use. */
     if (status == LEAT_ERROR_DEVICE_MEMORY)
         status = LEAT_ERROR_HOST_MEMORY;
     return leati_fail(status, "%.900s; the driver was asked for the memory because of this: %.900s", message.text,
@@ -412,7 +412,7 @@ leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **p
     }
     *ptr = chunk->ptr;
     list_chunk(chunk);
-    /* Drop the messages of attempts that failed before the one that succeeded. */
+    /* If the first attempt failed and the second succeeded, drop the message of the first. */
     return leati_error_restore(LEAT_OK, &before);
 }
 

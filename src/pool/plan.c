@@ -1,18 +1,19 @@
 /*
  * plan.c - pools that place large blocks by a recorded plan.
  *
- * A plan (leat plan, docs/pools.md) comes from a recorded run: its large blocks were placed afterwards, when all
- * lifetimes were known, so densely that almost no memory is wasted, and without moving any block. A plan has one
- * range of addresses, the arena, and for each stream the list of its requests in order: a size and an offset each.
+ * The command leat plan makes a plan from a recorded run (docs/pools.md). When it places the large blocks of that
+ * run, it knows all lifetimes, so it wastes almost no memory, and it moves no block. A plan has one range of
+ * addresses, the arena, and for each stream the list of its requests in order. Each entry has a size and an offset
+ * in the arena.
  *
- * If a request matches the next entry of its stream's list, and the planned place is free, it gets that place. All
- * other requests take the ordinary path. After two consecutive requests that do not match, the list is searched
- * for an entry of this size that follows one of the previous size, and the plan is followed from there.
- * Correctness does not depend on the program following the plan: a bitmap records which places are occupied, with
- * one bit per piece of the arena between two consecutive ends of planned blocks. Memory that another stream has
- * freed is reused only if the usual ordering rules allow it.
+ * If a request matches the next entry of its stream's list, and the planned place is free, the request gets that
+ * place. All other requests take the ordinary path. If two requests in succession do not match, the pool searches
+ * the list for an entry of the second size that follows an entry of the first size, and continues from there. The
+ * program need not follow the plan: a bitmap records which parts of the arena are occupied. The starts and ends of
+ * all planned blocks cut the arena into pieces, and the bitmap has one bit for each piece. Memory that another
+ * stream has freed is reused only if the usual ordering rules allow it.
  *
- * Physical memory is mapped into the arena when a block first needs it.
+ * Physical memory is mapped into a part of the arena when a block needs it for the first time.
  */
 #include "base/lock.h"
 #include "pool/pool.h"
@@ -32,17 +33,17 @@ enum { STREAMS_MAX = 8, WORD_BITS = 64 };
 /* A place in the arena, used by successive blocks of one stream. */
 struct leati_planned {
     uint64_t offset, bytes;
-    uint32_t first, count;            /* its pieces of the arena: [first, first + count) */
-    bool mapped;                      /* all of it is mapped */
-    struct leati_block *block;        /* its record, created on first use */
-    struct leati_stream_cache *cache; /* cache of its stream, set on first use */
-    /* Freed on another stream: that stream's work up to late_seq may still use the place. */
-    struct leati_timeline *late; /* held; NULL: not freed on another stream */
+    uint32_t first, count;            /* the pieces of the arena that it covers: [first, first + count) */
+    bool mapped;                      /* memory is mapped at the whole place */
+    struct leati_block *block;        /* record of the place, created on first use */
+    struct leati_stream_cache *cache; /* cache of the place's stream, set on first use */
+    /* If another stream freed the block: that stream's work up to late_seq may still use the place. */
+    struct leati_timeline *late; /* timeline of that stream, held; else NULL */
     uint64_t late_seq;
     struct leati_planned *next_late;
 };
 
-/* An entry of a list, for lookup by its size and the size of its predecessor. */
+/* An entry of a list, as a key for the search by its size and the size of the entry before it. */
 struct pair {
     uint64_t before_bytes, bytes;
     uint32_t entry;
@@ -50,24 +51,24 @@ struct pair {
 
 /* The planned requests of one stream, in order. */
 struct list {
-    uint32_t count, next; /* next: the entry that is expected next */
-    uint32_t *places;     /* for each entry: index of its place */
-    struct pair *pairs;   /* all entries, sorted by predecessor's size, size and position */
+    uint32_t count, next; /* number of entries, and index of the entry that is expected next */
+    uint32_t *places;     /* for each entry, the index of its place */
+    struct pair *pairs;   /* all entries, sorted by before_bytes, bytes and entry */
     struct leati_stream_cache *cache;
-    uint64_t previous_bytes; /* size of the previous request if it did not match the list; else 0 */
-    uint64_t freed_seq;      /* the latest seq at which this stream freed a block */
-    uint64_t *freed;         /* bitmap: pieces that this stream freed and whose work may be pending */
+    uint64_t previous_bytes; /* size of the previous request if it did not match the list, else 0 */
+    uint64_t freed_seq;      /* the stream's seq when it last freed a planned block */
+    uint64_t *freed;         /* bitmap of the pieces that this stream freed and may still use */
 };
 
 struct leati_pool_plan {
-    struct leati_lock lock; /* guards the fields that change; taken after the pool's and magazines' locks */
+    struct leati_lock lock; /* guards the fields that change; taken after the locks of the pool and of magazines */
     uint64_t bytes;         /* size of the arena */
     uintptr_t base;         /* base of the arena; 0: no addresses yet */
     struct leati_planned *places;
-    uint64_t *ends; /* piece n is [ends[n], ends[n + 1]) of the arena */
+    uint64_t *ends; /* bounds of the pieces: piece n is [ends[n], ends[n + 1]) of the arena */
     uint32_t place_count, piece_count;
-    uint64_t *used;             /* bitmap: occupied pieces */
-    struct leati_planned *late; /* list of places freed on other streams, still occupied */
+    uint64_t *used;             /* bitmap of the occupied pieces */
+    struct leati_planned *late; /* list of places that other streams freed; still occupied */
     struct list lists[STREAMS_MAX];
     unsigned list_count;
 };
@@ -93,7 +94,8 @@ static bool next_line(struct plan_reader *reader)
     return fgets(reader->text, sizeof reader->text, reader->file) && strchr(reader->text, '\n');
 }
 
-/* Reads "WORD A\n", or "A B\n" with word "". */
+/* Reads the numbers of a line: word followed by *a and, if b is not NULL, a space and *b. Returns false if the
+ * line differs from that. */
 static bool numbers(const struct plan_reader *reader, const char *word, uint64_t *a, uint64_t *b)
 {
     const char *at = reader->text;
@@ -121,7 +123,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One entry as read from the file, before places are made. */
+/* One entry of a list, as read from the file. make_places() turns entries into places. */
 struct plan_entry {
     uint64_t bytes, offset;
     uint32_t list, number;
@@ -210,7 +212,8 @@ static uint32_t piece_of(const uint64_t *ends, size_t count, uint64_t offset)
     return (uint32_t)low;
 }
 
-/* Makes the places and pieces of the plan. Entries of one stream with equal offset and size share a place. */
+/* Makes the places and pieces of the plan from the entries. Entries of one stream with equal offset and size share
+ * a place. */
 static bool make_places(struct leati_pool_plan *plan, struct entries *entries)
 {
     uint64_t *ends = malloc((2 * entries->count + 1) * sizeof *ends);
@@ -319,8 +322,8 @@ static void free_plan(struct leati_pool_plan *plan)
     free(plan);
 }
 
-/* Opens a regular file. Returns NULL with errno for anything else, such as a FIFO, because reading it could
- * block. */
+/* Opens a regular file. Returns NULL with errno set for any other file, because a read from a FIFO, for example,
+ * could block. */
 static FILE *open_regular(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -414,8 +417,8 @@ static void clear_all(uint64_t *bits, const struct leati_planned *place)
 
 /* ---- following the list ---- */
 
-/* Returns the list of a cache: the n-th stream that requests memory from the pool gets the n-th list of the
- * plan. NULL: the plan has no list for it. */
+/* Returns the list for the stream of a cache. The n-th stream that requests planned memory from the pool gets the
+ * n-th list of the plan. Returns NULL if the plan has no list for the stream. */
 static struct list *list_of(struct leati_pool_plan *plan, struct leati_stream_cache *cache)
 {
     unsigned i = 0;
@@ -428,8 +431,8 @@ static struct list *list_of(struct leati_pool_plan *plan, struct leati_stream_ca
     return &plan->lists[i];
 }
 
-/* Finds the next entry with this size whose predecessor has before_bytes, at or after list->next; wraps around.
- * Returns list->count if there is none. */
+/* Finds the next entry of size bytes that follows an entry of size before_bytes. Starts at list->next and wraps
+ * around at the end. Returns list->count if there is none. */
 static uint32_t find_pair(const struct list *list, uint64_t before_bytes, uint64_t bytes)
 {
     struct pair wanted = {.before_bytes = before_bytes, .bytes = bytes, .entry = list->next};
@@ -445,7 +448,7 @@ static uint32_t find_pair(const struct list *list, uint64_t before_bytes, uint64
     }
     if (low < list->count && list->pairs[low].before_bytes == before_bytes && list->pairs[low].bytes == bytes)
         return list->pairs[low].entry;
-    /* No such entry from here on: wrap around to the first one. */
+    /* There is no such entry at or after list->next, so go back to the first one. */
     while (low && list->pairs[low - 1].before_bytes == before_bytes && list->pairs[low - 1].bytes == bytes)
         low--;
     return low < list->count && list->pairs[low].before_bytes == before_bytes && list->pairs[low].bytes == bytes
@@ -453,8 +456,8 @@ static uint32_t find_pair(const struct list *list, uint64_t before_bytes, uint64
                : list->count;
 }
 
-/* Returns the place that the plan has for a stream's request; NULL if the request does not match. Advances the
- * list. */
+/* Returns the place that the plan has for a stream's request, and advances list->next. Returns NULL if the request
+ * does not match. */
 static struct leati_planned *next_place(struct leati_pool_plan *plan, struct list *list, uint64_t bytes)
 {
     uint32_t entry = list->next;
@@ -477,12 +480,12 @@ static struct leati_planned *next_place(struct leati_pool_plan *plan, struct lis
 /* Returns true if this leat_pool_reuse_method is allowed. */
 static bool allows(const struct leat_pool *pool, uint32_t reuse_flag)
 {
-    /* Relaxed: it orders nothing. */
+    /* Relaxed: no other data depends on the flags. */
     return atomic_load_explicit(&pool->planned_reuse_flags, memory_order_relaxed) & reuse_flag;
 }
 
-/* Returns true if cache's stream may use memory that another stream's work up to seq uses: that work is
- * complete, or the stream is ordered after it. Queries the driver if necessary and allowed. */
+/* Returns true if cache's stream may reuse memory that work of another stream, up to seq, has used, because that
+ * work is complete or cache's stream is ordered after it. Queries the driver if necessary and allowed. */
 static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cache,
                     struct leati_timeline *timeline, uint64_t seq)
 {
@@ -495,7 +498,8 @@ static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cac
             leati_timeline_query(timeline, seq, &done, &pool->figures.timeline) == LEAT_OK && done);
 }
 
-/* Frees the places on the late list whose work is complete. asks: also query the driver. */
+/* Frees the places of the late list whose work is complete. asks: queries the driver about work that is not known
+ * to be complete. */
 static void settle_late(struct leat_pool *pool, struct leati_pool_plan *plan, bool asks)
 {
     struct leati_planned **link = &plan->late, *place;
@@ -540,8 +544,8 @@ static bool is_free(struct leat_pool *pool, struct leati_pool_plan *plan, struct
 
 /* ---- memory ---- */
 
-/* Prepares the first use of a place: addresses for the arena, a record, mapped memory. Under the pool's lock.
- * Returns false if one of them cannot be had. */
+/* Prepares the first use of a place: finds addresses for the arena, creates the record and maps the memory, if
+ * this has not been done yet. Returns false if one of these steps fails. */
 static bool prepare(struct leat_pool *pool, struct leati_pool_plan *plan, struct leati_planned *place,
                     struct leati_stream_cache *cache) LEATI_REQUIRES(pool->lock)
 {
@@ -562,7 +566,7 @@ static bool prepare(struct leat_pool *pool, struct leati_pool_plan *plan, struct
     return place->mapped;
 }
 
-/* Like prepare(), but takes the pool's lock, and leaves no error message: on failure the request takes the
+/* Calls prepare() under the pool's lock. Leaves no error message if it fails, because the request then takes the
  * ordinary path. */
 static bool make_ready(struct leat_pool *pool, struct leati_pool_plan *plan, struct leati_planned *place,
                        struct leati_stream_cache *cache)
@@ -579,7 +583,7 @@ static bool make_ready(struct leat_pool *pool, struct leati_pool_plan *plan, str
 
 /* ---- taking and giving back ---- */
 
-/* Marks a place as occupied. Returns false if it is not free. Under the plan's lock. */
+/* Marks a place as occupied. Returns false if it is not free. Call with the plan's lock held. */
 static bool occupy(struct leat_pool *pool, struct leati_pool_plan *plan, struct list *list,
                    struct leati_planned *place)
 {
@@ -589,7 +593,8 @@ static bool occupy(struct leat_pool *pool, struct leati_pool_plan *plan, struct 
     return true;
 }
 
-/* Finds and occupies the place that the plan has for a request; NULL if there is none. */
+/* Finds and occupies the place that the plan has for a request. Returns NULL if there is none, or if the place is
+ * not free. */
 static struct leati_planned *take_place(struct leat_pool *pool, struct leati_stream_cache *cache, uint64_t bytes)
 {
     struct leati_pool_plan *plan = pool->plan;
@@ -605,8 +610,8 @@ static struct leati_planned *take_place(struct leat_pool *pool, struct leati_str
     leati_unlock(&plan->lock);
     if (!place || is_taken)
         return place;
-    /* The place may be occupied by a pending block whose stream uses are complete by now. Relaxed: a guess is
-     * enough. */
+    /* A pending block may occupy the place, and its stream uses may be complete by now. Relaxed: a stale value
+     * only makes this attempt useless, or skips it. */
     if (!atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed))
         return NULL;
     leati_lock(&pool->lock);
@@ -639,7 +644,7 @@ struct leati_block *leati_pool_plan_take(struct leat_pool *pool, struct leati_st
         return NULL;
     }
     block = place->block;
-    block->seq = 0; /* earlier uses of the place are tracked by the freed bitmaps */
+    block->seq = 0; /* not needed: the freed bitmaps and the late list track earlier uses of the place */
     block->tag = leati_stats_thread_tag();
     leati_blocks_enter(block, false);
     leati_magazine_lock(magazine);
@@ -660,7 +665,7 @@ void leati_pool_plan_give_back(struct leati_block *block, struct leati_stream_ca
     struct list *list = plan->lists;
 
     leati_set_state(block, LEATI_BLOCK_DORMANT);
-    /* If another stream freed the block, the caller took the slow path and holds the pool's lock. */
+    /* If another stream freed the block, the caller took the slow path, so it holds the pool's lock here. */
     if (block->cache != place->cache)
         leati_set_cache(block, place->cache);
     leati_lock(&plan->lock);
@@ -684,7 +689,7 @@ void leati_pool_plan_give_back(struct leati_block *block, struct leati_stream_ca
 
 /* ---- giving memory back ---- */
 
-/* Returns the pieces that overlap [offset, offset + bytes) of the arena. */
+/* Returns the pieces that overlap [offset, offset + bytes) of the arena, as first and count of the result. */
 static struct leati_planned pieces_in(const struct leati_pool_plan *plan, uint64_t offset, uint64_t bytes)
 {
     struct leati_planned range = {.first = piece_of(plan->ends, plan->piece_count, offset)};
@@ -693,8 +698,8 @@ static struct leati_planned pieces_in(const struct leati_pool_plan *plan, uint64
     return range;
 }
 
-/* Returns true if [offset, offset + bytes) of the arena is unoccupied and has no pending work. Under the plan's
- * lock. */
+/* Returns true if [offset, offset + bytes) of the arena is unoccupied and no pending work uses it. Call with the
+ * plan's lock held. */
 static bool is_past_all(struct leat_pool *pool, struct leati_pool_plan *plan, uint64_t offset, uint64_t bytes)
 {
     struct leati_planned range = pieces_in(plan, offset, bytes);

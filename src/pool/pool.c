@@ -1,4 +1,4 @@
-/* pool.c - creating and destroying pools; options, limits and budgets. */
+/* pool.c - creates and destroys pools; checks options, limits and budgets. */
 #include "pool/pool.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@
 struct leati_handles leati_pool_handles = LEATI_HANDLES(struct leat_pool);
 struct leati_handles leati_budget_handles = LEATI_HANDLES(struct leat_budget);
 
-/* All pools. */
+/* The list of all pools, and its lock. */
 static struct leati_lock list_lock = LEATI_LOCK_INITIALIZER;
 static struct leat_pool *list LEATI_GUARDED_BY(list_lock);
 
@@ -53,7 +53,7 @@ static bool charge_budget(leat_budget *budget, uint64_t bytes)
     uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
     uint64_t used = atomic_load_explicit(&budget->used_bytes, memory_order_relaxed);
 
-    /* Relaxed: no other data depends on the count. */
+    /* Relaxed: no other data depends on used_bytes. */
     do {
         if (bytes > limit || used > limit - bytes)
             return false;
@@ -93,8 +93,8 @@ void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes)
         atomic_fetch_sub_explicit(&pool->budget->used_bytes, bytes, memory_order_relaxed);
 }
 
-/* Tries for a short while to take a lock without blocking: its holder may be waiting for a lock of ours. Such
- * locks are usually held briefly. */
+/* Tries to take a lock for a short while, but does not block, because the thread that holds the lock may wait for
+ * a lock that this thread holds. Pool locks are usually held briefly, so this mostly succeeds. */
 static bool try_lock(struct leati_lock *lock) LEATI_TRY_ACQUIRE(true, *lock) LEATI_NO_THREAD_SAFETY
 {
     for (int tries = 0; tries < 1000; tries++) {
@@ -117,7 +117,7 @@ static uint64_t take_from(struct leat_pool *other, uint64_t bytes) LEATI_REQUIRE
     return released;
 }
 
-/* Returns true if both pools use the same memory of one device. */
+/* Returns true if both pools use the same memory: the memory of one device, or pinned memory for one device. */
 static bool share_memory(const struct leat_pool *pool, const struct leat_pool *other)
 {
     return other->device == pool->device && (other->kind == LEAT_KIND_PINNED) == (pool->kind == LEAT_KIND_PINNED);
@@ -186,7 +186,7 @@ static leat_status hook_device_closes(struct leat_device *device);
 static const struct leati_pool_hooks hooks = {.stream_ends = hook_stream_ends,
                                               .device_closes = hook_device_closes};
 
-/* Checks the caller's options and copies them; missing fields become 0. */
+/* Checks the caller's options and copies them. Fields that the caller's version of the struct lacks become 0. */
 static leat_status read_options(const char *what, leat_device *device, const leat_pool_options *given,
                                 leat_pool_options *options)
 {
@@ -226,7 +226,7 @@ static leat_status read_options(const char *what, leat_device *device, const lea
     return LEAT_OK;
 }
 
-/* Finds out whether the device has virtual memory with a granularity that divides LEATI_PAGE_BYTES. */
+/* Sets *yes to whether the device has virtual memory with a granularity that divides LEATI_PAGE_BYTES. */
 static leat_status find_virtual_memory(leat_device *device, bool *yes)
 {
     const struct leati_driver_ops *ops = device->driver->ops;
@@ -243,7 +243,7 @@ static leat_status find_virtual_memory(leat_device *device, bool *yes)
     return status;
 }
 
-/* Chooses the packing: that of the options or, if they say auto, that of LEAT_POOL_PACKING. */
+/* Sets *packing to the packing of the options. If this is "auto", uses LEAT_POOL_PACKING instead, if it is set. */
 static leat_status choose_packing(const char *what, const leat_pool_options *options, leat_pool_packing *packing)
 {
     const char *word = leati_option(LEATI_OPTION_POOL_PACKING);
@@ -260,7 +260,8 @@ static leat_status choose_packing(const char *what, const leat_pool_options *opt
                       word);
 }
 
-/* own: a pool for leat's internal blocks, which LEAT_POOL_GUARD does not apply to. */
+/* Fills in a new pool from its options. own: the pool is for leat's internal blocks, so LEAT_POOL_GUARD does not
+ * apply to it. */
 static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_options *options, bool own,
                  uint64_t history)
 {
@@ -290,7 +291,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
                  1 + atomic_fetch_add_explicit(&made, 1, memory_order_relaxed));
 }
 
-/* Call under the device's pools_lock. */
+/* Adds a pool to the list of all pools and publishes its handle. Call with the device's pools_lock held. */
 static void enlist(struct leat_pool *pool)
 {
     leat_device *device = pool->device;
@@ -314,7 +315,7 @@ static void enlist(struct leat_pool *pool)
     leati_handle_publish(pool);
 }
 
-/* Reads the pool's plan. Checked pools, and pools without virtual memory, ignore it. */
+/* Reads the pool's plan file. Checked pools, and pools without virtual memory, ignore the option. */
 static leat_status read_plan(const char *what, struct leat_pool *pool, const leat_pool_options *options)
 {
     leat_status status;
@@ -325,7 +326,7 @@ static leat_status read_plan(const char *what, struct leat_pool *pool, const lea
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, pool->device->name);
 }
 
-/* Call under the device's pools_lock. */
+/* Creates a pool. Call with the device's pools_lock held. */
 static leat_status make(const char *what, leat_device *device, const leat_pool_options *options, bool own,
                         struct leat_pool **made)
 {
@@ -418,7 +419,7 @@ static leat_status get(const char *what, leat_device *device, leat_kind kind, bo
         status = make(what, device, &options, own, &found);
         if (status == LEAT_OK) {
             found->is_default = true;
-            /* Release: a reader that finds the pool sees it initialized. */
+            /* Release: a reader that finds the pool here sees it initialized. */
             atomic_store_explicit(place, found, memory_order_release);
         }
     }
@@ -469,12 +470,12 @@ static void delist(struct leat_pool *pool)
         place = &(*place)->next;
     *place = pool->next;
     leati_unlock(&list_lock);
-    /* A thread that found the pool in the list may still hold its lock: wait for that thread. */
+    /* A thread that found the pool in the list may still hold the pool's lock, so wait for that thread. */
     leati_lock(&pool->lock);
     leati_unlock(&pool->lock);
 }
 
-/* Destroys a pool whose handle is retired and that has no pending work. */
+/* Destroys a pool without pending work. Its handle must be retired already. */
 static leat_status end(struct leat_pool *pool)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -570,7 +571,7 @@ static void trace_free(const struct leati_block *block)
         LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = block->serial, .bytes = leati_requested(block));
 }
 
-/* Records the frees of blocks that are still live when their pool ends. */
+/* Records, for the recorder of allocations, a free of each block that is still live when its pool ends. */
 static void trace_lost(const struct leat_pool *pool)
 {
     const struct leati_block *block;
@@ -598,7 +599,8 @@ static leat_status hook_device_closes(struct leat_device *device)
     return first;
 }
 
-/* Pools of other devices may have a cache for the stream too, so all pools are searched. */
+/* The core calls this hook when a stream ends. Pools of other devices may have a cache for the stream too, so it
+ * searches all pools. */
 static void hook_stream_ends(struct leat_stream *stream)
 {
     leati_lock(&list_lock);

@@ -1,10 +1,11 @@
 /*
- * race_check.c - guard mode: detects accesses of a stream that is not ordered after earlier ones.
+ * race_check.c - in guard mode, detects an access of a stream that is not ordered after an earlier access.
  *
- * For each block the note records the allocation, the latest write and the latest read made by leat's own calls;
- * accesses inside kernels are not seen. A stream may access the block if it is ordered after such an access, or if
- * that is complete. There are no false positives: where leat cannot know the order (the user's own calls may have
- * ordered the stream, or it waited for more streams than are remembered), the access is allowed.
+ * The note of each block records the allocation, and the latest write and the latest read by leat's own calls.
+ * leat does not see accesses inside kernels. A stream may access the block if each recorded access that conflicts
+ * is complete, or if the stream is ordered after it. There are no false positives: if leat cannot know the order,
+ * it allows the access. This happens if calls of the vendor's API may have ordered the stream, or if the stream
+ * has waited for more streams than its timeline remembers.
  */
 #include "base/lock.h"
 #include "pool/guard.h"
@@ -12,13 +13,14 @@
 static const char *const what_was_done[LEATI_ACCESSES] = {
     [LEATI_ALLOCATION] = "was allocated", [LEATI_WRITE] = "was last written", [LEATI_READ] = "was last read"};
 
-/* Returns true if an earlier access of this kind conflicts with a write, or a read. */
+/* Returns true if an earlier access of this kind conflicts with a new access: a write if write is set, else a
+ * read. */
 static bool opposes(enum leati_access_kind kind, bool write)
 {
     return write || kind != LEATI_READ;
 }
 
-/* Finds the recorded access of this kind if it overlaps [from, to); NULL if there is none. Under the lock. */
+/* Returns the recorded access of this kind if it overlaps [from, to), else NULL. */
 static struct leati_recorded_access *find_access(struct leati_block *block, enum leati_access_kind kind,
                                                  uintptr_t from, uintptr_t to) LEATI_REQUIRES(leati_notes_lock)
 {
@@ -28,8 +30,8 @@ static struct leati_recorded_access *find_access(struct leati_block *block, enum
     return access && access->timeline && access->from < to && from < access->to ? access : NULL;
 }
 
-/* Returns true if stream is certainly not ordered after the access. Call without leati_notes_lock, because a
- * timeline's lock may be held by a thread that waits. */
+/* Returns true if stream is certainly not ordered after the access. Call without leati_notes_lock, because the
+ * function takes the lock of a timeline, and another thread may hold that lock while it waits. */
 static bool is_unordered(leat_stream *stream, struct leati_timeline *timeline, uint64_t seq)
 {
     return !leati_timeline_is_complete(timeline, seq) &&
@@ -78,7 +80,7 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
     if (unordered) {
         leati_lock(&leati_notes_lock);
         access = find_access(block, kind, from, to);
-        /* The lock was released: check that the access has not been replaced. */
+        /* The lock was released in between, so check that no other thread has replaced the access. */
         if (access && access->timeline == timeline && access->seq == seq &&
             LEATI_QUIETLY(driver->ops->event_query(driver, access->event)) == LEAT_NOT_READY) {
             char allocated[LEATI_BACKTRACE_TEXT_BYTES] = "";
@@ -116,8 +118,7 @@ void leati_race_check_record(struct leati_block *block, leat_stream *stream, con
     if (!pool->guard)
         return;
     leati_error_quiet_begin();
-    /* Accesses of streams of other devices are not recorded, because the event must belong to the pool's
-     * device. */
+    /* The event must belong to the pool's device, so do not record an access of a stream of another device. */
     if (seq && !stream->timeline->per_thread && stream->device == pool->device &&
         leati_guard_fence(pool, stream->native, &access.event) == LEAT_OK) {
         leati_timeline_hold(stream->timeline);

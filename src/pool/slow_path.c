@@ -1,10 +1,11 @@
 /*
- * slow_path.c - allocation when no magazine has a block, and frees that no magazine keeps.
+ * slow_path.c - allocates when the thread's magazine has no block, and frees blocks that no magazine keeps.
  *
- * Each fallback costs more than the one before: idle memory of the stream's own cache or of the host cache; blocks
- * in the stream's magazines; memory of streams that this one is ordered after; blocks in all magazines; asking the
- * device what other streams have completed; new memory, or a stitched block; making the stream wait; idle memory
- * of other pools; the user's function; the error.
+ * An allocation tries these sources in order, each of which costs more than the one before: idle memory of the
+ * stream's own cache or of the host cache; blocks in the stream's magazines; memory of streams that this stream is
+ * ordered after; blocks in all magazines; memory of other streams that is free according to a query of the driver;
+ * new memory or a stitched block; memory that the stream must wait for; idle memory of other pools; memory that
+ * the user's on_full function frees. If all fail, the allocation fails.
  */
 #include "pool/pool.h"
 
@@ -20,15 +21,15 @@ enum { RUNS_SCANNED = 256, CALLBACKS_MAX = 64 };
 struct slow_request {
     struct leat_pool *pool;
     struct leati_stream_cache *cache;
-    leat_stream *stream; /* NULL: for the host */
+    leat_stream *stream; /* NULL: the host */
     size_t bytes, alignment;
     uint8_t heap;
-    struct leati_message *refused; /* receives the message of the last refusal of new memory; NULL: not wanted */
-    struct leati_message *before;  /* the thread's message before this request; restored on success */
+    struct leati_message *refused; /* receives the error message when new memory is refused; NULL: not needed */
+    struct leati_message *before;  /* the thread's error message before this request, restored on success */
     bool has_before;
 };
 
-/* The pools whose on_full functions are running on this thread, the innermost first. */
+/* List of the pools whose on_full functions are running on this thread, the innermost call first. */
 struct asking {
     struct leat_pool *pool;
     struct asking *outer;
@@ -70,9 +71,9 @@ void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, str
     leati_assert_locked(&pool->lock);
     leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && leati_state(block) != LEATI_BLOCK_FREE);
     block->idle_since_ns = leati_clock_coarse_ns();
-    /* The memory stays in its stream's cache even if its work may be complete. There it joins adjacent idle
-     * memory, which usually belongs to the same stream; and placement does not depend on the speed of the
-     * device. */
+    /* The memory stays in the cache of its stream, even if the stream has completed its work. There it can join
+     * adjacent idle memory, which usually belongs to the same stream. Also, the places of blocks then do not
+     * depend on the speed of the device. */
     if (!cache || !cache->timeline) {
         cache = pool->host;
         seq = 0;
@@ -87,8 +88,8 @@ void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, str
 
 /* ---- querying completed work ---- */
 
-/* The oldest and the youngest seq of a cache's idle memory whose work is not known to be complete; 0 if there
- * is none. */
+/* The lowest and the highest seq of idle memory of a cache, counting only memory that work not known to be
+ * complete may still use. Both are 0 if there is no such memory. */
 struct seqs {
     uint64_t oldest, youngest;
 };
@@ -109,7 +110,8 @@ static struct seqs seqs_of(struct leati_stream_cache *cache)
     return seqs;
 }
 
-/* Asks the driver about a cache's idle memory. Returns true if some of its work is complete. */
+/* Asks the driver whether the work that may still use a cache's idle memory is complete. Returns true if some of
+ * it is. */
 static bool ask(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     struct seqs seqs = seqs_of(cache);
@@ -117,15 +119,15 @@ static bool ask(struct leat_pool *pool, struct leati_stream_cache *cache)
 
     if (!seqs.oldest)
         return false;
-    /* A failed query counts as not complete. Ask for the oldest work first: while a stream is busy, its
-     * youngest work is never complete. */
+    /* A failed query counts as not complete. First ask about the oldest work. If it is not complete, the youngest
+     * is not either, so no second query is needed. */
     if (leati_timeline_query(cache->timeline, seqs.oldest, &some, &pool->figures.timeline) != LEAT_OK || !some)
         return false;
     (void)leati_timeline_query(cache->timeline, seqs.youngest, &all, &pool->figures.timeline);
     return true;
 }
 
-/* Marks idle memory whose work is complete as inaccessible for memory checkers (track.h). */
+/* Marks idle memory that no pending work uses as inaccessible for memory checkers (track.h). */
 static void close_complete(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     if (!LEATI_TRACKS)
@@ -137,8 +139,8 @@ static void close_complete(struct leat_pool *pool, struct leati_stream_cache *ca
                 leati_track_idle(pool, leati_base(block), leati_bytes(block));
 }
 
-/* Moves idle memory whose work is known to be complete from one cache to another, where it joins adjacent
- * memory. Every stream may use such memory anyway. Returns true if any was moved. */
+/* Moves idle memory that no pending work uses from one cache to another, where it joins adjacent memory. Every
+ * stream may use this memory already before the move. Returns true if any memory was moved. */
 static bool hand_over(struct leat_pool *pool, struct leati_stream_cache *from, struct leati_stream_cache *to)
     LEATI_REQUIRES(pool->lock)
 {
@@ -167,9 +169,10 @@ static size_t idle_bytes(const struct leati_stream_cache *cache)
     return cache->bins[LEATI_HEAP_SMALL].bytes + cache->bins[LEATI_HEAP_LARGE].bytes;
 }
 
-/* Moves memory without pending work to the requesting stream, if that has at least as much idle memory:
- * otherwise a stream that now and then takes a little memory of another one would leave it fragmented. Memory
- * of a destroyed stream goes to the host cache. */
+/* Moves memory without pending work from one stream's cache to that of the requesting stream, if the requesting
+ * stream has at least as much idle memory. Otherwise a stream that sometimes takes a little memory of another
+ * stream would fragment the other stream's memory. Memory of a destroyed stream goes to the host cache. Returns
+ * true if any memory was moved. */
 static bool collect_done(struct leat_pool *pool, struct leati_stream_cache *from,
                          struct leati_stream_cache *asking) LEATI_REQUIRES(pool->lock)
 {
@@ -179,8 +182,9 @@ static bool collect_done(struct leat_pool *pool, struct leati_stream_cache *from
            hand_over(pool, from, asking);
 }
 
-/* Frees pending blocks whose stream uses are all complete. For blocks freed on cache's stream, uses that this
- * stream is ordered after count as complete. query: also ask the driver. */
+/* Moves pending blocks whose stream uses are all complete to the heap. If a block was freed on cache's stream,
+ * uses that this stream is ordered after count as complete. query: asks the driver about uses that are not known
+ * to be complete. Returns true if any block was moved. */
 static bool settle_pending(struct leat_pool *pool, struct leati_stream_cache *cache, bool query)
     LEATI_REQUIRES(pool->lock)
 {
@@ -225,14 +229,15 @@ bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *ask
 
 /* ---- finding idle memory ---- */
 
-/* usable: only memory that the requesting stream may use now. */
+/* Finds an idle extent of cache that fits the request. usable: accepts only memory that the requesting stream may
+ * use now. */
 static struct leati_block *fit_in(struct slow_request *request, struct leati_stream_cache *cache, bool usable)
 {
     return leati_bins_fit(&cache->bins[request->heap], request->bytes, request->alignment,
                           request->pool->dedicated, usable ? request->cache : NULL);
 }
 
-/* Returns the smaller fitting extent of the stream's own cache and the host cache. */
+/* Finds the best extent in the stream's own cache and the best in the host cache, and returns the smaller one. */
 static struct leati_block *fit_own(struct slow_request *request)
 {
     struct leati_block *own =
@@ -249,7 +254,8 @@ static bool is_others(const struct slow_request *request, const struct leati_str
     return cache != request->cache && cache->timeline;
 }
 
-/* Finds idle memory of another stream that this stream is ordered after, or whose work is known to be complete. */
+/* Finds idle memory of another stream that the requesting stream may use now, because it is ordered after the work
+ * that used the memory, or because that work is known to be complete. */
 static struct leati_block *fit_ordered(struct slow_request *request)
 {
     for (struct leati_stream_cache *cache = request->pool->caches; cache; cache = cache->next) {
@@ -261,8 +267,8 @@ static struct leati_block *fit_ordered(struct slow_request *request)
     return NULL;
 }
 
-/* Joins adjacent idle extents of different caches around block, all usable by the stream, if together they fit
- * the request. */
+/* Finds the run of adjacent idle extents around block, of any caches, that the stream may use now. If the run has
+ * room for the request, joins its extents to one and returns it; else returns NULL. */
 static struct leati_block *join_run(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -285,15 +291,15 @@ static struct leati_block *join_run(struct slow_request *request, struct leati_b
             last = first;
         leati_extent_join(request->pool, first, next);
     }
-    /* The stream's later work is ordered after all earlier uses. For other streams, seq makes the memory look
-     * as if this stream had freed it now. */
+    /* Later work of this stream is ordered after all earlier uses of the memory. Other streams must wait as if
+     * this stream had freed the memory now, so set seq to its current sequence number. */
     leati_set_cache(first, request->cache);
     first->seq = request->cache->timeline ? leati_timeline_now(request->cache->timeline) : 0;
     leati_bins_add(&first->cache->bins[first->heap], first);
     return first;
 }
 
-/* Tries join_run() at the extents of one cache. */
+/* Calls join_run() for extents of one cache until it succeeds. *scanned counts the extents over all caches. */
 static struct leati_block *fit_run_of(struct slow_request *request, struct leati_stream_cache *cache,
                                       unsigned *scanned) LEATI_REQUIRES(request->pool->lock)
 {
@@ -333,7 +339,7 @@ static struct leati_block *fit_any(struct slow_request *request) LEATI_REQUIRES(
 
 /* ---- making the stream wait ---- */
 
-/* Makes the stream wait for the stream uses of a pending block, and moves the block to the stream's cache. */
+/* Makes the requesting stream wait for the stream uses of a pending block, and moves the block to its cache. */
 static leat_status wait_pending(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -349,7 +355,8 @@ static leat_status wait_pending(struct slow_request *request, struct leati_block
     return LEAT_OK;
 }
 
-/* Makes the stream wait for a single extent of another stream, or a single pending block, that is large enough. */
+/* Finds one extent of another stream, or one pending block, that is large enough, and makes the requesting stream
+ * wait for the work that uses it. */
 static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
@@ -371,7 +378,8 @@ static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUI
     return NULL;
 }
 
-/* Moves all idle memory of a cache, which the stream is ordered after, to the stream's cache. */
+/* Moves all idle memory of a cache to the cache of the requesting stream, which must be ordered after the work
+ * that uses the memory. */
 static void take_over(struct slow_request *request, struct leati_stream_cache *cache)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -386,8 +394,8 @@ static void take_over(struct slow_request *request, struct leati_stream_cache *c
     }
 }
 
-/* Makes this stream wait for all pending frees of other streams, including those behind spare handles, so that
- * it can reuse all of this memory. */
+/* Makes the requesting stream wait for all work of other streams that may still use freed memory, including spare
+ * handles, so that the stream can reuse all of this memory. */
 static void wait_for_all(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
@@ -411,8 +419,8 @@ static void wait_for_all(struct slow_request *request) LEATI_REQUIRES(request->p
                     leati_timeline_wait(request->stream->timeline, cache->timeline, seq,
                                         &pool->figures.timeline) == LEAT_OK);
     }
-    /* A timeline remembers only a few waits. Where it has already forgotten one, move the memory to this
-     * stream's cache. */
+    /* A timeline remembers only a few waits. If it has already forgotten the wait for a cache's stream, move the
+     * memory of that cache to the requesting stream's cache. */
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
         if (cache->is_waited_for &&
             !leati_timeline_is_ordered_after(request->cache->timeline, cache->timeline, seqs_of(cache).youngest))
@@ -457,7 +465,7 @@ leat_status leati_slow_path_finish(struct leat_pool *pool)
 
 /* ---- the fallbacks in order ---- */
 
-/* The fallbacks that find memory which is already idle. */
+/* Tries the fallbacks that find memory which is already idle. */
 static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
@@ -466,9 +474,9 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
 
     leati_assert_locked(&pool->lock);
 
-    /* Return the large blocks in the stream's magazines to the heap first, where they join adjacent idle
-     * memory: using single pieces would fragment it. Small blocks are many, so their magazines are drained only
-     * if the heap has nothing. */
+    /* First return the large blocks in the stream's magazines to the heap, where they join adjacent idle memory. A
+     * request that used one of the pieces would fragment the memory. Return the many small blocks only if the heap
+     * has nothing that fits. */
     if (request->heap == LEATI_HEAP_LARGE)
         leati_stream_cache_drain_large(request->cache);
     block = fit_own(request);
@@ -480,14 +488,14 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
         block = fit_run(request);
     if (block)
         return block;
-    /* Nothing fits: now driver queries are worth their cost. */
+    /* Nothing fits, so now draining all magazines and querying the driver is worth its cost. */
     more = leati_stream_caches_drain(pool);
     more |= settle_pending(pool, request->cache, false);
     if (pool->reuse_flags & LEAT_POOL_REUSE_METHOD_FINISHED) {
         more |= leati_slow_path_poll(pool, request->cache);
     } else {
-        /* Without REUSE_FINISHED no other stream may use completed memory: only settle what returns to its own
-         * stream. */
+        /* Without LEAT_POOL_REUSE_METHOD_FINISHED a stream may not use memory because another stream has completed
+         * its work. So only move pending blocks back to the streams that freed them, and unmap stale addresses. */
         more |= settle_pending(pool, NULL, true);
         leati_pages_settle(pool);
     }
@@ -525,7 +533,8 @@ static bool can_stitch(const struct leat_pool *pool)
     return pool->virtual_memory && !pool->dedicated && pool->packing != LEAT_POOL_PACKING_STILL;
 }
 
-/* In a pool without stitching: releases idle memory of the wrong sizes to the driver, then asks for new memory. */
+/* In a pool that cannot stitch, idle memory in pieces that are too small does not help. Releases such memory to
+ * the driver, then asks for new memory. */
 static bool provide_smaller(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -548,8 +557,8 @@ static bool provide_from_plan(struct slow_request *request, struct leati_block *
            released_bytes && provide(request, block) == LEAT_OK;
 }
 
-/* Serves a small request from the heap of large blocks, rounded up to the smallest large size, when the small
- * heap cannot get another page. */
+/* Serves a small request when the heap of small blocks cannot get another page. Takes the block from the heap of
+ * large blocks, with the smallest size of large blocks. */
 static bool fit_as_large(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -567,7 +576,7 @@ static bool fit_as_large(struct slow_request *request, struct leati_block **bloc
     return false;
 }
 
-/* Makes the stream wait for all memory that other streams freed, and retries. */
+/* Makes the requesting stream wait for all work that may still use freed memory, and tries the request again. */
 static bool fit_after_waiting(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -576,16 +585,16 @@ static bool fit_after_waiting(struct slow_request *request, struct leati_block *
     bool found;
 
     wait_for_all(request);
-    /* These waits order the stream after the frees, so use them even if the user disabled reuse by the
-     * program's own waits. */
+    /* These waits order the stream after that work. So allow reuse by order for this attempt, even if the user has
+     * disabled it for the program's own waits. */
     pool->reuse_flags |= LEAT_POOL_REUSE_METHOD_ORDERED;
     found = (*block = fit_any(request)) || provide(request, block) == LEAT_OK;
     pool->reuse_flags = reuse_flags;
     return found;
 }
 
-/* The fallbacks when neither idle memory nor the driver has enough. Returns true if one of them produced a
- * block, or an extent that it fits in. */
+/* Tries the fallbacks for the case that neither idle memory nor the driver has enough. Returns true if one of them
+ * produced the block, or an extent that has room for it. */
 static bool fit_when_full(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -594,7 +603,7 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
 
     leati_assert_locked(&pool->lock);
 
-    /* First release the freed blocks in quarantine (guard mode). */
+    /* In guard mode, first release the freed blocks that are in quarantine. */
     if (leati_guard_drain_quarantine(pool) && ((*block = fit_any(request)) || provide(request, block) == LEAT_OK))
         return true;
     if (may_wait && pool->reuse != LEAT_POOL_REUSE_WAIT_NEVER && fit_after_waiting(request, block))
@@ -603,8 +612,8 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
         return true;
     if (leati_pool_take_from_others(pool, request->bytes) && provide(request, block) == LEAT_OK)
         return true;
-    /* The last resort is to wait on the host. It is skipped if waiting is not allowed, or if the stream's own
-     * waits above have already made all idle memory usable and stitching can combine it. */
+    /* The last resort is to wait on the host. Skip it if waiting is not allowed. Also skip it if it cannot help,
+     * because fit_after_waiting() has made all freed memory usable and stitching can combine it. */
     if (!may_wait || (request->stream && !request->stream->timeline->per_thread &&
                       pool->reuse != LEAT_POOL_REUSE_WAIT_NEVER && can_stitch(pool) && !pool->plan))
         return false;
@@ -613,7 +622,8 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
            provide_smaller(request, block) || provide_from_plan(request, block);
 }
 
-/* On failure, sets this thread's message to that of the last attempt to get new memory. */
+/* Tries fit_when_full() after new memory was refused with status. If it fails too, returns status and sets this
+ * thread's error message to that of the last attempt to get new memory. */
 static leat_status alloc_when_full(struct slow_request *request, leat_status status, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -627,7 +637,7 @@ static leat_status alloc_when_full(struct slow_request *request, leat_status sta
     return found ? LEAT_OK : leati_error_restore(status, &refused);
 }
 
-/* Cuts the block out of an idle extent, and enters it into the table of blocks. */
+/* Cuts the requested block out of an idle extent, and enters it into the table of blocks. */
 static leat_status carve(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -676,7 +686,7 @@ static leat_status alloc_new(struct slow_request *request, struct leati_block **
     return is_full(status) ? alloc_when_full(request, status, block) : status;
 }
 
-/* One attempt: a block from another magazine, then idle memory, then new memory. */
+/* Makes one attempt to serve the request: by a block from another magazine, by idle memory, or by new memory. */
 static leat_status alloc_once(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {
@@ -693,8 +703,9 @@ static leat_status alloc_once(struct slow_request *request, struct leati_block *
     return status == LEAT_OK ? carve(request, *block) : status;
 }
 
-/* Calls the user's on_full function with the pool's lock released. Returns true if the request should be
- * retried. The function may allocate from the same pool; that inner request does not call it again. */
+/* Calls the user's on_full function with the pool's lock released. Returns true if the request should be tried
+ * again. The function may allocate from the same pool. If such an inner allocation finds the pool full too, it
+ * does not call the function again. */
 static bool poll_use(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->lock)
 {
     leat_pool_full_function function = pool->on_full;
@@ -711,7 +722,7 @@ static bool poll_use(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->
     leati_count(&pool->figures.callbacks, 1);
     leati_unlock(&pool->lock);
     inside_of = &asking;
-    /* Keep the messages of failures inside the function from overwriting this request's message. */
+    /* Failures inside the function must not overwrite the error message of this request. */
     leati_error_hear_begin(&hearing);
     made_room = function(argument, pool, bytes) != 0;
     leati_error_hear_end(&hearing);
@@ -720,7 +731,7 @@ static bool poll_use(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->
     return made_room;
 }
 
-/* Counts a failed request and writes its error. */
+/* Counts a failed request and writes its error message. */
 static leat_status fail(const struct slow_request *request, leat_status status) LEATI_REQUIRES(request->pool->lock)
 {
     struct leat_pool *pool = request->pool;
@@ -730,7 +741,7 @@ static leat_status fail(const struct slow_request *request, leat_status status) 
     leati_stats_event(pool, LEAT_POOL_ACTION_FULL, NULL, request->bytes, NULL, 0);
     if (!is_full(status))
         return status;
-    /* Release the spare handles collected for this request: other pools can use the memory. */
+    /* Release the spare handles that were collected for this request, so that other pools can use the memory. */
     (void)LEATI_QUIETLY(leati_pages_drop_spare(pool));
     return leati_full_explain(pool, request->cache, status, request->bytes, request->alignment);
 }
@@ -765,7 +776,8 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         leati_unlock(&pool->lock);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (per-stream pool state)");
     }
-    /* A per-thread stream has no common order, so its frees go to the host cache, and its requests use that. */
+    /* A per-thread stream is a different stream in each thread, so it has no order of its own. Its frees go to the
+     * host cache, and its requests use the host cache too. */
     if (stream && stream->timeline->per_thread)
         request.cache = pool->host;
     for (unsigned asked_times = 0;; asked_times++) {
@@ -781,8 +793,9 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         struct leati_magazine *magazine = leati_magazine_of(request.cache, true);
         bool clean = leati_usable(*block, pool->host);
 
-        /* The sequence number up to which the stream's work may have used the memory before; 0: no pending
-         * work. Another stream that frees the block must be ordered after it. */
+        /* Set seq so that earlier uses of the memory are over when the stream has completed its work up to seq; 0
+         * if they are over now. If another stream frees the block, add_origin() of alloc.c makes it wait for that
+         * work. */
         if (clean)
             (*block)->seq = 0;
         else if ((*block)->cache != request.cache)

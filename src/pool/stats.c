@@ -1,5 +1,5 @@
 /*
- * stats.c - inspecting a pool: statistics, tags, history, snapshot, and the holders of live blocks.
+ * stats.c - tells what a pool holds: statistics, tags, history, snapshot, and the holders of live blocks.
  *
  * Statistics are sums over the figures of the magazines and the pool. They are read without locks, so they may be
  * slightly inconsistent while other threads allocate.
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most recent events of a pool. */
+/* Ring of the most recent events of a pool. */
 struct leati_ring {
     struct leati_lock lock; /* guards all fields */
     uint64_t written;
@@ -85,7 +85,7 @@ static void add_cache(struct leati_stream_cache *cache, struct sums *sums)
         struct leati_magazine_figures *figures = &magazine->figures;
         int64_t peak;
 
-        /* Relaxed throughout: no other data depends on figures. */
+        /* Relaxed in this function: no other data depends on figures. */
         sums->requested_bytes += atomic_load_explicit(&figures->requested_bytes, memory_order_relaxed);
         sums->used_bytes += atomic_load_explicit(&figures->used_bytes, memory_order_relaxed);
         sums->live_blocks += atomic_load_explicit(&figures->live_blocks, memory_order_relaxed);
@@ -93,14 +93,15 @@ static void add_cache(struct leati_stream_cache *cache, struct sums *sums)
         sums->allocations += atomic_load_explicit(&figures->allocations, memory_order_relaxed);
         sums->frees += atomic_load_explicit(&figures->frees, memory_order_relaxed);
         sums->hits += atomic_load_explicit(&figures->hits, memory_order_relaxed);
-        /* Only if there is a single magazine is its peak that of the pool; with several, each has only a part
-         * of the frees. */
+        /* If there is a single magazine, its peak is the peak of the pool. With several magazines the peak is
+         * unknown (0), because one magazine may count an allocation and another one its free. */
         peak = atomic_load_explicit(&figures->requested_peak_bytes, memory_order_relaxed);
         sums->requested_peak_bytes = sums->magazines++ ? 0 : peak;
     }
 }
 
-/* Sums of differences can be negative for a moment: another thread may change the figures while they are read. */
+/* Returns 0 for a negative sum. A sum can be negative for a moment, because other threads may change the figures
+ * while they are added up. */
 static uint64_t positive(int64_t value)
 {
     return value > 0 ? (uint64_t)value : 0;
@@ -239,7 +240,7 @@ leat_status leat_pool_get_tag_share(leat_pool *pool, unsigned index, leat_pool_s
 
     LEATI_TRY(leati_check_pool("leat_pool_get_tag_share", pool));
     LEATI_TRY(LEATI_SIZED_CHECK("leat_pool_get_tag_share", "share", leat_pool_share, share));
-    /* The last index is TAG_OTHER, the tag of names beyond the limit. */
+    /* The last index stands for TAG_OTHER, the tag that names beyond the limit share. */
     if (index == count)
         tag = TAG_OTHER;
     if (index > count)
@@ -449,7 +450,7 @@ static const char *state_name(uint32_t state)
         return "in_stitch";
     case LEATI_BLOCK_DORMANT:
         return "dormant";
-    default: /* LEATI_BLOCK_ARENA too: write_planned() writes its blocks */
+    default: /* also LEATI_BLOCK_ARENA, because write_planned() writes the blocks of the arena */
         return "hole";
     }
 }
@@ -498,8 +499,8 @@ static void write_ranges(const struct writer *writer, struct leat_pool *pool)
     }
 }
 
-/* Writes [at, end), which no block uses, as extents: mapped runs as "free", unmapped runs as "hole". base:
- * start of the range. */
+/* Writes [at, end) of the arena, which no block uses, as extents: each mapped part as "free", each unmapped part
+ * as "hole". base is the start of the arena. */
 static void write_idle(const struct writer *writer, struct leat_pool *pool, uintptr_t base, uintptr_t at,
                        uintptr_t end, const char **between) LEATI_REQUIRES(pool->lock)
 {
@@ -517,7 +518,8 @@ static void write_idle(const struct writer *writer, struct leat_pool *pool, uint
     }
 }
 
-/* Writes the range of the arena. live: an array with room for all records of planned blocks. */
+/* Writes the extents of the arena. live is an array for temporary use, with room for all records of planned
+ * blocks. */
 static void write_planned(const struct writer *writer, struct leat_pool *pool, uintptr_t base, size_t bytes,
                           struct leati_block **live) LEATI_REQUIRES(pool->lock)
 {
@@ -534,7 +536,7 @@ static void write_planned(const struct writer *writer, struct leat_pool *pool, u
     write_text(writer, ",\n{\"name\":\"planned\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", (void *)base,
                bytes);
     for (size_t i = 0; i < count; i++) {
-        /* This block was freed in the meantime and its place reused. */
+        /* This block overlaps the one before. So it was freed meanwhile, and its place was reused. */
         if (leati_base(live[i]) < at)
             continue;
         write_idle(writer, pool, base, at, leati_base(live[i]), &between);

@@ -1,16 +1,16 @@
 /*
- * stitch.c - stitched blocks: contiguous addresses over idle pages that are not contiguous.
+ * stitch.c - makes stitched blocks: contiguous addresses over idle pages that are not contiguous.
  *
  * A request may find enough idle memory, but not in one piece. Physical memory can be mapped at several addresses.
  * So a stitched block gets its own addresses in the third range of the pool's reservation, and idle handles from
- * anywhere in the heaps are mapped there one after the other. Their mappings in the heaps remain; the extents
- * there are IN_STITCH while the block is in use. No wait is needed: any pending work on the old addresses is
- * ordered before the stream that gets the block, as for all idle memory that it may use.
+ * anywhere in the heaps are mapped there one after the other. The handles stay mapped in the heaps too, but their
+ * extents there are IN_STITCH while the block is in use. No wait is needed, because the block gets only memory
+ * that its stream may use: the stream is ordered after all pending work at the old addresses.
  *
- * When the block is freed, those extents become idle memory of the heaps again, with the block's cache and seq,
- * and join their neighbours. The stitched mapping stays: the block is DORMANT. The choice of handles depends only
- * on which memory is idle, so a program that repeats chooses the same handles again and finds them already mapped.
- * Then a stitched block costs no driver call.
+ * When the block is freed, its extents in the heaps become idle memory again, with the block's cache and seq, and
+ * join their neighbours. The handles stay mapped at the stitched addresses, and the block becomes DORMANT. The
+ * choice of handles depends only on which memory is idle. So a program that repeats its allocations gets the same
+ * handles again, finds the dormant block that maps them, and needs no driver call.
  */
 #include "pool/pool.h"
 
@@ -21,15 +21,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limit of stitched blocks; beyond it the least recently used dormant block is unmapped. */
+/* The maximum number of stitched blocks. Beyond it the pool unmaps the least recently used dormant block. */
 enum { STITCHES_MAX = 512 };
 
 /* The handles and mapping of a stitched block. */
 struct leati_stitch {
-    struct leati_stitch *next; /* in the pool's list, the most recently used first */
-    struct leati_block *block; /* its addresses */
+    struct leati_stitch *next; /* next in the pool's list, which has the most recently used first */
+    struct leati_block *block; /* record of the stitched block, with its addresses */
     size_t mapped_bytes;
-    uint64_t hash; /* of the handles */
+    uint64_t hash; /* hash of the list of handles */
     size_t count, extent_count;
     struct leati_block **extents; /* while the block is in use: the heap extents whose memory it uses */
     struct leati_physical
@@ -71,7 +71,7 @@ static bool grow_array(void ***array, size_t count, size_t *room)
     return true;
 }
 
-/* Sorts by size, the largest first; equal sizes by address, the lowest first. */
+/* Compares two extents by size, the largest first, and by address if the sizes are equal, the lowest first. */
 static int by_size(const void *a, const void *b)
 {
     size_t x = leati_bytes(*(struct leati_block *const *)a), y = leati_bytes(*(struct leati_block *const *)b);
@@ -86,7 +86,7 @@ static int by_home(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts by size, the smallest first; equal sizes by address, the highest first. */
+/* Compares two handles by size, the smallest first, and by address if the sizes are equal, the highest first. */
 static int by_handle_size(const void *a, const void *b)
 {
     size_t x = (*(struct leati_physical *const *)a)->bytes, y = (*(struct leati_physical *const *)b)->bytes;
@@ -96,7 +96,8 @@ static int by_handle_size(const void *a, const void *b)
 
 /* ---- gathering idle memory ---- */
 
-/* Joins adjacent gathered extents that belong to different caches; cache's stream may use all of them. */
+/* Joins adjacent gathered extents that belong to different caches. This is possible because cache's stream may use
+ * all of them. */
 static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *cache, struct gathered *idle)
     LEATI_REQUIRES(pool->lock)
 {
@@ -115,7 +116,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *c
             leati_extent_unbin(pool, idle->extents[i]);
             leati_extent_join(pool, first, idle->extents[i]);
         }
-        /* The stream's later work is ordered after all earlier uses of the memory. */
+        /* Later work of cache's stream is ordered after all earlier uses of the memory. */
         leati_set_cache(first, cache);
         first->seq = cache->timeline ? leati_timeline_now(cache->timeline) : 0;
         leati_bins_add(&cache->bins[first->heap], first);
@@ -123,7 +124,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *c
     idle->extent_count = kept;
 }
 
-/* Adds the handles that lie completely inside an idle extent. */
+/* Adds the handles that lie completely inside an idle extent to the gathered handles. */
 static bool add_handles(struct leat_pool *pool, struct leati_block *extent, struct gathered *idle)
     LEATI_REQUIRES(pool->lock)
 {
@@ -145,8 +146,8 @@ static bool add_handles(struct leat_pool *pool, struct leati_block *extent, stru
     return true;
 }
 
-/* Collects all completely idle handles of a heap that cache's stream may use now, those in the largest extents
- * first. */
+/* Adds all completely idle handles of a heap that cache's stream may use now to *idle, those in the largest
+ * extents first. */
 static leat_status gather(struct leat_pool *pool, struct leati_stream_cache *cache, int heap,
                           struct gathered *idle) LEATI_REQUIRES(pool->lock)
 {
@@ -179,9 +180,9 @@ static size_t sum_of(const struct gathered *idle)
     return bytes;
 }
 
-/* Reduces idle->handles to those for a block of bytes: the first ones that are enough, minus those that turn
- * out superfluous. Returns their total size. If all handles are too few, changes nothing and returns the size
- * of all. */
+/* Reduces idle->handles to the handles for a block of bytes. Takes the first handles until they are enough, then
+ * removes those that are not needed, the smallest first. Returns the total size of the rest. If all handles
+ * together are too small, changes nothing and returns their total size. */
 static size_t choose(struct gathered *idle, size_t bytes)
 {
     size_t sum = 0, count = 0, kept = 0;
@@ -220,7 +221,7 @@ static uint64_t hash_of(struct leati_physical *const *handles, size_t count)
     return hash;
 }
 
-/* Finds a dormant block made of exactly these handles; NULL if there is none. */
+/* Finds a dormant block made of exactly the gathered handles. Returns NULL if there is none. */
 static struct leati_stitch *find_same(const struct leat_pool *pool, const struct gathered *idle, size_t alignment)
 {
     uint64_t hash = hash_of(idle->handles, idle->handle_count);
@@ -243,9 +244,9 @@ static bool is_idle(const struct leat_pool *pool, const struct leati_stitch *sti
     return true;
 }
 
-/* Finds the smallest dormant block that has room for bytes, consists of idle handles only, and wastes little:
- * beyond its last page at most 1/16 of bytes or 1/1024 of the pool, so that a small pool wastes no page. NULL
- * if there is none. */
+/* Finds the smallest dormant block that has room for bytes, consists only of idle handles, and is not much too
+ * large. Beyond the page where the request ends, it may have at most 1/16 of bytes or 1/1024 of the pool,
+ * whichever is more. So a small pool wastes no page on a small request. Returns NULL if there is none. */
 static struct leati_stitch *find_like(const struct leat_pool *pool, size_t bytes, size_t alignment)
 {
     size_t spare = (size_t)atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / 1024;
@@ -291,8 +292,8 @@ static void free_stitch(struct leati_stitch *stitch)
     free(stitch);
 }
 
-/* Frees the descriptor of a dormant block and gives up its addresses, which are unmapped when no work uses
- * them. */
+/* Frees the descriptor of a dormant block and gives up its addresses, which are unmapped when no work uses them
+ * any more. */
 static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = stitch->block;
@@ -304,7 +305,7 @@ static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch) LEAT
     leati_pages_give_up(pool, block);
 }
 
-/* Ends the least recently used dormant block. Returns false if there is none. */
+/* Calls end_stitch() for the least recently used dormant block. Returns false if there is none. */
 static bool end_oldest(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     struct leati_stitch *oldest = NULL;
@@ -348,7 +349,7 @@ void leati_stitch_settle(struct leat_pool *pool)
 
 /* ---- creating a stitched block ---- */
 
-/* Finds addresses for a new stitched block: returns an extent in no bin, or NULL if there is no room. */
+/* Finds addresses for a new stitched block. Returns an extent, which is in no bin, or NULL if there is no room. */
 static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, size_t alignment)
     LEATI_REQUIRES(pool->lock)
 {
@@ -368,7 +369,7 @@ static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, 
     leati_extent_unbin(pool, block);
     if (leati_extent_cut(pool, block, base, bytes) == LEAT_OK) {
         leati_set_state(block,
-                        LEATI_BLOCK_LEAVING); /* not HOLE, so that holes freed in the meantime do not join it */
+                        LEATI_BLOCK_LEAVING); /* not HOLE, so that new holes beside it do not join it */
         return block;
     }
     leati_bins_add(holes, block);
@@ -429,7 +430,8 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
 
 /* ---- using a stitched block ---- */
 
-/* Returns those extents of a stitched block to the heaps, as idle memory of cache up to seq. */
+/* Returns the heap extents of a stitched block to the heaps, as idle memory of cache that work of its stream up to
+ * seq may still use. */
 static void give_back_extents(struct leat_pool *pool, struct leati_stitch *stitch,
                               struct leati_stream_cache *cache, uint64_t seq) LEATI_REQUIRES(pool->lock)
 {
@@ -438,7 +440,8 @@ static void give_back_extents(struct leat_pool *pool, struct leati_stitch *stitc
 }
 
 /* Cuts the handles [first, last) of the stitch, which are adjacent in their heap, out of the idle extent that
- * contains them, and marks that part IN_STITCH. Sets *waits if its work is not known to be complete. */
+ * contains them, and marks that part IN_STITCH. Sets *waits if work that is not known to be complete may still use
+ * the part. */
 static leat_status take_run(struct leat_pool *pool, struct leati_stitch *stitch, size_t first, size_t last,
                             bool *waits) LEATI_REQUIRES(pool->lock)
 {
@@ -448,7 +451,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_stitch *stitch,
     leat_status status;
 
     leati_assert(first < last && last <= stitch->count && extent && bytes % LEATI_PAGE_BYTES == 0);
-    /* An earlier run may have been cut out of the same extent; then this run lies in a later part. */
+    /* If an earlier call cut a run of handles out of the same extent, this run lies in a later part of it. */
     while (end_of(extent) <= base)
         extent = extent->after;
     leati_assert(leati_state(extent) == LEATI_BLOCK_FREE && leati_base(extent) <= base &&
@@ -467,7 +470,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_stitch *stitch,
     return LEAT_OK;
 }
 
-/* Activates a dormant block, whose handles are all idle, for cache. */
+/* Makes a dormant block, whose handles must all be idle, a block of bytes for cache. */
 static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_stream_cache *cache,
                         size_t bytes) LEATI_REQUIRES(pool->lock)
 {
@@ -490,9 +493,10 @@ static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, str
     }
     unlink_stitch(pool, stitch);
     link_first(pool, stitch);
-    /* Shrink the block to the requested size, so that a later request of the same size finds it in a magazine. */
+    /* Make the block's size equal to the requested size, so that a later request of the same size finds the block
+     * in a magazine. */
     atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
-    /* Without pending work, every stream may use the memory. */
+    /* Without pending work, the block belongs to the host cache, because every stream may use the memory. */
     leati_set_cache(block, waits && cache->timeline ? cache : pool->host);
     block->seq = block->cache->timeline ? leati_timeline_now(cache->timeline) : 0;
     leati_set_state(block, LEATI_BLOCK_LEAVING);
@@ -529,7 +533,7 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_stream_cac
     leati_assert(LEATI_IS_POWER_OF_TWO(alignment) && bytes);
     pool->stitch_round++;
     status = gather(pool, cache, LEATI_HEAP_LARGE, &idle);
-    /* Use the heap of small blocks only if necessary: its idle memory is soon reused. */
+    /* Use the heap of small blocks only if necessary, because small requests soon need its idle memory again. */
     if (status == LEAT_OK && sum_of(&idle) < bytes)
         status = gather(pool, cache, LEATI_HEAP_SMALL, &idle);
     if (status == LEAT_OK) {
@@ -566,7 +570,7 @@ void leati_stitch_end(struct leat_pool *pool)
     while (pool->stitches) {
         struct leati_stitch *stitch = pool->stitches;
 
-        /* leati_pages_end() must unmap the whole mapping, also of a block that was not freed and is shorter. */
+        /* A block that was not freed may be shorter than its mapping. leati_pages_end() must unmap all of it. */
         atomic_store_explicit(&stitch->block->bytes, stitch->mapped_bytes, memory_order_relaxed);
         unlink_stitch(pool, stitch);
         free_stitch(stitch);

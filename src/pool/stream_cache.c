@@ -1,10 +1,11 @@
 /*
- * stream_cache.c - per-stream caches of a pool, and their magazines of freed blocks.
+ * stream_cache.c - keeps the per-stream caches of a pool, and their magazines of freed blocks.
  *
- * A magazine holds freed blocks of many sizes, each unchanged, so that the next request of the same size takes one
- * without searching the heap. Threads are spread over the magazines of a stream by thread number. A magazine
- * belongs to the stream and not to a thread, so no memory is stranded when a thread ends. Its lock is one byte:
- * two threads contend only if they share the stream and the magazine, or when the pool drains magazines.
+ * A magazine holds freed blocks of many sizes. Each block keeps its size, so that the next request of that size
+ * takes it without a search in the heap. The number of a thread selects one of the magazines of a stream's cache.
+ * Magazines belong to streams and not to threads, so no memory is lost when a thread ends. The lock of a magazine
+ * is one byte. Two threads contend for it only if they use the same stream and the same magazine, or when the pool
+ * drains magazines.
  */
 #include "base/assert.h"
 #include "pool/pool.h"
@@ -14,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* KEEP_SMALL: the number of small blocks of one size that a magazine keeps. KEEP_RECENT: a large block is kept
- * only if its magazine has handed out at most so many other large blocks since: a loop will want it again soon.
- * Long-lived large blocks go to the heap instead, where they join adjacent idle memory and take part in
- * placement. */
+/* KEEP_SMALL: the maximum number of small blocks that a slot of a magazine keeps. KEEP_RECENT: a magazine keeps a
+ * large block only if it has handed out at most so many large blocks since it handed out this one. Such a block is
+ * probably from a loop, which will soon need it again. Large blocks that lived longer go to the heap, where they
+ * join adjacent idle memory. */
 enum { KEEP_SMALL = 64, KEEP_RECENT = 64 };
 
 /* ---- caches ---- */
@@ -32,8 +33,9 @@ struct leati_stream_cache *leati_stream_cache_find(struct leat_pool *pool, leat_
     return atomic_load_explicit(&stream->caches[pool->number], memory_order_acquire);
 }
 
-/* Finds a cache whose stream was destroyed and that owns nothing any more; NULL if there is none. Caches are
- * never removed from the list, because it is read without a lock. */
+/* Finds a cache that can be reused, because its stream was destroyed and no record or handle refers to it. Returns
+ * NULL if there is none. Caches are never removed from the list, because other threads read the list without a
+ * lock. */
 static struct leati_stream_cache *find_unused(struct leat_pool *pool)
 {
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
@@ -107,7 +109,7 @@ void leati_stream_caches_end(struct leat_pool *pool)
 struct leati_magazine *leati_magazine_of(struct leati_stream_cache *cache, bool make)
 {
     static atomic_uint threads;
-    static LEATI_QUICK_TLS unsigned number; /* of this thread, counted from 1; 0: it has no number yet */
+    static LEATI_QUICK_TLS unsigned number; /* number of this thread, counted from 1; 0: not assigned yet */
     _Atomic(struct leati_magazine *) *place;
     struct leati_magazine *magazine;
 
@@ -115,7 +117,7 @@ struct leati_magazine *leati_magazine_of(struct leati_stream_cache *cache, bool 
     if (!number)
         number = 1 + atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed);
     place = &cache->magazines[number % LEATI_MAGAZINES];
-    /* Acquire: pairs with the release below. */
+    /* Acquire: pairs with the release stores below. */
     magazine = atomic_load_explicit(place, memory_order_acquire);
     if (magazine || !make)
         return magazine;
@@ -148,7 +150,8 @@ bool leati_magazine_try(struct leati_magazine *magazine)
 
 void leati_magazine_lock(struct leati_magazine *magazine)
 {
-    /* Spin first: the lock is held for about ten instructions, unless its holder was descheduled. */
+    /* Spin first, because the lock is held for only about ten instructions. If the thread that holds it was
+     * descheduled, let other threads run. */
     for (unsigned tries = 0; !leati_magazine_try(magazine); tries++)
         if (tries > 100)
             sched_yield();
@@ -162,7 +165,7 @@ void leati_magazine_unlock(struct leati_magazine *magazine)
 
 static struct leati_slot *slot_of(struct leati_magazine *magazine, size_t bytes)
 {
-    /* Fibonacci hashing: multiply by 2^64 divided by the golden ratio, use the top bits. */
+    /* Fibonacci hashing: multiply by 2^64 divided by the golden ratio, and use the top bits of the product. */
     uint64_t mixed = bytes / LEATI_GRANULE_BYTES * UINT64_C(0x9E3779B97F4A7C15);
 
     leati_assert(bytes && bytes % LEATI_GRANULE_BYTES == 0);
@@ -173,7 +176,7 @@ _Static_assert(LEATI_MAGAZINE_SLOTS == 1 << (64 - 57), "slot_of() takes the top 
 
 static void add(_Atomic int64_t *counter, int64_t by)
 {
-    /* No atomic add is needed: only the holder of the magazine's lock writes. */
+    /* No atomic addition is needed, because only the thread that holds the magazine's lock writes. */
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
@@ -302,9 +305,9 @@ void leati_magazine_count_free(struct leati_magazine *magazine, const struct lea
     }
 }
 
-/* ---- collecting ---- */
+/* ---- moving blocks out of magazines ---- */
 
-/* Returns a block that was in a magazine to the heap; under the magazine's lock. */
+/* Returns a block that was in the magazine to the heap. Call with the magazine's lock held. */
 static void let_go(struct leat_pool *pool, struct leati_magazine *magazine, struct leati_block *block)
     LEATI_REQUIRES(pool->lock)
 {
@@ -314,7 +317,7 @@ static void let_go(struct leat_pool *pool, struct leati_magazine *magazine, stru
     leati_slow_path_free(pool, block, block->cache, block->seq);
 }
 
-/* Returns all blocks of a slot to the heap; under the magazine's lock. Returns true if there were any. */
+/* Moves all blocks of a slot to the heap. Returns true if there were any. Call with the magazine's lock held. */
 static bool drain_slot(struct leat_pool *pool, struct leati_magazine *magazine, struct leati_slot *slot)
     LEATI_REQUIRES(pool->lock)
 {
@@ -331,7 +334,7 @@ static bool drain_slot(struct leat_pool *pool, struct leati_magazine *magazine, 
     return any;
 }
 
-/* Like drain_slot(), for the large blocks. */
+/* Moves all large blocks of a magazine to the heap. Otherwise like drain_slot(). */
 static bool drain_large(struct leat_pool *pool, struct leati_magazine *magazine) LEATI_REQUIRES(pool->lock)
 {
     bool any = false;
@@ -365,8 +368,8 @@ bool leati_magazine_push_into(struct leat_pool *pool, struct leati_magazine *mag
     return kept;
 }
 
-/* Blocks of one size that leati_stream_cache_steal() takes at most: one for the caller, the others for its
- * magazine. */
+/* The maximum number of blocks that leati_stream_cache_steal() takes from a magazine: one for its caller, the
+ * others for the caller's magazine. */
 enum { STEAL_MAX = 16 };
 
 static struct leati_block *steal_from(struct leati_magazine *magazine, struct leati_magazine *into, size_t bytes)
@@ -385,7 +388,7 @@ static struct leati_block *steal_from(struct leati_magazine *magazine, struct le
             kept++;
         leati_magazine_unlock(into);
     }
-    /* Blocks that do not fit into the other magazine go to the heap. */
+    /* Blocks for which the magazine into has no room go to the heap. */
     for (; kept < count; kept++) {
         leati_assert_locked(&taken[kept]->cache->pool->lock);
         leati_slow_path_free(taken[kept]->cache->pool, taken[kept], taken[kept]->cache, taken[kept]->seq);
@@ -406,7 +409,8 @@ struct leati_block *leati_stream_cache_steal(struct leati_stream_cache *cache, s
     return block;
 }
 
-/* Returns the blocks of all magazines of the cache to the heap; large: only large blocks. */
+/* Moves the blocks of all magazines of the cache to the heap. large: moves only large blocks. Returns true if
+ * there were any. */
 static bool drain(struct leati_stream_cache *cache, bool large) LEATI_REQUIRES(cache->pool->lock)
 {
     struct leati_magazine *magazine;

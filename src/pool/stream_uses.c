@@ -1,4 +1,5 @@
-/* stream_uses.c - stream uses: the other streams and events that a block must wait for after it is freed. */
+/* stream_uses.c - records the stream uses of a block: work on other streams, and events, that must complete before
+ * the memory of the freed block is reused. */
 #include "base/lock.h"
 #include "pool/pool.h"
 
@@ -36,8 +37,8 @@ static leat_status add(struct leati_block *block, struct leati_timeline *timelin
     return LEAT_OK;
 }
 
-/* Adds a use by a per-thread stream: records an event on this thread's stream, because such a stream has no
- * sequence numbers. */
+/* Adds a use by a per-thread stream. Such a stream has no sequence numbers, so the function records an event on
+ * the calling thread's stream. */
 static leat_status add_place(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
 {
     const struct leati_driver_ops *ops = pool->device->driver->ops;
@@ -71,8 +72,8 @@ leat_status leati_stream_uses_add_stream(struct leat_pool *pool, struct leati_bl
     return add(block, stream->timeline, 0, NULL);
 }
 
-/* Finds an idle helper stream, so that copied events do not wait for each other. If all are busy, uses the last
- * one. */
+/* Finds an idle helper stream, so that the copy of one event does not wait for another event. If all helper
+ * streams are busy, takes the last one. */
 static leat_status find_helper(struct leat_pool *pool, void **helper)
 {
     const struct leati_driver_ops *ops = pool->device->driver->ops;
@@ -87,8 +88,8 @@ static leat_status find_helper(struct leat_pool *pool, void **helper)
     return LEAT_OK;
 }
 
-/* Copies the user's event into an event of the pool, because the user may record the original again: a helper
- * stream waits for the original, then the copy is recorded there. */
+/* Copies the user's event into an event of the pool, because the user may record the original again. To do so,
+ * makes a helper stream wait for the original and records the copy on the helper stream. */
 static leat_status capture(struct leat_pool *pool, leat_event *event, void **own)
 {
     const struct leati_driver_ops *ops = pool->device->driver->ops;
@@ -122,8 +123,8 @@ leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_blo
 
     leati_assert_locked(&pool->lock);
     LEATI_TRY(capture(pool, event, &own));
-    /* If the event's position in its stream is known, the use is also complete when the timeline says so,
-     * without a query. */
+    /* If the event's position in its stream is known, store it too. Then the timeline can tell that the use is
+     * complete, without a query of the driver. */
     leati_lock(&event->lock);
     point = event->point;
     if (point.serial) {
@@ -145,7 +146,7 @@ void leati_stream_uses_fix(struct leati_block *block)
             use->seq = leati_timeline_now(use->timeline);
 }
 
-/* Returns true if the use is complete. query: ask the driver if that is not known. */
+/* Returns true if the use is known to be complete. query: asks the driver if it is not known. */
 static bool is_done(struct leat_pool *pool, const struct leati_stream_use *use, bool query)
 {
     bool done = false;
@@ -179,7 +180,8 @@ bool leati_stream_uses_settle(struct leat_pool *pool, struct leati_block *block,
         } else if (timeline && use->timeline && use->seq &&
                    leati_timeline_is_ordered_after(timeline, use->timeline, use->seq)) {
             drop(pool, place);
-            /* Only work submitted to the stream from now on is known to be ordered after that use. */
+            /* The use is dropped, but only work submitted to the stream from now on is known to be ordered after
+             * it. So other streams must wait for the stream's current sequence number. */
             block->seq = leati_timeline_now(timeline);
         } else {
             place = &use->next;

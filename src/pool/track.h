@@ -1,16 +1,16 @@
 /*
- * track.h - marks memory that pools hold as inaccessible for AddressSanitizer and Valgrind, so that they report
- * host accesses to it.
+ * track.h - marks idle memory of pools as inaccessible, so that AddressSanitizer and Valgrind report host accesses
+ * to it.
  *
- * Only memory that the host can reach is marked: pinned, managed, and device memory of the CPU device. And only
- * memory without pending work: memory freed on a stream may still be used by earlier work of that stream, on the
- * CPU device even by threads of this process, which the checker would then report. So a block becomes inaccessible
- * when it has no pending work: at leat_memory_free(), or some time after leat_free(), when the pool finds that the
- * stream has completed that work. An allocated block is accessible from its first byte to the last one requested;
- * with guards or scrubbing its whole extent is, because the pool itself writes there.
+ * Only memory that the host can reach is marked: pinned memory, managed memory, and device memory of the CPU
+ * device. Memory with pending work is not marked. After a free on a stream, earlier work of that stream may still
+ * use the memory. On the CPU device threads of this process run that work, and the checker would report their
+ * accesses. So a block becomes inaccessible at leat_memory_free(), or some time after leat_free(), when the pool
+ * finds that the stream has completed the work. Of an allocated block, the bytes that the user requested are
+ * accessible. In guard mode or with scrubbing the whole extent is accessible, because the pool itself writes to
+ * it.
  *
- * These functions do something only if leat is built with AddressSanitizer or with -DLEAT_VALGRIND=1; otherwise
- * they are empty.
+ * These functions are empty unless leat is built with AddressSanitizer or with -DLEAT_VALGRIND=1.
  */
 #ifndef LEATI_TRACK_H
 #define LEATI_TRACK_H
@@ -34,8 +34,8 @@
 #elif defined(LEAT_VALGRIND) && LEAT_VALGRIND
 #include <valgrind/memcheck.h>
 #define LEATI_CLOSE_BYTES(base, bytes) VALGRIND_MAKE_MEM_NOACCESS((base), (bytes))
-/* If work may still be using the bytes (clean is false), they count as initialized, because that work may read
- * what it wrote there. */
+/* If clean is false, pending work may still use the bytes. Then Valgrind must regard them as initialized, because
+ * that work may read what it wrote before. */
 #define LEATI_OPEN_BYTES(base, bytes, clean)                                                                      \
     ((clean) ? VALGRIND_MAKE_MEM_UNDEFINED((base), (bytes)) : VALGRIND_MAKE_MEM_DEFINED((base), (bytes)))
 #define LEATI_FORGET_BYTES(base, bytes) VALGRIND_MAKE_MEM_DEFINED((base), (bytes))
@@ -56,7 +56,7 @@ static inline void leati_track_idle(const struct leat_pool *pool, uintptr_t base
         LEATI_CLOSE_BYTES(base, bytes);
 }
 
-/* Call when a block is allocated. clean: no pending work uses it. */
+/* Call when a block is allocated. clean: no pending work uses its memory. */
 static inline void leati_track_live(const struct leat_pool *pool, const struct leati_block *block, bool clean)
 {
     if (!leati_track_reaches(pool))
@@ -67,7 +67,8 @@ static inline void leati_track_live(const struct leat_pool *pool, const struct l
         LEATI_OPEN_BYTES(leati_user_base(block), leati_requested(block), clean);
 }
 
-/* Call when the pool gives up the addresses: removes the marks, because the addresses may be reused by others. */
+/* Call when the pool gives up the addresses. Removes the marks, because the process may reuse the addresses for
+ * other memory. */
 static inline void leati_track_forget(const struct leat_pool *pool, uintptr_t base, size_t bytes)
 {
     if (leati_track_reaches(pool))
