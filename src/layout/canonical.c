@@ -1,4 +1,4 @@
-/* canonical.c - see canonical.h. */
+/* canonical.c - checks two layouts and reduces them to their canonical layout (canonical.h). */
 #include "layout/canonical.h"
 
 #include "base/assert.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The minimum size of a dense dimension for tiles. */
+/* The minimum size of a dense dimension that can be a side of tiles. */
 #define TILE_BYTES 64
 
 /* ---- checks of the user's layouts ---- */
@@ -111,7 +111,8 @@ leat_status leati_canonical_check_start(const char *name, int64_t start, int64_t
     return LEAT_OK;
 }
 
-/* The number of positions of a dimension on this side: its size, or with a list, the number of valid indices. */
+/* Returns the number of positions of a dimension on this side: the number of valid indices if the dimension has a
+ * list here, else its size. */
 static uint64_t positions(const leat_layout *layout, uint32_t dim)
 {
     return (uint64_t)(layout->index && dim == layout->index_dim ? layout->index_bound : layout->size[dim]);
@@ -177,7 +178,8 @@ static void add_indexed(const leat_layout *dst, const leat_layout *src, uint32_t
     int64_t dst_stride = dst->stride_bytes[dim], src_stride = src->stride_bytes[dim];
 
     leati_assert(canonical->index_dim < 0 && (dst->index || src->index));
-    /* With fewer than 2 positions the stride is never used; 0, so that it does not limit the unit's size. */
+    /* With fewer than 2 positions the stride is never used. Set it to 0, so that it does not limit the size of the
+     * unit. */
     if (positions(dst, dim) < 2)
         dst_stride = 0;
     if (positions(src, dim) < 2)
@@ -209,7 +211,8 @@ bool leati_canonical_turns(const leat_layout *dst, const leat_layout *src, uint3
     return dst_stride < 0;
 }
 
-/* Adds every dimension with size 2 or more, and the bytes of an element as one more dimension. */
+/* Adds every dimension of size 2 or more, the dimension with the list, and one more dimension for the bytes of an
+ * element. */
 static void take_dims(const leat_layout *dst, const leat_layout *src, struct leati_canonical *canonical)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
@@ -238,7 +241,7 @@ static void take_dims(const leat_layout *dst, const leat_layout *src, struct lea
     }
 }
 
-/* The sort key of dimensions: the absolute stride; dimensions with stride 0 come last. */
+/* Returns the sort key of a dimension: its absolute stride. Dimensions with stride 0 are sorted last. */
 static uint64_t step_of(int64_t stride)
 {
     return stride ? (uint64_t)(stride < 0 ? -stride : stride) : UINT64_MAX;
@@ -269,9 +272,10 @@ static void sort_dims(struct leati_canonical *canonical)
 /* ---- checking that no byte is written twice ---- */
 
 /*
- * Two elements overlap if the differences of their indices, times the strides, add up to 0. The loop tries each
- * dimension as the highest one in which the indices differ. Nearly always its stride is larger than all that the
- * lower dimensions span together, and the search ends at once.
+ * Returns INVALID if two elements of the destination overlap. They do if the differences of their indices, times
+ * the strides, add up to 0. The loop assumes for each dimension in turn that it is the highest dimension in which
+ * the indices differ. Nearly always the stride of this dimension is larger than the span of all lower dimensions
+ * together, so the search ends at once.
  */
 static leat_status check_written_once(const struct leati_canonical *canonical)
 {
@@ -354,7 +358,7 @@ static void remove_first_dim(struct leati_canonical *canonical)
         canonical->index_dim--;
 }
 
-/* The alignment of the first unit's address, up to the widest unit. */
+/* Returns the known alignment of the first unit's address, at most LEATI_CANONICAL_MAX_UNIT_BYTES. */
 static unsigned first_align(size_t align, int64_t offset)
 {
     uint64_t all = LEATI_CANONICAL_MAX_UNIT_BYTES | align | (uint64_t)offset;
@@ -363,8 +367,9 @@ static unsigned first_align(size_t align, int64_t offset)
     return (unsigned)(all & (0 - all));
 }
 
-/* So far the unit is a byte. Bytes that are contiguous on both sides are dimension 0, with stride 1. The widest
- * unit is the largest power of two that divides its size, all other strides, offsets and alignments. */
+/* Makes the unit as wide as possible. Before the call the unit is a byte, and if bytes are contiguous on both
+ * sides, they are dimension 0, with stride 1. The widest unit is the largest power of two that divides the size of
+ * dimension 0, all other strides, the offsets and the alignments. */
 static void widen_units(struct leati_canonical *canonical, size_t dst_align, size_t src_align)
 {
     uint64_t all = LEATI_CANONICAL_MAX_UNIT_BYTES | dst_align | src_align;
@@ -434,7 +439,8 @@ int leati_canonical_dense_src(const struct leati_canonical *canonical)
 
 /* ---- overlap of destination and source ---- */
 
-/* Adds a term for one dimension of a side; terms with the same stride are merged. */
+/* Adds a term for one dimension of a side. If a term with this stride exists already, extends its range
+ * instead. */
 static void add_term(struct leati_term *terms, unsigned *count, int64_t stride, uint64_t positions)
 {
     int64_t step = (int64_t)step_of(stride), most = (int64_t)positions - 1;
@@ -474,8 +480,9 @@ bool leati_canonical_may_overlap(const struct leati_canonical *canonical, const 
     if (read - written >= (uint64_t)(canonical->dst_high - canonical->dst_low) &&
         written - read >= (uint64_t)(canonical->src_high - canonical->src_low))
         return false;
-    /* Each index, and the byte within a unit, is a term of the difference between an address of dst and one of
-     * src. The sides overlap if the terms can add up to the distance between their first units. */
+    /* The difference between an address on dst and an address on src is a sum of terms: one for each index, and
+     * one on each side for the byte within a unit. The sides overlap if the terms can add up to the distance
+     * between their first units. */
     add_term(terms, &count, 1, canonical->unit_bytes);
     add_term(terms, &count, -1, canonical->unit_bytes);
     for (unsigned i = 0; i < canonical->dims; i++) {

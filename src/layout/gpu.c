@@ -1,4 +1,4 @@
-/* gpu.c - see gpu.h. */
+/* gpu.c - chooses the GPU kernel for a canonical layout, and fills in its task (gpu.h). */
 #include "layout/gpu.h"
 
 #include "base/assume.h"
@@ -10,34 +10,39 @@
 #define WORD_BYTES 16u
 #define SECTOR_BYTES 32u
 
-/* Threads of a block, and the items that each thread copies, as in layout_kernels.c. */
+/* The largest and smallest number of threads of a block, and the numbers of items that each thread copies. The
+ * last two must be as in layout_kernels.c. */
 #define THREADS_MOST 256u
 #define THREADS_LEAST 64u
 #define ELEMENTS_EACH 4u
 #define ROWS_EACH 4u
 
-/* With fewer blocks some of a GPU's multiprocessors are idle. */
+/* A launch with fewer blocks would leave some of a GPU's multiprocessors idle. */
 #define BLOCKS_ENOUGH 128u
 
-/* Each thread divides its item number by the sizes of the dimensions within a block, but the block number is
- * divided only once. So no more dimensions go into a block than are needed for this many items. */
+/* Each thread divides the number of each item by the sizes of the dimensions that a block counts. The block
+ * number is divided only once for all items. So a block counts only as many dimensions as are needed for this
+ * many items. */
 #define ITEMS_ENOUGH (UINT64_C(1) << 16)
 
-/* The kernel that copies rows takes no shorter ones. */
+/* The length of the shortest rows that the rows kernels copy. */
 #define ROW_LEAST_BYTES 16u
 
-/* Tiles with a shorter side than this would be mostly empty. */
+/* The length of the shortest side for tiles. With a shorter side, tiles would be mostly empty. */
 #define TILE_LEAST_BYTES 32u
 
-/* A GPU's memory moves lines of this length about as fast as longer ones. */
+/* A GPU's memory moves tiles with lines of LINE_BYTES about as fast as tiles with longer lines. For tiles of
+ * 1-byte units BYTE_LINE_BYTES are enough, because ND tiles of such units are slow. Rows must be longer, because
+ * each row goes to another place: at least ROW_BYTES, or FAR_ROW_BYTES if the sources of rows are more than
+ * FAR_BYTES apart. */
 #define LINE_BYTES 64u
-#define ROW_BYTES 128u     /* the same for rows, which need more because each goes to another place */
-#define FAR_ROW_BYTES 176u /* the same for rows whose sources are more than FAR_BYTES apart */
+#define ROW_BYTES 128u
+#define FAR_ROW_BYTES 176u
 #define FAR_BYTES (64 << 10)
-#define BYTE_LINE_BYTES 48u /* the same for units of 1 byte: less, since their ND tiles are slow */
+#define BYTE_LINE_BYTES 48u
 
-/* The multiplier and shift by which kernels divide by size (Granlund and Montgomery's division by multiplication).
- */
+/* Computes the multiplier and the shift by which kernels divide by size (division by multiplication, by Granlund
+ * and Montgomery). */
 static struct leati_divisor divisor(uint64_t size)
 {
     struct leati_divisor by = {.size = (uint32_t)size};
@@ -51,7 +56,7 @@ static struct leati_divisor divisor(uint64_t size)
 
 /* ---- the dimensions of a task ---- */
 
-/* As leati_task_dim, before its divisor is computed. */
+/* A dimension of a task, before its divisor is computed (struct leati_task_dim). */
 struct dim {
     uint64_t size;
     int64_t dst, src;
@@ -93,17 +98,17 @@ static void put_canonical(const struct leati_canonical *canonical, struct leati_
     }
 }
 
-/* The number of blocks for a launch, capped at what a task can count. No real memory has enough units to reach the
- * cap. */
+/* Returns the number of blocks for a launch, but at most the largest number that a task can count. No real memory
+ * has so many units that this limit is reached. */
 static uint32_t blocks_of(uint64_t blocks)
 {
     return blocks < LEATI_TASK_NUMBERS ? (uint32_t)blocks : LEATI_TASK_NUMBERS - 1;
 }
 
 /*
- * Distributes the items over blocks and threads: the first dimensions are counted within a block, the others by
- * the block number. A dimension too large to be counted in 31 bits is cut into pieces; the pieces are a dimension
- * of their own. each: items that a thread copies.
+ * Distributes the items over blocks and threads: the numbers of items within a block count the first dimensions,
+ * the block number counts the others. A dimension that is too large for a count of 31 bits is cut into pieces, and
+ * the pieces become a dimension of their own. each: the number of items that a thread copies.
  */
 static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, unsigned each)
 {
@@ -121,7 +126,8 @@ static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, uns
             last = items;
             continue;
         }
-        /* Pieces of about the same size. They are the fastest dimension of the block number. */
+        /* Cut the dimension into pieces of about the same size. The pieces are the fastest dimension of the block
+         * number. */
         task->pieces = (uint32_t)((dim.size + piece - 1) / piece);
         piece = (dim.size + task->pieces - 1) / task->pieces;
         last = items * (dim.size - (task->pieces - 1) * piece);
@@ -171,8 +177,8 @@ static bool make_elements(const struct leati_canonical *canonical, struct leati_
     return true;
 }
 
-/* Returns true if on one side the first address and all strides but that of dimension `but` are multiples of 16.
- */
+/* Returns true if on one side the first address and all strides, except that of dimension `but`, are multiples of
+ * WORD_BYTES. */
 static bool is_wide(const struct leati_canonical *canonical, bool dst, unsigned but)
 {
     unsigned align = dst ? canonical->dst_align : canonical->src_align;
@@ -186,7 +192,7 @@ static bool is_wide(const struct leati_canonical *canonical, bool dst, unsigned 
     return true;
 }
 
-/* Returns 0 to 4 for units of 1, 2, 4, 8 and 16 bytes. */
+/* Returns the number of the unit size: 0, 1, 2, 3 or 4 for units of 1, 2, 4, 8 or 16 bytes. */
 static unsigned unit_number(unsigned unit_bytes)
 {
     unsigned k = 0;
@@ -213,7 +219,7 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
     gpu->task.splits = canonical->src_stride[0] == 0;
     gpu->task.row_bytes = bytes;
 
-    /* A row that does not begin at a word of 16 bytes touches one word more. */
+    /* A row that does not begin at the start of a word of 16 bytes may touch one word more. */
     before = is_wide(canonical, true, 0) ? 0 : WORD_BYTES - unit;
     dims.dim[0] = (struct dim){.size = (bytes + before + WORD_BYTES - 1) / WORD_BYTES,
                                .dst = WORD_BYTES,
@@ -228,9 +234,10 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
 
 /* ---- tiles ---- */
 
-/* Kernels that transpose, by unit_number(), with the sizes of their tiles as in layout_kernels.c. */
+/* The transposing kernels for the five unit sizes, and the shapes of their tiles, which must be as in
+ * layout_kernels.c. The arrays are indexed by unit_number(). */
 struct gpu_cut {
-    enum leati_builtin module; /* the module for units of 1 byte; those for larger units follow it */
+    enum leati_builtin module; /* the module for units of 1 byte; the modules for larger units follow it */
     const char *names[5];
     unsigned words_i[5], words_j[5]; /* a tile's sides along destination and source, in words of 16 bytes */
     unsigned threads[5];
@@ -241,8 +248,8 @@ struct gpu_cut {
         stem "1", stem "2", stem "4", stem "8", stem "16"                                                         \
     }
 
-/* Small tiles and wide ones, each for lines that begin at words of 16 bytes and for lines that begin anywhere. The
- * shapes are those that were the fastest on an H200. */
+/* Kernels for lines that begin at words of 16 bytes, and kernels for lines that begin anywhere. There is one such
+ * pair for small tiles and one for wide tiles. Their shapes were the fastest on an H200. */
 struct cuts {
     struct gpu_cut on_words, anywhere;
 };
@@ -270,9 +277,9 @@ static const struct cuts wide_cuts = {{LEATI_BUILTIN_WIDE_1,
                                        {128, 128, 128, 64, 64}}};
 
 /*
- * Wide tiles that write longer pieces of fewer lines. They are used in two cases: for units of 1 byte if lines
- * begin inside sectors, so that fewer sectors are written in parts; and for units of 4 bytes if lines begin
- * anywhere and a side of the tile has several dimensions, because the lines are further apart then.
+ * Wide tiles that write longer pieces of fewer lines. They are used for units of 1 byte if lines begin inside
+ * sectors, so that fewer sectors are written in parts. They are also used for units of 4 bytes if lines begin
+ * anywhere and a side of the tile has several dimensions, because then the lines are further apart.
  */
 static const struct cuts long_cuts = {{LEATI_BUILTIN_WIDE_1,
                                        {"leat_layout_transpose_long_1", NULL, NULL, NULL, NULL},
@@ -285,10 +292,11 @@ static const struct cuts long_cuts = {{LEATI_BUILTIN_WIDE_1,
                                        {0, 0, 8, 0, 0},
                                        {0, 0, 128, 0, 0}}};
 
-/* An axis of this length takes no more dimensions: only few of its tiles are partly empty. */
+/* An axis of this length gets no more dimensions, because only a small part of its tiles is partly empty. */
 #define AXIS_ENOUGH_BYTES 4096u
 
-/* A side of tiles: dimensions that continue each other without gaps, so that they count as one. */
+/* The dimensions along one side of the tiles. They continue each other without gaps, so they count as one
+ * dimension. */
 struct axis {
     unsigned count;
     unsigned dim[LEATI_CANONICAL_MAX_DIMS];
@@ -296,7 +304,7 @@ struct axis {
 };
 
 struct axes {
-    struct axis i, j; /* along the destination, along the source */
+    struct axis i, j; /* i is contiguous on the destination, j on the source */
     bool used[LEATI_CANONICAL_MAX_DIMS];
 };
 
@@ -327,8 +335,8 @@ static bool grow_axis(const struct leati_canonical *canonical, struct axes *axes
     return false;
 }
 
-/* Finds the two sides of tiles. The shorter axis takes the next dimension first, since one dimension may continue
- * both. Returns false if tiles cannot copy this layout. */
+/* Finds the two axes of tiles. One dimension may continue both axes, so the shorter axis gets the next dimension.
+ * Returns false if tiles cannot copy this layout. */
 static bool find_axes(const struct leati_canonical *canonical, struct axes *axes)
 {
     int dense = leati_canonical_dense_src(canonical);
@@ -352,9 +360,10 @@ static bool find_axes(const struct leati_canonical *canonical, struct axes *axes
     return true;
 }
 
-/* Returns true if on one side all lines along the axis begin at multiples of bytes, as far as the strides of the
- * other dimensions decide it. The first address need only be a multiple of 16: allocators return memory that is
- * aligned to sectors, but a plan's alignment is known up to 16 only. */
+/* Returns true if on one side all lines along the axis begin at multiples of bytes. Checks the strides of the
+ * other dimensions, but checks only that the first address is a multiple of WORD_BYTES, because a plan knows the
+ * alignment only up to 16. Usually the first address is also aligned to sectors, because allocators align memory
+ * to them. */
 static bool lies_on(const struct leati_canonical *canonical, const struct axis *axis, bool dst, unsigned bytes)
 {
     const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
@@ -383,9 +392,9 @@ static void put_axis(const struct leati_canonical *canonical, const struct axis 
 }
 
 /*
- * Returns true if tiles may start where the lines of the destination start, so they need not overlap. If lines
- * begin at words but inside sectors, writing a sector in parts costs more than letting tiles overlap. Small tiles
- * and tiles of single bytes are exceptions, because overlap costs them more (measured on an H200).
+ * Returns true if the lines of the destination are so aligned that tiles need not overlap along them. If lines
+ * begin at words but inside sectors, writing sectors in parts usually costs more than letting tiles overlap. For
+ * small tiles and for units of 1 byte overlap costs more (measured on an H200).
  */
 static bool takes_lines(const struct leati_canonical *canonical, const struct axes *axes, const struct cuts *cuts)
 {
@@ -393,8 +402,8 @@ static bool takes_lines(const struct leati_canonical *canonical, const struct ax
                    cuts == &small_cuts || canonical->unit_bytes == 1 ? WORD_BYTES : SECTOR_BYTES);
 }
 
-/* Chooses the kernel among small or wide cuts. odd: takes the one for lines that begin anywhere, even if the lines
- * begin at words. */
+/* Chooses a kernel among cuts, the small or the wide tiles. odd: chooses the kernel for lines that begin anywhere,
+ * even if all lines begin at words. */
 static const struct gpu_cut *find_cut(const struct leati_canonical *canonical, const struct axes *axes,
                                       const struct cuts *cuts, bool odd)
 {
@@ -478,14 +487,15 @@ static bool make_wide_odd_tiles(const struct leati_canonical *canonical, struct 
     return find_axes(canonical, &axes) && lay_tiles(canonical, &axes, &wide_cuts, true, gpu);
 }
 
-/* Returns the ratio of the units that the tiles have room for to the units that there are, in 64ths. */
+/* Returns, in 64ths, how many times more units the tiles along an axis have room for than the axis has. */
 static uint64_t room_64ths(uint64_t units, unsigned tile)
 {
     return (units + tile - 1) / tile * tile * 64 / units;
 }
 
-/* Chooses wide tiles unless they would be too few for the GPU or much emptier than small ones. On an H200 wide
- * tiles were faster up to 1.5 times the emptiness of small ones, and slower from twice on. */
+/* Chooses wide tiles unless there would be too few of them for the GPU, or they would have much more unused room
+ * than small tiles. On an H200 wide tiles were faster with up to 1.5 times the room of small tiles, and slower
+ * with twice the room. */
 static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     unsigned unit = unit_number(canonical->unit_bytes), per_word = WORD_BYTES / canonical->unit_bytes;
@@ -506,9 +516,9 @@ static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu
 }
 
 /*
- * Returns true if tiles would be so empty that ND tiles are faster. The limits were measured: units of 1 and 2
- * bytes tolerate tiles that are two thirds empty, because ND tiles of narrow units are slow. Lines that do not
- * begin at sectors tolerate little, because they have a cost of their own.
+ * Returns true if so much room of tiles would be unused that ND tiles are faster. The limits were measured. For
+ * units of 1 and 2 bytes tiles are faster even if they are two thirds empty, because ND tiles of narrow units are
+ * slow. If lines do not begin at sectors, which makes tiles slower, tiles may be only a fifth empty.
  */
 static bool are_tiles_empty(const struct leati_canonical *canonical)
 {
@@ -540,25 +550,25 @@ static uint64_t shorter_axis(const struct leati_canonical *canonical)
 
 /* ---- n-dimensional (ND) tiles ---- */
 
-#define ND_TILE_ROOM_BYTES 20480u /* as in layout_kernels.c */
+#define ND_TILE_ROOM_BYTES 20480u /* shared memory for an ND tile; as in layout_kernels.c */
 #define ND_TILE_THREADS 256u
 #define ND_TILES_PER_BLOCK 16u
 #define ND_TILE_SINGLE_SLOTS 12u
 
-#define ND_TILE_LITTLE_BYTES 2048u /* small copies get no smaller ND tiles than this at first */
-#define BANKS 32u                  /* banks of shared memory, of 4 bytes each */
+#define ND_TILE_LITTLE_BYTES 2048u /* the size of ND tiles that is tried first for small copies */
+#define BANKS 32u                  /* number of banks of shared memory, which are 4 bytes wide */
 
-/* Each block copies one ND tile as long as that makes no more blocks than this. */
+/* The maximum number of blocks that copy one ND tile each. For more tiles, each block copies several. */
 #define ND_TILE_BLOCKS_ENOUGH 1024u
 
-/* ND tiles with shorter lines than this are no faster than the kernel for single units. */
+/* The shortest lines of ND tiles. With shorter lines they are no faster than the kernel for single units. */
 #define ND_TILE_LEAST_BYTES 32u
 
 /* ND tiles with lines of this length are faster than tiles that are partly empty. */
 #define ND_TILE_LONG_BYTES 128u
 
-/* The kernels by unit_number(). slots: words of at least 4 bytes that each thread copies. If the lines of a side
- * cannot be moved in such words, single_name is the kernel. */
+/* The ND tile kernels, indexed by unit_number(). slots is the number of words, of at least 4 bytes, that each
+ * thread copies. single_name is the kernel for lines that cannot be moved in such words. */
 static const struct nd_kernel {
     const char *name, *single_name;
     unsigned slots;
@@ -568,14 +578,14 @@ static const struct nd_kernel {
                   {"leat_layout_nd_tile_8", NULL, 8},
                   {"leat_layout_nd_tile_16", NULL, 4}};
 
-/* Returns the bytes of a word: 4, or a unit if that is larger. */
+/* Returns the size in bytes of the words that threads move: 4, or the size of a unit if that is larger. */
 static unsigned word_bytes_of(const struct leati_canonical *canonical)
 {
     return canonical->unit_bytes < 4 ? 4 : canonical->unit_bytes;
 }
 
-/* Returns the size in bytes to try first for ND tiles. Small copies get smaller tiles, so that there are enough
- * for all multiprocessors. */
+/* Returns the size in bytes of ND tiles to try first. For small copies it is smaller, so that there are enough
+ * tiles for all multiprocessors. */
 static uint64_t most_in_nd_tile(const struct leati_canonical *canonical)
 {
     uint64_t full = (uint64_t)nd_kernels[unit_number(canonical->unit_bytes)].slots * ND_TILE_THREADS *
@@ -585,8 +595,8 @@ static uint64_t most_in_nd_tile(const struct leati_canonical *canonical)
     return most > full ? full : most < ND_TILE_LITTLE_BYTES ? ND_TILE_LITTLE_BYTES : most;
 }
 
-/* Returns the size to try if most did not fit: half of it, but first what the kernels for single units can copy.
- */
+/* Returns the size of ND tiles to try after tiles of `most` bytes were not possible. This is half of `most`, but
+ * the size that the kernels for single units can copy is not skipped. */
 static uint64_t less_in_nd_tile(const struct leati_canonical *canonical, uint64_t most)
 {
     uint64_t single = ND_TILE_SINGLE_SLOTS * ND_TILE_THREADS * canonical->unit_bytes;
@@ -595,14 +605,15 @@ static uint64_t less_in_nd_tile(const struct leati_canonical *canonical, uint64_
 }
 
 struct nd_tile {
-    uint64_t part[LEATI_CANONICAL_MAX_DIMS]; /* the tile's size in each dimension; 1: not in the tile */
-    uint64_t units;                          /* the product of these */
-    struct axis dst, src;                    /* on each side, all dimensions that continue each other */
-    int cut; /* the one dimension whose part need not divide its size, so the last tile is shorter; -1: none */
+    uint64_t part[LEATI_CANONICAL_MAX_DIMS]; /* size of the tile in each dimension */
+    uint64_t units;                          /* number of units in the tile, the product of all parts */
+    struct axis dst, src;                    /* on each side, the dimensions that continue dimension 0 or the
+                                                dense dimension without gaps */
+    int cut; /* the cut dimension, whose part need not divide its size, so the last tile is shorter; -1: none */
 };
 
-/* Finds all dimensions of a side that continue each other without gaps, from dimension first on. A dimension may
- * be on the axes of both sides. */
+/* Sets *axis to dimension first and all dimensions that continue it without gaps on a side. A dimension may be on
+ * the axes of both sides. */
 static void follow(const struct leati_canonical *canonical, unsigned first, const int64_t *stride,
                    struct axis *axis)
 {
@@ -614,7 +625,7 @@ static void follow(const struct leati_canonical *canonical, unsigned first, cons
     *axis = all.i;
 }
 
-/* Returns the length of the lines of an ND tile on a side: how many units lie together there. */
+/* Returns the length of the lines of an ND tile on a side: the number of units that are contiguous there. */
 static uint64_t run_of(const struct leati_canonical *canonical, const struct nd_tile *tile,
                        const struct axis *axis)
 {
@@ -628,8 +639,8 @@ static uint64_t run_of(const struct leati_canonical *canonical, const struct nd_
     return run;
 }
 
-/* Doubles the tile's part of the first dimension of an axis that is not whole yet. Returns false if all are whole
- * or if the tile would have more than most bytes. */
+/* Doubles the tile's part of the first dimension of an axis that is not completely in the tile yet. Returns false
+ * if all of them are, or if the tile would have more than `most` bytes. */
 static bool grow_nd_tile(const struct leati_canonical *canonical, struct nd_tile *tile, const struct axis *axis,
                          uint64_t most)
 {
@@ -648,8 +659,8 @@ static bool grow_nd_tile(const struct leati_canonical *canonical, struct nd_tile
     return false;
 }
 
-/* Returns by how many bytes the lines of a side get longer if the part of the cut dimension grows by 1. Returns 0
- * if that dimension does not continue the lines. */
+/* Returns by how many bytes the lines of a side become longer if the part of the cut dimension grows by 1. Returns
+ * 0 if the cut dimension does not continue the lines. */
 static uint64_t line_step(const struct leati_canonical *canonical, const struct nd_tile *tile,
                           const struct axis *axis)
 {
@@ -665,8 +676,8 @@ static uint64_t line_step(const struct leati_canonical *canonical, const struct 
     return 0;
 }
 
-/* Makes the part of the cut dimension as large as a tile of `most` bytes allows, if possible such that lines end
- * at sectors. */
+/* Makes the part of the cut dimension as large as a tile of `most` bytes allows. If possible, chooses a part with
+ * which lines end at the bounds of sectors. */
 static void fill_nd_tile(const struct leati_canonical *canonical, struct nd_tile *tile, uint64_t most)
 {
     uint64_t others = tile->units / tile->part[tile->cut], room = most / canonical->unit_bytes / others, step = 1;
@@ -681,16 +692,16 @@ static void fill_nd_tile(const struct leati_canonical *canonical, struct nd_tile
     tile->units = others * tile->part[tile->cut];
 }
 
-/* Returns the estimated overhead of lines of this length, in 1024ths of their bytes: sectors that are touched in
- * part, and words that are not whole. */
+/* Returns the estimated overhead of lines of this length, in 1024ths of their bytes. It is the cost of sectors
+ * that a line touches only in part, and of words that are not whole. */
 static uint64_t line_waste(uint64_t bytes)
 {
     return (SECTOR_BYTES + (bytes % SECTOR_BYTES ? SECTOR_BYTES : 0) + (bytes % 4 ? 2 * SECTOR_BYTES : 0)) * 1024 /
            bytes;
 }
 
-/* Returns a figure by which to compare tiles: the overhead of the lines on both sides, and of a tile that is
- * smaller than most. */
+/* Returns a number by which tiles are compared; lower is better. It is the overhead of the lines on both sides,
+ * plus a cost for a tile that is smaller than `most` bytes. */
 static uint64_t nd_tile_waste(const struct leati_canonical *canonical, const struct nd_tile *tile, uint64_t most)
 {
     return line_waste(run_of(canonical, tile, &tile->dst) * canonical->unit_bytes) +
@@ -698,8 +709,9 @@ static uint64_t nd_tile_waste(const struct leati_canonical *canonical, const str
            256 * most / (tile->units * canonical->unit_bytes);
 }
 
-/* Decides which dimension is cut. If growing both sides has left two dimensions in part, one of them gets a part
- * that divides its size. This tries all such parts of both dimensions and keeps the tile with the least waste. */
+/* Decides which dimension is cut. After both sides have grown, two dimensions may be only partly in the tile. Then
+ * one of them must get a part that divides its size. Tries all such parts of both dimensions and keeps the tile
+ * with the least waste. */
 static void settle_cuts(const struct leati_canonical *canonical, struct nd_tile *tile, uint64_t most)
 {
     struct nd_tile best = *tile;
@@ -736,7 +748,7 @@ static void settle_cuts(const struct leati_canonical *canonical, struct nd_tile 
     *tile = best;
 }
 
-/* Finds the shape of an ND tile of at most so many bytes: makes the lines of both sides equally long as far as
+/* Finds the shape of an ND tile of at most `most` bytes. Makes the lines of both sides equally long, as far as
  * possible. Returns false if ND tiles cannot copy this layout. */
 static bool find_nd_tile(const struct leati_canonical *canonical, uint64_t most, struct nd_tile *tile)
 {
@@ -771,26 +783,26 @@ static bool has_lines(const struct leati_canonical *canonical, const struct nd_t
 
 /*
  * A thread finds the position of its word in the tile by dividing the word's number by sizes, as one splits a
- * number into digits. A digit is a dimension of the tile, or a part of one, as one pass (reading or writing)
- * counts it.
+ * number into digits. In each pass (reading or writing) a digit stands for a dimension of the tile or for a part
+ * of one.
  */
 struct digit {
     unsigned dim;
-    unsigned each; /* steps of the dimension for one step of the digit */
+    unsigned each; /* number of steps of the dimension for one step of the digit */
     uint64_t size;
     uint32_t place; /* bytes in shared memory for one step of the digit */
-    bool cut;       /* belongs to the dimension that is cut */
+    bool cut;       /* the digit belongs to the cut dimension */
 };
 
 struct digits {
     unsigned count;
-    unsigned joined; /* how many dimensions the first digit combines, because they continue each other */
-    uint64_t scale;  /* steps of the first digit for one step of the cut dimension, if that is joined too */
+    unsigned joined; /* number of dimensions that join_digits() has combined in the first digit */
+    uint64_t scale;  /* if the cut dimension is one of them: steps of the first digit for one step of it; else 1 */
     struct digit digit[LEATI_CANONICAL_MAX_DIMS];
 };
 
-/* Lists the dimensions of an ND tile in the order of a side: first those that continue each other. split: the
- * first dimension of the destination becomes two digits, of which the first counts the units of a word. */
+/* Lists the dimensions of an ND tile in the order of a side: first the dimensions of its axis, then the others.
+ * split: dimension 0 becomes two digits, of which the first counts the units of a word. */
 static void list_digits(const struct leati_canonical *canonical, const struct nd_tile *tile,
                         const struct axis *axis, bool split, struct digits *digits)
 {
@@ -813,7 +825,7 @@ static void list_digits(const struct leati_canonical *canonical, const struct nd
 }
 
 /* Lays the tile out in shared memory: in the order of the source, with apart[n] words of padding between
- * neighbours in digit n. Returns the bytes of shared memory. */
+ * neighbours in digit n. Returns how many bytes of shared memory the tile needs. */
 static uint32_t set_places(const struct leati_canonical *canonical, const uint32_t *apart, struct digits *read,
                            struct digits *write)
 {
@@ -832,8 +844,8 @@ static uint32_t set_places(const struct leati_canonical *canonical, const uint32
     return step;
 }
 
-/* Returns how many bank conflicts a pass has: the accesses that the busiest bank serves one after the other, for
- * two samples of threads. Threads move words of so many units along a side. */
+/* Returns the number of accesses that the busiest bank of shared memory must serve one after the other in a pass,
+ * summed over two samples of threads. word_units: the number of units in the words that threads move. */
 static unsigned count_turns(const struct leati_canonical *canonical, const struct digits *digits,
                             unsigned word_units)
 {
@@ -861,8 +873,8 @@ static unsigned count_turns(const struct leati_canonical *canonical, const struc
     return turns;
 }
 
-/* The same for both passes. The tile is stored in whole words when reading from memory; when writing to memory
- * each thread gathers the word_units units of a word one by one. */
+/* Returns the sum of count_turns() over both passes. The reading pass stores whole words into shared memory. In
+ * the writing pass each thread gathers the word_units units of a word from shared memory one by one. */
 static unsigned nd_tile_turns(const struct leati_canonical *canonical, const struct digits *read,
                               const struct digits *write, unsigned word_units)
 {
@@ -871,8 +883,9 @@ static unsigned nd_tile_turns(const struct leati_canonical *canonical, const str
     return count_turns(canonical, write, word_units) * units + count_turns(canonical, read, units);
 }
 
-/* Finds the padding between lines that gives the fewest bank conflicts in both passes: tries for each digit in
- * turn up to a whole set of banks. Returns the bytes of shared memory. */
+/* Finds the padding between lines with which both passes have the fewest bank conflicts. Tries, for one digit
+ * after the other, each padding that is shorter than all banks together. Returns how many bytes of shared memory
+ * the tile needs. */
 static uint32_t place_nd_tile(const struct leati_canonical *canonical, unsigned word_units, struct digits *read,
                               struct digits *write)
 {
@@ -903,9 +916,9 @@ static uint32_t place_nd_tile(const struct leati_canonical *canonical, unsigned 
     return bytes;
 }
 
-/* Lists the digits of both passes and lays the tile out. If too many bank conflicts remain where threads gather
- * the units of words, it tries again with the units of a word as a digit of their own. Returns the bytes of shared
- * memory. */
+/* Lists the digits of both passes and lays the tile out. If too many bank conflicts remain when threads gather the
+ * units of words, tries again with a separate digit for the units of a word. Returns how many bytes of shared
+ * memory the tile needs. */
 static uint32_t place_digits(const struct leati_canonical *canonical, const struct nd_tile *tile,
                              unsigned word_units, struct digits *read, struct digits *write)
 {
@@ -924,8 +937,9 @@ static uint32_t place_digits(const struct leati_canonical *canonical, const stru
     return bytes;
 }
 
-/* Joins the first digits of the reading pass as far as they are contiguous on the source and in shared memory, so
- * that a word may cross from one dimension to the next. The cut dimension can only be the last one joined. */
+/* Joins the first digits of the reading pass as long as they are contiguous on the source and in shared memory, so
+ * that a word may extend from one dimension into the next. The cut dimension can only be the last one that is
+ * joined. */
 static void join_digits(const struct leati_canonical *canonical, const struct nd_tile *tile, struct digits *read)
 {
     struct digit *first = &read->digit[0];
@@ -945,8 +959,8 @@ static void join_digits(const struct leati_canonical *canonical, const struct nd
     }
 }
 
-/* Returns true if a side can be moved 4 bytes at a time: lines have whole words, and all other steps are multiples
- * of 4 bytes. */
+/* Returns true if threads can move a side 4 bytes at a time, because lines consist of whole words and all other
+ * steps are multiples of 4 bytes. */
 static bool has_words(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst,
                       const struct digits *digits)
 {
@@ -975,7 +989,8 @@ static bool has_words(const struct leati_canonical *canonical, const struct nd_t
     return true;
 }
 
-/* Returns true if no tile's lines end inside a word on this side, also in the last, shorter tile. */
+/* Returns true if on this side the lines of all tiles, including the last, shorter tile, end at the bounds of
+ * words. */
 static bool ends_on_words(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst,
                           const struct digits *digits)
 {
@@ -990,8 +1005,8 @@ static bool ends_on_words(const struct leati_canonical *canonical, const struct 
     return n == axis->count || axis->dim[n] != (unsigned)tile->cut || canonical->size[tile->cut] * below % 4 == 0;
 }
 
-/* Fills in one pass over an ND tile; reading counts words, writing counts units. Returns false if an offset needs
- * more than 32 bits. */
+/* Fills in one pass over an ND tile. dst: the writing pass, else the reading pass. Returns false if an offset
+ * needs more than 32 bits. */
 static bool put_pass(const struct leati_canonical *canonical, const struct nd_tile *tile,
                      const struct digits *digits, bool dst, unsigned word_units, struct leati_layout_task *task,
                      struct leati_task_pass *pass)
@@ -1003,7 +1018,7 @@ static bool put_pass(const struct leati_canonical *canonical, const struct nd_ti
     *pass = (struct leati_task_pass){.first = end, .units = 1, .word_units = word_units};
     for (unsigned k = 0; k < digits->count; k++) {
         const struct digit *digit = &digits->digit[k];
-        unsigned from = k || dst ? 1 : word_units; /* of the digit's, from one to the next */
+        unsigned from = k || dst ? 1 : word_units; /* steps of the digit that the pass counts as one */
         uint32_t each = digit->each * from * (k ? (uint32_t)digits->scale : 1);
         uint64_t size = digit->size / from;
         int64_t offset = stride[digit->dim] / canonical->unit_bytes * digit->each,
@@ -1025,8 +1040,8 @@ static bool put_pass(const struct leati_canonical *canonical, const struct nd_ti
     return reach <= INT32_MAX;
 }
 
-/* Fills in what a task has for ND tiles. Returns false if this tile needs more shared memory, more slots or larger
- * offsets than the kernel has. */
+/* Fills in the fields of a task for ND tiles. Returns false if this tile needs more shared memory, more slots or
+ * larger offsets than the kernel has. */
 static bool lay_nd_tile(const struct leati_canonical *canonical, const struct nd_tile *tile,
                         struct leati_gpu_layout *gpu)
 {
@@ -1036,8 +1051,9 @@ static bool lay_nd_tile(const struct leati_canonical *canonical, const struct nd
     struct digits read, write;
     uint64_t room;
 
-    /* The layout in shared memory depends on the size of words. If words turn out to be impossible, lay it out
-     * again for single units; that does not change the answer. */
+    /* The layout in shared memory depends on the size of the words that are written. If that layout shows that
+     * words cannot be written, lay the tile out again for single units; words stay impossible with the new
+     * layout. */
     do {
         word_units = write_units;
         if (place_digits(canonical, tile, word_units, &read, &write) > ND_TILE_ROOM_BYTES)
@@ -1075,7 +1091,8 @@ static bool make_nd_tile(const struct leati_canonical *canonical, struct leati_g
         for (unsigned k = 0; k < canonical->dims; k++) {
             uint64_t pieces = (canonical->size[k] + tile.part[k] - 1) / tile.part[k];
 
-            /* The pieces of the cut dimension come first. */
+            /* The first pass of the outer loop adds only the cut dimension, so that its pieces are the first
+             * dimension. */
             if ((pass == 0) != ((int)k == tile.cut) || pieces == 1)
                 continue;
             if (pass == 0)
@@ -1129,17 +1146,18 @@ bool leati_gpu_layout_make_as(const struct leati_canonical *canonical, const cha
     return false;
 }
 
-/* Returns true if rows that are neighbours on the destination are so far apart on the source that each is in
- * another page of DRAM, and most are in another page of the device's address translation. */
+/* Returns true if rows that are neighbours on the destination are so far apart on the source that each row is in a
+ * different page of DRAM, and most rows are in a different page of the device's address translation. */
 static bool are_rows_far(const struct leati_canonical *canonical)
 {
     return canonical->dims > 1 && (canonical->src_stride[1] > FAR_BYTES || canonical->src_stride[1] < -FAR_BYTES);
 }
 
 /*
- * Chooses a kernel by the length of the lines that it would read and write. Long rows, and full tiles with two
- * long sides, are copied as such. For shorter lines an ND tile is chosen if its lines are longer. Otherwise rows
- * or tiles are better than single units as long as a line fills a sector.
+ * Returns the name of the best kind of kernel. It is chosen by the length of the lines that the kernel would read
+ * and write. Long rows use the rows kernel, and two long sides use tiles, if most of their room is used. For
+ * shorter lines ND tiles are used if their lines are long enough. Otherwise rows are used; without rows, tiles if
+ * their lines fill a sector, else single units.
  */
 static const char *choose(const struct leati_canonical *canonical)
 {

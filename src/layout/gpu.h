@@ -1,5 +1,5 @@
 /*
- * gpu.h - layouts on GPUs: chooses the kernel for a canonical layout, its launch configuration and its argument.
+ * gpu.h - chooses the GPU kernel for a canonical layout, its launch configuration and its argument.
  */
 #ifndef LEATI_LAYOUT_GPU_H
 #define LEATI_LAYOUT_GPU_H
@@ -12,9 +12,9 @@
 
 struct leati_gpu_layout {
     enum leati_builtin module;
-    const char *kernel; /* its name in that module; NULL if the layout is empty */
+    const char *kernel; /* name of the kernel in the module; NULL if the layout is empty */
     leat_dim3 grid, block;
-    struct leati_layout_task task; /* its argument, without the addresses */
+    struct leati_layout_task task; /* argument of the kernel, without the addresses */
     unsigned tile_i, tile_j;       /* size of a tile in units, along the destination and the source; 0: no tiles */
 };
 
@@ -22,15 +22,16 @@ struct leati_gpu_layout {
 void leati_gpu_layout_make(const struct leati_canonical *canonical, leat_layout_class class_of_plan,
                            struct leati_gpu_layout *gpu);
 
-/* The same with a given sort of kernel ("elements", "rows", ...). Returns false if that cannot copy the layout. */
+/* Like leati_gpu_layout_make(), but takes the given kind of kernel ("elements", "rows", ...). Returns false if
+ * this kind cannot copy the layout. */
 bool leati_gpu_layout_make_as(const struct leati_canonical *canonical, const char *sort,
                               struct leati_gpu_layout *gpu);
 
 /* The size of the kernel's argument. */
 #define LEATI_GPU_LAYOUT_ARGUMENT_BYTES sizeof(struct leati_layout_task)
 
-/* Fills in the kernel's single argument, a struct that is passed by value. dst and src are the pointers that the
- * canonical layout's offsets count from; list and wrong may be NULL. All are device addresses. */
+/* Fills in the kernel's single argument, a struct that is passed by value. The offsets of the canonical layout
+ * count from dst and src. list and wrong may be NULL. All four are device addresses. */
 void leati_gpu_layout_argument(const struct leati_canonical *canonical, const struct leati_gpu_layout *gpu,
                                void *dst, const void *src, const void *list, uint64_t *wrong,
                                unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES]);
