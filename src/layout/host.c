@@ -1,5 +1,5 @@
 /*
- * host.c - layouts on processors: chooses the kernel, splits the copy into parts, and runs a part.
+ * host.c - copies layouts on processors: chooses the kernel, splits the copy into parts, and runs parts.
  */
 #include "layout/host.h"
 
@@ -16,19 +16,21 @@
 
 #include <pthread.h>
 
-#define PART_BYTES ((uint64_t)1 << 20)    /* payload of a part; less if that would make fewer than PARTS parts, */
-#define SMALL_BYTES ((uint64_t)128 << 10) /* but not less than this */
+/* A copy is split into PARTS parts if their payload is then between SMALL_BYTES and PART_BYTES. Otherwise the
+ * payload of a part is the nearer of these two limits. */
+#define PART_BYTES ((uint64_t)1 << 20)
+#define SMALL_BYTES ((uint64_t)128 << 10)
 #define PARTS 16
-#define STREAMING_BYTES ((uint64_t)4 << 20) /* from this payload on, stores bypass the caches */
-#define SHORT_BYTES 32                      /* a shuffle is preferred to tiles with shorter runs than this; */
-#define SHORTEST_BYTES 4                    /* tiles never have shorter runs than this */
-#define SOURCE_BYTES 256                 /* the innermost loops read at least this much of the source in a row */
-#define COUNTED_BYTES 256                /* length of the dimension that counts a shuffle's groups, at least */
+#define STREAMING_BYTES ((uint64_t)4 << 20) /* copies with at least this payload use non-temporal stores */
+#define SHORT_BYTES 32                      /* if runs are shorter, a shuffle is preferred to tiles */
+#define SHORTEST_BYTES 4                    /* minimum length of the runs of tiles */
+#define SOURCE_BYTES 256                 /* minimum length of the source that the innermost loops read in a row */
+#define COUNTED_BYTES 256                /* minimum length of the dimension that counts a shuffle's groups */
 #define RAGGED_BYTES ((uint64_t)1 << 10) /* shorter runs of the destination should be whole cache lines */
-#define ELEMENTS_ROW 64                  /* units of the destination's row in a part of the elements kernel, */
-#define LISTED_ROW 512                   /* and if each unit has an index */
-#define SHUFFLE_BYTES 1024               /* smaller payloads are not worth the setup of a shuffle */
-#define LONG_BYTES ((uint64_t)4 << 10)   /* a run of the source of this length takes no more dimensions */
+#define ELEMENTS_ROW 64                  /* units of a destination row in a part of the elements kernel */
+#define LISTED_ROW 512                   /* the same number if each unit has an index */
+#define SHUFFLE_BYTES 1024               /* minimum payload for which the setup of a shuffle is worth its time */
+#define LONG_BYTES ((uint64_t)4 << 10)   /* a source run of this length gets no more dimensions */
 
 /* ---- choosing: instructions ---- */
 
@@ -55,14 +57,14 @@ enum leati_host_level leati_host_level(void)
 
 /* ---- choosing: the kernel, and the order of the loops ---- */
 
-/* A dense run on one side: its dimensions, the fastest first. */
+/* A dense run on one side. dim lists its dimensions, the fastest first. */
 struct host_run {
     unsigned dims, dim[LEATI_CANONICAL_MAX_DIMS];
     uint64_t units;
 };
 
-/* Adds to a run the dimension that continues it on the side of stride, unless that is taken already. most: units
- * that the kernel can handle in a run. */
+/* Adds to a run the dimension that continues it on the side with these strides, unless the dimension is taken
+ * already. most: the maximum number of units that the kernel can handle in a run. */
 static void extend(const struct leati_canonical *canonical, const int64_t *stride, uint64_t most, bool *taken,
                    struct host_run *run)
 {
@@ -73,8 +75,8 @@ static void extend(const struct leati_canonical *canonical, const int64_t *strid
     for (unsigned i = 0; i < canonical->dims; i++) {
         if (taken[i] || (int)i == canonical->index_dim || stride[i] != next)
             continue;
-        /* Parts cut the last dimension if the run gets too long. It is worth adding only if 2 or more remain of
-         * it. */
+        /* If the run becomes too long, parts cut its last dimension. A dimension is worth adding only if a part
+         * has at least 2 positions of it. */
         if (run->dims && most / run->units < 2)
             return;
         taken[i] = true;
@@ -85,14 +87,14 @@ static void extend(const struct leati_canonical *canonical, const int64_t *strid
 }
 
 /* Returns true if a run of the destination needs no more dimensions. Runs that are not whole cache lines must be
- * longer, because writing a line in part costs more than writing a line. */
+ * longer, because it costs more to write a part of a line than to write a whole line. */
 static bool long_enough(uint64_t bytes)
 {
     return bytes >= (bytes % LEATI_LINE_BYTES ? RAGGED_BYTES : 2 * LEATI_LINE_BYTES);
 }
 
-/* Finds two runs of different dimensions, one on each side. Returns true if both have at least short_bytes, so
- * tiles can be used. */
+/* Finds two runs, one on each side, that have no dimension in common. Returns true if both have at least
+ * short_bytes, so that tiles can be used. */
 static bool find_runs(const struct leati_canonical *canonical, uint64_t short_bytes, struct host_run *dst,
                       struct host_run *src)
 {
@@ -114,8 +116,8 @@ static bool find_runs(const struct leati_canonical *canonical, uint64_t short_by
     return dst->units * canonical->unit_bytes >= short_bytes && src->units * canonical->unit_bytes >= short_bytes;
 }
 
-/* Finds a group of units that is dense on both sides, with another order of its units on each, such that the next
- * group follows without a gap on both sides. Returns false if there is none. */
+/* Finds a group of units that is dense on both sides, with a different order of its units on each side. The next
+ * group must follow it without a gap on both sides. Returns false if there is no such group. */
 static bool find_group(const struct leati_canonical *canonical, struct host_run *group)
 {
     int64_t span = canonical->unit_bytes, step = canonical->unit_bytes;
@@ -134,7 +136,8 @@ static bool find_group(const struct leati_canonical *canonical, struct host_run 
         if (span != step || i + 1 == canonical->dims || (int)i + 1 == canonical->index_dim ||
             canonical->dst_stride[i + 1] != step || canonical->src_stride[i + 1] != step)
             continue;
-        /* The group's length on the source is right. Check that its units fill it without overlap. */
+        /* The group is as long on the source as on the destination. Check that its units fill it without
+         * overlap. */
         for (uint64_t u = 0; u < group->units; u++) {
             uint64_t rest = u;
             int64_t place = 0;
@@ -165,15 +168,15 @@ static bool has_small_step(const struct leati_canonical *canonical)
            llabs(canonical->src_stride[0]) <= most;
 }
 
-/* Returns true if a dimension is long enough to count the groups of a shuffle. */
+/* Returns true if a dimension is long enough to be the one that counts the groups of a shuffle. */
 static bool counts(const struct leati_canonical *canonical, unsigned dim)
 {
     return canonical->size[dim] * canonical->unit_bytes >= COUNTED_BYTES;
 }
 
-/* Finds the group of a shuffle (*dst) and the dimension that counts groups (*src); leati_nest_shuffle() describes
- * them. *dst and *src: in, the runs that are too short for tiles. Returns false if no shuffle can copy the layout.
- */
+/* Finds how a shuffle can copy the layout (leati_nest_shuffle()). On entry *dst and *src are the runs that are too
+ * short for tiles. On return *dst is the group of units and *src the dimension that counts groups. Returns false
+ * if no shuffle can copy the layout. */
 static bool find_shuffle(const struct leati_canonical *canonical, struct host_run *dst, struct host_run *src)
 {
     struct host_run both = *dst, group;
@@ -200,7 +203,8 @@ static bool find_shuffle(const struct leati_canonical *canonical, struct host_ru
     return has_small_step(canonical);
 }
 
-/* Returns the dimension with the smallest stride on the source among those not taken, or -1 if there is none. */
+/* Returns the dimension with the smallest stride on the source among the dimensions that are not taken, or -1 if
+ * there is none. */
 static int source_goes_on(const struct leati_canonical *canonical, const bool *taken)
 {
     int found = -1;
@@ -212,9 +216,9 @@ static int source_goes_on(const struct leati_canonical *canonical, const bool *t
     return found;
 }
 
-/* Decides the order of the loops, the innermost first: the dimensions of the runs; then those with the smallest
- * source strides, until whole lines of the source are used; then the rest, in the order of the canonical layout.
- */
+/* Decides the order of the loops, from the innermost outwards. The dimensions of the runs are first. Then follow
+ * the dimensions with the smallest source strides, until the loops read SOURCE_BYTES in a row. Then follow the
+ * others, in the order of the canonical layout. */
 static void put_in_order(const struct leati_canonical *canonical, const struct host_run *dst,
                          const struct host_run *src, struct leati_host_layout *host)
 {
@@ -253,7 +257,8 @@ static uint64_t part_bytes(const struct leati_canonical *canonical)
     return bytes < SMALL_BYTES ? SMALL_BYTES : bytes > PART_BYTES ? PART_BYTES : bytes;
 }
 
-/* Returns the size of pieces into which to cut size: at most `most`, a multiple of step, and all about equal. */
+/* Returns the size of the pieces into which size is cut. It is a multiple of step and, if step allows, at most
+ * `most`. The pieces are about equal. */
 static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
 {
     uint64_t pieces, piece;
@@ -267,17 +272,18 @@ static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
     return (piece + step - 1) / step * step;
 }
 
-/* Returns true if one thread must copy the whole list. If a scatter has two equal indices, one of their two
- * elements must arrive unmixed. With several threads that holds only if each store writes whole elements. */
+/* Returns true if one thread must copy the whole list. If a scatter has two equal indices, the destination must
+ * get one of the two elements and not a mixture of both. With several threads this is certain only if each store
+ * writes whole elements. */
 static bool has_list_for_one_thread(const struct leati_canonical *canonical)
 {
     return canonical->index_on_dst && canonical->dims > 1 &&
            (canonical->unit_bytes % canonical->element_bytes != 0 || canonical->element_bytes > 8);
 }
 
-/* Sets the part sizes of the loops first to end - 1 such that a part has at most `most` units in them; inner loops
- * get as much as possible. The innermost part size is a multiple of step. Returns the units of a part in these
- * loops. */
+/* Sets the part sizes of the loops first to end - 1, so that a part has at most `most` units in these loops. Makes
+ * the part sizes of inner loops as large as possible. The size in loop first is a multiple of step. Returns the
+ * number of units that a part has in these loops. */
 static uint64_t cut(const struct leati_canonical *canonical, struct leati_host_layout *host, unsigned first,
                     unsigned end, uint64_t most, uint64_t step)
 {
@@ -296,8 +302,8 @@ static uint64_t cut(const struct leati_canonical *canonical, struct leati_host_l
     return units;
 }
 
-/* The order of the loops of leati_nest_runs(): the run; the next dimension on the destination; the next one on the
- * source; the rest. */
+/* Decides the order of the loops for leati_nest_runs(): the run, the next dimension on the destination, the next
+ * dimension on the source, and the others. */
 static void order_runs(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     const bool taken[LEATI_CANONICAL_MAX_DIMS] = {true};
@@ -326,7 +332,7 @@ static void cut_runs(const struct leati_canonical *canonical, struct leati_host_
 
     units = cut(canonical, host, 0, 1, room, 64 / canonical->unit_bytes);
     room /= units;
-    /* A few runs side by side on the source, many on the destination. */
+    /* A part has few runs that are neighbours on the source, and many that are neighbours on the destination. */
     if (host->src_dims)
         along = cut(canonical, host, after - 1, after, room < 8 ? room : 8 + room / 64, 1);
     room = room > along ? room / along : 1;
@@ -335,8 +341,8 @@ static void cut_runs(const struct leati_canonical *canonical, struct leati_host_
     cut(canonical, host, after, canonical->dims, room ? room : 1, 1);
 }
 
-/* Returns how many units of a source row a part has. Tiles that go directly to the destination take twice as many
- * as tiles that go through the buffer, for which that was slower. */
+/* Returns the maximum number of units of a source row in a part. It is twice as high for tiles that go directly to
+ * the destination as for tiles that go through the buffer, which were slower with that number. */
 static uint64_t most_src_units(const struct leati_canonical *canonical, const struct leati_host_layout *host)
 {
     bool direct = canonical->unit_bytes >= 4 && !leati_wide_tile(canonical->unit_bytes);
@@ -359,8 +365,8 @@ static void cut_tiles(const struct leati_canonical *canonical, struct leati_host
     cut(canonical, host, both, canonical->dims, room / (dst_units * src_units), 1);
 }
 
-/* Uses tiles whose units are all of dimension 0, if that is a short run on both sides. Returns false if that is
- * not possible. */
+/* Uses tiles in which each unit is the whole dimension 0, if this is a short run on both sides. Returns false if
+ * such tiles cannot be used. */
 static bool use_wide_tiles(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     struct leati_canonical wide = *canonical;
@@ -389,8 +395,8 @@ static bool use_wide_tiles(const struct leati_canonical *canonical, struct leati
     return true;
 }
 
-/* The order of the loops for single elements: dimension 0, then the dimension with the smallest stride on the
- * source. */
+/* Decides the order of the loops for single elements: dimension 0, then the dimension with the smallest stride on
+ * the source, then the others. */
 static void order_elements(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     const bool taken[LEATI_CANONICAL_MAX_DIMS] = {true};
@@ -403,8 +409,8 @@ static void order_elements(const struct leati_canonical *canonical, struct leati
     put_in_order(canonical, &first, &second, host);
 }
 
-/* If the two sides are contiguous in different dimensions, parts are small in both, so that cache lines stay
- * cached until all their bytes have been used. */
+/* Sets the part sizes for single elements. If the two sides are contiguous in different dimensions, parts are
+ * small in both dimensions, so that cache lines stay cached until all their bytes are used. */
 static void cut_elements(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     uint64_t room = part_bytes(canonical) / canonical->unit_bytes, units;
@@ -417,7 +423,7 @@ static void cut_elements(const struct leati_canonical *canonical, struct leati_h
     cut(canonical, host, host->dst_dims, canonical->dims, room / units, 1);
 }
 
-/* Parts of a shuffle have whole groups. */
+/* Sets the part sizes for a shuffle. Parts consist of whole groups. */
 static void cut_shuffle(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     uint64_t room = part_bytes(canonical) / canonical->unit_bytes,
@@ -426,8 +432,8 @@ static void cut_shuffle(const struct leati_canonical *canonical, struct leati_ho
     cut(canonical, host, host->dst_dims, canonical->dims, room / group, LEATI_LINE_BYTES);
 }
 
-/* Applies LEAT_LAYOUT_KERNEL, which switches optimizations off to measure what each is worth. Returns false if it
- * asks for single elements (naive). */
+/* Applies LEAT_LAYOUT_KERNEL, which switches optimizations off, so that one can measure the gain of each. Returns
+ * false if it is "naive", which asks for single elements. */
 static bool use_blocks(struct leati_host_layout *host)
 {
     const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
@@ -497,7 +503,7 @@ void leati_host_layout_make(const struct leati_canonical *canonical, leat_layout
 
 /* ---- running ---- */
 
-/* One part. Its loop nest does not contain the dimension with the list. */
+/* One part of a copy. Its loop nest does not contain the dimension with the list. */
 struct host_piece {
     const struct leati_canonical *canonical;
     struct leati_loop_nest nest;
@@ -505,7 +511,7 @@ struct host_piece {
     const char *src;
 
     uint64_t first_index, indices;
-    bool counts; /* several parts may read the same indices; only this one counts the wrong ones */
+    bool counts; /* this part counts wrong indices; set for only one of the parts that read the same indices */
 };
 
 static void find_piece(const struct leati_canonical *canonical, const struct leati_host_layout *host,
@@ -530,7 +536,8 @@ static void find_piece(const struct leati_canonical *canonical, const struct lea
         if ((int)i == canonical->index_dim) {
             piece->first_index = start;
             piece->indices = size;
-            /* On the side with the list the index gives the position; the other side starts here. */
+            /* On the side with the list, the index gives the position. On the other side, the part starts at the
+             * position of its first list entry. */
             if (canonical->index_on_dst)
                 piece->src += (int64_t)start * canonical->src_stride[i];
             else
@@ -574,7 +581,7 @@ static void run_listed(const struct host_piece *piece, leati_nest_kernel kernel,
                                         .src_stride = canonical->src_stride[canonical->index_dim]};
     uint64_t wrong = leati_nest_listed(&piece->nest, &listed, kernel, piece->dst, piece->src);
 
-    /* Relaxed suffices: the program reads the counter after waiting for the stream. */
+    /* Relaxed: the program reads the counter only after it has waited for the stream. */
     if (wrong && piece->counts && indices->wrong)
         atomic_fetch_add_explicit(indices->wrong, wrong, memory_order_relaxed);
 }

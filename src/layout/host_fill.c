@@ -1,6 +1,6 @@
 /*
- * host_fill.c - loop nests that repeat one unit: dimension 0 is dense on the destination and has stride 0 on the
- * source.
+ * host_fill.c - copies loop nests that repeat one unit, because dimension 0 is dense on the destination and has
+ * stride 0 on the source.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
@@ -14,7 +14,8 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Writes bytes of the destination with copies of one unit. tiles: NULL for cached stores. */
+/* Fills a row of the destination with copies of one unit. tiles: the tiles whose streaming stores are used; NULL:
+ * uses cached stores. */
 static void fill_row(const struct leati_tiles *tiles, unsigned unit, char *dst, const char *src, size_t bytes)
 {
     size_t room = smaller(bytes, PATTERN_BYTES);
@@ -25,7 +26,7 @@ static void fill_row(const struct leati_tiles *tiles, unsigned unit, char *dst, 
     for (size_t made = unit; made < room; made *= 2)
         memcpy(pattern + made, pattern, smaller(made, room - made));
     if (tiles &&
-        bytes > room) { /* align the rest to cache lines; the pattern repeats, so it need not be shifted */
+        bytes > room) { /* align to a cache line; the head has whole units, so the rest repeats the same pattern */
         size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES;
 
         memcpy(dst, pattern, head);

@@ -1,10 +1,10 @@
 /*
- * host_gather.c - parts with a list of indices.
+ * host_gather.c - copies parts with a list of indices.
  *
- * The list is the outermost loop of a part: for each index that is in bounds, the kernel copies the loop nest of
- * the other dimensions. If the nest is a single run, later runs are prefetched, because the processor cannot
- * predict their addresses. If it is single units, the list is first turned into a table of offsets, which then is
- * the innermost loop, so that the destination is still written in order.
+ * Usually the list is the outermost loop of a part: for each index that is in bounds, the kernel copies the loop
+ * nest of the other dimensions. If the nest is a single run, the loop prefetches later runs, because the processor
+ * cannot predict their addresses. If the nest copies single units, the list is first turned into a table of
+ * offsets. The table is then the innermost loop, if that makes the accesses closer to each other.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
@@ -12,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD 8       /* prefetch the run of the index that comes so many entries later */
-#define AHEAD_LINES 4 /* cache lines to prefetch of a run; the processor prefetches the rest without help */
+#define AHEAD 8       /* number of list entries between the run that is copied and the run that is prefetched */
+#define AHEAD_LINES 4 /* number of cache lines of a run to prefetch; the processor itself prefetches the rest */
 #define TABLE_ENTRIES 512
 
 struct places {
     int64_t dst, src;
 };
 
-/* Finds the offsets for entry i of the part's list. Returns false if its index is out of bounds. */
+/* Computes the offsets for entry i of the part's list. Returns false if the index is out of bounds. */
 static bool place_of(const struct leati_listed *listed, uint64_t i, struct places *places)
 {
     const char *list = (const char *)listed->list;
@@ -28,7 +28,7 @@ static bool place_of(const struct leati_listed *listed, uint64_t i, struct place
     int32_t narrow;
 
     leati_assert(i < listed->count && (listed->index_bytes == 4 || listed->index_bytes == 8));
-    /* memcpy, because the list need not be aligned. */
+    /* Use memcpy(), because the list need not be aligned. */
     if (listed->index_bytes == 4) {
         memcpy(&narrow, list + (listed->first + i) * sizeof narrow, sizeof narrow);
         at = narrow;
@@ -112,8 +112,8 @@ static uint64_t units(const struct leati_loop_nest *nest, const struct leati_lis
     return wrong;
 }
 
-/* Returns true if consecutive list entries are closer in memory than the nest's innermost loop steps, so the list
- * should be the innermost loop. */
+/* Returns true if the list should be the innermost loop, because one step along the list is shorter in memory than
+ * one step of the nest's innermost loop. */
 static bool is_inner(const struct leati_loop_nest *nest, const struct leati_listed *listed)
 {
     if (nest->size[0] == 1)

@@ -1,6 +1,7 @@
 /*
- * host_kernels.h - the kernels for layouts on processors. Each copies a loop nest: a part of a canonical layout,
- * without a list of indices, with its dimensions in the order of the loops.
+ * host_kernels.h - declares the kernels that copy layouts on processors. Each kernel copies a loop nest. A loop
+ * nest is a part of a canonical layout without the dimension with a list. Its dimensions are in the order of the
+ * loops.
  */
 #ifndef LEATI_LAYOUT_HOST_KERNELS_H
 #define LEATI_LAYOUT_HOST_KERNELS_H
@@ -15,10 +16,10 @@ struct leati_loop_nest {
     unsigned unit_bytes;
     enum leati_host_level level;
     bool streaming;              /* use non-temporal stores */
-    unsigned dst_dims, src_dims; /* meaning: see each kernel */
-    /* For tiles with dst_dims 1. Two parts may share a cache line of the destination; the part in which the line
-     * begins copies all of it. behind: there is a part before this one along dimension 0. ahead: how many units
-     * come after this part. */
+    unsigned dst_dims, src_dims; /* numbers of dimensions; their meaning is given at each kernel */
+    /* For tiles with dst_dims 1. Two parts may share a cache line of the destination. The part in which the line
+     * begins copies all of it. behind: another part is before this one along dimension 0. ahead: the number of
+     * units that follow this part along dimension 0. */
     bool behind;
     uint64_t ahead;
     uint64_t size[LEATI_CANONICAL_MAX_DIMS]; /* 1 or more */
@@ -26,11 +27,12 @@ struct leati_loop_nest {
     int64_t src_stride[LEATI_CANONICAL_MAX_DIMS];
 };
 
-/* Runs of bytes: dimension 0 is dense on both sides. If dst_dims is 1, the next dimension continues the run on the
- * destination. If src_dims is 1, the dimension after that continues it on the source. */
+/* Copies runs of bytes: dimension 0 is dense on both sides. If dst_dims is 1, the next loop is the dimension of
+ * the next run on the destination. If src_dims is 1, the loop after it is the dimension of the next run on the
+ * source. */
 void leati_nest_runs(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* Copies a short run without a call. Accesses no other bytes. */
+/* Copies a short run without a function call. Accesses no bytes outside the run. */
 static inline void leati_copy_short(char *dst, const char *src, size_t bytes)
 {
     if (bytes >= 16) {
@@ -51,50 +53,51 @@ static inline void leati_copy_short(char *dst, const char *src, size_t bytes)
     }
 }
 
-/* Copies one run, with the streaming stores of tiles, or with cached stores if tiles is NULL. */
+/* Copies one run with the streaming stores of tiles, or with cached stores if tiles is NULL. */
 struct leati_tiles;
 void leati_nest_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes);
 
-/* Dimension 0 is dense on the destination and has stride 0 on the source. */
+/* Repeats units: dimension 0 is dense on the destination and has stride 0 on the source. */
 void leati_nest_fill(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* Copies unit by unit; can copy every loop nest. */
+/* Copies unit by unit. Can copy every loop nest. */
 void leati_nest_elements(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* Transposes in tiles. The first dst_dims dimensions form a dense run on the destination, the next src_dims a
- * dense run on the source; they have at most LEATI_TILES_DST_MOST and LEATI_TILES_SRC_MOST units. Units have 1, 2,
- * 4, 8 or 16 bytes, or a size that leati_wide_tile() supports. */
+/* Transposes in tiles. The first dst_dims dimensions form a dense run on the destination, of at most
+ * LEATI_TILES_DST_MOST units. The next src_dims dimensions form a dense run on the source, of at most
+ * LEATI_TILES_SRC_MOST units. Units have 1, 2, 4, 8 or 16 bytes, or a size that leati_wide_tile() supports. */
 void leati_nest_tiles(const struct leati_loop_nest *nest, char *dst, const char *src);
 
 #define LEATI_TILES_DST_MOST 1024
 #define LEATI_TILES_SRC_MOST 2048
 
 /* Permutes units within registers. The first dst_dims dimensions form a small group of units, and the next
- * dimension counts groups. One of these must hold:
+ * dimension counts groups. One of these conditions must hold:
  * - the groups are dense and contiguous on the destination, and the counting dimension is dense on the source;
- * - the same with the sides exchanged;
- * - both sides have the same groups, and only the order of units within them differs;
+ * - the groups are dense and contiguous on the source, and the counting dimension is dense on the destination;
+ * - both sides have the same groups, and only the order of units within a group differs;
  * - dst_dims is 0: dimension 0 is dense on the destination, and its source stride is at most LEATI_SHUFFLE_MOST
  *   units. */
 void leati_nest_shuffle(const struct leati_loop_nest *nest, char *dst, const char *src);
 
 typedef void (*leati_nest_kernel)(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-/* The part of a list of indices for a loop nest. */
+/* The list entries for which a loop nest is copied. */
 struct leati_listed {
     const void *list;
     unsigned index_bytes;
     int64_t bound;
-    uint64_t first, count; /* which indices of the list */
+    uint64_t first, count; /* the first entry, and the number of entries */
     bool on_dst;
-    int64_t dst_stride, src_stride; /* on the side with the list: per index value; on the other: per list entry */
+    int64_t dst_stride, src_stride; /* on the side with the list, bytes per index value; on the other, per entry */
 };
 
-/* Copies the loop nest once for each index that is in bounds. Returns how many are out of bounds. */
+/* Copies the loop nest once for each index that is in bounds. Returns the number of indices that are out of
+ * bounds. */
 uint64_t leati_nest_listed(const struct leati_loop_nest *nest, const struct leati_listed *listed,
                            leati_nest_kernel kernel, char *dst, const char *src);
 
-/* What one step of leati_nest_walk() copies. */
+/* A function that leati_nest_walk() calls at each position. It copies the innermost loops there. */
 typedef void (*leati_step)(const void *context, char *dst, const char *src);
 
 /* Iterates over the dimensions from first on, and calls step at each position. */
@@ -103,10 +106,11 @@ void leati_nest_walk(const struct leati_loop_nest *nest, unsigned first, leati_s
 
 /* ---- shuffles ---- */
 
-#define LEATI_SHUFFLE_MOST 16        /* registers */
-#define LEATI_SHUFFLE_UNITS_MOST 256 /* in a group */
+#define LEATI_SHUFFLE_MOST 16        /* maximum number of registers of a side */
+#define LEATI_SHUFFLE_UNITS_MOST 256 /* maximum number of units in a group */
 
-/* Byte p of the destination's register j is byte at[j][p] of the source's register from[j][p]. */
+/* The permutation of a shuffle: byte p of the destination's register j is byte at[j][p] of the source's register
+ * from[j][p]. */
 struct leati_shuffle {
     _Alignas(64) unsigned char at[LEATI_SHUFFLE_MOST][64];
     _Alignas(64) unsigned char from[LEATI_SHUFFLE_MOST][64];
@@ -115,7 +119,8 @@ struct leati_shuffle {
     unsigned src_count;                                             /* number of source registers */
 };
 
-/* With registers of 16 bytes (avx2) and of 64 bytes (vbmi). Only vbmi can use streaming stores. */
+/* Run the shuffle times times, with registers of 16 bytes (avx2) or of 64 bytes (vbmi). count: the number of
+ * destination registers. Only vbmi can use streaming stores. */
 void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
                         const char *src, uint64_t times);
 void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
@@ -132,12 +137,13 @@ void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, boo
  */
 typedef void (*leati_tile)(char *dst, const int64_t *dst_rows, const char *src, const int64_t *src_rows);
 
-/* Transposes a smaller tile: each count is 1 or more. A source row has dst_row_count units, and a destination row
- * has src_row_count units; no other bytes are accessed. */
+/* Transposes a tile that may be smaller: it reads dst_row_count units from each of src_row_count source rows, and
+ * writes src_row_count units to each of dst_row_count destination rows. Accesses no other bytes. Both counts are 1
+ * or more. */
 typedef void (*leati_part_tile)(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                                 const int64_t *src_rows, unsigned src_row_count);
 
-/* Versions in plain C, for units of 1 to 16 bytes. */
+/* Smaller tiles in plain C, for units of 1, 2, 4, 8 and 16 bytes. */
 void leati_part_tile_1(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                        const int64_t *src_rows, unsigned src_row_count);
 void leati_part_tile_2(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
@@ -149,28 +155,29 @@ void leati_part_tile_8(char *dst, const int64_t *dst_rows, unsigned dst_row_coun
 void leati_part_tile_16(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                         const int64_t *src_rows, unsigned src_row_count);
 
-/* How many rows a tile has: enough to fill whole cache lines, and to reach the end of a line from any start. */
+/* Returns the number of rows of a tile. They fill whole cache lines of the destination, and are enough to reach
+ * the end of a line from any start in it. */
 unsigned leati_tile_side(unsigned unit_bytes);
 
-/* The version for units of other sizes, which are runs of the canonical layout's units. NULL: there is none for
- * this size, because copying run by run is as fast. */
+/* Returns the function for wide units of this size. A wide unit is a run of the canonical layout's units. Returns
+ * NULL for sizes for which there is no function, because copying run by run is as fast. */
 leati_part_tile leati_wide_tile(uint64_t bytes);
 
-/* The arrays are indexed by the binary logarithm of the unit size. Streaming tiles write non-temporally to
- * addresses that are aligned to cache lines; other threads may see the stores only after leati_stream_fence(). A
- * pair is two tiles that are adjacent on the destination, so it has twice as many source rows: memory is fastest
- * if two neighbouring lines are written together. */
+/* The tiles for one instruction set. The arrays are indexed by the binary logarithm of the unit size. Streaming
+ * tiles use non-temporal stores to addresses that are aligned to cache lines, and other threads may see these
+ * stores only after leati_stream_fence(). A pair is two tiles that are adjacent on the destination, so it has
+ * twice as many source rows. Memory is fastest if two neighbouring lines are written together. */
 struct leati_tiles {
     leati_tile cached[5], streaming[5], streaming_pair[5];
     leati_part_tile part[5];
-    void (*stream)(char *dst, const char *src, size_t bytes); /* copies a run of any alignment */
+    void (*stream)(char *dst, const char *src, size_t bytes); /* streams a run; both addresses may be unaligned */
 };
 
 const struct leati_tiles *leati_tiles_plain(void);
 const struct leati_tiles *leati_tiles_avx2(void);
 const struct leati_tiles *leati_tiles_avx512(void);
 
-/* The best tiles that this processor supports, up to level. */
+/* Returns the tiles for the highest instruction set that this processor supports, but not above level. */
 const struct leati_tiles *leati_tiles_of(enum leati_host_level level);
 
 #endif

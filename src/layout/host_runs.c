@@ -1,27 +1,27 @@
 /*
- * host_runs.c - loop nests with the same dense dimension on both sides: runs of bytes.
+ * host_runs.c - copies loop nests whose dimension 0 is dense on both sides, that is, runs of bytes.
  *
- * The two dimensions after the run are the one that continues it on the destination and the one that continues it
- * on the source. The loops take a few steps along the source's dimension, then one along the destination's. So
- * several neighbouring lines of the source are read together even if runs are short, and neighbouring lines of the
- * destination are written soon after each other.
+ * The two loops after the run are the dimension of the next run on the destination and the dimension of the next
+ * run on the source. The loops take a few steps along the source's dimension, then one step along the
+ * destination's. So several neighbouring lines of the source are read together even if runs are short, and
+ * neighbouring lines of the destination are written soon after each other.
  *
- * If runs are contiguous on the destination but are not whole cache lines, they are gathered in a buffer, from
- * which whole lines are written with streaming stores.
+ * If runs are contiguous on the destination but are not whole cache lines, streaming copies gather them in a
+ * buffer and write whole lines from it with streaming stores.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
 
 #include <string.h>
 
-#define TOGETHER_BYTES ((uint64_t)1 << 10) /* read along the source before a step along the destination */
-#define STAGE_BYTES ((size_t)4 << 10)      /* size of the buffer */
-#define STAGED_BYTES ((size_t)256)         /* runs of this length and longer do not use the buffer */
+#define TOGETHER_BYTES ((uint64_t)1 << 10) /* bytes to read along the source before a step along the destination */
+#define STAGE_BYTES ((size_t)4 << 10)      /* bytes in the buffer from which on its lines are written */
+#define STAGED_BYTES ((size_t)256)         /* only runs shorter than this use the buffer */
 
 struct runs_job {
     const struct leati_loop_nest *nest;
     const struct leati_tiles *tiles;
-    size_t bytes; /* of a run */
+    size_t bytes; /* length of a run */
     uint64_t dst_count, src_count;
     int64_t dst_step[2], src_step[2]; /* [0]: along the destination's dimension, [1]: along the source's */
 };
@@ -47,7 +47,7 @@ void leati_nest_run(const struct leati_tiles *tiles, char *dst, const char *src,
 
 /* ---- several runs ---- */
 
-/* Copies count runs along the source's dimension, from number first on. */
+/* Copies count runs along the source's dimension, beginning with run number first. */
 static void some(const struct runs_job *job, char *dst, const char *src, uint64_t first, uint64_t count)
 {
     dst += (int64_t)first * job->dst_step[1];
@@ -59,11 +59,12 @@ static void some(const struct runs_job *job, char *dst, const char *src, uint64_
     }
 }
 
-/* Copies all runs along the destination's dimension, where they are contiguous, through the buffer. */
+/* Copies all runs along the destination's dimension through the buffer. They are contiguous on the destination. */
 static void one_piece(const struct runs_job *job, char *dst, const char *src)
 {
     _Alignas(LEATI_LINE_BYTES) char stage[STAGE_BYTES + STAGED_BYTES];
-    /* The buffer has the alignment of the destination, so whole lines of one are whole lines of the other. */
+    /* Bytes are at the same offset within a cache line in the buffer and in the destination, so whole lines of the
+     * buffer are whole lines of the destination. */
     size_t held = (uintptr_t)dst % LEATI_LINE_BYTES, empty = held, whole;
 
     dst -= held;

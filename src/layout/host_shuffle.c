@@ -1,15 +1,17 @@
 /*
- * host_shuffle.c - loop nests with a small innermost dimension: interleaving, deinterleaving, and reordering the
- * units of a small dense group, repeated for many groups.
+ * host_shuffle.c - copies loop nests with a small group of units in the innermost loops, repeated for many groups.
+ * It interleaves, deinterleaves, or reorders the units of a group.
  *
- * All three work alike: a few whole registers of the source contain all bytes of a few whole registers of the
- * destination. Which byte goes where is computed once for each loop nest. After that, byte permutes assemble each
- * register of the destination from those of the source. Units that do not fill registers are copied one by one.
+ * All methods work alike: a few whole registers of the source contain all bytes of a few whole registers of the
+ * destination. The position of each byte is computed once for each loop nest. After that, byte permutes assemble
+ * each register of the destination from registers of the source. Units that do not fill registers are copied one
+ * by one.
  *
- * The first dst_dims dimensions of the nest are the group; the dimension after them counts the groups. If the
- * group is dense only on the destination, each of its units is read from a sequence of its own; if it is dense
- * only on the source, each is written to a sequence of its own. If there is no group, single units are contiguous
- * on the destination and have a stride of a few units, forwards or backwards, on the source.
+ * The first dst_dims dimensions of the nest are the group. The dimension after them counts the groups. If the
+ * group is dense only on the destination, each of its units is read from a separate sequence of units on the
+ * source. If the group is dense only on the source, each of its units is written to a separate sequence on the
+ * destination. If there is no group, single units are contiguous on the destination and have a stride of a few
+ * units, forwards or backwards, on the source.
  */
 #include "layout/host_kernels.h"
 
@@ -20,21 +22,21 @@
 
 struct shuffle_job {
     const struct leati_loop_nest *nest;
-    unsigned units; /* in a group */
-    size_t width;   /* of a register */
-    unsigned count; /* registers of the destination */
-    bool gaps;      /* source registers also read units that are not used, maybe beyond the last used one */
+    unsigned units; /* number of units in a group */
+    size_t width;   /* bytes of a register */
+    unsigned count; /* number of destination registers */
+    bool gaps;      /* source registers also contain unused units, which may be behind the last used unit */
     struct leati_shuffle shuffle;
-    uint64_t groups_at_once; /* groups that one iteration copies */
+    uint64_t groups_at_once; /* number of groups that one iteration copies */
 
-    /* For streaming stores, registers must begin at cache lines. */
+    /* Streaming stores need destination registers that begin at cache lines. */
     size_t dst_group_bytes; /* bytes from one group to the next on the destination */
-    bool streams_alike;     /* all destination registers have the same position within a line */
+    bool streams_alike;     /* all destination registers have the same offset within a cache line */
 };
 
 /* ---- which byte comes from where ---- */
 
-/* The offset of each unit of the group on one side, in the order of the destination. */
+/* Computes the offset of each unit of a group on one side, in the order of the destination. */
 static void offsets_of_group(const struct leati_loop_nest *nest, const int64_t *stride, int64_t *offset)
 {
     unsigned count = 1;
@@ -54,7 +56,8 @@ static void put(struct leati_shuffle *shuffle, unsigned to, size_t to_byte, unsi
     shuffle->from[to][to_byte] = (unsigned char)from;
 }
 
-/* The group is dense on the destination; each of its units has a sequence of its own on the source. */
+/* Fills in the shuffle for a group that is dense on the destination, where each of its units comes from a separate
+ * sequence on the source. */
 static void interleave(struct shuffle_job *job, const int64_t *src_offset)
 {
     size_t unit = job->nest->unit_bytes;
@@ -76,7 +79,8 @@ static void interleave(struct shuffle_job *job, const int64_t *src_offset)
     job->streams_alike = true;
 }
 
-/* The group is dense on the source; each of its units has a sequence of its own on the destination. */
+/* Fills in the shuffle for a group that is dense on the source, where each of its units goes to a separate
+ * sequence on the destination. */
 static void deinterleave(struct shuffle_job *job, const int64_t *dst_offset)
 {
     size_t unit = job->nest->unit_bytes;
@@ -99,7 +103,7 @@ static void deinterleave(struct shuffle_job *job, const int64_t *dst_offset)
     job->dst_group_bytes = unit;
 }
 
-/* Single units, which are dense on the destination only. */
+/* Fills in the shuffle for single units that are dense only on the destination. */
 static void pick(struct shuffle_job *job)
 {
     int64_t unit = job->nest->unit_bytes, width = (int64_t)job->width, step = job->nest->src_stride[0];
@@ -123,8 +127,9 @@ static void pick(struct shuffle_job *job)
     job->streams_alike = true;
 }
 
-/* Both sides have the same groups; the units within a group change places. lowest: the smallest source offset in a
- * group. Returns false if that takes more than MOST registers. */
+/* Fills in the shuffle for groups that are the same on both sides, where only the units within a group change
+ * places. lowest: the smallest source offset in a group. Returns false if the shuffle needs more than MOST
+ * registers. */
 static bool reorder(struct shuffle_job *job, const int64_t *src_offset, int64_t lowest)
 {
     size_t unit = job->nest->unit_bytes, group = unit * job->units, both = group;
@@ -151,7 +156,7 @@ static bool reorder(struct shuffle_job *job, const int64_t *src_offset, int64_t 
     return true;
 }
 
-/* Chooses one of these methods. Returns false if none fits into MOST registers. */
+/* Chooses one of the four methods above. Returns false if none of them works with MOST registers. */
 static bool prepare(struct shuffle_job *job)
 {
     const struct leati_loop_nest *nest = job->nest;
@@ -207,8 +212,8 @@ static void unit_by_unit(const struct shuffle_job *job, char *dst, const char *s
                         src + (int64_t)first * nest.src_stride[next]);
 }
 
-/* Returns how many groups come before the first one that begins at a cache line of the destination. Returns more
- * than LEATI_LINE_BYTES if none does. */
+/* Returns the number of groups before the first group that begins at a cache line of the destination. Returns more
+ * than LEATI_LINE_BYTES if no group does. */
 static uint64_t groups_before_line(const struct shuffle_job *job, const char *dst)
 {
     uint64_t groups = 0;

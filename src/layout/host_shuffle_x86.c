@@ -1,14 +1,14 @@
 /*
- * host_shuffle_x86.c - the byte permutes of host_shuffle.c: registers of 16 bytes with AVX2, of 64 bytes with
- * AVX-512 VBMI.
+ * host_shuffle_x86.c - does the byte permutes for host_shuffle.c, with registers of 16 bytes (AVX2) or of 64 bytes
+ * (AVX-512 VBMI).
  */
 #include "layout/host_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* For one register of the destination: the source registers that it needs, and for each the pshufb control that
- * moves its bytes into place. */
+/* Describes one register of the destination: the source registers that it needs, and for each of them the pshufb
+ * control that moves its bytes into place. */
 struct narrow {
     unsigned count;
     unsigned char from[LEATI_SHUFFLE_MOST];
@@ -96,7 +96,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void leati_shuffle_vbmi(c
 
 #else
 
-/* Never called here: without x86 the level is plain C. */
+/* Never called on other processors, because there the instruction set is always plain C. */
 void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
                         const char *src, uint64_t times)
 {

@@ -1,15 +1,15 @@
 /*
- * host_tiles.c - loop nests whose dense dimensions differ: transposed tile by tile.
+ * host_tiles.c - transposes, tile by tile, loop nests with different dense dimensions on the two sides.
  *
  * A tile reads whole cache lines of the source and writes whole lines of the destination. So each line is read
  * once and written once, even if many rows map to the same cache set. A table of offsets gives the address of each
  * row, so several short dimensions together can be the rows. The source is read along its rows, which the hardware
- * prefetcher recognises; the destination gets two neighbouring lines at a time.
+ * prefetcher recognises. On the destination two neighbouring lines are written at a time.
  *
  * In two cases tiles go through a buffer in the L2 cache: if rows of the destination do not begin at lines, and if
  * units are so small that a pair of tiles has more rows than the prefetcher follows. The buffer holds a few bytes
- * of many destination rows. Each row is written from it in whole lines; the incomplete line at its end stays in
- * the buffer until more units of the row arrive.
+ * of many destination rows. From the buffer each row is written in whole lines. The incomplete line at the end of
+ * these bytes stays in the buffer until the next units of the row arrive.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
@@ -18,25 +18,25 @@
 
 #define PAIR_SIDE 16        /* tiles with more rows than this use the buffer */
 #define STAGE_ROW_BYTES 256 /* bytes of each destination row in the buffer, or one tile if that is more */
-#define ONE_RUN_BYTES 512   /* contiguous rows up to this length are written from the buffer as one run */
+#define ONE_RUN_BYTES 512   /* contiguous rows of at most this length are written from the buffer as one run */
 #define STAGE_BYTES ((size_t)192 << 10)
-#define FETCH_ROWS 32 /* tiles with more rows than this prefetch their lines explicitly, */
-#define FETCH_TILES 2 /* this many tiles ahead */
+#define FETCH_ROWS 32 /* for tiles with more rows than this, source lines are prefetched explicitly */
+#define FETCH_TILES 2 /* number of tiles between the tile that is copied and the tile that is prefetched */
 
 struct tiles_job {
     const struct leati_tiles *tiles;
-    unsigned unit; /* bytes */
-    unsigned side; /* rows of a tile */
-    unsigned log;  /* binary logarithm of unit, if that is a power of 2 */
-    bool wide;     /* it is not; then only leati_part_tile functions exist */
+    unsigned unit; /* size of a unit in bytes */
+    unsigned side; /* number of rows of a tile */
+    unsigned log;  /* binary logarithm of unit, if unit is a power of 2 */
+    bool wide;     /* units are wide (leati_wide_tile()), so only the function part is used */
     leati_part_tile part;
     bool streaming;
-    bool alike; /* all rows of the destination have the same position within a cache line */
+    bool alike; /* all rows of the destination begin at the same offset within a cache line */
     unsigned dst_units, src_units;
     bool behind;                                               /* as in struct leati_loop_nest */
-    unsigned ahead; /* the same, but at most one less than a tile's side */
-    int64_t src_rows[LEATI_TILES_DST_MOST + LEATI_LINE_BYTES]; /* where the source row for each unit of a
-                                                                * destination row begins */
+    unsigned ahead; /* as in struct leati_loop_nest, but at most side - 1 */
+    int64_t src_rows[LEATI_TILES_DST_MOST + LEATI_LINE_BYTES]; /* for each unit of a destination row, the offset
+                                                                * of its source row */
     int64_t dst_rows[LEATI_TILES_SRC_MOST];
 };
 
@@ -66,7 +66,8 @@ unsigned leati_tile_side(unsigned unit_bytes)
     return side;
 }
 
-/* Computes the offsets of all positions in some dimensions, the first one fastest. Returns their number. */
+/* Computes the offsets of all positions in some dimensions, in an order in which the first dimension is the
+ * fastest. Returns the number of positions. */
 static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned dims, int64_t *rows)
 {
     unsigned count = 1;
@@ -81,7 +82,7 @@ static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned di
     return count;
 }
 
-/* Copies units at to at + count - 1 of each destination row; count is at most a tile's side. */
+/* Copies the units at to at + count - 1 of each destination row. count is at most a tile's side. */
 static void part_panel(const struct tiles_job *job, char *dst, const char *src, unsigned at, unsigned count)
 {
     for (unsigned j = 0; j < job->src_units; j += job->side)
@@ -89,8 +90,8 @@ static void part_panel(const struct tiles_job *job, char *dst, const char *src, 
                   src + (size_t)j * job->unit, job->src_rows + at, count);
 }
 
-/* Copies whole tiles from unit at of each destination row on, and what is left of the source rows at their end.
- * rows: source rows that a tile has. */
+/* Copies one column of whole tiles, from unit at of each destination row on, and the rest of the source rows that
+ * fills no whole tile. rows: the number of source rows of a tile. */
 static void panel(const struct tiles_job *job, leati_tile tile, char *dst, const char *src, unsigned at,
                   unsigned rows)
 {
@@ -106,7 +107,7 @@ static void panel(const struct tiles_job *job, leati_tile tile, char *dst, const
                   job->src_rows + at + i, job->side);
 }
 
-/* Copies without the buffer. */
+/* Copies without the buffer, directly to the destination. */
 static void direct(const struct tiles_job *job, char *dst, const char *src)
 {
     unsigned at = 0, side = job->side, end = job->dst_units;
@@ -127,8 +128,8 @@ static void direct(const struct tiles_job *job, char *dst, const char *src)
 
 /* ---- through the buffer ---- */
 
-/* Rows of the destination, or the part of each that is being copied. The first line of each row in the buffer
- * holds the incomplete line that the previous part left. */
+/* The buffer. It holds rows of the destination, or the part of each row that is being copied. With parts of rows,
+ * the first line of each row in the buffer holds the incomplete line from the end of the previous part. */
 struct stage {
     size_t pitch;
     _Alignas(LEATI_LINE_BYTES) char bytes[STAGE_BYTES];
@@ -140,8 +141,8 @@ static void fetch(const struct tiles_job *job, const char *src, const int64_t *r
         __builtin_prefetch(src + rows[i] + (size_t)FETCH_TILES * LEATI_LINE_BYTES);
 }
 
-/* Copies units at to at + count - 1 of the destination rows first to end - 1 into the buffer, `behind` bytes after
- * the beginning of the buffer's rows. */
+/* Copies the units at to at + count - 1 of the destination rows first to end - 1 into the buffer. The units begin
+ * `behind` bytes after the start of each row of the buffer. */
 static void fill_stage(const struct tiles_job *job, struct stage *stage, size_t behind, const char *src,
                        unsigned at, unsigned count, unsigned first, unsigned end)
 {
@@ -169,8 +170,8 @@ static void fill_stage(const struct tiles_job *job, struct stage *stage, size_t 
     }
 }
 
-/* Copies through the buffer if the rows of the destination are contiguous and short: as many whole rows at a time
- * as the buffer holds, written as one run. */
+/* Copies through the buffer if the rows of the destination are contiguous and short. Fills the buffer with as many
+ * whole rows as it holds, writes them as one run, and repeats this. */
 static void staged_run(const struct tiles_job *job, struct stage *stage, char *dst, const char *src)
 {
     unsigned step;
@@ -186,13 +187,13 @@ static void staged_run(const struct tiles_job *job, struct stage *stage, char *d
     }
 }
 
-/* Writes from the buffer all lines of a row that end in its bytes at to made - 1, and at the end of the row also
- * the rest. staged: address of byte at in the buffer. */
+/* Writes from the buffer all lines of a row that end within the row's bytes at to made - 1. At the end of the row
+ * also writes the incomplete line. staged: the address in the buffer of the row's byte number at. */
 static void write_piece(const struct tiles_job *job, char *row, const char *staged, size_t at, size_t made)
 {
     size_t bytes = (size_t)job->dst_units * job->unit, all = bytes + (size_t)job->ahead * job->unit;
-    /* before: bytes of the row before its first line begins. left: bytes of an incomplete line at the end of a
-     * part. */
+    /* before: number of bytes of the row before its first whole line. left: number of bytes of the incomplete line
+     * at the end of a part. */
     size_t before = -(uintptr_t)row % LEATI_LINE_BYTES, left = (uintptr_t)row % LEATI_LINE_BYTES;
     size_t from = at ? at - left : job->behind ? before : 0, to = made - left;
 
@@ -204,7 +205,7 @@ static void write_piece(const struct tiles_job *job, char *row, const char *stag
         job->tiles->stream(row + from, staged - at + from, to - from);
 }
 
-/* Copies through the buffer, a part of each row at a time. */
+/* Copies through the buffer, one part of each row after the other. */
 static void staged_rows(const struct tiles_job *job, struct stage *stage, char *dst, const char *src)
 {
     unsigned all = job->dst_units + job->ahead, tile_bytes = job->side * job->unit;
@@ -281,7 +282,7 @@ void leati_nest_tiles(const struct leati_loop_nest *nest, char *dst, const char 
         job.src_rows[job.dst_units + i] = (int64_t)(job.dst_units + i) * nest->src_stride[0];
     job.alike = true;
     for (unsigned i = 0; i < job.src_units; i++)
-        /* offsets() filled src_units of them. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+        /* offsets() filled the rows. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         job.alike &= job.dst_rows[i] % LEATI_LINE_BYTES == 0;
     leati_nest_walk(nest, both, step, &job, dst, src);
 }

@@ -1,8 +1,8 @@
 /*
- * host_tiles_avx2.c - tiles for processors with AVX2: a line is two registers.
+ * host_tiles_avx2.c - tiles for processors with AVX2, where a cache line fills two registers.
  *
  * As in host_tiles_avx512.c, all tiles use one transpose, here of 8 x 8 numbers of 4 bytes. For smaller units the
- * rows are divided into sets; each set is transposed, and the results are merged.
+ * rows are divided into sets. Each set is transposed, and then the results are merged unit by unit.
  */
 #include "layout/host_kernels.h"
 
@@ -12,10 +12,10 @@
 #define AVX2 __attribute__((target("avx2")))
 #define INLINE_AVX2 static inline __attribute__((target("avx2"), always_inline))
 
-#define HALF 32 /* bytes of a line that one register holds */
+#define HALF 32 /* bytes of a register, half a cache line */
 
-/* Transposes half a line of each of the 8 rows first, first + step, ...: number j of row i becomes number i of row
- * j. */
+/* Transposes half a line of each of the 8 rows first, first + step, and so on: number j of row i becomes number i
+ * of row j. */
 INLINE_AVX2 void transpose8(const char *src, const int64_t *rows, unsigned first, unsigned step, __m256i out[8])
 {
     __m256i a[8], b[8];
@@ -43,7 +43,7 @@ INLINE_AVX2 void store(char *dst, const int64_t *rows, unsigned row, unsigned ha
     _mm256_storeu_si256((void *)(dst + rows[row] + half * HALF), value);
 }
 
-/* A loop over the halves of the destination's lines and the halves of the source's. */
+/* A loop over the two halves of the destination's lines and, within it, over those of the source's lines. */
 #define HALVES(to, from)                                                                                          \
     for (unsigned to = 0; to < 2; to++)                                                                           \
         for (unsigned from = 0; from < 2; from++)
@@ -158,7 +158,7 @@ AVX2 static void stream(char *dst, const char *src, size_t bytes)
     leati_copy_short(dst, src, bytes);
 }
 
-/* Transposes neighbouring tiles into a buffer, then writes its rows with streaming stores. */
+/* Transposes neighbouring tiles into a buffer, then writes the rows of the buffer with streaming stores. */
 #define STREAM(bytes, tiles)                                                                                      \
     _Alignas(64) char stage[64 / (bytes)*64 * (tiles)];                                                           \
     int64_t rows[64 / (bytes)];                                                                                   \

@@ -1,8 +1,8 @@
 /*
- * host_tiles_avx512.c - tiles for processors with AVX-512: a line of the source is one register.
+ * host_tiles_avx512.c - tiles for processors with AVX-512, where a cache line fills one register.
  *
  * All tiles use one transpose, of 16 x 16 numbers of 4 bytes. For smaller units the rows are divided into 2 or 4
- * sets, each with every second or fourth row; each set is transposed, and then the results are merged unit by
+ * sets, each with every second or fourth row. Each set is transposed, and then the results are merged unit by
  * unit.
  */
 #include "layout/host_kernels.h"
@@ -13,7 +13,8 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define INLINE_AVX512 static inline __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline))
 
-/* The two sides of a tile. With MASKED, rows and bytes outside of it read as 0 and are not written. */
+/* The two sides of a tile. With MASKED the tile may be smaller: rows and bytes outside of it are read as 0 and not
+ * written. */
 struct avx512_tile {
     char *dst;
     const int64_t *dst_rows;
@@ -21,7 +22,7 @@ struct avx512_tile {
     const int64_t *src_rows;
     unsigned src_row_count, dst_row_count;
     __mmask64 src_bytes, dst_bytes;
-    const char *before; /* for PAIRED: the finished tile whose lines are written in front of this one's */
+    const char *before; /* for PAIRED: the finished first tile of the pair; its lines go in front of this tile's */
 };
 
 enum store_policy { PLAIN, STREAMING, PAIRED, MASKED };
@@ -52,7 +53,7 @@ INLINE_AVX512 void store(const struct avx512_tile *t, unsigned row, __m512i line
     }
 }
 
-/* Transposes the 16 rows first, first + step, ...: number j of row i becomes number i of row j. */
+/* Transposes the 16 rows first, first + step, and so on: number j of row i becomes number i of row j. */
 INLINE_AVX512 void transpose16(const struct avx512_tile *t, unsigned first, unsigned step,
                                enum store_policy policy, __m512i out[16])
 {
@@ -176,7 +177,7 @@ INLINE_AVX512 void tile_16(const struct avx512_tile *t, enum store_policy policy
 #define FOUR(i) (i) * 64, (i)*64 + 64, (i)*64 + 128, (i)*64 + 192
 #define SIXTEEN(i) FOUR(i), FOUR((i) + 4), FOUR((i) + 8), FOUR((i) + 12)
 
-/* Offsets of the lines of a tile that is contiguous, such as one in a buffer. */
+/* The offsets of the lines of a contiguous tile, for example in a buffer. */
 static const int64_t in_a_row[64] = {SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48)};
 
 AVX512 static void stream(char *dst, const char *src, size_t bytes)

@@ -1,6 +1,6 @@
 /*
- * host_tiles_plain.c - tiles in plain C. They take a few rows at a time, so that lines of the source are still in
- * the L1 cache when their later units are read.
+ * host_tiles_plain.c - tiles in plain C. The loops take a few source rows at a time, so that lines of the source
+ * are still in the L1 cache when their later units are read.
  */
 #include "layout/host_kernels.h"
 
@@ -42,9 +42,9 @@ PART(16)
 /*
  * Wide units are runs that stay together on both sides, such as 3 or 12 bytes. They are copied with accesses that
  * are wider than the unit. Such an access also reads the beginning of the next unit of the source row, so it is
- * not used for the last column; and it writes where the next unit of the destination row will be written later, so
- * it is not used for the last row. The loop takes a few source rows at a time, so that their lines stay in the L1
- * cache even if they all map to one cache set.
+ * not used for the last column. It also writes beyond its unit, where the next unit of the destination row is
+ * written later, so it is not used for the last row. The loop takes a few source rows at a time, so that their
+ * lines stay in the L1 cache even if they all map to one cache set.
  */
 #define WIDE_ROWS 8
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Puts the call's name in front of a failure. */
+/* Returns status. If it is an error, puts the call's name in front of its message. */
 static leat_status of_call(const char *call, leat_status status)
 {
     return status == LEAT_OK ? status : leati_fail_in(status, "%s", call);
@@ -22,7 +22,7 @@ static leat_status check_dim(const leat_layout *layout, const char *name, uint32
     return LEAT_OK;
 }
 
-/* Checks a dimension for calls that cannot change one with an index list. */
+/* Checks the number of a dimension for calls that cannot change the dimension with an index list. */
 static leat_status check_plain_dim(const leat_layout *layout, uint32_t dim)
 {
     LEATI_TRY(check_dim(layout, "dim", dim));
@@ -49,7 +49,7 @@ static leat_status count_elements(uint32_t dims, const int64_t *size, uint64_t *
     return LEAT_OK;
 }
 
-/* Checks sizes that the user passes. */
+/* Checks the number of dimensions and the sizes that the user passes. */
 static leat_status check_sizes(uint32_t dims, const int64_t *size)
 {
     if (dims > LEAT_LAYOUT_MAX_DIMS)
@@ -65,7 +65,8 @@ static leat_status check_sizes(uint32_t dims, const int64_t *size)
 
 /* ---- dense ---- */
 
-/* If a size is 0, no stride is ever used; the strides are computed as if that size were 1. */
+/* Makes a dense layout. If a size is 0, no stride is ever used, and the strides are computed as if that size were
+ * 1. */
 static leat_status make_dense(leat_layout *layout, uint32_t dims, const int64_t *size, uint32_t element_bytes)
 {
     leat_layout made = {.dims = dims, .element_bytes = element_bytes};
@@ -161,7 +162,7 @@ static leat_status check_slice(int64_t size, int64_t start, int64_t stop, int64_
     return LEAT_OK;
 }
 
-/* Makes a dimension begin at its element start and take every step-th element, count of them. */
+/* Changes a dimension so that it begins at element start and has count elements, every step-th of the old ones. */
 static leat_status step_through(leat_layout *layout, uint32_t dim, int64_t start, int64_t step, int64_t count)
 {
     int64_t stride = layout->stride_bytes[dim], offset = layout->offset_bytes, distance = 0, next = stride;
@@ -227,15 +228,15 @@ leat_status leat_layout_broadcast(leat_layout *layout, uint32_t dim, int64_t siz
 
 /* ---- reshaping ---- */
 
-/* Some dimensions of a layout, the last of them the fastest. */
+/* Some dimensions of a layout. The last one is the fastest. */
 struct stride_span {
     uint32_t dims;
     int64_t size[LEAT_LAYOUT_MAX_DIMS];
     int64_t stride[LEAT_LAYOUT_MAX_DIMS];
 };
 
-/* Fills span with the dimensions first to end - 1 of a layout: merges those that continue each other, and leaves
- * out those of size 1. */
+/* Fills span with the dimensions first to end - 1 of a layout. Merges dimensions that continue each other, and
+ * leaves out dimensions of size 1. */
 static void join_dims(const leat_layout *layout, uint32_t first, uint32_t end, struct stride_span *span)
 {
     span->dims = 0;
@@ -256,7 +257,8 @@ static void join_dims(const leat_layout *layout, uint32_t first, uint32_t end, s
     }
 }
 
-/* Computes strides that give the elements of old other sizes. The products of the sizes are equal, and not 0. */
+/* Computes the strides with which the elements of old have the new sizes. The old and the new sizes have the same
+ * product, which is not 0. Returns UNSUPPORTED if no such strides exist. */
 static leat_status restride(const struct stride_span *old, uint32_t dims, const int64_t *size,
                             uint32_t element_bytes, int64_t *stride)
 {
@@ -269,22 +271,22 @@ static leat_status restride(const struct stride_span *old, uint32_t dims, const 
             left = old->size[--block];
             step = old->stride[block];
         }
-        /* The new dimension would cross the end of an old one, so no single stride steps through it. */
+        /* The new dimension would extend beyond the end of an old dimension, so no single stride steps through
+         * it. */
         if (left % size[i])
             return leati_fail(LEAT_ERROR_UNSUPPORTED,
                               "no stride gives size[%u] = %lld; copy into a dense layout first and reshape that",
                               i, (long long)size[i]);
         stride[i] = step;
-        /* An overflow is harmless: it can only happen to a stride that no dimension uses. */
+        /* An overflow does no harm, because it can only happen to a stride that no dimension uses. */
         step = (int64_t)((uint64_t)step * (uint64_t)size[i]);
         left /= size[i];
     }
     return LEAT_OK;
 }
 
-/* Returns the product of size[first] to size[end - 1]. It cannot overflow, because the product of all sizes was
- * checked.
- */
+/* Returns the product of size[first] to size[end - 1]. It cannot overflow, because the caller has checked the
+ * product of all sizes. */
 static uint64_t product(const int64_t *size, uint32_t first, uint32_t end)
 {
     uint64_t all = 1;
@@ -294,7 +296,7 @@ static uint64_t product(const int64_t *size, uint32_t first, uint32_t end)
     return all;
 }
 
-/* Returns the new dimension that can keep the index list, or dims if there is none. */
+/* Returns the dimension of the reshaped layout that can keep the index list, or dims if there is none. */
 static uint32_t find_indexed(const leat_layout *layout, uint32_t dims, const int64_t *size)
 {
     uint64_t before = product(layout->size, 0, layout->index_dim);
@@ -342,7 +344,7 @@ static leat_status reshape(leat_layout *layout, uint32_t dims, const int64_t *si
     if (dims)
         memcpy(made.size, size, dims * sizeof *size);
     if (!elements) {
-        /* Without elements, strides and an index list have no effect. */
+        /* The layout has no elements, so strides and an index list have no effect. Drop the list. */
         made.index = NULL;
         made.index_dim = made.index_bytes = 0;
         made.index_bound = 0;

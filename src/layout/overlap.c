@@ -1,8 +1,8 @@
-/* overlap.c - see overlap.h. */
+/* overlap.c - decides whether strided ranges overlap, by a search and by remainders (overlap.h). */
 #include "layout/overlap.h"
 #include "base/assert.h"
 
-/* Divisions that round towards minus infinity, and towards plus infinity; by is above 0. */
+/* Divisions that round down (towards minus infinity) and up (towards plus infinity). by must be above 0. */
 static int64_t divide_down(int64_t value, int64_t by)
 {
     leati_assert(by > 0);
@@ -18,12 +18,13 @@ static int64_t divide_up(int64_t value, int64_t by)
 struct search {
     const struct leati_term *terms;
     unsigned *steps;
-    /* low[i], high[i]: the range of sums of the first i terms. */
+    /* The smallest and the largest sum of the first i terms are low[i] and high[i]. */
     int64_t low[LEATI_OVERLAP_MAX_TERMS + 1], high[LEATI_OVERLAP_MAX_TERMS + 1];
 };
 
-/* Recursive search: for the largest term that is left, tries each number with which the smaller terms can still
- * add up to the rest of the distance. */
+/* Searches for integers with which the first count terms add up to distance. Tries each number for the term
+ * with the largest stride that leaves a distance which the other terms can reach, and calls itself for the
+ * other terms. */
 static enum leati_overlap look(const struct search *search, unsigned count, int64_t distance)
 {
     const struct leati_term *term;
@@ -66,7 +67,8 @@ enum leati_overlap leati_overlap(const struct leati_term *terms, unsigned count,
 
 /* ---- remainders ---- */
 
-/* Returns true if the terms whose stride is not a multiple of pitch cannot add up to the distance modulo pitch. */
+/* Returns true if the terms cannot add up to the distance, because the terms whose stride is not a multiple of
+ * pitch cannot add up to the remainder of the distance modulo pitch. */
 static bool pitch_excludes(const struct leati_term *terms, unsigned count, int64_t distance, int64_t pitch)
 {
     int64_t low = 0, high = 0;
@@ -78,7 +80,8 @@ static bool pitch_excludes(const struct leati_term *terms, unsigned count, int64
         low += terms[i].low * terms[i].stride;
         high += terms[i].high * terms[i].stride;
     }
-    /* True if there is no multiple of pitch from distance - high to distance - low. */
+    /* The terms that are multiples of pitch must add up to a value from distance - high to distance - low. This is
+     * impossible if no multiple of pitch is in that range. */
     return divide_up(distance - high, pitch) > divide_down(distance - low, pitch);
 }
 
@@ -97,7 +100,8 @@ bool leati_never_overlap(const struct leati_term *terms, unsigned count, int64_t
 {
     int64_t common = 0;
 
-    /* Try as pitch each stride, and the common divisor of it and all larger strides. */
+    /* Try two pitches for each stride: the stride itself, and the greatest common divisor of it and all larger
+     * strides. */
     for (unsigned i = count; i-- > 0;) {
         int64_t before = common;
 

@@ -1,4 +1,4 @@
-/* plan.c - see plan.h. */
+/* plan.c - makes layout plans, keeps them in a table, and describes them as text (plan.h). */
 #include "layout/plan.h"
 
 #include "base/error.h"
@@ -14,16 +14,15 @@
 /* ---- the class of a copy ---- */
 
 /*
- * From this size on a run is long. GPUs access memory in sectors of 32 bytes, and DRAM in pairs of them;
- * processors access it in lines of 64 bytes. Runs of that size use all of what they access, so they can be copied
- * one by one in any order. Shorter runs should be copied together with their neighbours on both sides, as ND tiles
- * are.
+ * A run of at least this size is long. GPUs access memory in sectors of 32 bytes, and DRAM in pairs of sectors.
+ * Processors access memory in lines of 64 bytes. Long runs use most of what is accessed, so they can be copied one
+ * by one in any order. Shorter runs should be copied together with their neighbours on both sides, as ND tiles do.
  */
 #define LONG_RUN_BYTES 64
 
 /*
- * From this size on a dense dimension is long enough for square tiles, whose sides are 64 bytes on processors and
- * 128 on GPUs. With a shorter one a part of each tile would be empty.
+ * A dense dimension of at least this size is long enough for square tiles, whose sides are 64 bytes on processors
+ * and 128 bytes on GPUs. With a shorter dimension a part of each tile would be empty.
  */
 #define LONG_SIDE_BYTES 64
 
@@ -32,8 +31,8 @@ static uint64_t bytes_of(const struct leati_canonical *canonical, unsigned dim)
     return canonical->size[dim] * canonical->unit_bytes;
 }
 
-/* Returns true if dimension 1, which is the next one on the destination, is not the next one on the source:
- * another dimension above 0 has a smaller stride there. */
+/* Dimension 1 follows dimension 0 on the destination. Returns true if another dimension follows it on the source,
+ * because it has a smaller stride there than dimension 1. */
 static bool src_has_another_order(const struct leati_canonical *canonical)
 {
     int64_t next = llabs((long long)canonical->src_stride[1]);
@@ -82,20 +81,20 @@ leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
 
 /* ---- the table ---- */
 
-/* The table has 2048 plans of some kilobytes each. */
+/* The table has room for 2048 plans of some kilobytes each. */
 #define SETS 512u
 #define WAYS 4u
 
-/* A set of the table, as in a set-associative cache. Replacement is by the clock algorithm. */
+/* A set of the table, which is organized as a set-associative cache. The clock algorithm replaces plans. */
 struct set {
     struct leati_layout_plan *_Atomic ways[WAYS];
-    _Atomic bool used[WAYS]; /* used since the clock hand passed; only a hint, so relaxed */
-    unsigned turn;           /* the clock hand; guarded by table_lock */
+    _Atomic bool used[WAYS]; /* the plan was used since the clock hand passed it; only a hint, so relaxed */
+    unsigned turn;           /* position of the clock hand; guarded by table_lock */
 };
 
 static struct set table[SETS];
 
-/* Held while ways of the table are written, and guards the free list of plans. */
+/* A thread holds this lock while it writes ways of the table. The lock also guards the free list of plans. */
 static struct leati_lock table_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_layout_plan *waiting LEATI_GUARDED_BY(table_lock);
 
@@ -106,7 +105,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The alignment of the first unit, up to the widest unit. */
+/* Returns the known alignment of the first unit, at most LEATI_CANONICAL_MAX_UNIT_BYTES. */
 static uint32_t align_of_start(size_t align, int64_t start)
 {
     uint64_t bits = LEATI_CANONICAL_MAX_UNIT_BYTES | align | (uint64_t)start;
@@ -114,8 +113,8 @@ static uint32_t align_of_start(size_t align, int64_t start)
     return (uint32_t)(bits & (0 - bits));
 }
 
-/* Copies the strides to the key, flipped as in the canonical layout, and computes *start. The sums may overflow;
- * in that case no plan can be made anyway. */
+/* Copies the strides to the key, flipped as in the canonical layout, and computes *start. The sums may overflow,
+ * but only for layouts of which no plan can be made. */
 static void turn_round(const leat_layout *dst, const leat_layout *src, struct leati_layout_key *key,
                        struct leati_layout_start *start)
 {
@@ -136,7 +135,7 @@ static void turn_round(const leat_layout *dst, const leat_layout *src, struct le
     *start = (struct leati_layout_start){(int64_t)to, (int64_t)from};
 }
 
-/* The layouts have passed leati_layout_check() and leati_canonical_check_same(). */
+/* Makes the key of a plan. The layouts must have passed leati_layout_check() and leati_canonical_check_same(). */
 static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
                      struct leati_layout_key *key, struct leati_layout_start *start)
 {
@@ -182,8 +181,8 @@ void leati_layout_plan_hold(struct leati_layout_plan *plan)
     atomic_fetch_add_explicit(&plan->holders, 1, memory_order_relaxed);
 }
 
-/* Takes a reference to a plan that may have been dropped; returns false if it has. Acquire: afterwards the plan's
- * contents are visible. */
+/* Takes a reference to a plan. Returns false if the plan has no reference any more. Acquire: the contents of the
+ * plan are visible afterwards. */
 static bool try_hold(struct leati_layout_plan *plan)
 {
     uint32_t holders = atomic_load_explicit(&plan->holders, memory_order_relaxed);
@@ -195,12 +194,12 @@ static bool try_hold(struct leati_layout_plan *plan)
     return false;
 }
 
-/* Drops a reference; the last one puts the plan into the free list. The caller holds table_lock. */
+/* Drops a reference. If it was the last one, puts the plan into the free list. Call with table_lock held. */
 static void drop_locked(struct leati_layout_plan *plan) LEATI_REQUIRES(table_lock)
 {
     leati_assert_locked(&table_lock);
     leati_assert(atomic_load_explicit(&plan->holders, memory_order_relaxed) && !plan->next);
-    /* Release and acquire: all reads of the plan happen before it is reused. */
+    /* Release and acquire: all reads of the plan happen before the plan is reused. */
     if (atomic_fetch_sub_explicit(&plan->holders, 1, memory_order_acq_rel) > 1)
         return;
     plan->next = waiting;
@@ -212,7 +211,7 @@ void leati_layout_plan_drop(struct leati_layout_plan *plan)
     uint32_t holders = atomic_load_explicit(&plan->holders, memory_order_relaxed);
 
     leati_assert(holders);
-    /* Nearly always the table has a reference too, and the lock is not needed. */
+    /* Nearly always the table has a reference too, so this reference is not the last and no lock is needed. */
     while (holders > 1)
         if (atomic_compare_exchange_weak_explicit(&plan->holders, &holders, holders - 1, memory_order_release,
                                                   memory_order_relaxed))
@@ -222,7 +221,7 @@ void leati_layout_plan_drop(struct leati_layout_plan *plan)
     leati_unlock(&table_lock);
 }
 
-/* Returns the plan for this key with a reference for the caller, or NULL. */
+/* Returns the plan for this key, with a reference for the caller. Returns NULL if the table has no such plan. */
 static struct leati_layout_plan *find(const struct leati_layout_key *key)
 {
     struct set *set = &table[key->hash % SETS];
@@ -232,7 +231,7 @@ static struct leati_layout_plan *find(const struct leati_layout_key *key)
 
         if (!plan || !try_hold(plan))
             continue;
-        /* Compare after taking the reference: before that, the plan may have been reused for another key. */
+        /* Compare the keys only with a reference, because without one the plan may be reused for another key. */
         if (same_key(&plan->key, key)) {
             if (!atomic_load_explicit(&set->used[i], memory_order_relaxed))
                 atomic_store_explicit(&set->used[i], true, memory_order_relaxed);
@@ -243,13 +242,13 @@ static struct leati_layout_plan *find(const struct leati_layout_key *key)
     return NULL;
 }
 
-/* Chooses a way for one more plan: a free one, or one that was not used recently. */
+/* Chooses a way for a new plan: a free way, or one whose plan was not used recently. */
 static unsigned choose_way(struct set *set)
 {
     for (unsigned i = 0; i < WAYS; i++)
         if (!atomic_load_explicit(&set->ways[i], memory_order_relaxed))
             return i;
-    /* The clock algorithm, at most twice round: a way that was used is skipped once. */
+    /* The clock algorithm: the hand goes round at most twice, and skips each way with a used plan once. */
     for (unsigned i = 0; i < 2 * WAYS; i++)
         if (!atomic_exchange_explicit(&set->used[++set->turn % WAYS], false, memory_order_relaxed))
             break;
@@ -257,8 +256,8 @@ static unsigned choose_way(struct set *set)
     return set->turn % WAYS;
 }
 
-/* Puts the caller's plan into the table, and returns it. If another thread was faster, drops it, and returns that
- * thread's plan. */
+/* Puts the caller's plan into the table, and returns it. If another thread has put a plan for the same key there
+ * first, drops the caller's plan, and returns the other plan. */
 static struct leati_layout_plan *keep(struct leati_layout_plan *plan)
 {
     struct set *set = &table[plan->key.hash % SETS];
@@ -305,7 +304,7 @@ static struct leati_layout_plan *take_memory(void)
     return plan;
 }
 
-/* The same layout, with offsets relative to the first unit. */
+/* Returns the same layout, but with its offset relative to the first unit. */
 static leat_layout move_to_start(const leat_layout *layout, int64_t start)
 {
     leat_layout moved = *layout;
@@ -314,8 +313,8 @@ static leat_layout move_to_start(const leat_layout *layout, int64_t start)
     return moved;
 }
 
-/* Checks LEAT_LAYOUT_KERNEL. Some words choose among the kernels for processors, the others among those for GPUs;
- * a device for which the word is not meant chooses as with "auto". */
+/* Checks LEAT_LAYOUT_KERNEL. Some of its words are for the kernels of processors, the others for the kernels of
+ * GPUs. A device for which the word is not meant behaves as with "auto". */
 static leat_status check_chosen_kernel(void)
 {
     static const char *const words[] = {
@@ -354,7 +353,8 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
     leati_gpu_layout_make(&canonical, plan->class_of_plan, &plan->gpu);
     leati_assert(canonical.empty == (plan->class_of_plan == LEAT_LAYOUT_CLASS_NOTHING));
     leati_assert(canonical.empty || (plan->host.parts && plan->gpu.kernel));
-    /* Release: from here on, threads that have found an earlier plan at this address may take a reference. */
+    /* Release: from here on a thread that found an earlier plan at this address may take a reference, and then
+     * sees the new plan. */
     atomic_store_explicit(&plan->holders, 1, memory_order_release);
     *made = plan;
     return LEAT_OK;
@@ -377,8 +377,8 @@ leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, cons
     struct leati_layout_key key;
     leat_status status;
 
-    /* Checks that the key does not cover: whether the layouts are valid, and their parts that are not in the key.
-     */
+    /* Check here what the look-up by the key cannot check: whether the layouts are valid, and the fields of the
+     * layouts that are not in the key. */
     LEATI_TRY(leati_layout_check("dst_layout", dst));
     LEATI_TRY(leati_layout_check("src_layout", src));
     LEATI_TRY(leati_canonical_check_same(dst, src));

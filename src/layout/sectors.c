@@ -1,10 +1,10 @@
 /*
- * sectors.c - see sectors.h.
+ * sectors.c - computes how many sectors a copy must access (sectors.h).
  *
- * Bytes with no whole sector between them form a run. Dimensions that step over sectors form levels; each level
- * repeats everything below it. How many sectors a run touches depends on its offset within a sector, so each level
- * has a count for every offset ("place"). If a repetition ends in the sector in which the next one begins, that
- * sector is counted once.
+ * Bytes with no whole sector between them form a run. A dimension whose steps skip whole sectors forms a level,
+ * which repeats everything below it. How many sectors a run touches depends on its offset within a sector. So each
+ * level has a count for each possible offset, which is called a place. If a repetition ends in the sector in which
+ * the next one begins, that sector is counted once.
  */
 #include "layout/sectors.h"
 
@@ -12,18 +12,19 @@
 
 struct step {
     uint64_t size;
-    int64_t stride; /* above 0 */
+    int64_t stride; /* bytes, above 0 */
 };
 
 struct touched_sectors {
-    unsigned places; /* number of possible offsets in a sector, a unit apart */
+    unsigned places; /* number of places; they are a unit apart */
     int64_t unit_bytes;
-    int64_t extent;                       /* bytes from the first to the end of the last */
-    uint64_t sectors[LEATI_SECTOR_BYTES]; /* number of sectors, by the place of the first byte */
+    int64_t extent;                       /* distance from the first byte to the end of the last byte */
+    uint64_t sectors[LEATI_SECTOR_BYTES]; /* for each place of the first byte, the number of touched sectors */
 };
 
-/* Fills steps with the dimensions of one side except dimension without, smallest stride first. Makes strides
- * positive, and moves *first to the lowest byte. Returns the number of steps. */
+/* Fills steps with the dimensions of one side, the smallest stride first, and returns their number. Leaves out
+ * dimension `without`, and dimensions that touch no further bytes. Makes strides positive, and moves *first to the
+ * lowest byte. */
 static unsigned take_steps(const struct leati_canonical *canonical, bool of_dst, int without, struct step *steps,
                            int64_t *first)
 {
@@ -65,8 +66,8 @@ static unsigned common_divisor(unsigned a, unsigned b)
     return a;
 }
 
-/* A cycle through the places of a sector: each step adds move modulo places; after period steps it is back at its
- * start. */
+/* A cycle through the places of a sector. Each step adds move, modulo places. After period steps the cycle is back
+ * at its start. */
 struct rotation {
     unsigned places, move, period;
 };
@@ -77,7 +78,7 @@ static struct rotation rotation_of(unsigned places, unsigned move)
     return (struct rotation){places, move, places / common_divisor(places, move)};
 }
 
-/* The sum of count values: values[place], and so on along the cycle. */
+/* Returns the sum of count values along the cycle, beginning with values[place]. */
 static uint64_t sum_round(const uint64_t *values, struct rotation rotation, unsigned place, uint64_t count)
 {
     LEATI_ASSUME(rotation.period > 0);
@@ -94,7 +95,7 @@ static uint64_t sum_round(const uint64_t *values, struct rotation rotation, unsi
     return sum;
 }
 
-/* The place of an offset: stride modulo the sector size, in units. */
+/* Returns the place of an offset: stride modulo the sector size, in units. */
 static unsigned places_of(const struct touched_sectors *touched, int64_t stride)
 {
     int64_t rest = stride % LEATI_SECTOR_BYTES;
@@ -102,7 +103,8 @@ static unsigned places_of(const struct touched_sectors *touched, int64_t stride)
     return (unsigned)((rest < 0 ? rest + LEATI_SECTOR_BYTES : rest) / touched->unit_bytes);
 }
 
-/* Subtracts one sector for each repetition that begins in the sector in which the previous one ends. */
+/* Subtracts one sector for each repetition that begins in the sector in which the repetition before it ends. gap:
+ * the number of bytes between two repetitions. */
 static void share_sectors(struct touched_sectors *touched, struct rotation rotation, uint64_t repetitions,
                           int64_t gap)
 {
@@ -115,7 +117,7 @@ static void share_sectors(struct touched_sectors *touched, struct rotation rotat
             sum_round(shares, rotation, (place + rotation.move) % touched->places, repetitions - 1);
 }
 
-/* Adds a level: repeats everything so far. The repetitions do not overlap. */
+/* Adds a level, which repeats everything that was added so far. The repetitions must not overlap. */
 static void repeat(struct touched_sectors *touched, struct step step)
 {
     struct rotation rotation = rotation_of(touched->places, places_of(touched, step.stride));
@@ -138,8 +140,8 @@ static int64_t reach(const struct touched_sectors *run, const struct step *level
     return extent;
 }
 
-/* Merges steps into the run or into the level below if possible, so that each remaining level steps over
- * everything below it. Returns the number of levels. */
+/* Merges each step into the run or into the level below if possible. The remaining steps become levels whose
+ * strides are at least as long as everything below them. Returns the number of levels. */
 static unsigned make_levels(struct touched_sectors *run, struct step *steps, unsigned count)
 {
     unsigned levels = 0;
@@ -155,8 +157,8 @@ static unsigned make_levels(struct touched_sectors *run, struct step *steps, uns
                    (uint64_t)(step.stride / last->stride) <= last->size) {
             last->size += (uint64_t)(step.stride / last->stride) * (step.size - 1);
         } else {
-            /* If repetitions overlap, count only every n-th one, which do not: the result is then a lower bound.
-             */
+            /* If repetitions overlap, count only every n-th repetition, with n so large that these do not overlap.
+             * The result is then a lower bound. */
             int64_t every = step.stride < extent ? (extent - 1) / step.stride + 1 : 1;
 
             step.size = (step.size - 1) / (uint64_t)every + 1;
@@ -183,7 +185,7 @@ static void touch(const struct leati_canonical *canonical, bool of_dst, int with
         repeat(touched, steps[i]);
 }
 
-/* The sectors of all existing rows, as if the list had each of them once. */
+/* Returns the number of sectors of all existing rows, as if each valid index were in the list once. */
 static uint64_t touch_all_rows(const struct leati_canonical *canonical, bool of_dst, int64_t first)
 {
     struct leati_canonical whole = *canonical;
@@ -210,7 +212,8 @@ static uint64_t touch_rows(const struct leati_canonical *canonical, bool of_dst,
     return apart < all ? apart : all;
 }
 
-/* A lower bound: a destination has no byte twice, so it needs at least the sectors of its payload. */
+/* Returns a simple lower bound. No byte of a destination is written twice, so a destination has at least as many
+ * sectors as its payload needs. */
 static uint64_t fewest(const struct leati_canonical *canonical, bool of_dst)
 {
     return of_dst ? (canonical->payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES : 1;
