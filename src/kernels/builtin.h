@@ -1,6 +1,6 @@
 /*
- * builtin.h - the built-in kernels as drivers find them: PTX text for cuda, code objects for
- * hip, a table of functions for cpu.
+ * builtin.h - declares the built-in kernels for the drivers: PTX text for cuda, code objects for hip, and tables
+ * of functions for cpu.
  */
 #ifndef LEATI_KERNELS_BUILTIN_H
 #define LEATI_KERNELS_BUILTIN_H
@@ -34,12 +34,12 @@
 /* The kernels that only the CPU device has. */
 #define LEATI_HOST_KERNEL_LIST(X) X(leat_run_parts)
 
-/* The image of a module. */
+/* The image of a module in memory: PTX text or a code object. */
 struct leati_image {
     const char *begin, *end;
 };
 
-/* PTX for sm_75 and newer, by module. Each image ends with a NUL, which is included in it. */
+/* The PTX of each module, for sm_75 and newer. Each image includes a NUL at its end. */
 extern const struct leati_image leati_ptx[LEATI_BUILTIN_COUNT];
 
 /* The AMD architectures that the kernels are built for; tools/build-kernels.sh has the same list. */
@@ -47,7 +47,7 @@ extern const struct leati_image leati_ptx[LEATI_BUILTIN_COUNT];
 #define LEATI_CODE_OBJECT_NAMES "gfx90a, gfx942 and gfx1100"
 
 struct leati_code_object {
-    const char *architecture; /* "gfx90a" */
+    const char *architecture; /* for example "gfx90a" */
     struct leati_image image[LEATI_BUILTIN_COUNT];
 };
 
@@ -59,7 +59,7 @@ struct leati_builtin_kernel {
     const leat_cpu_kernel *kernel;
 };
 
-/* The same kernels compiled for the host. */
+/* The kernels compiled for the host: those of builtin_kernels.c, and those of layout_kernels.c. */
 extern const struct leati_builtin_kernel leati_host_kernels[], leati_host_layouts[];
 extern const size_t leati_host_kernel_count, leati_host_layout_count;
 

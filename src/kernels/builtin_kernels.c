@@ -2,13 +2,13 @@
  * builtin_kernels.c - leat's built-in kernels: fill, add, square, vector addition, pattern, verify, checksum,
  * memory latency and bandwidth, and batches of copies.
  *
- * This is one source for all devices: the host compiler makes the CPU device's kernels from it, and clang-19 the
- * PTX and the AMD code objects in built/ (tools/build-kernels.sh). leat/kernel.h describes the kernels, except for
- * the last seven, which only leat uses.
+ * This is one source for all devices: the host's compiler makes the kernels of the CPU device from it, and
+ * clang-19 makes the PTX and the AMD code objects in built/ (tools/build-kernels.sh). leat/kernel.h describes the
+ * kernels, except for the last seven kernels of this file, which only leat itself uses.
  *
  * Arrays are read and written in words of 16 bytes, the widest access of a GPU thread. Each GPU thread starts
- * several loads before its first store, because only many outstanding loads reach the bandwidth of a GPU's memory.
- * Elements before the first aligned word and after the last one are handled one by one.
+ * several loads before its first store, because a GPU's memory reaches its bandwidth only with many outstanding
+ * loads. Elements before the first aligned word and after the last aligned word are handled one by one.
  */
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("hidden")))
@@ -21,21 +21,21 @@
 
 #define WORD_BYTES 16
 
-/* A word seen as elements; may_alias, since the array itself is of another type. */
+/* A word as a vector of elements. It needs may_alias, because the array itself has another type. */
 typedef uint32_t word_u32 __attribute__((vector_size(WORD_BYTES), may_alias));
 typedef uint64_t word_u64 __attribute__((vector_size(WORD_BYTES), may_alias));
 typedef float word_f32 __attribute__((vector_size(WORD_BYTES), may_alias));
 
-/* The three parts of an array: head single elements, then `words` aligned words, then single elements from number
- * tail on. */
+/* The three parts of an array: first `head` single elements, then `words` aligned words, then single elements,
+ * beginning with element number `tail`. */
 struct word_cut {
     uint64_t head;
     uint64_t words;
     uint64_t tail;
 };
 
-/* Divides an array into these parts. alike: 0 if the arrays of a kernel differ in their alignment to words; then
- * all elements are handled one by one. */
+/* Divides an array into these parts. alike is 0 if the arrays of a kernel have different offsets from word bounds.
+ * Then all elements are handled one by one. */
 static inline struct word_cut cut_words(const void *ptr, uint64_t count, uint64_t element_bytes, int alike)
 {
     uint64_t bytes = (WORD_BYTES - (uintptr_t)ptr % WORD_BYTES) % WORD_BYTES;
@@ -56,9 +56,9 @@ static inline int lie_alike(const void *a, const void *b)
 }
 
 /*
- * MAP stores an expression of i at out[i] for every i from start to end - 1; SUM adds the expression to total.
- * Both distribute the range over the threads of the grid. MAP_FEW and SUM_FEW do the same with less code, for few
- * elements.
+ * MAP stores the value of an expression of i at out[i] for every i from start to end - 1. SUM adds the values to
+ * total instead. Both distribute the range over the threads of the grid. MAP_FEW and SUM_FEW do the same for few
+ * elements, with less code.
  */
 #define MAP_FEW(out, i, start, end, value)                                                                        \
     do {                                                                                                          \
@@ -80,7 +80,7 @@ static inline int lie_alike(const void *a, const void *b)
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 
-/* Loads that each thread starts before it uses the first. */
+/* The number of loads that each thread starts before it uses the first result. */
 #define GROUP 4
 #define EACH_OF_GROUP(k) _Pragma("unroll") for (uint32_t k = 0; k < GROUP; k++)
 
@@ -123,7 +123,7 @@ static inline int lie_alike(const void *a, const void *b)
         }                                                                                                         \
     } while (0)
 
-#else /* CPUs prefetch in hardware, and their compiler unrolls and vectorises plain loops best */
+#else /* processors prefetch in hardware, and their compilers unroll and vectorise plain loops best */
 
 #define MAP(type, out, i, start, end, value) MAP_FEW(out, i, start, end, value)
 #define SUM(total, i, start, end, value) SUM_FEW(total, i, start, end, value)
@@ -133,8 +133,8 @@ static inline int lie_alike(const void *a, const void *b)
 /*
  * Adds each thread's value to *total. All threads of the block must call it. On NVIDIA GPUs the threads of a warp
  * first add up their values, because hundreds of thousands of atomic additions to one address would take longer
- * than reading the data. For AMD GPUs clang does that automatically. On the CPU device only one thread of a block
- * has a value.
+ * than reading the data. For AMD GPUs clang generates such code itself. On the CPU device only one thread of a
+ * block has a value that is not 0.
  */
 #if defined(__NVPTX__)
 static inline void add_to_total(uint64_t *total, uint64_t value, uint32_t thread, uint32_t block_threads)
@@ -164,7 +164,7 @@ static inline void add_to_total(uint64_t *total, uint64_t value, uint32_t thread
 }
 #endif
 
-/* The same as leat_pattern_value() in leat/kernel.h, which device code cannot include. */
+/* A copy of leat_pattern_value() from leat/kernel.h, because device code cannot include that header. */
 static inline uint64_t pattern_value(uint64_t index, uint64_t seed)
 {
     uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
@@ -176,7 +176,7 @@ static inline uint64_t pattern_value(uint64_t index, uint64_t seed)
 
 /* ---- fill ------------------------------------------------------------------------------------ */
 
-/* ones: 1 in each element of a 64-bit number, so that a multiplication repeats the value. */
+/* ones is a 64-bit number in which each element is 1, so that a multiplication by it repeats the value. */
 #define FILL(name, type, ones)                                                                                    \
     LEAT_KERNEL(name, 3, type *, dst, uint64_t, count, type, value)                                               \
     {                                                                                                             \
@@ -194,7 +194,7 @@ FILL(leat_fill_u16, uint16_t, UINT64_C(0x0001000100010001))
 FILL(leat_fill_u32, uint32_t, UINT64_C(0x0000000100000001))
 FILL(leat_fill_u64, uint64_t, UINT64_C(1))
 
-/* dst is aligned to 16 bytes, or at least to 8. */
+/* dst must be aligned to at least 8 bytes. The kernel is faster if it is aligned to 16. */
 LEAT_KERNEL(leat_fill_u128, 4, void *, dst, uint64_t, count, uint64_t, low, uint64_t, high)
 {
     struct word_cut cut = cut_words(dst, count, WORD_BYTES, 1);
@@ -280,7 +280,7 @@ LEAT_KERNEL(leat_verify_u64, 4, const uint64_t *, src, uint64_t, count, uint64_t
     add_to_total(wrong, found, leat_thread_x(), leat_block_threads_x());
 }
 
-/* A word's share of the checksum is the pattern value of its place with the word itself as the seed. */
+/* Adds up one value for each element: the pattern value of its index, with the element itself as the seed. */
 LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64_t *, sum)
 {
     struct word_cut cut = cut_words(src, count, sizeof *src, 1);
@@ -296,7 +296,7 @@ LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64
 
 /* ---- memory bandwidth and latency, for "leat bench memory" ------------------------------------- */
 
-/* Reads all words; adding them up costs next to nothing compared with that. */
+/* Reads all elements and adds them up, to measure the bandwidth of reading. The additions cost almost nothing. */
 LEAT_KERNEL(leat_sum_u64, 3, const uint64_t *, src, uint64_t, count, uint64_t *, sum)
 {
     struct word_cut cut = cut_words(src, count, sizeof *src, 1);
@@ -309,7 +309,7 @@ LEAT_KERNEL(leat_sum_u64, 3, const uint64_t *, src, uint64_t, count, uint64_t *,
     add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
 }
 
-/* The same for runs of 1 << shift words each, which begin every stride words. */
+/* Like leat_sum_u64, but reads runs of 1 << shift elements. A run begins every stride elements. */
 LEAT_KERNEL(leat_sum_runs_u64, 5, const uint64_t *, src, uint64_t, runs, uint64_t, shift, uint64_t, stride,
             uint64_t *, sum)
 {
@@ -320,7 +320,7 @@ LEAT_KERNEL(leat_sum_runs_u64, 5, const uint64_t *, src, uint64_t, runs, uint64_
     add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
 }
 
-/* One thread follows a chain: each word of memory is the index of the next one. */
+/* One thread follows a chain in memory, to measure latency: each element is the index of the next element. */
 LEAT_KERNEL(leat_chase_u64, 3, const uint64_t *, chain, uint64_t, steps, uint64_t *, end)
 {
     uint64_t at = 0;
@@ -332,7 +332,8 @@ LEAT_KERNEL(leat_chase_u64, 3, const uint64_t *, chain, uint64_t, steps, uint64_
     *end = at;
 }
 
-/* The same in local memory (AMD: scratch memory): a private array that is too large for registers. */
+/* Like leat_chase_u64, but in local memory (on AMD GPUs, scratch memory): the chain is a private array that is too
+ * large for registers. */
 #define LOCAL_WORDS 256
 
 LEAT_KERNEL(leat_chase_local_u64, 2, uint64_t, steps, uint64_t *, end)
@@ -343,13 +344,13 @@ LEAT_KERNEL(leat_chase_local_u64, 2, uint64_t, steps, uint64_t *, end)
     if (leat_global_index())
         return;
     for (uint32_t i = 0; i < LOCAL_WORDS; i++)
-        chain[i] = (i + 97) % LOCAL_WORDS; /* 97 has no divisor in common with the length: one round visits all */
+        chain[i] = (i + 97) % LOCAL_WORDS; /* 97 and LOCAL_WORDS are coprime, so the chain visits all elements */
     for (uint64_t i = 0; i < steps; i++)
         at = chain[at];
     *end = at;
 }
 
-/* A chain of dependent steps that uses only registers; each is a multiplication and an addition. */
+/* A chain of dependent steps that uses only registers. Each step is a multiplication and an addition. */
 LEAT_KERNEL(leat_chain_u64, 3, uint64_t, steps, uint64_t, factor, uint64_t *, end)
 {
     uint64_t value = 1;
@@ -368,19 +369,21 @@ struct piece {
     char *dst;
     const char *src;
     uint32_t bytes;
-    uint32_t number; /* for the copier's use */
+    uint32_t number; /* number of the piece, which only the copier uses */
 };
 
-/* On the CPU device: makes the copies if the program could unmap the memory meanwhile. NULL otherwise. */
+/* On the CPU device, if the program could unmap the memory during the copies, the kernel gets a copier, which
+ * makes them. Otherwise the kernel's argument copier is NULL. */
 struct copier {
     void (*copy)(struct copier *copier, const struct piece *piece);
 };
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 
-/* Threads that copy a piece together: on NVIDIA GPUs a warp, on AMD GPUs a half or a whole wavefront. */
+/* The number of threads that copy a piece together: on NVIDIA GPUs a warp, on AMD GPUs a half or a whole
+ * wavefront. */
 #define LANES 32
-#define UNITS 8 /* loads that each thread starts before its first store; 4 KiB for a warp */
+#define UNITS 8 /* number of loads that each thread starts before its first store; 4 KiB for a warp */
 
 typedef uint16_t unit_u16 __attribute__((may_alias));
 typedef uint32_t unit_u32 __attribute__((may_alias));
@@ -400,8 +403,8 @@ typedef uint64_t unit_u64 __attribute__((may_alias));
             out_[at_] = in_[at_];                                                                                 \
     } while (0)
 
-/* Copies a piece in the largest units for which both sides have the same alignment, and the bytes before the first
- * unit and after the last one singly. */
+/* Copies a piece in the largest units for which both sides have the same alignment. Copies the bytes before the
+ * first unit and after the last unit one by one. */
 static inline void copy_piece(const struct piece *piece, uint32_t lane)
 {
     char *dst = piece->dst;
@@ -431,7 +434,7 @@ static inline void copy_piece(const struct piece *piece, uint32_t lane)
         COPY_UNITS(char, dst, src, units, lane);
 }
 
-/* Copies count pieces that do not overlap. A block has a multiple of 32 threads. */
+/* Copies count pieces, which must not overlap. The number of threads of a block must be a multiple of 32. */
 LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, struct copier *, copier)
 {
     uint64_t step = leat_global_count() / LANES;
@@ -455,7 +458,7 @@ LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, 
 
 #endif
 
-/* ---- only on the CPU device: runs a function's parts on all threads ------------------------------ */
+/* ---- only on the CPU device: running the parts of a function on all threads ---------------------- */
 
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 

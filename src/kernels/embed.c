@@ -4,8 +4,8 @@
  */
 #include "kernels/builtin.h"
 
-/* The assembler finds the files through the compiler's -Isrc, so the build folder can be anywhere. what_follows:
- * more data at the end of the image. */
+/* Embeds a file as the symbols name and name_end. The assembler finds the file by the compiler's option -Isrc, so
+ * the build folder can be anywhere. what_follows: a directive for more data at the end of the image. */
 #define EMBED(name, file, alignment, what_follows)                                                                \
     extern __attribute__((visibility("hidden"))) const char name[], name##_end[];                                 \
     __asm__(".pushsection .rodata\n"                                                                              \

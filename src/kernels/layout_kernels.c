@@ -1,13 +1,13 @@
 /*
- * layout_kernels.c - the kernels of leat_copy_layout(), and slower ones that show what each optimization gains.
+ * layout_kernels.c - the kernels of leat_copy_layout(), and slower kernels that show what each optimization gains.
  *
  * Like builtin_kernels.c, this is one source for all devices: it becomes PTX, AMD code objects, and functions for
  * the CPU device, which launches them only for tests (LEAT_LAYOUT_AS_GPU). layout/gpu.c chooses the kernel and
  * fills in the task.
  *
- * All kernels have this in common. Neighbouring threads access neighbouring bytes, if possible 16 each, and each
- * thread starts several loads before its first store: only then is a GPU's memory fast. Indices are divided by
- * 32-bit multiplications; 64-bit arithmetic is used only for byte offsets.
+ * All kernels follow two rules. Neighbouring threads access neighbouring bytes, if possible 16 each, and each
+ * thread starts several loads before its first store, because a GPU's memory is fast only then. Divisions of
+ * indices are replaced by 32-bit multiplications, and only byte offsets have 64 bits.
  */
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("hidden")))
@@ -17,8 +17,8 @@
 
 typedef struct leati_layout_task layout_task;
 
-/* Always inline: constants of the caller must be compile-time constants in the callee, so that small arrays become
- * registers. */
+/* Always inline, so that constants of the caller are compile-time constants in the callee. Only then do small
+ * arrays become registers. */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef uint8_t unit_1 __attribute__((may_alias));
@@ -39,11 +39,12 @@ INLINE uint32_t divide(uint32_t number, const struct leati_divisor *by)
 
 struct spot {
     int64_t dst, src;   /* byte offsets from the task's addresses */
-    int64_t entry;      /* number of the list's entry */
-    uint32_t elsewhere; /* 0 if all indices but that of the list's dimension are 0 */
+    int64_t entry;      /* number of the entry in the list */
+    uint32_t elsewhere; /* 0 if the indices of all dimensions without the list are 0 */
 };
 
-/* Splits number into indices of the dimensions first to end - 1, the first one fastest, and adds their offsets. */
+/* Splits number into indices of the dimensions first to end - 1, of which the first is the fastest. Adds the
+ * offsets of these indices to *spot. */
 INLINE void walk(const layout_task *task, uint32_t first, uint32_t end, uint32_t number, struct spot *spot)
 {
     KEEP_LOOP
@@ -61,8 +62,8 @@ INLINE void walk(const layout_task *task, uint32_t first, uint32_t end, uint32_t
     }
 }
 
-/* Looks up the spot's list entry and adds its offset. Returns 0 if the index is out of bounds: then nothing may be
- * copied, and one item of each entry counts the wrong index. */
+/* Looks up the spot's entry in the list and adds the offset of its index. Returns 0 if the index is out of bounds.
+ * Then the caller must copy nothing. Only the item with elsewhere 0 counts the wrong index. */
 INLINE int look_up(const layout_task *task, struct spot *spot)
 {
     int64_t index;
@@ -81,9 +82,9 @@ INLINE int look_up(const layout_task *task, struct spot *spot)
     return 1;
 }
 
-/* A block's share of the items, for elements and rows. */
+/* The items that a block copies, in the kernels for single units and for rows. */
 struct share {
-    struct spot spot; /* position in the dimensions that the block number counts */
+    struct spot spot; /* offset of the block, from the dimensions that the block number counts */
     uint64_t piece;
     uint32_t first, end; /* the block's items are first to end - 1 */
 };
@@ -114,7 +115,7 @@ INLINE const GLOBAL char *src_at(const layout_task *task, int64_t offset)
 
 /* ---- single units: can copy every layout ---- */
 
-#define ELEMENTS_EACH 4 /* units that each thread copies; as in layout/gpu.c */
+#define ELEMENTS_EACH 4 /* number of units that each thread copies; as in layout/gpu.c */
 
 #define COPY_ELEMENTS(type)                                                                                       \
     do {                                                                                                          \
@@ -183,7 +184,7 @@ INLINE void store_word(GLOBAL char *to, struct word word)
     *(GLOBAL unit_16 *)to = stored;
 }
 
-/* Loads a unit into position k of a word, which must be 0 there. unit and k are compile-time constants. */
+/* Loads a unit into the k-th place of a word, where the word must be 0. unit and k are compile-time constants. */
 INLINE void load_into(struct word *word, uint32_t unit, uint32_t k, const GLOBAL char *from)
 {
     uint32_t at = k * unit;
@@ -202,8 +203,8 @@ INLINE void load_into(struct word *word, uint32_t unit, uint32_t k, const GLOBAL
     }
 }
 
-/* Returns the 16 bytes at offset bytes of two consecutive words. bytes is a multiple of unit, which lets the
- * compiler omit steps. */
+/* Returns 16 bytes of two consecutive words, beginning at offset `bytes`. This offset is a multiple of unit, so
+ * the compiler can omit steps. */
 INLINE struct word shift_words(struct word low, struct word high, uint32_t bytes, uint32_t unit)
 {
     uint32_t bits = bytes % 4 * 8;
@@ -228,8 +229,8 @@ INLINE struct word shift_words(struct word low, struct word high, uint32_t bytes
     return out;
 }
 
-/* Returns true if load_any_word() may read at this address: it reads aligned words, and those must not extend
- * beyond the source's bytes, because the memory behind them may not exist. */
+/* Returns true if load_any_word() may read at this address. It reads aligned words, which must not extend beyond
+ * the bytes of the source, because the memory outside of them may not be mapped. */
 INLINE int is_readable(const layout_task *task, const GLOBAL char *from)
 {
     uint64_t at = (uint64_t)(uintptr_t)from, across = at % WORD_BYTES;
@@ -237,8 +238,8 @@ INLINE int is_readable(const layout_task *task, const GLOBAL char *from)
     return at - across >= task->src_first && at + (across ? 2 * WORD_BYTES - across : WORD_BYTES) <= task->src_end;
 }
 
-/* Loads 16 bytes from an address that need not be aligned to 16. It always makes both aligned loads, without a
- * branch, so that the loads of several words can overlap. */
+/* Loads 16 bytes from an address that need not be aligned to 16. Always makes two aligned loads and has no branch,
+ * so that the loads of several words can overlap. */
 INLINE struct word load_any_word(const GLOBAL char *from, uint32_t unit)
 {
     uint32_t across = unit == WORD_BYTES ? 0 : (uint32_t)(uintptr_t)from % WORD_BYTES;
@@ -261,15 +262,15 @@ INLINE void store_piece(GLOBAL char *to, uint64_t bits, uint32_t bytes)
         *(GLOBAL unit_8 *)to = bits;
 }
 
-/* Stores the first bytes of a word, fewer than 16, in as few aligned stores as possible: first ever larger ones
- * until the address is aligned, then ever smaller ones. */
+/* Stores the first bytes of a word, fewer than 16, in as few aligned stores as possible: first in stores of
+ * increasing size until the address is aligned, then in stores of decreasing size. */
 INLINE void store_part(GLOBAL char *to, struct word word, uint32_t bytes, uint32_t unit)
 {
     uint64_t low = word.part[0] | (uint64_t)word.part[1] << 32, high = word.part[2] | (uint64_t)word.part[3] << 32;
 
     UNROLL
     for (uint32_t step = 0; step < 8; step++) {
-        uint32_t piece = step < 4 ? 1u << step : 128u >> step; /* 1, 2, 4, 8, 8, 4, 2, 1 */
+        uint32_t piece = step < 4 ? 1u << step : 128u >> step; /* bytes: 1, 2, 4, 8, 8, 4, 2, 1 */
 
         if (piece < unit || bytes < piece || (step < 4 && !((uintptr_t)to & piece)))
             continue;
@@ -301,10 +302,10 @@ INLINE struct word repeat_unit(const GLOBAL char *from, uint32_t unit)
 /* ---- rows: runs of bytes, the same on both sides, or repeated ---- */
 
 /*
- * Items are chunks of 16 bytes that are aligned on the destination; dim[0] counts the chunks of a row. If a row is
- * not aligned, only parts of its first and its last chunk belong to it; those are written in smaller stores. If
- * the source has another alignment than the destination, a chunk is shifted out of two aligned words of the
- * source. task->splits is 1 if each row repeats one unit of the source.
+ * Items are chunks of 16 bytes that are aligned on the destination. dim[0] counts the chunks of a row. If a row is
+ * not aligned, only parts of its first and its last chunk belong to it, and these parts are written in smaller
+ * stores. If the source has another alignment than the destination, a chunk is composed of two aligned words of
+ * the source by shifts. task->splits is 1 if each row repeats one unit of the source.
  */
 
 struct chunk {
@@ -312,12 +313,13 @@ struct chunk {
     uint32_t low, high; /* bytes low to high - 1 of the chunk belong to the row */
 };
 
-/* Finds a chunk and which of its bytes belong to its row. place: 16 times the chunk's number in the row. */
+/* Computes the offsets of a chunk, and which of its bytes belong to its row. place is 16 times the chunk's number
+ * in the row. */
 INLINE struct chunk cut_chunk(const layout_task *task, const struct spot *spot, uint64_t place, uint32_t unit)
 {
     uint32_t apart = unit == 16 ? 0 : (uint32_t)(task->dst + (uint64_t)spot->dst) % WORD_BYTES;
     struct chunk chunk = {.dst = spot->dst - apart, .src = spot->src - (task->splits ? 0 : apart)};
-    uint64_t left = task->row_bytes + apart - place; /* wraps below 0 for a chunk that is not needed */
+    uint64_t left = task->row_bytes + apart - place; /* wraps around if the chunk is behind the end of the row */
 
     chunk.low = place ? 0 : apart;
     chunk.high = left < WORD_BYTES ? (uint32_t)left : WORD_BYTES;
@@ -337,7 +339,7 @@ INLINE struct word load_units(const layout_task *task, const struct chunk *chunk
     return word;
 }
 
-/* Loads a chunk. Bytes that do not belong to the row have any value. */
+/* Loads a chunk. Bytes of it that do not belong to the row may have any value. */
 INLINE struct word get_chunk(const layout_task *task, const struct chunk *chunk, uint32_t unit)
 {
     const GLOBAL char *from = src_at(task, chunk->src);
@@ -360,7 +362,7 @@ INLINE void store_chunk(const layout_task *task, const struct chunk *chunk, uint
                    chunk->high - chunk->low, unit);
 }
 
-/* Chunks that each thread copies; as in layout/gpu.c. */
+/* The number of chunks that each thread copies; as in layout/gpu.c. */
 #define ROWS_EACH 4u
 
 INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, uint32_t thread, uint32_t threads)
@@ -377,7 +379,7 @@ INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, ui
 
         chunks[k].high = 0;
         if (item < share.end) {
-            /* row: the row's number; in_row: the chunk's number in the row. */
+            /* row is the number of the row, in_row the number of the chunk in the row. */
             row = divide(item, &task->dim[0].by);
             in_row = task->inner > 1 ? item - row * task->dim[0].by.size : item;
             place = share.piece * task->piece_bytes + (uint64_t)in_row * WORD_BYTES;
@@ -414,21 +416,23 @@ ROWS(16)
 /* ---- tiles: bytes that are neighbours on one side are far apart on the other ---- */
 
 /*
- * Unit (i, j) of a tile is unit i of line j on the destination, and unit j of line i on the source. All dimensions
- * that continue each other on the destination together count i, and those on the source count j, so that lines are
- * long even if each dimension is short. If i or j counts several dimensions, a table in shared memory has the
- * offset of each line.
+ * Unit (i, j) of a tile is unit i of line j on the destination, and unit j of line i on the source. The dimensions
+ * that continue each other on the destination together are counted by i, and those that continue each other on the
+ * source by j, so that lines are long even if each dimension is short. If i or j counts several dimensions, a
+ * table in shared memory has the offset of each line.
  *
- * Both sides are accessed in whole words of 16 bytes. A thread reads a square: one word from each of as many lines
- * as a word has units. It transposes the square in its registers and writes the resulting words into shared
- * memory. There word b of line j is at position b ^ (j / units & 7) of its line. With this swizzle eight
- * neighbouring threads use each of the 32 banks once, both when they write along j and when they read along i.
+ * Both sides are accessed in whole words of 16 bytes. A thread reads a square: if a word has n units, the square
+ * is one word from each of n lines. The thread transposes the square in its registers and writes the resulting
+ * words into shared memory. There word b of line j is at position b ^ (j / units & 7) of its line. With this
+ * swizzle eight neighbouring threads use each of the 32 banks once, both when they write along j and when they
+ * read along i.
  */
 
 #define UNITS(unit) (WORD_BYTES / (unit))
-#define WORDS_MOST 16 /* words that a thread holds in registers */
+#define WORDS_MOST 16 /* maximum number of words that a thread holds in registers */
 
-/* Byte permute: each byte of chosen selects one of the bytes of a (0 to 3) and b (4 to 7). */
+/* Permutes bytes: byte k of chosen says which byte becomes byte k of the result, a byte of a (0 to 3) or of b
+ * (4 to 7). */
 INLINE uint32_t pick(uint32_t a, uint32_t b, uint32_t chosen)
 {
 #if defined(__NVPTX__)
@@ -466,7 +470,8 @@ INLINE void transpose_2(struct word *words)
         words[c] = out[c];
 }
 
-/* Transposes 4 x 4 bytes at a time: first merges pairs of bytes, then pairs of pairs. */
+/* Transposes a square of 1-byte units, in blocks of 4 x 4 bytes: first merges pairs of bytes, then pairs of
+ * pairs. */
 INLINE void transpose_1(struct word *words)
 {
     struct word out[16];
@@ -515,26 +520,26 @@ INLINE void transpose_words(struct word *words, uint32_t unit)
     }
 }
 
-/* The shape of a kernel's tiles; all members are compile-time constants. */
+/* The shape of a kernel's tiles. All fields are compile-time constants. */
 struct cut {
-    uint32_t unit;             /* bytes */
-    uint32_t words_i, words_j; /* a tile's sides: multiples of 8 words, powers of two */
+    uint32_t unit;             /* size of a unit in bytes */
+    uint32_t words_i, words_j; /* the sides of a tile in words: powers of two, at least 8 */
     uint32_t threads;
     int odd;         /* lines need not begin at words */
-    uint32_t passes; /* 1, or 2: a tile goes through shared memory in two halves */
+    uint32_t passes; /* 2 if a tile goes through shared memory in two halves, else 1 */
 };
 
 #define TILE_I(cut) ((cut).words_i * UNITS((cut).unit))
 #define TILE_J(cut) ((cut).words_j * UNITS((cut).unit))
 
-/* The destination lines of one pass: in each square, and in the whole tile. */
+/* The number of destination lines in one pass: PASS_UNITS in each square, PASS_J in the whole tile. */
 #define PASS_UNITS(cut) (UNITS((cut).unit) / (cut).passes)
 #define PASS_J(cut) ((cut).words_j * PASS_UNITS(cut))
 
 struct tile {
-    int64_t dst, src;          /* byte offsets of its first unit; with tables, their part is not included */
-    uint64_t i, j;             /* numbers of its first unit */
-    uint32_t count_i, count_j; /* its size; less than the full size at the end of a side */
+    int64_t dst, src;          /* byte offsets of the first unit, without the offsets that the tables have */
+    uint64_t i, j;             /* position of the first unit along both sides */
+    uint32_t count_i, count_j; /* size of the tile in units; the last tile along a side may be smaller */
 };
 
 INLINE struct tile find_tile(const layout_task *task, struct cut cut, uint32_t block)
@@ -558,9 +563,8 @@ INLINE struct tile find_tile(const layout_task *task, struct cut cut, uint32_t b
     return tile;
 }
 
-/* Fills the tables of line offsets for sides that count several dimensions: source lines i, then destination lines
- * j.
- */
+/* Fills the tables of line offsets for sides that count several dimensions: first the offsets of source lines i,
+ * then those of destination lines j. */
 INLINE void fill_tables(const layout_task *task, struct cut cut, const struct tile *tile, uint32_t thread,
                         SHARED int64_t *lines)
 {
@@ -593,7 +597,7 @@ INLINE GLOBAL char *dst_line(const layout_task *task, struct cut cut, const stru
                                                                     : j * task->dim[task->inner].dst));
 }
 
-/* Returns which line j of the tile is line n of a pass. */
+/* Returns the number j, in the whole tile, of line n of a pass. */
 INLINE uint32_t line_of(struct cut cut, uint32_t pass, uint32_t n)
 {
     return n / PASS_UNITS(cut) * UNITS(cut.unit) + pass * PASS_UNITS(cut) + n % PASS_UNITS(cut);
@@ -623,8 +627,8 @@ INLINE SHARED char *unit_place(struct cut cut, SHARED unit_16 *words, uint32_t i
             *(to_space unit_16 *)(to) = *(const from_space unit_16 *)(from);                                      \
     } while (0)
 
-/* Copies a thread's part of a pass into shared memory unit by unit. Used if whole words would extend beyond the
- * source. */
+/* Copies the part of a thread in a pass into shared memory unit by unit. Used if whole words would extend beyond
+ * the bytes of the source. */
 INLINE void put_units(const layout_task *task, struct cut cut, const struct tile *tile,
                       const SHARED int64_t *lines, uint32_t pass, uint32_t thread, SHARED unit_16 *words)
 {
@@ -644,9 +648,9 @@ INLINE void put_units(const layout_task *task, struct cut cut, const struct tile
 }
 
 /*
- * Computes the addresses of a thread's squares. full: the tile has its full size, so no checks are needed.
- * Otherwise words that are not in the tile get the address of one that is; their values are never used. Returns 0
- * if a word would extend beyond the source.
+ * Computes the source addresses of the words of a thread's squares. full: the tile has its full size, so no checks
+ * are needed. Otherwise words outside of the tile get the address of a word inside of it, and their values are
+ * never used. Returns 0 if a word would extend beyond the bytes of the source.
  */
 INLINE int find_squares(const layout_task *task, struct cut cut, const struct tile *tile,
                         const SHARED int64_t *lines, int full, uint32_t thread, const GLOBAL char **from)
@@ -675,7 +679,7 @@ INLINE int find_squares(const layout_task *task, struct cut cut, const struct ti
     return readable;
 }
 
-/* Writes a thread's words of a pass into shared memory. The first pass also transposes the squares. */
+/* Writes the words of a thread in a pass into shared memory. In the first pass, also transposes the squares. */
 INLINE void put_squares(struct cut cut, uint32_t pass, uint32_t thread, struct word *held, SHARED unit_16 *words)
 {
     const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
@@ -696,7 +700,8 @@ INLINE void put_squares(struct cut cut, uint32_t pass, uint32_t thread, struct w
     }
 }
 
-/* Loads the squares of a thread into registers. Returns 0 if whole words would extend beyond the source. */
+/* Loads the squares of a thread into registers. Returns 0 if whole words would extend beyond the bytes of the
+ * source. */
 INLINE int read_squares(const layout_task *task, struct cut cut, const struct tile *tile,
                         const SHARED int64_t *lines, int full, uint32_t thread, struct word *held)
 {
@@ -733,7 +738,7 @@ INLINE struct word tile_word(struct cut cut, const SHARED unit_16 *words, uint32
     return word;
 }
 
-/* Returns the 16 bytes at offset byte of a pass's line. Bytes beyond the tile have any value. */
+/* Returns 16 bytes of line n of a pass, beginning at offset byte. Bytes beyond the tile may have any value. */
 INLINE struct word tile_bytes(struct cut cut, const SHARED unit_16 *words, uint32_t n, uint32_t byte)
 {
     uint32_t b = byte / WORD_BYTES, next = byte % WORD_BYTES && b + 1 < cut.words_i ? b + 1 : b;
@@ -741,17 +746,17 @@ INLINE struct word tile_bytes(struct cut cut, const SHARED unit_16 *words, uint3
     return shift_words(tile_word(cut, words, n, b), tile_word(cut, words, n, next), byte % WORD_BYTES, cut.unit);
 }
 
-/* The part of a line that a tile writes, as offsets from the line's first byte in the tile: from `from` to end;
- * from body on, aligned words. */
+/* The bytes of a line that a tile writes: from offset `from` to end - 1. Aligned words begin at offset body.
+ * Offsets count from the line's first byte in the tile. */
 struct span {
     uint32_t from, body, end;
 };
 
 /*
  * Writing a part of a sector is slow, because the GPU must read the sector first. So if lines do not begin at
- * sectors, neighbouring tiles overlap by a sector. Each tile writes a line from the first sector that begins in it
- * to the first sector that begins in the next tile. So only the two ends of a whole line are written as parts of
- * sectors.
+ * sectors, neighbouring tiles overlap by a sector. Each tile writes a line from the first sector that begins in
+ * the tile to the first sector that begins in the next tile. So only at the two ends of the whole line are sectors
+ * written in part.
  */
 INLINE struct span find_span(const layout_task *task, struct cut cut, const struct tile *tile,
                              const GLOBAL char *line)
@@ -771,9 +776,9 @@ INLINE struct span find_span(const layout_task *task, struct cut cut, const stru
     return span;
 }
 
-/* Returns true if a full tile needs no checks of single words: its source lines continue by at least a word at
- * both ends, and it writes only whole words, because its destination lines are aligned or it overlaps both
- * neighbours. */
+/* Returns true if a full tile needs no checks of single words. For this its source lines must continue by at least
+ * a word at both ends. It must also write only whole words, because its destination lines are aligned or because
+ * it overlaps both neighbouring tiles. */
 INLINE int is_inner(const layout_task *task, struct cut cut, const struct tile *tile)
 {
     int whole_words =
@@ -782,17 +787,17 @@ INLINE int is_inner(const layout_task *task, struct cut cut, const struct tile *
     return whole_words && tile->j >= UNITS(cut.unit) && tile->j + TILE_J(cut) + UNITS(cut.unit) <= task->size_j;
 }
 
-/* Writes the aligned words of each line. If a line is not aligned, each word is shifted out of two words of the
- * tile.
- */
+/* Writes the aligned words of each line. If a line is not aligned, each word is composed of two words of the tile
+ * by shifts. */
 INLINE void write_words(const layout_task *task, struct cut cut, const struct tile *tile,
                         const SHARED int64_t *lines, int full, uint32_t pass, uint32_t thread,
                         const SHARED unit_16 *words)
 {
-    /* b: a thread writes the same word of each of its lines. */
+    /* A thread writes word number b of each of its lines. */
     const uint32_t each = cut.words_i * PASS_J(cut) / cut.threads, b = thread % cut.words_i;
 
-    /* The next tile writes this sector. The check is outside the loop, so that the loop's loads can overlap. */
+    /* If word b is in the overlap, the next tile writes it. Check this outside the loop, so that the loads in the
+     * loop can overlap in time. */
     if (full && cut.odd && b * WORD_BYTES >= task->step_i * cut.unit)
         return;
     UNROLL
@@ -815,7 +820,7 @@ INLINE void write_words(const layout_task *task, struct cut cut, const struct ti
     }
 }
 
-/* Writes the bytes of each line before its first aligned word and after its last one. */
+/* Writes the bytes of each line before its first aligned word and after its last aligned word. */
 INLINE void write_ends(const layout_task *task, struct cut cut, const struct tile *tile,
                        const SHARED int64_t *lines, uint32_t pass, uint32_t thread, const SHARED unit_16 *words)
 {
@@ -883,9 +888,9 @@ INLINE void write_ends(const layout_task *task, struct cut cut, const struct til
     }
 
 /*
- * The same in two passes, each with half of every square's lines, so that a tile needs half as much shared memory.
- * The memory that a multiprocessor does not use as shared memory is its L1 cache, which all outstanding loads
- * need.
+ * Transposes in two passes, each with half the lines of every square, so that a tile needs half as much shared
+ * memory. This helps because a multiprocessor uses the rest of that memory as L1 cache, which all outstanding
+ * loads need. struct squares holds the words of a thread between the passes.
  */
 struct squares {
     struct word held[WORDS_MOST];
@@ -924,8 +929,8 @@ struct squares {
             HALVES(0);                                                                                            \
     }
 
-/* As in layout/gpu.c: small tiles and wide ones, for aligned lines and for any. Two passes are used where they
- * were faster on an H200. */
+/* The kernels for small and wide tiles, for aligned lines and for lines that begin anywhere. The shapes must be as
+ * in layout/gpu.c. Two passes are used for the kernels that were faster with them on an H200. */
 TRANSPOSE_BY_HALVES(leat_layout_transpose_1, 1, 8, 8, 64, 0)
 TRANSPOSE(leat_layout_transpose_2, 2, 8, 8, 64, 0)
 TRANSPOSE(leat_layout_transpose_4, 4, 8, 8, 64, 0)
@@ -952,46 +957,48 @@ TRANSPOSE_BY_HALVES(leat_layout_transpose_long_odd_4, 4, 32, 8, 128, 1)
 /* ---- n-dimensional (ND) tiles: lines consist of several short dimensions, which may be on both sides ---- */
 
 /*
- * An ND tile consists of some whole dimensions and a part of one more, which is cut. It goes through shared memory
- * in the order of the source and is read from there in the order of the destination, so that both sides are
- * accessed in long lines. If units have less than 4 bytes and the lines allow it, threads move words of 4 bytes,
- * and gather the units of each word from shared memory.
+ * An ND tile consists of some whole dimensions and of a part of one more dimension, which is called cut. The tile
+ * is stored into shared memory in the order of the source and read from there in the order of the destination, so
+ * that both sides are accessed in long lines. If units have less than 4 bytes and the lines allow it, threads move
+ * words of 4 bytes, and gather the units of each word from shared memory.
  *
- * All ND tiles of a copy have the same shape. So each block copies several, and each thread computes only once
- * where its words are, relative to a tile's corner. A thread's words are number thread, thread + ND_TILE_THREADS
- * and so on; each has a slot. The offsets of all slots stay in registers, so the number of slots is small and a
- * compile-time constant. While a thread writes one tile, its loads of the next tile are in progress.
+ * All ND tiles of a copy have the same shape. So each block copies several tiles, and each thread computes the
+ * offsets of its words from a tile's corner only once. A thread moves the words with the numbers thread, thread +
+ * ND_TILE_THREADS and so on, and has a slot for each of them. The offsets of all slots stay in registers, so the
+ * number of slots is small and a compile-time constant. While a thread writes one tile, its loads of the next tile
+ * are in progress.
  */
 
 #define ND_TILE_THREADS 256
-#define ND_TILE_ROOM_BYTES 20480 /* the largest tile, with the padding of its lines */
+#define ND_TILE_ROOM_BYTES 20480 /* shared memory for a tile, with the padding between its lines */
 #define ND_TILES_PER_BLOCK 16
-#define ND_TILE_GROUP 4         /* slots whose offsets are computed together */
-#define ND_TILE_SINGLE_SLOTS 12 /* slots for single units; no pass has more */
-#define ND_TILE_HELD 16         /* registers for words that are being loaded */
-#define ND_TILE_PLACES 40       /* offsets in shared memory: one for each word read and each unit written */
+#define ND_TILE_GROUP 4         /* number of slots whose offsets are computed together */
+#define ND_TILE_SINGLE_SLOTS 12 /* number of slots for single units; no pass has more slots */
+#define ND_TILE_HELD 16         /* number of registers for words that are being loaded */
+#define ND_TILE_PLACES 40       /* number of offsets in shared memory: one per word read and per unit written */
 
-/* The slots of a kernel; all members are compile-time constants. */
+/* The slots of a kernel. All fields are compile-time constants. */
 struct slots {
-    uint32_t unit;                    /* bytes */
-    uint32_t read_units, write_units; /* units of a word */
-    uint32_t read, write;             /* number of slots: multiples of ND_TILE_GROUP */
+    uint32_t unit;                    /* size of a unit in bytes */
+    uint32_t read_units, write_units; /* number of units in a word that is read, and that is written */
+    uint32_t read, write;             /* number of slots of each pass, a multiple of ND_TILE_GROUP */
 };
 
 struct mine {
-    int32_t src[ND_TILE_SINGLE_SLOTS], dst[ND_TILE_SINGLE_SLOTS]; /* units from a tile's corner to the word */
-    uint32_t place[ND_TILE_PLACES / 2]; /* offsets in shared memory, two of 16 bits each */
-    uint32_t read, write;               /* bit k: slot k has a word; bit 16 + k: also in shorter tiles */
+    int32_t src[ND_TILE_SINGLE_SLOTS], dst[ND_TILE_SINGLE_SLOTS]; /* offset of each word from the corner, units */
+    uint32_t place[ND_TILE_PLACES / 2]; /* offsets in shared memory; each element has two of 16 bits */
+    uint32_t read, write;               /* bit k: slot k has a word; bit 16 + k: also in the shorter tile */
     uint32_t held[ND_TILE_HELD];        /* the words that are being loaded */
 };
 
-/* Where an ND tile is. */
+/* The position of an ND tile. */
 struct corner {
     int64_t dst, src; /* byte offsets from the task's addresses */
-    uint32_t shift;   /* how far to shift struct mine's read and write: 16 for a shorter tile, else 0 */
+    uint32_t shift;   /* first bit of struct mine's read and write to use: 16 for a shorter tile, else 0 */
 };
 
-/* Keeps the compiler from moving computations with this number out of a loop, which would need more registers. */
+/* Prevents the compiler from moving computations with this number out of a loop, because that would need more
+ * registers. */
 #if defined(__NVPTX__)
 #define IN_LOOP(number) __asm__ volatile("" : "+r"(number))
 #elif defined(__AMDGCN__)
@@ -1018,9 +1025,9 @@ INLINE uint32_t place_at(const struct mine *mine, uint32_t n)
     return mine->place[n / 2] >> n % 2 * 16 & 0xffff;
 }
 
-/* For each slot, finds the unit-th unit of the thread's word, which has `units` units: its offset from the tile's
- * corner, and its offset in shared memory, which goes into place[] from number first on. Returns the bits for read
- * or write of struct mine. */
+/* Finds unit number `unit` of the thread's word in each slot; words have `units` units. Stores the offset of the
+ * first unit from the tile's corner in offset[], and the offset of this unit in shared memory in place[], from
+ * number first on. Returns the bits for read or write of struct mine. */
 INLINE uint32_t find_words(const layout_task *task, const struct leati_task_pass *pass, uint32_t unit,
                            uint32_t units, uint32_t slots, uint32_t first, uint32_t thread, int32_t *offset,
                            uint32_t *place)
@@ -1082,7 +1089,7 @@ INLINE void find_slots(const layout_task *task, struct slots slots, uint32_t thr
     }
 }
 
-/* Load a word into registers, and store it; bytes is a compile-time constant. */
+/* HOLD loads a word into registers, and PUT stores it. bytes is a compile-time constant. */
 #define HOLD(part, bytes, from, space)                                                                            \
     do {                                                                                                          \
         if ((bytes) == 1) {                                                                                       \
@@ -1117,10 +1124,10 @@ INLINE void find_slots(const layout_task *task, struct slots slots, uint32_t thr
             *(space unit_16 *)(to) = (unit_16){(part)[0], (part)[1], (part)[2], (part)[3]};                       \
     } while (0)
 
-/* Number of registers of a word. */
+/* The number of registers that a word needs. */
 #define PARTS(bytes) ((bytes) > 4 ? (bytes) / 4 : 1)
 
-/* Loads a thread's words of a tile from memory into registers. */
+/* Loads the words of a thread in a tile from memory into registers. */
 INLINE void fetch_nd_tile(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
                           struct mine *mine)
 {
@@ -1173,7 +1180,7 @@ INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHA
             const SHARED char *from = room + place_at(mine, slots.read + u * slots.write + k + g);
             uint32_t one[4];
 
-            /* A slot without a word loads something here too; it is not stored. */
+            /* A slot without a word loads some value here, which is not stored. */
             HOLD(slots.write_units > 1 ? one : word + g * parts, slots.unit, from, SHARED);
             if (slots.write_units > 1)
                 word[g] |= one[0] << u * slots.unit * 8;
@@ -1187,7 +1194,7 @@ INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHA
     }
 }
 
-/* Copies the ND tiles of a block: numbers block, block + grid and so on. */
+/* Copies the ND tiles of a block, which have the numbers block, block + grid and so on. */
 #define COPY_ND_TILES(slots_)                                                                                     \
     do {                                                                                                          \
         PHASE(t)                                                                                                  \
@@ -1235,11 +1242,11 @@ INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHA
         COPY_ND_TILES(all_words);                                                                                 \
     }
 
-/* Slots that a tile needs if its words have so many units. */
+/* The number of slots that a tile needs if its words have so many units. */
 #define ND_TILE_WORD_SLOTS(units)                                                                                 \
     ((ND_TILE_SINGLE_SLOTS / (units) + ND_TILE_GROUP - 1) / ND_TILE_GROUP * ND_TILE_GROUP)
 
-/* For units below 4 bytes if at least one side cannot use words of 4 bytes. */
+/* The kernel for units of less than 4 bytes if at least one side cannot be moved in words of 4 bytes. */
 #define ND_TILE_SINGLE(one, units)                                                                                \
     LEAT_KERNEL(leat_layout_nd_tile_single_##one, 1, layout_task, task)                                           \
     {                                                                                                             \
@@ -1256,7 +1263,7 @@ INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHA
             COPY_ND_TILES(no_words);                                                                              \
     }
 
-/* As in layout/gpu.c. */
+/* The numbers of slots must be as in layout/gpu.c. */
 ND_TILE(1, 4, 8)
 ND_TILE(2, 2, 8)
 ND_TILE(4, 1, 8)
@@ -1267,8 +1274,8 @@ ND_TILE_SINGLE(2, 2)
 
 /* ---- the steps to a fast transpose ---- */
 
-/* Neighbouring threads read neighbouring elements, but each writes to another row: of each sector of 32 bytes that
- * the memory writes, only 4 bytes are new. */
+/* Neighbouring threads read neighbouring elements, but each writes to a different row. So only 4 bytes are new in
+ * each sector of 32 bytes that the memory writes. */
 LEAT_KERNEL(leat_transpose_naive_u32, 4, uint32_t *, dst, const uint32_t *, src, uint64_t, rows, uint64_t, columns)
 {
     uint64_t item = leat_global_index();
@@ -1281,11 +1288,11 @@ LEAT_KERNEL(leat_transpose_naive_u32, 4, uint32_t *, dst, const uint32_t *, src,
 }
 
 #define LADDER_TILE 32
-#define LADDER_ROWS 8 /* rows that 256 threads read at once */
+#define LADDER_ROWS 8 /* number of rows that 256 threads read at once */
 
-/* A tile goes through shared memory, so that both sides are accessed in neighbouring elements. pitch: words from
- * one row to the next in shared memory. With 32 all words of a column are in one bank, which serves one at a time.
- */
+/* A tile goes through shared memory, so that neighbouring threads access neighbouring elements on both sides.
+ * pitch is the number of words from one row to the next in shared memory. With pitch 32 all words of a column are
+ * in one bank, which serves only one of them at a time. */
 #define LADDER(name, pitch)                                                                                       \
     LEAT_KERNEL(name, 4, uint32_t *, dst, const uint32_t *, src, uint64_t, rows, uint64_t, columns)               \
     {                                                                                                             \

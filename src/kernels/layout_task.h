@@ -1,9 +1,9 @@
 /*
- * layout_task.h - the argument of a layout kernel: one struct, passed by value. layout/gpu.c fills it in,
- * layout_kernels.c reads it.
+ * layout_task.h - defines the argument of a layout kernel: one struct, passed by value. layout/gpu.c fills it in,
+ * and layout_kernels.c reads it.
  *
- * Kernels split the block number into one index for each outer dimension, by division with remainder, and the
- * number of an item within the block into indices of the inner dimensions. An item is a unit in the elements
+ * By divisions with remainder, kernels split the block number into one index for each outer dimension, and the
+ * number of an item within the block into one index for each inner dimension. An item is a unit in the elements
  * kernel, and a chunk of 16 bytes in the rows kernels.
  */
 #ifndef LEATI_KERNELS_LAYOUT_TASK_H
@@ -11,13 +11,15 @@
 
 #include <stdint.h>
 
-/* The dimensions of a canonical layout, and one more for the pieces of a dimension that is cut. */
+/* The maximum number of dimensions: those of a canonical layout, and one more for the pieces of a dimension that
+ * is cut. */
 #define LEATI_TASK_DIMS 34
 
-/* An ND tile has at most 2^13 units, so at most 13 dimensions; both passes have an entry for each. */
+/* An ND tile has at most 2^13 units, so it has at most 13 dimensions. Each of the two passes has an entry for each
+ * dimension. */
 #define LEATI_TASK_ND_TILE_DIMS 26
 
-/* Numbers that kernels divide are below this. */
+/* All numbers that kernels divide are smaller than this. */
 #define LEATI_TASK_NUMBERS (UINT32_C(1) << 31)
 
 /* Divides numbers below 2^31 by size: (high 32 bits of n * multiplier, plus n) >> shift. */
@@ -27,33 +29,33 @@ struct leati_divisor {
 };
 
 struct leati_task_dim {
-    int64_t dst, src; /* strides in bytes; 0 on the side that has the list */
+    int64_t dst, src; /* strides in bytes; for the dimension with the list, 0 on the side of the list */
     struct leati_divisor by;
-    uint32_t entries; /* stride in the list's entries; 0: another dimension has the list */
+    uint32_t entries; /* stride in entries of the list; 0 for a dimension without the list */
 };
 
-/* A dimension of an ND tile, or a part of one, as one pass counts it. */
+/* A dimension of an ND tile in one pass, or a part of a dimension that the pass counts separately. */
 struct leati_nd_tile_dim {
     struct leati_divisor by;
     int32_t offset; /* stride in memory, in units */
-    uint32_t place; /* low 16 bits: stride in shared memory, in bytes; above: stride in the cut dimension */
+    uint32_t place; /* low 16 bits: stride in shared memory, in bytes; high 16 bits: stride in the cut dimension */
 };
 
-/* One pass over an ND tile: reading it from memory, or writing it. Its dimensions are nd_tile[first] to
- * nd_tile[end - 1]. */
+/* One pass over an ND tile: the pass that reads it from memory, or the pass that writes it to memory. The
+ * dimensions of the pass are nd_tile[first] to nd_tile[end - 1]. */
 struct leati_task_pass {
     uint32_t first, end;
-    uint32_t units;      /* what the pass counts: words when reading, units when writing */
-    uint32_t word_units; /* units in a word: 1, or as many as fit in 4 bytes */
+    uint32_t units;      /* number of words in a tile for the reading pass, number of units for the writing pass */
+    uint32_t word_units; /* number of units in a word: 1, or as many as fit in 4 bytes */
     uint32_t last;       /* size of the last, shorter tile in the cut dimension */
 };
 
 struct leati_layout_task {
-    uint64_t dst, src;           /* addresses of the first unit */
-    uint64_t src_first, src_end; /* the addresses that may be read */
+    uint64_t dst, src;           /* addresses of the first unit on both sides */
+    uint64_t src_first, src_end; /* the kernel may read the addresses src_first to src_end - 1 */
 
-    uint64_t list, wrong;       /* addresses, or 0 */
-    int64_t list_dst, list_src; /* bytes for one step of an index; 0 on the side without the list */
+    uint64_t list, wrong;       /* addresses of the list and of the counter of wrong indices, or 0 */
+    int64_t list_dst, list_src; /* bytes from one value of an index to the next; 0 on the side without the list */
     int64_t list_bound;
     uint32_t list_entry_bytes; /* 4 or 8 */
 
@@ -62,24 +64,24 @@ struct leati_layout_task {
     uint32_t splits; /* for the rows kernels: 1 if each row repeats one unit of the source */
     uint64_t row_bytes;
 
-    /* Elements and rows. dim[0] to dim[inner - 1] count a block's items, the rest counts blocks. The last inner
-     * dimension may be cut into pieces; then dim[inner] counts the pieces. A piece has items items, and the last
-     * piece last_items. */
+    /* For elements and rows. dim[0] to dim[inner - 1] count the items of a block, and the other dimensions count
+     * blocks. The last inner dimension may be cut into pieces. Then dim[inner] counts the pieces. A piece has
+     * `items` items, but the last piece has last_items. */
     uint32_t inner, dims, pieces;
     uint32_t items, last_items;
-    uint64_t piece_bytes; /* from one piece of a row to the next; 0: rows are not cut */
+    uint64_t piece_bytes; /* bytes from one piece of a row to the next; 0: rows are not cut */
     struct leati_divisor blocks;
 
-    /* Tiles: dim[0] to dim[inner - 1] are side i, contiguous on the destination; dim[inner] to dim[middle - 1] are
-     * side j, contiguous on the source; the rest counts blocks. */
+    /* For tiles. dim[0] to dim[inner - 1] are side i, which is contiguous on the destination. dim[inner] to
+     * dim[middle - 1] are side j, which is contiguous on the source. The other dimensions count blocks. */
     uint32_t middle;
-    uint64_t size_i, size_j; /* units of the two sides */
+    uint64_t size_i, size_j; /* lengths of the two sides in units */
     struct leati_divisor tiles_i, tiles_j;
-    uint32_t step_i;  /* units from one tile to the next along i: fewer than a tile has if tiles overlap */
-    uint32_t overlap; /* 0: the destination's lines begin at words, so whole tiles write whole words; else 1 */
+    uint32_t step_i;  /* units from one tile to the next along i; less than the size of a tile if tiles overlap */
+    uint32_t overlap; /* 0 if destination lines begin at words, so that full tiles write whole words; else 1 */
 
-    /* ND tiles: dim[] counts the tiles, first the pieces of the cut dimension, of which the last one is shorter.
-     */
+    /* For ND tiles. dim[] counts the tiles. The first dimension counts the pieces of the cut dimension, of which
+     * the last may be shorter. */
     struct leati_task_pass read, write;
     uint32_t nd_tiles;
     struct leati_nd_tile_dim nd_tile[LEATI_TASK_ND_TILE_DIMS];
@@ -87,8 +89,8 @@ struct leati_layout_task {
     struct leati_task_dim dim[LEATI_TASK_DIMS];
 };
 
-/* Returns the position in shared memory of word b of line j of a tile, whose lines have words_i words of so many
- * units. It is in this header because a test counts bank conflicts with it. */
+/* Returns the position in shared memory of word b of line j of a tile, whose lines have words_i words of `units`
+ * units. The function is in this header because a test uses it to count bank conflicts. */
 static inline uint32_t leati_tile_place(uint32_t words_i, uint32_t units, uint32_t j, uint32_t b)
 {
     return j * words_i + (b ^ (j / units & 7));

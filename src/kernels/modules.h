@@ -1,16 +1,17 @@
 /*
- * modules.h - which modules leat's built-in kernels are in.
+ * modules.h - lists the modules of leat's built-in kernels.
  *
  * A driver compiles the PTX of a module as a whole, and the call that needs the module's first kernel waits for
- * that. So the kernels that many programs need are one module, and the layout kernels are split into many: for
- * each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles. tools/build-kernels.sh
- * reads these lists.
+ * this. So the kernels that many programs need are in one module, and the layout kernels are split into many
+ * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles.
+ * tools/build-kernels.sh reads these lists.
  */
 #ifndef LEATI_KERNELS_MODULES_H
 #define LEATI_KERNELS_MODULES_H
 
-/* X(more, NAME, file): all modules; their files are in kernels/built/. The modules of one sort must follow each
- * other, sorted by unit size, because code adds the number of the unit size to the first one. */
+/* X(more, NAME, file) for each module; the files are in kernels/built/. The modules of one kind must follow
+ * each other, sorted by unit size, because layout/gpu.c adds the number of the unit size to the first module
+ * of a kind. */
 #define LEATI_BUILTIN_LIST(X, more)                                                                               \
     X(more, BASIC, builtin_kernels)                                                                               \
     X(more, ELEMENTS, layout_elements)                                                                            \
@@ -38,7 +39,7 @@ enum leati_builtin {
         LEATI_BUILTIN_COUNT
 };
 
-/* X(NAME, kernel): the kernels of layout_kernels.c, by their modules. */
+/* X(NAME, kernel) for each kernel of layout_kernels.c, with the name of its module. */
 #define LEATI_LAYOUT_KERNEL_LIST(X)                                                                               \
     X(ELEMENTS, leat_layout_elements)                                                                             \
     X(ROWS_1, leat_layout_rows_1)                                                                                 \
@@ -80,9 +81,10 @@ enum leati_builtin {
     X(STEPS, leat_transpose_padded_u32)
 
 /*
- * X(kernel, number): the maximum number of registers of a thread (PTX .maxnreg), which C cannot express. With it
- * more blocks fit into a multiprocessor: five instead of four of 128 threads, which made an H200 8 to 12 % faster,
- * and twelve instead of ten of 64 threads. With these numbers whole tiles spill almost nothing.
+ * X(kernel, number) for each kernel with a maximum number of registers per thread (PTX .maxnreg), which C cannot
+ * express. With the limit more blocks fit into a multiprocessor: five instead of four blocks of 128 threads, which
+ * made the kernels 8 to 12 % faster on an H200, and twelve instead of ten blocks of 64 threads. Even with these
+ * limits the code for full tiles spills almost no registers.
  */
 #define LEATI_REGISTERS_LIST(X)                                                                                   \
     X(leat_layout_transpose_1, 80)                                                                                \

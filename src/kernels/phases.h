@@ -1,6 +1,6 @@
 /*
- * phases.h - kernels with barriers that also work on the CPU device, where the threads of a block run one after
- * the other.
+ * phases.h - macros for kernels with barriers that also work on the CPU device, where one thread of a block does
+ * the work of all its threads.
  *
  *     SHARED_ARRAY(uint32_t, tile, 1024);
  *     PHASE (t)
@@ -10,10 +10,10 @@
  *         ... = tile[1023 - t];
  *
  * t is the thread's number. On a GPU each thread runs the phases for its own t. On the CPU device the first thread
- * of a block runs all phases: the first phase for every t, then the second for every t, and so on. So only shared
- * arrays carry values from one phase to the next, and code outside of phases must compute the same for all threads
- * of a block. Blocks have one dimension. A value that a thread keeps from one phase to the next needs an element
- * for each t:
+ * of a block runs all phases: the first phase for every t, then the second phase for every t, and so on. So local
+ * variables cannot carry values from one phase to the next, only arrays can. Code outside of phases must compute
+ * the same values for all threads of a block. Blocks must have one dimension. A value that each thread keeps for
+ * itself from one phase to the next needs an array with an element for each t:
  *
  *     OWN_ARRAY(uint32_t, kept, 256);
  *     PHASE (t)
