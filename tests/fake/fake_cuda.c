@@ -1,13 +1,14 @@
 /*
- * fake_cuda.c - a libcuda.so.1 for tests: the functions that leat calls, on host memory.
+ * fake_cuda.c - a fake libcuda.so.1 for tests. It implements the functions that leat calls, on host memory.
  *
  * It is stricter than a GPU, so that mistakes of leat are noticed: calls need the right context to be current,
  * streams and events only work in their own context, device memory is reachable only from contexts of its device,
- * a copy must stay within one allocation, and objects that are not destroyed are counted. Work runs at once unless
- * a test holds its stream (fake_queue.h). A pageable source is read when its copy is submitted. Kernels load and
- * launch but do nothing. The environment variable FAKE_CUDA selects a driver that does not start: "version=10020"
- * (result of cuDriverGetVersion), "init=100" (result of cuInit), "devices=0". Tests control it through the
- * fake_cuda_* functions at its end and through those of fake_device.h.
+ * a copy must stay within one allocation, and the library counts the objects that are not destroyed. Work runs at
+ * once unless a test holds its stream (fake_queue.h). A pageable source is read when its copy is submitted.
+ * Kernels load and launch but do nothing. With the environment variable FAKE_CUDA a test makes the library report
+ * an old version ("version=10020", the result of cuDriverGetVersion), a failure of cuInit ("init=100", its result)
+ * or no devices ("devices=0"). Tests control the rest through the fake_cuda_* functions at the end of this file
+ * and the fake_* functions of fake_device.h.
  */
 #include "driver/cuda/cuda_symbols.h"
 #include "driver/cuda/cuda_types.h"
@@ -153,8 +154,8 @@ cu_result cuDeviceCanAccessPeer(int *reachable, cu_device device, cu_device peer
 FORWARD(cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device), retain_context(context, device))
 FORWARD(cu_result cuDevicePrimaryCtxRelease_v2(cu_device device), release_context(device))
 
-/* Tests never make this call and the next fail. The real ones only fail after the driver or the context was
- * destroyed, and then nothing of leat is left in it. */
+/* Tests cannot inject failures into this function and the next two, which do not call count_call(). The real
+ * functions fail only after the driver or the context was destroyed, when leat has no objects in it any more. */
 cu_result cuCtxGetCurrent(cu_context *context)
 {
     *context = current();
@@ -213,7 +214,8 @@ FORWARD_AFTER(enter_context(), cu_result cuMemAllocManaged(cu_deviceptr *ptr, si
               flags == LEATI_CU_MEM_ATTACH_GLOBAL ? make_on_device(MANAGED, ptr, bytes)
                                                   : LEATI_CUDA_ERROR_INVALID_VALUE)
 
-/* Returns the managed allocation that contains the whole range, with the lock held; or NULL, without the lock. */
+/* Returns the managed allocation that contains the whole range, and keeps the lock for the caller. If there is
+ * none, releases the lock and returns NULL. */
 static struct memory *lock_managed(cu_deviceptr ptr, size_t bytes)
 {
     struct memory *memory;
@@ -282,7 +284,8 @@ FORWARD(cu_result cuMemAdvise(cu_deviceptr ptr, size_t bytes, cu_mem_advice advi
 FORWARD(cu_result cuMemAdvise_v2(cu_deviceptr ptr, size_t bytes, cu_mem_advice advice, cu_mem_location location),
         advise(ptr, bytes, advice, number_of(location)))
 
-/* Lists the devices that are advised to access the memory; the rest of the array is filled with "none". */
+/* Lists the devices that are advised to access the memory, and fills the rest of the array with
+ * LEATI_CU_DEVICE_INVALID. */
 static void list_users(const struct memory *memory, int *users, size_t room)
 {
     size_t count = 0;
@@ -416,7 +419,7 @@ FORWARD(cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *sh
 
 /* ---- copies ---- */
 
-/* Any context's stream is accepted. */
+/* Accepts a stream of any context. */
 static cu_result copy(void *dst, const void *src, size_t bytes, cu_stream stream)
 {
     TRY(enter_context());
@@ -462,7 +465,7 @@ static bool is_known_type(unsigned type)
            type == LEATI_CU_MEMORYTYPE_UNIFIED;
 }
 
-/* Returns false for the regions that the vendor refuses. */
+/* Returns true if the real cuMemcpy3DAsync() would accept the memory types, pitches and heights of the region. */
 static bool is_region(const cu_region_copy *copy)
 {
     return is_known_type(copy->src_type) && is_known_type(copy->dst_type) && copy->src_pitch >= copy->width &&
@@ -616,13 +619,13 @@ EXPORT unsigned fake_cuda_depth(void);
 EXPORT void *fake_cuda_context(int device);
 EXPORT void fake_cuda_forget_start(const void *ptr);
 
-/* The depth of this thread's context stack. leat must leave it unchanged. */
+/* Returns the depth of this thread's context stack. leat must leave it unchanged. */
 unsigned fake_cuda_depth(void)
 {
     return depth;
 }
 
-/* Returns a context that the user created. */
+/* Returns a context of the device that stands for one that the user created. */
 void *fake_cuda_context(int device)
 {
     static struct CUctx_st users[DEVICES_MOST] = {{.device = 0}, {.device = 1}};

@@ -30,7 +30,8 @@
             return result_;                                                                                       \
     } while (0)
 
-/* Defines a vendor function by one expression, or by an expression after another call that must succeed. */
+/* FORWARD defines a vendor function that returns the value of one expression. FORWARD_AFTER does the same, but its
+ * function first makes another call, and returns the error if that call fails. */
 #define FORWARD(prototype, result)                                                                                \
     prototype                                                                                                     \
     {                                                                                                             \
@@ -75,12 +76,13 @@ struct memory {
     struct FAKE_CONTEXT *context;
     bool start_unknown; /* the driver reports only the size */
 
-    /* Advice and prefetches for a whole managed allocation. Devices are numbers; -1 is the host, -2 means none. */
-    bool read_mostly, used_by[DEVICES_MOST + 1]; /* the last element is the host's */
+    /* Advice and prefetches apply to the whole managed allocation. A device is a number; -1 is the host, -2 means
+     * none. */
+    bool read_mostly, used_by[DEVICES_MOST + 1]; /* the last element stands for the host */
     int preferred, prefetched;
 };
 
-/* Guards everything below. */
+/* Guards all variables below. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct FAKE_CONTEXT contexts[DEVICES_MOST] = {{.device = 0}, {.device = 1}};
 static int retained[DEVICES_MOST];
@@ -92,7 +94,7 @@ static unsigned live, calls, fail_at, fail_with;
 /* Returns the current context of the thread, or NULL. */
 static struct FAKE_CONTEXT *current(void);
 
-/* Begins a call that needs a current context: count_call(), and a failure if there is none. */
+/* Begins a call that needs a current context: calls count_call(), and fails if no context is current. */
 static unsigned enter_context(void);
 
 /* Returns true if a call in the current context may use the memory. Called with the lock held. */
@@ -100,7 +102,8 @@ static bool is_reachable(const struct memory *memory);
 
 /* ---- calls ---- */
 
-/* Returns the number after name in FAKE_SETTINGS, or initial. */
+/* Returns the number that follows name in the environment variable FAKE_SETTINGS, or initial if name is not in
+ * it. */
 static int setting(const char *name, int initial)
 {
     const char *text = getenv(FAKE_SETTINGS);
@@ -110,7 +113,7 @@ static int setting(const char *name, int initial)
     return atoi(text + strlen(name));
 }
 
-/* Counts a call and returns the failure that a test chose for it. */
+/* Counts a call. Returns the error code that a test has chosen for it, or success. */
 static unsigned count_call(void)
 {
     unsigned result = FAKE_SUCCESS;
@@ -127,14 +130,14 @@ static bool is_default(const struct FAKE_STREAM *stream)
     return !stream || stream == FAKE_STREAM_LEGACY || stream == FAKE_STREAM_PER_THREAD;
 }
 
-/* enter_context(), and a failure if the stream belongs to another context. */
+/* Begins a call on a stream: calls enter_context(), and fails if the stream belongs to another context. */
 static unsigned enter_stream(const struct FAKE_STREAM *stream)
 {
     TRY(enter_context());
     return is_default(stream) || stream->context == current() ? FAKE_SUCCESS : FAKE_INVALID_HANDLE;
 }
 
-/* Returns the queue of a stream. Default streams have one in each context. */
+/* Returns the queue of a stream. A default stream has one queue in each context. */
 static struct queue *queue_of(struct FAKE_STREAM *stream, struct FAKE_CONTEXT *context)
 {
     struct queue *queue;
@@ -154,7 +157,7 @@ static unsigned give(struct FAKE_STREAM *stream, const struct queue_work *work, 
     return queue_give(queue_of(stream, current()), work, take) ? FAKE_SUCCESS : FAKE_OUT_OF_MEMORY;
 }
 
-/* Counts objects that are created (1) and destroyed (-1). */
+/* Counts live objects: change is 1 when an object is created, and -1 when it is destroyed. */
 static void count(int change)
 {
     pthread_mutex_lock(&lock);
@@ -164,8 +167,8 @@ static void count(int change)
 
 /* ---- memory ---- */
 
-/* Returns the link of the list that points to the allocation that contains ptr, or the link that is NULL. Called
- * with the lock held. */
+/* Returns the list link that points to the allocation that contains ptr. If no allocation does, returns the last
+ * link, which is NULL. Called with the lock held. */
 static struct memory **find(const void *ptr)
 {
     struct memory **link = &memories;
@@ -217,7 +220,8 @@ static unsigned make_memory(enum place place, size_t bytes, void **start)
     return add_memory(place, made, bytes);
 }
 
-/* Frees an allocation in one of these places, after all submitted work. */
+/* Waits for all submitted work, and then frees the allocation that starts at start. Fails if its place is not
+ * among places. */
 static unsigned drop_memory(unsigned places, const void *start)
 {
     struct memory **link;
@@ -270,8 +274,8 @@ static unsigned retain_context(struct FAKE_CONTEXT **context, int device)
     return FAKE_SUCCESS;
 }
 
-/* The last release frees what is left in the context, like the end of a primary context. It does so even when it
- * reports an earlier failure, like all calls that destroy something. */
+/* Like the real call, the last release of a primary context frees all memory in it. It does so even if it returns
+ * an injected error. */
 static unsigned release_context(int device)
 {
     bool known;
@@ -331,7 +335,8 @@ static size_t reach(const struct queue_work *work, size_t pitch, size_t slice)
     return (work->depth - 1) * slice + (work->height - 1) * pitch + work->width;
 }
 
-/* Reads a pageable source now, and has written a pageable destination before it returns. */
+/* Submits a copy of rows. If the source is pageable, it is read during this call; if the destination is pageable,
+ * it has been written when this call returns. */
 static unsigned give_rows(const struct queue_work *work, struct FAKE_STREAM *stream)
 {
     bool src_pageable, dst_pageable;
@@ -390,7 +395,7 @@ static unsigned create_stream(struct FAKE_STREAM **stream, unsigned flags)
     return FAKE_SUCCESS;
 }
 
-/* Submitted work of the stream still runs to its end. */
+/* First runs all work that was submitted to the stream. */
 static unsigned destroy_stream(struct FAKE_STREAM *stream)
 {
     queue_end(&stream->queue);
@@ -525,7 +530,7 @@ unsigned fake_live(void)
     return number;
 }
 
-/* Makes the n-th call from now on return code; n = 0 cancels that. */
+/* Makes the n-th call from now on return the error code. n = 0: no call. */
 void fake_fail(unsigned n, unsigned code)
 {
     pthread_mutex_lock(&lock);
@@ -535,7 +540,7 @@ void fake_fail(unsigned n, unsigned code)
     pthread_mutex_unlock(&lock);
 }
 
-/* Returns how many calls that can fail were made since fake_fail(). */
+/* Returns the number of calls since fake_fail() that a test could make fail. */
 unsigned fake_calls(void)
 {
     unsigned number;
@@ -546,8 +551,8 @@ unsigned fake_calls(void)
     return number;
 }
 
-/* Queues all work that this stream receives from now on, until it is released or somebody waits for the stream.
- * device: selects the context of a default stream. */
+/* Queues all work that this stream receives from now on, until the test releases the stream (held is 0) or a
+ * thread waits for it. device: selects the context of a default stream. */
 void fake_hold(int device, void *stream, int held)
 {
     queue_hold(queue_of(stream, &contexts[device]), held);

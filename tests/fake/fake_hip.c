@@ -1,13 +1,13 @@
 /*
- * fake_hip.c - a libamdhip64.so for tests: the functions that leat calls, on host memory.
+ * fake_hip.c - a fake libamdhip64.so for tests. It implements the functions that leat calls, on host memory.
  *
  * It is stricter than a GPU, so that mistakes of leat are noticed: streams and events only work on their device,
- * which must be the thread's current one, a copy must stay within one allocation, and objects that are not
- * destroyed are counted. Work runs at once unless a test holds its stream (fake_queue.h). A pageable source is
- * read when its copy is submitted. Kernels load and launch but do nothing. It behaves as HIP 6.3, or as the
- * version in the environment variable FAKE_HIP ("version=50300000"), which can also select a library that does not
- * start ("init=100" is the result of hipInit; "devices=0"). Tests control it through the functions at the end of
- * fake_device.h.
+ * which must be the thread's current one, a copy must stay within one allocation, and the library counts the
+ * objects that are not destroyed. Work runs at once unless a test holds its stream (fake_queue.h). A pageable
+ * source is read when its copy is submitted. Kernels load and launch but do nothing. The library behaves as HIP
+ * 6.3, or as the version in the environment variable FAKE_HIP ("version=50300000"). FAKE_HIP can also request a
+ * failure of hipInit ("init=100", its result) or no devices ("devices=0"). Tests control the rest through the
+ * functions at the end of fake_device.h.
  */
 #include "driver/hip/hip_symbols.h"
 #include "driver/hip/hip_types.h"
@@ -95,8 +95,8 @@ hi_result hipGetDeviceCount(int *number)
     return *number ? LEATI_hipSuccess : LEATI_hipErrorNoDevice;
 }
 
-/* Tests never make this call and the next fail. The real ones only fail after the runtime has ended, and then
- * nothing of leat is left in it. */
+/* Tests cannot inject failures into this function and the next one, which do not call count_call(). The real
+ * functions fail only after the runtime has ended, when leat has no objects in it any more. */
 hi_result hipGetDevice(int *device)
 {
     *device = current_device;
@@ -257,7 +257,7 @@ hi_result hipPointerGetAttributes(hi_pointer_attributes *attributes, const void 
     return LEATI_hipSuccess;
 }
 
-/* ---- managed memory beside the host, and virtual memory: this GPU has none ---- */
+/* ---- advice and prefetches of managed memory, and virtual memory: this GPU supports neither ---- */
 
 FORWARD(hi_result hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hi_stream stream),
         LEATI_hipErrorNotSupported)
@@ -305,7 +305,7 @@ static bool is_on_device(const void *ptr)
     return found;
 }
 
-/* Returns true if the direction that the caller named is the real one. */
+/* Returns true if kind names the direction from src to dst correctly. */
 static bool is_right_kind(hi_copy_kind kind, const void *dst, const void *src)
 {
     bool to = is_on_device(dst), from = is_on_device(src);

@@ -1,13 +1,13 @@
 /*
  * fake_queue.h - streams and events of the fake vendor libraries (fake_cuda.c, fake_hip.c).
  *
- * Work runs when it is submitted, unless its stream is held. A test may hold a stream: work that is submitted from
- * then on is queued until the test releases the stream or somebody waits for it. Work behind an event that has not
- * completed is queued too. A default stream and the streams that keep its order wait for each other, as the
- * vendors' do.
+ * Work runs when it is submitted, unless a test holds its stream: then the work is queued until the test releases
+ * the stream or a thread waits for it. Work is also queued if it must wait for an event that is not complete. A
+ * default stream, and the other streams of its context that are not created as non-blocking, wait for each other,
+ * as they do in the vendors' libraries.
  *
- * One lock is held while work runs, host functions included: they may call the library, but must not wait for
- * another thread that calls it.
+ * The library holds one recursive lock while work runs, and also while a host function runs. So a host function
+ * may call the library, but must not wait for another thread that calls it.
  */
 #ifndef FAKE_QUEUE_H
 #define FAKE_QUEUE_H
@@ -35,7 +35,7 @@ struct queue_work {
     struct queue_mark *mark, *wait;
     char *dst;
     const char *src;
-    char *taken; /* contents of src when the work was submitted; or NULL */
+    char *taken; /* contents of src when the work was submitted; NULL: src is read when the work runs */
     size_t width, height, depth, dst_pitch, dst_slice, src_pitch, src_slice;
     const void *pattern;
     size_t pattern_bytes, count;
@@ -123,7 +123,7 @@ static struct queue_work *take_first(struct queue *queue)
     return work;
 }
 
-/* Returns true if work of one must wait for earlier work of the other. */
+/* Returns true if work of queue one must wait for earlier work of queue other. */
 static bool keep_order(const struct queue *one, const struct queue *other)
 {
     return one != other && one->group == other->group &&
@@ -139,7 +139,7 @@ static bool waits_for_others(const struct queue *queue)
     return false;
 }
 
-/* Runs the queue's work until it reaches work that must wait. */
+/* Runs work of the queue, up to the first piece that must wait. */
 static void go_on(struct queue *queue)
 {
     while (queue->first && !queue->held && !waits_for_others(queue) &&
@@ -147,7 +147,7 @@ static void go_on(struct queue *queue)
         do_work(take_first(queue));
 }
 
-/* Runs all work of the queue, and first the work of other queues that it waits for. */
+/* Runs all work of the queue. First runs the work of other queues that it must wait for. */
 static void drain(struct queue *queue)
 {
     if (queue->draining)
@@ -168,7 +168,8 @@ static void drain(struct queue *queue)
 
 /* ---- for the libraries ---- */
 
-/* Submits work; copies its fields. take: reads the source now. Returns false if there is no memory. */
+/* Submits a copy of the structure given. take: read the source now, and not when the work runs. Returns false if
+ * there is no host memory. */
 static bool queue_give(struct queue *queue, const struct queue_work *given, bool take)
 {
     struct queue_work *work = malloc(sizeof *work);
@@ -215,7 +216,8 @@ static bool queue_is_idle(struct queue *queue)
     return idle;
 }
 
-/* Waits for a stream, or for all streams of a group; group NULL: for all streams. */
+/* Waits for one stream. queue_drain_group() waits for all streams of a group, or of all groups if group is
+ * NULL. */
 static void queue_drain(struct queue *queue)
 {
     lock_queues();
@@ -264,12 +266,12 @@ static void queue_wait_for(struct queue_mark *mark)
     unlock_queues();
 }
 
-/* Holds a stream, or releases it. */
+/* Holds a stream (held), or releases it. */
 static void queue_hold(struct queue *queue, bool held)
 {
     lock_queues();
     queue->held = held;
-    /* Streams that waited for this one continue too. */
+    /* Other streams may have waited for this one, so let them continue. */
     for (struct queue *other = queues; other && !held; other = other->next)
         go_on(other);
     go_on(queue);
