@@ -1,4 +1,4 @@
-/* bytes_child.h - shared by the tests of how bytes are copied: this program again in a child process. */
+/* bytes_child.h - shared by the tests of how bytes are copied: runs the test program again in a child process. */
 #ifndef BYTES_CHILD_H
 #define BYTES_CHILD_H
 
@@ -22,8 +22,8 @@ static size_t page_bytes;
         }                                                                                                         \
     } while (0)
 
-/* Runs this program again in a child and returns its wait status. *stopped returns true if the child reached
- * print_last_line(). */
+/* Runs this program again in a child and returns its wait status. Sets *stopped to true if the child reached
+ * print_last_line(), which stops it for a moment. */
 static inline int run_child(const char *what, const char *name, bool *stopped)
 {
     pid_t child = fork();

@@ -1,4 +1,5 @@
-/* copy_waits.h - shared by the tests of the waits of staged copies: memory, and what device memory must hold. */
+/* copy_waits.h - shared by the tests of the waits of staged copies: two threads that copy on one stream, and the
+ * settings for staging. */
 #ifndef COPY_WAITS_H
 #define COPY_WAITS_H
 
@@ -17,7 +18,8 @@
 
 /* ---- short copies ---- */
 
-/* Two threads copy on one stream: the first one is in the middle of its copy when the second one starts. */
+/* One of two threads that copy on one stream. The second thread starts while the first one is in the middle of its
+ * copy. */
 struct half {
     leat_stream *stream;
     unsigned char *dst, *src;
@@ -36,7 +38,7 @@ static inline void let_the_other_go_first(void *stream, struct leati_location ds
     (void)bytes;
     if (dst.ptr != halves[0].stop || atomic_exchange(&halves[0].entered, 1))
         return;
-    /* The other thread may have to wait for this one, so only wait for a moment. */
+    /* Wait only for a moment, because the second thread may itself have to wait for this one. */
     for (int i = 0; i < HELD_MOMENT_MS && !atomic_load(&halves[1].done); i++)
         test_sleep_us(1000);
 }

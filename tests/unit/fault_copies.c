@@ -1,6 +1,6 @@
 /*
- * fault_copies.c - scenarios of fault_walk: copies of pageable memory, files and tickets. When a copy cannot be
- * staged, leat copies in another way, so a failed driver call may go unreported; then all bytes must be right.
+ * fault_copies.c - scenarios of fault_walk: copies of pageable memory, files and tickets. If leat cannot stage a
+ * copy, it copies in another way, so a failed driver call may go unreported. All bytes must be right then.
  */
 #include "fault_scenarios.h"
 
@@ -39,7 +39,8 @@ static bool open_for_copies(struct world *w)
     return true;
 }
 
-/* Copies in and out with plain calls: short ones, and long ones that fill the ring more than once. */
+/* Copies short and long ranges to the device and back with plain calls. The long ones fill the ring more than
+ * once. */
 static bool copy_both_ways(struct world *w)
 {
     static const size_t sizes[] = {100, BYTES, 300 << 10, LONG_BYTES};
@@ -63,7 +64,7 @@ static bool copy_both_ways(struct world *w)
     return move_rows(w, host_out, host_in, 10, 50, 30);
 }
 
-/* Copies from one host buffer to another, between streams and between devices, after slow work. */
+/* Makes copies from one host buffer to another, between streams and between devices. Slow work precedes them. */
 static bool copy_in_order(struct world *w)
 {
     test_pattern(host_in, LONG_BYTES, 20);
@@ -89,7 +90,8 @@ static bool copy_in_order(struct world *w)
     return true;
 }
 
-/* 3-D copies with gaps between the rows on the device, from and to both kinds of host memory. */
+/* Makes 3-D copies between the device and both kinds of host memory. On the device there are gaps between the
+ * rows. */
 static bool copy_regions(struct world *w)
 {
     enum { WIDTH = 3000, HEIGHT = 40, PITCH = 4096, ALL = WIDTH * HEIGHT };
@@ -109,7 +111,7 @@ static bool copy_regions(struct world *w)
     return true;
 }
 
-/* Fails unless each element of dst equals that of src. */
+/* Fails unless each element of dst equals the same element of src. */
 static void expect_elements(const void *dst, const leat_layout *dst_layout, const void *src,
                             const leat_layout *src_layout, const char *what)
 {
@@ -122,7 +124,8 @@ static void expect_elements(const void *dst, const leat_layout *dst_layout, cons
             give_up("%s: element %llu is wrong", what, (unsigned long long)i);
 }
 
-/* Copies of layouts on every path: whole, packed in and out, with a list of indices, from host to host. */
+/* Copies layouts on every path: whole, packed to and from the device, with a list of indices, and from host to
+ * host. */
 static bool copy_layouts(struct world *w)
 {
     enum { ROWS = 100, COLUMNS = 300, SOME = 60, ALL = ROWS * COLUMNS * 4 };
@@ -162,7 +165,7 @@ static bool copy_layouts(struct world *w)
     return true;
 }
 
-/* A batch of small copies, from and to both kinds of host memory. */
+/* Copies a batch of small ranges from and to both kinds of host memory. */
 static bool copy_ops(struct world *w)
 {
     enum { PAIRS = 20, EACH = 6000, ALL = PAIRS * EACH };
@@ -173,7 +176,8 @@ static bool copy_ops(struct world *w)
     test_pattern(pinned, ALL, 72);
     memset(host_out, 0, ALL);
     memset(pinned + ALL, 0, ALL);
-    /* Ascending order to the device, descending order back. */
+    /* The batch to the device lists the ranges in ascending order, and the batch back lists them in descending
+     * order. */
     for (size_t i = 0; i < PAIRS; i++) {
         size_t at = i * EACH;
         unsigned char *there = device + at + (i % 2 ? 0 : ALL);
@@ -190,7 +194,8 @@ static bool copy_ops(struct world *w)
     return true;
 }
 
-/* A cancelled copy may also end well, so LEAT_ERROR_CANCELLED is no failure here. */
+/* Waits for a ticket that was cancelled. Both LEAT_OK and LEAT_ERROR_CANCELLED count as success, because the copy
+ * may have ended before the cancel. */
 static leat_status wait_cancelled(leat_ticket *ticket, leat_copy_point point)
 {
     leat_status status = leat_ticket_wait(ticket, point, LEAT_FOREVER);
@@ -221,7 +226,7 @@ static bool use_tickets(struct world *w)
         give_up("a copy that was waited for has %llu bytes", (unsigned long long)info.arrived_bytes);
     expect_bytes(host_out, LONG_BYTES, 30, "tickets");
     expect_bytes(w->pinned, LONG_BYTES, 30, "tickets, to pinned memory");
-    /* Small copies, which need no worker thread. */
+    /* These copies are so small that they need no worker thread. */
     STEP(leat_copy_start(w->stream, w->plain, host_in, 100, NULL, &tickets[3]));
     STEP(leat_copy_start(w->stream, host_out, w->plain, 100, NULL, &tickets[4]));
     STEP(leat_ticket_wait(tickets[3], LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
@@ -238,7 +243,7 @@ static bool use_tickets(struct world *w)
     return true;
 }
 
-/* Copies through a file, from and to both kinds of memory. */
+/* Writes device memory to a file, and reads the file back to device memory and to the host. */
 static bool copy_files(struct world *w)
 {
     memset(host_out, 0, LONG_BYTES);
@@ -343,7 +348,7 @@ void lazy_copy_scenario(struct world *w)
     END(leat_device_close(w->device));
     if (given && !w->failed)
         expect_bytes(host_out, LONG_BYTES, 60, "a device that was closed");
-    /* The ticket may still exist after its device, or the close may have freed it. */
+    /* leat may have freed the ticket when it closed the device, so the status does not matter. */
     if (w->tickets[0])
         (void)leat_ticket_destroy(w->tickets[0]);
 }

@@ -1,7 +1,7 @@
 /*
  * fault_files.c - scenarios of fault_walk: lists of ranges of files, syncs and commits, with and without tickets,
- * and loads of a model. Copies of files are staged, so a failed driver call may go unreported; then all bytes must
- * be right, and a file that was committed must be whole.
+ * and loads of a model. Copies of files are staged, so a failed driver call may go unreported. All bytes must be
+ * right then, and a file that was committed must be whole.
  */
 #include "fault_scenarios.h"
 #include "test_folder.h"
@@ -14,7 +14,7 @@
 
 enum { RANGES = 40, EACH = 7000, ALL = RANGES * EACH, TENSOR_BYTES = 300000, HEADER_BYTES = 200 };
 
-/* Two tensors, with the data of one pattern. */
+/* Writes a model file with two tensors. One pattern fills the data of both. */
 static void write_model(const char *path)
 {
     unsigned char *data = malloc(2 * TENSOR_BYTES);
@@ -51,7 +51,7 @@ void remove_walk_folder(void)
         give_up("a file is left over in %s", folder);
 }
 
-/* The memory of range i: of the device, pinned, or pageable. */
+/* Returns the memory of range i, which is device memory, pinned or pageable memory. */
 static unsigned char *range_at(const struct world *w, unsigned i, unsigned char *pageable)
 {
     return (unsigned char *)(i % 3 == 0 ? w->plain : i % 3 == 1 ? w->pinned : pageable) + (size_t)i * EACH;
@@ -61,7 +61,7 @@ static unsigned char *range_at(const struct world *w, unsigned i, unsigned char 
 static bool move_lists(struct world *w, bool with_tickets)
 {
     leat_file_op ops[RANGES];
-    leat_ticket **tickets = &w->tickets[with_tickets ? 0 : TICKETS]; /* no ticket is written without tickets */
+    leat_ticket **tickets = &w->tickets[with_tickets ? 0 : TICKETS]; /* not used without tickets */
 
     test_pattern(host_in, ALL, 91);
     STEP(leat_copy_sync(w->stream, w->plain, host_in, ALL));
@@ -96,7 +96,7 @@ static bool move_lists(struct world *w, bool with_tickets)
     return true;
 }
 
-/* Reads and writes with tickets, and a deadline that is far away. */
+/* Reads and writes with tickets and with deadlines that are far away. */
 static bool use_file_tickets(struct world *w)
 {
     leat_copy_options options = {.size = sizeof options, .deadline_ns = UINT64_C(100000000000)};
@@ -116,7 +116,7 @@ static bool use_file_tickets(struct world *w)
     return true;
 }
 
-/* Commits a new file. With a failure it has its name with all bytes, or not at all. */
+/* Commits a new file. If a call fails, the file must either have its name and all bytes, or no name. */
 static bool commit_file(struct world *w, bool with_ticket)
 {
     const char *path = path_of("committed");
@@ -154,8 +154,8 @@ static void expect_committed(void)
     fclose(file);
 }
 
-/* Loads the tensors of a model one by one to two kinds of memory, and all of them to memory that leat allocates.
- */
+/* Loads the tensors of a model one by one into two kinds of memory, and then all tensors into memory that leat
+ * allocates. */
 static bool load_model(struct world *w, leat_model *model, leat_model_load **load, leat_model_set **set)
 {
     leat_model_item items[2] = {LEAT_MODEL_ITEM_INIT, LEAT_MODEL_ITEM_INIT};
@@ -227,7 +227,8 @@ void file_scenario(struct world *w)
     expect_committed();
 }
 
-/* Closes the device while copies and a commit run: the commit is complete then, or the file has no name. */
+/* Closes the device while copies and a commit run. After that the file must either be complete, or have no
+ * name. */
 void lazy_file_scenario(struct world *w)
 {
     leat_file *file = NULL;

@@ -1,5 +1,5 @@
-/* fault_pools.c - scenarios of fault_walk: pools, which may survive a failed driver call and must then have
- * worked. */
+/* fault_pools.c - scenarios of fault_walk: pools. A call of a pool may succeed although a driver call failed, but
+ * it must then have done its work. */
 #include "fault_scenarios.h"
 
 #include <string.h>
@@ -24,14 +24,14 @@ static void pool_must_work(struct world *w, leat_pool *pool)
         give_up("the pool gives memory with wrong bytes after the failure");
 }
 
-/* Fills the end of a block, which expect_end() checks. To fill all of some 100 MiB in each of a thousand runs
- * would take minutes. */
+/* Fills only the end of a block, which expect_end() checks. Filling whole blocks, some 100 MiB in each of a
+ * thousand runs, would take minutes. */
 static leat_status fill_end(leat_stream *stream, void *block, unsigned char value, size_t bytes)
 {
     return leat_fill(stream, (char *)block + bytes - sizeof end_seen, value, sizeof end_seen);
 }
 
-/* Fails unless the last bytes of the block hold value: other bytes mean a failure that no call has reported. */
+/* Fails unless the last bytes of the block hold value. Other bytes mean that a call failed without an error. */
 static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, unsigned char value)
 {
     leat_status status;
@@ -44,7 +44,8 @@ static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, un
     return status;
 }
 
-/* Guard mode reads every byte of a block, so its blocks are smaller. */
+/* Converts MiB to bytes. The blocks of guarded pools are a quarter as large, because guard mode reads every byte
+ * of a block. */
 static size_t mib(size_t count)
 {
     return now.pool.guard ? count * MIB / 4 : count * MIB;
@@ -72,7 +73,7 @@ static bool make_pools(struct world *w)
     return true;
 }
 
-/* Blocks of one stream that other streams use, and that move from stream to stream. */
+/* Uses blocks of one stream on another stream, and lets freed blocks pass from stream to stream. */
 static bool pass_blocks_around(struct world *w)
 {
     void **b = w->blocks;
@@ -114,7 +115,8 @@ static void give_blocks_back(struct world *w)
     }
 }
 
-/* Needs the memory of both limits: pages are stitched, and the second pool takes idle memory of the first. */
+/* Allocates so much that the first pool must stitch idle pages together, and that the second pool must take idle
+ * memory of the first one because of the budget. */
 static bool stitch_pages(struct world *w)
 {
     void **b = w->blocks;
@@ -160,7 +162,8 @@ static bool trim_and_limit(struct world *w)
     STEP(leat_pool_trim_idle(w->pool, 0, NULL, NULL));
     STEP(expect_end(w->stream, b[0], block_bytes(), 11));
     status = leat_pool_set_limits(w->pool, 6 * MIB, 4 * MIB);
-    /* A chunk with a live block in it cannot be released, so the pool may hold more. */
+    /* Pools without virtual memory cannot release a chunk that contains a live block, so they may stay above the
+     * limit. */
     if (status != LEAT_ERROR_BUSY || (!now.pool.kind && !now.pool.no_virtual_memory))
         STEP(status);
     if (status == LEAT_OK && leat_pool_alloc(w->stream, w->pool, 30 * MIB, &none) >= LEAT_OK)
@@ -222,14 +225,15 @@ void pool_scenario(struct world *w)
     if (w->device)
         FREE(leat_device_synchronize(w->device));
     give_blocks_back(w);
-    /* The mapping no longer exists, whatever the driver returned. */
+    /* leat_memory_free() ends the mapping even if the driver reports an error, so it is not called a second
+     * time. */
     END(leat_memory_free(w->imported));
     for (int i = 0; i < 2; i++) {
         leat_pool *pool = i ? w->second_pool : w->pool;
 
         if (!pool)
             continue;
-        /* If the fault has not happened yet, it would happen in this check. */
+        /* Check the pool only after the fault, which would otherwise hit a call of this check. */
         if (w->stream && leati_fault_fired(wrapper))
             pool_must_work(w, pool);
         END(leat_pool_destroy(pool));

@@ -1,6 +1,6 @@
 /*
- * fault_public.c - scenarios of fault_walk: every call of the public API but those of pools and of pageable
- * copies, and the entries of the driver's table that no such call reaches.
+ * fault_public.c - scenarios of fault_walk: every call of the public API except pools and pageable copies, and the
+ * entries of the driver's table that no call of the public API reaches.
  */
 #include "fault_scenarios.h"
 
@@ -66,8 +66,8 @@ static bool take_memory(struct world *w)
     STEP(leat_pointer_get_info(w, &info));
     STEP(leat_pointer_wrap(w->device, LEAT_KIND_PINNED, (char *)w->own + OWN_BYTES - 10, 10));
     w->wrapped = true;
-    /* Always refused. For its message the call queries the free memory, which is one more driver call that may
-     * fail. */
+    /* leat always refuses this size. For the error message it queries the free memory, which is one more driver
+     * call that may fail. */
     if (leat_alloc(w->stream, SIZE_MAX / 2, &none) != LEAT_ERROR_DEVICE_MEMORY)
         STEP(LEAT_ERROR_DRIVER);
     return true;
@@ -137,7 +137,7 @@ LEAT_KERNEL(walk_halve, 2, float *, data, uint64_t, count)
         data[i] /= 2;
 }
 
-/* Launches kernels of all modules, most of them twice, so that the second look-up finds them in the cache. */
+/* Launches kernels of all modules. Most are launched twice, so that the second look-up finds them in the cache. */
 static bool run_kernels(struct world *w)
 {
     const char *path = test_kernels_path();
@@ -269,7 +269,7 @@ static void give_all_back(struct world *w)
     free(w->own);
 }
 
-/* Managed memory: prefetch by one call and in chunks, advice, queries, the record of page moves. */
+/* Tests managed memory: prefetches in one call and in chunks, advice, queries, and the record of page moves. */
 static bool move_managed(struct world *w)
 {
     leat_managed_stats counts = {.size = sizeof counts};
@@ -300,9 +300,9 @@ static bool move_managed(struct world *w)
     return true;
 }
 
-/* A driver attaches whole allocations of its own, but leat's managed memory is a block of a pool. So this
- * allocates by the driver's table. A vendor's driver reports which device the memory belongs to; the CPU device's
- * does not, so the test wraps the memory. */
+/* Attaches managed memory to a stream. A driver attaches only whole allocations, but leat's managed memory is a
+ * block of a pool, so this function allocates through the driver's table. A vendor's driver reports which device
+ * owns the memory; the CPU device does not, so there leat_pointer_wrap() makes the memory known to leat. */
 static void attach_managed(struct world *w)
 {
     const struct leati_driver_ops *ops = wrapper->ops;
@@ -327,7 +327,7 @@ void managed_scenario(struct world *w)
         attach_managed(w);
     if (w->device) {
         FREE(leat_device_synchronize(w->device));
-        /* The record must be switched off, whatever its call returned. */
+        /* Switch the record off even if an earlier call failed. */
         if (test_on_cpu())
             FREE(leat_managed_record(w->device, 0));
         FREE(leat_memory_free(w->managed));
@@ -370,7 +370,8 @@ void lazy_scenario(struct world *w)
 
     if (open_things(w) && take_memory(w) && move_bytes(w) && run_kernels(w))
         order_work(w);
-    /* Work of one device uses memory of the other, and the caller's memory must live until its use ends. */
+    /* Work of one device may use memory of the other device or of the caller, so wait for both devices before
+     * memory is given up. */
     if (w->device)
         FREE(leat_device_synchronize(w->device));
     if (w->other)
@@ -432,7 +433,8 @@ void table_scenario(struct world *w)
     keep(w, "device_close", ops->device_close(wrapper, device));
 }
 
-/* The same by calls of the public API. If one fails, the close of the device frees what the run has created. */
+/* Uses virtual memory through the public API. If a call fails, the close of the device frees what this run has
+ * created. */
 static bool use_addresses(struct world *w, leat_physical **memory)
 {
     leat_physical *retained;

@@ -18,7 +18,7 @@
 enum {
     BYTES = 5000,
     OWN_BYTES = 20000,
-    RUN_SECONDS = 90, /* wall-clock time; a run takes tenths of a second, but more on a busy machine */
+    RUN_SECONDS = 90, /* limit of wall-clock time; a run takes tenths of a second, or more on a busy machine */
     BLOCKS = 8,
     TICKETS = 8,
     MIB = 1 << 20,
@@ -26,12 +26,12 @@ enum {
     LONG_BYTES = (512 << 10) + 3 /* more than twice the smallest ring */
 };
 
-/* Memory and files of the copy scenarios. Not on the stack: a copy may still run for a while after its call
- * failed. */
-extern leat_file *walk_file; /* for all copy scenarios */
+/* Memory and files of the copy scenarios. They are static, because a copy may still run for a while after its call
+ * has failed. */
+extern leat_file *walk_file; /* used by all copy scenarios */
 extern unsigned char host_in[LONG_BYTES], host_out[LONG_BYTES], host_other[LONG_BYTES], end_seen[600];
 
-/* Everything that a run owns. NULL and 0: not created yet, or already freed. */
+/* Everything that a run owns. NULL or 0 means not created yet, or already freed. */
 struct world {
     leat_device *device, *other;
     leat_stream *stream, *second, *wrapped_stream, *far_stream;
@@ -62,36 +62,36 @@ extern leat_device_info device_info;
 extern struct fault_run {
     uint64_t n;
     const char *scenario;
-    const char *entry; /* the entry whose call was made to fail; NULL: none so far */
+    const char *entry; /* the driver entry that was made to fail; NULL: none so far */
     leat_pool_options pool;
-    bool of_pools;       /* this is a scenario of pools */
-    bool of_copies;      /* this is a scenario of pageable copies */
-    bool without_memory; /* nothing is allocated, so leat has no events of its own */
+    bool of_pools;       /* this scenario tests pools */
+    bool of_copies;      /* this scenario tests pageable copies */
+    bool without_memory; /* this scenario allocates nothing, so leat has no events of its own */
 } now;
 
-/* Prints the scenario, the driver call that was made to fail, and this message; then ends the process. */
+/* Prints the scenario, the driver call that was made to fail, and this message. Then ends the process. */
 void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* A step of a scenario: returns false from the scenario when the call fails. */
+/* Makes one call of a scenario. If it fails, the scenario returns false. */
 #define STEP(call)                                                                                                \
     do {                                                                                                          \
         if (keep(w, #call, (call)) != LEAT_OK)                                                                    \
             return false;                                                                                         \
     } while (0)
 
-/* A call that frees something: after an error the thing still exists, so a second call must succeed. */
+/* Makes a call that frees an object. After an error the object still exists, so a second call must succeed. */
 #define FREE(call)                                                                                                \
     do {                                                                                                          \
         if (keep(w, #call, (call)) != LEAT_OK && (call) != LEAT_OK)                                               \
             give_up("%s fails a second time: %s", #call, leat_last_error());                                      \
     } while (0)
 
-/* A call that ends something (destroy, close): the thing no longer exists, whatever the call returns. */
+/* Makes a call that ends an object (destroy, close). The object no longer exists, whatever the call returns. */
 #define END(call) keep(w, #call, (call))
 
 /* ---- fault_walk.c ---- */
 
-/* Notes the status of a call, and the message of the first error. Returns the status. */
+/* Records the status of a call, and the message of the first error. Returns the status. */
 leat_status keep(struct world *w, const char *call, leat_status status);
 
 void count_call(void *argument);
@@ -102,7 +102,7 @@ void count_slowly(void *argument);
 /* Copies rows to device memory with another pitch, and back. */
 bool move_rows(struct world *w, unsigned char *out, unsigned char *in, size_t width, size_t height, size_t pitch);
 
-/* Streams and events alone. */
+/* Uses streams and events only. */
 void order_scenario(struct world *w);
 
 void managed_scenario(struct world *w);
@@ -112,10 +112,11 @@ void must_work(leat_device *device, const struct world *after);
 
 void public_scenario(struct world *w);
 
-/* The same, but the last close must free everything, and wait for work that still runs. */
+/* Like public_scenario(), but frees nothing itself: the last close must free everything, and wait for work that
+ * still runs. */
 void lazy_scenario(struct world *w);
 
-/* Virtual memory by the driver's table. Frees everything in any case. */
+/* Uses virtual memory through the driver's table. Frees everything, even after a failure. */
 void table_scenario(struct world *w);
 
 void virtual_scenario(struct world *w);
@@ -124,20 +125,20 @@ void virtual_scenario(struct world *w);
 
 void pool_scenario(struct world *w);
 
-/* The last close finds pools with live and freed blocks. Work that still runs uses none of them, because a close
- * that cannot wait frees them nevertheless. */
+/* Leaves pools with live and freed blocks to the last close. Work that still runs uses none of these blocks,
+ * because a close that fails to wait frees them nevertheless. */
 void lazy_pool_scenario(struct world *w);
 
 /* ---- fault_copies.c ---- */
 
 void copy_scenario(struct world *w);
 
-/* Closes devices while copies run. Only the close waits for them. */
+/* Closes devices while copies run. Nothing but the close waits for the copies. */
 void lazy_copy_scenario(struct world *w);
 
 /* ---- fault_files.c ---- */
 
-/* The folder of the files that the scenarios read and write. */
+/* Creates and removes the folder of the files that the scenarios read and write. */
 void make_walk_folder(void);
 void remove_walk_folder(void);
 

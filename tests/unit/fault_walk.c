@@ -1,13 +1,13 @@
 /*
- * fault_walk.c - makes the first, the second, the third ... call of the driver fail, until a run of the scenario
- * needs no more calls. After each failure a call must return an error with the fault driver's message, nothing may
- * leak or hang, and the device must work as before.
+ * fault_walk.c - makes the n-th driver call of a scenario fail, for n = 1, 2, 3 ..., until the scenario makes
+ * fewer than n driver calls. After each failure a call must return an error with the fault driver's message,
+ * nothing may leak or hang, and the device must work as before.
  *
- * One scenario makes every call of the public API but those of pools (fault_public.c). Each kind of pool has its
- * own scenarios (fault_pools.c): a call may survive a failure, and must then have done its work. The same holds
- * for copies of pageable memory (fault_copies.c) and of files (fault_files.c), which take another path when they
- * cannot be staged; on the CPU device they are staged here as on a GPU. Another scenario uses entries of the
- * driver's table directly. LEAT_TEST_DEVICE names the device.
+ * One scenario makes every call of the public API except pools and pageable copies (fault_public.c). Each kind of
+ * pool has its own scenarios (fault_pools.c), in which a call may survive a driver failure, and must then have
+ * done its work. The same holds for copies of pageable memory (fault_copies.c) and of files (fault_files.c),
+ * because leat copies in another way if it cannot stage them. Here the CPU device stages such copies as a GPU
+ * does. Another scenario calls entries of the driver's table directly. LEAT_TEST_DEVICE names the device.
  */
 #include "fault_scenarios.h"
 
@@ -94,10 +94,11 @@ static unsigned open_files(void)
     return count;
 }
 
-/* Returns true if leat may hide the failure of this entry. A failed query of free memory only shortens a message;
- * instead of reserved addresses or registered memory leat uses something else; and where leat's own event cannot
- * be recorded, the destruction of a stream waits. The user's events have a scenario in which leat has none of its
- * own. Pools and copies of pageable memory have more such fallbacks; their scenarios check the result. */
+/* Returns true if leat may hide the failure of this entry because the call can succeed without it. A failed query
+ * of free memory only shortens a message. leat can do without reserved addresses and without registered memory. If
+ * leat cannot record its own event, the destruction of a stream waits instead. Failures of the user's events must
+ * be reported; a scenario in which leat has no events of its own (without_memory) tests that. Pools and copies of
+ * pageable memory have more such fallbacks, so their scenarios check the result instead. */
 static bool may_be_silent(void)
 {
     static const char *const entries[] = {"device_memory",       "vm_reserve",   "host_register",
@@ -111,14 +112,15 @@ static bool may_be_silent(void)
     return now.of_pools || now.of_copies;
 }
 
-/* Memory that the driver failed to free still exists, because the end of a pool or device does not try again. */
+/* Returns true if the call that was made to fail frees or unregisters memory. That memory may still exist after
+ * the run, because leat does not try again when it destroys a pool or closes a device. */
 static bool may_leak(void)
 {
     return now.entry && (!strcmp(now.entry, "mem_free") || !strcmp(now.entry, "host_free") ||
                          !strcmp(now.entry, "host_unregister"));
 }
 
-/* Runs a scenario once. Returns true if the fault happened. */
+/* Runs a scenario once, with one fault armed. Returns true if the fault happened. */
 static bool run_once(void (*scenario)(struct world *), enum leati_fault_mode mode, bool leaks_allowed)
 {
     uint64_t live = leati_fault_live(wrapper);
@@ -166,7 +168,8 @@ static void walk(const char *name, void (*scenario)(struct world *))
     fflush(stdout);
 }
 
-/* Delays driver calls: the result must not change. To delay every few calls is enough. */
+/* Delays one driver call in each run, which must not change the result. To save time, it delays only every
+ * stride-th call. */
 static void walk_delays(const char *name, void (*scenario)(struct world *), uint64_t stride)
 {
     unsigned runs = 0;
@@ -215,7 +218,7 @@ static void walk_pools(void)
     now.of_pools = false;
 }
 
-/* A file in memory, so that no file is left behind. */
+/* Opens a file in memory, which disappears with the process. */
 static void open_walk_file(void)
 {
     int fd = memfd_create("fault_walk", MFD_CLOEXEC);
@@ -250,7 +253,7 @@ static bool needs_two_devices(const char *entry)
     return !strcmp(entry, "peer_enable");
 }
 
-/* Fails if the driver has an entry that no scenario called. */
+/* Fails if the driver has an entry that no scenario has called. */
 static void check_visits(void)
 {
     struct leati_fault_visit visit;
@@ -277,7 +280,7 @@ static void check_visits(void)
 
 /* ---- loading, which happens once per process ---------------------------------------------------- */
 
-/* In the child process, with LEAT_FAULT=fail=load:1. */
+/* Runs in the child process, with LEAT_FAULT=fail=load:1. Returns 42 if loading failed as it must. */
 static int fail_to_load(void)
 {
     leat_driver_info info = LEAT_DRIVER_INFO_INIT;
@@ -325,8 +328,8 @@ static void find_wrapper(void)
             wrapper = driver;
 }
 
-/* FAULT_WALK_HOLD=1 keeps the device open in the driver, so that a GPU's context is not created anew for each run.
- * Without it each run creates and destroys a context, which also frees what the run has leaked. */
+/* With FAULT_WALK_HOLD=1 the driver keeps the device open during all runs, so that not every run creates a context
+ * on a GPU. Without it each run destroys its context, which also frees what the run has leaked. */
 static void *hold_device(void)
 {
     void *held = NULL;
@@ -342,7 +345,7 @@ int main(int argc, char **argv)
     char driver[16];
     void *held;
 
-    /* Set before the first call of leat, which reads them. */
+    /* Set these variables before the first call of leat, which reads them. */
     snprintf(driver, sizeof driver, "%.*s", (int)strcspn(test_device_name(), ":"), test_device_name());
     setenv("LEAT_DRIVERS", driver, 0);
     if (argc == 2 && !strcmp(argv[1], "--load"))
@@ -351,11 +354,11 @@ int main(int argc, char **argv)
     setenv("LEAT_COPY_STAGE", "1", 0);
     setenv("LEAT_COPY_RING", "256K", 0);
     setenv("LEAT_COPY_WORKERS", "2", 0);
-    /* Prefetches to the host go in chunks, those to the device in one call. */
+    /* Prefetches to the host go in chunks, and prefetches to the device in one call. */
     setenv("LEAT_PREFETCH_STREAMS_OUT", "2", 0);
     setenv("LEAT_PREFETCH_CHUNK", "64K", 0);
     setenv("LEAT_LAYOUT_AS_GPU", "1", 0);
-    /* Set a policy, so that leat measures nothing at the first use. */
+    /* With a fixed policy leat measures nothing at the first use. */
     setenv("LEAT_COPY_STORE_POLICY", "cached", 0);
     signal(SIGALRM, on_alarm);
     find_wrapper();
@@ -371,7 +374,7 @@ int main(int argc, char **argv)
         walk("managed memory", managed_scenario);
     walk_delays("everything, given back", public_scenario, 7);
     walk_copies();
-    /* FAULT_WALK_POOLS=0 skips the pools, which are the same above all drivers and take the most time. */
+    /* FAULT_WALK_POOLS=0 skips the pools, which run the same code over every driver and take the most time. */
     if (!getenv("FAULT_WALK_POOLS") || strcmp(getenv("FAULT_WALK_POOLS"), "0") != 0) {
         walk_pools();
         check_visits();

@@ -1,13 +1,13 @@
 /*
- * fuzz_layout.c - layouts made of random bytes: whatever a user writes into a layout, leat must either refuse it
- * or copy it correctly.
+ * fuzz_layout.c - tests layouts made of random bytes. Whatever a user writes into a layout, leat must either
+ * refuse it or copy it correctly.
  *
  * The bytes become two layouts, often with the same sizes, and some calls that change them. A refusal must have a
- * message. An accepted layout must keep what canonical.h and plan.h promise, and if it is small, each of its
- * elements is checked.
+ * message. An accepted layout must keep the promises of canonical.h and plan.h. If the layout is small, the test
+ * checks each of its elements.
  *
- * Built for libFuzzer (make fuzz-layout) it gets its inputs from there. As a test it draws them: fuzz_layout
- * [--seed N] [--inputs N].
+ * A build for libFuzzer (make fuzz-layout) gets its inputs from libFuzzer. The test program draws random inputs:
+ * fuzz_layout [--seed N] [--inputs N].
  */
 #include "layouts.h"
 #include "seed.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL 2048 /* up to this number of elements, each is checked */
+#define SMALL 2048 /* layouts of at most this number of elements are checked element by element */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -39,7 +39,7 @@ struct input {
     size_t left;
 };
 
-/* Returns 0 when no bytes are left. */
+/* Returns the next byte of the input, or 0 if none is left. */
 static uint8_t next_byte(struct input *input)
 {
     if (!input->left)
@@ -91,8 +91,8 @@ static void next_layout(struct input *input, leat_layout *layout)
         layout->index_wrong = (uint64_t *)(void *)((char *)list_of_indices + next_byte(input) % 32 / 31);
 }
 
-/* Calls one function that changes a layout. It must do what it promises, or refuse with a message and leave the
- * layout unchanged. */
+/* Calls one function that changes a layout. The function must do what it promises, or refuse with a message and
+ * leave the layout unchanged. */
 static void change(struct input *input, leat_layout *layout)
 {
     leat_layout before = *layout;
@@ -166,8 +166,8 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Elements must be within the bytes that the canonical layout may touch, and no element of dst may be written
- * twice. */
+/* Fails unless all elements are within the bounds that the canonical layout states, and no element of dst overlaps
+ * another one. */
 static void check_elements(const struct leati_canonical *canonical, const leat_layout *dst, const leat_layout *src)
 {
     uint64_t elements = canonical->payload_bytes / dst->element_bytes;
@@ -234,7 +234,7 @@ static void check_plan(const leat_layout *dst, size_t dst_align, const leat_layo
     read = leati_layout_plan_reads(plan, &start);
     written = leati_layout_plan_writes(plan, &start);
     check_class(&plan->canonical, plan->class_of_plan);
-    /* Each sector contains at least one byte, and each written byte is in a sector. */
+    /* Each sector contains at least one byte of the copy, and each written byte is in a sector. */
     MUST(written <= plan->canonical.payload_bytes && read <= plan->canonical.payload_bytes);
     MUST(plan->canonical.index_dim >= 0 ||
          written >= (plan->canonical.payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES);
@@ -283,7 +283,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef LEAT_LIBFUZZER
 
-/* Draws inputs that reach deeper than random bytes: most numbers small, and valid dims and element sizes. */
+/* Draws inputs that get further than plain random bytes: most numbers are small, and the numbers of dimensions and
+ * the element sizes are valid. */
 static size_t draw(uint64_t *random, uint8_t *data, size_t most)
 {
     size_t size = 1 + (size_t)layouts_random(random, most);

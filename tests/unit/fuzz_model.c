@@ -1,10 +1,11 @@
 /*
- * fuzz_model.c - files made of changed bytes for leat_model_open(): it must refuse them with a message, or open
- * them, and then everything that it says of the tensors must fit into the file. It must not allocate much more
- * than twice the file's length, whatever sizes the file names.
+ * fuzz_model.c - opens damaged model files with leat_model_open(), which must either refuse a file with a message
+ * or open it. What it then reports about the tensors must fit into the file. leat_model_open() must not allocate
+ * much more than twice the file's length, whatever sizes the file states.
  *
- * Built for libFuzzer (make fuzz-model) it gets its inputs from there. As a test it makes files of all formats and
- * changes them: fuzz_model [--seed N] [--rounds N] [--seconds N], or fuzz_model --write FOLDER writes them.
+ * A build for libFuzzer (make fuzz-model) gets its inputs from libFuzzer. The test program makes files of all
+ * formats and changes them at random: fuzz_model [--seed N] [--rounds N] [--seconds N]. With "--write FOLDER" it
+ * only writes the unchanged files.
  */
 #include "model_content.h"
 #include "seed.h"
@@ -30,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- memory: each program that has this file is linked with --wrap for these functions ---- */
 
-static int64_t used, most; /* bytes of blocks since counting began; only one thread allocates here */
+static int64_t used, most; /* bytes allocated since counting began, and their maximum; one thread, so no lock */
 static bool counting;
 
 void *__real_malloc(size_t bytes);
@@ -90,7 +91,7 @@ void __wrap_free(void *block)
 
 /* ---- one file ---- */
 
-/* The file is in memory, and its path is that of the descriptor. */
+/* Returns a file in memory, which every input is written to. *path returns a path that opens the same file. */
 static int memory_file(const char **path)
 {
     static int fd = -1;
@@ -143,7 +144,7 @@ static void check_model(const leat_model *model, uint64_t file_bytes)
     }
 }
 
-static uint64_t opened; /* files that were not refused */
+static uint64_t opened; /* number of files that leat accepted */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -165,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     MUST(leat_model_close(model) == LEAT_OK);
     counting = false;
-    /* A window of 64 KiB, the first size of each table, and the library's own records. */
+    /* The 256 KiB are for a window of 64 KiB, the first size of each table, and the library's own records. */
     MUST(most <= 2 * (int64_t)size + (256 << 10));
     return 0;
 }
@@ -198,7 +199,7 @@ static void put_safetensors(struct content *content)
 
 enum { SEEDS = 10 };
 
-/* Small files of all formats, and empty ones. */
+/* Makes small files of all formats, and empty files. */
 static void make_seeds(struct content *seeds)
 {
     memset(seeds, 0, SEEDS * sizeof *seeds);
@@ -214,7 +215,7 @@ static void make_seeds(struct content *seeds)
     put(&seeds[9], "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22);
 }
 
-/* Numbers at which parsers are wrong, little-endian. */
+/* Writes a number that parsers often get wrong, as little-endian bytes. */
 static void put_edge(uint8_t *at, size_t bytes)
 {
     static const uint64_t edges[] = {0,
@@ -247,7 +248,7 @@ static void put_edge(uint8_t *at, size_t bytes)
         at[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* Changes some bytes. Returns the new size, at most room. */
+/* Makes one random change to the file. Returns its new size, at most room. */
 static size_t change(uint8_t *data, size_t size, size_t room)
 {
     size_t at = size ? (size_t)draw(size) : 0, from = size ? (size_t)draw(size) : 0, bytes = 1 + (size_t)draw(16);
@@ -273,23 +274,23 @@ static size_t change(uint8_t *data, size_t size, size_t room)
     case 4:
         data[at] = (uint8_t)letters[draw(sizeof letters - 1)];
         return size;
-    case 5: /* takes bytes away */
+    case 5: /* removes bytes */
         memmove(data + at, data + at + bytes, size - at - bytes);
         return size - bytes;
-    case 6: /* doubles bytes */
+    case 6: /* repeats bytes */
         if (size + bytes > room)
             return size;
         memmove(data + at + bytes, data + at, size - at);
         return size + bytes;
-    case 7: /* copies bytes over others */
+    case 7: /* copies bytes over other bytes */
         if (bytes > size - from)
             bytes = size - from;
         memmove(data + at, data + from, bytes);
         return size;
-    case 8: /* a number a little larger or smaller */
+    case 8: /* changes one byte by at most 2 */
         data[at] = (uint8_t)(data[at] + draw(5) - 2);
         return size;
-    default: /* cuts or lengthens the file */
+    default: /* truncates or extends the file */
         if (draw(2))
             return at;
         bytes = (size_t)draw(100);

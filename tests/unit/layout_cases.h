@@ -1,5 +1,5 @@
-/* layout_cases.h - shared by the tests of the arithmetic of layouts: random numbers, and failures with their
- * seed. */
+/* layout_cases.h - shared by the tests of the arithmetic of layouts: random numbers, and error messages that name
+ * the seed. */
 #ifndef LAYOUT_CASES_H
 #define LAYOUT_CASES_H
 

@@ -1,5 +1,5 @@
-/* pinned_chunks.h - shared by the tests of pinned memory: chunks of the device under test, taken and given back.
- */
+/* pinned_chunks.h - shared by the tests of pinned memory: takes chunks of the device under test and gives them
+ * back. */
 #ifndef PINNED_CHUNKS_H
 #define PINNED_CHUNKS_H
 
@@ -36,7 +36,7 @@ static inline struct leati_driver *wrapper(const struct test_state *t)
     return t->device->driver;
 }
 
-/* Returns the bytes of [ptr, ptr + bytes) that are backed by a page; -1 if a part is not mapped. */
+/* Returns how many bytes of [ptr, ptr + bytes) are backed by a page, or -1 if a part is not mapped. */
 static inline long long resident_bytes(const void *ptr, size_t bytes)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), pages = bytes / page_bytes;
@@ -90,7 +90,8 @@ static inline void give_back(leat_device *device, void *ptr, size_t bytes, uint6
     OK(leati_pinned_give_back(device, ptr, bytes));
 }
 
-/* Compares the start of the message. The pool puts its call in front later; here the message starts below that. */
+/* Fails unless the status is wanted and the message contains words. These tests call functions
+ * below the pool, so the message lacks the prefix that the pool adds. */
 static inline void refused(leat_status status, leat_status wanted, const char *words)
 {
     assert_int_equal(status, wanted);
@@ -110,7 +111,7 @@ struct odd_driver {
     size_t skew;          /* added to the address that host_alloc returns */
     int node;
     void (*during_info)(struct odd_driver *odd);
-    unsigned registered, allocated, asked; /* numbers of successful calls; asked: of device_info */
+    unsigned registered, allocated, asked; /* numbers of successful calls; asked: calls of device_info */
 };
 
 static inline struct odd_driver *odd_of(struct leati_driver *driver)
@@ -189,7 +190,8 @@ static inline leat_status odd_free(struct leati_driver *driver, void *device, vo
     return LEAT_OK;
 }
 
-/* Lives until the program ends, because leat caches properties of a device under its driver's address. */
+/* Returns a driver that exists until the program ends, because leat caches properties of a device under the
+ * address of its driver. */
 static inline struct odd_driver *odd_driver(const leat_device *device)
 {
     static struct odd_driver made[32];

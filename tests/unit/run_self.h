@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The path of this program, and its folder, which contains the fake libraries in fake/. */
+/* The path of this program, and the folder that contains it. The fake libraries are in the subfolder fake. */
 static char self[3072], folder[3072];
 
-/* Exit status of a child that succeeded. Differs from those that a sanitizer uses at the end of a program. */
+/* Exit status of a child that succeeded. Sanitizers use other values when a program ends. */
 enum { CONTENT = 42 };
 
 /* Returns the exit status of a child, or 128 plus the signal that killed it. */
@@ -37,7 +37,8 @@ static inline pid_t fork_child(void)
     return child;
 }
 
-/* Runs this program again with up to three arguments, and with an environment variable unless variable is NULL. */
+/* Runs this program again with up to three arguments. Sets an environment variable for it, unless variable is
+ * NULL. */
 static inline int run_self(const char *variable, const char *value, const char *const *words, unsigned count)
 {
     char *arguments[5] = {self};

@@ -1,6 +1,7 @@
 /*
  * staging_device.h - shared by the tests of staged copies: a device that the test supplies to src/staging. A
- * thread plays a stream, malloc() stands for memory of every kind, and each hook can be made to fail.
+ * thread executes the work of a stream, malloc() supplies memory of every kind, and a test can make each hook
+ * fail.
  */
 #ifndef STAGING_DEVICE_H
 #define STAGING_DEVICE_H
@@ -31,7 +32,7 @@
 
 enum hook { NO_HOOK, TAKE, HEALTH, CREATE, DESTROY, SYNCHRONIZE, FLAGS, MOVE, HOOKS };
 
-static atomic_uint armed[HOOKS]; /* the hook fails once, this many calls from now; 0: never */
+static atomic_uint armed[HOOKS]; /* n: the hook's n-th call from now fails, and no other; 0: none fails */
 static atomic_bool fired;
 
 static inline void fail_at(enum hook hook, unsigned number)
@@ -63,14 +64,14 @@ struct op {
     struct leati_mem_op value;
     char *dst;
     const char *src;
-    size_t bytes, width, dst_pitch, src_pitch; /* OP_ROWS: rows, which are packed in bytes */
+    size_t bytes, width, dst_pitch, src_pitch; /* OP_ROWS: bytes of all rows, without gaps */
     atomic_int *mark;
     struct op *next;
 };
 
 struct stream {
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the next three */
+    pthread_mutex_t lock; /* guards the next three fields */
     struct op *first, **end;
     unsigned long given;
     atomic_ulong done;
@@ -199,7 +200,7 @@ static inline bool wait_for(atomic_int *value)
 
 /* ---- the hooks ---- */
 
-/* A stream's timeline that counts its holders. */
+/* A stream's timeline. It counts its holders. */
 struct timeline {
     atomic_int holders, failures;
     leat_status status;
@@ -211,11 +212,11 @@ static struct {
     struct leati_stager stager;
     struct stream *stream;
     struct timeline timeline;
-    atomic_int blocks; /* blocks of pinned memory that were taken and not given back */
+    atomic_int blocks; /* number of blocks of pinned memory that were taken and not given back */
     atomic_int pieces;
 } device;
 
-/* A block that is given back must not be in use by the stream. */
+/* Fails if the stream still uses a block that is given back. */
 static inline void expect_unused(const char *block, size_t bytes)
 {
     struct stream *stream = device.stream;
@@ -224,13 +225,13 @@ static inline void expect_unused(const char *block, size_t bytes)
     for (struct op *op = stream->first; op; op = op->next) {
         assert_false((uintptr_t)op->dst - (uintptr_t)block < bytes);
         assert_false((uintptr_t)op->src - (uintptr_t)block < bytes);
-        /* The stream may have written the last flag but not yet have removed that operation. */
+        /* The stream may already have written the last flag and still have that operation in its list. */
         assert_false(op != stream->first && (uintptr_t)op->value.flag - (uintptr_t)block < bytes);
     }
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* Each block is preceded by a page that stores its size. */
+/* Allocates a block. The page before the block stores its size. */
 static inline void *take(void *context, enum leati_store_policy policy, size_t bytes)
 {
     char *block;
@@ -318,7 +319,7 @@ static inline void timeline_failed(void *timeline, leat_status status, const cha
 {
     struct timeline *failed = timeline;
 
-    moment(); /* the stream must not continue in this time */
+    moment(); /* a stream that does not wait for the report would continue in this time */
     failed->status = status;
     snprintf(failed->message, sizeof failed->message, "%s", message);
     atomic_fetch_add(&failed->failures, 1);
@@ -340,8 +341,8 @@ static const struct leati_staging_hooks hooks = {.take = take,
 struct copy {
     struct leati_staging_request request;
     struct leati_job *job;
-    char *memory; /* the address on the device */
-    size_t pitch; /* pitch of rows on the device; 0: no rows */
+    char *memory; /* the device's side of the copy */
+    size_t pitch; /* pitch of the rows on the device; 0: the copy is contiguous */
     size_t moved; /* bytes submitted to the stream so far, in order */
     bool inside;  /* true between begin() and end() */
     leat_status status;
@@ -391,7 +392,7 @@ static inline leat_status move(void *context, size_t offset, size_t bytes, void 
     return status;
 }
 
-/* host: the pageable side; memory: the device's side. */
+/* Prepares a copy. host: the pageable side; memory: the device's side. */
 static inline void set_up(struct copy *copy, enum leati_direction direction, char *host, char *memory,
                           size_t bytes)
 {
@@ -460,7 +461,7 @@ static inline char *buffer(size_t bytes)
     return made;
 }
 
-/* Fills each word with its own offset, mixed with the seed. */
+/* Fills memory with bytes that depend on their offset and on the seed. */
 static inline void fill(char *ptr, size_t bytes, unsigned seed)
 {
     for (size_t i = 0; i < bytes; i++)

@@ -94,7 +94,7 @@ _Static_assert(CU_DEVICE_CPU == LEATI_CU_DEVICE_CPU && CU_DEVICE_INVALID == LEAT
 _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_STREAM_LEGACY");
 
 /*
- * Expands the list again with the vendor's types in place of ours: each entry must have the type of the header's
+ * Expands the list again with the vendor's types in place of ours. Each entry must have the type of the header's
  * function.
  */
 #define cu_result CUresult
@@ -117,9 +117,9 @@ _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_ST
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(CUDAAPI *) parameters), #name);
 LEATI_CUDA_SYMBOL_LIST(CHECK_FUNCTION)
 
-/* A name in the list must be the one that a program gets from the header, whose macros turn a bare name into its
- * newest version. Returns 1 if it is not. Exception: older drivers have only the first version of
- * cuEventElapsedTime, and both versions have the same type. */
+/* Compares a name in the list with the name that a program gets from the header, whose macros turn a bare name
+ * into its newest version. Returns 1 if the names differ. cuEventElapsedTime is an exception: older drivers have
+ * only its first version, and both versions have the same type. */
 static int check_name(const char *listed, const char *real)
 {
     if (!strcmp(listed, real) || !strcmp(listed, "cuEventElapsedTime"))

@@ -1,9 +1,9 @@
 /*
- * test_cuda_fake.c - the code of the CUDA driver, on a fake libcuda.so.1 (tests/fake/fake_cuda.c).
+ * test_cuda_fake.c - tests the code of the CUDA driver over a fake libcuda.so.1 (tests/fake/fake_cuda.c).
  *
- * The fake library is strict about contexts and counts the objects that exist, so this finds errors that a GPU
- * would forgive: a context left current, a stream used in the wrong context, a leak when a vendor call fails. Its
- * kernels do nothing.
+ * The fake library is strict about contexts and counts live objects. So the test finds errors that a GPU would
+ * forgive: a context left current, a stream used in the wrong context, a leak after a vendor call has failed. The
+ * kernels of the fake library do nothing.
  */
 #include "fakes.h"
 
@@ -132,8 +132,8 @@ static void test_context_stays(void **state)
     assert_int_equal(fake.pop(&now), 0);
 }
 
-/* leat does not query the current context in each call. Whatever context is current, leat's calls must work and
- * leave it current. */
+/* The user may change the current context between calls of leat. Whatever context is current, leat's calls must
+ * work and leave that context current. */
 static void test_context_changes(void **state)
 {
     leat_device *device = fakes_open("cuda:0");
@@ -201,7 +201,7 @@ static void test_wrapped_stream(void **state)
     fakes_use_stream(device, mine);
     OK(leat_device_close(device));
 
-    /* leat destroyed only its wrappings: the two streams still exist. */
+    /* leat destroyed only its wrappers, so the two streams still exist. */
     assert_int_equal(fakes.live(), 2);
     assert_int_equal(fake.push(fake.context(0)), 0);
     assert_int_equal(fake.stream_destroy(mine), 0);
@@ -230,7 +230,7 @@ static void test_wrapped_event(void **state)
 
 /* ---- memory ---- */
 
-/* leat identifies memory of the user's own calls by its address. */
+/* leat must find out about memory that the user allocated with the vendor's calls. */
 static void test_pointers_of_the_user(void **state)
 {
     leat_device *device = fakes_open("cuda:0");
@@ -267,7 +267,7 @@ static void test_pointers_of_the_user(void **state)
     OK(leat_device_close(device));
 }
 
-/* The user's own call undoes leat's registration: leat_unregister() must return an error. */
+/* The user unregisters memory that leat has registered, so leat_unregister() must return an error. */
 static void test_unregistered_by_the_user(void **state)
 {
     leat_device *device = fakes_open("cuda:0");
@@ -288,7 +288,7 @@ static void test_unregistered_by_the_user(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Allocates memory by the vendor's calls in a context. */
+/* Allocates memory with the vendor's calls in the given context. */
 static void *alloc_in(cu_context context, bool pooled)
 {
     cu_deviceptr address = 0;
@@ -309,8 +309,8 @@ static void free_in(cu_context context, void *ptr)
     assert_int_equal(fake.pop(&popped), 0);
 }
 
-/* Two leat devices on one GPU with different contexts: memory belongs to the device whose context allocated it, in
- * whichever order they were opened. */
+/* Opens two leat devices on one GPU with different contexts. Memory must belong to the device whose context
+ * allocated it, in whichever order the devices were opened. */
 static void test_two_contexts_on_one_gpu(void **state)
 {
     (void)state;
@@ -335,7 +335,7 @@ static void test_two_contexts_on_one_gpu(void **state)
             fakes_expect_place(memory, LEAT_KIND_DEVICE, devices[i], memory, BYTES);
             free_in(contexts[i], memory);
         }
-        /* Memory of the vendor's pool has no context, so it counts as the primary context's. */
+        /* Memory of the vendor's pool has no context, so leat assigns it to the device of the primary context. */
         memory = alloc_in(contexts[1], true);
         fakes_expect_place(memory, LEAT_KIND_DEVICE, devices[0], memory, BYTES);
         free_in(contexts[1], memory);
@@ -345,7 +345,8 @@ static void test_two_contexts_on_one_gpu(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Memory of another device than the stream's can be accessed in that device's context only. */
+/* If memory belongs to another device than the stream, the copy must be made in the context of the memory's
+ * device. */
 static void test_copies_in_the_context_of_the_memory(void **state)
 {
     static const leat_copy_region region = {BYTES / 4, 2, 1, BYTES / 2, BYTES / 2, 0, 0};
@@ -373,8 +374,8 @@ static void test_copies_in_the_context_of_the_memory(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* Locations of advice and prefetches, including the host, are translated to the vendor's numbers and back. Managed
- * memory that the user allocated can be attached. */
+/* leat must translate the places of advice and prefetches, including the host, to the vendor's numbers and back.
+ * Managed memory that the user allocated can be attached to a stream. */
 static void test_managed(void **state)
 {
     leat_device *device = fakes_open("cuda:0"), *other = fakes_open("cuda:1");

@@ -1,5 +1,5 @@
 /*
- * test_cuda_loader.c - loading a CUDA driver library that is missing, damaged, too old or finds no GPU.
+ * test_cuda_loader.c - tests loading a CUDA driver library that is missing, damaged, too old or finds no GPU.
  */
 #include "loaded.h"
 

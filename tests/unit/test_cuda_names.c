@@ -1,8 +1,8 @@
 /*
  * test_cuda_names.c - compares leat/compat/cuda.h with NVIDIA's cuda.h, if it is installed.
  *
- * The compiler does it: NVIDIA's header declares each function that leat declares too, and C refuses two
- * declarations of different types. "make compat-abi" compares constants and struct layouts.
+ * The compiler compares them: NVIDIA's header declares each function that leat's header declares too, and C
+ * refuses two declarations with different types. "make compat-abi" compares constants and struct layouts.
  */
 #include <stdio.h>
 

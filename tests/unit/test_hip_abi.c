@@ -2,9 +2,9 @@
  * test_hip_abi.c - compares leat's own HIP declarations with AMD's hip/hip_runtime_api.h, if it is installed.
  *
  * The compiler checks the values of constants, the sizes and offsets of struct members, and that every function of
- * the list has the type that the header declares. Declarations that this version of the header does not have are
- * left out; with a header before HIP 6 nothing checks those of HIP 6 and later. The program prints what was
- * compared.
+ * the list has the type that the header declares. The test skips declarations that the installed version of the
+ * header lacks; so with a header before HIP 6 nothing checks the declarations of HIP 6 and later. The program
+ * prints what was compared.
  */
 #include <stdio.h>
 
@@ -104,7 +104,7 @@ CHECK_MEMBER(hi_region_copy, depth, hipMemcpy3DParms, extent.depth);
 CHECK_MEMBER(hi_region_copy, kind, hipMemcpy3DParms, kind);
 
 /*
- * Expands the list again with the vendor's types in place of ours: each entry must have the type of the header's
+ * Expands the list again with the vendor's types in place of ours. Each entry must have the type of the header's
  * function.
  */
 #define hi_result hipError_t
@@ -123,7 +123,7 @@ CHECK_MEMBER(hi_region_copy, kind, hipMemcpy3DParms, kind);
 #define hi_properties_5 hipDeviceProp_t
 #define hi_properties_6 hipDeviceProp_tR0600
 
-/* From HIP 6 on a macro of the vendor turns the plain name into the newer one. */
+/* From HIP 6 on, AMD's header has a macro that turns the plain name into the newer function's name. */
 #if SINCE(6, 0)
 #undef hipGetDeviceProperties
 hipError_t hipGetDeviceProperties(hi_properties_5 *properties, int device);

@@ -1,10 +1,10 @@
 /*
- * test_hip_fake.c - the code of the HIP driver, on a fake libamdhip64.so (tests/fake/fake_hip.c).
+ * test_hip_fake.c - tests the code of the HIP driver over a fake libamdhip64.so (tests/fake/fake_hip.c).
  *
- * The fake library is strict about the current device and about copy directions, and counts the objects that
- * exist, so this finds errors that a GPU would forgive: another device left current, a stream used on the wrong
- * device, a leak when a vendor call fails. Its kernels do nothing. Everything runs twice: with the library as HIP
- * 6.3, and in another process as HIP 5.3.
+ * The fake library is strict about the current device and about copy directions, and counts live objects. So the
+ * test finds errors that a GPU would forgive: another device left current, a stream used on the wrong device, a
+ * leak after a vendor call has failed. The kernels of the fake library do nothing. Every test runs twice: once
+ * with a library that behaves as HIP 6.3, and in another process with one that behaves as HIP 5.3.
  */
 #include "fakes.h"
 
@@ -101,7 +101,7 @@ static void test_current_device_stays(void **state)
     assert_int_equal(fake.set(0), 0);
 }
 
-/* A HIP device has exactly one context. */
+/* A HIP device has exactly one context, so leat_device_wrap() accepts no other one. */
 static void test_wrapped_device(void **state)
 {
     leat_device *device = fakes_open("hip:0"), *other = fakes_open("hip:1"), *wrapped = NULL;
@@ -136,7 +136,7 @@ static void test_wrapped_stream(void **state)
     OK(leat_device_close(device));
     expect_current(0);
 
-    /* leat destroyed only its wrappings: the two streams still exist. */
+    /* leat destroyed only its wrappers, so the two streams still exist. */
     assert_int_equal(fakes.live(), 2);
     assert_int_equal(fake.stream_destroy(mine), 0);
     assert_int_equal(fake.stream_destroy(foreign), 0);
@@ -155,7 +155,7 @@ static void test_wrapped_event(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* HIP reports destroyed handles as destroyed contexts. leat must not take that for a lost device. */
+/* HIP reports a destroyed handle as a destroyed context. leat must not conclude that the device is lost. */
 static void test_destroyed_is_not_lost(void **state)
 {
     leat_device *device = fakes_open("hip:0");
@@ -172,7 +172,7 @@ static void test_destroyed_is_not_lost(void **state)
 
 /* ---- memory ---- */
 
-/* leat identifies memory of the user's own calls by its address. */
+/* leat must find out about memory that the user allocated with the vendor's calls. */
 static void test_pointers_of_the_user(void **state)
 {
     leat_device *device = fakes_open("hip:0"), *other = fakes_open("hip:1");
@@ -197,7 +197,7 @@ static void test_pointers_of_the_user(void **state)
     OK(leat_device_close(device));
 }
 
-/* The user's own call undoes leat's registration: leat_unregister() must return an error. */
+/* The user unregisters memory that leat has registered, so leat_unregister() must return an error. */
 static void test_unregistered_by_the_user(void **state)
 {
     leat_device *device = fakes_open("hip:0");
@@ -256,8 +256,8 @@ static void test_info(void **state)
     fakes_expect_info("Fake AMD GPU 1", is_five() ? "gfx90a" : "gfx942", "hipMalloc", "hipNothing");
 }
 
-/* Runs this program again with the library as HIP 5.3, because a process loads a driver only once. Returns 0 if it
- * succeeded. */
+/* Runs this program again with a library that behaves as HIP 5.3. That needs another process, because a process
+ * loads a driver only once. Returns 0 if all tests passed. */
 static int run_as_five(const char *self)
 {
     int status;

@@ -1,5 +1,5 @@
 /*
- * test_hip_loader.c - loading a HIP library that is missing, damaged, too old or finds no GPU.
+ * test_hip_loader.c - tests loading a HIP library that is missing, damaged, too old or finds no GPU.
  */
 #include "harness.h"
 #include "loaded.h"
@@ -37,7 +37,7 @@ static void test_no_device(void **state)
                         "/dev/kfd");
 }
 
-/* AMD's own library, if it is installed, also on a machine without an AMD GPU. */
+/* Loads AMD's own library, if it is installed. The machine may have no AMD GPU. */
 static void test_real_library(void **state)
 {
     struct loaded_found found = loaded_try("", "");
