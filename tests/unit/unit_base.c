@@ -1,4 +1,4 @@
-/* unit_base.c - parts of src/base, each tested alone: strings, options, messages, address ranges, handles. */
+/* unit_base.c - tests parts of src/base one by one: strings, options, messages, address ranges, handles. */
 #include "harness.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@
 
 /* ---- texts ------------------------------------------------------------------------------------- */
 
-/* Encodes a code point as UTF-8 in this number of bytes, also where UTF-8 forbids that. */
+/* Encodes a code point as UTF-8 with the given number of bytes, also where UTF-8 does not allow it. */
 static void encode(uint32_t point, unsigned bytes, char text[5])
 {
     static const unsigned char first[] = {0, 0, 0xc0, 0xe0, 0xf0};
@@ -43,7 +43,7 @@ static void characters_are_those_of_utf8(void **state)
             encode(point, bytes, text);
             if (leati_utf8_length(text) != (allowed && bytes == right ? bytes : 0))
                 fail_msg("U+%X in %u bytes: %zu", point, bytes, leati_utf8_length(text));
-            /* Cut off, or followed by a wrong byte. */
+            /* The character is truncated, or another byte follows in the middle of it. */
             text[bytes - 1] = '\0';
             assert_int_equal(leati_utf8_length(text), 0);
             text[bytes - 1] = 'x';
@@ -65,7 +65,7 @@ static void texts_are_cut_between_characters(void **state)
                     "ab\xe2\x82\xac"
                     "c");
     assert_string_equal(to, "ab\xe2\x82\xac");
-    /* Bytes that are no UTF-8 are copied one by one. */
+    /* Bytes that are not UTF-8 are copied unchanged. */
     leati_utf8_copy(to, sizeof to,
                     "\xff\xc3\xff\xe2\x82"
                     "c");
@@ -90,7 +90,7 @@ static void json_strings_are_utf8(void **state)
         "\"a\\\"b\\\\c\\u000a\\u0001\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd|\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x7f\"");
 }
 
-/* ---- options: main() has set them -------------------------------------------------------------- */
+/* ---- options, with the values that main() has set ----------------------------------------------- */
 
 static void set_options(void)
 {
@@ -128,10 +128,11 @@ static void numbers_have_suffixes_and_bounds(void **state)
     assert_true(number == (uint64_t)3 << 30);
     OK(leati_option_number(LEATI_OPTION_COPY_MEMORY, 9, &number));
     assert_true(number == (uint64_t)2 << 20);
-    /* Not set: the default. */
+    /* If the variable is not set, the number is the default. */
     OK(leati_option_number(LEATI_OPTION_COPY_WORKERS, 4, &number));
     assert_int_equal(number, 4);
-    /* Out of range, or not a number: the message names the allowed values, and *number is unchanged. */
+    /* If the value is out of range or not a number, the message names the allowed values, and *number is
+     * unchanged. */
     assert_int_equal(leati_option_number(LEATI_OPTION_CPU_DEVICES, 2, &number), LEAT_ERROR_INVALID);
     assert_non_null(
         strstr(leat_last_error(), "LEAT_CPU_DEVICES is set to '17', and takes a whole number from 1 to 16"));
@@ -149,9 +150,9 @@ static void flags_have_words(void **state)
     assert_false(leati_option_flag(LEATI_OPTION_STRICT));
     assert_false(leati_option_flag(LEATI_OPTION_POOL_BACKTRACES));
     assert_true(leati_option_flag(LEATI_OPTION_LEAKS));
-    /* A variable that is neither on nor off counts as off. */
+    /* A value that means neither on nor off counts as off. */
     assert_false(leati_option_flag(LEATI_OPTION_SCRUB));
-    /* The first variable with a value that is not allowed is refused. */
+    /* leati_options_check() reports the first variable whose value is not allowed. */
     assert_int_equal(leati_options_check("a_call"), LEAT_ERROR_INVALID);
     assert_string_equal(leat_last_error(),
                         "a_call: LEAT_CPU_DEVICES is set to '17', and takes a whole number from "
@@ -160,7 +161,7 @@ static void flags_have_words(void **state)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* Wraps calloc() in leat (--wrap). */
+/* With --wrap the linker directs calls of calloc() in leat to __wrap_calloc(). */
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 static _Thread_local bool no_memory;
@@ -170,7 +171,7 @@ void *__wrap_calloc(size_t count, size_t bytes)
     return no_memory ? NULL : __real_calloc(count, bytes);
 }
 
-/* A thread whose first failures find no memory for their messages. */
+/* Runs in a thread that has no memory for the messages of its first failures. */
 static void *fail_without_memory(void *argument)
 {
     const char *constant = "a leat call failed, and there was no host memory for the message that says why";
@@ -179,7 +180,7 @@ static void *fail_without_memory(void *argument)
 
     *fine = !*leat_last_error();
     no_memory = true;
-    /* Restores the message after a failure that is not reported to the caller. */
+    /* This failure is not reported to the caller, so leati_error_restore() brings the earlier message back. */
     leati_error_keep(&kept);
     (void)leati_fail(LEAT_ERROR_BUSY, "not seen");
     *fine = *fine && leati_error_restore(LEAT_OK, &kept) == LEAT_OK && !*leat_last_error();
@@ -252,13 +253,13 @@ static void quiet_failures_write_nothing(void **state)
     assert_int_equal(LEATI_QUIETLY(LEAT_OK), LEAT_OK);
     assert_int_equal(LEATI_QUIETLY(LEATI_DECLINED), LEATI_DECLINED);
     assert_string_equal(leat_last_error(), "the caller's");
-    /* Quiet regions nest: the outer one lasts longer. */
+    /* Quiet regions nest: the outer region stays quiet after the inner one has ended. */
     leati_error_quiet_begin();
     assert_int_equal(LEATI_QUIETLY(LEATI_QUIETLY(fail_twice())), LEAT_ERROR_RANGE);
     assert_int_equal(leati_error_quiet_depth, 1);
     fail_twice();
     assert_string_equal(leat_last_error(), "the caller's");
-    /* Failures in a callback of the program are stored. */
+    /* In a callback of the program, failures set the message although the caller is quiet. */
     quiet = leati_error_loud_begin();
     fail_twice();
     assert_string_equal(leat_last_error(), "the outer part: the inner part");
@@ -289,7 +290,7 @@ static void heard_failures_leave_the_message(void **state)
     leati_error_quiet_depth = 0;
 }
 
-/* Failures of another thread are stored while this one is quiet. */
+/* Fails in another thread, where the message is set although this thread is quiet. */
 static void *fail_elsewhere(void *argument)
 {
     fail_twice();
@@ -340,7 +341,7 @@ enum { PLACES = 200 };
 static void ranges_agree_with_a_plain_array(void **state)
 {
     struct leati_ranges ranges = {0};
-    /* owner[i]: 1 + the start of the range that contains place i, or 0. */
+    /* owner[i] is 0 if place i is free. Otherwise it is 1 + the start of the range that contains place i. */
     size_t owner[PLACES] = {0}, length[PLACES] = {0};
     uint64_t seed = 12345;
 
@@ -410,7 +411,8 @@ static void room_is_found_when_there_is_some(void **state)
         } else {
             size_t start;
 
-            /* The search may have started in the middle of the longest free run, and it wraps around. */
+            /* leati_ranges_room() starts at the cursor and wraps around, so it must find every free run that is
+             * long enough, even if the cursor is inside this run. */
             assert_true(longest < wanted);
             for (start = leat_pattern_value(step, 9) % UNITS; !units[start]; start = (start + 1) % UNITS)
                 continue;
@@ -476,7 +478,7 @@ static void handles_live_from_publish_to_retire(void **state)
     assert_false(leati_handle_retire(&things, thing));
     leati_handle_free(&things, thing);
     assert_false(leati_handle_live(&things, thing));
-    /* The object is cleared, so that leak checkers find no pointers in it. */
+    /* A handle's object is cleared when it is freed, so that leak checkers find no pointers in it. */
     assert_int_equal(thing->number, 0);
 }
 
@@ -533,7 +535,7 @@ static void threads_share_the_table(void **state)
 
 static struct leati_handles visited = LEATI_HANDLES(struct thing);
 
-/* Destroys the things with even numbers. */
+/* Destroys the objects with even numbers. */
 static void visit(void *object, void *argument)
 {
     struct thing *thing = object;

@@ -1,5 +1,5 @@
-/* unit_blocks.c - the table from addresses to blocks (core/blocks.c), tested alone: failures of mmap(), and the
- * memory that the table keeps. */
+/* unit_blocks.c - tests the table from addresses to blocks (core/blocks.c): failures of mmap(), and the memory
+ * that the table keeps. */
 #include "harness.h"
 
 #include "core/blocks.h"
@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #define PAGE LEATI_PAGE_BYTES
-#define LEAF ((uintptr_t)16 << 30) /* bytes of addresses that one leaf of the table covers */
+#define LEAF ((uintptr_t)16 << 30) /* size of the address range that one leaf of the table covers */
 
-/* Wraps mmap() in leat (--wrap). */
+/* With --wrap the linker directs calls of mmap() in leat to __wrap_mmap(). */
 void *__real_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
-static long maps_left = -1; /* this many calls succeed; -1: all */
+static long maps_left = -1; /* number of further calls that succeed; -1: all calls succeed */
 
 void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
@@ -26,7 +26,7 @@ void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd
     return __real_mmap(address, bytes, protection, flags, fd, offset);
 }
 
-/* The table never reads the pool, nor the memory that it describes, so these need not exist. */
+/* The table reads neither the pool nor the memory that it describes, so neither has to exist. */
 static struct leat_pool *const pool = (struct leat_pool *)(uintptr_t)0x1000;
 
 static struct leat_pool *pool_at(uintptr_t address)
@@ -37,7 +37,8 @@ static struct leat_pool *pool_at(uintptr_t address)
     return found;
 }
 
-/* Covers a range across two leaves with so little memory that it fails, then with enough. */
+/* Covers a range that spans two leaves. The first attempts fail because mmap() fails; each attempt lets one more
+ * mmap() succeed. A failed attempt must cover nothing. */
 static void a_range_is_covered_whole_or_not_at_all(void **state)
 {
     const uintptr_t base = 3 * LEAF - 2 * PAGE;
@@ -57,7 +58,7 @@ static void a_range_is_covered_whole_or_not_at_all(void **state)
         if (ready)
             break;
         failures++;
-        /* The failed attempt must leave nothing that blocks another pool, with large blocks. */
+        /* The failed attempt must leave nothing in the table that disturbs another pool with large blocks. */
         assert_true(leati_blocks_cover(pool, base, PAGE, false));
         block = leati_block_new();
         assert_non_null(block);
@@ -69,7 +70,8 @@ static void a_range_is_covered_whole_or_not_at_all(void **state)
         leati_blocks_uncover(base, PAGE);
         leati_block_give_back(block);
     }
-    /* At least two leaves, and granules for the first page, which later attempts reuse. */
+    /* The range needs at least two leaves and granules for its first page, and later attempts reuse what earlier
+     * ones have mapped. So at least three attempts must have failed. */
     assert_true(failures >= 3);
     leati_blocks_uncover(base, bytes);
     assert_null(pool_at(base));
@@ -80,7 +82,7 @@ static void a_range_is_covered_whole_or_not_at_all(void **state)
 enum { ENTRIES = 20000 };
 static atomic_uint round_of[2];
 
-/* Enters one of two records of the same extent, in turns, at the same time as the other thread. */
+/* Alternately enters two records of the same extent, in step with the other thread. */
 static void *enter_in_turns(void *argument)
 {
     struct leati_block **blocks = argument;
@@ -101,7 +103,7 @@ static void *enter_in_turns(void *argument)
     return NULL;
 }
 
-/* Both blocks extend into one window of a page: no thread may undo what the other one enters. */
+/* Both blocks extend into one window of a page. Neither thread may undo what the other thread enters. */
 static void threads_enter_blocks_that_share_a_page(void **state)
 {
     const uintptr_t page = 5 * LEAF + 7 * PAGE, half = LEATI_WINDOW_BYTES / 2;
@@ -138,8 +140,8 @@ static size_t resident_bytes(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Like pools that are created and destroyed while addresses move on: each round uses a part of the table that was
- * never used before. */
+/* Simulates pools that are created and destroyed at ever new addresses: each round uses a part of the table that
+ * was never used before. */
 static void what_is_uncovered_takes_no_memory(void **state)
 {
     enum { ROUNDS = 8192 };
@@ -155,7 +157,7 @@ static void what_is_uncovered_takes_no_memory(void **state)
         leati_blocks_uncover(base + i * step, PAGE);
         assert_null(pool_at(base + i * step));
     }
-    /* It would be 32 MiB if the memory were kept. */
+    /* If the table kept the memory of all rounds, this would be 32 MiB. */
     assert_true(resident_bytes() < before + ((size_t)8 << 20));
     assert_ptr_equal(pool_at(base), pool);
     leati_blocks_uncover(base, PAGE);

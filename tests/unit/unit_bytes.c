@@ -1,8 +1,8 @@
 /*
- * unit_bytes.c - how the copy engine moves bytes: every variant of the code, prefaulting of pages, and the choice
- * of stores.
+ * unit_bytes.c - tests how the copy engine moves bytes: every variant of the code, prefaulting of pages, and the
+ * choice of store policies.
  *
- * It also measures; the argument is the number of threads:
+ * It can also measure the speed. The second argument is the number of threads:
  *
  *     unit_bytes measure 8
  */
@@ -39,7 +39,7 @@ static void free_places(const struct places *p)
     free(p->wanted);
 }
 
-/* Makes one copy. Everything around it must stay unchanged. */
+/* Makes one copy. The bytes before and after the destination must stay unchanged. */
 static void copy_one(const struct places *p, int variant, size_t to, size_t from, size_t bytes)
 {
     size_t around = to + bytes + 256;
@@ -105,7 +105,7 @@ static void prefault_leaves_what_is_there(void **state)
     assert_false(leati_staging_resident(ptr, bytes));
     assert_true(leati_staging_resident(ptr + 10, 5));
     assert_false(leati_staging_resident(ptr + page_bytes - 1, 2));
-    /* The range neither starts nor ends at a page boundary. */
+    /* The range that is prefaulted neither starts nor ends at a page boundary. */
     can = !madvise(ptr + page_bytes, page_bytes, 23);
     leati_staging_prefault(ptr + 100, bytes - page_bytes);
     assert_int_equal(leati_staging_resident(ptr, bytes), can);
@@ -157,7 +157,7 @@ static void the_probe_measures(void **state)
         assert_int_equal(choice.in, choice.in_gbps[0] > 0 && choice.in_gbps[1] > choice.in_gbps[0] * 1.5);
         assert_int_equal(choice.out, choice.out_gbps[0] > 0 && choice.out_gbps[1] > choice.out_gbps[0] * 1.05);
     }
-    /* Too little memory to measure with, and then no threads. */
+    /* The first two probes have too little memory to measure with, and the last one has no threads. */
     leati_staging_probe(workers, slot, 20 * KIB, 4, &choice);
     leati_staging_probe(workers, slot, 100, 4, &choice);
     assert_true(!choice.probed && choice.in == LEATI_STORE_POLICY_CACHED &&
@@ -168,7 +168,7 @@ static void the_probe_measures(void **state)
     free(slot);
 }
 
-/* Runs in a child: leat reads LEAT_COPY_STORE_POLICY once. */
+/* Runs in a child process, because leat reads LEAT_COPY_STORE_POLICY only once. */
 static int choose(const char *word)
 {
     static char slot[64 << 10];

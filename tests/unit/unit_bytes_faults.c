@@ -1,9 +1,9 @@
 /*
- * unit_bytes_faults.c - memory faults in the middle of a copy by leat's threads: the copy must stop with an error
- * that names the address, and all other signal handlers must still work.
+ * unit_bytes_faults.c - tests memory faults in the middle of a copy by leat's threads. The copy must stop with an
+ * error that names the address, and all other signal handlers must still work.
  *
- * cmocka installs its own handlers for SIGSEGV and SIGBUS, so each case runs in a child: this program again, with
- * the name of the case as its argument.
+ * cmocka installs its own handlers for SIGSEGV and SIGBUS, so each case runs in a child process: this program
+ * again, with the name of the case as its argument.
  */
 #include "bytes_child.h"
 #include "temporary.h"
@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGES 80                                     /* pages of each buffer */
+#define PAGES 80                                     /* number of pages of each buffer */
 #define LOW ((unsigned char *)64)                    /* an address where nothing is ever mapped */
 #define WILD ((unsigned char *)((uintptr_t)1 << 60)) /* on x86-64 an address that cannot exist */
 
@@ -41,7 +41,7 @@ static void unmap_pages(unsigned char *ptr, size_t pages)
     CHECK(!munmap(ptr, pages * page_bytes));
 }
 
-/* Checks that a guarded copy of bytes bytes stops after reached of them because of the address bad. */
+/* Makes a guarded copy of bytes bytes. It must stop after reached bytes, with a fault at the address bad. */
 static void expect_stop(unsigned char *dst, const unsigned char *src, size_t bytes, size_t reached,
                         const unsigned char *bad)
 {
@@ -70,12 +70,12 @@ static void expect_whole(unsigned char *dst, const unsigned char *src, size_t by
     }
 }
 
-/* State of all cases: two buffers. The default signal handlers are installed. */
+/* State of every case: two buffers. leat finds the default signal handlers installed. */
 struct scene {
     unsigned char *dst, *src;
 };
 
-/* Makes copies that must stop at this page of one side, from several offsets. */
+/* Makes copies from several offsets, which must stop at the given page of one side. */
 static void stop_everywhere(struct scene *s, unsigned char *base, size_t page, bool source)
 {
     unsigned char *bad = base + page * page_bytes;
@@ -83,7 +83,7 @@ static void stop_everywhere(struct scene *s, unsigned char *base, size_t page, b
     for (size_t skip = 0; skip <= 130; skip += 13) {
         size_t reached = page * page_bytes - skip;
 
-        /* Both sides shifted by the same and by different numbers of bytes. */
+        /* First shift both sides by the same number of bytes, and then by different numbers. */
         expect_stop(s->dst + skip, s->src + skip, PAGES * page_bytes - skip, reached, bad);
         if (source)
             expect_stop(s->dst, s->src + skip, PAGES * page_bytes - skip, reached, bad);
@@ -112,7 +112,7 @@ static int case_unmapped(struct scene *s)
     stop_everywhere(s, s->src, 40, true);
     unmap_pages(s->dst + 20 * page_bytes, PAGES - 20);
     stop_everywhere(s, s->dst, 20, false);
-    /* Addresses where nothing is mapped, or can be mapped. */
+    /* Copy from and to addresses where nothing is mapped, and where nothing can be mapped. */
     expect_stop(s->dst, LOW, 100, 0, LOW);
     expect_stop(LOW, s->src, 100 * KIB, 0, LOW);
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -136,7 +136,7 @@ static int case_truncated(struct scene *s)
     expect_whole(s->dst, s->src, bytes);
     CHECK(!ftruncate(file, (off_t)(50 * page_bytes)));
     stop_everywhere(s, s->src, 50, true);
-    /* The same mapping as a destination. */
+    /* Use the same mapping as the destination. */
     expect_stop(s->src, s->dst, bytes, 50 * page_bytes, s->src + 50 * page_bytes);
     return close(file);
 }
@@ -145,7 +145,7 @@ static int case_read_only(struct scene *s)
 {
     CHECK(!mprotect(s->dst + 40 * page_bytes, (PAGES - 40) * page_bytes, PROT_READ));
     stop_everywhere(s, s->dst, 40, false);
-    /* If both sides are inaccessible, the fault that comes first in the order of the copy counts. */
+    /* If several pages are inaccessible, the copy must report the first fault in its own order. */
     CHECK(!mprotect(s->src + 20 * page_bytes, page_bytes, PROT_NONE));
     expect_stop(s->dst, s->src, PAGES * page_bytes, 20 * page_bytes, s->src + 20 * page_bytes);
     return 0;
@@ -160,7 +160,8 @@ static int case_nothing(struct scene *s)
     return 0;
 }
 
-/* Threads whose copies fault, and threads whose copies do not; some threads block all signals. */
+/* Runs in several threads. In some of them the copies fault, in others they do not, and some of them block all
+ * signals. */
 static void *copy_much(void *argument)
 {
     unsigned number = *(unsigned *)argument;
@@ -199,7 +200,7 @@ static int case_threads(struct scene *s)
     return 0;
 }
 
-/* A fault must leave the thread's signal mask unchanged. */
+/* After a fault, the thread's signal mask must be unchanged. */
 static int case_mask(struct scene *s)
 {
     sigset_t usr2, before, after;
@@ -263,7 +264,8 @@ static unsigned char read_byte(const volatile unsigned char *ptr)
     return *ptr;
 }
 
-/* The program itself faults. Its handler must see the fault as if leat were not there. */
+/* Makes the program itself fault at this address. The program's handler must see the fault as if leat were not
+ * there. */
 static void expect_seen(const unsigned char *bad)
 {
     for (volatile int round = 0; round < 3; round++) {
@@ -309,7 +311,7 @@ static int case_handler_after(struct scene *s)
     return 0;
 }
 
-/* Handlers installed later must work if they chain to leat's. */
+/* A handler that is installed later must work if it calls leat's handler. */
 static int case_handler_passes_on(struct scene *s)
 {
     unmap_pages(s->src, PAGES);
@@ -330,14 +332,14 @@ static void touch(void *context)
     read_byte(context);
 }
 
-/* A fault inside of a guarded section, but at an address outside its ranges. */
+/* A fault in a guarded section, at an address outside the guarded ranges, goes to the program's handler. */
 static int case_elsewhere(struct scene *s)
 {
     const struct leati_fault_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
     uintptr_t fault = 0;
 
     install(SIGSEGV, leave, NULL);
-    /* Not unmapped, because the thread sanitizer might use the addresses for itself. */
+    /* The pages stay mapped, because the thread sanitizer might reuse their addresses. */
     CHECK(!mprotect(s->src, 2 * page_bytes, PROT_NONE));
     CHECK(!leati_fault_handler_run(ranges, touch, s->src + page_bytes - 1, &fault));
     CHECK(fault == (uintptr_t)s->src + page_bytes - 1);
@@ -356,7 +358,7 @@ static void send_to_self(void *context)
     raise(SIGBUS);
 }
 
-/* A signal that was sent by kill() is no fault, whatever code runs. */
+/* A signal that a process has sent is no fault, even if it arrives in a guarded section. */
 static int case_sent_and_ignored(struct scene *s)
 {
     const struct leati_fault_range everything[] = {{0, SIZE_MAX}, {0, 0}};
@@ -378,7 +380,7 @@ static void copy_and_touch(void *context)
     read_byte(s->src + 5);
 }
 
-/* A guarded section inside a guarded section. */
+/* Enters a guarded section inside of a guarded section. */
 static int case_nested(struct scene *s)
 {
     const struct leati_fault_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
@@ -403,8 +405,9 @@ static int case_alternate_stack(struct scene *s)
     return 0;
 }
 
-/* Ranges of a few pages and of many that were never touched: with all pages, with one that is read-only, and with
- * one missing first, in the middle and last. Their contents must not change. */
+/* Checks ranges of one, three and many pages, which were touched before or not. First all pages are usable; then
+ * one page, the first, the middle or the last, is read-only; then that page is missing. leati_staging_usable()
+ * must not change the contents. */
 static int case_usable(struct scene *s)
 {
     static const size_t counts[] = {1, 3, PAGES};
@@ -415,7 +418,7 @@ static int case_usable(struct scene *s)
             for (size_t where = 0; where < 3; where++) {
                 size_t pages = counts[n], bytes = pages * page_bytes, odd = where * (pages - 1) / 2;
                 unsigned char *ptr = map_pages(pages);
-                /* From the last byte of the first page to the first byte of the last one. */
+                /* From the last byte of the first page to the first byte of the last page. */
                 unsigned char *inner = ptr + (pages > 1 ? page_bytes - 1 : 0);
                 size_t inner_bytes = pages > 1 ? bytes - 2 * page_bytes + 2 : bytes;
 
@@ -442,13 +445,14 @@ static int case_usable(struct scene *s)
     return 0;
 }
 
-/* Cases that kill the process stop here, so that the parent knows that they came this far. */
+/* Stops this process for a moment, so that the parent knows that a case that kills the process has come this
+ * far. */
 static void print_last_line(void)
 {
     raise(SIGSTOP);
 }
 
-/* The CPU device is opened later, and strict mode installs its handler above leat's. */
+/* Strict mode installs its handler after leat's, because the CPU device is opened later. */
 static int case_strict_after(struct scene *s)
 {
     struct sigaction before, after;
@@ -465,9 +469,9 @@ static int case_strict_after(struct scene *s)
     CHECK(!sigaction(SIGSEGV, NULL, &before));
     for (int round = 0; round < 3; round++)
         expect_stop(s->dst, s->src, 100, 0, s->src);
-    /* leat's handler is still installed. */
+    /* The copies must not have changed the installed handler. */
     CHECK(!sigaction(SIGSEGV, NULL, &after) && before.sa_sigaction == after.sa_sigaction);
-    /* test_strict checks the text of the message. */
+    /* test_strict checks the text of the message, so discard it here. */
     CHECK(freopen("/dev/null", "w", stderr));
     print_last_line();
     return read_byte(memory);
@@ -513,7 +517,7 @@ static int case_dies_by_bus_kill(struct scene *s)
 static const struct {
     const char *name;
     int (*run)(struct scene *s);
-    int dies_by; /* the signal that ends the case; 0: the case returns 0 */
+    int dies_by; /* signal that kills the child; 0: the case returns 0 */
 } cases[] = {
     {"unreadable", case_unreadable, 0},
     {"unmapped", case_unmapped, 0},
@@ -545,7 +549,7 @@ static int run_case(const char *name)
 {
     struct scene scene;
 
-    /* A sanitizer installs its own handlers. */
+    /* A sanitizer may have installed its own handlers, so restore the default ones. */
     signal(SIGSEGV, SIG_DFL);
     signal(SIGBUS, SIG_DFL);
     scene.dst = map_pages(PAGES);

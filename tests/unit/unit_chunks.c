@@ -1,5 +1,5 @@
 /*
- * unit_chunks.c - how staged copies are cut into chunks: each byte once and in order, no ring memory that is
+ * unit_chunks.c - tests how staged copies are cut into chunks: each byte once and in order, no ring memory
  * overwritten too early, and small chunks at the end for which the link or the host waits.
  */
 #include "staging/chunks.h"
@@ -25,7 +25,9 @@ static struct leati_chunk *cut_all(const struct leati_cut *cut, uint32_t *count)
     return chunks;
 }
 
-/* The parts have every byte of the chunk once. In blocks they begin at blocks, in the storage as in the ring. */
+/* The parts must cover every byte of the chunk once. With in_blocks, each part except the first of the copy must
+ * begin at a multiple of 4096 bytes of the storage, and all parts must be aligned in the ring as in the
+ * storage. */
 static void check_parts(const struct leati_cut *cut, const struct leati_chunk *chunk)
 {
     size_t at = 0;
@@ -65,7 +67,7 @@ static bool share(const struct leati_chunk *a, const struct leati_chunk *b)
     return a->place < b->place + b->bytes && b->place < a->place + a->bytes;
 }
 
-/* A chunk must be within the ring, and may reuse ring memory only of chunks that it waits for. */
+/* A chunk must be inside the ring. It may reuse ring memory only of chunks that it waits for. */
 static void check_ring(const struct leati_cut *cut, const struct leati_chunk *chunks, uint32_t count)
 {
     for (uint32_t c = 0; c < count; c++) {
@@ -133,8 +135,8 @@ static void blocks_are_not_cut(void **state)
             }
 }
 
-/* A copy to the device needs a small first chunk, because the link waits for it. A copy from the device needs a
- * small last chunk, because the host waits for it. */
+/* A copy to the device must begin with a small chunk, because the link waits until the first chunk is staged. A
+ * copy from the device must end with a small chunk, because the host waits until the last chunk has arrived. */
 static void small_chunks_are_at_the_end_that_waits(void **state)
 {
     struct leati_cut cut = {.bytes = 256 * MIB, .ring_bytes = 64 * MIB, .threads = 8};
@@ -161,7 +163,7 @@ static void without_a_ring_chunks_have_one_size(void **state)
 
     (void)state;
     chunks = cut_all(&cut, &count);
-    /* The last chunk takes the small rest. */
+    /* The last chunk also takes the remaining byte. */
     assert_int_equal(count, 25);
     check_bytes(&cut, chunks, count);
     for (uint32_t c = 0; c < count; c++)

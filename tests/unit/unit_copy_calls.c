@@ -1,11 +1,12 @@
 /*
- * unit_copy_calls.c - every form of copy of pageable memory, before and after every other form.
+ * unit_copy_calls.c - tests every form of copy of pageable memory, before and after every other form.
  *
  * The forms are leat_copy() of several sizes, 3-D copies, batches, and layouts with and without an index list.
- * Each must see what earlier work wrote, later work must see its bytes, the memory that it uses must stay until
- * the stream has completed it, and guard mode must know which blocks it uses. The work that each waits for is held
- * up (held.h). "make check" runs this program four times: as it is, with pageable memory staged, with layouts also
- * copied as on a GPU, and on a driver whose streams cannot wait for flags.
+ * Each copy must see what earlier work wrote, later work must see the bytes of the copy, the memory that the copy
+ * uses must stay until the stream has completed it, and guard mode must know which blocks it uses. The tests hold
+ * up the work that a copy must wait for (held.h). "make check" runs this program four times: as it is, with
+ * pageable memory staged, with layouts also copied as on a GPU, and on a driver whose streams cannot wait for
+ * flags.
  */
 #include "held.h"
 
@@ -30,7 +31,7 @@
 
 enum how { ONE, REGION, MANY, LAYOUT, LISTED, TURNED };
 
-/* Rows of pageable memory, which are packed on the device. */
+/* A form of copy. It copies rows of pageable memory, which are packed on the device. */
 struct form {
     const char *name;
     enum how how;
@@ -62,7 +63,8 @@ static size_t reach_of(const struct form *form)
     return form->rows * form->pitch;
 }
 
-/* Does by hand what a copy of this form does, between the rows on the host and the packed bytes of the device. */
+/* Does with memcpy() what a copy of this form does between the rows on the host and the packed bytes of the
+ * device. */
 static void move(const struct form *form, bool out, unsigned char *host, unsigned char *packed)
 {
     size_t width = form->how == TURNED ? 8 : form->width, columns = form->width / width;
@@ -119,13 +121,14 @@ static leat_status copy_layout(const struct form *form, leat_stream *stream, boo
         OK(leat_layout_index(&far, 0, list, rows, 4, NULL));
     status =
         leat_copy_layout(stream, out ? host : memory, out ? &far : &near, out ? memory : host, out ? &near : &far);
-    /* The call has returned, so the caller may overwrite its list. */
+    /* The copy has been submitted, so the caller may overwrite its index list. */
     memset(list, 0, form->rows * sizeof *list);
     free(list);
     return status;
 }
 
-/* Makes the copy and returns its status. The arguments (region, ops, layouts) no longer exist when it returns. */
+/* Makes the copy and returns its status. When it returns, the arguments of the copy (region, ops, layouts) no
+ * longer exist. */
 static leat_status try_call(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
 {
     switch (form->how) {
@@ -155,7 +158,7 @@ struct room {
     unsigned char *host, *wanted;   /* pageable memory, and its expected content */
     unsigned char *packed;          /* expected content of device memory */
     unsigned char *memory, *pinned; /* device memory, and a buffer to read it into */
-    unsigned char *values;          /* source of copies: one byte value everywhere; device or pinned memory */
+    unsigned char *values;          /* source of copies to the host, all bytes equal; device or pinned memory */
 };
 
 static struct room make_room(leat_device *device, leat_kind values)
@@ -178,8 +181,8 @@ static void end_room(struct room *room)
     free(room->host);
 }
 
-/* Holds a stream up without leat knowing, and then submits a fill by leat, so that leat knows that the stream is
- * busy. */
+/* Holds a stream up without leat's knowledge. Then submits a fill through leat, so that leat knows that the stream
+ * is busy. */
 static struct test_gate *hold(leat_stream *stream, struct room *room)
 {
     struct test_gate *gate = held_close(stream->native);
@@ -188,7 +191,7 @@ static struct test_gate *hold(leat_stream *stream, struct room *room)
     return gate;
 }
 
-/* Loads the kernels now: loading them later could wait for streams that are held up. */
+/* Loads the kernels now, because loading them later could wait for streams that are held up. */
 static void load_kernels(leat_device *device)
 {
     leat_module *module;
@@ -197,8 +200,8 @@ static void load_kernels(leat_device *device)
     OK(leat_module_layout(device, &module));
 }
 
-/* Fills the host buffer with OLD and the source with value, as much as the two forms need. stream is another one
- * than the test's. */
+/* Fills the host buffer with OLD and the source with value, as far as the two forms reach. stream must be another
+ * stream than the one under test. */
 static void prepare(struct room *room, leat_stream *stream, unsigned char value, const struct form *one,
                     const struct form *other)
 {
@@ -210,7 +213,7 @@ static void prepare(struct room *room, leat_stream *stream, unsigned char value,
     OK(leat_stream_synchronize(stream));
 }
 
-/* Applies a copy of this form from the device to the expected content of the host buffer. */
+/* Updates the expected content of the host buffer for a copy of this form from the device. */
 static void want_out(struct room *room, const struct form *form, unsigned char value)
 {
     memset(room->packed, value, packed_bytes(form));
@@ -245,11 +248,11 @@ static void expect_taken(struct room *room, leat_stream *stream, const struct fo
 
 /* ---- the order of the stream ---- */
 
-/* State of the stream when the two copies are submitted. */
+/* State of the stream under test when the two copies are submitted. */
 enum stream_is {
-    STREAM_IDLE,    /* each piece of work is delayed */
-    STREAM_WATCHED, /* also, before each piece, the host waits for the stream, so that leat may see it idle */
-    STREAM_POOR,    /* as idle, but there is no pinned memory for the first copy */
+    STREAM_IDLE,    /* idle at first; each piece of work is delayed */
+    STREAM_WATCHED, /* each piece is delayed; the host waits before it, so that leat may see the stream idle */
+    STREAM_POOR,    /* each piece is delayed, and there is no pinned memory for the first copy */
     STREAM_HELD
 };
 static leat_stream *watched;
@@ -262,15 +265,16 @@ static void wait_and_delay(void *native)
     }
 }
 
-/* Leaves the stream idle after work, without leat knowing that it is idle. */
+/* Gives the stream work and waits for it through the driver, so that the stream is idle and leat does not know
+ * it. */
 static void use_up(leat_stream *stream, struct room *room)
 {
     OK(leat_fill(stream, room->pinned, 0, 1));
     OK(held_driver->ops->stream_synchronize(held_driver, stream->native));
 }
 
-/* Blocks that use up the memory of staging: everything that is free, while a gate holds up the ring of the latest
- * copy, which a next copy would reclaim. The driver refuses to allocate more. */
+/* The blocks with which use_up_memory() takes all free memory of staging. A gate holds up the latest copy, because
+ * a later copy could otherwise reclaim its ring. The driver refuses to allocate more. */
 static void *used_up[1 << 10];
 static unsigned used_up_count;
 
@@ -302,14 +306,14 @@ static void give_memory_back(struct test_gate *gate)
         test_gate_open(gate);
 }
 
-/* One form copies to the host buffer, and the next one copies from it to the device. */
+/* A copy of one form writes the host buffer, and a copy of the other form then reads it. */
 static void bring_out_and_take_in(struct test_state *t, struct room *room, const struct form *from,
                                   const struct form *to, enum stream_is how, unsigned char value)
 {
     struct test_gate *gate, *poor = NULL;
     leat_stream *stream;
 
-    /* A new stream, of which leat knows nothing yet. */
+    /* leat knows nothing yet about the order of a new stream. */
     OK(leat_stream_create(t->device, &stream));
     watched = stream;
     prepare(room, t->second, value, from, to);
@@ -346,13 +350,13 @@ static void each_behind_each(void **state)
     for (size_t from = 0; from < CALLS; from++)
         for (size_t to = 0; to < CALLS; to++)
             for (enum stream_is how = STREAM_IDLE; how <= STREAM_HELD; how++)
-                /* Other forms need memory themselves. */
+                /* Batches and layouts need staging memory themselves, so they cannot come first here. */
                 if (how != STREAM_POOR || forms[from].how <= REGION)
                     bring_out_and_take_in(t, &room, &forms[from], &forms[to], how, ++value);
     end_room(&room);
 }
 
-/* The same if the first copy is from pinned to pageable memory. */
+/* Like each_behind_each(), but the first copy goes from pinned to pageable memory. */
 static void each_behind_copies_of_the_host(void **state)
 {
     struct test_state *t = *state;
@@ -370,8 +374,8 @@ static void each_behind_copies_of_the_host(void **state)
     end_room(&room);
 }
 
-/* After any work leat must not take the stream for idle: a short copy from the device, which on an idle stream
- * waits, must return while the stream is held up. */
+/* After any work leat must not consider the stream idle. A short copy from the device waits for its DMA if the
+ * stream is idle, so here it must return while the stream is held up. */
 static void work_makes_a_stream_busy(void **state)
 {
     struct test_state *t = *state;
@@ -399,7 +403,8 @@ static void work_makes_a_stream_busy(void **state)
     end_room(&room);
 }
 
-/* Work that was submitted through the vendor's handle, so that leat does not know of it. */
+/* The room whose host buffer write_host() overwrites. A test submits write_host() through the vendor's handle, so
+ * leat does not know of it. */
 static struct room *written;
 
 static void write_host(void *argument)
@@ -434,10 +439,10 @@ static void each_behind_work_past_leat(void **state)
     end_room(&room);
 }
 
-/* ---- what a copy uses ---- */
+/* ---- memory that a copy uses ---- */
 
-/* While a copy is held up, the same copies run on another stream. They would overwrite memory that the first copy
- * freed too early. Then the first stream is destroyed while its copy is pending. */
+/* While a copy is held up, the same copies run on another stream, where they would overwrite memory that the first
+ * copy has freed too early. The first stream is destroyed while its copy is pending. */
 static void each_keeps_what_it_uses(void **state)
 {
     struct test_state *t = *state;
@@ -474,8 +479,8 @@ static void each_keeps_what_it_uses(void **state)
     end_room(&room);
 }
 
-/* The host memory of a held-up copy becomes inaccessible, and its stream may be destroyed. leat must still be able
- * to record the failure, although nothing may ask for it. */
+/* The host memory of a held-up copy becomes inaccessible, and in half of the cases the stream is destroyed. leat
+ * must be able to record the failure even if the stream no longer exists. */
 static void each_fails_behind_its_stream(void **state)
 {
     struct test_state *t = *state;
@@ -508,8 +513,8 @@ static void each_fails_behind_its_stream(void **state)
     end_room(&room);
 }
 
-/* The CPU device's own threads copy this layout, and the driver refuses the host function after the kernel. leat
- * must wait for the kernel before it returns the error. */
+/* The CPU device's own threads copy this layout, and the driver refuses the host function that follows the kernel.
+ * leat must wait for the kernel before it returns the error. */
 static void a_layout_that_fails_is_waited_for(void **state)
 {
     struct test_state *t = *state;
@@ -548,8 +553,8 @@ static void expect_refused(leat_status status, const struct form *form, const ch
         fail_msg("%s: %s is not refused: %s", form->name, words, status ? leat_last_error() : "it is OK");
 }
 
-/* A held-up stream uses a block of a guarded pool: leat must refuse a copy on another stream. After a copy on the
- * held-up stream it must refuse other streams' uses. */
+/* While a held-up stream writes a block of a guarded pool, leat must refuse a copy of this block on another
+ * stream. While a copy on the held-up stream uses the block, leat must refuse a fill on another stream. */
 static void guard_mode_sees_each(void **state)
 {
     struct test_state *t = *state;

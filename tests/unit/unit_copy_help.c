@@ -1,8 +1,8 @@
 /*
- * unit_copy_help.c - threads that wait for a stream, an event or a ticket help to copy meanwhile, if there are few
- * workers. Here there is one worker, which is stuck in a copy, so all copying is done by waiting threads. A wait
- * must return when its event is complete, neither before nor later. Started with a number, the program has that
- * many workers, and no thread must help.
+ * unit_copy_help.c - tests that threads that wait for a stream, an event or a ticket help to copy if there are few
+ * workers. There is one worker here, and it is stuck in a copy, so waiting threads must do all copying. A wait
+ * must return when its event is complete, neither before nor later. With a number as its argument the
+ * program has that many workers, and runs the tests of many workers instead.
  */
 #include "held.h"
 
@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STAGED_BYTES ((size_t)8 << 20) /* long enough to be staged on an idle stream too */
+#define STAGED_BYTES ((size_t)8 << 20) /* so long that leat stages the copy even if the stream is idle */
 #define PATIENCE_NS ((uint64_t)60 * 1000000000)
 
 enum { MANY_THREADS = 4, MORE_THREADS = 6, SHARE = 4, PARTS = 1000, WAITERS = 5, WAITERS_WHO_COPY = 3 };
@@ -31,10 +31,10 @@ struct scene {
     struct leati_chunk chunk;
     struct leati_flags flags;
     struct leati_stager *stager;
-    atomic_int stuck;            /* number of workers that are inside a part */
-    atomic_int open;             /* set to let them continue */
-    atomic_int copied;           /* number of parts that other threads copied */
-    void (*in_part)(int number); /* called in each of those parts, with its number from 1 */
+    atomic_int stuck;            /* number of workers that wait inside a part */
+    atomic_int open;             /* set to let these workers continue */
+    atomic_int copied;           /* number of parts that waiting threads copied */
+    void (*in_part)(int number); /* called in each part that a waiting thread copies, with its number from 1 */
 };
 static struct scene scenes[2];
 
@@ -71,7 +71,7 @@ static unsigned worker_threads(struct test_state *t)
     return stager->threads;
 }
 
-/* Gives the workers a job. passed: its stream has already reached it. */
+/* Gives the workers a job of PARTS parts. passed: the job's stream has already reached the job. */
 static struct scene *begin_scene(struct test_state *t, int which, bool passed, void (*in_part)(int number))
 {
     struct scene *scene = &scenes[which];
@@ -98,7 +98,7 @@ static struct scene *begin_scene(struct test_state *t, int which, bool passed, v
     return scene;
 }
 
-/* The same, and waits until all workers are stuck in it. */
+/* Gives the workers a job, and waits until all of them are stuck in it. */
 static struct scene *stick_workers(struct test_state *t, void (*in_part)(int number))
 {
     struct scene *scene = begin_scene(t, 0, true, in_part);
@@ -107,7 +107,7 @@ static struct scene *stick_workers(struct test_state *t, void (*in_part)(int num
     return scene;
 }
 
-/* Ends the job, after every thread has left it. */
+/* Lets stuck workers continue, and ends the job after every thread has left it. */
 static void end_scene(struct scene *scene)
 {
     atomic_store(&scene->open, 1);
@@ -121,7 +121,7 @@ enum waited { STREAM, EVENT, WAITED_COUNT };
 
 static leat_event *event;
 
-static struct test_gate *gate; /* the work that is waited for is behind this gate */
+static struct test_gate *gate; /* this gate blocks the work that the tests wait for */
 
 static void hold(struct test_state *t)
 {
@@ -135,7 +135,7 @@ static leat_status wait_for(struct test_state *t, enum waited waited)
     return waited == STREAM ? leat_stream_synchronize(t->stream) : leat_event_synchronize(event);
 }
 
-/* The same. Fails if the wait returned before its event was complete. */
+/* Waits like wait_for(). Fails if the wait returned before the gate was open. */
 static leat_status wait_watched(struct test_state *t, enum waited waited)
 {
     struct held_watch watch = {.gate = gate};
@@ -154,8 +154,9 @@ static void let_go(struct test_state *t)
     OK(leat_event_destroy(event));
 }
 
-/* Waits once for each kind of event, with the workers stuck in a job with such parts. around is called around the
- * driver's wait; check examines the result. */
+/* Waits once for a stream and once for an event, while the workers are stuck in a job. in_part is called in each
+ * part that a waiting thread copies; around is called before and after the driver's wait; check examines the
+ * result. */
 static void wait_for_each(struct test_state *t, void (*in_part)(int number),
                           void (*around)(const char *entry, bool after), void (*check)(const struct scene *scene))
 {
@@ -186,7 +187,7 @@ static void check_that_some_was_copied(const struct scene *scene)
     assert_int_equal(atomic_load(&gate->passed), 1);
 }
 
-/* The gate opens only after the waiting thread has copied a part. */
+/* The gate opens only after the waiting thread has copied a part, so a thread that does not copy never returns. */
 static void who_waits_copies(void **state)
 {
     wait_for_each(*state, open_gate, NULL, check_that_some_was_copied);
@@ -201,12 +202,12 @@ static void open_at_wait(const char *entry, bool after)
 static void check_that_all_was_copied(const struct scene *scene)
 {
     assert_int_equal(atomic_load(&gate->passed), 1);
-    /* All parts but those in which the workers are stuck. */
+    /* The waiting thread has copied all parts except those in which the workers are stuck. */
     assert_int_equal(atomic_load(&scene->copied), PARTS - (int)scene->stager->threads);
 }
 
-/* All parts are copied before the event completes. The rest of the wait must be the driver's wait, and only then
- * does the gate open. */
+/* The waiting thread copies all parts before the event is complete. It must then call the driver's wait, which
+ * opens the gate. */
 static void a_wait_does_not_end_with_the_copy(void **state)
 {
     wait_for_each(*state, NULL, open_at_wait, check_that_all_was_copied);
@@ -215,7 +216,7 @@ static void a_wait_does_not_end_with_the_copy(void **state)
 static void *driver_stream;
 static atomic_int bad_part;
 
-/* Takes longer than the interval at which a helping thread queries the event. */
+/* This part takes longer than the interval at which a helping thread queries the event. */
 static void slow_part(int number)
 {
     if (number == 3) {
@@ -232,7 +233,8 @@ static void check_that_three_were_copied(const struct scene *scene)
     assert_int_equal(atomic_load(&bad_part), 0);
 }
 
-/* The event completes in the middle of the copy: the wait must return and leave the rest of the copy to others. */
+/* The event completes in the middle of the copy. The wait must return and leave the rest of the copy to other
+ * threads. */
 static void a_wait_ends_in_the_middle_of_a_copy(void **state)
 {
     struct test_state *t = *state;
@@ -241,7 +243,8 @@ static void a_wait_ends_in_the_middle_of_a_copy(void **state)
     wait_for_each(t, slow_part, NULL, check_that_three_were_copied);
 }
 
-/* A copy whose stream is held up stays in the list, and must not be touched before its stream reaches it. */
+/* A copy whose stream is held up stays in the workers' list. No thread may copy a part of it before its stream
+ * reaches it. */
 static void a_copy_that_cannot_go_on_holds_nobody(void **state)
 {
     struct test_state *t = *state;
@@ -258,7 +261,8 @@ static void a_copy_that_cannot_go_on_holds_nobody(void **state)
     }
 }
 
-/* Data that must be read from a file first may take any time, so waiting threads leave it to the workers. */
+/* Reading data from a file may take any time. So waiting threads leave copies of such data (cold) to the
+ * workers. */
 static void what_is_not_in_memory_is_left_alone(void **state)
 {
     struct test_state *t = *state;
@@ -294,8 +298,8 @@ static void *wait_too(void *argument)
     return leat_stream_synchronize(argument) == LEAT_OK ? argument : NULL;
 }
 
-/* At most four threads copy, including workers; the others only wait. When one of them returns, another may
- * copy. */
+/* At most four threads copy at once, including workers, and the other threads only wait. The second round checks
+ * that threads that have returned leave their places to others. */
 static void few_copy_at_once(void **state)
 {
     struct test_state *t = *state;
@@ -329,7 +333,7 @@ static void few_copy_at_once(void **state)
 
 /* ---- failures, and nothing to do ---- */
 
-/* A failed query must not fail the wait, and must leave no message. */
+/* If the query of the event fails, the wait must still succeed, and the message must stay unchanged. */
 static void the_driver_s_wait_has_the_last_word(void **state)
 {
     static const char *const entries[] = {"stream_query", "event_query"};
@@ -358,12 +362,12 @@ static void count_queries(const char *entry, bool after)
         atomic_fetch_add(&queries, 1);
 }
 
-/* If there is nothing to copy, a wait makes the driver's wait and no query. */
+/* If there is nothing to copy, a wait must call the driver's wait and no query. */
 static void a_wait_without_copies_asks_nobody(void **state)
 {
     struct test_state *t = *state;
 
-    end_scene(begin_scene(t, 0, false, NULL)); /* creates the workers */
+    end_scene(begin_scene(t, 0, false, NULL)); /* begin_scene() creates the workers */
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
         hold(t);
         atomic_store(&queries, 0);
@@ -389,7 +393,7 @@ static void *copy_elsewhere(void *unused)
     return other_state;
 }
 
-/* Another thread makes a whole copy and waits for it. */
+/* Lets another thread make a whole copy and wait for it. */
 static void others_go_on(int number)
 {
     pthread_t thread;
@@ -402,7 +406,7 @@ static void others_go_on(int number)
     test_gate_open(gate);
 }
 
-/* Starts a job whose parts are copy_part(), as a copy with a ticket does, and waits for it. */
+/* Starts a job whose parts are calls of copy_part(), as a copy with a ticket does, and waits for it. */
 static void wait_for_job(struct test_state *t)
 {
     const struct leati_list list = {.copy = copy_part, .list = &scenes[1], .count = PARTS, .scratch = true};
@@ -426,7 +430,7 @@ static void check_that_others_went_on(const struct scene *scene)
     assert_int_equal(atomic_load(&bad_part), 0);
 }
 
-/* A thread that helps to copy must hold no lock that others need. */
+/* A thread that helps to copy must hold no lock that other threads need. */
 static void who_copies_holds_no_lock(void **state)
 {
     struct test_state *t = *state;
@@ -437,10 +441,10 @@ static void who_copies_holds_no_lock(void **state)
     other_memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
     test_pattern(other_host, STAGED_BYTES, 5);
     atomic_store(&bad_part, 0);
-    /* The worker is in the first job, so only the helping thread can make the other thread's copy. */
+    /* The worker is stuck in the first job, so only the helping threads can make the copy of the other thread. */
     wait_for_each(t, others_go_on, NULL, check_that_others_went_on);
     stuck = stick_workers(t, NULL);
-    stuck->job.cold = true; /* no other thread takes a part of it */
+    stuck->job.cold = true; /* so no waiting thread takes a part of this job */
     hold(t);
     wait_for_job(t);
     assert_int_equal(atomic_load(&bad_part), 0);
@@ -455,7 +459,7 @@ static void who_copies_holds_no_lock(void **state)
 
 /* ---- tickets, and the bytes ---- */
 
-/* Workers copy none of these bytes; the waiting thread copies all of them. */
+/* The workers are stuck, so the waiting thread must copy all bytes. */
 static void who_waits_for_a_ticket_copies(void **state)
 {
     struct test_state *t = *state;
@@ -464,7 +468,7 @@ static void who_waits_for_a_ticket_copies(void **state)
     struct scene *scene = stick_workers(t, NULL);
     leat_ticket *ticket;
 
-    scene->job.cold = true; /* no other thread takes a part of it */
+    scene->job.cold = true; /* so no waiting thread takes a part of this job */
     test_pattern(in, STAGED_BYTES, 1);
     ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, PATIENCE_NS));
@@ -477,7 +481,7 @@ static void who_waits_for_a_ticket_copies(void **state)
     EXPECT_PATTERN(out, STAGED_BYTES, 1);
     assert_int_equal(atomic_load(&scene->copied), 0);
 
-    /* The same for waits for the stream. */
+    /* A wait for the stream must copy the bytes too. */
     test_pattern(in, STAGED_BYTES, 2);
     OK(leat_copy(t->stream, memory, in, STAGED_BYTES));
     OK(leat_stream_synchronize(t->stream));
@@ -491,7 +495,7 @@ static void who_waits_for_a_ticket_copies(void **state)
     free(in);
 }
 
-/* Deadlines, cancellation and timeouts must work as usual. */
+/* Deadlines, cancellation and timeouts must work although the waiting thread copies. */
 static void tickets_end_as_they_should(void **state)
 {
     leat_copy_options options = {.size = sizeof options, .deadline_ns = 1};
@@ -581,7 +585,7 @@ static void nobody_helps_many(void **state)
     free(in);
 }
 
-/* A job gets no more threads than its share, so that the others are free for the next job. */
+/* A job must get no more threads than its share, so that the other threads are free for the next job. */
 static void a_job_leaves_threads_to_others(void **state)
 {
     struct test_state *t = *state;
@@ -617,7 +621,8 @@ static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many)};
 
 static const struct CMUnitTest tests_of_more[] = {HELD_TEST(a_job_leaves_threads_to_others)};
 
-/* leat reads the number of workers once, so another number needs another process. */
+/* Runs this program again with another number of workers. That needs another process, because leat reads the
+ * number only once. */
 static int run_with(int threads)
 {
     char number[16];

@@ -1,7 +1,7 @@
 /*
- * unit_copy_waits.c - each wait of the copy engine, tested alone: the work that is waited for is held up (held.h),
- * so that a copy that does not wait moves wrong bytes or returns too early each time, and not only when timing is
- * unlucky. Pageable memory is staged on the CPU device as on a GPU.
+ * unit_copy_waits.c - tests each wait of the copy engine separately. Each test holds up the work that a copy must
+ * wait for (held.h), so that a copy that does not wait moves wrong bytes or returns too early every time, and not
+ * only when the timing is unlucky. The CPU device stages pageable memory here as a GPU does.
  */
 #include "copy_waits.h"
 
@@ -13,8 +13,8 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
-#define STAGED_BYTES (8 * MIB) /* long enough to be staged on an idle stream too */
-#define MEMORY_BYTES (4 * MIB) /* limit of the memory of staged copies: LEAT_COPY_MEMORY */
+#define STAGED_BYTES (8 * MIB) /* so long that leat stages the copy even if the stream is idle */
+#define MEMORY_BYTES (4 * MIB) /* value of LEAT_COPY_MEMORY, the limit of the memory of staged copies */
 
 /* ---- memory ---- */
 
@@ -45,7 +45,7 @@ static void end_room(struct room *room)
     free(room->out);
 }
 
-/* Device memory must hold the pattern. Checked through another stream. */
+/* Fails unless device memory holds the pattern. Reads it through another stream. */
 static void expect_there(struct test_state *t, struct room *room, uint64_t seed)
 {
     held_before_copy = NULL;
@@ -65,7 +65,8 @@ static void delay_all(void *stream, struct leati_location dst, struct leati_loca
     held_delay(stream);
 }
 
-/* More copies than the stream's ring has slots: each slot must keep its bytes until its DMA has read them. */
+/* Makes more copies than the stream's ring has slots. Each slot must keep its bytes until its DMA has read
+ * them. */
 static void short_copies_keep_their_place_in_the_ring(void **state)
 {
     enum { COUNT = 24 };
@@ -74,8 +75,8 @@ static void short_copies_keep_their_place_in_the_ring(void **state)
     struct room room = make_room(t->device, COUNT * each);
 
     for (uint64_t round = 0; round < 3; round++) {
-        /* First with the whole stream held up. Then the copies run while more are submitted, and begin in the
-         * middle of a quarter of the ring. */
+        /* In the first round the whole stream is held up. In the later rounds copies run while others are
+         * submitted, and the first copy uses the middle of a quarter of the ring. */
         struct test_gate *gate = round ? NULL : held_close(t->stream->native);
 
         held_before_copy = round ? delay_all : NULL;
@@ -112,7 +113,7 @@ static void two_threads_fill_one_ring(void **state)
     end_room(&room);
 }
 
-/* A short copy out with a slow DMA must be complete when the call returns. */
+/* A short copy from the device must be complete when the call returns, even if its DMA is slow. */
 static void a_short_copy_out_is_waited_for(void **state)
 {
     struct test_state *t = *state;
@@ -141,7 +142,7 @@ static void hold_first_copy(void *stream, struct leati_location dst, struct leat
         held_copy = held_close(stream);
 }
 
-/* If the wait for the stream fails, the DMA may still write to its slot, so no other copy may get that slot. */
+/* If the wait for the stream fails, the DMA may still write to its slot. So no other copy may get that slot. */
 static void a_place_that_was_not_waited_for_is_lost(void **state)
 {
     struct test_state *t = *state;
@@ -150,7 +151,7 @@ static void a_place_that_was_not_waited_for_is_lost(void **state)
 
     test_pattern(room.pinned, room.bytes, 3);
     OK(leat_copy(t->second, room.memory, room.pinned, room.bytes));
-    /* The first copy of this kind creates the stream's staging memory. */
+    /* The first short copy from the device creates the stream's staging memory. */
     OK(leat_copy(t->second, room.out, room.memory, room.bytes));
     OK(leat_stream_synchronize(t->second));
     held_copy = NULL;
@@ -169,7 +170,8 @@ static void a_place_that_was_not_waited_for_is_lost(void **state)
     end_room(&room);
 }
 
-/* Creates and destroys streams with short copies, and makes long copies that reclaim memory. */
+/* Makes copies that would reuse a ring that was freed too early: short copies on new streams, and long copies,
+ * which reclaim memory. */
 static void use_other_rings(struct test_state *t, struct room *room)
 {
     for (int round = 0; round < 3; round++) {
@@ -185,9 +187,8 @@ static void use_other_rings(struct test_state *t, struct room *room)
     }
 }
 
-/* The ring of a destroyed stream must stay until the stream's work is done, and be freed then. before: number of
- * copies that complete before the stream is destroyed, so many that the stream has passed a quarter of the ring.
- */
+/* The ring of a destroyed stream must stay until the stream's work is done, and must be freed then. before: number
+ * of copies that complete before the stream is held up; five copies use more than a quarter of the ring. */
 static void the_ring_of_a_stream_that_ends_stays(void **state)
 {
     const size_t each = 32 * KIB;
@@ -215,7 +216,7 @@ static void the_ring_of_a_stream_that_ends_stays(void **state)
         test_gate_open(gate);
         OK(leat_device_synchronize(t->device));
         expect_there(t, &room, 4 + before);
-        /* This copy removes finished jobs from the list, and is then the only one in it. */
+        /* This copy removes finished jobs from the list, so the list must then contain this copy only. */
         OK(leati_stager_get(t->device, &stager));
         OK(leat_copy(t->second, other.memory, other.in, STAGED_BYTES));
         assert_non_null(stager->issued);
@@ -229,7 +230,7 @@ static void the_ring_of_a_stream_that_ends_stays(void **state)
 /* ---- staged copies that fail in the middle ---- */
 
 /* If the driver refuses a call in the middle of a copy, earlier calls still use the ring and the caller's memory.
- * They must be complete before leat reports the failure. n: the driver call that fails. */
+ * These calls must be complete before leat reports the failure. n: number of the driver call that fails. */
 static void a_staged_copy_that_fails_is_waited_for(void **state)
 {
     struct test_state *t = *state;
@@ -254,7 +255,7 @@ static void a_staged_copy_that_fails_is_waited_for(void **state)
     end_room(&room);
 }
 
-/* After leat_copy_sync() from the device the stream must be idle, without flags left to write. */
+/* When leat_copy_sync() from the device returns, the stream must be idle and have no more flags to write. */
 static void a_synchronous_copy_waits_for_its_stream(void **state)
 {
     struct test_state *t = *state;
@@ -271,7 +272,7 @@ static void a_synchronous_copy_waits_for_its_stream(void **state)
 
 /* ---- the limit of staging memory ---- */
 
-/* Submits more than LEAT_COPY_MEMORY to a stream that is held up: the call must wait then. */
+/* Submits more bytes than LEAT_COPY_MEMORY to a stream that is held up. A call must then wait. */
 static void long_copies_wait_for_memory(void **state)
 {
     struct test_state *t = *state;
@@ -297,7 +298,7 @@ static void many_copies_wait_for_memory(void **state)
     size_t each = room.bytes / PAIRS;
     struct held_watch watch = {0};
 
-    /* The last one first, so that no two can be merged. */
+    /* The pairs are in descending order on the device, so that leat cannot merge them. */
     test_pattern(room.in, room.bytes, 41);
     for (size_t i = 0; i < PAIRS; i++)
         pairs[i] = (leat_copy_op){room.memory + (PAIRS - 1 - i) * each, room.in + i * each, each};
@@ -314,7 +315,8 @@ static void many_copies_wait_for_memory(void **state)
     end_room(&room);
 }
 
-/* A layout that is packed in two pieces, which are far apart in pageable memory. */
+/* leat packs this layout in two pieces, which are far apart in pageable memory. The second piece must wait for
+ * memory. */
 static void layouts_wait_for_memory(void **state)
 {
     const int64_t row = 2100000;
@@ -339,7 +341,8 @@ static void layouts_wait_for_memory(void **state)
     munmap(host, (size_t)row * 96);
 }
 
-/* Without pinned memory the driver makes the copies, and they must not count against the limit of staging. */
+/* Without pinned memory the driver makes the copies. These copies must not count against the limit of staging
+ * memory. */
 static void copies_without_memory_use_up_no_limit(void **state)
 {
     struct test_state *t = *state;
@@ -361,7 +364,7 @@ static void copies_without_memory_use_up_no_limit(void **state)
     end_room(&room);
 }
 
-/* A cancel after the copy has been staged is too late: no bytes are missing, so the copy must succeed. */
+/* A cancel after the copy was staged is too late: all bytes are staged, so the copy must succeed. */
 static void a_cancel_of_what_is_staged_is_too_late(void **state)
 {
     enum { BYTES = 128 << 10 }; /* fits into the ring */
@@ -372,7 +375,7 @@ static void a_cancel_of_what_is_staged_is_too_late(void **state)
     leat_ticket *ticket;
 
     test_pattern(room.in, BYTES, 43);
-    /* leat knows that the stream has pending work, and that this work does not write the source. */
+    /* After this fill, leat knows that the stream has pending work that does not write the source. */
     OK(leat_fill(t->stream, room.memory, 0, BYTES));
     ticket = test_copy_start(t->stream, room.memory, room.in, BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
@@ -390,7 +393,7 @@ static void a_cancel_of_what_is_staged_is_too_late(void **state)
     end_room(&room);
 }
 
-/* Callbacks of a job, called by its threads. */
+/* State of copy_slowly(), which the threads of a job call. */
 static atomic_int list_entered, list_left;
 
 static size_t copy_slowly(const void *list, size_t first, size_t count, uintptr_t *fault)
@@ -412,8 +415,8 @@ static bool refuse_in_the_middle(const char *entry, void *stream)
     return true;
 }
 
-/* The driver refuses flags while a thread copies, and then refuses to wait too, as when a device is lost. The
- * thread must have left the caller's memory when the failure is reported. */
+/* The driver refuses flags while a thread copies, and then also refuses to wait, as after the loss of a device.
+ * The thread must have finished with the caller's memory before leat reports the failure. */
 static void threads_have_left_what_failed(void **state)
 {
     struct test_state *t = *state;
@@ -435,7 +438,7 @@ static void threads_have_left_what_failed(void **state)
 
 /* ---- objects that end with their device ---- */
 
-/* Puts a gate in front of the first flags that a stream receives. */
+/* hold_flags() puts this gate in front of the first flags that a stream receives. */
 static struct test_gate *flags_gate;
 
 static void hold_flags(void *stream)
@@ -444,8 +447,8 @@ static void hold_flags(void *stream)
     held_put(stream, flags_gate);
 }
 
-/* Called when memory is freed. If flags are still held up, records that the free was too early, and opens the
- * gate. */
+/* Called before memory is freed. If the gate still holds flags up, the free is too early: records that, and opens
+ * the gate. */
 static void watch_flags_free(void *ptr)
 {
     (void)ptr;
@@ -457,7 +460,7 @@ static void watch_flags_free(void *ptr)
     held_moment();
 }
 
-/* Closes a device while flags are held up, and makes its n-th wait for the device fail (0: none). */
+/* Closes a device while flags are held up. n: makes the n-th wait for the device fail; 0: makes none fail. */
 static void close_behind_flags(leat_device *device, uint64_t n)
 {
     struct held_watch watch = {.gate = flags_gate};
@@ -475,8 +478,9 @@ static void close_behind_flags(leat_device *device, uint64_t n)
     assert_false(freed_early);
 }
 
-/* A stream writes a last flag when it is destroyed, after everything that the close has waited for so far. The
- * memory of its ring must be freed after that flag. A wait that fails is repeated. */
+/* When a stream is destroyed during a close, it writes a last flag, after all work that the close has waited for
+ * until then. The memory of the stream's ring must be freed after that flag. If the wait for the flag fails, leat
+ * must repeat it. */
 static void a_close_waits_for_last_flags(void **state)
 {
     (void)state;
@@ -505,9 +509,9 @@ static bool refuse_to_wait(const char *entry, void *stream)
     return !strcmp(entry, "stream_synchronize");
 }
 
-/* To find out whether streams can wait for flags, leat tries it on a stream. If that stream then cannot be waited
- * for, it still has a flag to write. The flag's memory must stay until the close, which waits for it, even if its
- * first wait fails. */
+/* leat tests on a stream of its own whether streams can wait for flags. If the wait for that stream then fails,
+ * the stream still has a flag to write. The flag's memory must stay until the close has waited for the
+ * flag, even if the first wait of the close fails. */
 static void flags_that_were_tried_are_kept(void **state)
 {
     (void)state;
@@ -532,7 +536,7 @@ static void flags_that_were_tried_are_kept(void **state)
 
 /* ---- failures that worker threads report ---- */
 
-/* Wrapped by the linker (--wrap). */
+/* With --wrap the linker directs calls of leati_timeline_failed() to the second function. */
 void __real_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *message);
 void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status status, const char *message);
 
@@ -545,7 +549,7 @@ void __wrap_leati_timeline_failed(struct leati_timeline *order, leat_status stat
     __real_leati_timeline_failed(order, status, message);
 }
 
-/* A worker is slow to report a failure: the stream must not continue before. */
+/* A worker needs some time to report a failure. The stream must not continue before the report. */
 static void failures_are_told_first(void **state)
 {
     struct test_state *t = *state;
@@ -571,7 +575,7 @@ static void failures_are_told_first(void **state)
     end_room(&room);
 }
 
-/* A job on which two threads work, each on one part of a chunk. Neither part can be copied. */
+/* A job of two chunks of one byte. Two threads work on it, and neither chunk can be copied. */
 static struct {
     struct leati_job job;
     struct leati_chunk chunks[2];
@@ -613,8 +617,8 @@ static void *help_pair(void *unused)
     return NULL;
 }
 
-/* Two threads finish at once and one reports the failure. The other must not let the stream continue before
- * that. */
+/* Two threads finish at the same time, and one of them reports the failure. The other thread must not let the
+ * stream continue before that. */
 static void one_of_two_tells(void **state)
 {
     struct test_state *t = *state;

@@ -1,7 +1,7 @@
 /*
- * unit_cpu.c - internals of the CPU device: which thread runs the work of a stream, when the record of a stream is
- * freed, what counts against the device's memory, the guard page after a block, and pages that are returned to the
- * system.
+ * unit_cpu.c - tests internals of the CPU device: which thread runs the work of a stream, when the record of a
+ * stream is freed, what counts against the device's memory, the guard page after a block, and the return of pages
+ * to the system.
  */
 #include "harness.h"
 
@@ -32,7 +32,8 @@ struct step {
     atomic_int *running, *both, *ran;
 };
 
-/* Submitted while the caller runs the first piece of work: every thread must wait for the end of that piece. */
+/* The first piece of work, which the calling thread runs, submits the second piece. No thread may run the second
+ * piece before the first one has ended. */
 static void run_step(struct cpu_work *work)
 {
     struct step *step = (struct step *)(void *)work;
@@ -66,8 +67,8 @@ static void work_waits_for_a_caller_in_the_streams_place(void **state)
 
 /* ---- streams that are destroyed while a thread waits for them ---- */
 
-/* Wraps pthread_cond_wait() (--wrap): if a thread has enabled it, the thread pauses after its wait, without the
- * lock, until the test releases it. */
+/* With --wrap the linker directs calls of pthread_cond_wait() to __wrap_pthread_cond_wait(). In a thread that has
+ * set stays_behind, it pauses after the wait, without the lock, until the test sets may_go. */
 int __real_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
 int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
 
@@ -97,8 +98,8 @@ static void *synchronize_device(void *device)
     return (void *)(intptr_t)leat_device_synchronize(device);
 }
 
-/* A thread synchronizes the device and waits for a stream. Meanwhile that stream is destroyed and completes. Its
- * record must stay until that thread has released it, and be freed then. */
+/* A thread synchronizes the device and waits for a stream. Meanwhile that stream is destroyed and completes its
+ * work. The stream's record must stay until the thread has released it, and must then be freed. */
 static void a_stream_that_is_waited_for_stays(void **state)
 {
     struct test_state *t = *state;
@@ -111,12 +112,12 @@ static void a_stream_that_is_waited_for_stays(void **state)
     OK(leat_stream_native(ended, &native));
     gate = test_gate_close(ended);
     assert_int_equal(pthread_create(&thread, NULL, synchronize_device, t->device), 0);
-    /* The thread waits for the newest stream first, which is this one. */
+    /* The thread waits for the newest stream first, and that stream is "ended". */
     assert_true(test_wait_for(&is_waiting, 1));
     OK(leat_stream_destroy(ended));
     test_gate_open(gate);
     assert_true(test_wait_for(&is_behind, 1));
-    /* Creating a stream frees the records of destroyed streams. */
+    /* The creation of a stream frees the records of destroyed streams. */
     OK(leat_stream_create(t->device, &other));
     OK(leat_stream_wrap(t->device, native, &alias));
     OK(leat_stream_destroy(alias));
@@ -126,7 +127,7 @@ static void a_stream_that_is_waited_for_stays(void **state)
     OK(leat_stream_destroy(other));
     OK(leat_stream_create(t->device, &other));
     OK(leat_stream_native(other, &fresh));
-    /* The new stream may have the address of the old one. */
+    /* The new stream may have got the address of the destroyed one. */
     if (fresh != native)
         REFUSED(leat_stream_wrap(t->device, native, &alias), LEAT_ERROR_INVALID, "no stream");
     OK(leat_stream_destroy(other));
@@ -134,7 +135,7 @@ static void a_stream_that_is_waited_for_stays(void **state)
 
 /* ---- what counts against the device's memory ---- */
 
-/* Wrapped by the linker (--wrap). */
+/* With --wrap the linker directs calls of cpu_managed_add() to __wrap_cpu_managed_add(). */
 leat_status __real_cpu_managed_add(void *ptr, size_t bytes);
 leat_status __wrap_cpu_managed_add(void *ptr, size_t bytes);
 
@@ -166,7 +167,7 @@ static void memory_that_was_refused_counts_for_nothing(void **state)
 
 /* ---- addresses ---- */
 
-/* Memory that was freed in stream order no longer belongs to the program, even if the stream has not reached the
+/* Memory that was freed in stream order no longer belongs to the program, even before the stream reaches the
  * free. */
 static void memory_on_its_way_back_is_gone(void **state)
 {
@@ -192,7 +193,7 @@ static void memory_on_its_way_back_is_gone(void **state)
     OK(leat_stream_synchronize(t->stream));
 }
 
-/* Returns true if this byte can be read. Asks the system by a call that fails where a load would crash. */
+/* Returns true if this byte can be read. Passes it to a system call, which fails where a load would crash. */
 static bool is_readable(const void *byte)
 {
     int ends[2];
@@ -206,7 +207,8 @@ static bool is_readable(const void *byte)
     return yes;
 }
 
-/* Blocks that fill their pages are adjacent, and yet the byte after each must be inaccessible. */
+/* The size of these blocks is a multiple of the page size, and blocks are adjacent. Nevertheless the byte after
+ * each block must be inaccessible. */
 static void the_page_behind_a_block_is_out_of_reach(void **state)
 {
     enum { COUNT = 8 };
@@ -237,7 +239,7 @@ static void the_page_behind_a_block_is_out_of_reach(void **state)
 
 /* ---- pages ---- */
 
-/* Returns the bytes of all pages behind the device's virtual memory. */
+/* Returns how many bytes the pages of the file behind the device's virtual memory take. */
 static uint64_t file_bytes(const struct cpu_device *cpu)
 {
     struct stat file;
@@ -246,7 +248,7 @@ static uint64_t file_bytes(const struct cpu_device *cpu)
     return (uint64_t)file.st_blocks * 512;
 }
 
-/* A trim must return the free pages of a pool to the system, and keep those in use. */
+/* A trim must return the free pages of a pool to the system, and keep the pages in use. */
 static void a_trim_gives_pages_back_to_the_system(void **state)
 {
     enum { BYTES = 16 << 20 };
@@ -282,7 +284,7 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-    /* These tests read the driver's own handles, so no wrapper may be in between. */
+    /* These tests use the CPU driver's own handles, so no other driver may wrap it. */
     unsetenv("LEAT_FAULT");
     unsetenv("LEAT_STRICT");
     if (!test_only_on_cpu())

@@ -1,4 +1,4 @@
-/* unit_cu_source.c - the translator of "leat cu", construct by construct: what it makes of CUDA C++. The samples
+/* unit_cu_source.c - tests the translator of "leat cu", construct by construct. The samples
  * tests/compat/sample_*.cu show that compilers and the CPU device accept its output. */
 #include "cu_source.h"
 
@@ -94,7 +94,7 @@ static void launches(void **state)
     becomes("a.b->k<<<1, 1>>>(x);", CALL("1, 1", "a.b->k(x)") ";");
     becomes("get(3)(4)<<<1, 1>>>(x);", CALL("1, 1", "get(3)(4)(x)") ";");
     becomes("x = c ? 1 : (f<<<1, 1>>>(x), 2);", "x = c ? 1 : (" CALL("1, 1", "f(x)") ", 2);");
-    /* Launches inside the arguments of launches. */
+    /* A launch may be inside the arguments of another launch. */
     becomes("f<<<1, 1>>>(h([&] { g<<<2, 2>>>(y); }));",
             CALL("1, 1", "f(h([&] {" CALL("2, 2", "g(y)") "; }))") ";");
 }
@@ -130,8 +130,8 @@ static void what_is_no_launch(void **state)
     stays("extern void __assert_fail(const char *);\n");
 }
 
-/* The code that a kernel is translated to: its head, its name, the parameters of its body, the body, their types,
- * the kernel as a template argument, and the parameters' names. */
+/* The expected translation of a kernel: its head, its name, the parameters of its body, the body, the types of the
+ * parameters, the kernel as a template argument, and the names of the parameters. */
 #define KERNEL(head, name, parameters, body, types, self, names)                                                  \
     head "{ struct leat_kernel { static const char *name() { return \"" name "\"; } static void run(" parameters  \
          ")" body " }; ::leat_cuda_stub<leat_kernel, void (*)(" types "), &" self ">::launch(" names "); }"
@@ -164,7 +164,7 @@ static void kernels(void **state)
     becomes("extern \"C\" __global__ __attribute__((aligned(4))) void f(int a) noexcept {}",
             KERNEL("extern \"C\" __attribute__((aligned(4))) void f(int a) noexcept", "f", "int a", "{}",
                    TYPE("a"), "f", "a"));
-    /* Parameters of all kinds. Those without a name get one. */
+    /* Parameters of all kinds. The translator names parameters that have no name. */
     becomes("__global__ void f(int, float *, const A b, std::size_t, T<1, 2> c = {3, 4}) {}",
             KERNEL("void f(int leat_parameter_0, float *leat_parameter_1, const A b, std::size_t "
                    "leat_parameter_3, T<1, 2> "
@@ -177,7 +177,7 @@ static void kernels(void **state)
             KERNEL("void f(void (*call)(int, int), int a[3], struct S s, unsigned n)", "f",
                    "void (*call)(int, int), int a[3], struct S s, unsigned n", "{}",
                    TYPE("call") "," TYPE("a") "," TYPE("s") "," TYPE("n"), "f", "call, a, s, n"));
-    /* A declaration of a kernel declares the function that launches it. */
+    /* A declaration of a kernel becomes a declaration of the function that launches it. */
     becomes("__global__ void f(int a);", "void f(int a);");
     becomes("template <class T> __global__ void f(T a); template __global__ void f<int>(int);",
             "template <class T> void f(T a); template void f<int>(int);");
@@ -206,7 +206,7 @@ static void shared_variables(void **state)
     becomes("template <class T> struct M { operator T *() const { extern __shared__ int s[]; return (T *)s; } };",
             "template <class T> struct M { operator T *() const { int *const s = static_cast<int "
             "*>(::leat_dynamic_shared()); return (T *)s; } };");
-    /* Outside of functions. */
+    /* Dynamic shared memory may also be declared outside of functions. */
     becomes("extern __shared__ float s[];", "static const ::leat_dynamic_shared_as<float> s = {};");
     becomes("namespace n { extern __shared__ float s[]; void f() { extern __shared__ int t[]; } }",
             "namespace n { static const ::leat_dynamic_shared_as<float> s = {}; void f() { int *const t = "
@@ -218,7 +218,7 @@ static void shared_variables(void **state)
                    "{ T *const s = static_cast<T *>(::leat_dynamic_shared()); }", "", "f<T>", ""));
 }
 
-/* The rest of the file must stay on the same lines, also after constructs of several lines. */
+/* The rest of the file must stay on the same lines, even after constructs that span several lines. */
 static void lines(void **state)
 {
     char *out;
@@ -233,7 +233,7 @@ static void lines(void **state)
     assert_non_null(strstr(out, "\n{\n a;\n} };"));
     assert_non_null(strstr(out, "}\nint c;\n"));
     free(out);
-    /* Pragmas of nvcc are removed; others stay. */
+    /* The translator removes nvcc's pragmas, and keeps other pragmas. */
     becomes("void f() {\n#pragma unroll 4\n for (;;) ;\n#pragma omp parallel\n}",
             "void f() {\n\n for (;;) ;\n#pragma omp parallel\n}");
     stays("#pragma GCC unroll 4\n#pragma once\n");
@@ -253,7 +253,7 @@ static void what_cannot_be_seen(void **state)
     refused("__shared__ int a", 1, "no end");
 }
 
-/* Any prefix of a file must be translated or refused, without a crash. */
+/* A file may end anywhere. The translator must translate or refuse every prefix of a file, without a crash. */
 static void files_that_are_cut_off(void **state)
 {
     static const char source[] =

@@ -1,4 +1,5 @@
-/* unit_fault.c - the fault driver: which calls it counts, which byte it corrupts, which settings it accepts. */
+/* unit_fault.c - tests the fault driver: which calls it counts, which byte it corrupts, which settings it
+ * accepts. */
 #include "harness.h"
 
 #include "driver/fault/fault.h"
@@ -36,7 +37,7 @@ static void only_the_nth_call_fails(void **state)
     }
     assert_non_null(strstr(leat_last_error(), "fault driver: call 3 (stream_synchronize) was made to fail"));
 
-    /* Only calls of the named entry count. */
+    /* The fault driver counts only calls of the named entry. */
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "event_create", 2);
     OK(leat_stream_synchronize(t->stream));
     OK(leat_event_create(t->device, &event));
@@ -63,7 +64,7 @@ static void what_takes_away_does_so(void **state)
     REFUSED(leat_stream_destroy(stream), LEAT_ERROR_DRIVER, "gone");
     assert_int_equal(leati_fault_live(wrapper()), live + 1);
     REFUSED(leat_stream_destroy(stream), LEAT_ERROR_HANDLE, "stream");
-    /* The memory is still registered. */
+    /* The failed call has left the memory registered. */
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "host_unregister", 1);
     REFUSED(leat_unregister(own), LEAT_ERROR_DRIVER, "host_unregister");
     assert_int_equal(leati_fault_live(wrapper()), live + 1);
@@ -95,7 +96,7 @@ static void the_nth_copy_has_one_wrong_byte(void **state)
 
     test_pattern(in, BYTES, 6);
     for (int i = 0; i < 3; i++) {
-        /* Corrupts the second copy of three. */
+        /* The fault driver corrupts the second of three copies. */
         leati_fault_arm(wrapper(), LEATI_FAULT_CORRUPT, NULL, 2);
         OK(leat_copy(t->stream, places[i], in, BYTES));
         assert_false(leati_fault_fired(wrapper()));

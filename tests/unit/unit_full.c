@@ -1,6 +1,6 @@
 /*
- * unit_full.c - the error message of a full pool in situations that the test creates: a failing driver keeps freed
- * memory unusable; the process is in a control group.
+ * unit_full.c - tests the error message of a full pool when the driver fails or the process is in a control group,
+ * and the order of a page that changes heaps.
  */
 #include "harness.h"
 
@@ -27,7 +27,7 @@ static struct leati_driver *wrapper(void)
     return NULL;
 }
 
-/* The memory of another stream would be enough, but the wait for it fails. */
+/* The pool has enough memory that another stream has freed, but the wait for that stream fails. */
 static void own_memory_is_pending(void **state)
 {
     struct test_state *t = *state;
@@ -49,7 +49,7 @@ static void own_memory_is_pending(void **state)
     assert_non_null(strstr(leat_last_error(), "leat_stream_synchronize"));
     assert_null(strstr(leat_last_error(), "raise"));
     leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
-    /* Follow the advice of the message: it must help. */
+    /* The advice of the message must help. */
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->second));
     OK(leat_pool_alloc(t->stream, pool, 16 * MIB, &more));
@@ -59,7 +59,7 @@ static void own_memory_is_pending(void **state)
 
 static bool is_in_group;
 
-/* Called in place of leati_mem_limit_get(), which asks the system. */
+/* With --wrap the linker directs calls of leati_mem_limit_get(), which asks the system, to the second function. */
 void __real_leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available);
 void __wrap_leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available);
 
@@ -89,8 +89,8 @@ static void a_control_group_has_no_more_to_pin(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The driver refuses memory although the device is not full, so the message must give the driver's error as the
- * reason. */
+/* The driver refuses memory although the device is not full. So the message must not say that the device is full,
+ * but must state the driver's error. */
 static void a_driver_refuses_what_is_free(void **state)
 {
     struct test_state *t = *state;
@@ -112,9 +112,9 @@ static void a_driver_refuses_what_is_free(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A page moves from the heap of large blocks to that of small ones while work on it is held up: at the first
- * attempt, or at the second one because its mapping failed. The unused rest of the page must still belong to its
- * stream. */
+/* A page moves from the heap of large blocks to the heap of small blocks while work on the page is held up. It
+ * moves at the first attempt, or at the second one because its mapping failed at the first. The unused rest of the
+ * page must still belong to its stream. */
 static void a_page_that_changes_heaps_keeps_its_order(void **state)
 {
     struct test_state *t = *state;

@@ -1,5 +1,5 @@
-/* unit_hugepage.c - huge pages before the first write: the calls alone, and as copies, fills and layouts use
- * them. */
+/* unit_hugepage.c - tests that memory gets huge pages before it is written for the first time: the functions
+ * alone, and in copies, fills and layouts. */
 #include "harness.h"
 
 #include "base/hugepage.h"
@@ -14,7 +14,7 @@
 
 #define PIECE ((size_t)2 << 20)
 
-/* Returns the KiB of huge pages in the mapping that contains ptr. */
+/* Returns how many KiB of the mapping that contains ptr are in huge pages. */
 static size_t huge_kib(const void *ptr)
 {
     FILE *maps = fopen("/proc/self/smaps", "r");
@@ -35,7 +35,7 @@ static size_t huge_kib(const void *ptr)
     return kib;
 }
 
-/* A memory file of four pieces of 2 MiB, mapped at an address where pieces begin. */
+/* Maps a memory file of four pieces of 2 MiB, at an address that is a multiple of 2 MiB. */
 static char *map_file(void)
 {
     char *room = mmap(NULL, 5 * PIECE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -48,7 +48,7 @@ static char *map_file(void)
     return start;
 }
 
-/* Returns true if this system has huge pages for memory files. Asks without leat. */
+/* Returns true if this system can put memory files into huge pages. Does not use leat. */
 static bool system_has_them(void)
 {
     char *file = map_file();
@@ -80,12 +80,12 @@ static void only_pieces_without_pages_are_taken(void **state)
 
     (void)state;
     assert_true(leati_hugepage_any_missing(file, 4 * PIECE));
-    /* A write without leat gets a small page, and the piece keeps small pages. */
+    /* This write by the test allocates a small page. leat must then leave the piece in small pages. */
     file[PIECE] = 5;
     leati_hugepage_collapse(file, 1);
     assert_int_equal(huge_kib(file), 0);
     assert_int_equal(file[PIECE], 5);
-    /* A range that begins inside a piece. */
+    /* This range begins inside a piece. */
     assert_true(leati_hugepage_any_missing(file + 5000, PIECE));
     for (uint64_t i = 0; i < leati_hugepage_count(file + 5000, PIECE); i++)
         leati_hugepage_collapse(file + 5000, i);
@@ -106,12 +106,12 @@ static void taken_pieces_are_huge(void **state)
     for (uint64_t i = 1; i < 3; i++)
         leati_hugepage_collapse(file, i);
     memset(file, 7, 4 * PIECE);
-    /* The system may not have enough huge pages. */
+    /* The system may have too few huge pages for both pieces. */
     assert_true(huge_kib(file) > 0 && huge_kib(file) <= 2 * PIECE / 1024);
     munmap(file, 4 * PIECE);
 }
 
-/* How a block is written first, and how much of it must be in huge pages then. */
+/* The call that writes a block for the first time. */
 enum first_write { BY_COPY, BY_FILL, BY_LAYOUT, WRITES };
 
 static leat_status write_first(leat_stream *stream, enum first_write how, void *block, const void *src,
@@ -138,7 +138,7 @@ static void first_writes_bring_huge_pages(void **state)
 
     memset(src, 9, bytes);
     for (enum first_write how = BY_COPY; how < WRITES; how++) {
-        /* A pool with new memory. */
+        /* A new pool, so that its memory is new too. */
         leat_pool_options options = {.size = sizeof options, .name = "huge"};
         leat_pool *pool;
         void *block;

@@ -1,6 +1,6 @@
 /*
- * unit_image.c - damaged kernel files for the CPU device: cpu_image_check() must refuse files that would crash the
- * system's loader.
+ * unit_image.c - tests damaged kernel files for the CPU device: cpu_image_check() must refuse files that would
+ * crash the system's loader.
  */
 #include "harness.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A complete shared object as a linker makes it. */
+/* A complete shared object, as a linker writes it. */
 struct whole {
     unsigned char *start;
     size_t bytes;
@@ -31,7 +31,7 @@ static struct whole read_whole(const char *path)
     return whole;
 }
 
-/* Checks a copy of exactly this size, so that a sanitizer reports reads past its end. */
+/* Checks a copy of the image in a buffer of exactly this size, so that a sanitizer reports reads past the end. */
 static leat_status check_copy(const unsigned char *image, size_t bytes)
 {
     unsigned char *copy = test_buffer(bytes);
@@ -50,7 +50,7 @@ static int check_loaded(struct dl_phdr_info *info, size_t bytes, void *count)
     struct whole whole;
 
     (void)bytes;
-    /* The program itself and the vDSO have no file name here. */
+    /* dl_iterate_phdr() reports no file name for the program itself and for the vDSO. */
     if (!info->dlpi_name || info->dlpi_name[0] != '/')
         return 0;
     whole = read_whole(info->dlpi_name);
@@ -69,7 +69,7 @@ static void whole_images_are_taken(void **state)
     (void)state;
     OK(cpu_image_check(whole.start, whole.bytes));
     free(whole.start);
-    /* The check must accept what linkers make: every library of this program. */
+    /* The check must accept the files that linkers make, such as every library of this program. */
     dl_iterate_phdr(check_loaded, &count);
     assert_true(count >= 2);
 }
@@ -94,7 +94,7 @@ static Elf64_Ehdr *header_of(struct whole *whole)
     return (Elf64_Ehdr *)(void *)whole->start;
 }
 
-/* Returns the first segment of this type with these rights. */
+/* Returns the first segment of this type with these access rights. */
 static Elf64_Phdr *segment_of(struct whole *whole, uint32_t type, uint32_t rights)
 {
     Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(whole->start + header_of(whole)->e_phoff);
@@ -360,8 +360,8 @@ static void damaged_tables_are_refused(void **state)
     OK(leat_device_close(device));
 }
 
-/* leat's descriptions of kernels are data of the file. cpu_image_check() does not read them; leat_kernel_get()
- * must refuse damaged ones. */
+/* leat's descriptions of kernels are data in the file, which cpu_image_check() does not read. leat_kernel_get()
+ * must refuse a damaged description. */
 static void damaged_descriptions_are_refused(void **state)
 {
     struct whole whole = read_whole(TEST_KERNELS_PLAIN);
@@ -390,7 +390,7 @@ static void damaged_descriptions_are_refused(void **state)
     free(whole.start);
 }
 
-/* For any bytes the check must end, and must read nothing outside of the file. */
+/* The check must end for any bytes, and must not read outside of the file. */
 static void any_bytes_can_be_checked(void **state)
 {
     struct whole whole = read_whole(TEST_KERNELS_PLAIN);
@@ -400,7 +400,7 @@ static void any_bytes_can_be_checked(void **state)
 
     (void)state;
     for (unsigned round = 0; round < 20000; round++) {
-        /* Damage mostly the start of the file, which holds most of what the check reads. */
+        /* Damage mostly the start of the file, which contains most of what the check reads. */
         size_t range = round % 2 ? whole.bytes : 0x700;
 
         memcpy(image, whole.start, whole.bytes);
