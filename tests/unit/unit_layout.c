@@ -1,8 +1,9 @@
 /*
- * unit_layout.c - the arithmetic of layouts, compared with counting element by element: canonical layouts,
- * elements that are written twice, overlap of source and destination, and the sectors that a copy touches.
+ * unit_layout.c - tests the arithmetic of layouts against results that are counted element by element: canonical
+ * layouts, elements that are written twice, overlap of source and destination, and the sectors that a copy
+ * touches.
  *
- * The seed is printed; "unit_layout --seed N" sets it, and "--many N" the number of layouts of each sort.
+ * The program prints its seed. "unit_layout --seed N" sets it, and "--many N" the number of layouts of each sort.
  */
 #include "layout_cases.h"
 
@@ -16,7 +17,7 @@
 
 /* ---- canonical layouts ---- */
 
-/* Returns the byte offset of a unit, by its number, as layouts_at() does for elements. */
+/* Returns the byte offset of the unit with this number on one side, as layouts_at() does for elements. */
 static int64_t canonical_at(const struct leati_canonical *canonical, const leat_layout *listed, bool of_dst,
                             uint64_t number)
 {
@@ -76,8 +77,8 @@ static void check_shape(const struct leati_canonical *canonical, size_t dst_alig
     EXPECT(canonical->src_low == pair->src_low && canonical->src_high == pair->src_high, pair);
 }
 
-/* Compares the source byte of each destination byte, computed by elements and by the units of the canonical
- * layout. */
+/* Computes the source byte of each destination byte twice: by elements of the layouts and by units of the
+ * canonical layout. Both results must be equal. */
 static void check_bytes(const struct leati_canonical *canonical, const struct layouts_pair *pair)
 {
     static int64_t wanted[ROOM_BYTES], seen[ROOM_BYTES];
@@ -117,7 +118,7 @@ static void canonical_layouts_are_minimal(void **state)
     struct leati_canonical canonical = CANONICAL_OF(4, SIZES(3, 5, 7, 9), {0, 1, 2, 3});
 
     (void)state;
-    /* 945 floats in one run: no unit wider than 4 bytes divides its length. */
+    /* 945 floats in one run. No unit wider than 4 bytes divides the length of the run. */
     assert_int_equal(canonical.dims, 1);
     assert_int_equal(canonical.unit_bytes, 4);
     canonical = CANONICAL_OF(4, SIZES(4, 4), {0, 1});
@@ -126,17 +127,17 @@ static void canonical_layouts_are_minimal(void **state)
     canonical = CANONICAL_OF(4, SIZES(2, 2), {0, 1});
     assert_int_equal(canonical.dims, 0);
     assert_int_equal(canonical.unit_bytes, 16);
-    /* Transposed heads of 64 halves (128 bytes): units of 16 bytes. */
+    /* Transposed attention heads of 64 elements of 2 bytes, which are copied in units of 16 bytes. */
     canonical = CANONICAL_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3});
     assert_int_equal(canonical.dims, 4);
     assert_int_equal(canonical.unit_bytes, 16);
     assert_int_equal(canonical.size[0], 8);
-    /* The last two dimensions stay adjacent and become one, and so do the first two. */
+    /* The last two dimensions stay adjacent, so they become one dimension. So do the first two. */
     canonical = CANONICAL_OF(4, SIZES(6, 5, 4, 3), {2, 3, 0, 1});
     assert_int_equal(canonical.dims, 2);
     assert_int_equal(canonical.size[0], 30);
     assert_int_equal(canonical.size[1], 12);
-    /* An element of 12 bytes becomes three units of 4. */
+    /* An element of 12 bytes becomes three units of 4 bytes. */
     canonical = CANONICAL_OF(12, SIZES(10, 20), {1, 0});
     assert_int_equal(canonical.dims, 3);
     assert_int_equal(canonical.unit_bytes, 4);
@@ -174,7 +175,7 @@ static bool writes_twice(const leat_layout *layout, uint64_t elements)
     return twice;
 }
 
-/* Random strides: exactly the layouts that write an element twice must be refused. */
+/* Draws random strides. leat must refuse exactly those layouts that write an element twice. */
 static void what_is_written_twice_is_refused(void **state)
 {
     unsigned twice = 0, interleaved = 0;
@@ -208,8 +209,8 @@ static void what_is_written_twice_is_refused(void **state)
     assert_true(twice > many / 4 && interleaved > many / 100);
 }
 
-/* Twelve dimensions whose elements interleave: if that is too much to check, the refusal must have its own
- * message. */
+/* Twelve dimensions whose elements interleave. If checking them takes too long, leat must refuse the layout with
+ * the message that it cannot tell. */
 static void what_cannot_be_told_is_refused(void **state)
 {
     leat_layout dst = {.dims = 12, .element_bytes = 1}, src;
@@ -246,7 +247,8 @@ static bool really_overlap(const struct layouts_pair *pair, int64_t apart)
     return false;
 }
 
-/* Half of the pairs have the same strides on both sides, as parts of one array have. */
+/* leat must find every overlap that exists. Half of the pairs have equal strides on both sides, like parts of one
+ * array. */
 static void overlaps_are_never_missed(void **state)
 {
     unsigned found = 0, disjoint = 0, inside = 0, doubtful = 0;
@@ -285,7 +287,7 @@ static void overlaps_are_never_missed(void **state)
     assert_true(found > many / 10 && inside > many / 100 && doubtful < many / 100);
 }
 
-/* Parts of one large matrix, as programs copy them: columns, planes and every second row. */
+/* Copies between parts of one large matrix, as programs make them: columns, and rows at regular distances. */
 static void parts_of_one_array_are_told_apart(void **state)
 {
     char *base = (char *)(uintptr_t)(1ll << 40);
@@ -302,13 +304,13 @@ static void parts_of_one_array_are_told_apart(void **state)
     assert_true(leati_canonical_may_overlap(&canonical, base + 4, base));
     assert_false(leati_canonical_may_overlap(&canonical, base + 8000, base));
     assert_true(leati_canonical_may_overlap(&canonical, base + 7996, base));
-    /* Rows 0, 6, 12 ... and rows 1, 5, 9 ...: even and odd ones, so they never overlap. */
+    /* The rows 0, 6, 12 ... have even numbers and the rows 1, 5, 9 ... have odd numbers, so they never overlap. */
     assert_int_equal(leat_layout_slice(&even, 0, 0, 60000, 6), LEAT_OK);
     assert_int_equal(leat_layout_slice(&odd, 0, 1, 40001, 4), LEAT_OK);
     assert_int_equal(leati_canonical_make(&even, 16, &odd, 16, &canonical), LEAT_OK);
     assert_false(leati_canonical_may_overlap(&canonical, base, base));
     assert_true(leati_canonical_may_overlap(&canonical, base, base + 12000));
-    /* The upper half in reverse order, copied to the lower half. */
+    /* Copies the upper half of the rows, in reverse order, to the lower half. */
     left = right = whole;
     assert_int_equal(leat_layout_slice(&left, 0, 0, 50000, 1), LEAT_OK);
     assert_int_equal(leat_layout_slice(&right, 0, 99999, 49999, -1), LEAT_OK);
@@ -339,8 +341,8 @@ static int64_t low_sector(int64_t low)
     return low - (low % LEATI_SECTOR_BYTES + LEATI_SECTOR_BYTES) % LEATI_SECTOR_BYTES;
 }
 
-/* Returns the smaller of two counts: the sectors of every row counted separately, as if the rows were far apart;
- * and the sectors of all rows that the list could name. */
+/* Counts the sectors of the rows that an index list selects. Returns the smaller of two counts: the sum over the
+ * rows of the list, as if all rows were far apart; and the sectors of all rows that the list could name. */
 static uint64_t count_rows(const leat_layout *layout, uint64_t elements, int64_t low)
 {
     static unsigned char seen[ROOM_BYTES];

@@ -1,8 +1,10 @@
 /*
- * unit_layout_calls.c - the calls that change a layout (permute, slice, index, reshape), compared with counting
- * element by element: the changed layout must address the expected elements. Also the changes that are refused.
+ * unit_layout_calls.c - tests the calls that change a layout (permute, slice, index, reshape). The changed layout
+ * must address the elements that are found by counting element by element. Also tests the changes that leat
+ * refuses.
  *
- * The seed is printed; "unit_layout_calls --seed N" sets it, and "--many N" the number of layouts of each sort.
+ * The program prints its seed. "unit_layout_calls --seed N" sets it, and "--many N" the number of layouts of each
+ * sort.
  */
 #include "layout_cases.h"
 
@@ -15,7 +17,7 @@
 
 /* ---- the calls that change layouts ---- */
 
-/* A layout, and the offset at which each of its elements must be. */
+/* A layout, and the byte offset that each of its elements must have. */
 struct counted {
     leat_layout layout;
     uint64_t elements;
@@ -69,8 +71,8 @@ static void start_counting(struct counted *counted)
     expect_counted(counted, "dense");
 }
 
-/* Updates the expected elements after a change: dimensions in another order, or a dimension whose element i was
- * element from[i] before. */
+/* Updates the expected offsets after a change. order: the new order of the dimensions, or NULL. from: in dimension
+ * dim, element i of the changed layout was element from[i] before; or NULL. */
 static void recount(struct counted *counted, const leat_layout *before, const uint32_t *order, uint32_t dim,
                     const int64_t *from)
 {
@@ -117,7 +119,7 @@ static void try_permute(struct counted *counted)
     expect_counted(counted, "permute");
 }
 
-/* Slices, flips and broadcasts of a dimension without a list. */
+/* Slices, flips or broadcasts a random dimension that has no index list. */
 static void try_part(struct counted *counted)
 {
     leat_layout before = counted->layout;
@@ -141,7 +143,7 @@ static void try_part(struct counted *counted)
         for (int64_t i = start; i < stop; i += step)
             from[count++] = i;
         if (chance(2)) {
-            /* The same elements in reverse order. */
+            /* Take the same elements in reverse order. */
             int64_t last = from[count - 1];
 
             for (int64_t i = 0; i < count; i++)
@@ -173,7 +175,7 @@ static void try_list(struct counted *counted, uint32_t *list)
     expect_counted(counted, "a list");
 }
 
-/* Returns true if a layout with these sizes can have its elements where they are now. */
+/* Returns true if a layout with these sizes can address the same elements in the same order. */
 static bool can_be_reshaped(const struct counted *counted, uint32_t dims, const int64_t *size)
 {
     leat_layout made = {
@@ -191,7 +193,8 @@ static bool can_be_reshaped(const struct counted *counted, uint32_t dims, const 
     return true;
 }
 
-/* Draws sizes with this product, by combining its factors at random. Returns the number of dimensions. */
+/* Draws sizes whose product is the number of elements: combines its prime factors at random. Returns the number of
+ * dimensions. */
 static uint32_t draw_sizes(uint64_t elements, int64_t *size)
 {
     uint32_t dims = 0;
@@ -263,7 +266,7 @@ static void changed_layouts_lead_to_the_same_elements(void **state)
     assert_true(refused > many / 50);
 }
 
-/* The call must be refused with these words and leave the layout unchanged. */
+/* Fails unless the call returns this status with these words in the message, and leaves the layout unchanged. */
 #define WRONG(call, status, words)                                                                                \
     do {                                                                                                          \
         leat_layout wrong_before = layout;                                                                        \
@@ -342,7 +345,8 @@ static void wrong_changes_are_refused(void **state)
     WRONG(leat_layout_count(&layout, &elements, &bytes), LEAT_ERROR_RANGE, "64 bits");
 }
 
-/* Offsets in both directions from the first element add up: 2^60 and a half to each side are too far together. */
+/* The reach of a layout is its extent in both directions together. 1.5 * 2^60 bytes to each side are more than the
+ * limit of 2^61. */
 static void reach_is_counted_both_ways(void **state)
 {
     const int64_t far = ((int64_t)1 << 60) + ((int64_t)1 << 59);
@@ -360,8 +364,8 @@ static void reach_is_counted_both_ways(void **state)
     assert_true(canonical.src_low == -far / 4 && canonical.src_high == far + 1);
 }
 
-/* A dimension with stride 0, which only an indexed dimension can have, comes last, so that the units of the others
- * stay wide. */
+/* Only an indexed dimension can have stride 0. leat puts it last, so that the other dimensions can be copied in
+ * wide units. */
 static void a_dimension_without_a_step_is_last(void **state)
 {
     static const int32_t list[4] = {0};
@@ -385,8 +389,8 @@ static void a_dimension_without_a_step_is_last(void **state)
     }
 }
 
-/* Divisions of negative numbers round towards minus infinity. Checks one stride with every distance against the
- * remainder. */
+/* Divisions of negative numbers must round towards minus infinity. Checks one stride with many
+ * distances against the remainder of the distance. */
 static void numbers_are_rounded_outwards(void **state)
 {
     (void)state;
@@ -399,7 +403,7 @@ static void numbers_are_rounded_outwards(void **state)
             assert_int_equal(leati_never_overlap(&term, 1, distance), apart);
             assert_int_equal(leati_overlap(&term, 1, distance, &steps),
                              apart ? LEATI_OVERLAP_NO : LEATI_OVERLAP_YES);
-            /* A distance that no multiple of the stride reaches takes no search step. */
+            /* If no multiple of the stride equals the distance, the search takes no step. */
             assert_int_equal(steps, apart ? 10 : 9);
         }
 }

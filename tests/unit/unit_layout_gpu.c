@@ -1,9 +1,9 @@
 /*
- * unit_layout_gpu.c - the layout kernels, compiled for the host, compared with a plain loop: random canonical
- * layouts, each copied by every sort of kernel that supports it, between inaccessible pages. Also what would make
- * GPUs slow without an error: bank conflicts in shared memory.
+ * unit_layout_gpu.c - tests the layout kernels, compiled for the host, against a plain loop. Every sort of kernel
+ * that supports a random canonical layout copies it, between inaccessible pages. Also tests what makes GPUs slow
+ * without an error: bank conflicts in shared memory.
  *
- * canonical_cases.h documents the arguments.
+ * canonical_cases.h documents the arguments of the program.
  */
 #include "canonical_cases.h"
 #include "harness.h"
@@ -16,11 +16,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ROOM_BYTES ((size_t)768 << 10) /* bytes of each side */
+#define ROOM_BYTES ((size_t)768 << 10) /* size of the memory of each side */
 #define MOST_UNITS ((uint64_t)1 << 15)
-#define ND_TILES_PER_BLOCK 16 /* as in layout/gpu.c */
+#define ND_TILES_PER_BLOCK 16 /* same value as in layout/gpu.c */
 
-/* taken[i] is the number of layouts that sort i of kernels copied. */
+/* Names of the sorts of kernels. taken[i] counts the layouts that sort i has copied. */
 static const char *const sorts[] = {
     "elements",           "rows",         "nd-tile", "transpose", "transpose-small", "transpose-wide",
     "transpose-wide-odd", "transpose-odd"};
@@ -41,7 +41,7 @@ static bool random_canonical(struct leati_canonical *canonical)
         continue;
     for (unsigned i = 0; i < canonical->dims; i++)
         order[i] = i;
-    /* A scatter must not use an index twice, because either of the two writes might win. */
+    /* A scatter must not use an index twice, because the result of two writes to one element is undefined. */
     if (canonical->dims && chance(4) == 0)
         cases_add_list(canonical, true);
     cases_lay_out(canonical, true, order, gaps);
@@ -64,7 +64,7 @@ static const leat_cpu_kernel *find_kernel(const char *name)
     return NULL;
 }
 
-/* Checks that the chosen kernel is listed for the chosen module. */
+/* Fails unless the kernel that leat chose is listed for the module that leat chose. */
 static void expect_listed(const struct leati_gpu_layout *gpu)
 {
     static const struct {
@@ -82,7 +82,7 @@ static void expect_listed(const struct leati_gpu_layout *gpu)
     fail_msg("%s is not in module %u", gpu->kernel, (unsigned)gpu->module);
 }
 
-/* Runs the blocks of a grid, beginning with the middle one: their order must not matter. */
+/* Runs the blocks of a grid, beginning in the middle, because the order of the blocks must not matter. */
 static void run_blocks(const leat_cpu_kernel *kernel, leat_dim3 grid, leat_dim3 block, void *const *args)
 {
     leat_cpu_block launch = {.grid_blocks = {grid.x, grid.y, grid.z},
@@ -117,7 +117,7 @@ static void tell(const struct leati_canonical *canonical, const struct leati_gpu
     cases_print(canonical, text);
 }
 
-/* With fewer blocks each block copies more ND tiles; in large copies up to ND_TILES_PER_BLOCK. */
+/* Sometimes reduces the number of blocks, so that one block copies several ND tiles, up to ND_TILES_PER_BLOCK. */
 static void share_nd_tiles(struct leati_gpu_layout *gpu)
 {
     uint32_t tiles = gpu->task.nd_tiles, fewest = (tiles + ND_TILES_PER_BLOCK - 1) / ND_TILES_PER_BLOCK;
@@ -134,7 +134,8 @@ static unsigned align_of(const void *address)
     return (unsigned)(bits & (~bits + 1));
 }
 
-/* Returns a base pointer for one side, mostly at one end of its room, so that an access past it faults. */
+/* Returns a base pointer for one side. It is often at one end of the memory, where an access past the layout
+ * faults. */
 static char *place(char *room, int64_t low, int64_t high, unsigned unit_bytes)
 {
     size_t slack = ROOM_BYTES - (size_t)(high - low), at = chance(3) ? slack : 0;
@@ -195,7 +196,8 @@ static void random_layouts_are_copied(void **unused)
     }
 }
 
-/* Returns the kernel that is chosen for a dense layout whose dimensions are permuted. */
+/* Returns the kernel that leat chooses to copy a dense layout with permuted dimensions. order: the order of the
+ * destination's dimensions on the source. */
 static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t *size, const unsigned *order,
                               struct leati_gpu_layout *gpu)
 {
@@ -210,7 +212,6 @@ static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t
         step *= (int64_t)size[k];
     }
     canonical.payload_bytes = (uint64_t)step;
-    /* order: the order of the destination's dimensions on the source. */
     step = unit_bytes;
     for (unsigned k = 0; k < dims; k++) {
         canonical.src_stride[order[k]] = step;
@@ -240,28 +241,29 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(CHOSEN(4, 2, LIST(4097, 4097), LIST(1, 0), &gpu), "leat_layout_transpose_wide_odd_4");
     assert_string_equal(CHOSEN(1, 6, LIST(32, 15, 15, 15, 15, 32), LIST(5, 4, 3, 2, 1, 0), &gpu),
                         "leat_layout_transpose_wide_1");
-    /* Lines that begin within sectors; and lines of several dimensions that begin anywhere. */
+    /* Lines that begin in the middle of sectors, and then lines of several dimensions with any start. */
     assert_string_equal(CHOSEN(1, 2, LIST(43408, 12368), LIST(1, 0), &gpu), "leat_layout_transpose_long_1");
     assert_string_equal(CHOSEN(4, 3, LIST(384, 355, 985), LIST(2, 1, 0), &gpu),
                         "leat_layout_transpose_long_odd_4");
-    /* Sides of 48 bytes: partly filled tiles are faster than ND tiles of single bytes, but slower than ND tiles of
-     * words. */
+    /* For short sides of 48 or 64 bytes, partly filled tiles are faster than ND tiles of single bytes, but slower
+     * than ND tiles of words. */
     assert_string_equal(CHOSEN(1, 5, LIST(48, 28, 48, 28, 297), LIST(2, 0, 4, 1, 3), &gpu),
                         "leat_layout_transpose_1");
     assert_string_equal(CHOSEN(4, 3, LIST(16, 16, 65536), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_4");
-    /* Heads of 64 elements: rows. Three channels, in either direction: ND tiles. */
+    /* Attention heads of 64 elements are copied as rows. Three channels, or two columns, are copied as ND
+     * tiles. */
     assert_string_equal(CHOSEN(4, 4, LIST(64, 16, 2048, 8), LIST(0, 2, 1, 3), &gpu), "leat_layout_rows_4");
     assert_string_equal(CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_4");
     assert_string_equal(CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_1");
     assert_int_equal(gpu.task.read.word_units, 4);
     assert_int_equal(gpu.task.write.word_units, 4);
     assert_string_equal(CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu), "leat_layout_nd_tile_4");
-    /* Transposes of 12-byte elements, also if no tile size divides a side. */
+    /* Transposes of 12-byte elements use ND tiles even if no tile size divides a side. */
     assert_string_equal(CHOSEN(4, 3, LIST(3, 6655, 6653), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_4");
     assert_in_range(gpu.tile_i * 4, 64, 1024);
     assert_in_range(gpu.tile_j * 4, 64, 1024);
-    /* 24 dimensions of size two: reversed, they form lines, which are transposed; shuffled, they form an ND
-     * tile. */
+    /* 24 dimensions of size two. In reversed order they form lines, which are transposed; in shuffled order they
+     * form an ND tile. */
     for (unsigned k = 0; k < 24; k++)
         order[k] = 23 - k;
     assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_transpose_wide_8");
@@ -284,8 +286,8 @@ static void *reserve(uint64_t bytes)
     return all;
 }
 
-/* A copy of single bytes, of which only the blocks of three windows are run: the start, the border of two pieces,
- * and the end. */
+/* A copy of more than 2^31 single bytes. The test runs only the blocks of three windows: the start, the border
+ * between two pieces, and the end. */
 static void huge_layouts_are_counted(void **unused)
 {
     const uint64_t start[] = {0, HUGE_BYTES / 2 - 2048, (UINT64_C(1) << 31) - 4096};
@@ -339,8 +341,8 @@ static void huge_layouts_are_counted(void **unused)
 
 #define BANKS 32
 
-/* Returns how many different words of the busiest bank a group of threads accesses. bytes: size of an access, at
- * least 4. Threads that access the same word are served at once. */
+/* Returns how many different words of the busiest bank a group of threads accesses. The hardware serves threads
+ * that access the same word at once. bytes: size of an access; less than 4 counts as 4. */
 static unsigned times_asked(const uint32_t *place, unsigned threads, unsigned bytes)
 {
     unsigned most = 0;
@@ -364,8 +366,8 @@ static unsigned times_asked(const uint32_t *place, unsigned threads, unsigned by
     return most;
 }
 
-/* Accesses of 16 bytes are served for eight threads at a time. Checks that reading and writing a tile has no bank
- * conflicts. units: lines of a square in shared memory. */
+/* The hardware serves 16-byte accesses for eight threads at a time. Checks that neither writing nor reading a tile
+ * has bank conflicts. units: number of lines of a square in shared memory. */
 static void meet_no_bank_twice(unsigned across, unsigned down, unsigned units)
 {
     for (unsigned first = 0; first < across * down; first += 8)
@@ -388,7 +390,7 @@ static void meet_no_bank_twice(unsigned across, unsigned down, unsigned units)
     }
 }
 
-/* Checks all tile sizes, whole tiles and halves. */
+/* Checks all tile sizes, with whole squares and with half squares. */
 static void tiles_meet_no_bank_twice(void **unused)
 {
     (void)unused;
@@ -401,7 +403,7 @@ static void tiles_meet_no_bank_twice(void **unused)
             }
 }
 
-/* Returns the place in shared memory of a unit, by its number on the destination. */
+/* Returns the offset in shared memory of the unit with this number on the destination. */
 static uint32_t place_of(const struct leati_layout_task *task, uint32_t number)
 {
     uint32_t place = 0;
@@ -413,7 +415,7 @@ static uint32_t place_of(const struct leati_layout_task *task, uint32_t number)
     return place;
 }
 
-/* Returns the most accesses to one bank when an ND tile is written, over the warps of a block. */
+/* Returns how often a warp accesses the same bank at most when a block writes an ND tile. */
 static unsigned nd_tile_asks(const struct leati_gpu_layout *gpu)
 {
     const struct leati_task_pass *pass = &gpu->task.write;

@@ -1,8 +1,8 @@
 /*
- * unit_layout_host.c - layout copies by the CPU, compared with a plain loop: random canonical layouts, for every
+ * unit_layout_host.c - tests layout copies by the CPU against a plain loop: random canonical layouts, for every
  * instruction set of this machine, with and without streaming stores, between inaccessible pages.
  *
- * canonical_cases.h documents the arguments.
+ * canonical_cases.h documents the arguments of the program.
  */
 #include "canonical_cases.h"
 #include "harness.h"
@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_BYTES ((size_t)4 << 20) /* bytes of each side */
+#define ROOM_BYTES ((size_t)4 << 20) /* size of the memory of each side */
 #define MOST_UNITS ((uint64_t)1 << 17)
 
 #define SHORT_RUNS 5
 
-/* Sizes that suit the different kernels: short and long dimensions in turns, a small group, two long dimensions,
- * all dimensions of size two, and short runs. */
+/* Draws a size that suits one of the kernels. The families are: short and long dimensions in turns (0 and 1),
+ * small inner dimensions (2), long dimensions (3), dimensions of size two (4), short runs (5), and any size. */
 static uint64_t size_of_family(uint64_t family, unsigned dim)
 {
     switch (family) {
@@ -88,7 +88,8 @@ static void run_canonical(const struct leati_canonical *canonical, const struct 
     struct leati_indices indices = {list, chance(4) ? &counted : NULL};
     uint64_t middle = chance(host->parts + 1);
     size_t slack = ROOM_BYTES - (size_t)(canonical->dst_high - canonical->dst_low);
-    /* At the end of the room, or somewhere else; the rest of the room holds guard bytes. */
+    /* Put the layout at the end of the memory, where an access past it faults, or somewhere before. Guard bytes
+     * fill the rest. */
     size_t before = chance(3) ? slack / 64 * 64 : slack;
     char *dst, *wanted;
     const char *src;
@@ -101,9 +102,9 @@ static void run_canonical(const struct leati_canonical *canonical, const struct 
     memset(r->dst, 0xa5, ROOM_BYTES);
     memset(r->wanted, 0xa5, ROOM_BYTES);
     cases_judge(canonical, wanted, src, list);
-    /* The parts run in any order. If equal indices are in different parts, either may win, but the plain loop
-     * takes the last. So the indexed dimension of a destination is divided only if its units are whole elements or
-     * the copy has no other dimension, and the test then runs the parts in order. */
+    /* The parts run in any order. If equal indices were in different parts, any of them could write last, but the
+     * plain loop takes the last index. So leat may divide the indexed dimension of a destination only if its units
+     * are whole elements or the copy has no other dimension. In this case the test runs the parts in order. */
     for (unsigned k = 0; k < host->dims && canonical->index_on_dst; k++) {
         if ((int)host->order[k] != canonical->index_dim || host->part_count[k] == 1)
             continue;
@@ -121,7 +122,7 @@ static void run_canonical(const struct leati_canonical *canonical, const struct 
 
 static void random_layouts_are_copied(void **unused)
 {
-    /* runs[kernel][instruction set]: number of copies. */
+    /* runs[kernel][instruction set] counts the copies. */
     unsigned runs[LEATI_HOST_FILL + 1][LEATI_HOST_VBMI + 1] = {{0}};
     struct cases_rooms rooms = cases_make_rooms(ROOM_BYTES);
 
@@ -150,8 +151,9 @@ static void random_layouts_are_copied(void **unused)
                 fail_msg("kernel %u was never run with instructions %u", i, j);
 }
 
-/* Elements of 8 bytes are split into units of 4. If two threads wrote the same element, each could win one half,
- * so the indexed dimension must not be divided. The same holds if a tile's unit has 48 bytes. */
+/* Elements of 8 bytes are copied in units of 4 bytes. If two threads wrote the same element, each of them could
+ * write one half last. So leat must not divide the indexed dimension, even if a tile's unit has 48 bytes and
+ * contains whole elements. */
 static void split_elements_of_a_list_have_one_thread(void **unused)
 {
     static const struct leati_canonical canonical = {.dims = 5,

@@ -1,8 +1,9 @@
 /*
- * unit_layout_plans.c - the classes of layout copies, and the table of plans: which layouts share a plan, how long
- * a plan lives, and threads that look plans up at the same time.
+ * unit_layout_plans.c - tests the classes of layout copies, and the table of plans: which layouts share a plan,
+ * how long a plan lives, and threads that look up plans at the same time.
  *
- * The seed is printed; "unit_layout_plans --seed N" sets it, and "--many N" the number of layouts of each sort.
+ * The program prints its seed. "unit_layout_plans --seed N" sets it, and "--many N" the number of layouts of each
+ * sort.
  */
 #include "layout_cases.h"
 
@@ -32,7 +33,8 @@ static void classes_are_what_they_are_called(void **state)
         assert_int_equal(class_of(CANONICAL_OF(element_bytes, SIZES(500, 300), {1, 0})),
                          LEAT_LAYOUT_CLASS_TRANSPOSE);
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(80, 96, 75, 96), {3, 0, 1, 2})), LEAT_LAYOUT_CLASS_TRANSPOSE);
-    /* Images with 3 channels, in both directions; two columns; pixels of 12 bytes; floats at any byte. */
+    /* Images with 3 channels in both directions; a matrix of two columns; pixels of 12 bytes; lines of 15
+     * floats. */
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_CLASS_ND_TILE);
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_CLASS_ND_TILE);
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_CLASS_ND_TILE);
@@ -40,7 +42,8 @@ static void classes_are_what_they_are_called(void **state)
     assert_int_equal(class_of(CANONICAL_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})),
                      LEAT_LAYOUT_CLASS_ND_TILE);
 
-    /* An image rotated by 90 degrees in both directions: transposes, with wide tiles because the rows are long. */
+    /* An image rotated by 90 degrees to either side. It must be a transpose, and have wide tiles because the rows
+     * are long. */
     for (uint32_t dim = 0; dim < 2; dim++) {
         struct leati_layout_start start;
         struct leati_layout_plan *plan;
@@ -58,7 +61,7 @@ static void classes_are_what_they_are_called(void **state)
         leati_layout_plan_drop(plan);
     }
 
-    /* Three columns of a matrix; one column; every second column; columns in reverse order. */
+    /* Three columns of a matrix, then one column, every second column, and columns in reverse order. */
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 100}, 4), LEAT_OK);
     assert_int_equal(leat_layout_slice(&src, 1, 7, 10, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
@@ -74,7 +77,7 @@ static void classes_are_what_they_are_called(void **state)
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
     assert_int_equal(class_of(canonical), LEAT_LAYOUT_CLASS_ELEMENTS);
 
-    /* Broadcasts: one value per row, a short pattern, a long row; and a list. */
+    /* Broadcasts of one value per row, of a short pattern and of a long row. Then an index list. */
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 1}, 4), LEAT_OK);
     assert_int_equal(leat_layout_broadcast(&src, 1, 100), LEAT_OK);
     assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
@@ -137,7 +140,7 @@ static void a_plan_is_made_once(void **state)
     assert_int_equal(other->canonical.unit_bytes, 4);
     leati_layout_plan_drop(other);
     src.offset_bytes = 0;
-    /* Entries past the last dimension are ignored, and another list gives the same plan. */
+    /* leat must ignore entries past the last dimension. Another index list must give the same plan. */
     src.size[2] = 7;
     dst.stride_bytes[5] = 1;
     again = plan_of(&dst, 16, &src, 16);
@@ -158,7 +161,7 @@ static void a_plan_is_made_once(void **state)
     leati_layout_plan_drop(first);
 }
 
-/* Parts of one array that differ only in their start share a plan. */
+/* Parts of one array that differ only in their start must share a plan. */
 static void parts_of_an_array_are_one_plan(void **state)
 {
     struct leati_layout_plan *first, *again;
@@ -183,7 +186,7 @@ static void parts_of_an_array_are_one_plan(void **state)
         assert_int_equal(leati_layout_plan_reads(again, &start), 16 * (i % 7 % 2 ? 6 : 5));
         leati_layout_plan_drop(again);
     }
-    /* Flipping both sides is the same as flipping neither. */
+    /* Flipping both sides must give the same plan as flipping neither side. */
     part = whole;
     assert_int_equal(leat_layout_slice(&part, 0, 7, 23, 1), LEAT_OK);
     assert_int_equal(leat_layout_slice(&part, 1, 8, 48, 1), LEAT_OK);
@@ -196,7 +199,8 @@ static void parts_of_an_array_are_one_plan(void **state)
     assert_int_equal(start.src, 7 * 256 + 32);
     assert_int_equal(start.dst, 0);
     leati_layout_plan_drop(again);
-    /* Another alignment of the offset gives another plan, unless the pointer's alignment makes up for it. */
+    /* An offset with another alignment gives another plan, unless the alignment of the pointer compensates for
+     * it. */
     part.offset_bytes += 4;
     again = plan_of(&dst, 16, &part, 16);
     assert_ptr_not_equal(first, again);
@@ -205,7 +209,7 @@ static void parts_of_an_array_are_one_plan(void **state)
     again = plan_of(&dst, 16, &part, 4);
     assert_int_equal(again->canonical.src_align, 4);
     leati_layout_plan_drop(again);
-    /* What does not depend on the plan is checked at each look-up. */
+    /* leat must check at each look-up what does not depend on the plan, such as the range of the offset. */
     part.offset_bytes = INT64_MAX - 64;
     assert_int_equal(leati_layout_plan_get(&dst, 16, &part, 16, &again, &start), LEAT_ERROR_RANGE);
     assert_non_null(strstr(leat_last_error(), "src"));
@@ -214,7 +218,7 @@ static void parts_of_an_array_are_one_plan(void **state)
     leati_layout_plan_drop(first);
 }
 
-/* A plan together with its start equals the canonical layout of the same two layouts. */
+/* A plan and its start together must equal the canonical layout of the same two layouts. */
 static void plans_are_canonical_layouts_that_start_elsewhere(void **state)
 {
     (void)state;
@@ -254,7 +258,7 @@ static void plans_are_canonical_layouts_that_start_elsewhere(void **state)
     }
 }
 
-/* More plans than the table has room for; plans that are in use must stay unchanged. */
+/* Makes more plans than fit into the table. Plans that are in use must stay unchanged. */
 static void held_plans_outlive_the_table(void **state)
 {
     enum { HELD = 50, PLANS = 10000 };
@@ -281,8 +285,8 @@ static void held_plans_outlive_the_table(void **state)
     }
 }
 
-/* Looks up somewhat more shapes than the table has room for, so that plans are replaced while other threads look
- * them up. */
+/* Runs in several threads. Looks up somewhat more shapes than fit into the table, so that one thread replaces
+ * plans while other threads look them up. */
 static void *look_for_plans(void *argument)
 {
     uint64_t random = *(uint64_t *)argument, wrong = 0;

@@ -1,6 +1,6 @@
 /*
- * unit_mem_limit.c - how much host memory leat may still allocate: the figures of the machine and of the control
- * group, and that two allocations at the same time do not count on the same memory.
+ * unit_mem_limit.c - tests how leat computes the host memory that it may still allocate: from the figures of the
+ * machine and of the control group. Two allocations at the same time must not count on the same memory.
  */
 #include "pinned_chunks.h"
 #include "temporary.h"
@@ -37,7 +37,8 @@ static void too_much_is_an_error(void **state)
     assert_int_equal(leati_fault_live(wrapper(t)), live);
 }
 
-/* Reads the two figures of the message: available memory, and the part of it that may be pinned. */
+/* Reads two figures from the message of a refused allocation: the available memory, and how much of it may still
+ * be pinned. */
 static void read_figures(const struct leat_device *device, uint64_t *available, uint64_t *left)
 {
     unsigned long long figures[2];
@@ -57,7 +58,8 @@ static void read_figures(const struct leat_device *device, uint64_t *available, 
 
 static uint64_t promised_bytes;
 
-/* Called in the middle of another allocation, which has checked the limit but not touched a page yet. */
+/* Called in the middle of another allocation, which has passed the check of the limit but has not touched a page
+ * yet. */
 static void look_meanwhile(struct odd_driver *odd)
 {
     uint64_t available, left, spared;
@@ -77,7 +79,7 @@ static void memory_is_promised_once(void **state)
     ptr = take(&odd->device, 66 * MIB, 2);
     assert_int_equal(promised_bytes, 66 * MIB);
     give_back(&odd->device, ptr, 66 * MIB, 2);
-    /* After a call has returned, nothing is reserved for it, whatever its result. */
+    /* After a call has returned, leat must reserve nothing for it, whatever the result of the call. */
     look_meanwhile(odd);
     assert_int_equal(promised_bytes, 0);
     odd->refuses_to_register = true;
@@ -87,7 +89,7 @@ static void memory_is_promised_once(void **state)
     assert_int_equal(promised_bytes, 0);
 }
 
-/* Writes a file below root, which stands for / with proc/ and sys/. */
+/* Writes a file below root. The test uses root in place of /, with the folders proc/ and sys/. */
 static void put(const char *root, const char *path, const char *text)
 {
     char full[512];
@@ -146,7 +148,7 @@ static void the_machine_says(void **state)
     expect_available(tree, 0, UINT64_MAX, "this machine");
     put(tree->root, "proc/meminfo", "MemTotal:       9000 kB\nMemAvailable:    8000 kB\nMemFree: 1 kB\n");
     expect_available(tree, 0, 8000 << 10, "this machine");
-    /* Control groups without a limit change nothing. */
+    /* A control group without a limit changes nothing. */
     put(tree->root, "proc/self/cgroup", "nonsense\n12:cpu:/a\n3:cpuset,memorystick:/b\n\n0::/c/d\n");
     put(tree->root, "sys/fs/cgroup/c/d/memory.max", "max\n");
     put(tree->root, "sys/fs/cgroup/c/memory.max", "9000000000\n");
@@ -164,16 +166,17 @@ static void version_2_of_control_groups_says(void **state)
     put(tree->root, "sys/fs/cgroup/jobs/7/step/memory.max", "5000000\n");
     put(tree->root, "sys/fs/cgroup/jobs/7/step/memory.current", "1000000\n");
     expect_available(tree, 0, 4000000, "the control group /jobs/7/step");
-    /* The parent group has less memory left. */
+    /* The parent group has less memory left than the group itself. */
     put(tree->root, "sys/fs/cgroup/jobs/memory.max", "6000000\n");
     put(tree->root, "sys/fs/cgroup/jobs/memory.current", "5500000\n");
     expect_available(tree, 0, 500000, "the control group /jobs");
-    /* The page cache counts as used, but the kernel reclaims it before it kills a process. */
+    /* The page cache counts as used memory, but the kernel reclaims it before it kills a process. leat reads it
+     * only if the other figures are too small. */
     put(tree->root, "sys/fs/cgroup/jobs/memory.stat",
         "anon 300\nfile 900000\ninactive_file 100000\nactive_file 20000\nslab 5\ntotal_inactive_file 7\n");
     expect_available(tree, 0, 500000, "the control group /jobs");
     expect_available(tree, 600000, 620000, "the control group /jobs");
-    /* The result is never above the limit and never below 0, whatever the figures say. */
+    /* Whatever the figures are, the result must not be above the limit or below 0. */
     put(tree->root, "sys/fs/cgroup/jobs/memory.stat", "inactive_file 9900000\n");
     put(tree->root, "sys/fs/cgroup/jobs/7/step/memory.max", "50000000\n");
     expect_available(tree, UINT64_MAX, 6000000, "the control group /jobs");
@@ -198,7 +201,8 @@ static void version_1_of_control_groups_says(void **state)
     expect_available(tree, UINT64_MAX, 700300, "the control group /docker/ab");
 }
 
-/* In a container /proc may show the host's path of the group, while the mounted group is the container's own. */
+/* In a container, /proc may show the group's path on the host, although the mounted group is the container's
+ * own. */
 static void a_container_s_own_group_says(void **state)
 {
     struct tree *tree = *state;

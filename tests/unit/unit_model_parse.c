@@ -1,6 +1,6 @@
 /*
- * unit_model_parse.c - the parsers of leat/model.h: valid files, and for each rule of a format a file that
- * violates it.
+ * unit_model_parse.c - tests the parsers of leat/model.h with valid files, and for each rule of a format with a
+ * file that violates it.
  */
 #include "harness.h"
 #include "model_content.h"
@@ -40,7 +40,7 @@ static leat_model *open_one(const char *path)
     return model;
 }
 
-/* Checks that the file is refused with a message that contains the words and the name of the file. */
+/* Fails unless leat refuses the file with a message that contains the words and the name of the file. */
 static void refused(const char *path, const char *words)
 {
     leat_model *model = (leat_model *)1;
@@ -112,7 +112,7 @@ static void safetensors_are_read(void **state)
     assert_int_equal(tensor_of(model, "e").bytes, 0);
     assert_int_equal(tensor_of(model, "f4").block_elements, 2);
     assert_int_equal(tensor_of(model, "f6").bytes, 6);
-    /* Tensors are sorted by their offset in the file. */
+    /* leat sorts the tensors by their offset in the file. */
     OK(leat_model_get_tensor_info(model, 0, &info));
     assert_string_equal(info.name, "a/\"");
     OK(leat_model_get_file_info(model, 0, &file));
@@ -131,7 +131,8 @@ static void safetensors_are_read(void **state)
     OK(leat_model_close(open_one(safetensors("only.safetensors", "{\"__metadata__\":{}}", 0))));
 }
 
-/* A header with a tensor of 4 bytes. Each test replaces one of these fields. */
+/* A safetensors header with one tensor of 4 bytes. The arguments are its three fields, of which each case replaces
+ * one. */
 #define T(dtype, shape, offsets) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 static void safetensors_are_refused(void **state)
@@ -443,7 +444,7 @@ static void npy_files_are_read(void **state)
     OK(leat_model_close(model));
 }
 
-/* A header with one other entry, for 4 bytes of data. */
+/* An npy header for 4 bytes of data. The arguments are its three entries, of which each case replaces one. */
 #define N(descr, order, shape) "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape "}\n"
 
 static void npy_files_are_refused(void **state)
@@ -574,7 +575,7 @@ static void npz_files_are_read(void **state)
     OK(leat_model_close(open_one(write_file("empty.npz", &content))));
 }
 
-/* Parts of a zip file, whose bytes a case changes. */
+/* Parts of a zip file. A case changes some bytes of one part. */
 enum { P_LOCAL, P_DATA, P_AFTER, P_CENTRAL, P_END64, P_LOCATOR, P_END };
 
 static void npz_files_are_refused(void **state)
@@ -695,7 +696,7 @@ static void npz_files_are_refused(void **state)
     }
 }
 
-/* Changes that a single number does not make. */
+/* Tests errors that take more than one changed number. */
 static void npz_members_are_checked(void **state)
 {
     struct content content = {0};
@@ -712,7 +713,7 @@ static void npz_members_are_checked(void **state)
     zip = make_zip(ZIP_PLAIN, "\xc3\xa9.npy", "b.npy");
     zip.content.at[zip.local[0] + 7] = zip.content.at[zip.central[0] + 9] = 8;
     OK(leat_model_close(open_one(write_file("utf8.npz", &zip.content))));
-    /* Both headers say that member 0 is shorter, or longer, than it is. */
+    /* Both headers of member 0 state that it is shorter, or longer, than it is. */
     for (unsigned longer = 0; longer < 2; longer++) {
         zip = make_zip(ZIP_PLAIN, "a.npy", "b.npy");
         for (unsigned i = 0; i < 4; i++) {
@@ -723,11 +724,11 @@ static void npz_members_are_checked(void **state)
         refused(write_file("sizes.npz", &zip.content),
                 longer ? "and what follows it begins at" : "it ends at byte");
     }
-    /* Two members of the directory are the same one. */
+    /* Two entries of the directory refer to the same member. */
     zip = make_zip(ZIP_PLAIN, "a.npy", "b.npy");
     memcpy(zip.content.at + zip.central[1] + 42, zip.content.at + zip.central[0] + 42, 4);
     refused(write_file("same.npz", &zip.content), "member '");
-    /* Behind a member are bytes that are none of the descriptors. */
+    /* A flag announces a data descriptor after the member, but no descriptor follows. */
     zip = make_zip(ZIP_PLAIN, "a.npy", "b.npy");
     zip.content.at[zip.local[0] + 6] = zip.content.at[zip.central[0] + 8] = 8;
     refused(write_file("descriptor.npz", &zip.content), "0 bytes follow it, which are no data descriptor");
@@ -783,11 +784,12 @@ static void gguf_files_are_read(void **state)
         assert_int_equal(entries, 0);
         OK(leat_model_close(model));
     }
-    /* The padding behind the last tensor may be missing. */
+    /* The padding after the last tensor may be missing. */
     gguf = make_gguf(3, 32);
     gguf.content.bytes = gguf.end;
     OK(leat_model_close(open_one(write_file("short.gguf", &gguf.content))));
-    /* Without tensors, and 123 tensors, whose number looks like the '{' of safetensors. */
+    /* Files without tensors, and a file with 123 tensors: the number 123 looks like the '{' of a safetensors
+     * file. */
     put(&content, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
     OK(leat_model_close(open_one(write_file("none.gguf", &content))));
     put(&content, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 32);
@@ -807,7 +809,7 @@ static void gguf_files_are_read(void **state)
     OK(leat_model_close(model));
 }
 
-/* Each type, as the only tensor of a file: the bytes that ggml gives for two blocks. */
+/* Tests each type as the only tensor of a file. Two blocks must have the number of bytes that ggml states. */
 static void ggml_types_are_known(void **state)
 {
     static const struct {
@@ -857,7 +859,7 @@ static void ggml_types_are_known(void **state)
     }
 }
 
-/* Parts of a GGUF file, whose bytes a case changes. */
+/* Parts of a GGUF file. A case changes some bytes of one part. */
 enum { G_START, G_PAIR, G_TENSOR = G_PAIR + 5, G_PADDING = G_TENSOR + 3, G_END };
 
 static void gguf_files_are_refused(void **state)
@@ -958,7 +960,7 @@ static void gguf_files_are_refused(void **state)
         else
             OK(leat_model_close(open_one(path)));
     }
-    /* Cut at each byte. */
+    /* Truncate the file at each byte. */
     gguf = make_gguf(3, 64);
     for (size_t bytes = 0; bytes < gguf.end; bytes++) {
         struct content content = {0};
@@ -999,7 +1001,8 @@ static void arguments_are_checked(void **state)
     REFUSED(leat_model_get_tensor_info(model, 0, &tensor), LEAT_ERROR_INVALID, "info->size is 0");
     tensor.size = 5000;
     REFUSED(leat_model_get_tensor_info(model, 0, &tensor), LEAT_ERROR_INVALID, "LEAT_MODEL_TENSOR_INFO_INIT");
-    /* A newer program's struct is longer: it works if the program does not ask for what this library lacks. */
+    /* A newer program passes a longer struct. The call must work unless the program uses a field that this library
+     * does not know. */
     longer.tensor.size = sizeof longer;
     REFUSED(leat_model_get_tensor_info(model, 0, &longer.tensor), LEAT_ERROR_INVALID, "info->size");
     longer.newer = 0;
@@ -1007,7 +1010,7 @@ static void arguments_are_checked(void **state)
     assert_string_equal(longer.tensor.name, "a");
     assert_int_equal(longer.tensor.size, sizeof longer);
     assert_int_equal(longer.newer, 0);
-    /* A program built with an older header passes a shorter struct, of which only its size may be written. */
+    /* A program that was built with an older header passes a shorter struct. leat must not write past its size. */
     memset(&tensor, 0xee, sizeof tensor);
     tensor.size = offsetof(leat_model_tensor_info, dims);
     OK(leat_model_get_tensor_info(model, 0, &tensor));

@@ -1,6 +1,6 @@
 /*
- * unit_modules.c - the modules of leat's built-in kernels: each contains the kernels that are listed for it, and
- * is loaded when its first kernel is needed, and not before.
+ * unit_modules.c - tests the modules of leat's built-in kernels: each module contains the kernels that are listed
+ * for it, and leat loads it when its first kernel is needed, and not before.
  */
 #include "harness.h"
 
@@ -25,7 +25,7 @@ static const struct listed {
 };
 #define LISTED_COUNT (sizeof listed / sizeof listed[0])
 
-/* Number of layout modules that leat_module_layout() loads. */
+/* Number of modules with layout kernels that leat_module_layout() loads. */
 #define AHEAD (LEATI_BUILTIN_WIDE_16 - LEATI_BUILTIN_ELEMENTS + 1)
 
 /* ---- contents of modules ---- */
@@ -42,7 +42,8 @@ static unsigned count_words(const struct leati_image *image, const char *word)
     return count;
 }
 
-/* In PTX a kernel's name follows .entry; in a code object the name of its descriptor ends with .kd. */
+/* Checks the modules' contents. In PTX a kernel's name follows .entry; in a code object the name of its descriptor
+ * ends with .kd. */
 static void each_module_has_its_kernels(void **state)
 {
     (void)state;
@@ -94,7 +95,7 @@ static unsigned loaded(void)
     return since;
 }
 
-/* Transposes a square matrix within memory. Elements of each size use another module. */
+/* Transposes a square matrix from one half of memory to the other. leat has a module for each element size. */
 static leat_status transpose(struct test_state *t, char *memory, int64_t side, uint32_t element_bytes)
 {
     leat_layout dense, turned;
@@ -129,7 +130,8 @@ static void a_copy_loads_what_it_needs(void **state)
     OK(leat_copy_3d(t->stream, memory, memory + MEMORY_BYTES / 2, &region));
     assert_int_equal(loaded(), 0);
 
-    /* Loads all modules that are not loaded yet, but not the one of the example transposes, which no copy uses. */
+    /* leat_module_layout() must load all modules that are not loaded yet, except the module of the example
+     * transposes, which no copy uses. */
     OK(leat_module_layout(t->device, &module));
     assert_int_equal(loaded(), AHEAD - 4);
     OK(leat_kernel_get(module, "leat_layout_transpose_wide_odd_16", &kernel));
@@ -146,7 +148,7 @@ static void a_copy_loads_what_it_needs(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* A failed load is reported, leaks nothing, and is tried again by the next copy. */
+/* A failed load must be reported and must leak nothing, and the next copy must try it again. */
 static void a_load_that_fails_is_tried_again(void **state)
 {
     static const char *const entries[] = {"module_builtin", "kernel_get"};
@@ -164,7 +166,7 @@ static void a_load_that_fails_is_tried_again(void **state)
     OK(transpose(t, memory, SMALL, 8));
     assert_int_equal(loaded(), 1);
 
-    /* If the third load fails, the modules loaded before stay. */
+    /* If the third load fails, the modules that were loaded before must stay loaded. */
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "module_builtin", 3);
     REFUSED(leat_module_layout(t->device, &module), LEAT_ERROR_DRIVER, "module_builtin");
     assert_int_equal(leati_fault_live(wrapper()), live + 3);
@@ -176,8 +178,8 @@ static void a_load_that_fails_is_tried_again(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* If the module cannot be loaded, a 3-D copy uses another protocol, and the message of an earlier failure
- * stays. */
+/* If leat cannot load the module, a 3-D copy must use another protocol, and the message of an earlier failure must
+ * stay. */
 static void a_3d_copy_goes_another_way(void **state)
 {
     static const leat_copy_region region = {16, 100, 1, 32, 16, 0, 0};

@@ -1,6 +1,6 @@
 /*
- * unit_packing.c - the allocation sequences of "leat bench pool --part packing": equal on every machine, no block
- * freed twice, and the announced number of live bytes.
+ * unit_packing.c - tests the sequences of allocations of "leat bench pool --part packing": they are equal on every
+ * machine, they free no block twice, and they reach the announced number of live bytes.
  */
 #include "../../cli/packing_plan.h"
 
@@ -32,7 +32,7 @@ static uint64_t hash_plan(const struct packing_plan *plan)
     return hash;
 }
 
-/* Results of different runs can only be compared as long as these hashes stay the same. */
+/* Results of different versions can be compared only as long as these hashes stay the same. */
 static void sequences_are_fixed(void **state)
 {
     struct packing_plan *quick = packing_plan_make(0, true), *usual = packing_plan_make(0, false);
@@ -66,8 +66,8 @@ static void sizes_span_512_bytes_to_1_gib(void **state)
     packing_plan_destroy(plan);
 }
 
-/* Runs a sequence: each block is freed at most once and after its allocation, and live bytes stay near their
- * bound. */
+/* Plays a sequence. It must free each block at most once and after its allocation, and keep the live bytes near
+ * their limit. */
 static void play(const struct packing_mix *mix, unsigned turnover)
 {
     uint64_t *live = calloc(mix->block_count, sizeof *live), live_bytes = 0, allocated_bytes = 0, largest = 0;
@@ -119,7 +119,7 @@ static void mixes_keep_their_live_bytes(void **state)
     packing_plan_destroy(usual);
 }
 
-/* The JSON for other programs contains the same plan. */
+/* The plan in JSON, which other programs read, must be the same plan. */
 static void json_is_the_plan(void **state)
 {
     struct packing_plan *plan = packing_plan_make(1000000, true);

@@ -1,8 +1,9 @@
 /*
- * unit_pinned.c - how pools of pinned memory allocate their chunks: addresses, pages, drivers that refuse a step,
- * NUMA nodes, and threads that touch the pages.
+ * unit_pinned.c - tests how pools of pinned memory allocate their chunks: addresses, pages, drivers that refuse a
+ * step, NUMA nodes, and threads that touch the pages.
  *
- * LEAT_TEST_DEVICE names the device. The program also measures; the arguments are the device and the bytes:
+ * LEAT_TEST_DEVICE names the device. The program can also measure the speed. The arguments are the device and the
+ * number of bytes:
  *
  *     unit_pinned measure cuda:0 2147483648
  */
@@ -36,7 +37,7 @@ static void chunks_are_all_there(void **state)
     for (unsigned i = 0; i < COUNT; i++)
         ptrs[i] = take(t->device, sizes[i], i);
     assert_int_equal(leati_fault_live(wrapper(t)), live + COUNT);
-    /* Give them back in another order. */
+    /* Give the chunks back in another order. */
     for (unsigned i = 0; i < COUNT; i++) {
         unsigned j = (i * 3 + 2) % COUNT;
 
@@ -95,7 +96,7 @@ static void one_thread_for_each_32_mib(void **state)
     assert_int_equal(leati_pinned_threads(64 * MIB), processors < 2 ? 1 : 2);
     assert_int_equal(leati_pinned_threads(510 * MIB), processors < 15 ? processors : 15);
     assert_int_equal(leati_pinned_threads((size_t)1 << 40), processors < 16 ? processors : 16);
-    /* The number of processors that this thread may run on counts, not that of the machine. */
+    /* leat must count the processors that this thread may run on, and not those of the machine. */
     CPU_ZERO(&one);
     for (size_t i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
         if (CPU_ISSET(i, &before))
@@ -105,7 +106,7 @@ static void one_thread_for_each_32_mib(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-/* Work of the device must read and write the memory like any pinned memory, asynchronously. */
+/* Work of the device must read and write a chunk like other pinned memory: the calls must not wait. */
 static void the_device_works_in_it(void **state)
 {
     enum { PART = 1000001 };
@@ -121,7 +122,7 @@ static void the_device_works_in_it(void **state)
     assert_int_equal(info.kind, LEAT_KIND_PINNED);
     assert_ptr_equal(info.device_pointer, host + PART);
     gate = test_gate_close(t->stream);
-    /* These calls would wait if leat took the memory for pageable. */
+    /* These calls would wait if leat considered the memory pageable. */
     OK(leat_copy(t->stream, memory, host + 8, PART));
     OK(leat_copy(t->stream, host + 3 * MIB, memory, PART));
     OK(leat_fill(t->stream, host + 5 * MIB, 0x5a, MIB));
@@ -139,7 +140,7 @@ static void the_device_works_in_it(void **state)
 
 /* ---- drivers that refuse -------------------------------------------------------------------------------- */
 
-/* One driver call fails. leat then gets the memory another way, and it must be usable. */
+/* Makes one driver call fail. leat must then get usable memory in another way. */
 static void a_refused_step_is_taken_another_way(void **state)
 {
     static const char *const entries[] = {"host_register", "host_device_pointer"};
@@ -153,9 +154,9 @@ static void a_refused_step_is_taken_another_way(void **state)
         ptr = take(t->device, 4 * MIB, i);
         assert_true(leati_fault_fired(wrapper(t)));
         assert_int_equal(leati_fault_live(wrapper(t)), live + 1);
-        /* A call that succeeds leaves the message of an earlier one. */
+        /* A successful call must leave the message of an earlier call unchanged. */
         assert_non_null(strstr(leat_last_error(), "a chunk of 1 bytes"));
-        /* The memory came from the driver's own call, so it is freed by the driver. */
+        /* The driver's own call has allocated this memory, so the driver must free it. */
         leati_fault_arm(wrapper(t), LEATI_FAULT_FAIL, "host_free", 1);
         refused(leati_pinned_give_back(t->device, ptr, 4 * MIB), LEAT_ERROR_DRIVER, "host_free");
         give_back(t->device, ptr, 4 * MIB, i);
@@ -192,7 +193,7 @@ static void when_both_ways_fail_both_are_said(void **state)
     refused(leati_pinned_take(&odd->device, 4 * MIB, &ptr), LEAT_ERROR_HOST_MEMORY, "the driver has none either");
     refused(LEAT_OK, LEAT_OK, "the limit of locked memory is reached");
     before = address_bytes();
-    /* The message contains the fault driver's message and status. */
+    /* The message must contain the fault driver's message, and the status must be the fault driver's. */
     odd->refuses_to_allocate = false;
     leati_fault_arm(wrapper(t), LEATI_FAULT_FAIL, "host_alloc", 1);
     refused(leati_pinned_take(&odd->device, 4 * MIB, &ptr), LEAT_ERROR_DRIVER, "(host_alloc) was made to fail");
@@ -216,8 +217,8 @@ static void another_address_on_the_device_will_not_do(void **state)
     give_back(&odd->device, ptr, 2 * MIB, 1);
     assert_int_equal(odd->allocated, 0);
 
-    /* Registered memory is used if its device address is the same, or if the driver has no separate device
-     * addresses. */
+    /* leat uses registered memory if the device has the same address for it, or if the driver has no separate
+     * device addresses. */
     odd->device_offset = 0;
     for (unsigned i = 0; i < 2; i++) {
         ptr = take(&odd->device, 2 * MIB, 1);
@@ -280,7 +281,7 @@ static void pages_come_from_the_device_s_node(void **state)
         assert_int_equal(policy_at(ptr, &mask), MPOL_PREFERRED);
         assert_int_equal(mask, 1);
         give_back(&odd->device, ptr, 2 * MIB, 1);
-        /* leat asks for the node once, because it does not change and the query is slow. */
+        /* leat queries the node only once, because it does not change and the query is slow. */
         assert_int_equal(odd->asked, 1);
     }
 }
@@ -318,7 +319,7 @@ static void the_program_s_own_policy_stays(void **state)
     odd->node = 0;
     assert_int_equal(syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, &mask, 64ul), 0);
     ptr = take(&odd->device, 2 * MIB, 4);
-    /* The memory has no policy of its own, so the thread's policy applies. */
+    /* The memory must have no policy of its own, so that the thread's policy applies. */
     assert_int_equal(policy_at(ptr, &mask), MPOL_DEFAULT);
     assert_int_equal(syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0ul), 0);
     give_back(&odd->device, ptr, 2 * MIB, 4);
@@ -332,7 +333,7 @@ struct worker {
     bool wrong;
 };
 
-/* Does not use the macros of cmocka, which only the main thread may use. */
+/* Runs in several threads. Does not use the macros of cmocka, because only the main thread may use them. */
 static void *take_and_give_back(void *argument)
 {
     struct worker *worker = argument;
@@ -377,7 +378,7 @@ static void threads_do_not_meet(void **state)
     assert_int_equal(leati_fault_live(wrapper(t)), live);
 }
 
-/* Lists the threads of this process. Threads that end meanwhile may be missing. */
+/* Lists the threads of this process. A thread that starts or ends meanwhile may be missing. */
 static unsigned list_threads(pid_t *threads, unsigned room)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -392,8 +393,8 @@ static unsigned list_threads(pid_t *threads, unsigned room)
     return count;
 }
 
-/* Returns the signals that a thread blocks: signal n is bit n - 1. Returns all ones for a thread that has
- * ended. */
+/* Returns the mask of the signals that a thread blocks, in which bit n - 1 is signal n. All bits are set if the
+ * thread has ended. */
 static uint64_t blocked_signals(pid_t thread)
 {
     char path[64], line[128];
@@ -409,7 +410,7 @@ static uint64_t blocked_signals(pid_t thread)
         if (sscanf(line, "Threads: %u", &threads) == 0 && sscanf(line, "SigBlk: %" SCNx64, &blocked) == 1)
             break;
     fclose(file);
-    /* A thread that is ending reports 0 threads and no blocked signals. */
+    /* The kernel reports 0 threads, and no blocked signals, for a thread that is ending. */
     return threads ? blocked : UINT64_MAX;
 }
 
@@ -429,7 +430,7 @@ static void *take_until_seen(void *argument)
     return NULL;
 }
 
-/* A program's signal handler must not run on leat's helper threads. */
+/* The program's signal handlers must not run on the threads with which leat touches pages. */
 static void helpers_take_no_signals(void **state)
 {
     static const int wanted[] = {SIGINT, SIGTERM, SIGUSR1, SIGPROF, SIGCHLD};
@@ -474,7 +475,8 @@ static double milliseconds_since(uint64_t start_ns)
     return (double)(leati_clock_ns() - start_ns) / 1e6;
 }
 
-/* Measures both ways five times, alternating, so that both see the same load. */
+/* Measures leat's way and the driver's own call five times each, in turns, so that both see the same load of the
+ * machine. */
 static int measure(const char *name, size_t bytes)
 {
     leat_device *device;

@@ -1,9 +1,9 @@
 /*
- * unit_pinned_refused.c - pinned memory on kernels that lack or refuse a system call: each such kernel must end in
- * memory that works or in an error, never in a crash.
+ * unit_pinned_refused.c - tests pinned memory on kernels that lack or refuse a system call. On each such kernel
+ * leat must return memory that works or an error, and must not crash.
  *
- * A filter of system calls (seccomp) refuses them, and cannot be removed again, so each case runs in a child: this
- * program again, with the name of the case as its argument.
+ * A seccomp filter makes the kernel refuse the calls. A process cannot remove such a filter, so each case runs in
+ * a child process: this program again, with the name of the case as its argument.
  */
 #include "pinned_chunks.h"
 
@@ -23,8 +23,9 @@
 
 /* ---- kernels that refuse a system call, in a child process -------------------------------------------------- */
 
-/* From now on the kernel refuses this system call of this thread, and of threads that it creates, with error. If
- * argument is not -1: only if that argument has this value. error 0: the process is killed. */
+/* Makes the kernel refuse this system call with error from now on, for this thread and all threads that it
+ * creates. If argument is not -1, only calls are refused whose argument of this number has this value. If error is
+ * 0, the kernel kills the process instead. */
 static bool refuse_call(unsigned call, int argument, uint32_t value, int error)
 {
     uint32_t action = error ? SECCOMP_RET_ERRNO | (uint32_t)error : SECCOMP_RET_KILL_PROCESS;
@@ -84,7 +85,7 @@ static void child_is_refused(leat_device *device, size_t bytes, const char *word
 static void kernel_without_populate(leat_device *device)
 {
     CHILD_CAN(refuse_call(SYS_madvise, 2, MADV_POPULATE_WRITE, EINVAL));
-    /* Without huge pages, each small page must be touched. */
+    /* Without huge pages, leat must touch each small page. */
     CHILD_CAN(!prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
     child_takes(device, 98 * MIB);
 }
@@ -113,7 +114,8 @@ static void kernel_without_threads(leat_device *device)
     child_takes(device, 98 * MIB);
 }
 
-/* mmap() fails before registration. The driver has reserved its addresses already. */
+/* This mmap() reserves the addresses of a chunk that is to be registered. It fails, but the driver's own call
+ * still works, because the CPU driver has reserved its addresses before. */
 static void kernel_without_addresses(leat_device *device)
 {
     CHILD_CAN(refuse_call(SYS_mmap, 1, 6 * MIB, ENOMEM));
@@ -130,14 +132,14 @@ static void kernel_without_policies(leat_device *device)
     child_takes(&odd->device, 2 * MIB);
 }
 
-/* A small chunk starts no thread. */
+/* A small chunk must start no thread, so the kernel does not kill this child. */
 static void kernel_that_ends_who_starts_threads(leat_device *device)
 {
     CHILD_CAN(refuse_call(SYS_clone3, -1, 0, 0) && refuse_call(SYS_clone, -1, 0, 0));
     child_takes(device, 62 * MIB);
 }
 
-/* The same child with a large chunk, which starts threads, so the kernel must kill it. */
+/* A large chunk starts threads, so the kernel must kill this child. */
 static void kernel_that_ends_who_starts_threads_again(leat_device *device)
 {
     CHILD_CAN(leati_pinned_threads(64 * MIB) == 2);
@@ -157,7 +159,7 @@ static void limit_of_addresses(leat_device *device)
     child_takes(device, 30 * MIB);
 }
 
-/* The CPU device locks no memory when it registers it. */
+/* A limit of locked memory must not matter, because the CPU device locks no memory when it registers it. */
 static void limit_of_locked_memory(leat_device *device)
 {
     struct rlimit limit;
@@ -171,7 +173,7 @@ static void limit_of_locked_memory(leat_device *device)
 static const struct child {
     const char *name;
     void (*run)(leat_device *device);
-    int signal; /* the signal that must kill the child; 0: none */
+    int signal; /* the signal that must kill the child; 0: the child must succeed */
 } children[] = {
     {"without-populate", kernel_without_populate, 0},
     {"without-pages", kernel_without_pages, 0},
@@ -193,7 +195,7 @@ static int run_child(const char *name)
     for (size_t i = 0; i < sizeof children / sizeof children[0]; i++)
         if (!strcmp(children[i].name, name)) {
             children[i].run(device);
-            /* Not exit(): a sanitizer may need a refused system call at exit. */
+            /* Do not call exit(), where a sanitizer may need a system call that is refused. */
             _exit(0);
         }
     return CHILD_WRONG;

@@ -1,6 +1,6 @@
 /*
- * unit_plan.c - the planner: which protocol it chooses for made-up transfers and how it explains the choice; which
- * protocol it tries after one that declines, and that failures name their protocol.
+ * unit_plan.c - tests the planner: which protocol it chooses for made-up transfers and how it explains the choice,
+ * which protocol it tries after one that declines, and that failures name their protocol.
  */
 #include "held.h"
 
@@ -35,7 +35,7 @@ unsigned __wrap_leati_workers_awake(const struct leati_workers *workers)
     return awake;
 }
 
-/* Returns true if the wrapped call must return *status without doing anything. */
+/* Counts a try of this protocol. Returns true if the wrapped call must return *status without doing anything. */
 static bool ends(enum leati_protocol_id id, leat_status *status)
 {
     tried[id]++;
@@ -65,7 +65,7 @@ leat_status __wrap_leati_eager_out(EAGER_PARAMETERS)
     return ends(LEATI_PROTOCOL_EAGER, &status) ? status : __real_leati_eager_out(stager, stream, to, from, bytes);
 }
 
-/* Called by STAGED and HOST. Eager copies call it too; those calls pass through. */
+/* The protocols STAGED and HOST call this function. Eager copies call it too, and pass through unchanged. */
 leat_status __real_leati_stage_start(EAGER_PARAMETERS, const struct leati_stage_request *request,
                                      struct leati_job **job);
 leat_status __wrap_leati_stage_start(EAGER_PARAMETERS, const struct leati_stage_request *request,
@@ -95,8 +95,8 @@ bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_loca
     return !ends(LEATI_PROTOCOL_KERNEL, &status) && __real_leati_region_has_kernel(device, dst, src, region);
 }
 
-/* For RAILS: the number of the share that declines, from 1; and counts of shares, and of shares that were reserved
- * while the stream's lock was held. */
+/* For RAILS. declining_share: number of the share that declines, counted from 1; 0: none. shares: number of shares
+ * that were reserved. under_the_lock: how many of them while the stream's lock was held. */
 static unsigned declining_share, shares, under_the_lock;
 
 static void *try_lock(void *stream)
@@ -121,7 +121,7 @@ leat_status __wrap_leati_stage_reserve(struct leati_stage *stage, EAGER_PARAMETE
 {
     pthread_t thread;
 
-    /* In another thread, because this one could take the lock again. */
+    /* Try the lock in another thread, because this thread could take a lock that it already holds. */
     assert_int_equal(pthread_create(&thread, NULL, try_lock, stream), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     return ++shares == declining_share
@@ -157,7 +157,7 @@ static int teardown(void **state)
 
 /* ---- choices ---- */
 
-/* Capabilities like a GPU's, as far as the planner reads them. */
+/* Capabilities like those of a GPU, as far as the planner reads them. */
 static const struct leati_capabilities of_gpu = {
     .dma_engines = true, .batch = {.fewest_ranges = 16, .largest_bytes = (size_t)128 << 10}};
 
@@ -168,10 +168,10 @@ static const struct row {
     enum leati_shape shape;
     leat_kind to, from;
     size_t bytes;
-    size_t count; /* number of ranges, or of rows */
+    size_t count; /* number of ranges or of rows */
     unsigned facts;
     enum leati_protocol_id forced, chosen;
-    const char *words; /* expected part of the explanation */
+    const char *words; /* text that the explanation must contain */
 } rows[] = {
 #define P LEAT_KIND_PAGEABLE
 #define PIN LEAT_KIND_PINNED
@@ -320,7 +320,7 @@ static void rates_follow_what_is_seen(void **state)
     const struct leati_capabilities *can = t->device->driver->can;
     uint64_t before = leati_cost_pageable(t->device, false, MIB), after;
 
-    /* The rates of the CPU device stay fixed. */
+    /* leat must not change the rates of the CPU device. */
     leati_costs_saw(t->device, LEATI_RATE_DRIVER_IN, MIB, leati_costs_start(t->device, MIB));
     assert_int_equal(leati_cost_pageable(t->device, false, MIB), before);
     t->device->driver->can = &of_gpu;
@@ -330,7 +330,8 @@ static void rates_follow_what_is_seen(void **state)
     assert_true(after > before && after < before + before / 4);
     for (int i = 0; i < 100; i++)
         leati_costs_saw(t->device, LEATI_RATE_DRIVER_IN, MIB, leati_costs_start(t->device, MIB) - 1000000);
-    /* A measurement far from the rate may have another cause, so it counts as half the usual rate. */
+    /* A measurement far from the usual rate may have another cause. So leat does not count it as slower than half
+     * the usual rate. */
     after = leati_cost_pageable(t->device, false, MIB);
     assert_true(after > before + before / 2 && after < 2 * before);
     leati_costs_set(t->device, LEATI_RATE_DRIVER_IN, 0);
@@ -369,7 +370,7 @@ static void there_and_back(struct test_state *t, struct room *room, unsigned see
     EXPECT_PATTERN(room->out, room->bytes, seed);
 }
 
-/* Whichever protocols decline, and whichever is forced, the bytes must arrive. */
+/* The bytes must arrive, whichever protocol is forced and whichever protocols decline. */
 static void another_comes_after_one_that_declines(void **state)
 {
     static const size_t sizes[] = {4 * KIB, MIB, 4 * MIB};
@@ -431,7 +432,7 @@ static void failures_name_their_protocol(void **state)
     expect_failure(t, room.memory, room.in, 4 * MIB, "staged: the test fails it");
     expect_failure(t, room.out, room.memory, 4 * MIB, "staged: the test fails it");
     expect_failure(t, room.out, room.in, 4 * MIB, "host: the test fails it");
-    /* One protocol declines, and the next one fails. */
+    /* Here one protocol declines and the next one fails. */
     outcomes[EAGER] = DECLINES;
     leati_protocol_force(STAGED);
     expect_failure(t, room.memory, room.in, MIB, "staged: the test fails it");
@@ -441,7 +442,7 @@ static void failures_name_their_protocol(void **state)
     end_room(&room);
 }
 
-/* The driver's call would crash on a missing page, so leat must not use it for this copy. */
+/* The driver's call would crash because a page is inaccessible, so leat must not use it for this copy. */
 static void what_is_gone_is_no_copy_for_the_driver(void **state)
 {
     struct test_state *t = *state;
@@ -520,8 +521,9 @@ static void large_copies_without_rails(void **state)
     OK(leat_memory_free(memory));
 }
 
-/* A copy that waits for memory must not hold the lock of its stream, because the thread that has the memory may
- * need that lock. If one share gets no memory, the memory of the other shares must be freed. */
+/* A copy that waits for staging memory must not hold the lock of its stream, because the thread that has the
+ * memory may need that lock. If leat cannot reserve memory for one share, it must free the memory of the other
+ * shares. */
 static void shares_are_reserved_before_the_stream_is_locked(void **state)
 {
     const size_t bytes = 64 * MIB;
@@ -544,7 +546,7 @@ static void shares_are_reserved_before_the_stream_is_locked(void **state)
     end_room(&room);
 }
 
-/* Copies row by row where a driver has no call for regions. */
+/* If the driver has no call for regions, leat must copy row by row. */
 static void regions_without_the_drivers_call(void **state)
 {
     leat_copy_region region = {

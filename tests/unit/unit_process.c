@@ -1,9 +1,9 @@
 /*
- * unit_process.c - leat and the process around it: set-user-ID programs, signals, file descriptors, and
+ * unit_process.c - tests leat and the process around it: set-user-ID programs, signals, file descriptors, and
  * environment variables that are on or off.
  *
- * Much of this holds for a whole process and cannot be undone, so most tests run this program again, with the name
- * of a part below as its first argument.
+ * Many of these settings hold for a whole process and cannot be undone. So most tests run this program again, with
+ * the name of a part below as its first argument.
  */
 #include "run_self.h"
 #include "temporary.h"
@@ -53,8 +53,8 @@ static int find_fake(struct dl_phdr_info *info, size_t bytes, void *found)
     return 0;
 }
 
-/* Runs in the child. Checks that leat sees all of its variables ("all") or none ("none"), and that
- * LEAT_CUDA_LIBRARY was loaded accordingly. */
+/* Runs in the child. Checks that leat sees all of its variables ("all") or none of them ("none"), and that it has
+ * loaded the library of LEAT_CUDA_LIBRARY only in the first case. */
 static int see_options(const char *wanted)
 {
     bool all = !strcmp(wanted, "all"), loaded = false;
@@ -72,8 +72,8 @@ static int see_options(const char *wanted)
     return loaded == all ? CONTENT : 3;
 }
 
-/* Sets every variable of leat. Those that select drivers let the fake library be loaded; the values of the others
- * do not matter. */
+/* Sets every variable of leat. The values of the variables that select drivers make leat load the fake library;
+ * the other values do not matter. */
 static void set_all_options(const char *library)
 {
     leat_option_info option = LEAT_OPTION_INFO_INIT;
@@ -85,7 +85,7 @@ static void set_all_options(const char *library)
     setenv("LEAT_FAULT", "fail=1000000", 1);
 }
 
-/* Runs a program as the user nobody. */
+/* Runs the part see-options of this program as the user nobody. */
 static int run_as_other(const char *program, const char *library, const char *wanted)
 {
     const uid_t other = 65534;
@@ -101,7 +101,7 @@ static int run_as_other(const char *program, const char *library, const char *wa
     return wait_for_child(child);
 }
 
-/* Returns true if every user may enter the folder and all folders above it. */
+/* Returns true if every user may enter this folder and all folders above it. */
 static bool others_reach(const char *path)
 {
     char whole[PATH_MAX];
@@ -146,7 +146,8 @@ static void set_user_id_programs_read_no_variables(void **state)
 
 /* ---- signals, and the threads of leat ---- */
 
-/* Wraps pthread_create() in leat (--wrap): each thread checks its signal mask before it runs. */
+/* With --wrap the linker directs calls of pthread_create() in leat to __wrap_pthread_create(). Each new thread
+ * then checks its signal mask before it runs. */
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *argument);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
@@ -212,8 +213,8 @@ static void do_nothing(void *context, uint64_t part)
     (void)context, (void)part;
 }
 
-/* Runs in the child. Starts every sort of thread that leat has, and sends signals to the process that only these
- * threads could take. */
+/* Runs in the child. Starts every sort of thread that leat has. Then blocks some signals in this thread and sends
+ * them to the process, so that only leat's threads could take them. */
 static int start_all_threads(void)
 {
     static const int sent[] = {SIGUSR1, SIGALRM, SIGPROF, SIGTERM, SIGCHLD};
@@ -226,7 +227,8 @@ static int start_all_threads(void)
     test_setup((void **)&t);
     streams = atomic_load(&threads_started);
     device = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
-    /* Started by this thread, because the threads of streams pass on their signal mask. */
+    /* Start the CPU device's workers from this thread, because the thread of a stream would pass its own signal
+     * mask on to them. */
     cpu_workers_run(do_nothing, NULL, 64);
     workers = atomic_load(&threads_started) - streams;
     OK(leat_copy(t->stream, device, host, bytes));
@@ -244,7 +246,8 @@ static int start_all_threads(void)
     pthread_sigmask(SIG_BLOCK, &mine, NULL);
     for (unsigned i = 0; i < sizeof sent / sizeof sent[0]; i++)
         kill(getpid(), sent[i]);
-    /* A thread that does not block a signal takes it at once, and all but one of these would end the process. */
+    /* A thread that does not block a signal would take it at once, and each of these signals except SIGCHLD would
+     * end the process. */
     sigpending(&pending);
     for (unsigned i = 0; i < sizeof sent / sizeof sent[0]; i++)
         if (!sigismember(&pending, sent[i]))
@@ -270,7 +273,8 @@ static void threads_take_no_signals_of_the_program(void **state)
 
 /* ---- file descriptors ---- */
 
-/* Counts the open descriptors of a path, and how many of them a started program would inherit. */
+/* Counts how many descriptors are open for a path, and how many of them a program that is started would
+ * inherit. */
 static void count_descriptors(const char *path, int *open_count, int *inherited)
 {
     char target[64];
@@ -297,8 +301,8 @@ struct pipe_watch {
     int open_count, inherited;
 };
 
-/* Opens the pipe for writing, waits until both ends are open, and checks both descriptors. Closing it lets the
- * reader continue. */
+/* Opens the pipe for writing, waits until leat has opened it for reading, and counts both descriptors. Then closes
+ * its own one, which lets leat continue. */
 static void *watch_pipe(void *argument)
 {
     struct pipe_watch *watch = argument;
@@ -336,8 +340,8 @@ static void module_files_close_on_exec(void **state)
 
 /* ---- variables that are on or off ---- */
 
-/* Runs in the child. Returns CONTENT if opening a device fails because this variable has a value that is neither
- * on nor off. */
+/* Runs in the child, with a value in this variable that is neither on nor off. Returns CONTENT if opening a device
+ * fails because of it. */
 static int open_with_option(const char *name)
 {
     leat_device *device;
@@ -359,7 +363,7 @@ static void flags_refuse_other_words(void **state)
     for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++) {
         const char *words[] = {"open-with", option.name};
 
-        /* The descriptions of such variables begin with this text. */
+        /* The description of a variable that is on or off begins with this text. */
         if (strncmp(option.text, "1: ", 3) != 0)
             continue;
         flags++;
@@ -378,7 +382,8 @@ int main(int argc, char **argv)
     };
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
-    /* _exit(), because a sanitizer searches for leaks at exit, which it must not do in a set-user-ID program. */
+    /* Call _exit(), because a sanitizer searches for leaks at exit, which it must not do in a set-user-ID
+     * program. */
     if (argc == 3 && !strcmp(argv[1], "see-options"))
         _exit(see_options(argv[2]));
     if (argc == 3 && !strcmp(argv[1], "open-with"))

@@ -1,9 +1,9 @@
 /*
- * unit_process_limits.c - leat in a process with limits: addresses (ulimit -v), the number of mappings
- * (vm.max_map_count), and the memory of a control group. A limit that is reached must end in an error that names
- * it.
+ * unit_process_limits.c - tests leat in a process with limits: on addresses (ulimit -v), on the number of mappings
+ * (vm.max_map_count), and on the memory of a control group. When a limit is reached, leat must return an error
+ * that names it.
  *
- * A limit holds for the rest of a process, so the tests run this program again, with the name of a part below as
+ * A limit holds for the rest of a process. So the tests run this program again, with the name of a part below as
  * its first argument.
  */
 #include "run_self.h"
@@ -28,10 +28,10 @@
 #define SANITIZED 0
 #endif
 
-/* Exit status of a child in which a call was refused with a message that names the limit. */
+/* Exit status of a child in which leat refused a call with a message that names the limit. */
 enum { TOLD = 43 };
 
-/* Returns from the function if the call was refused. */
+/* Makes a call. If it is refused, the function that contains it returns tell(). */
 #define STEP(call)                                                                                                \
     do {                                                                                                          \
         if ((call) != LEAT_OK)                                                                                    \
@@ -48,8 +48,8 @@ static int tell(const char *call)
     return 1;
 }
 
-/* Uses device, pinned, managed and virtual memory and memory of the driver's own call. Frees nothing, so the
- * process's end does. */
+/* Uses device, pinned, managed and virtual memory, and memory of the driver's own call. Leaves it to the end of
+ * the process to free everything. */
 static int use_everything(void)
 {
     static unsigned char in[1 << 20], out[1 << 20];
@@ -106,8 +106,8 @@ static int use_everything(void)
     return CONTENT;
 }
 
-/* Creates events until the handle table is full: the call returns an error, and after the events are destroyed it
- * works again. */
+/* Creates events until the table of handles is full and the call returns an error. After the events are destroyed,
+ * the call must work again. */
 static int use_all_events(void)
 {
     static leat_event *events[1 << 20];
@@ -128,7 +128,7 @@ static int use_all_events(void)
     return CONTENT;
 }
 
-/* Runs a part of this program with an address space of so many MiB. */
+/* Runs a part of this program with an address space of the given number of MiB. */
 static int run_limited(unsigned mib, const char *part)
 {
     struct rlimit limit = {.rlim_cur = (rlim_t)mib << 20, .rlim_max = (rlim_t)mib << 20};
@@ -160,7 +160,7 @@ static void few_addresses_are_enough_or_named(void **state)
         worked += code == CONTENT;
     }
     print_message("           %u of %zu limits were enough for everything\n", worked, sizeof mib / sizeof mib[0]);
-    /* With LEAT_CPU_MEMORY at a quarter of the limit, and then far above it. */
+    /* Set LEAT_CPU_MEMORY to a quarter of the limit, and then to far more than the limit. */
     setenv("LEAT_CPU_MEMORY", "1G", 1);
     assert_int_equal(run_limited(4096, "use-everything"), CONTENT);
     setenv("LEAT_CPU_MEMORY", "64G", 1);
@@ -171,7 +171,7 @@ static void few_addresses_are_enough_or_named(void **state)
 
 /* ---- the limit on the number of mappings ---- */
 
-/* Mappings of the test itself, so many that the system allows no more. */
+/* Mappings that the test itself has created, so that the system allows few more or none. */
 struct filler {
     char *start;
     size_t bytes;
@@ -189,8 +189,8 @@ static unsigned long mappings_most(void)
     return most;
 }
 
-/* Creates mappings until only spare ones are left. over: one more than the system allows, because it checks the
- * number too late. */
+/* Creates mappings until the system allows only spare more. over: also creates one mapping above the limit, which
+ * is possible because the system checks the number too late. */
 static bool fill_mappings(struct filler *filler, unsigned spare, bool over)
 {
     size_t page_bytes = 4096, i = 1;
@@ -199,12 +199,13 @@ static bool fill_mappings(struct filler *filler, unsigned spare, bool over)
     filler->start = mmap(NULL, filler->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (filler->start == MAP_FAILED)
         return false;
-    /* Each call adds two mappings; the last one may add one. */
+    /* Each call adds two mappings, except that the last one may add one. */
     while (i * page_bytes < filler->bytes && mprotect(filler->start + i * page_bytes, page_bytes, PROT_READ) == 0)
         i += 2;
     for (; spare && i > 2; spare--, i -= 2)
         mprotect(filler->start + (i - 2) * page_bytes, page_bytes, PROT_NONE);
-    /* A private mapping next to another one of the same kind would be merged with it. */
+    /* These mappings are shared, because the system would merge a private mapping with a neighbour of the same
+     * kind. */
     while (over && mmap(NULL, page_bytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
         continue;
     return true;
@@ -232,7 +233,7 @@ static size_t resident_bytes(void)
 
 #define BLOCKS 40
 
-/* Allocates and fills blocks of the driver, small and large. Returns their number. */
+/* Allocates small and large blocks through the driver's own call, and fills them. Returns their number. */
 static unsigned take_blocks(leat_stream *stream, void *blocks[BLOCKS])
 {
     static const size_t sizes[] = {128000, 3 << 20};
@@ -244,7 +245,7 @@ static unsigned take_blocks(leat_stream *stream, void *blocks[BLOCKS])
     return leat_stream_synchronize(stream) == LEAT_OK ? i : 0;
 }
 
-/* Frees half of the blocks in stream order and half at once. */
+/* Frees half of the blocks in stream order and the other half immediately. */
 static bool give_blocks_back(leat_stream *stream, void *blocks[BLOCKS], unsigned count)
 {
     while (count--)
@@ -253,7 +254,8 @@ static bool give_blocks_back(leat_stream *stream, void *blocks[BLOCKS], unsigned
     return leat_stream_synchronize(stream) == LEAT_OK;
 }
 
-/* Runs in the child. Memory that is freed while the process has all mappings, or one too many, must not leak. */
+/* Runs in the child. Memory that is freed while the process has the largest number of mappings, or one more
+ * (over), must not leak. */
 static int use_all_mappings(bool over)
 {
     struct filler filler;
@@ -296,7 +298,7 @@ static int use_all_mappings(bool over)
     return CONTENT;
 }
 
-/* Runs in the child. Allocates blocks until no mappings are left, with 0 to 11 spare mappings at first. */
+/* Runs in the child. Allocates blocks until no mappings are left. Begins with 0 to 11 spare mappings. */
 static int reach_all_mappings(void)
 {
     limit_words = "vm.max_map_count";
@@ -361,7 +363,7 @@ static bool write_line(const char *group, const char *file, const char *line)
     return fine;
 }
 
-/* Runs in the child, in a group of 256 MiB. Fills all device memory that it can get. */
+/* Runs in the child, in a control group of 256 MiB. Fills as much device memory as it can get. */
 static int fill_memory(void)
 {
     uint64_t free_bytes, total_bytes, filled = 0;
@@ -384,8 +386,8 @@ static int fill_memory(void)
     return filled + ((uint64_t)8 << 20) > total_bytes && tell("leat_alloc") == TOLD ? CONTENT : 4;
 }
 
-/* Creates a control group with 256 MiB below that of this process. Returns false if the system does not allow
- * it. */
+/* Creates a control group with a limit of 256 MiB, as a child of the group of this process. Returns false if the
+ * system does not allow it. */
 static bool make_group(char *group, size_t bytes, const char **limit)
 {
     FILE *groups = fopen("/proc/self/cgroup", "re");
@@ -431,7 +433,7 @@ static void device_memory_is_what_the_control_group_allows(void **state)
         _exit(98);
     }
     code = wait_for_child(child);
-    /* The group exists as long as it has pages. */
+    /* The system keeps the group as long as it has pages, so try again. */
     for (int i = 0; i < 1000 && rmdir(group); i++)
         test_sleep_us(10000);
     assert_int_equal(code, CONTENT);
@@ -446,7 +448,8 @@ int main(int argc, char **argv)
     };
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
-    /* _exit(): some parts leave everything open on purpose, and a sanitizer would report that as leaks. */
+    /* Call _exit() after the parts that leave objects open on purpose, because a sanitizer would report these as
+     * leaks. */
     limit_words = "'ulimit -v'";
     if (argc == 2 && !strcmp(argv[1], "use-everything"))
         _exit(use_everything());
