@@ -1,7 +1,7 @@
 /*
- * unit_rails_waits.c - the waits of copies over several host links (rails). A copy of one rail is held up
- * (held.h), so that a copy that does not wait for it moves wrong bytes each time, and not only when timing is
- * unlucky.
+ * unit_rails_waits.c - tests the waits of copies over several host links (rails). Each test holds up one copy of a
+ * chunk (held.h), so that a copy that does not wait for it moves wrong bytes every time, and not only when the
+ * timing is unlucky.
  */
 #include "copy_waits.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- copies over several links ---- */
 
-/* More chunks on a rail than it has slots. */
+/* A rail copies this many chunks, which is more than it has slots. */
 enum { RAIL_CHUNKS = 4 };
 #define LINK_BYTES (7 * LEATI_RAIL_CHUNK_BYTES + 4099)
 
@@ -21,11 +21,11 @@ struct links {
     unsigned char *pinned, *memory;
 };
 
-/* Describes the copy that the gate holds up. */
+/* Selects the copy that the gate holds up. */
 static struct {
-    void *helper, *own; /* driver handles: the helper's device, the copy's stream */
+    void *helper, *own; /* driver handles of the helper's device and of the copy's stream */
     enum held sort;
-    unsigned left; /* number of copies of this kind that pass before it */
+    unsigned left; /* number of copies of this sort that pass before the one that is held up */
     struct test_gate *gate;
     bool held;
 } link_plan;
@@ -86,8 +86,8 @@ static void expect_links(leat_stream *stream, struct links *links, uint64_t seed
     EXPECT_PATTERN(links->pinned, LINK_BYTES, seed);
 }
 
-/* The copy of a chunk to the helper and the copy from it may each be slow: a slot must be filled before it is
- * read, and read before it is filled again, and the copy's stream must wait for both. */
+/* Holds up one copy of a chunk: over the device's own link, to the helper, or from the helper. A slot must be
+ * filled before it is read, and read before it is filled again, and the copy's stream must wait for all rails. */
 static void slow_rails_lose_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -116,7 +116,7 @@ static void stop_in_the_middle(void *stream, struct leati_location dst, struct l
     let_the_other_go_first(stream, dst, src, bytes);
 }
 
-/* Nobody else may use the rails of a running copy, or of a copy that another thread is submitting. */
+/* No other copy may use the rails of a copy that is running, or that another thread is submitting. */
 static void rails_under_way_are_not_shared(void **state)
 {
     struct test_state *t = *state;
@@ -145,7 +145,7 @@ static void rails_under_way_are_not_shared(void **state)
         assert_true(link_plan.held);
         held_before_copy = NULL;
         held_moment();
-        /* The second copy must not wait for the rails of the first. */
+        /* The second copy must not wait for the rails of the first one. */
         OK(leat_stream_synchronize(t->second));
         assert_int_equal(atomic_load(&gate->passed), 0);
         test_gate_open(gate);
@@ -157,8 +157,8 @@ static void rails_under_way_are_not_shared(void **state)
     end_links(&links);
 }
 
-/* The driver refuses a call in the middle of a copy over several links. All calls before it, on whichever stream,
- * must be complete when leat reports the failure. */
+/* The driver refuses a call in the middle of a copy over several links. When leat reports the failure, all earlier
+ * calls of this copy must be complete, on all streams. */
 static void rails_that_fail_are_waited_for(void **state)
 {
     static const struct {
@@ -166,9 +166,9 @@ static void rails_that_fail_are_waited_for(void **state)
         const char *entry;
         uint64_t n;
     } faults[] = {
-        {OWN, "copy", 2},              /* the first chunk over the device's own link is submitted */
-        {ARRIVING, "event_record", 2}, /* the next chunk is submitted to the helper, and nothing after it */
-        {LEAVING, "copy", 4},          /* that chunk's copy from the helper is submitted too */
+        {OWN, "copy", 2},              /* the first chunk over the device's own link has been submitted */
+        {ARRIVING, "event_record", 2}, /* the next chunk has been submitted to the helper, and nothing after it */
+        {LEAVING, "copy", 4},          /* that chunk's copy from the helper has been submitted too */
     };
     struct test_state *t = *state;
     struct links links = set_rails(t);
@@ -177,7 +177,7 @@ static void rails_that_fail_are_waited_for(void **state)
         struct held_watch watch = {.until_fault = true};
         leat_status status;
 
-        /* First create the rails. */
+        /* This copy creates the rails. */
         held_before_copy = NULL;
         OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
         OK(leat_stream_synchronize(t->stream));
@@ -197,8 +197,8 @@ static void rails_that_fail_are_waited_for(void **state)
     end_links(&links);
 }
 
-/* Called when memory of the helper is freed. If the gate is still closed, records that the free was too early, and
- * opens the gate. */
+/* Called before memory is freed. If the gate is still closed, the free is too early: records that, and opens the
+ * gate. */
 static void watch_free(void *ptr)
 {
     (void)ptr;
@@ -209,7 +209,7 @@ static void watch_free(void *ptr)
     OK(held_driver->ops->device_synchronize(held_driver, link_plan.helper));
 }
 
-/* The rails are destroyed while a copy runs: their memory must be freed after it. */
+/* Destroys the rails while a copy uses them. leat must free their memory only after the copy. */
 static void rails_that_end_are_waited_for(void **state)
 {
     struct test_state *t = *state;

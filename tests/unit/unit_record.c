@@ -1,4 +1,5 @@
-/* unit_record.c - the recorder of allocations if write() is interrupted, writes less than requested, or fails. */
+/* unit_record.c - tests the recorder of allocations when write() is interrupted, writes less than requested, or
+ * fails. */
 #include "harness.h"
 #include "temporary.h"
 
@@ -14,7 +15,8 @@
 
 enum { LINES = 4000, LINE_BYTES_MAX = 200 };
 
-/* write() to the recorder's file is in turns interrupted and short, and fails from full_at bytes on. */
+/* With --wrap the linker directs calls of write() to __wrap_write(), where every third call is interrupted and
+ * long writes are cut in half. After full_at bytes all writes fail. */
 static size_t full_at, written_bytes;
 static unsigned turn;
 
@@ -76,7 +78,7 @@ static char *record_lines(size_t full, size_t *bytes)
     return text;
 }
 
-/* Checks that each line of the file is complete and in order. Returns the number of lines. */
+/* Fails unless each line of the file is complete, and the lines are in order. Returns the number of lines. */
 static unsigned count_lines(char *text)
 {
     unsigned count = 0;
@@ -105,7 +107,7 @@ static void short_writes_lose_nothing(void **state)
     free(text);
 }
 
-/* Wherever the disk becomes full, the file must contain complete lines only. */
+/* The file must contain complete lines only, wherever the disk becomes full. */
 static void a_full_disk_leaves_whole_lines(void **state)
 {
     static const size_t rooms[] = {10, 100, 1000, 50001, 65536, 70000, 100003};

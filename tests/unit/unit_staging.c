@@ -1,10 +1,10 @@
 /*
- * unit_staging.c - staged copies without the rest of leat: linked with src/staging and src/base and nothing else.
- * The test supplies the device (staging_device.h). Tested are the bytes, the waits between stream, workers and
- * caller, and the limit of staging memory.
+ * unit_staging.c - tests staged copies without the rest of leat: the program is linked with src/staging and
+ * src/base only, and supplies the device itself (staging_device.h). It tests the bytes, the waits between the
+ * stream, the workers and the caller, and the limit of staging memory.
  *
- * What a wait waits for is held up, by a gate in the stream or by a worker that is kept busy, so that a copy that
- * does not wait moves wrong bytes each time.
+ * Each test of a wait blocks the event that the wait is for, by a gate in the stream or by keeping the worker
+ * busy. So a copy that does not wait moves wrong bytes every time.
  */
 #include "staging_device.h"
 
@@ -116,7 +116,8 @@ static void bytes_go_from_host_to_host(void **state)
     free(to);
 }
 
-/* Rows with gaps on the host. With gaps on the device too, a chunk must be whole rows. */
+/* Copies rows with gaps on the host. If there are gaps on the device too, each chunk must consist of whole
+ * rows. */
 static void rows_go_in_and_out(void **state)
 {
     enum { WIDTH = 1000, PITCH = 1024, PLACED = 1536, ROWS = 900 };
@@ -167,7 +168,7 @@ static size_t copy_entries(const void *list, size_t first, size_t count, uintptr
     return count;
 }
 
-/* Copies a list without a stream, by the calling thread and the worker. */
+/* Copies a list without a stream. The calling thread and the worker copy its entries. */
 static void lists_are_copied_now(void **state)
 {
     char entries[5000], *all = entries;
@@ -189,7 +190,7 @@ static void lists_are_copied_now(void **state)
 
 /* ---- waits between the stream and the workers ---- */
 
-/* While the stream is held up, workers stage an early copy, and touch no other copy. */
+/* While the stream is held up, workers must stage an early copy, and must not touch another copy. */
 static void only_early_copies_are_staged_before_their_stream(void **state)
 {
     const size_t bytes = 200 * KIB; /* fits into the ring */
@@ -212,7 +213,7 @@ static void only_early_copies_are_staged_before_their_stream(void **state)
         }
         assert_false(look(&copy).done);
         assert_int_equal(look(&copy).arrived_bytes, 0);
-        /* Work of the stream before the copy overwrites the source. */
+        /* Overwrites the source, as work of the stream that precedes the copy could. */
         fill(in, bytes, 7);
         open_gate();
         finish(&copy, LEAT_OK);
@@ -222,7 +223,8 @@ static void only_early_copies_are_staged_before_their_stream(void **state)
     }
 }
 
-/* The worker is late: the stream must wait before each DMA, in every direction, and must not pass the copy. */
+/* The worker is late. In every direction the stream must wait for it before each DMA, and before it passes the
+ * copy. */
 static void the_stream_waits_for_the_workers(void **state)
 {
     const size_t bytes = 2 * MIB; /* several times the size of the ring */
@@ -248,7 +250,7 @@ static void the_stream_waits_for_the_workers(void **state)
     }
 }
 
-/* The DMA is late: the workers must not overwrite its part of the ring before. */
+/* The DMAs are late. The workers must not overwrite a part of the ring before its DMA is complete. */
 static void the_workers_wait_for_the_stream(void **state)
 {
     const size_t bytes = MIB;
@@ -281,8 +283,8 @@ static leat_status copy_eagerly(struct copy *copy)
     return copy_now(copy, NULL);
 }
 
-/* With a worker that helps and with a busy one; through a ring of the stager and through a block of the caller.
- * The source must have been read when the call returns, although the stream is held up. */
+/* Makes eager copies with a worker that helps and with a busy one, through a ring of the stager and through a
+ * block of the caller. leat must have read the source when the call returns, although the stream is held up. */
 static void eager_copies_are_made_by_the_caller(void **state)
 {
     static const size_t eager_sizes[] = {1, 4095, 4097, 100 * KIB + 3, 250 * KIB, 900 * KIB + 1};
@@ -316,8 +318,8 @@ static void eager_copies_are_made_by_the_caller(void **state)
     }
 }
 
-/* The caller of an eager copy gets no signal when a part of the ring is free again, so it could wait for ever.
- * leat must decline a copy longer than the ring. */
+/* The caller of an eager copy gets no signal when the stream has finished with a part of the ring, and could
+ * wait for ever. So leat must decline a copy that is longer than the ring. */
 static void eager_copies_need_a_whole_ring(void **state)
 {
     const size_t bytes = 300 * KIB;
@@ -333,7 +335,8 @@ static void eager_copies_need_a_whole_ring(void **state)
     free(memory);
 }
 
-/* The call returns a failure itself and does not report it to the timeline. The memory is freed. */
+/* If an eager copy fails, the call must return the error without reporting it to the timeline, and free the
+ * memory. */
 static void eager_copies_return_their_failures(void **state)
 {
     const size_t bytes = 200 * KIB, bad = 100 * KIB;
@@ -374,7 +377,8 @@ static void *start_copy(void *argument)
     return NULL;
 }
 
-/* Memory reserved for a copy that is not submitted is freed, and nothing was submitted to the stream. */
+/* If a copy is not submitted, leat must free the memory that was reserved for it, and must have submitted nothing
+ * to the stream. */
 static void reserved_memory_goes_back(void **state)
 {
     const size_t bytes = 2 * MIB;
@@ -398,7 +402,7 @@ static void reserved_memory_goes_back(void **state)
     free(memory);
 }
 
-/* Copies on a stream that is held up must not exceed the memory limit: a copy that gets no memory waits. */
+/* Copies on a stream that is held up must not exceed the limit of memory. A copy that gets no memory must wait. */
 static void copies_wait_for_memory(void **state)
 {
     enum { COPIES = 40 };
@@ -433,7 +437,7 @@ static void copies_wait_for_memory(void **state)
         finish(&copies[i], LEAT_OK);
     expect(memory, bytes, 12);
 
-    /* The same if the device is lost during the wait. */
+    /* If the device is lost during this wait, leat must decline the copy. */
     close_gate();
     for (int i = 0; i < count; i++) {
         set_up(&copies[i], LEATI_DIRECTION_IN, host, memory, bytes);
@@ -457,7 +461,7 @@ static leat_status is_past(void *context)
     return atomic_load((atomic_int *)context) ? LEAT_OK : LEAT_NOT_READY;
 }
 
-/* The worker is busy: a waiting thread makes the copy. */
+/* The worker is busy, so a waiting thread must make the copy. */
 static void who_waits_helps(void **state)
 {
     const size_t bytes = 2 * MIB;

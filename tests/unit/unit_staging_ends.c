@@ -1,6 +1,6 @@
 /*
- * unit_staging_ends.c - staged copies that do not complete, linked like unit_staging: cancelled, past their
- * deadline, with memory that faults, and with a device whose hooks fail one after the other.
+ * unit_staging_ends.c - tests staged copies that do not complete. They are cancelled, miss their deadline, meet
+ * memory that faults, or use a device whose hooks fail one after another. The program is linked like unit_staging.
  */
 #include "staging_device.h"
 
@@ -29,13 +29,13 @@ static void a_cancelled_copy_copies_nothing_more(void **state)
     open_gate();
     ended = finish(&copy, LEAT_ERROR_CANCELLED);
     assert_int_equal(ended.arrived_bytes, 0);
-    /* Only the ticket reports it, and not the timeline. */
+    /* leat reports a cancelled copy only to its ticket, and not to the timeline. */
     assert_int_equal(atomic_load(&device.timeline.failures), 0);
     free(in);
     free(memory);
 }
 
-/* A copy to the device whose deadline passes, while each of its DMAs takes a tenth of that time: bytes that
+/* Makes a copy to the device. Each DMA takes a tenth of the time until the copy's deadline. The bytes that
  * arrived before the deadline must be right. Returns their number, which may be 0 on a busy machine. */
 static size_t end_by_deadline(char *in, char *memory, size_t bytes, unsigned deadline_ms)
 {
@@ -74,7 +74,7 @@ static void a_deadline_ends_a_copy_in_the_middle(void **state)
     free(memory);
 }
 
-/* A page in the middle is inaccessible: the timeline must learn of the failure before the stream passes the copy,
+/* A page in the middle is inaccessible. The timeline must learn of the failure before the stream passes the copy,
  * and the stream must then continue. */
 static void a_fault_in_the_middle_is_told(void **state)
 {
@@ -123,8 +123,8 @@ static void tell_place(const void *object, uint64_t offset, bool write, int erro
     snprintf(text, text_bytes, "error %d at place %d", error, (int)offset);
 }
 
-/* A part before the one whose storage failed may have been taken, but not begun, when the copy stopped. The
- * message says how much came, and where the storage failed. */
+/* A copy stops because its storage fails at part 2, while another thread has taken an earlier part and not copied
+ * it. The message must state how many bytes have arrived, and where the storage failed. */
 static void a_failed_storage_is_told_with_its_place(void **state)
 {
     static const struct leati_storage_ops ops = {.move = fail_at_two, .describe = tell_place};
@@ -132,7 +132,7 @@ static void a_failed_storage_is_told_with_its_place(void **state)
     struct leati_chunk chunk = {.bytes = 4, .parts = 4, .part_bytes = 1};
     struct leati_job job = {.direction = LEATI_DIRECTION_HOST,
                             .early = true,
-                            .eager = true, /* so that no timeline is told */
+                            .eager = true, /* so that the job reports nothing to a timeline */
                             .bytes = 4,
                             .storage = {.ops = &ops},
                             .flags = &flags,
@@ -149,7 +149,7 @@ static void a_failed_storage_is_told_with_its_place(void **state)
     leati_job_work(&job);
     assert_true(leati_job_staged(&job));
     assert_int_equal(atomic_load(&job.stopped_at), 2);
-    /* What another thread would have done that took the first part. */
+    /* Do what a thread would have done that took the first part and did not copy it. */
     atomic_store(&job.stopped_at, 0);
     leati_job_message(&job, message, sizeof message);
     snprintf(expected, sizeof expected, "stopped after 0 bytes: error %d at place 2", EIO);
@@ -158,8 +158,9 @@ static void a_failed_storage_is_told_with_its_place(void **state)
 
 /* ---- hooks that fail ---- */
 
-/* Makes each hook call of a copy fail. Work submitted before must be complete when the failure is reported, no
- * memory may leak, and if the copy can be made in another way, the caller's message must stay. */
+/* Makes each hook call of a copy fail. When leat reports the failure, the work that it submitted before must be
+ * complete, and no memory may leak. If the copy can be made in another way, the caller's message must stay
+ * unchanged. */
 static void every_hook_of_a_copy_may_fail(void **state)
 {
     static const enum hook which[] = {TAKE, FLAGS, MOVE};
@@ -202,8 +203,8 @@ static void every_hook_of_a_copy_may_fail(void **state)
     free(memory);
 }
 
-/* The stream refuses an operation in the middle of a copy, and waiting for it fails too. It may still use the
- * job's memory, so leat must keep that memory until the stager ends. */
+/* The stream refuses an operation in the middle of a copy, and the wait for the stream fails too. The stream may
+ * still use the job's memory, so leat must keep this memory until the stager ends. */
 static void a_job_of_a_lost_stream_stays(void **state)
 {
     const size_t bytes = 700 * KIB;
@@ -226,7 +227,7 @@ static void a_job_of_a_lost_stream_stays(void **state)
     free(memory);
 }
 
-/* A completed job is kept for its ticket when the stager ends. */
+/* A ticket keeps its completed job even after the stager has ended. */
 static void a_ticket_outlives_the_stager(void **state)
 {
     const size_t bytes = 700 * KIB;
@@ -250,7 +251,7 @@ static void a_ticket_outlives_the_stager(void **state)
     free(memory);
 }
 
-/* Makes each hook call of a stager's start fail. */
+/* Makes each hook call of the start of a stager fail. */
 static void every_hook_of_a_start_may_fail(void **state)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /*
- * unit_timeline.c - core/timeline.c, tested alone: what it keeps of fences, completions and waits, and what other
- * threads may do at the same time. Work is held up in the driver's streams without leat knowing (held.h), so that
- * work that is taken for complete too early is noticed each time.
+ * unit_timeline.c - tests core/timeline.c: what it records about fences, completions and waits, and what other
+ * threads may do at the same time. Gates in the driver's streams hold work up without leat's knowledge (held.h),
+ * so that the test notices every time that leat considers work complete too early.
  */
 #include "held.h"
 
@@ -14,7 +14,7 @@
 
 #define PATIENCE_MS 30000
 
-/* Submits work behind a gate. Returns its sequence number. */
+/* Submits work that a gate holds up. Returns its sequence number. */
 static uint64_t give_held(leat_stream *stream, struct test_gate **gate)
 {
     *gate = held_close(stream->native);
@@ -67,8 +67,8 @@ static void what_is_done_stays_done(void **state)
 
 /* ---- fences ---- */
 
-/* More pieces of work than fences. Each early piece must be seen to be complete while later ones are held up; in
- * the second round the fences are reused. */
+/* Submits more pieces of work than there are fences. leat must see that an early piece is complete while later
+ * pieces are held up. The second round reuses the fences. */
 static void older_fences_are_reached_first(void **state)
 {
     enum { PIECES = LEATI_FENCES + 2 };
@@ -116,7 +116,8 @@ static void what_is_fenced_needs_one_question(void **state)
 
 /* ---- other threads ---- */
 
-/* Work that another thread submits to the stream during a call of this driver entry. */
+/* Late work: submitted to the stream, as if by another thread, just after leat has called the driver function that
+ * entry names. */
 static struct {
     leat_stream *stream;
     const char *entry;
@@ -140,7 +141,7 @@ static void begin_late(leat_stream *stream, const char *entry)
     held_around = give_late_work;
 }
 
-/* Checks that the late work is not complete, although the work that the query was about is. */
+/* Fails if leat considers the late work complete, or the earlier work (seq) not complete. */
 static void end_late(leat_stream *stream, uint64_t seq)
 {
     held_around = NULL;
@@ -163,7 +164,8 @@ static void work_that_comes_late_is_not_done(void **state)
     uint64_t seq;
 
     OK(leat_event_create(t->device, &event));
-    /* The stream was idle when the driver was queried, before the late work was submitted. */
+    /* In the next three cases the stream is idle when the driver answers, and the late work is submitted after
+     * that. */
     seq = leati_timeline_now(stream->timeline);
     begin_late(stream, "stream_query");
     assert_true(is_done(stream->timeline, seq));
@@ -176,7 +178,7 @@ static void work_that_comes_late_is_not_done(void **state)
     seq = leati_timeline_now(stream->timeline);
     OK(leat_stream_synchronize(stream));
     end_late(stream, seq);
-    /* The fence was recorded before the late work was submitted. */
+    /* The fence is recorded before the late work is submitted. */
     seq = give_held(stream, &gate);
     begin_late(stream, "event_record");
     assert_false(is_done(stream->timeline, seq));
@@ -191,7 +193,8 @@ static void work_that_comes_late_is_not_done(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* During a query of an event another thread records it on another stream, and then here again. */
+/* During a query of an event, another thread records this event on another stream, and then on the first stream
+ * again. */
 static struct {
     const char *entry;
     leat_event *event;
@@ -203,7 +206,7 @@ static void move_event(const char *entry, bool after)
     if (strcmp(entry, moved.entry))
         return;
     OK(leat_event_record(after ? moved.here : moved.elsewhere, moved.event));
-    /* The record on the other stream is complete before the driver is queried. */
+    /* The record on the other stream must be complete when the driver is queried. */
     if (!after)
         OK(leat_stream_synchronize(moved.elsewhere));
 }
@@ -237,7 +240,8 @@ static void an_event_that_moves_says_nothing(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* A wrapped event may be recorded through the other handle, so its state says nothing about leat's record. */
+/* The program may record a wrapped event through its other handle, so leat must not conclude from the event's
+ * state that its own record is complete. */
 static void a_wrapped_event_says_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -260,8 +264,8 @@ static void a_wrapped_event_says_nothing(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* leat keeps the result of a query that the program makes. It keeps nothing of a record that the driver
- * refused. */
+/* If the program queries an event, leat must keep the result. If the driver refuses to record the event, leat must
+ * keep no record. */
 static void records_are_remembered(void **state)
 {
     struct test_state *t = *state;
@@ -287,7 +291,8 @@ static void records_are_remembered(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* The work before an event may include a host function that writes pageable memory. */
+/* After a wait for an event, leat must assume that the work before it writes pageable memory, for example in a
+ * host function. */
 static void what_is_waited_for_may_write_anything(void **state)
 {
     struct test_state *t = *state;
@@ -312,8 +317,8 @@ static void do_nothing(void *unused)
     (void)unused;
 }
 
-/* Checks whether leat knows that the stream is idle. It does from the end of all work until the next submission,
- * unless others may submit work too. */
+/* Checks whether leat knows that the stream is idle. leat knows it after all work is complete and until the next
+ * submission, unless others may submit work too. */
 static void expect_idle(leat_stream *stream, bool idle)
 {
     assert_int_equal(leati_stream_known_idle(stream), idle);
@@ -351,7 +356,7 @@ static void who_has_a_stream_may_use_it(void **state)
     OK(leat_event_destroy(event));
 }
 
-/* A prefetch counts as work, although it only moves pages. */
+/* leat must count a prefetch as work, although it only moves pages. */
 static void prefetches_are_work(void **state)
 {
     struct test_state *t = *state;
@@ -393,8 +398,8 @@ static void work_outlives_its_stream(void **state)
     leati_timeline_release(timeline);
 }
 
-/* If no fence can be recorded, destroying a stream waits for it. If nothing holds the timeline, it neither records
- * a fence nor waits. */
+/* If leat cannot record a fence for a stream with a held timeline, the destruction of the stream must wait for it.
+ * If nobody holds the timeline, the destruction must neither record a fence nor wait. */
 static void an_end_without_a_fence_waits(void **state)
 {
     struct test_state *t = *state;
@@ -426,7 +431,7 @@ static void an_end_without_a_fence_waits(void **state)
     test_gate_open(gate);
     OK(leat_device_synchronize(t->device));
 
-    /* The stream cannot be waited for either: then queries and waits return an error. */
+    /* If the wait for the stream fails too, later queries and waits must return an error. */
     OK(leat_stream_create(t->device, &stream));
     seq = give_held(stream, &gate);
     timeline = stream->timeline;
@@ -461,7 +466,7 @@ static void note_wait(struct leati_timeline *stream, const struct leati_timeline
     leati_timeline_waited(stream, &(struct leati_point){.serial = timeline->serial, .seq = seq}, &nothing);
 }
 
-/* A timeline keeps up to LEATI_POINTS_MAX waits, and waits that add nothing take no room. */
+/* A timeline records up to LEATI_POINTS_MAX waits. Waits that add no new order must not use up this number. */
 static void waits_are_remembered(void **state)
 {
     struct test_state *t = *state;
@@ -484,13 +489,15 @@ static void waits_are_remembered(void **state)
     }
     assert_true(leati_timeline_is_ordered_after(stream, stream, 100));
     assert_false(leati_timeline_may_be_ordered_after(stream, other, 1));
-    /* With one wait too many the oldest is dropped: it is no longer known, but still possible. */
+    /* One more wait makes leat drop the oldest one. leat then no longer knows this order, but must still consider
+     * it possible. */
     note_wait(stream, orders[LEATI_POINTS_MAX], 5);
     assert_true(leati_timeline_is_ordered_after(stream, orders[LEATI_POINTS_MAX], 5));
     assert_false(leati_timeline_is_ordered_after(stream, orders[0], 5));
     assert_true(leati_timeline_may_be_ordered_after(stream, orders[0], 5));
 
-    /* A wait for a stream also includes the waits that stream has known, and those that it may have dropped. */
+    /* A wait for a stream includes the waits that this stream has recorded. If known.more is
+     * set, it may also include waits that this stream has dropped. */
     known = (struct leati_points){.at = {{.serial = orders[1]->serial, .seq = 4}}};
     leati_timeline_waited(other, &(struct leati_point){.serial = orders[2]->serial, .seq = 2}, &known);
     assert_true(leati_timeline_is_ordered_after(other, orders[1], 4));
@@ -507,8 +514,8 @@ static void waits_are_remembered(void **state)
     leati_timeline_release(other);
 }
 
-/* A wait is known to cover the work up to its fence only. Whatever the other stream may wait for by now is
- * possible. */
+/* leat knows that a wait covers the work up to its fence only. The other stream may have waited for more by now,
+ * so leat must consider any further order possible. */
 static void a_wait_is_for_its_fence(void **state)
 {
     struct test_state *t = *state;
@@ -536,7 +543,7 @@ static void a_wait_is_for_its_fence(void **state)
     leati_timeline_release(other);
 }
 
-/* The host waits for the fence of its sequence number, and not for later work. */
+/* The host must wait for the fence of its sequence number, and not for later work. */
 static void the_host_waits_for_a_fence(void **state)
 {
     struct test_state *t = *state;
@@ -556,8 +563,8 @@ static void the_host_waits_for_a_fence(void **state)
     test_gate_open(gate);
 }
 
-/* A per-thread default stream is another stream for each thread: what one thread sees of it says nothing about the
- * others. */
+/* A per-thread default stream is a different stream for each thread. So leat must not apply what one thread sees
+ * of it to other threads. */
 static void streams_of_threads_say_nothing(void **state)
 {
     struct test_state *t = *state;
@@ -571,7 +578,7 @@ static void streams_of_threads_say_nothing(void **state)
     assert_true(leati_timeline_may_be_ordered_after(mine, other, 1));
     note_wait(mine, other, 5);
     assert_false(leati_timeline_is_ordered_after(mine, other, 5));
-    /* It is idle for this thread, which says nothing about others. */
+    /* The stream is idle for this thread, but perhaps not for other threads. */
     memset(&counts, 0, sizeof counts);
     OK(leati_timeline_query(mine, leati_timeline_now(mine), &done, &counts));
     assert_int_equal(atomic_load(&counts.events), 1);
@@ -591,7 +598,8 @@ static void streams_of_threads_say_nothing(void **state)
 
 /* ---- references to a timeline ---- */
 
-/* Events and the stream uses of blocks hold a reference to a stream's timeline, and release it when they end. */
+/* Events and the stream uses of blocks hold references to the timeline of a stream, and must release them when
+ * they end. */
 static void what_ends_lets_go_of_orders(void **state)
 {
     struct test_state *t = *state;
@@ -636,7 +644,8 @@ static void what_ends_lets_go_of_orders(void **state)
 
 /* ---- idle streams ---- */
 
-/* Queries the driver unless leat knows the answer. A failed query returns false and leaves no message. */
+/* leati_stream_is_idle() must query the driver unless leat knows the answer. If the query fails, it must return
+ * false and leave no message. */
 static void idle_streams_are_seen(void **state)
 {
     struct test_state *t = *state;

@@ -1,6 +1,6 @@
 /*
- * unit_trace.c - files of recorded allocations that "leat replay" reads: pickles, of which only plain data is
- * accepted; PyTorch snapshots in that format; and files that are truncated, changed or random.
+ * unit_trace.c - tests how "leat replay" reads files of recorded allocations: pickles, of which leat accepts only
+ * plain data; PyTorch snapshots in that format; and files that are truncated, changed or random.
  */
 #include "../../cli/pickle.h"
 #include "../../cli/trace_read.h"
@@ -20,7 +20,7 @@
 
 #define MOST_BYTES ((size_t)64 << 20)
 
-/* Number of random files in each test that draws them. */
+/* Number of random files in each test that draws files. */
 enum { DRAWS = 2000 };
 
 /* ---- files ---- */
@@ -94,7 +94,7 @@ static void assert_integer(const struct pickle_value *value, int64_t wanted)
 
 static void numbers(void **state)
 {
-    /* 0, 255, 65535, -2, 0 of no bytes, 128 and -128 as long integers, 2^63 - 1, -1, 2^63, True, 1.0, None */
+    /* 0, 255, 65535, -2, a 0 without bytes, 128 and -128 as long integers, 2^63 - 1, -1, 2^63, True, 1.0, None */
     static const char content[] = "\x80\x04("
                                   "K\x00"
                                   "K\xff"
@@ -127,7 +127,7 @@ static void numbers(void **state)
     pickle_destroy(pickle);
 }
 
-/* Strings by each opcode, a dict built in three ways, a list that is referenced twice, sets and bytes. */
+/* Strings by each opcode, a dict that is built in three ways, a list that is referenced twice, sets and bytes. */
 static void texts_and_containers(void **state)
 {
     static const char content[] = "\x80\x02"
@@ -168,7 +168,7 @@ static void texts_and_containers(void **state)
     assert_string_equal(error, "");
     root = pickle_root(pickle);
     assert_true(pickle_is_dict(root));
-    assert_integer(pickle_get(root, "a"), 9); /* the later value of the key */
+    assert_integer(pickle_get(root, "a"), 9); /* the last value of this key */
     list = pickle_get(root, "b");
     assert_int_equal(pickle_count(list), 2);
     assert_integer(pickle_item(list, 1), 2);
@@ -203,7 +203,7 @@ static void long_text_is_not_kept(void **state)
     free(content.at);
 }
 
-/* Opcodes that call code are refused at once, with a message that names the opcode and its position. */
+/* leat must refuse opcodes that call code, with a message that names the opcode and its position. */
 static void code_is_refused(void **state)
 {
     static const struct {
@@ -266,7 +266,8 @@ static void code_is_refused(void **state)
     }
 }
 
-/* Nested lists need no recursion; values must not take more memory than the limit. */
+/* Lists that are nested deeply must not overflow the stack, and values must not take more memory than the
+ * limit. */
 static void depth_and_memory(void **state)
 {
     enum { DEPTH = 400000 };
@@ -337,7 +338,7 @@ static void put_event(struct bytes *bytes, const char *action, int64_t address, 
     PUT(bytes, "ua");
 }
 
-/* {"device_traces": [[ */
+/* Appends {"device_traces": [[ to the file. */
 static void begin(struct bytes *bytes)
 {
     PUT(bytes, "\x80\x04}");
@@ -345,13 +346,13 @@ static void begin(struct bytes *bytes)
     PUT(bytes, "]]");
 }
 
-/* ], [ */
+/* Appends ], [ to the file. */
 static void next_device(struct bytes *bytes)
 {
     PUT(bytes, "a]");
 }
 
-/* ]], "segments": [{"address": 4096, "stream": 0, "blocks": [ */
+/* Appends ]], "segments": [{"address": 4096, "stream": 0, "blocks": [ to the file. */
 static void begin_segments(struct bytes *bytes)
 {
     PUT(bytes, "as");
@@ -412,8 +413,9 @@ static void assert_event(const struct trace *trace, size_t i, enum trace_op op, 
     assert_int_equal(trace->blocks[trace->events[i].block].id, address);
 }
 
-/* An address can be reused after its block is completely freed; other events are ignored. A free that completes
- * directly after its request was not delayed by another stream; a free that completes after other events was. */
+/* A block may reuse an address after the free of the last block there is complete. leat must ignore events that
+ * are neither allocations nor frees. If a free is complete directly after its request, no other stream has delayed
+ * it; if other events come in between, another stream has. */
 static void events_of_a_snapshot(void **state)
 {
     struct bytes content = {.at = NULL};
@@ -423,7 +425,7 @@ static void events_of_a_snapshot(void **state)
     begin(&content);
     put_event(&content, "segment_alloc", 4096, 1 << 20, 0);
     put_event(&content, "alloc", 4096, 100, 0);
-    put_event(&content, "alloc", 12288, 0, 0); /* 0 bytes: ignored */
+    put_event(&content, "alloc", 12288, 0, 0); /* ignored: it has 0 bytes */
     put_event(&content, "alloc", 8192, 200, 7);
     put_event(&content, "free_requested", 4096, 100, 0);
     put_event(&content, "snapshot", 0, 0, 0);
@@ -459,8 +461,8 @@ static void events_of_a_snapshot(void **state)
     trace_destroy(trace);
 }
 
-/* Blocks that were allocated before the recording began come first: those freed in it, and those in use at its
- * end. */
+/* The trace must begin with the blocks that were allocated before the recording: those that were freed during the
+ * recording, and then those that were in use at its end. */
 static void older_blocks(void **state)
 {
     struct bytes content = {.at = NULL};
@@ -469,7 +471,7 @@ static void older_blocks(void **state)
 
     (void)state;
     begin(&content);
-    put_event(&content, "free_completed", 99, 5, 0); /* its free was requested before the recording: ignored */
+    put_event(&content, "free_completed", 99, 5, 0); /* ignored: the free was requested before the recording */
     put_event(&content, "alloc", 4608, 10, 0);
     put_event(&content, "free_requested", 64, 20, 3);
     put_event(&content, "free_completed", 64, 20, 3);
@@ -477,7 +479,7 @@ static void older_blocks(void **state)
     put_block(&content, "inactive", 512, 0);
     put_block(&content, "active_allocated", 512, 10);     /* the block of the alloc event */
     put_block(&content, "active_allocated", 512, 30);     /* at address 5120 */
-    put_block(&content, "active_awaiting_free", 512, 40); /* its free was requested before the recording */
+    put_block(&content, "active_awaiting_free", 512, 40); /* ignored: its free was requested earlier */
     end_segments(&content);
     trace = accept(&content, TRACE_ANY_DEVICE);
     assert_int_equal(trace->block_count, 3);
@@ -596,7 +598,7 @@ static uint64_t next_random(void)
     return (random_state ^ random_state >> 31) * 0xbf58476d1ce4e5b9u >> 16;
 }
 
-/* Checks what replay relies on in an accepted trace. */
+/* Fails unless an accepted trace has the properties that replay relies on. */
 static void check_trace(const struct trace *trace)
 {
     unsigned char *seen = calloc(trace->block_count, 1);
@@ -649,7 +651,7 @@ static struct bytes read_whole(const char *path)
     return content;
 }
 
-/* Every truncated file is refused. */
+/* leat must refuse every truncated file. */
 static void cut_off(void **state)
 {
     struct bytes content = read_whole(TEST_SNAPSHOT);
@@ -689,11 +691,11 @@ static void changed(void **state)
                 while (length--)
                     content.at[at + length] = (unsigned char)next_random();
                 break;
-            case 1: /* fewer bytes */
+            case 1: /* removes bytes */
                 memmove(content.at + at, content.at + at + length, content.count - at - length);
                 content.count -= length;
                 break;
-            case 2: /* valid bytes from elsewhere */
+            case 2: /* copies bytes of the original file */
                 memmove(content.at + at, original.at + next_random() % (original.count - length), length);
                 break;
             default: /* one flipped bit */

@@ -1,6 +1,7 @@
 /*
- * unit_virtual.c - virtual memory through the driver's table: reserve, create, map, set access, unmap, release,
- * export, import. LEAT_TEST_DEVICE names the device. This program runs itself again to import in another process.
+ * unit_virtual.c - tests virtual memory through the driver's table: reserve, create, map, set access, unmap,
+ * release, export, import. LEAT_TEST_DEVICE names the device. To import in another process, the program runs
+ * itself again.
  */
 #include "harness.h"
 
@@ -127,7 +128,7 @@ static void pages_are_used_where_they_are_mapped(void **state)
         handles[i] = create(p, p->unit, false);
         map(p, range + i * p->unit, p->unit, handles[i]);
     }
-    /* A copy can cross the borders of adjacent mappings. */
+    /* A copy may cross the borders of adjacent mappings. */
     put(p, range, 3 * p->unit, 11);
     expect(p, range, 3 * p->unit, 11);
     for (size_t i = 0; i < 3; i++) {
@@ -153,7 +154,7 @@ static void pages_move_with_their_contents(void **state)
     put(p, range + p->unit, p->unit, 22);
     OK(p->ops->vm_unmap(p->driver, p->device, range, p->unit));
     OK(p->ops->vm_unmap(p->driver, p->device, range + p->unit, p->unit));
-    /* Swap them, one of them to a new address. */
+    /* Map each page where the other one was, or at a new address. Its contents must come with it. */
     map(p, range, p->unit, second);
     map(p, range + 3 * p->unit, p->unit, first);
     expect(p, range, p->unit, 22);
@@ -204,7 +205,7 @@ static void a_released_page_lives_while_it_is_mapped(void **state)
     OK(p->ops->vm_unmap(p->driver, p->device, range, p->unit));
     OK(p->ops->device_memory(p->driver, p->device, &after, &total));
     if (test_on_cpu()) {
-        /* No other process uses this device. */
+        /* On the CPU device the figures are exact, because no other process uses it. */
         assert_true(with < before);
         assert_true(after == before);
     }
@@ -259,7 +260,7 @@ static void many_pages_come_and_go(void **state)
     OK(p->ops->vm_unreserve(p->driver, p->device, range, SLOTS * p->unit));
 }
 
-/* Imports fd, maps it, checks the bytes and overwrites them. */
+/* Imports the memory of fd, maps it, checks its bytes and overwrites them. */
 static void use_import(struct place *p, int fd, uint64_t expected, uint64_t written)
 {
     unsigned char *range = reserve(p, p->unit);
@@ -293,7 +294,7 @@ static void export_and_import(void **state)
     use_import(p, fd, 51, 52);
     expect(p, range, p->unit, 52);
 
-    /* Import in another process. */
+    /* Import the memory in another process. */
     assert_int_equal(fcntl(fd, F_SETFD, 0), 0);
     snprintf(number, sizeof number, "%d", fd);
     child = fork();

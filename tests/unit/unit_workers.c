@@ -1,6 +1,6 @@
 /*
- * unit_workers.c - the pool of worker threads: each part is run once, no class uses more threads than it reserved,
- * no class waits for another one, and no thread is left over.
+ * unit_workers.c - tests the pool of worker threads: it runs each part once, no class uses more threads than it
+ * has reserved, no class waits for another one, and no thread is left at the end.
  */
 #include "base/workers.h"
 
@@ -46,7 +46,7 @@ static struct leati_workers *get(enum leati_work_class class, unsigned threads)
     return workers;
 }
 
-/* Returns the number of this process's threads that have the name of workers. */
+/* Returns how many threads of this process have the name of workers. */
 static int count_threads(void)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -73,10 +73,10 @@ static int count_threads(void)
 
 struct held {
     struct leati_task task;
-    atomic_int left;     /* number of parts not started yet */
-    atomic_bool not_yet; /* like a copy that its stream has not reached */
+    atomic_int left;     /* number of parts that no thread has started yet */
+    atomic_bool not_yet; /* true: the task cannot start yet, like a copy that its stream has not reached */
     atomic_int inside;   /* number of threads inside a part */
-    atomic_int most;     /* the largest value of inside */
+    atomic_int most;     /* largest value of inside so far */
     atomic_int open, done, entered, ended;
     bool no_helpers;
 };
@@ -180,7 +180,7 @@ static void *run_loops(void *argument)
 {
     struct leati_workers *workers = argument;
 
-    allowed = true; /* the calling thread's rights are not checked */
+    allowed = true; /* allow() does not run in the calling thread, which always has the rights */
     for (int i = 0; i < 20; i++) {
         struct leati_loop loop = {.part = count_part, .count = LOOP_PARTS};
 
@@ -190,8 +190,8 @@ static void *run_loops(void *argument)
     return NULL;
 }
 
-/* Several threads run loops at once: each part runs once for each loop, and workers have the rights of this class
- * only while they run its parts. */
+/* Several threads run loops at the same time. Each part must run once for each loop. Workers must have the rights
+ * of this class only while they run its parts. */
 static void loops_do_every_part_once(void **state)
 {
     struct leati_workers *workers = get(DEVICE, 3);
@@ -208,7 +208,7 @@ static void loops_do_every_part_once(void **state)
     leati_workers_put(workers, DEVICE);
 }
 
-/* All threads of one class are busy: the other classes must still have theirs. */
+/* All threads of one class are busy. The other classes must still have their threads. */
 static void no_class_waits_for_another(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void no_class_waits_for_another(void **state)
             assert_int_equal(atomic_load(&second.most), 1);
         }
         usleep(MOMENT_US);
-        /* Threads of other classes must not join the task. */
+        /* Threads of other classes must not have joined the task. */
         assert_int_equal(atomic_load(&first.most), leati_workers_threads(workers, (enum leati_work_class)stuck));
         open_and_remove(workers, &first, 50);
         for (int class = COPIES; class <= PAGES; class ++)
@@ -238,7 +238,8 @@ static void no_class_waits_for_another(void **state)
     }
 }
 
-/* Two tasks of one class: neither gets more threads than its share, and the second gets the rest. */
+/* Two tasks of one class. Neither may get more threads than its share, and the second task gets the threads that
+ * the first one leaves. */
 static void shares_leave_threads_to_others(void **state)
 {
     struct leati_workers *workers = get(COPIES, 5);
@@ -257,7 +258,7 @@ static void shares_leave_threads_to_others(void **state)
     leati_workers_put(workers, COPIES);
 }
 
-/* Workers get no signal when a task can continue, so they poll it. Meanwhile other tasks run. */
+/* Workers get no signal when a task can continue, so they must poll it. Meanwhile they must run other tasks. */
 static void tasks_that_wait_are_looked_at(void **state)
 {
     struct leati_workers *workers = get(COPIES, 1);
@@ -295,7 +296,7 @@ static void *remove_held(void *argument)
     return NULL;
 }
 
-/* Removing a task waits for the threads inside it, however long that takes. */
+/* The removal of a task must wait for the threads inside it, however long that takes. */
 static void a_removal_waits_for_those_inside(void **state)
 {
     struct leati_workers *workers = get(DEVICE, 2);
@@ -316,7 +317,7 @@ static void a_removal_waits_for_those_inside(void **state)
     leati_workers_put(workers, DEVICE);
 }
 
-/* Waiting threads help with copies only, and only if there are few workers. */
+/* Waiting threads must help with copies only. */
 static void helpers_copy_and_nothing_else(void **state)
 {
     struct leati_workers *workers = get(COPIES, 1);
@@ -332,7 +333,7 @@ static void helpers_copy_and_nothing_else(void **state)
     assert_false(leati_workers_help(workers));
     add(workers, &stuck, COPIES, 1, 2);
     assert_true(wait_for(&stuck.inside, 1));
-    assert_false(leati_workers_help(workers)); /* its share is taken */
+    assert_false(leati_workers_help(workers)); /* the task has all threads of its share */
     add(workers, &copy, COPIES, 4, 5);
     atomic_store(&copy.open, 1);
     while (leati_workers_help(workers))
@@ -352,7 +353,8 @@ static void helpers_copy_and_nothing_else(void **state)
     leati_workers_put(workers, COPIES);
 }
 
-/* Threads are started at the first use, more when another class is added, and end with the last user. */
+/* The first user starts the threads of its class, a user of another class starts more, and the threads end with
+ * the last user. */
 static void threads_end_with_the_last_user(void **state)
 {
     struct leati_workers *workers = get(COPIES, 2);
@@ -378,7 +380,7 @@ static void threads_end_with_the_last_user(void **state)
 int __real_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 int __wrap_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
-static int starts_left = -1; /* -1: no limit */
+static int starts_left = -1; /* number of further threads that can start; -1: no limit */
 
 int __wrap_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument)
 {
@@ -388,8 +390,8 @@ int __wrap_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), v
     return __real_leati_thread_start(thread, run, argument);
 }
 
-/* If some threads fail to start, the class that asked first gets the others, and the caller of a loop does the
- * rest itself. */
+/* If some threads fail to start, the class that asked first must get those that do start, and the caller of a loop
+ * must run the remaining parts itself. */
 static void fewer_threads_do(void **state)
 {
     struct leati_loop loop = {.part = count_part, .count = LOOP_PARTS};
