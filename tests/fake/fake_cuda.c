@@ -613,7 +613,7 @@ cu_result cuLaunchKernel(cu_function function, unsigned int grid_x, unsigned int
     return LEATI_CUDA_SUCCESS;
 }
 
-/* ---- for tests ---- */
+/* ---- functions that tests call ---- */
 
 EXPORT unsigned fake_cuda_depth(void);
 EXPORT void *fake_cuda_context(int device);

@@ -89,7 +89,7 @@ static int retained[DEVICES_MOST];
 static struct memory *memories;
 static unsigned live, calls, fail_at, fail_with;
 
-/* ---- what the vendor's file defines ---- */
+/* ---- functions that the vendor's file defines ---- */
 
 /* Returns the current context of the thread, or NULL. */
 static struct FAKE_CONTEXT *current(void);
@@ -512,7 +512,7 @@ static unsigned unload_module(struct FAKE_MODULE *module)
     return enter_context();
 }
 
-/* ---- for tests ---- */
+/* ---- functions that tests call ---- */
 
 EXPORT unsigned fake_live(void);
 EXPORT void fake_fail(unsigned n, unsigned code);

@@ -84,7 +84,7 @@ static void queue_begin(struct queue *queue, const void *group, enum queue_order
     unlock_queues();
 }
 
-/* ---- doing ---- */
+/* ---- running work ---- */
 
 static void copy_work_rows(const struct queue_work *work)
 {
@@ -166,7 +166,7 @@ static void drain(struct queue *queue)
     queue->draining = false;
 }
 
-/* ---- for the libraries ---- */
+/* ---- functions that the fake libraries call ---- */
 
 /* Submits a copy of the structure given. take: read the source now, and not when the work runs. Returns false if
  * there is no host memory. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the scenario ----------------------------------------------------------------------------- */
+/* ---- public_scenario() and lazy_scenario() ---------------------------------------------------- */
 
 static bool open_things(struct world *w)
 {

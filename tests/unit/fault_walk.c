@@ -79,7 +79,7 @@ void count_slowly(void *argument)
     count_call(argument);
 }
 
-/* ---- the walk --------------------------------------------------------------------------------- */
+/* ---- the walk over all driver calls ----------------------------------------------------------- */
 
 static unsigned open_files(void)
 {

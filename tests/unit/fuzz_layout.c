@@ -138,7 +138,7 @@ static void change(struct input *input, leat_layout *layout)
     MUST(status == LEAT_OK || (leat_last_error()[0] && !memcmp(&before, layout, sizeof before)));
 }
 
-/* ---- what must hold for a canonical layout ---- */
+/* ---- checks of canonical layouts and plans ---- */
 
 static void check_shape(const struct leati_canonical *canonical)
 {

@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                                         \
     } while (0)
 
-/* ---- memory: each program that has this file is linked with --wrap for these functions ---- */
+/* ---- counting memory: programs with this file are linked with --wrap for these functions ---- */
 
 static int64_t used, most; /* bytes allocated since counting began, and their maximum; one thread, so no lock */
 static bool counting;

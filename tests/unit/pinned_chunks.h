@@ -99,7 +99,7 @@ static inline void refused(leat_status status, leat_status wanted, const char *w
         fail_msg("\"%s\" is not in: %s", words, leat_last_error());
 }
 
-/* ---- a driver that differs from the one under test in one way ----------------------------------------------- */
+/* ---- the driver under test, with changes that a test selects ------------------------------------------------ */
 
 struct odd_driver {
     struct leati_driver base;

@@ -331,7 +331,7 @@ static void few_copy_at_once(void **state)
     }
 }
 
-/* ---- failures, and nothing to do ---- */
+/* ---- failed queries, and waits with nothing to copy ---- */
 
 /* If the query of the event fails, the wait must still succeed, and the message must stay unchanged. */
 static void the_driver_s_wait_has_the_last_word(void **state)
@@ -457,7 +457,7 @@ static void who_copies_holds_no_lock(void **state)
     free(other_host);
 }
 
-/* ---- tickets, and the bytes ---- */
+/* ---- tickets, and the contents of copies ---- */
 
 /* The workers are stuck, so the waiting thread must copy all bytes. */
 static void who_waits_for_a_ticket_copies(void **state)

@@ -87,7 +87,7 @@ static void images_that_are_cut_off_are_refused(void **state)
     free(whole.start);
 }
 
-/* ---- damaged ---- */
+/* ---- damaged files ---- */
 
 static Elf64_Ehdr *header_of(struct whole *whole)
 {

@@ -85,7 +85,7 @@ static void set_all_options(const char *library)
     setenv("LEAT_FAULT", "fail=1000000", 1);
 }
 
-/* Runs the part see-options of this program as the user nobody. */
+/* Runs the part see-options of a copy of this program as the user nobody. */
 static int run_as_other(const char *program, const char *library, const char *wanted)
 {
     const uid_t other = 65534;

@@ -190,7 +190,7 @@ static unsigned long mappings_most(void)
 }
 
 /* Creates mappings until the system allows only spare more. over: also creates one mapping above the limit, which
- * is possible because the system checks the number too late. */
+ * is possible because the system checks the number before it adds a mapping. */
 static bool fill_mappings(struct filler *filler, unsigned spare, bool over)
 {
     size_t page_bytes = 4096, i = 1;

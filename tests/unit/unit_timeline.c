@@ -449,7 +449,7 @@ static void an_end_without_a_fence_waits(void **state)
     leati_timeline_release(timeline);
 }
 
-/* ---- waits that are kept ---- */
+/* ---- recorded waits ---- */
 
 static struct leati_timeline *make_order(struct test_state *t)
 {

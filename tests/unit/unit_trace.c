@@ -338,7 +338,7 @@ static void put_event(struct bytes *bytes, const char *action, int64_t address, 
     PUT(bytes, "ua");
 }
 
-/* Appends {"device_traces": [[ to the file. */
+/* Appends the opcodes for {"device_traces": [[ */
 static void begin(struct bytes *bytes)
 {
     PUT(bytes, "\x80\x04}");
@@ -346,13 +346,13 @@ static void begin(struct bytes *bytes)
     PUT(bytes, "]]");
 }
 
-/* Appends ], [ to the file. */
+/* Appends the opcodes for ], [ */
 static void next_device(struct bytes *bytes)
 {
     PUT(bytes, "a]");
 }
 
-/* Appends ]], "segments": [{"address": 4096, "stream": 0, "blocks": [ to the file. */
+/* Appends the opcodes for ]], "segments": [{"address": 4096, "stream": 0, "blocks": [ */
 static void begin_segments(struct bytes *bytes)
 {
     PUT(bytes, "as");
@@ -415,7 +415,7 @@ static void assert_event(const struct trace *trace, size_t i, enum trace_op op, 
 
 /* A block may reuse an address after the free of the last block there is complete. leat must ignore events that
  * are neither allocations nor frees. If a free is complete directly after its request, no other stream has delayed
- * it; if other events come in between, another stream has. */
+ * it. If other events come in between, another stream has delayed it. */
 static void events_of_a_snapshot(void **state)
 {
     struct bytes content = {.at = NULL};

@@ -46,7 +46,7 @@ static struct leati_workers *get(enum leati_work_class class, unsigned threads)
     return workers;
 }
 
-/* Returns how many threads of this process have the name of workers. */
+/* Returns how many threads of this process are named "leat worker". */
 static int count_threads(void)
 {
     DIR *tasks = opendir("/proc/self/task");
