@@ -20,7 +20,7 @@
 
 struct room {
     size_t bytes;
-    unsigned char *in, *out;        /* pageable */
+    unsigned char *in, *out;        /* pageable memory */
     unsigned char *pinned, *memory; /* pinned and device memory */
 };
 

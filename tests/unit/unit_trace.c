@@ -44,7 +44,7 @@ static void put(struct bytes *bytes, const void *from, size_t count)
 /* Appends a string literal, which may contain zero bytes. */
 #define PUT(bytes, literal) put(bytes, literal, sizeof literal - 1)
 
-/* Creates a memory file with this content and returns its path. */
+/* Creates a memory file with this content. Returns its descriptor, and its path in path. */
 static int make_file(const void *content, size_t count, char path[64])
 {
     int fd = memfd_create("trace", MFD_CLOEXEC);
@@ -413,9 +413,9 @@ static void assert_event(const struct trace *trace, size_t i, enum trace_op op, 
     assert_int_equal(trace->blocks[trace->events[i].block].id, address);
 }
 
-/* A block may reuse an address after the free of the last block there is complete. leat must ignore events that
- * are neither allocations nor frees. If a free is complete directly after its request, no other stream has delayed
- * it. If other events come in between, another stream has delayed it. */
+/* A block may reuse an address after the free of the last block there is complete. Events that are neither
+ * allocations nor frees must not get into the trace. If a free is complete directly after its request, no other
+ * stream has delayed it. If other events come in between, another stream has delayed it. */
 static void events_of_a_snapshot(void **state)
 {
     struct bytes content = {.at = NULL};
