@@ -31,8 +31,8 @@ static leat_status fill_end(leat_stream *stream, void *block, unsigned char valu
     return leat_fill(stream, (char *)block + bytes - sizeof end_seen, value, sizeof end_seen);
 }
 
-/* Fails unless the last bytes of the block hold value. Other bytes mean that a call failed without
- * returning an error. */
+/* Fails unless the last bytes of the block hold value. Other bytes mean that a call failed without returning an
+ * error. */
 static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, unsigned char value)
 {
     leat_status status;

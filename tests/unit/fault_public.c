@@ -370,8 +370,8 @@ void lazy_scenario(struct world *w)
 
     if (open_things(w) && take_memory(w) && move_bytes(w) && run_kernels(w))
         order_work(w);
-    /* Work of one device may use memory of the other device or of the caller, so wait for both devices before
-     * this memory is unregistered. */
+    /* Work of one device may use memory of the other device or of the caller, so wait for both devices before this
+     * memory is unregistered. */
     if (w->device)
         FREE(leat_device_synchronize(w->device));
     if (w->other)

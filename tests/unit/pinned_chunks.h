@@ -90,8 +90,8 @@ static inline void give_back(leat_device *device, void *ptr, size_t bytes, uint6
     OK(leati_pinned_give_back(device, ptr, bytes));
 }
 
-/* Fails unless the status is wanted and the message contains words. These tests call functions
- * below the pool, so the message lacks the prefix that the pool adds. */
+/* Fails unless the status is wanted and the message contains words. These tests call functions below the pool, so
+ * the message lacks the prefix that the pool adds. */
 static inline void refused(leat_status status, leat_status wanted, const char *words)
 {
     assert_int_equal(status, wanted);

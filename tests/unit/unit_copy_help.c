@@ -1,8 +1,8 @@
 /*
  * unit_copy_help.c - tests that threads that wait for a stream, an event or a ticket help to copy if there are few
  * workers. There is one worker here, and it is stuck in a copy, so waiting threads must do all copying. A wait
- * must return when its event is complete, neither before nor later. With a number as its argument the
- * program has that many workers, and runs the tests of many workers instead.
+ * must return when its event is complete, neither before nor later. With a number as its argument the program
+ * has that many workers, and runs the tests of many workers instead.
  */
 #include "held.h"
 

@@ -510,8 +510,8 @@ static bool refuse_to_wait(const char *entry, void *stream)
 }
 
 /* leat tests on a stream of its own whether streams can wait for flags. If the wait for that stream then fails,
- * the stream still has a flag to write. The flag's memory must stay until the close has waited for the
- * flag, even if the first wait of the close fails. */
+ * the stream still has a flag to write. The flag's memory must stay until the close has waited for the flag, even
+ * if the first wait of the close fails. */
 static void flags_that_were_tried_are_kept(void **state)
 {
     (void)state;

@@ -389,8 +389,8 @@ static void a_dimension_without_a_step_is_last(void **state)
     }
 }
 
-/* Divisions of negative numbers must round towards minus infinity. Checks one stride with many
- * distances against the remainder of the distance. */
+/* Divisions of negative numbers must round towards minus infinity. Checks one stride with many distances against
+ * the remainder of the distance. */
 static void numbers_are_rounded_outwards(void **state)
 {
     (void)state;

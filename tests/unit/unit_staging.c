@@ -318,8 +318,8 @@ static void eager_copies_are_made_by_the_caller(void **state)
     }
 }
 
-/* The caller of an eager copy gets no signal when the stream has finished with a part of the ring, and could
- * wait for ever. So leat must decline a copy that is longer than the ring. */
+/* The caller of an eager copy gets no signal when the stream has finished with a part of the ring, and could wait
+ * for ever. So leat must decline a copy that is longer than the ring. */
 static void eager_copies_need_a_whole_ring(void **state)
 {
     const size_t bytes = 300 * KIB;

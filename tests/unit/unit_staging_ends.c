@@ -35,8 +35,8 @@ static void a_cancelled_copy_copies_nothing_more(void **state)
     free(memory);
 }
 
-/* Makes a copy to the device. Each DMA takes a tenth of the time until the copy's deadline. The bytes that
- * arrived before the deadline must be right. Returns their number, which may be 0 on a busy machine. */
+/* Makes a copy to the device. Each DMA takes a tenth of the time until the copy's deadline. The bytes that arrived
+ * before the deadline must be right. Returns their number, which may be 0 on a busy machine. */
 static size_t end_by_deadline(char *in, char *memory, size_t bytes, unsigned deadline_ms)
 {
     struct leati_job_state ended;

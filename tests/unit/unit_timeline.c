@@ -496,8 +496,8 @@ static void waits_are_remembered(void **state)
     assert_false(leati_timeline_is_ordered_after(stream, orders[0], 5));
     assert_true(leati_timeline_may_be_ordered_after(stream, orders[0], 5));
 
-    /* A wait for a stream includes the waits that this stream has recorded. If known.more is
-     * set, it may also include waits that this stream has dropped. */
+    /* A wait for a stream includes the waits that this stream has recorded. If known.more is set, it may also
+     * include waits that this stream has dropped. */
     known = (struct leati_points){.at = {{.serial = orders[1]->serial, .seq = 4}}};
     leati_timeline_waited(other, &(struct leati_point){.serial = orders[2]->serial, .seq = 2}, &known);
     assert_true(leati_timeline_is_ordered_after(other, orders[1], 4));
