@@ -1,4 +1,5 @@
-/* array.c - arrays: pitched device memory that is named by a handle. */
+/* array.c - creates, destroys and describes arrays: pitched device memory that programs access only through a
+ * handle. */
 #include "engine/inside.h"
 
 struct leatc_array {

@@ -1,4 +1,4 @@
-/* attribute.c - the attributes of devices, by CUDA's numbers. */
+/* attribute.c - returns the attributes of devices, which CUDA's attribute numbers select. */
 #include "engine/inside.h"
 
 #include <limits.h>
@@ -13,8 +13,8 @@ struct constant {
     int number, value;
 };
 
-/* Attributes that leat's devices do not report. The values are those of NVIDIA's GPUs since compute capability
- * 7.5, because programs size their work by them. An attribute that is in no list is 0. */
+/* Values of attributes that leat does not know for any device. They are those of NVIDIA's GPUs since compute
+ * capability 7.5, because programs size their work by them. Attributes that this file does not list are 0. */
 static const struct constant constants[] = {
     {2, 1024},     /* largest x of a block */
     {3, 1024},     /* largest y of a block */
@@ -45,8 +45,8 @@ static const struct constant constants[] = {
     {126, 1},      /* number of domains of memory synchronization */
 };
 
-/* Limits of textures and surfaces. Textures are not implemented, so devices report 0; arrays already use the
- * limits. */
+/* Size limits of textures and surfaces. Devices report 0 for them, because leat has no textures, but
+ * leatc_array_limit() applies the values to arrays. */
 #define HAS_TEXTURES 0
 static const struct constant textures[] = {
     {21, 131072}, {22, 131072}, {23, 65536},     {24, 16384},  {25, 16384},  {26, 16384},   {27, 32768},
@@ -57,7 +57,8 @@ static const struct constant textures[] = {
     {74, 32768},  {77, 32768},
 };
 
-/* Returns the size of the L3 cache, else of the L2 cache, else 1 MiB. */
+/* Returns the size of the L3 cache. If the system does not report that size, returns the size of the L2 cache, or
+ * 1 MiB if the size of the L2 cache is unknown too. */
 static int cache_bytes(void)
 {
     const int levels[] = {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE};
@@ -71,15 +72,17 @@ static int cache_bytes(void)
     return 1 << 20;
 }
 
-/* Attributes of the CPU device, whose kernels run on the host's processors. */
+/* Sets *value for attributes whose value on the CPU device is special, because its kernels run on the host's
+ * processors. Returns false for other attributes. */
 static bool on_cpu(int number, int *value)
 {
     switch (number) {
     case 13:
-        *value = 1000000; /* kHz: clock64() counts nanoseconds */
+        *value = 1000000; /* kHz: the rate at which clock64() counts, once per nanosecond */
         break;
     case 36:
-        *value = 1600000; /* kHz; nominal, with the bus width below: one channel of DDR4-3200 */
+        *value = 1600000; /* kHz: a nominal memory clock; with the bus width of 64 bits below, it describes one
+                           * channel of DDR4-3200 */
         break;
     case 37:
         *value = 64;
@@ -89,18 +92,18 @@ static bool on_cpu(int number, int *value)
         break;
     case 75:
     case 76:
-        *value = 9; /* the features of compute capability 9.0; no GPU has 9.9, so programs do not take this device
-                     * for one */
+        *value = 9; /* The CPU device has the features of compute capability 9.0, but reports 9.9. No GPU has 9.9,
+                     * so programs do not mistake the device for a GPU. */
         break;
     case 86:
     case 89:
     case 95:
     case 101:
-        *value = 1; /* native atomics on host memory, concurrent managed access, cooperative launches, host access
-                     * to managed memory */
+        *value = 1; /* the device supports native atomics on host memory, concurrent managed access, cooperative
+                     * launches, and host access to managed memory */
         break;
     case LEATC_ATTRIBUTE_UNIT_BLOCKS:
-        *value = 16; /* the limit of kernels with LEAT_CPU_KERNEL_TOGETHER */
+        *value = 16; /* the limit for cooperative kernels, which LEAT_CPU_KERNEL_TOGETHER marks */
         break;
     default:
         return false;
@@ -170,7 +173,7 @@ static bool from_info(const leat_device_info *info, int ordinal, int number, int
     case 103:
     case 119:
         *value = info->virtual_memory;
-        break; /* for 119, bit 0 means file descriptors */
+        break; /* the value of 119 is a bit set of handle types, in which bit 0 means file descriptors */
     case 131:
     case 134:
         *value = info->numa_node;

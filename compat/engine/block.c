@@ -1,10 +1,10 @@
 /*
  * block.c - scheduler for the threads of a block on the CPU device (kernel_support.h).
  *
- * A host thread that runs a block has a runner on its stack. Fibers that can run are in the ready queue. All
- * others wait in one of four places: leat_warp_active(), a warp operation, the block barrier, the grid barrier.
- * When the ready queue is empty and all threads have started, the scheduler ends the wait that comes first in this
- * order.
+ * A host thread that runs a block has a struct runner on its stack. Fibers that can run are in the ready queue.
+ * All other fibers wait in leat_warp_active(), in a warp operation, at the block barrier, or at the grid barrier.
+ * When the ready queue is empty and all threads have started, the scheduler ends one kind of wait: the first in
+ * this order that has waiting fibers.
  */
 #include "engine/stack.h"
 
@@ -16,14 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WARPS_MAX 32 /* in a block */
+#define WARPS_MAX 32 /* maximum number of warps in a block */
 
 struct queue {
     struct leatc_fiber *first, **end;
 };
 
 struct warp {
-    uint32_t meeting, asking; /* lanes that wait in a warp operation, and in leat_warp_active() */
+    uint32_t meeting, asking; /* bit masks: the lanes that wait in a warp operation, and those that wait in
+                               * leat_warp_active() */
     leat_lane *lane[LEAT_WARP_THREADS];
     struct leatc_fiber *fiber[LEAT_WARP_THREADS];
 };
@@ -34,14 +35,15 @@ struct runner {
     struct leatc_fiber native;
     struct leatc_home home;
     struct queue ready, barrier, grid;
-    leat_block_votes votes;  /* of the threads that have reached the barrier */
-    leat_block_votes result; /* of the latest barrier; every thread reads it before the next barrier can end */
+    leat_block_votes votes;  /* votes of the threads that have reached the current barrier */
+    leat_block_votes result; /* result of the latest barrier; all threads read it before the next barrier can
+                              * end */
     unsigned waiting_lanes, warp_count;
-    struct warp warps[WARPS_MAX]; /* warp_count of them are used; lane and fiber are set only for lanes that
-                                   * wait */
+    struct warp warps[WARPS_MAX]; /* the first warp_count are in use; lane and fiber are set only for waiting
+                                   * lanes */
 };
 
-/* The block that this host thread runs, or NULL. */
+/* The runner of the block that this host thread runs, or NULL. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct runner *here;
 
 /* ---- queues ------------------------------------------------------------------------------------------------ */
@@ -80,8 +82,8 @@ static void queue_move(struct queue *to, struct queue *from)
 
 /* ---- failure ----------------------------------------------------------------------------------------------- */
 
-/* Gives back a fiber that stopped in the middle of its thread. The current fiber may be in a queue too;
- * abandon_all() gives it back last. */
+/* Gives back a fiber whose thread of the block has not ended. Skips the current fiber, which may be in a queue
+ * too: abandon_all() gives it back last. */
 static void abandon(struct runner *runner, struct leatc_fiber *fiber)
 {
     if (fiber != &runner->native && fiber != runner->current)
@@ -109,7 +111,7 @@ static void abandon_all(struct runner *runner)
         leatc_fiber_give_back(runner->current, true);
 }
 
-/* Fails the launch with this result and ends the block. */
+/* Reports result as the failure of the launch, and ends the block. */
 static _Noreturn void fail(struct runner *runner, int result)
 {
     leatc_lose(result);
@@ -118,7 +120,7 @@ static _Noreturn void fail(struct runner *runner, int result)
 
 /* ---- scheduling -------------------------------------------------------------------------------------------- */
 
-/* Returns the lanes that wait in a warp operation with this mask. */
+/* Returns the lanes of the warp that wait in a warp operation with this mask. */
 static uint32_t same_meeting(const struct warp *warp, uint32_t mask)
 {
     uint32_t same = 0;
@@ -179,7 +181,8 @@ static void end_waits_of_lanes(struct runner *runner)
             end_meeting(runner, warp, same_meeting(warp, warp->lane[__builtin_ctz(warp->meeting)]->mask));
 }
 
-/* Called when no fiber can run: ends the first kind of wait that has waiting fibers. */
+/* Called when no fiber can run. Ends one kind of wait, the first in the order of the file comment that has waiting
+ * fibers. */
 static void end_a_wait(struct runner *runner)
 {
     const leat_cpu_block *block = runner->job->block;
@@ -201,8 +204,8 @@ static void end_a_wait(struct runner *runner)
 /* Main function of a fiber: runs threads that have not started, then becomes idle. */
 static void run_fiber(void);
 
-/* Returns the fiber to run next: a ready one, else a new one for threads that have not started, else one whose
- * wait was ended. NULL: all threads have ended. */
+/* Returns the fiber to run next: a ready fiber, or else a new fiber if some threads have not started, or else a
+ * fiber whose wait has just been ended. Returns NULL if all threads have ended. */
 static struct leatc_fiber *choose(struct runner *runner)
 {
     struct leatc_fiber *fiber = queue_take(&runner->ready);
@@ -276,7 +279,7 @@ void leat_block_run(leat_block_job *job)
 
 /* ---- functions that kernels call --------------------------------------------------------------------------- */
 
-/* Suspends the current fiber, which the caller has added to one of the waiting places. */
+/* Suspends the current fiber. The caller has added it to a queue or to the waiting lanes of a warp. */
 static void wait_there(struct runner *runner)
 {
     switch_to(runner, choose(runner));
@@ -339,7 +342,7 @@ void leat_warp_meet(uint32_t thread, leat_lane *lane)
     struct warp *warp;
 
     if (!runner) {
-        /* Not in a block with fibers: the thread is the only one of its warp. */
+        /* This thread does not run in a block with fibers, so it is the only thread of its warp. */
         leat_lane *alone[LEAT_WARP_THREADS] = {[0] = NULL};
 
         alone[thread % LEAT_WARP_THREADS] = lane;

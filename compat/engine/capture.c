@@ -1,14 +1,15 @@
 /*
- * capture.c - stream capture: which streams are captured, how events extend a capture to other streams, and which
- * calls a capture forbids.
+ * capture.c - implements stream capture: which streams are captured, how events extend a capture to other streams,
+ * and which calls a capture forbids.
  *
  * A capture begins in one stream, its origin. Work that is submitted to a captured stream becomes a node of a
- * graph (graph.c). The node depends on the stream's ends: the latest nodes of the stream. An event that is
- * recorded there stores the ends. A stream that waits for this event joins the capture, or adds the stored nodes
- * to its own ends. Calls that the rules of capture forbid fail and invalidate the captures that they would have
- * disturbed; an invalid capture ends without a graph.
+ * graph (graph.c). The new node depends on the stream's ends, which are the latest nodes of the stream. An event
+ * that is recorded in a captured stream stores the stream's ends. A stream that waits for this event joins the
+ * capture, or, if it is in the capture already, adds the stored nodes to its own ends. Calls that the rules of
+ * capture forbid fail and invalidate the captures that they would have disturbed. An invalid capture ends without
+ * a graph.
  *
- * While nothing is being captured, all of this costs one load per call.
+ * While no stream is being captured, a call only loads one counter to find that out.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -23,7 +24,7 @@ struct leatc_capture {
     struct leatc_stream *origin;
     struct leatc_stream *members; /* all streams in the capture, including the origin */
     struct leatc_graph *graph;
-    bool given; /* the caller passed the graph, and keeps it if the capture fails */
+    bool given; /* the caller passed the graph, and keeps it even if the capture fails */
 };
 
 atomic_uint leatc_captures;
@@ -73,7 +74,8 @@ static void let_go(struct leatc_stream *stream) LEATI_REQUIRES(lock)
     atomic_store_explicit(&stream->capture, NULL, memory_order_release);
 }
 
-/* Ends a capture and frees it. Returns its graph if the caller is to use it (good) or to destroy it, else NULL. */
+/* Ends a capture and frees it. Returns its graph if good is set, or if the caller must destroy the graph.
+ * Otherwise returns NULL. */
 static struct leatc_graph *finish(struct leatc_capture *capture, bool good) LEATI_REQUIRES(lock)
 {
     struct leatc_capture **link = &captures;
@@ -94,7 +96,7 @@ static struct leatc_graph *finish(struct leatc_capture *capture, bool good) LEAT
     return graph;
 }
 
-/* Sets the graph that a capture adds to: the one that was passed, or a new one. */
+/* Sets capture->graph to the graph that the caller passed, or to a new graph if given is NULL. */
 static int take_graph(struct leatc_graph *given, struct leatc_node *const *before, size_t count,
                       struct leatc_capture *capture, struct leatc_ends *ends) LEATI_REQUIRES(lock)
 {
@@ -176,7 +178,7 @@ int leatc_capture_begin_to(struct leatc_stream *stream, struct leatc_graph *grap
     return graph ? find_and_begin(stream, mode, graph, before, count) : LEATC_INVALID_VALUE;
 }
 
-/* Returns OK if this thread may end the capture in this stream. */
+/* Returns OK if the calling thread may end the capture in this stream. */
 static int check_end(const struct leatc_stream *stream, const struct leatc_capture *capture)
 {
     if (!capture)
@@ -348,7 +350,8 @@ int leatc_capture_refuse(struct leatc_stream *stream)
     return capture ? LEATC_CAPTURE_UNSUPPORTED : LEATC_OK;
 }
 
-/* Adds a node, with a task and perhaps a child graph, to the capture of the stream. The caller holds the lock. */
+/* Adds a node with this task to the capture of the stream. child is its child graph, or NULL. The caller holds the
+ * lock. */
 static int append(struct leatc_stream *stream, struct leatc_task *task, struct leatc_graph *child)
     LEATI_REQUIRES(lock)
 {
@@ -363,7 +366,8 @@ static int append(struct leatc_stream *stream, struct leatc_task *task, struct l
 
 int leatc_capture_add(struct leatc_work *work, struct leatc_task *task)
 {
-    int result = LEATC_ILLEGAL_STATE; /* another thread has ended the capture since work began */
+    int result = LEATC_ILLEGAL_STATE; /* returned if another thread has ended the capture since the caller's
+                                       * leatc_work_begin_capturable() */
 
     task->ordinal = work->ordinal;
     leati_lock(&lock);
@@ -381,7 +385,8 @@ int leatc_capture_alloc(struct leatc_work *work, int ordinal, size_t bytes, void
     const struct leatc_alloc_task *made;
     int result = LEATC_ILLEGAL_STATE;
 
-    LEATC_TRY(leatc_device_open(ordinal, NULL)); /* opens the device, which must not be done with the lock held */
+    LEATC_TRY(leatc_device_open(ordinal, NULL)); /* open the device now: it cannot be opened while the lock is
+                                                  * held */
     leati_lock(&lock);
     if (of_stream(work->record))
         result = leatc_graph_alloc(of_stream(work->record)->graph->id, ordinal, 0, bytes, &task);
@@ -437,7 +442,8 @@ int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph
     if (result != LEATC_OK && child) {
         leatc_graphs_lock();
         leatc_graph_end(child, &holdings);
-        leatc_holdings_release(holdings, &ended); /* never the last reference: the executable owns as many */
+        leatc_holdings_release(holdings, &ended); /* no reference is the last one, because the executable graph
+                                                   * owns as many references */
         leatc_graphs_unlock();
     }
     leati_unlock(&lock);
@@ -446,7 +452,7 @@ int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph
     return result;
 }
 
-/* The caller holds both locks. */
+/* Adds nodes to the ends of the stream, or replaces the ends. The caller holds both locks. */
 static int update_ends(struct leatc_stream *stream, struct leatc_node *const *nodes, size_t count, bool replace)
     LEATI_REQUIRES(leatc_graph_lock) LEATI_REQUIRES(lock)
 {
@@ -552,7 +558,7 @@ static int wait_inside(struct leatc_stream *stream, struct leatc_captured *event
 
     leati_assert_locked(&lock);
     if (!others || (own && own != others)) {
-        /* The event was recorded in no capture, in one that has ended, or in another one than the stream's. */
+        /* The event was not recorded in a capture, its capture has ended, or the stream is in another capture. */
         if (own)
             own->invalid = true;
         if (others)
@@ -618,7 +624,7 @@ int leatc_capture_refuse_device(struct leatc_device *device)
     return result;
 }
 
-/* Returns true if the capture forbids this thread to make unsafe calls. */
+/* Returns true if the capture forbids the calling thread to make unsafe calls. */
 static bool forbids(const struct leatc_capture *capture)
 {
     if (capture->mode == LEATC_CAPTURE_RELAXED || thread_mode == LEATC_CAPTURE_RELAXED)

@@ -1,14 +1,15 @@
 /*
- * copy.c - copies and fills: checks of arguments, and ordering. engine.h has the rules.
+ * copy.c - implements copies and fills: checks arguments and orders the work with other streams. engine.h states
+ * the rules.
  *
- * If a pageable source must have been read when the call returns, but the stream is busy, a short source is first
- * copied to pinned memory. For a longer one the call waits, as the vendors' libraries do.
+ * Some calls must have read a pageable source before they return. If the stream is busy, such a call copies a
+ * short source to pinned memory first. For a longer source it waits for the stream, as the vendors' libraries do.
  */
 #include "engine/inside.h"
 
 #include <string.h>
 
-/* The longest source that is copied to pinned memory instead of waiting. */
+/* A longer pageable source is not copied to pinned memory: the call waits for the stream instead. */
 #define BOUNCE_BYTES ((size_t)1 << 20)
 
 struct sides {
@@ -30,8 +31,8 @@ static bool is_host(const struct leatc_memory *memory)
     return !is_device(memory) && memory->kind != LEATC_MEMORY_MANAGED;
 }
 
-/* Corrects the device of a range that a layer has added: the range may have mappings of several devices, and the
- * one at ptr counts. */
+/* Corrects memory->ordinal for a range that a layer has added. Such a range may have mappings of several devices,
+ * and the device of the mapping at ptr counts. */
 static void correct_device(const void *ptr, struct leatc_memory *memory)
 {
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
@@ -48,7 +49,7 @@ static int find_memory(const void *ptr, struct leatc_memory *memory)
     return LEATC_OK;
 }
 
-/* Returns the device that has the memory, as a set; the set is empty for host and managed memory. */
+/* Returns a bit set with the device that has the memory. The set is empty for host and managed memory. */
 static uint64_t device_of(const struct leatc_memory *memory)
 {
     return is_device(memory) ? (uint64_t)1 << memory->ordinal : 0;
@@ -78,13 +79,13 @@ static bool must_wait(const struct sides *sides, enum leatc_mode mode)
     return !is_device(&sides->dst) || !is_device(&sides->src) || sides->dst.synchronous || sides->src.synchronous;
 }
 
-/* The devices that a call is ordered with, besides its stream. */
+/* Besides its own stream, a call is ordered with the legacy default streams of these devices. */
 struct partners {
     uint64_t devices;
-    bool all; /* with their non-blocking streams too */
+    bool all; /* true: the call is also ordered with the non-blocking streams of these devices */
 };
 
-/* used: the devices whose memory the copy uses. */
+/* Returns the devices that a copy is ordered with. used: the devices whose memory the copy uses. */
 static struct partners partners_of(const struct leatc_work *work, uint64_t used, enum leatc_mode mode)
 {
     uint64_t here = (uint64_t)1 << work->ordinal;
@@ -109,7 +110,8 @@ static leat_status pinned_block(const struct leatc_work *work, size_t bytes, voi
     return status == LEAT_OK ? leat_memory_alloc(device, LEAT_KIND_PINNED, bytes, ptr) : status;
 }
 
-/* Frees a block after the work that uses it was submitted. Returns the first failure of the two. */
+/* Frees a block after the work that uses it was submitted. Returns status, or the status of the free if status is
+ * LEAT_OK. */
 static leat_status and_free(leat_stream *stream, void *block, leat_status status)
 {
     leat_status freed = leat_free(stream, block);
@@ -168,8 +170,8 @@ static leat_status copy_range(const struct leatc_work *work, void *dst, const vo
     return status == LEAT_ERROR_OVERLAP ? move(work, dst, src, bytes, sides) : status;
 }
 
-/* Returns the number of bytes from ptr to the end of its allocation. Adjacent mappings of one device count as one
- * allocation. */
+/* Returns the number of bytes from ptr to the end of its allocation. leat counts adjacent mappings of one device
+ * as one allocation. */
 static size_t bytes_left(const char *ptr, const struct leatc_memory *memory)
 {
     struct leatc_memory last = *memory, next;
@@ -181,9 +183,9 @@ static size_t bytes_left(const char *ptr, const struct leatc_memory *memory)
 }
 
 /*
- * A range of virtual memory may consist of mappings of several devices, which leat treats as separate allocations.
- * Returns how many of the bytes at ptr are on the device of the first byte. If part of the range is not mapped,
- * returns bytes, so that leat rejects the range as a whole.
+ * Returns how many of the bytes at ptr are on the same device as the first byte. A range of virtual memory may
+ * consist of mappings of several devices, which leat treats as separate allocations. If part of the range is not
+ * mapped, returns bytes, so that leat then rejects the whole range.
  */
 static size_t one_device_bytes(const char *ptr, const struct leatc_memory *memory, size_t bytes)
 {
@@ -196,7 +198,8 @@ static size_t one_device_bytes(const char *ptr, const struct leatc_memory *memor
     return found < bytes ? found : bytes;
 }
 
-/* Returns the length of the first part of a copy that lies on one device at both ends. */
+/* Returns how many bytes at the start of a copy have both their source and their destination on one device
+ * each. */
 static size_t first_part(void *dst, const void *src, size_t bytes, const struct sides *sides)
 {
     size_t to = one_device_bytes(dst, &sides->dst, bytes), from = one_device_bytes(src, &sides->src, bytes);
@@ -209,13 +212,14 @@ static bool has_bytes(const void *ptr, const struct leatc_memory *memory, size_t
     return is_pageable(memory) || bytes <= bytes_left(ptr, memory);
 }
 
-/* Returns true if a side is memory of a graph that is not live, which only nodes may use. */
+/* Returns true if the source or the destination is memory of a graph that is not live, which only nodes may
+ * use. */
 static bool is_idle(const struct sides *sides)
 {
     return sides->dst.idle || sides->src.idle;
 }
 
-/* Ends a copy: waits for it, or else makes later work of the partners wait for it. */
+/* Ends a copy: waits for the copy if wait is set, and otherwise makes later work of the partners wait for it. */
 static int end_copy(struct leatc_work *work, const struct partners *partners, leat_status status, bool wait)
 {
     LEATC_TRY(leatc_work_end(work, status));
@@ -223,7 +227,7 @@ static int end_copy(struct leatc_work *work, const struct partners *partners, le
                 : leatc_devices_after_work(work, partners->devices, partners->all);
 }
 
-/* Returns the region with the destination (or the source) densely packed. */
+/* Returns the region with the rows of the destination (or, if dst is false, of the source) densely packed. */
 static leat_copy_region packed_side(const leat_copy_region *region, bool dst)
 {
     leat_copy_region packed = *region;
@@ -238,8 +242,8 @@ static leat_copy_region packed_side(const leat_copy_region *region, bool dst)
     return packed;
 }
 
-/* Copies a region through a temporary block. by_host: the block is pinned and the host fills it now; otherwise it
- * is device memory. */
+/* Copies a region through a temporary block. If by_host is set, the block is pinned memory, and the host copies
+ * the source to it before this function returns. Otherwise the block is device memory. */
 static leat_status region_between(const struct leatc_work *work, void *dst, const void *src,
                                   const leat_copy_region *region, bool by_host)
 {
@@ -274,7 +278,8 @@ static int place_of(const struct leatc_memory *memory)
     return is_device(memory) ? memory->ordinal : LEATC_PLACE_HOST;
 }
 
-/* Returns the number of bytes from the start of a side to its end, or SIZE_MAX on overflow. */
+/* Returns the number of bytes from the start of the source or destination to its end. SIZE_MAX: the number
+ * overflows. */
 static size_t region_extent(const leat_copy_region *region, size_t pitch, size_t slice)
 {
     size_t rows, slices, last;
@@ -287,7 +292,8 @@ static size_t region_extent(const leat_copy_region *region, size_t pitch, size_t
                : last;
 }
 
-/* Copies a range in parts, because virtual memory may consist of mappings of several devices. */
+/* Copies a range in parts, because each part must lie on one device: virtual memory may consist of mappings of
+ * several devices. */
 static int run_range(const struct leatc_copy_task *copy, struct leatc_work *work)
 {
     size_t left = copy->region.width_bytes;
@@ -308,7 +314,8 @@ static int run_range(const struct leatc_copy_task *copy, struct leatc_work *work
     return LEATC_OK;
 }
 
-/* leat checks the arguments again, because memory may have been freed since the node was made. */
+/* Runs a copy node. leat checks the arguments again, because memory may have been freed since the node was
+ * made. */
 static int run_copy(const void *payload, struct leatc_work *work)
 {
     const struct leatc_copy_task *copy = payload;
@@ -385,8 +392,8 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
         size_t part = first_part(dst, src, bytes, &sides);
 
         if (part < bytes) {
-            /* Virtual memory of several devices: copy the part that lies on one device at both ends, then the
-             * rest. */
+            /* The range is virtual memory of several devices. Copy the first part, which lies on one device at
+             * each end, and then the rest. */
             LEATC_TRY(leatc_copy(dst, src, part, direction, stream, mode));
             return leatc_copy((char *)dst + part, (const char *)src + part, bytes - part, direction, stream, mode);
         }
@@ -445,8 +452,8 @@ int leatc_copy_region(void *dst, const void *src, const leat_copy_region *region
 
 /* ---- fills ---- */
 
-/* Narrow rows are written by copies of pinned template rows: one copy for many rows instead of one fill for
- * each. */
+/* If rows are not longer than NARROW_BYTES, copies of template rows in pinned memory write them: one copy writes
+ * many rows, whereas each fill would write one. */
 #define NARROW_BYTES 4096
 #define TEMPLATE_BYTES ((size_t)256 << 10)
 
@@ -504,8 +511,8 @@ static leat_status fill_on(leat_stream *stream, const struct fill *fill)
     return fill_rows(stream, fill);
 }
 
-/* Fills memory of another device in a stream of that device, ordered with the caller's stream. A synchronous fill
- * uses that device's legacy default stream, with which it must be ordered anyway. */
+/* Fills memory of another device in a stream of that device. The fill runs in the order of the caller's stream. A
+ * synchronous fill uses that device's legacy default stream, with which it must be ordered anyway. */
 static int fill_elsewhere(const struct leatc_work *work, int ordinal, const struct fill *fill,
                           enum leatc_mode mode)
 {
@@ -530,7 +537,7 @@ static int fill_there(const struct leatc_work *work, const struct leatc_memory *
                : leatc_result_of(fill_on(work->stream, fill));
 }
 
-/* Turns rows without gaps between them into a single row. */
+/* Makes rows without gaps between them a single row. */
 static void join_rows(struct fill *fill)
 {
     if (fill->height > 1 && fill->pitch == fill->width &&
@@ -552,7 +559,8 @@ static bool region_fits(const struct fill *fill, const struct leatc_memory *memo
             last <= bytes_left(fill->dst, memory));
 }
 
-/* Runs a fill node. It fills rows; a captured region with several slices has one node for each slice. */
+/* Runs a fill node. A node fills the rows of one slice: a captured region with several slices has a node for each
+ * slice. */
 static int run_fill(const void *payload, struct leatc_work *work)
 {
     const struct leatc_fill_task *given = payload;
@@ -644,7 +652,7 @@ static int fill_region(struct fill *fill, struct leatc_stream *stream, enum leat
             fill->width = part;
             rest.dst += part;
             rest.width -= part;
-            /* Virtual memory of several devices: fill the first device's part, then the rest. */
+            /* The region is virtual memory of several devices. Fill the first device's part, then the rest. */
             LEATC_TRY(fill_region(fill, stream, mode));
             return fill_region(&rest, stream, mode);
         }

@@ -1,5 +1,5 @@
-/* device.c - the devices of the compatibility libraries: finding and opening them, the current device of each
- * thread, reset, peers. */
+/* device.c - finds, opens and resets the devices of the compatibility libraries; knows each thread's current
+ * device, and peer access. */
 #include "base/lock.h"
 #include "engine/inside.h"
 
@@ -17,7 +17,7 @@ static struct leati_lock open_lock = LEATI_LOCK_INITIALIZER;
 
 static _Thread_local int current;
 
-/* Returns the driver that LEAT_DEVICE names, or "". */
+/* Writes the name of the driver that LEAT_DEVICE selects, or "" if it selects none. */
 static void wanted_driver(char *name, size_t bytes)
 {
     leat_option_info option = LEAT_OPTION_INFO_INIT;
@@ -57,8 +57,8 @@ static void add_devices(int count)
     device_count = count;
 }
 
-/* In a child of fork() whose parent has opened a device, calls fail with NOT_INITIALIZED, as with the vendors'
- * libraries. */
+/* Runs in a child of fork(). If the parent has opened a device, makes all calls fail with NOT_INITIALIZED, as the
+ * vendors' libraries do. */
 static void begin_child(void)
 {
     for (int i = 0; i < device_count; i++)
@@ -123,7 +123,7 @@ static void make_shared_pool(struct leatc_device *device, leat_device *native)
         (void)leat_pool_create(native, &options, &device->shared);
 }
 
-/* The caller holds open_lock. */
+/* Opens a device, unless it is open. The caller holds open_lock. */
 static int open_device(struct leatc_device *device)
 {
     leat_device *native = NULL;
@@ -137,7 +137,8 @@ static int open_device(struct leatc_device *device)
     atomic_store_explicit(&device->native, native, memory_order_release);
     result = leatc_streams_open(device);
     if (result == LEATC_OK) {
-        /* Release: a thread that sees ready (leatc_device_at()) also sees the streams and the pool. */
+        /* The release order is for leatc_device_at(): a thread that reads ready as true also sees the streams and
+         * the pool. */
         atomic_store_explicit(&device->ready, true, memory_order_release);
     } else {
         atomic_store(&device->native, NULL);
@@ -256,8 +257,8 @@ int leatc_device_reset(int ordinal)
     leati_lock(&open_lock);
     native = atomic_load(&device->native);
     if (native) {
-        /* First wait for the work, which uses what is destroyed below. Ignore its failure, which may be the reason
-         * for the reset. */
+        /* First wait for pending work, because it uses the objects that are destroyed below. Ignore a failure of
+         * this wait: it may be the reason for the reset. */
         (void)leat_device_synchronize(native);
         leatc_captures_close(device);
         leatc_kernels_close(device);
@@ -286,7 +287,7 @@ int leatc_device_describe(int ordinal, leat_device_info *info)
     return LEATC_OK;
 }
 
-/* Returns the number of bytes that a pool holds unused. */
+/* Returns the number of bytes that a pool holds but no live block uses. */
 static uint64_t idle_bytes(leat_pool *pool)
 {
     leat_pool_stats figures = {.size = sizeof figures};
@@ -339,7 +340,7 @@ int leatc_peer_possible(int ordinal, int peer, int *possible)
 {
     LEATC_TRY(check_ordinal(ordinal));
     LEATC_TRY(check_ordinal(peer));
-    /* CPU devices have no link between them, but all threads can access the memory of all of them. */
+    /* CPU devices have no link between them, but all threads can access the memory of each CPU device. */
     *possible =
         ordinal != peer && (!strcmp(infos[ordinal].driver, "cpu") ||
                             (infos[peer].ordinal < 64 && (infos[ordinal].peer_mask >> infos[peer].ordinal & 1)));
@@ -391,7 +392,8 @@ int leatc_device_address(int ordinal, int *domain, int *bus, int *slot)
 
     LEATC_TRY(check_ordinal(ordinal));
     if (sscanf(infos[ordinal].pci_address, "%x:%x:%x", &d, &b, &s) != 3) {
-        /* Not a PCI device: invent an address, with a bus number for each device of the driver. */
+        /* The device is not on a PCI bus. Invent an address whose bus number differs for each device of the
+         * driver. */
         d = 0, b = (unsigned)infos[ordinal].ordinal + 1, s = 0;
     }
     *domain = (int)d, *bus = (int)b, *slot = (int)s;
@@ -417,7 +419,8 @@ int leatc_device_by_address(const char *text, int *ordinal)
     return LEATC_INVALID_DEVICE;
 }
 
-/* leat does not know a card's real UUID. The device's name is unique within the machine, so it is used instead. */
+/* Makes a UUID from the device's name, which is unique within the machine, because leat does not know a card's
+ * real UUID. */
 void leatc_uuid_of(const char *name, unsigned char uuid[16])
 {
     memset(uuid, 0, 16);

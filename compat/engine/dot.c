@@ -1,5 +1,5 @@
-/* dot.c - graphs as text in the DOT language. The text is made with the lock of graphs held, and written to the
- * file without it. */
+/* dot.c - writes graphs as text in the DOT language. It makes the text with the lock of graphs held, and writes
+ * the file after it has released the lock. */
 #include "engine/inside.h"
 
 #include <dlfcn.h>
@@ -18,8 +18,8 @@ static const char *type_name(int type)
     return type >= 0 && (size_t)type < sizeof names / sizeof names[0] && names[type] ? names[type] : "NODE";
 }
 
-/* Prints a kernel by the symbol of its function or of its description, without the prefix that LEAT_KERNEL adds;
- * without a symbol, by its address. */
+/* Prints the name of a kernel: the symbol of its function or of its leat_cpu_kernel, without the prefix that
+ * LEAT_KERNEL adds. Prints the address if there is no symbol. */
 static void print_function(FILE *text, const void *function)
 {
     static const char prefix[] = "leat_cpu_kernel_";
@@ -134,7 +134,7 @@ static void print_graph(FILE *text, const struct leatc_graph *graph, bool detail
     fputs("}\n", text);
 }
 
-/* Makes the whole text, which the caller frees. */
+/* Makes the text of the whole graph in *made, which the caller frees. */
 static int make_text(const struct leatc_graph *graph, bool details, char **made)
 {
     size_t bytes = 0;

@@ -1,9 +1,10 @@
 /*
- * event.c - events: leat events with CUDA's flags, and events that processes share.
+ * event.c - implements events: leat events with CUDA's flags, and events that several processes share.
  *
- * An event with LEATC_EVENT_INTERPROCESS is a page of shared memory with two counters: recorded counts the records
- * that were submitted to a stream, reached is the highest record that a stream has reached. A host function in the
- * recording stream advances reached. A waiter reads recorded once, and waits until reached has that value.
+ * An event with LEATC_EVENT_INTERPROCESS is a page of shared memory with two counters: recorded is the number of
+ * records that were submitted to streams, and reached is the number of the latest record that a stream has
+ * reached. A host function in the recording stream advances reached. To wait for the event, a thread or a host
+ * function reads recorded once, and waits until reached has that value.
  */
 #include "engine/inside.h"
 
@@ -20,13 +21,13 @@
 #define PAGE_BYTES 4096
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* In the shared page. */
+/* The content of the shared page. */
 struct counts {
     _Atomic uint64_t recorded, reached;
-    _Atomic uint32_t changes; /* incremented when reached advances; waiting threads sleep on it (futex) */
+    _Atomic uint32_t changes; /* incremented when reached advances; waiting threads sleep on this word (futex) */
 };
 
-/* This process's reference to a shared page. The event holds it, and so does submitted work. */
+/* This process's mapping of a shared page. The event and its submitted host functions each hold a reference. */
 struct shared {
     atomic_uint holders;
     int fd;
@@ -49,7 +50,8 @@ static _Atomic unsigned long long latest_id = 1;
 
 /* ---- the shared page of an interprocess event ---- */
 
-/* Returns true if fd is a memory file with the size and the seals of such a page, which no process can shrink. */
+/* Returns true if fd is a memory file with the size and the seals of an event's page. The seals ensure that no
+ * process can shrink the file. */
 static bool is_page(int fd)
 {
     struct stat file;
@@ -57,8 +59,8 @@ static bool is_page(int fd)
     return fd >= 0 && leatc_is_sealed(fd, SEALS) && !fstat(fd, &file) && file.st_size == PAGE_BYTES;
 }
 
-/* Maps a page and takes ownership of fd, which it closes on failure. NULL: out of memory, or fd is not such a
- * page. */
+/* Maps the page in fd. On success the result owns fd; on failure fd is closed. Returns NULL if memory is exhausted
+ * or fd is not an event's page. */
 static struct shared *hold_page(int fd)
 {
     struct shared *shared = calloc(1, sizeof *shared);
@@ -105,12 +107,12 @@ static bool has_reached(const struct shared *shared, uint64_t target)
 
 static void wait_until(struct shared *shared, uint64_t target)
 {
-    /* The timeout handles a process that died before it could wake the waiters. */
+    /* The timeout is for the case that the recording process dies before it wakes the waiters. */
     struct timespec moment = {.tv_nsec = 100000000};
 
     while (!has_reached(shared, target)) {
-        /* Read changes before checking again: if reached advances in between, FUTEX_WAIT returns at once, and no
-         * wake is lost. */
+        /* Read changes before checking reached again. If reached advances in between, changes has another value,
+         * so FUTEX_WAIT returns at once and no wake-up is lost. */
         uint32_t changes = atomic_load(&shared->counts->changes);
 
         if (!has_reached(shared, target))
@@ -118,7 +120,8 @@ static void wait_until(struct shared *shared, uint64_t target)
     }
 }
 
-/* The argument of a host function: the page, and the value of reached that it sets or waits for. */
+/* The argument of the host functions run_reach() and run_wait(): the page, and the value of reached to set or to
+ * wait for. */
 struct mark {
     struct shared *shared;
     uint64_t target;
@@ -130,7 +133,7 @@ static void run_reach(void *argument)
     struct counts *counts = mark->shared->counts;
     uint64_t before = atomic_load(&counts->reached);
 
-    /* Only ever raise reached: host functions of several streams and processes may run in any order. */
+    /* Never lower reached: the host functions of several streams and processes may run in any order. */
     while (before < mark->target && !atomic_compare_exchange_weak(&counts->reached, &before, mark->target))
         ;
     atomic_fetch_add(&counts->changes, 1);
@@ -165,7 +168,8 @@ static leat_status give_mark(leat_stream *stream, struct shared *shared, uint64_
     return status;
 }
 
-/* Increments recorded before the record is submitted, so that every later wait includes this record. */
+/* Submits a record of a shared event. It increments recorded before it submits the record, so that every later
+ * wait includes this record. */
 static leat_status record_shared(struct shared *shared, leat_stream *stream)
 {
     return give_mark(stream, shared, atomic_fetch_add(&shared->counts->recorded, 1) + 1, run_reach);
@@ -188,7 +192,7 @@ static void end_event(struct leatc_event *event)
     leati_handle_free(&events, event);
 }
 
-/* Creates an event. shared: the page of another process's event, or NULL. */
+/* Creates an event. shared: the page of an event that another process created, or NULL for a new event. */
 static int create(unsigned flags, struct shared *shared, struct leatc_event **event)
 {
     struct leatc_event *made;
@@ -281,18 +285,18 @@ void leatc_events_close(struct leatc_device *device)
     leati_handles_each(&events, close_event, device);
 }
 
-/* Records the event in a stream of its device. */
+/* Records the event in a stream. The event and the stream belong to the same device. */
 static int record(struct leatc_event *event, struct leatc_work *work)
 {
     if (event->shared)
         return leatc_work_end(work, record_shared(event->shared, work->stream));
     LEATC_TRY(leatc_result_of(leat_event_record(work->stream, event->native)));
     atomic_store_explicit(&event->recorded, true, memory_order_release);
-    /* A record in the legacy default stream counts as work: later work of blocking streams waits for it. */
+    /* A record in the legacy default stream counts as work, so later work of blocking streams waits for it. */
     return work->record->legacy ? leatc_work_end(work, LEAT_OK) : LEATC_OK;
 }
 
-/* Checks that the event is alive and the stream belongs to its device, and begins the work. */
+/* Checks that the event is live and that the stream belongs to its device. Begins work on the stream. */
 static int begin_record(struct leatc_event *event, struct leatc_stream *stream, struct leatc_work *work)
 {
     LEATC_TRY(leatc_event_check(event));

@@ -1,14 +1,14 @@
 /*
- * exec.c - executable graphs: instantiated from graphs, launched.
+ * exec.c - instantiates and launches executable graphs.
  *
- * An executable graph owns a private copy of its graph and a list of steps: the nodes of that copy and of its
- * child graphs in a topological order. A launch submits the steps to lanes. The first lane is the stream of the
- * launch; the others are a few streams of the executable, for steps that may run concurrently. A step continues
- * the lane of a step that it depends on, if no later step was put into that lane yet, and waits for the lanes of
- * its other dependencies. So a chain of nodes stays in one stream.
+ * An executable graph owns a private copy of its graph and a list of steps. The steps are the nodes of that copy
+ * and of its child graphs, in a topological order. A launch submits the steps to lanes. The first lane is the
+ * stream of the launch. The other lanes are streams of the executable graph, for steps that may run concurrently.
+ * A step goes to the lane of a step that it depends on, if that step is the last in its lane, and waits for the
+ * lanes of its other dependencies. So a chain of nodes stays in one stream.
  *
- * At the beginning of a launch the other lanes wait for the first one, and at its end the first one waits for
- * them. An event recorded at the end makes the next launch wait for this one.
+ * At the beginning of a launch the other lanes wait for the first lane, and at its end the first lane waits for
+ * them. An event at the end of each launch makes the next launch wait for it.
  */
 #include "engine/exec.h"
 #include "base/lock.h"
@@ -16,24 +16,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of lanes on each device. If more steps could run concurrently, some of them share a lane and run
- * one after the other. */
+/* Maximum number of lanes on each device. If more steps than this could run concurrently, some of them share a
+ * lane and run one after the other. */
 #define LANES_MOST 4
 
 #define NONE SIZE_MAX
 
 struct step {
-    struct leatc_node *node; /* NULL: the beginning or the end of a child graph */
-    size_t first, count;     /* the range of leatc_exec.before that lists the steps it depends on */
+    struct leatc_node *node; /* NULL: this step is the beginning or the end of a child graph */
+    size_t first, count;     /* the range of leatc_exec.before that has the numbers of the steps on which this step
+                              * depends */
     size_t lane;
 };
 
 struct lane {
-    struct leatc_stream *stream; /* NULL: not opened yet */
-    uint64_t generation;         /* of the device when the stream was opened */
+    struct leatc_stream *stream; /* NULL: the stream is not open */
+    uint64_t generation;         /* generation of the device when the stream was opened */
     int ordinal;
-    size_t tail;   /* the last step in this lane */
-    bool followed; /* true if a step of another lane depends on the tail */
+    size_t tail;   /* number of the last step in this lane */
+    bool followed; /* a step of another lane depends on the step tail */
 };
 
 static struct leati_handles executables = LEATI_HANDLES(struct leatc_exec);
@@ -47,7 +48,7 @@ static bool sort(const struct leatc_graph *graph, struct leatc_node **list)
     size_t count = 0;
 
     for (size_t i = 0; i < graph->count; i++) {
-        /* Kahn's algorithm: place counts the dependencies that are not in the list yet. */
+        /* Kahn's algorithm: place counts the dependencies of a node that are not in the list yet. */
         graph->nodes[i]->place = graph->nodes[i]->before.count;
         if (!graph->nodes[i]->place)
             list[count++] = graph->nodes[i];
@@ -59,8 +60,8 @@ static bool sort(const struct leatc_graph *graph, struct leatc_node **list)
     return count == graph->count;
 }
 
-/* Returns a node of a cycle, after sort() has failed. Each node with a place other than 0 depends on another such
- * node, so walking backwards from one of them ends in a cycle. */
+/* Called after sort() has failed: returns a node of a cycle. Each node with a place other than 0 depends on
+ * another node with a place other than 0, so walking backwards from one of them ends in a cycle. */
 static struct leatc_node *of_circle(const struct leatc_graph *graph)
 {
     struct leatc_node *node = NULL;
@@ -77,8 +78,8 @@ static struct leatc_node *of_circle(const struct leatc_graph *graph)
     return node;
 }
 
-/* Returns INVALID_VALUE, and a node of a cycle in *wrong, if the edges of the graph or of a child graph form one.
- * The caller holds the lock of graphs. */
+/* Returns INVALID_VALUE if the edges of the graph or of one of its child graphs form a cycle, and sets *wrong to a
+ * node of the cycle. The caller holds the lock of graphs. */
 static int check_order(const struct leatc_graph *graph, struct leatc_node **wrong) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node **list = leatc_node_list(graph);
@@ -98,7 +99,8 @@ static int check_order(const struct leatc_graph *graph, struct leatc_node **wron
     return LEATC_OK;
 }
 
-/* The number of steps of a graph, of dependencies between them, and of nodes that allocate or free. */
+/* Counts of a graph, including its child graphs: its steps, the dependencies between them, and its nodes that
+ * allocate or free memory. */
 struct sizes {
     size_t steps, before, memory;
 };
@@ -132,7 +134,7 @@ static size_t begin_step(struct leatc_exec *exec, struct leatc_node *node)
     return exec->step_count++;
 }
 
-/* Makes the step that was begun last depend on another one. */
+/* Makes the step that was begun last depend on the step number other. */
 static void come_after(struct leatc_exec *exec, size_t other)
 {
     struct step *step = &exec->steps[exec->step_count - 1];
@@ -140,8 +142,8 @@ static void come_after(struct leatc_exec *exec, size_t other)
     exec->before[step->first + step->count++] = other;
 }
 
-/* Adds the steps of a graph. Those without dependencies depend on step begin, unless it is NONE. The place of each
- * node becomes the number of its last step. Returns false if out of memory. */
+/* Adds the steps of a graph. Nodes without dependencies depend on the step begin, unless begin is NONE. The place
+ * of each node becomes the number of its last step. Returns false if out of memory. */
 static bool add_steps(struct leatc_exec *exec, const struct leatc_graph *graph, size_t begin)
 {
     struct leatc_node **list = leatc_node_list(graph);
@@ -156,8 +158,8 @@ static bool add_steps(struct leatc_exec *exec, const struct leatc_graph *graph, 
         if (!node->before.count && begin != NONE)
             come_after(exec, begin);
         if (node->child) {
-            /* A child graph gets a step before its nodes and one after them, so that its edges need only these
-             * two. */
+            /* A child graph has one step before its nodes and one step after them, so that the edges of its node
+             * need only these two. */
             added = add_steps(exec, node->child, step);
             node->place = begin_step(exec, NULL);
             come_after(exec, step);
@@ -213,7 +215,7 @@ static leat_status release_behind(leat_device *device, leat_event *event, struct
     status = leat_stream_wait(stream, event);
     if (status == LEAT_OK)
         status = leat_launch_host(stream, release_host, holdings);
-    /* The host function still runs: destroying a stream does not cancel its work. */
+    /* The host function still runs, because destroying a stream does not cancel its work. */
     (void)leat_stream_destroy(stream);
     return status;
 }
@@ -257,9 +259,9 @@ static bool add_lane(struct leatc_exec *exec, int ordinal)
     return true;
 }
 
-/* Returns a lane of the device for a step that cannot continue the lane of a dependency: an unused lane, a lane
- * whose tail has a dependent step in another lane, a new lane, or else the lane whose tail is the oldest. NONE:
- * out of memory. */
+/* Returns a lane of the device for a step that cannot use the lane of a dependency. In this order: a lane without
+ * steps, a lane whose last step has a dependent step in another lane, a new lane, the lane whose last step is the
+ * oldest. Returns NONE if out of memory. */
 static size_t other_lane(struct leatc_exec *exec, int ordinal)
 {
     size_t oldest = NONE, count = 0;
@@ -280,8 +282,8 @@ static size_t other_lane(struct leatc_exec *exec, int ordinal)
     return oldest;
 }
 
-/* Returns the device to whose stream a step must be submitted. Steps without device work run in any stream; they
- * take the device of their first dependency. */
+/* Returns the device whose stream runs the step. A step without device work can run in any stream, so it takes the
+ * device of its first dependency. */
 static int device_of(const struct leatc_exec *exec, const struct step *step)
 {
     bool any = !step->node || step->node->task->type == LEATC_NODE_HOST || !step->node->task->run;
@@ -300,8 +302,8 @@ static bool choose_lane(struct leatc_exec *exec, size_t number)
     for (size_t i = 0; i < step->count && step->lane == NONE; i++) {
         size_t before = exec->before[step->first + i], lane = exec->steps[before].lane;
 
-        /* Continue the lane of a dependency only if that is the last step of the lane. Otherwise this step would
-         * wait for an unrelated one. */
+        /* Use the lane of a dependency only if the dependency is the last step of that lane. Otherwise this step
+         * would also wait for a step that it does not depend on. */
         if (exec->lanes[lane].tail == before && exec->lanes[lane].ordinal == ordinal)
             step->lane = lane;
     }
@@ -367,8 +369,8 @@ static int chain(const struct leatc_exec *exec, size_t first, size_t then)
     return leatc_result_of(leatc_stream_chain(exec->lanes[first].stream, exec->lanes[then].stream));
 }
 
-/* Makes a step's lane wait for the step's dependencies in other lanes, unless the lane has waited for them
- * already. */
+/* Makes a step's lane wait for the step's dependencies in other lanes, except where an earlier wait of the lane
+ * includes them. */
 static int await(struct leatc_exec *exec, const struct step *step)
 {
     for (size_t i = 0; i < step->count; i++) {
@@ -438,11 +440,11 @@ static int launch(struct leatc_exec *exec, struct leatc_work *work)
     exec->lanes[0].stream = work->record;
     LEATC_TRY(leatc_graph_memory_launch(exec->memory, exec->memory_count, exec->flags & LEATC_GRAPH_AUTO_FREE,
                                         exec->id, work->stream));
-    /* Launches of one executable are ordered, also in different streams. */
+    /* Launches of one executable graph run one after the other, even if they are in different streams. */
     if (exec->done && leat_event_query(exec->done) == LEAT_NOT_READY)
         (void)leat_stream_wait(work->stream, exec->done);
     result = run_steps(exec);
-    /* Without the event, later launches could not wait for this one, so wait now. */
+    /* If the event cannot be recorded, later launches cannot wait for this launch, so wait for it now. */
     if (record_done(exec, work->stream) != LEAT_OK)
         (void)leat_stream_synchronize(work->stream);
     leatc_graph_memory_busy(exec->memory, exec->memory_count, exec->id, work->stream);
@@ -501,7 +503,7 @@ void leatc_exec_forget(struct leatc_graph *graph)
     graph->instance = NULL;
 }
 
-/* Makes the copy and the steps of an executable. The caller holds the lock of graphs. */
+/* Makes the private copy and the steps of an executable graph. The caller holds the lock of graphs. */
 static int instantiate(struct leatc_graph *graph, unsigned long long flags, struct leatc_exec *exec,
                        struct leatc_node **wrong) LEATI_REQUIRES(leatc_graph_lock)
 {

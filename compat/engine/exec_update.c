@@ -1,5 +1,6 @@
 /*
- * exec_update.c - changes of executable graphs: the parameters of one node, or of all nodes from another graph.
+ * exec_update.c - changes executable graphs: sets the parameters of one node, or takes those of all nodes from
+ * another graph.
  */
 #include "base/lock.h"
 #include "engine/exec.h"
@@ -34,7 +35,7 @@ static bool same_fill(const struct leatc_task *old, const struct leatc_task *nex
            x->height == y->height;
 }
 
-/* Returns LEATC_UPDATE_OK if the next task may replace the old one, else the reason why not. */
+/* Returns LEATC_UPDATE_OK if the task next may replace the task old, else the reason why not. */
 static int check_change(const struct leatc_task *old, const struct leatc_task *next)
 {
     if (old->type != next->type)
@@ -54,8 +55,8 @@ static int check_change(const struct leatc_task *old, const struct leatc_task *n
     }
 }
 
-/* Returns true if leatc_exec_set() may replace the old task by the next one. Beyond check_change(), it allows a
- * copy only if both the old and the next one have a single row, and no memory nodes. */
+/* Returns true if leatc_exec_set() may replace the task old by the task next. It is stricter than check_change():
+ * both copies must have a single row, and nodes that allocate or free cannot be changed. */
 static bool may_set(const struct leatc_task *old, const struct leatc_task *next)
 {
     if (next->type == LEATC_NODE_COPY && old->type == LEATC_NODE_COPY) {
@@ -68,7 +69,7 @@ static bool may_set(const struct leatc_task *old, const struct leatc_task *next)
            check_change(old, next) == LEATC_UPDATE_OK;
 }
 
-/* Returns the node of an executable's copy that was made from node, or NULL. The caller holds the lock of
+/* Returns the node of the executable graph that is a copy of node, or NULL. The caller holds the lock of
  * graphs. */
 static struct leatc_node *made_from(const struct leatc_exec *exec, const struct leatc_node *node)
     LEATI_REQUIRES(leatc_graph_lock)
@@ -91,8 +92,8 @@ static struct leatc_node *made_from(const struct leatc_exec *exec, const struct 
     return NULL;
 }
 
-/* Begins a change of the executable's node that was made from node: returns that node with both locks held, for
- * end_change(). Returns NULL with no lock held if either handle is not alive or there is no such node. */
+/* Finds the executable graph's copy of node, and returns it with both locks held; end_change() releases them.
+ * Returns NULL, without locks, if either handle is not live or there is no copy of node. */
 static struct leatc_node *begin_change(struct leatc_exec *exec, struct leatc_node *node)
     LEATI_TRY_ACQUIRE(true, exec->lock, leatc_graph_lock) LEATI_NO_THREAD_SAFETY
 {
@@ -159,7 +160,7 @@ int leatc_exec_set(struct leatc_exec *exec, struct leatc_node *node, struct leat
         if (may_set(own->task, task)) {
             other = own->task;
             own->task = task;
-            exec->lanes_for = -1; /* the task may belong to another device */
+            exec->lanes_for = -1; /* the new task may belong to another device */
             result = LEATC_OK;
         }
         (void)end_change(exec, result);
@@ -170,8 +171,8 @@ int leatc_exec_set(struct leatc_exec *exec, struct leatc_node *node, struct leat
 
 /* ---- updates ---- */
 
-/* Pairs two nodes at corresponding places of two graphs, if their types and the numbers of their dependencies are
- * equal. */
+/* Pairs two nodes at corresponding places of two graphs if they have the same type and the same number of
+ * dependencies. */
 static int pair(struct leatc_node *own, struct leatc_node *given, struct leatc_update *update)
 {
     update->node = given;
@@ -184,7 +185,7 @@ static int pair(struct leatc_node *own, struct leatc_node *given, struct leatc_u
     return LEATC_UPDATE_OK;
 }
 
-/* Pairs the dependencies of the two nodes of a pair, in order, and appends new pairs to the list. */
+/* Pairs the dependencies of two paired nodes, in order, and appends the new pairs to the list. */
 static int pair_before(struct leatc_node *own, struct leatc_node **list, size_t *count,
                        struct leatc_update *update)
 {
@@ -209,7 +210,7 @@ static int pair_before(struct leatc_node *own, struct leatc_node **list, size_t 
     return LEATC_UPDATE_OK;
 }
 
-/* Returns the next node without dependents, from index *at on, or NULL. */
+/* Returns the next node without dependents, at index *at or later, or NULL. */
 static struct leatc_node *next_end(const struct leatc_graph *graph, size_t *at)
 {
     while (*at < graph->count)
@@ -218,8 +219,8 @@ static struct leatc_node *next_end(const struct leatc_graph *graph, size_t *at)
     return NULL;
 }
 
-/* Pairs the nodes of two graphs, from the nodes without dependents backwards along the edges. The list has room
- * for all nodes. */
+/* Pairs the nodes of two graphs. It starts at the nodes without dependents and follows the edges backwards. The
+ * list has room for all nodes. */
 static int pair_nodes(const struct leatc_graph *own, const struct leatc_graph *given, struct leatc_node **list,
                       struct leatc_update *update)
 {
@@ -287,8 +288,8 @@ static int check_update(const struct leatc_exec *exec, const struct leatc_graph 
     return why;
 }
 
-/* Replaces all tasks, after check_update() has paired the nodes. The user objects of the old graph are moved to
- * *holdings. */
+/* Replaces all tasks of own by those of given, after check_update() has paired the nodes. Moves the user objects
+ * that own has held to *holdings. */
 static void apply_update(struct leatc_graph *own, const struct leatc_graph *given, struct leatc_holding **holdings)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -299,7 +300,7 @@ static void apply_update(struct leatc_graph *own, const struct leatc_graph *give
     if (leatc_holdings_copy(&own->holdings, given->holdings))
         leatc_holdings_move(holdings, &replaced);
     else
-        leatc_holdings_move(&own->holdings, &replaced); /* out of memory: the executable keeps its old user
+        leatc_holdings_move(&own->holdings, &replaced); /* out of memory: the executable graph keeps its old user
                                                          * objects */
     for (size_t i = 0; i < own->count; i++) {
         struct leatc_node *node = own->nodes[i];

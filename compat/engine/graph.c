@@ -1,8 +1,8 @@
 /*
- * graph.c - graphs: nodes and edges.
+ * graph.c - implements graphs: their nodes and edges.
  *
- * One lock guards all graphs. It is held only to change pointers and to allocate memory, never while work is
- * submitted to a stream or a function of the program is called.
+ * One lock guards all graphs. A thread holds it only to change pointers and to allocate memory, never while it
+ * submits work to a stream or calls a function of the program.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -141,8 +141,7 @@ static void publish(struct leatc_node *node)
         leati_handle_publish(node);
 }
 
-/* Removes a node and its edges from its graph. The graph of a child graph node is not ended: that is left to the
- * caller. */
+/* Removes a node and its edges from its graph. If the node has a child graph, the caller must end that graph. */
 static void remove_node(struct leatc_node *node)
 {
     struct leatc_graph *graph = node->graph;
@@ -185,7 +184,7 @@ bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *cons
 
     leati_assert_locked(&leatc_graph_lock);
     for (; belong && looked < count; looked++) {
-        /* A node that is marked already is in the list twice. */
+        /* A node that is marked already was found earlier in the list, so the list names it twice. */
         belong = leatc_node_live(list[looked]) && list[looked]->graph == graph && !list[looked]->marked;
         if (!belong)
             break;
@@ -301,7 +300,8 @@ struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidde
         return NULL;
     if (!copy_graph(copy, graph)) {
         leatc_graph_end(copy, &holdings);
-        leatc_holdings_release(holdings, &ended); /* never the last reference: the original graph owns as many */
+        leatc_holdings_release(holdings, &ended); /* no reference is the last one, because the original graph owns
+                                                   * as many references */
         return NULL;
     }
     for (size_t i = 0; i < copy->count && !hidden; i++)
@@ -311,7 +311,7 @@ struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidde
     return copy;
 }
 
-/* Adds a node that depends on the nodes of before. On success the node owns the task and the child graph. */
+/* Adds a node that depends on the listed nodes. On success the node owns the task and the child graph. */
 static struct leatc_node *add_node(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                                    struct leatc_task *task, struct leatc_graph *child)
     LEATI_REQUIRES(leatc_graph_lock)
@@ -336,7 +336,7 @@ static struct leatc_node *add_node(struct leatc_graph *graph, struct leatc_node 
 int leatc_graph_append(struct leatc_graph *graph, struct leatc_ends *ends, struct leatc_task *task,
                        struct leatc_graph *child)
 {
-    /* Allocated first, because nothing may fail after the node was added. */
+    /* Allocate this first, because nothing may fail after the node was added. */
     struct leatc_node **end = malloc(sizeof(struct leatc_node *));
     struct leatc_node *node = end ? add_node(graph, ends->nodes, ends->count, task, child) : NULL;
 
@@ -352,7 +352,8 @@ int leatc_graph_append(struct leatc_graph *graph, struct leatc_ends *ends, struc
     return LEATC_OK;
 }
 
-/* Marks a node and all nodes that it depends on, directly or not. The list has room for all nodes of the graph. */
+/* Marks a node and all nodes on which it depends, directly or indirectly. The list has room for all nodes of the
+ * graph. */
 static void mark_all_before(struct leatc_node *node, struct leatc_node **list)
 {
     size_t count = 0;
@@ -463,7 +464,7 @@ int leatc_graph_add(struct leatc_graph *graph, struct leatc_node *const *before,
     return result;
 }
 
-/* Returns true if graph is other, or a child graph of it at any depth. */
+/* Returns true if graph is other, or is nested in other as a child graph at any depth. */
 static bool is_within(const struct leatc_graph *graph, const struct leatc_graph *other)
 {
     while (graph && graph != other)
@@ -471,7 +472,8 @@ static bool is_within(const struct leatc_graph *graph, const struct leatc_graph 
     return graph != NULL;
 }
 
-/* The caller holds the lock of graphs. */
+/* Adds a node with a child graph: child itself if move is set, else a clone of child. The caller holds the lock of
+ * graphs. */
 static int add_child(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                      struct leatc_graph *child, bool move, struct leatc_node **node)
     LEATI_REQUIRES(leatc_graph_lock)
@@ -596,8 +598,8 @@ int leatc_edge_data_check(const void *data, size_t count)
     return empty ? LEATC_OK : LEATC_NOT_SUPPORTED;
 }
 
-/* Returns true if an edge between the two nodes is valid, whether or not it exists. The caller holds the lock of
- * graphs. */
+/* Returns true if an edge between the two nodes would be valid, even if it exists already. The caller holds the
+ * lock of graphs. */
 static bool could_join(const struct leatc_graph *graph, const struct leatc_node *from, const struct leatc_node *to)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -631,14 +633,13 @@ int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from, s
     for (; done < count && result == LEATC_OK; done++)
         result = add_edge(graph, from[done], to[done]);
     if (result != LEATC_OK)
-        /* Edge number done - 1 failed: remove those before it. */
+        /* The edge with index done - 1 failed. Remove the edges before it again. */
         for (size_t i = 0; i + 1 < done; i++)
             part(from[i], to[i]);
     return leatc_graphs_unlock_with(result);
 }
 
-/* Removes an edge. If it was captured, the capture may then end although from is not joined to the origin
- * (excused). */
+/* Removes an edge. Fails if the edge does not exist. */
 static int remove_edge(const struct leatc_graph *graph, struct leatc_node *from, struct leatc_node *to)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -663,19 +664,20 @@ int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from
         return leatc_graphs_unlock_with(LEATC_NOT_SUPPORTED);
     for (; done < count && result == LEATC_OK; done++)
         result = remove_edge(graph, from[done], to[done]);
+    /* A capture that added these nodes may end even if its origin no longer depends on them. */
     for (size_t i = 0; i < done && result == LEATC_OK; i++)
         from[i]->excused = true;
     if (result != LEATC_OK)
-        /* Edge number done - 1 failed: put back those before it. */
+        /* The edge with index done - 1 failed. Put back the edges before it. */
         for (size_t i = done - 1; i-- > 0;)
-            (void)join(from[i], to[i]); /* cannot fail: the lists had room for this edge before */
+            (void)join(from[i], to[i]); /* cannot fail, because the lists had room for this edge before */
     return leatc_graphs_unlock_with(result);
 }
 
 /* ---- queries that return lists ---- */
 
-/* Completes an output list as the vendors define it: sets unused entries to NULL, and *count to the number of
- * entries written, or of elements found if list is NULL. */
+/* Completes an output list as the vendors' manuals define it: sets unused entries to NULL, and sets *count to the
+ * number of entries written. If list is NULL, *count becomes the number of elements found. */
 static void finish_list(struct leatc_node **list, size_t found, size_t *count)
 {
     size_t room = *count;
