@@ -1,6 +1,6 @@
 /*
- * graph_alloc.c - nodes that allocate memory, made from parameters that have the same layout for all vendors.
- * graph_memory.c has the allocations.
+ * graph_alloc.c - makes nodes that allocate memory from the vendors' parameters, which all have the same layout.
+ * graph_memory.c manages the allocations.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both vendors use these values. */
+/* The numbers that both vendors use. */
 enum { TYPE_PINNED = 1, TYPE_MANAGED = 2, PLACE_INVALID = 0, PLACE_DEVICE = 1, ACCESS_READ = 1, ACCESS_BOTH = 3 };
 
 static const char alloc_tag;
 
-/* A copy of the vendor's parameters, with the access list behind them. */
+/* A copy of the vendor's parameters, followed by a copy of the access list. */
 struct kept_params {
     struct leatc_alloc_params params;
     struct leatc_access_params access[];
@@ -45,7 +45,7 @@ static int check_alloc(const struct kept_params *kept, uint64_t *peers)
     return LEATC_OK;
 }
 
-/* Returns the id of a graph, or 0 if the handle is not alive. */
+/* Returns the id of a graph, or 0 if the handle is not live. */
 static unsigned long long id_of(struct leatc_graph *graph)
 {
     unsigned long long id;

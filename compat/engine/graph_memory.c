@@ -1,15 +1,16 @@
 /*
- * graph_memory.c - memory that nodes of graphs allocate.
+ * graph_memory.c - manages the memory that nodes of graphs allocate.
  *
  * The address of an allocation is fixed when its node is created; physical memory is mapped there at the first
- * launch. Both belong to an arena: a reservation of virtual addresses on one device for the allocations of one
- * graph, and one piece of physical memory, which is mapped there or not. An allocation is live from the launch of
- * its node until a node or a call frees it. That counts from the calls, not from the completion of the work: the
- * program must order its own work. Freed memory stays in its arena, so that nothing else can get its addresses.
+ * launch. Address and memory belong to an arena: a reservation of virtual addresses on one device for the
+ * allocations of one graph, and one piece of physical memory, which may be mapped at these addresses. An
+ * allocation is live from the launch of its node until a node or a call frees it. The moment of the call counts,
+ * not the completion of the work: the program must order its own work. Freed memory stays in its arena, so that no
+ * other allocation gets its addresses.
  *
- * An allocation ends when no task refers to it and it is not live; an arena ends with its last allocation. Memory
- * may be unmapped only when the work that uses it has completed. To find that out, each launch and each free in
- * stream order records an event for the arena, its mark.
+ * An allocation ends when no task refers to it and it is not live. An arena ends with its last allocation. Memory
+ * may be unmapped only when the work that uses it has completed. To detect this, each launch and each free in
+ * stream order records an event for the arena, called a mark.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -17,8 +18,8 @@
 #include <leat/virtual.h>
 #include <stdlib.h>
 
-/* Marks the end of work that uses an arena: of the latest launch of the executable with this id, or of one free
- * (key 0). */
+/* An event after work that uses an arena. The work is the latest launch of the executable graph whose id is key,
+ * or one free (key 0). */
 struct mark {
     struct mark *next;
     unsigned long long key;
@@ -29,15 +30,15 @@ struct mark {
 struct arena {
     struct arena *next;
     struct leatc_device *device;
-    unsigned long long graph; /* the id of the graph whose allocations may be placed here */
-    uint64_t peers;           /* bit n: device n has access too */
-    bool gone;                /* the device was closed, and the addresses and the memory with it */
+    unsigned long long graph; /* id of the graph whose allocations may be placed in this arena */
+    uint64_t peers;           /* bit n: device n has access to the memory too */
+    bool gone;                /* the device was closed, which released the addresses and the memory */
     char *base;
     size_t bytes, used;
-    leat_physical *physical; /* NULL: nothing is mapped */
+    leat_physical *physical; /* the memory that is mapped at base; NULL: none */
     struct leatc_block *blocks;
     unsigned live;
-    unsigned pins; /* launches that are being submitted */
+    unsigned pins; /* number of launches of this memory that are being submitted */
     struct mark *marks;
 };
 
@@ -46,11 +47,12 @@ struct leatc_block {
     struct arena *arena;
     char *ptr;
     size_t bytes;
-    unsigned long long owner; /* the id of the graph that allocates it */
-    unsigned references;      /* one for each task, and one while it is live */
+    unsigned long long owner; /* id of the graph whose node allocates this block */
+    unsigned references;      /* one reference for each task, and one while the block is live */
     unsigned freed_by_owner, freed_by_others;
     bool live;
-    bool next_live; /* would be live after the nodes checked so far (check_launch()) */
+    bool next_live; /* used by check_launch(): whether the block is live after the nodes that were checked so
+                     * far */
 };
 
 struct alloc_payload {
@@ -64,7 +66,7 @@ struct free_payload {
     bool by_owner;
 };
 
-/* Guards the arenas, their blocks and marks, and the figures. */
+/* Guards the arenas, their blocks and marks, and the usage figures. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct arena *arenas LEATI_GUARDED_BY(lock);
 
@@ -99,7 +101,7 @@ static void free_mark(struct mark **link)
     free(mark);
 }
 
-/* Returns true if work that may use the arena has not completed. Frees the marks of completed work. */
+/* Returns true if work that may use the arena has not completed. Also frees the marks of completed work. */
 static bool is_busy(struct arena *arena)
 {
     leati_assert_locked(&lock);
@@ -116,7 +118,7 @@ static struct mark *find_mark(const struct arena *arena, unsigned long long key,
 {
     struct mark *mark = arena->marks;
 
-    /* Key 0 stands for single frees, each of which has its own mark, so it matches none. */
+    /* Each free has a mark of its own with key 0, so key 0 never finds an existing mark. */
     while (mark && !(key && mark->key == key && mark->device == device))
         mark = mark->next;
     return mark;
@@ -144,13 +146,14 @@ static void mark_busy(struct arena *arena, unsigned long long key, leat_stream *
     struct mark *mark = NULL;
 
     if (leat_stream_device(stream, &device) != LEAT_OK)
-        return; /* the stream's device was closed */
+        return; /* the device of the stream was closed, so no work is pending */
     mark = find_mark(arena, key, device);
     if (!mark) {
         (void)is_busy(arena);
         mark = new_mark(arena, key, device);
     }
-    /* Without a mark nobody could find out when the work completes, so wait for it now. */
+    /* If no event can be recorded, the completion of the work cannot be detected later, so wait for the work
+     * now. */
     if (!mark || leat_event_record(stream, mark->event) != LEAT_OK)
         (void)leat_stream_synchronize(stream);
 }
@@ -190,7 +193,8 @@ static int map(struct arena *arena)
     return LEATC_OK;
 }
 
-/* Returns false if the memory cannot be unmapped now, because this thread runs a host function. */
+/* Unmaps the memory of an arena. Returns false if this is impossible now, because the calling thread runs a host
+ * function. */
 static bool unmap(struct arena *arena)
 {
     leati_assert_locked(&lock);
@@ -205,7 +209,7 @@ static bool unmap(struct arena *arena)
     return true;
 }
 
-/* Postpones the end of an arena until a thread waits for the device (leatc_graph_memory_waited()). */
+/* Postpones the end of an arena until some thread waits for the device (leatc_graph_memory_waited()). */
 static void put_off(const struct arena *arena)
 {
     atomic_store(&arena->device->trim, true);
@@ -227,7 +231,8 @@ static void end_arena(struct arena *arena)
     free(arena);
 }
 
-/* Ends an arena without allocations, now if no work uses it, else when a thread has waited for that work. */
+/* Ends an arena without allocations: now if no work uses the arena, otherwise after a thread has waited for that
+ * work. */
 static void end_if_idle(struct arena *arena)
 {
     if (arena->blocks)
@@ -426,7 +431,7 @@ static void end_free(void *payload)
     leati_unlock(&lock);
 }
 
-/* Returns true if a node of the graph frees the block. */
+/* Returns true if a node of the graph already frees the block. */
 static bool frees(const struct leatc_graph *graph, const struct leatc_block *block)
 {
     for (size_t i = 0; i < graph->count; i++) {
@@ -439,7 +444,7 @@ static bool frees(const struct leatc_graph *graph, const struct leatc_block *blo
     return false;
 }
 
-/* Checks and counts a new node that frees the allocation at ptr. The caller holds both locks. */
+/* Checks that a new node may free the allocation at ptr, and counts the node. The caller holds both locks. */
 static int begin_free(const struct leatc_graph *graph, void *ptr, struct free_payload *payload)
     LEATI_REQUIRES(leatc_graph_lock)
 {
@@ -497,8 +502,8 @@ static struct leatc_block *block_of(const struct leatc_task *task)
                                           : ((const struct free_payload *)(const void *)task->payload)->block;
 }
 
-/* Returns OK if each node that allocates would find its allocation not live, and each node that frees would find
- * it live, in the order of the launch. */
+/* Goes through the nodes in the order of the launch. Returns OK if each node that allocates finds its allocation
+ * not live, and each node that frees finds its allocation live. */
 static int check_launch(struct leatc_task *const *tasks, size_t count, bool auto_free)
 {
     for (size_t i = 0; i < count; i++)
@@ -525,8 +530,9 @@ static int map_all(struct leatc_task *const *tasks, size_t count)
     return LEATC_OK;
 }
 
-/* Makes the stream wait for the work that used the memory before: frees in other streams, and launches of other
- * executables. Launches of the same executable (key) are ordered anyway. */
+/* Makes the stream wait for earlier work that used the memory: frees in other streams, and launches of other
+ * executable graphs. Launches of the executable graph key are ordered among themselves, so it does not wait for
+ * them. */
 static void wait_for_frees(struct leatc_task *const *tasks, size_t count, unsigned long long key,
                            leat_stream *stream)
 {
@@ -562,7 +568,7 @@ int leatc_graph_memory_launch(struct leatc_task *const *tasks, size_t count, boo
             /* The pin keeps the arena alive until leatc_graph_memory_busy() has recorded a mark for this
              * launch. */
             block_of(tasks[i])->arena->pins++;
-            /* Only with auto_free: an earlier launch left this allocation live. */
+            /* This happens only with auto_free: an earlier launch left this allocation live. */
             if (tasks[i]->type == LEATC_NODE_ALLOC && block_of(tasks[i])->live)
                 end_live(block_of(tasks[i]));
         }
@@ -652,8 +658,8 @@ void leatc_graph_memory_waited(struct leatc_device *device)
     leati_unlock(&lock);
 }
 
-/* Ends the live allocations of an arena. Its device is being closed, so its addresses and memory are released
- * too. */
+/* Ends the live allocations of an arena and releases its addresses and memory, because its device is being
+ * closed. */
 static void close_arena(struct arena *arena)
 {
     arena->pins++;

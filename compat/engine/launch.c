@@ -1,9 +1,9 @@
 /*
- * launch.c - kernels by function pointer, and libraries of device code.
+ * launch.c - launches kernels by function pointer, and loads libraries of device code.
  *
  * A function pointer is either registered (registered.c) or the address of a leat_cpu_kernel, which LEAT_KERNEL
- * defines in the program itself. leat reads the latter once with a system call, so that an invalid address gives
- * an error instead of a crash. The kernel that leat makes from it on a device is cached.
+ * defines in the program. The engine reads a leat_cpu_kernel once with a system call, so that an invalid address
+ * causes an error instead of a crash. It caches the leat_kernel that leat makes from it on a device.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -54,7 +54,7 @@ static bool is_embedded_kernel(const void *function, leat_cpu_kernel *code)
            (code->parameter_bytes || !code->parameter_count);
 }
 
-/* Returns the leat_cpu_kernel of a registered function, else function itself. */
+/* Returns the leat_cpu_kernel of a registered function. If function is not registered, returns function itself. */
 static const void *description_of(const void *function)
 {
     const leat_cpu_kernel *known = leat_kernel_of_function(function);
@@ -62,7 +62,7 @@ static const void *description_of(const void *function)
     return known ? known : function;
 }
 
-/* The caller holds the lock. */
+/* Returns the cached kernel of a function on a device, or NULL. The caller holds the lock. */
 static struct own *find_own(const void *function, int ordinal) LEATI_REQUIRES_SHARED(lock)
 {
     struct own *own = *bucket_of(function);
@@ -136,10 +136,10 @@ static int embedded_kernel(const void *function, struct leatc_device *device, st
 
 struct leatc_library {
     struct leati_handle handle;
-    char *image;  /* a copy of the image, or the path of a file */
-    size_t bytes; /* 0: image is a path */
+    char *image;  /* a copy of the image, or the path of the file */
+    size_t bytes; /* size of the image; 0: image is a path */
     leat_module *modules[LEATC_DEVICES_MAX];
-    uint64_t generations[LEATC_DEVICES_MAX]; /* the generation of the device that the module was loaded on */
+    uint64_t generations[LEATC_DEVICES_MAX]; /* for each device: its generation when the module was loaded */
 };
 
 struct library_kernel {
@@ -151,7 +151,8 @@ struct library_kernel {
 static struct leati_handles libraries = LEATI_HANDLES(struct leatc_library);
 static struct leati_handles library_kernels = LEATI_HANDLES(struct library_kernel);
 
-/* Returns the module of a library on a device, and loads it if need be. The caller holds the lock for writing. */
+/* Returns the module of a library on a device, and loads the module if it is not loaded. The caller holds the lock
+ * for writing. */
 static int load_on(struct leatc_library *library, struct leatc_device *device, leat_module **module)
     LEATI_REQUIRES(lock)
 {
@@ -200,7 +201,7 @@ int leatc_library_load(const void *image, size_t bytes, const char *path, struct
     made->image = path ? strdup(path) : malloc(bytes);
     if (made->image && !path)
         memcpy(made->image, image, bytes);
-    /* Load it on the current device now, so that an invalid image is reported at once. */
+    /* Load the library on the current device now, so that an invalid image is reported at once. */
     leati_write_lock(&lock);
     result = made->image ? load_on(made, device, &module) : LEATC_OUT_OF_MEMORY;
     leati_write_unlock(&lock);
@@ -317,7 +318,7 @@ int leatc_function_check(const void *function)
                : LEATC_INVALID_FUNCTION;
 }
 
-/* Each value is aligned for any type. */
+/* Returns the bytes that a parameter value takes, so that each value is aligned for any type. */
 static size_t room_for(size_t bytes)
 {
     return (bytes + _Alignof(max_align_t) - 1) / _Alignof(max_align_t) * _Alignof(max_align_t);
@@ -337,7 +338,7 @@ static int run_launch(const void *payload, struct leatc_work *work)
                                        given->args, parameters));
 }
 
-/* Returns the size of each argument. NOT_SUPPORTED: the driver does not report it. */
+/* Sets bytes[i] to the size of parameter i. NOT_SUPPORTED: the driver does not report the sizes. */
 static int parameter_bytes(leat_kernel *kernel, unsigned parameters, size_t *bytes)
 {
     for (unsigned i = 0; i < parameters; i++)
@@ -346,7 +347,8 @@ static int parameter_bytes(leat_kernel *kernel, unsigned parameters, size_t *byt
     return LEATC_OK;
 }
 
-/* Returns false for sizes that the device cannot run, so that a capture rejects them at once. */
+/* Returns false if the device cannot run a grid or block of this size. A capture then rejects the launch at
+ * once. */
 static bool sizes_are_valid(struct leatc_device *device, leat_dim3 grid, leat_dim3 block)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
@@ -357,7 +359,8 @@ static bool sizes_are_valid(struct leatc_device *device, leat_dim3 grid, leat_di
            block.x * block.y * block.z <= info.max_block_threads;
 }
 
-/* Makes the task of a kernel, whose handle and number of parameters on the device are known. */
+/* Makes the task of a kernel launch. The caller has found the kernel's handle and number of parameters on the
+ * device. */
 static int make_launch(const struct leatc_kernel_task *given, leat_kernel *kernel, unsigned parameters,
                        struct leatc_device *device, struct leatc_task **task)
 {
@@ -401,7 +404,7 @@ static int count_parameters(leat_kernel *kernel, unsigned *parameters)
     return count < 0 ? LEATC_NOT_SUPPORTED : LEATC_OK;
 }
 
-/* Makes a task for a node that belongs to this device. */
+/* Makes the task of a kernel launch for a node that belongs to this device. */
 static int make_on(const struct leatc_kernel_task *given, struct leatc_device *device, struct leatc_task **task)
 {
     leat_kernel *kernel = given->kernel;
@@ -459,7 +462,7 @@ int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **a
     return leatc_work_end(&work, status);
 }
 
-/* Returns the cooperative form of a kernel, or NULL. */
+/* Returns the cooperative form of a kernel, or NULL if it has none. */
 static const void *together_of(const void *function)
 {
     const leat_cpu_kernel *known = leatc_kernel_together(function);

@@ -1,4 +1,4 @@
-/* managed.c - managed memory: prefetch, advice and queries. */
+/* managed.c - prefetches, advises and queries managed memory. */
 #include "engine/inside.h"
 
 /* Returns OK if the range lies within one allocation of managed memory. */
@@ -40,14 +40,15 @@ int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal)
     LEATC_TRY(check_range(ptr, bytes));
     if (advice < LEAT_ADVICE_READ_MOSTLY || advice > LEAT_ADVICE_NOT_ACCESSED_BY)
         return LEATC_INVALID_VALUE;
-    /* Read-mostly advice and the end of a preference ignore the location, so the ordinal may have any value. */
+    /* The ordinal may have any value if the advice ignores the location: read-mostly advice and the end of a
+     * preference. */
     if (advice == LEAT_ADVICE_PREFERRED || advice >= LEAT_ADVICE_ACCESSED_BY)
         LEATC_TRY(find_place(ordinal, &where));
     leatc_managed_reported(ptr, false);
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
 
-/* Converts a location to the ordinals of this process. A device that is not visible becomes
+/* Converts the ordinal of a location to that of this process. A device that is not visible becomes
  * LEAT_LOCATION_KIND_NONE. */
 static void translate(leat_location *place)
 {
@@ -80,7 +81,8 @@ int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
     translate(&info->last_prefetch);
     info->accessed_by = translate_all(info->accessed_by);
     LEATC_TRY(leatc_memory_find(ptr, &memory));
-    /* Another allocation may have had these pages before, and prefetched them. That is not reported. */
+    /* The driver may report the prefetch of an earlier allocation of these pages. If this allocation was not
+     * prefetched, report no prefetch. */
     if (!memory.sent)
         info->last_prefetch = (leat_location){.kind = LEAT_LOCATION_KIND_NONE, .ordinal = -1};
     return LEATC_OK;
@@ -99,7 +101,7 @@ int leatc_attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned 
     if (memory.kind != LEATC_MEMORY_MANAGED || memory.base != ptr || (bytes && bytes != memory.bytes))
         return LEATC_INVALID_VALUE;
     status = leat_managed_attach(work.stream, ptr, (leat_attach)flags);
-    /* Single blocks of a pool cannot be attached. They stay accessible to all devices and the host, which includes
-     * every access that an attachment allows, so this is no failure. */
+    /* Single blocks of a pool cannot be attached. Such a block stays accessible to all devices and the host, which
+     * includes every access that an attachment allows, so report success. */
     return leatc_work_end(&work, status == LEAT_ERROR_UNSUPPORTED ? LEAT_OK : status);
 }

@@ -1,8 +1,9 @@
 /*
- * memory.c - the table of allocations, and allocation that is ordered with the host.
+ * memory.c - keeps the table of allocations; allocates and frees memory by the calls that have no stream.
  *
- * leat knows its own blocks. This table adds what the compatibility libraries need besides (flags, pool, id), and
- * finds the allocation of a pointer for every call. It is a treap keyed by address; look-ups share its lock.
+ * leat knows its own blocks. For each allocation this table adds what only the compatibility libraries need
+ * (flags, pool, id), and every call finds the allocation of a pointer here. It is a treap keyed by address.
+ * Look-ups share its lock.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -13,7 +14,7 @@
 
 struct node {
     struct leatc_memory memory;
-    uint32_t weight; /* random heap priority: no child has a higher one */
+    uint32_t weight; /* random heap priority; no child has a higher weight */
     struct node *left, *right;
 };
 
@@ -34,7 +35,7 @@ static uintptr_t start(const struct node *node)
 
 /* ---- the treap, with the lock held ---- */
 
-/* Splits a treap: nodes below key go to *left, the others to *right. */
+/* Splits a treap: nodes below key go to *left, all others to *right. */
 static void split(struct node *node, uintptr_t key, struct node **left, struct node **right)
 {
     while (node) {
@@ -118,7 +119,7 @@ static struct node *take(uintptr_t base) LEATI_REQUIRES(lock)
 
 /* ---- the table ---- */
 
-/* The caller holds the lock. */
+/* Fills in memory for ptr, as leatc_memory_find() documents. The caller holds the lock. */
 static void describe(const void *ptr, struct leatc_memory *memory) LEATI_REQUIRES_SHARED(lock)
 {
     const struct node *node = find((uintptr_t)ptr);
@@ -272,10 +273,10 @@ void leatc_memory_close(struct leatc_device *device)
 /* ---- allocating and freeing ---- */
 
 /*
- * On the CPU device, memory comes from a pool whose blocks can be shared with other processes, because a program
- * asks for a handle only after the allocation. Such a block takes whole units of 2 MiB of the device's memory. So
- * only this number of smaller blocks comes from the pool, and none on a GPU, where the rest of each unit would be
- * wasted.
+ * On the CPU device, leatc_alloc() takes memory from a pool whose blocks can be shared with other processes,
+ * because a program asks for a handle only after the allocation. A block of this pool takes whole units of 2 MiB
+ * of the device's memory. To limit the waste, at most this number of blocks smaller than 2 MiB comes from the
+ * pool. On a GPU no block comes from it.
  */
 #define SHARABLE_SMALL_MAX 256
 
@@ -311,7 +312,7 @@ static int take_device_memory(struct leatc_device *device, struct leatc_memory *
         leat_memory_alloc(atomic_load(&device->native), LEAT_KIND_DEVICE, memory->bytes, &memory->base));
 }
 
-/* Allocates whole pages, because the driver keeps advice for pages. */
+/* Allocates whole pages, because the driver stores advice for each page. */
 static int take_managed_memory(struct leatc_device *device, struct leatc_memory *memory)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (memory->bytes + page - 1) / page * page;
@@ -340,8 +341,9 @@ static void untell(const struct leatc_memory *memory)
             (void)leat_managed_advise(memory->base, memory->bytes, LEAT_ADVICE_NOT_ACCESSED_BY, place);
 }
 
-/* Trims the pool, so that the driver gets unused pages back and forgets their last prefetch, which the next
- * allocation there would report. Has no effect on pool pages that other managed memory still uses. */
+/* Trims the pool of managed memory, so that the driver gets unused pages back and forgets their last prefetch.
+ * Otherwise the next allocation of these pages would report that prefetch. Pages that other managed memory still
+ * uses stay. */
 static void give_pages_back(const struct leatc_memory *memory)
 {
     leat_pool *pool;
@@ -408,8 +410,8 @@ int leatc_alloc_managed(size_t bytes, unsigned flags, void **ptr)
                     &(struct leatc_memory){.bytes = bytes, .kind = LEATC_MEMORY_MANAGED, .flags = flags}, ptr);
 }
 
-/* Waits for the work that may use an allocation: for device memory the work of its device, for other memory the
- * work of all devices. */
+/* Waits for the work that may use an allocation: the work of its device for device memory, and the work of all
+ * devices for other memory. */
 static int wait_for_users(const struct leatc_memory *memory)
 {
     return memory->kind == LEATC_MEMORY_DEVICE ? leatc_device_wait(leatc_device_known(memory->ordinal))
@@ -427,7 +429,7 @@ int leatc_devices_wait(void)
     return result;
 }
 
-/* Frees an allocation whose record was taken out of the table. On failure, puts the record back. */
+/* Frees an allocation whose record the caller has taken out of the table. If that fails, puts the record back. */
 static int give_back(const struct leatc_memory *memory)
 {
     int result = wait_for_users(memory);
@@ -446,7 +448,8 @@ static int give_back(const struct leatc_memory *memory)
     return LEATC_OK;
 }
 
-/* Takes the record of the allocation that starts at ptr out of the table, if it has one of two kinds. */
+/* If an allocation of one of two kinds starts at ptr, takes its record out of the table. Returns false
+ * otherwise. */
 static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory_kind second,
                       struct leatc_memory *memory)
 {
@@ -465,7 +468,7 @@ static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory
     return node != NULL;
 }
 
-/* Frees memory of a graph: the graph keeps the memory. */
+/* Frees memory of a graph. The physical memory stays with the graph. */
 static int free_of_graph(const struct leatc_memory *memory)
 {
     if (memory->idle)

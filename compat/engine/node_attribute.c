@@ -1,11 +1,11 @@
-/* node_attribute.c - attributes of kernel nodes, by the vendors' numbers. */
+/* node_attribute.c - sets and returns attributes of kernel nodes, by the vendors' numbers. */
 #include "base/lock.h"
 #include "engine/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The caller holds the lock of graphs. */
+/* Returns true if the node is a live kernel node. The caller holds the lock of graphs. */
 static bool is_kernel(const struct leatc_node *node) LEATI_REQUIRES(leatc_graph_lock)
 {
     return leatc_node_live(node) && node->task->type == LEATC_NODE_KERNEL;
@@ -32,7 +32,7 @@ static struct leatc_attribute *new_attribute(struct leatc_node *node, int number
     return larger;
 }
 
-/* Both vendors use these values. */
+/* Attribute numbers that both vendors use. */
 enum {
     ATTRIBUTE_COOPERATIVE = 2,
     ATTRIBUTE_CLUSTER = 4,
@@ -59,8 +59,8 @@ static int check_number(int number)
     }
 }
 
-/* An access policy window asks caches to keep a range. leat has no such control, so only the values are
- * checked. */
+/* An access policy window asks caches to keep a range. leat cannot control caches, so this function only checks
+ * the values. */
 int leatc_window_check(float ratio, int hit, int miss)
 {
     return ratio >= 0 && ratio <= 1 && hit >= 0 && hit <= 2 && miss >= 0 && miss <= 1 ? LEATC_OK

@@ -1,5 +1,5 @@
-/* object.c - user objects: the program's resources, destroyed when the last graph or program reference to them is
- * released. */
+/* object.c - implements user objects: resources of the program that are destroyed when the last reference is
+ * released. The program and its graphs own the references. */
 #include "engine/inside.h"
 #include "base/assert.h"
 
@@ -8,8 +8,8 @@
 
 struct leatc_object {
     struct leati_handle handle;
-    unsigned long long count;       /* all references; guarded by the lock of graphs */
-    unsigned long long count_owned; /* the references among them that the program owns */
+    unsigned long long count;       /* number of all references; guarded by the lock of graphs */
+    unsigned long long count_owned; /* number of references that the program owns, which count includes */
     void *ptr;
     void (*destroy)(void *ptr);
     struct leatc_object *next_ended;

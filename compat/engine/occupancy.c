@@ -1,4 +1,5 @@
-/* occupancy.c - how many blocks one multiprocessor of a device can run concurrently, from the device's limits. */
+/* occupancy.c - computes how many blocks one multiprocessor of a device can run concurrently, from the device's
+ * limits. */
 #include "engine/inside.h"
 
 int leatc_occupancy(int ordinal, int block_threads, size_t shared_bytes, int *blocks)

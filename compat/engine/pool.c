@@ -1,9 +1,9 @@
 /*
- * pool.c - pools with CUDA's semantics, each over one pool of leat, and allocation in stream order.
+ * pool.c - implements pools with CUDA's semantics, each over one pool of leat, and allocation in stream order.
  *
- * After each wait, a vendor's pool gives back what it holds above its release threshold, which is 0 unless it was
- * set. A leat pool keeps everything until it is trimmed. So each free marks the device, and each wait trims the
- * pools of a marked device. A pool that is destroyed while it has live blocks ends with the last of them:
+ * After each wait, a vendor's pool gives back what it holds above its release threshold, which is 0 by default. A
+ * leat pool keeps its memory until it is trimmed. So each free marks the device, and each wait trims the pools of
+ * a marked device. A pool that is destroyed while it has live blocks ends with the last of them: its field
  * references counts the handle and the blocks.
  */
 #include "base/lock.h"
@@ -12,8 +12,9 @@
 struct leatc_pool {
     struct leati_handle handle;
     struct leatc_device *device;
-    leat_pool *native;                /* NULL for a pool of another process */
-    uint64_t id;                      /* unique among the pools of the process */
+    leat_pool *native;                /* NULL: the pool stands for a pool of another process */
+    uint64_t id;                      /* for a pool of another process: the number of that process, and the id of
+                                       * the pool there */
     uint64_t maker_process, maker_id; /* of a pool of another process: that process's number, and the pool's id
                                        * there */
     bool is_default, exportable;
@@ -21,15 +22,16 @@ struct leatc_pool {
     atomic_uint reuse_flags; /* leat_pool_reuse_method; written under reuse_lock */
     _Atomic uint64_t threshold;
     _Atomic uint64_t used, used_high;
-    _Atomic uint64_t reserved_high; /* the highest value seen since the reset, except for leat's own peak */
-    _Atomic uint64_t peak_at_reset; /* leat's peak at the reset: only a higher peak counts */
+    _Atomic uint64_t reserved_high; /* the maximum since the last reset that this file has seen; leat's own peak is
+                                     * added when it is read */
+    _Atomic uint64_t peak_at_reset; /* leat's peak when the maximum was reset; only a higher peak counts */
     _Atomic unsigned access[LEATC_DEVICES_MAX];
 };
 
 static struct leati_handles pools = LEATI_HANDLES(struct leatc_pool);
 
-/* default_lock serializes the creation of default pools. reuse_lock is held while reuse flags change, here and in
- * leat's pool. */
+/* default_lock serializes the creation of default pools. reuse_lock is held while the reuse flags change in this
+ * struct and in leat's pool. */
 static struct leati_lock default_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_lock reuse_lock = LEATI_LOCK_INITIALIZER;
 
@@ -45,7 +47,7 @@ int leatc_pool_check(struct leatc_pool *pool)
     return leati_handle_live(&pools, pool) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
-/* Initializes and publishes a pool. native is set already, or stays NULL. */
+/* Initializes a pool and makes its handle live. The caller has set native, or leaves it NULL. */
 static void begin_pool(struct leatc_pool *pool, struct leatc_device *device)
 {
     pool->device = device;
@@ -177,7 +179,7 @@ int leatc_pool_default(int ordinal, struct leatc_pool **pool)
     made = atomic_load_explicit(&device->default_pool, memory_order_acquire);
     if (!made) {
         leati_lock(&default_lock);
-        /* Another thread may have made it while this one waited for the lock. */
+        /* Another thread may have made the pool while this thread waited for the lock. */
         made = atomic_load(&device->default_pool);
         if (!made && (result = new_pool(device, false, 0, &made)) == LEATC_OK) {
             made->is_default = true;
@@ -221,7 +223,8 @@ int leatc_pool_set_current(int ordinal, struct leatc_pool *pool)
     return LEATC_OK;
 }
 
-/* Closing the device destroys leat's pool. The reset removes the records of its blocks after this. */
+/* Frees the pool's record. Closing the device then destroys leat's pool, and the reset removes the records of its
+ * blocks. */
 static void close_pool(void *object, void *device)
 {
     struct leatc_pool *pool = object;
@@ -252,7 +255,7 @@ static int figures_of(struct leatc_pool *pool, leat_pool_stats *figures)
 {
     *figures = (leat_pool_stats){.size = sizeof *figures};
     if (!pool->native)
-        return LEATC_OK; /* the process that made the pool has its figures */
+        return LEATC_OK; /* all figures stay 0: only the process that made the pool knows them */
     LEATC_TRY(leatc_result_of(leat_pool_get_stats(pool->native, figures)));
     raise_to(&pool->reserved_high, figures->reserved_bytes);
     if (figures->reserved_peak_bytes > atomic_load(&pool->peak_at_reset))
@@ -360,8 +363,8 @@ int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes)
     return leatc_result_of(leat_pool_trim(pool->native, keep_bytes, NULL, NULL));
 }
 
-/* Gives back the memory that a pool holds above its threshold. If pending work still uses freed blocks, marks the
- * device again, so that the next wait tries again. */
+/* Gives back the memory that a pool holds above its release threshold. If pending work still uses freed blocks,
+ * marks the device again, so that the next wait trims the pool again. */
 static void trim_to_threshold(void *object, void *device)
 {
     struct leatc_pool *pool = object;
@@ -421,8 +424,8 @@ static int take_block(struct leatc_pool *pool, size_t bytes, struct leatc_work *
                                   .ordinal = pool->device->ordinal,
                                   .pool = pool,
                                   .id = leatc_memory_id()};
-    /* A pool cannot order its blocks in a stream of another device. Such a stream gets a block that is usable at
-     * once. */
+    /* A pool cannot order its blocks with a stream of another device. For such a stream, allocate without a
+     * stream: the block is usable at once. */
     bool at_once = work->ordinal != pool->device->ordinal;
     int result;
 
@@ -432,7 +435,7 @@ static int take_block(struct leatc_pool *pool, size_t bytes, struct leatc_work *
         leat_memory_free(memory.base);
         return result;
     }
-    /* Each block holds a reference, so that the pool outlives leatc_pool_destroy() until the last block is
+    /* Each block holds a reference, so that after leatc_pool_destroy() the pool lives until the last block is
      * freed. */
     atomic_fetch_add(&pool->references, 1);
     raise_to(&pool->used_high, atomic_fetch_add(&pool->used, rounded(bytes)) + rounded(bytes));
@@ -461,7 +464,7 @@ int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream
     return take_block(pool, bytes, &work, ptr);
 }
 
-/* Frees a block in the order of a stream, which may be of another device. */
+/* Frees a block in the order of a stream, which may belong to another device. */
 static leat_status free_on(const struct leatc_memory *memory, leat_stream *stream, int ordinal)
 {
     struct leatc_device *device = leatc_device_known(memory->ordinal);
@@ -469,8 +472,8 @@ static leat_status free_on(const struct leatc_memory *memory, leat_stream *strea
 
     if (ordinal == memory->ordinal || memory->kind != LEATC_MEMORY_DEVICE)
         return leat_free(stream, memory->base);
-    /* Free the block in a stream of its own device. leat_block_use() keeps it from being used again before the
-     * other stream completes its work. */
+    /* Free the block in a stream of its own device. leat_block_use() prevents its reuse until the other stream has
+     * completed its work. */
     status = leat_block_use(stream, memory->base);
     return status == LEAT_OK ? leat_free(device->legacy->native, memory->base) : status;
 }
@@ -495,7 +498,8 @@ int leatc_pool_free(const struct leatc_memory *memory, leat_stream *stream)
     return LEATC_OK;
 }
 
-/* Closes imported memory. leat unmaps it at once, so the earlier work of the stream must complete first. */
+/* Closes imported memory. leat unmaps the memory at once, so this function first waits for the earlier work of the
+ * stream. */
 static int close_import(void *ptr, struct leatc_work *work)
 {
     if (work->captured)
@@ -517,7 +521,7 @@ static int free_on_work(void *ptr, struct leatc_work *work)
     return result;
 }
 
-/* Frees memory of a graph after the work that was submitted to the stream so far. */
+/* Frees memory of a graph, in the order of the stream. */
 static int free_of_graph(void *ptr, struct leatc_work *work)
 {
     LEATC_TRY(leatc_graph_memory_free(ptr, work->stream));

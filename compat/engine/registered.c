@@ -1,9 +1,9 @@
 /*
- * registered.c - registry of kernels by function address and by name, and the execution configurations of launches
- * (kernel_support.h).
+ * registered.c - registers kernels by function address and by name, and keeps the execution configurations of
+ * launches (kernel_support.h).
  *
- * Code compiled by `leat cu` registers its kernels from static constructors, when the program starts or a library
- * is loaded.
+ * Code that `leat cu` compiled registers its kernels from static constructors, when the program starts or a
+ * library is loaded.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -16,7 +16,7 @@
 
 #define BUCKETS 256
 
-/* Guards the buckets, and next and most_shared_bytes of the records. */
+/* Guards the buckets, and the fields next and most_shared_bytes of the records. */
 static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
 static leat_registered_kernel *buckets[BUCKETS] LEATI_GUARDED_BY(lock);
 
@@ -48,7 +48,7 @@ void leat_kernel_forget(leat_registered_kernel *kernel)
     leati_write_unlock(&lock);
 }
 
-/* The caller holds the lock. */
+/* Returns the registered kernel of a function, or NULL. The caller holds the lock. */
 static leat_registered_kernel *find(const void *function) LEATI_REQUIRES_SHARED(lock)
 {
     leat_registered_kernel *kernel = *bucket_of(function);
@@ -104,8 +104,8 @@ void leatc_function_set_shared(const void *function, size_t bytes)
     leati_write_unlock(&lock);
 }
 
-/* Returns true if symbol is the mangled name of a function called name, outside of namespaces: _Z, length, name,
- * types. */
+/* Returns true if symbol is the mangled name of a function called name, outside of namespaces. Such a symbol is
+ * _Z, the length of the name, the name, and the types of the parameters. */
 static bool is_mangled(const char *symbol, const char *name)
 {
     char *rest;
@@ -127,7 +127,8 @@ const leat_registered_kernel *leatc_kernel_named(const char *symbol)
                 found++;
             }
     leati_read_unlock(&lock);
-    return found == 1 ? named : NULL; /* overloaded functions and template instances share a name */
+    return found == 1 ? named : NULL; /* NULL if several match: overloaded functions and template instances share a
+                                       * name */
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------- */

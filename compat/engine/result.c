@@ -1,20 +1,20 @@
-/* result.c - conversion of leat's statuses to results, and the last error of each thread. */
+/* result.c - converts leat's statuses to results, and keeps the last error of each thread. */
 #include "engine/inside.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Set once, before the first failure is reported. */
+/* True if LEAT_LOG=error. Set once, before the first failure is reported. */
 static bool log_errors;
 
-/* Reads LEAT_LOG with leat's own calls, because the engine does not read leat's environment variables itself. */
+/* Reads LEAT_LOG through leat's API, because the engine does not read leat's environment variables itself. */
 static void read_log_option(void)
 {
     leat_option_info info = LEAT_OPTION_INFO_INIT;
 
-    /* Stop at LEAT_LOG: listing beyond the last option fails, which would replace the message that the program may
-     * ask for. */
+    /* Stop at LEAT_LOG. The call that goes beyond the last option fails, and its message would replace the one
+     * that the program may ask for. */
     for (unsigned i = 0; leat_option_list(i, &info) == LEAT_OK; i++)
         if (!strcmp(info.name, "LEAT_LOG")) {
             log_errors = info.value && !strcmp(info.value, "error");
@@ -82,20 +82,19 @@ int(leatc_result_of)(leat_status status)
 
 static _Thread_local int last;
 
-/* The result by which a device was lost, or 0 (LEATC_OK). Until the device is reset it is the last error of every
- * thread and replaces OK. Relaxed order suffices: a thread that waits for the failed kernel is ordered after this
- * store by the wait. */
+/* The result of the failure that made a device unusable, or 0 (LEATC_OK). Until the device is reset, it is the
+ * last error of every thread, and replaces OK. Relaxed order is sufficient: a thread that waits for the failed
+ * kernel is ordered after this store by that wait. */
 static atomic_int sticky;
 
-/* Returns true for results after which, by the vendors' documentation, the process can no longer use the
- * device. */
+/* Returns true if the vendors' manuals say that the process can no longer use the device after this result. */
 static bool is_sticky(int result)
 {
     return result == LEATC_ILLEGAL_ADDRESS || result == LEATC_LAUNCH_FAILED || result == LEATC_ASSERT ||
            result == 702 || (result >= 714 && result <= 718);
 }
 
-/* True once a layer has recorded a result. */
+/* True if a layer has recorded a result. */
 static atomic_bool noted;
 
 bool leatc_has_noted(void)
@@ -112,13 +111,13 @@ void leatc_lose(int result)
 {
     int none = 0;
 
-    /* Keep the first failure. */
+    /* If there is an earlier failure, keep it. */
     (void)atomic_compare_exchange_strong(&sticky, &none, result);
 }
 
 int leatc_note_launch(int result)
 {
-    /* Store only once, so that calls do not write to a cache line that all threads read. */
+    /* Store only the first time, so that calls do not write to a cache line that all threads read. */
     if (__builtin_expect(!atomic_load_explicit(&noted, memory_order_relaxed), 0))
         atomic_store_explicit(&noted, true, memory_order_relaxed);
     if (__builtin_expect(result == LEATC_OK || result == LEATC_NOT_READY, 1))

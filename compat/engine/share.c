@@ -1,18 +1,18 @@
 /*
- * share.c - sharing of memory, pools and events with other processes.
+ * share.c - shares memory, pools and events with other processes.
  *
- * A handle of 64 bytes identifies the process that made it and a number. A process that has the handle connects to
- * the maker by a socket in the abstract namespace, and asks for the file descriptor with this number: of exported
- * pool memory, or of the page with an event's counters. A thread of the maker answers; it is started with the
- * first handle. So a handle is valid as long as the maker and the shared object exist.
+ * A handle of 64 bytes contains a number for the process that made it, and an id. A process that has the handle
+ * connects to the maker by a socket in the abstract namespace, and asks for the file descriptor with this id: a
+ * descriptor of exported memory, or of the page with an event's counters. A thread of the maker answers; the first
+ * handle starts it. So a handle is valid as long as the maker and the shared object exist.
  *
- * Both sides check each other: the thread answers only processes of its own user and of root, and the asker
- * accepts an answer only from the process that made the handle. No call hangs: the asker gives up after
- * PATIENCE_MS, and the thread polls all connections, so a silent client delays no other one. If the process has no
- * free descriptors, the thread pauses and tries again; sending an answer needs no descriptor.
+ * Both sides check each other: the thread answers only processes of its own user and of root, and the asking
+ * process accepts an answer only from the process that made the handle. No call hangs: the asking process gives up
+ * after PATIENCE_MS, and the thread polls all connections, so a silent client does not delay others. If the maker
+ * has no free descriptors, the thread pauses and tries again; it needs none to send an answer.
  *
- * The descriptor of a pool is a small file that identifies the process and the pool. It is sealed, so that nobody
- * can change it.
+ * The descriptor of a pool is a small file that identifies the process and the pool. It is sealed, so that no
+ * process can change it.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -42,11 +42,11 @@
 /* The content of a handle. */
 struct handle {
     uint32_t magic, what;
-    uint64_t process; /* a random number that identifies the process that made it */
+    uint64_t process; /* a random number of the process that made the handle */
     uint64_t id;
     uint64_t bytes;
-    uint64_t pool;      /* memory: the id of its pool, or 0 */
-    uint64_t pid_space; /* the PID namespace in which pid is valid; 0: unknown */
+    uint64_t pool;      /* the id of the pool of shared memory, or 0 */
+    uint64_t pid_space; /* the PID namespace to which pid belongs; 0: unknown */
     int64_t pid;
 };
 _Static_assert(sizeof(struct handle) <= LEATC_SHARE_BYTES, "a handle has room in what the vendors give it");
@@ -59,7 +59,7 @@ struct offer {
     int fd;
 };
 
-/* Memory that was imported from another process. */
+/* Memory that this process has imported from another one. */
 struct import {
     struct import *next;
     struct handle from;
@@ -68,12 +68,12 @@ struct import {
     unsigned opened;
 };
 
-static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards the lists and the start of the thread */
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards the lists below and the start of the thread */
 static struct offer *offers LEATI_GUARDED_BY(lock);
 static struct import *imports LEATI_GUARDED_BY(lock);
 static atomic_uint offer_count;
-static int listening = -1; /* the thread's socket; -1: the thread does not run */
-static pid_t server_pid;   /* the process of that thread; a child of fork() does not have the thread */
+static int listening = -1; /* the thread's listening socket; -1: the thread does not run */
+static pid_t server_pid;   /* the process that started the thread; a child of fork() does not have the thread */
 static uint64_t process;
 
 /* ---- both sides ---- */
@@ -95,7 +95,7 @@ static bool same_user(int connection, struct ucred *peer)
            (peer->uid == geteuid() || peer->uid == 0);
 }
 
-/* Returns an identifier of this process's PID namespace, or 0. */
+/* Returns a number that identifies this process's PID namespace, or 0. */
 static uint64_t pid_space(void)
 {
     struct stat space;
@@ -118,7 +118,7 @@ static void rest(void)
     (void)nanosleep(&time, NULL);
 }
 
-/* Room in a message for exactly one descriptor. */
+/* Space in a message for exactly one descriptor. */
 union control {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -126,7 +126,7 @@ union control {
 
 /* ---- the process that shares ---- */
 
-/* A connection whose request is not complete. */
+/* A connection whose request has not been received completely. */
 struct client {
     int connection;
     size_t received;
@@ -134,8 +134,8 @@ struct client {
     struct handle wanted;
 };
 
-/* The caller holds the lock, so that the descriptor stays open. The connection is non-blocking, so this never
- * waits. */
+/* Sends the answer to a request: fd, or no descriptor if fd is -1. The caller holds the lock, so that the
+ * descriptor stays open. The connection is non-blocking, so the call never waits. */
 static void send_descriptor(int connection, int fd) LEATI_REQUIRES(lock)
 {
     char byte = fd >= 0;
@@ -167,8 +167,8 @@ static void answer(const struct client *client)
     leati_unlock(&lock);
 }
 
-/* Reads the available part of a request. Returns true if the connection can be closed, because it was answered or
- * is broken. */
+/* Reads the available part of a request, and answers a complete one. Returns true if the connection can be closed,
+ * because it was answered or is broken. */
 static bool hear(struct client *client)
 {
     ssize_t got = recv(client->connection, (char *)&client->wanted + client->received,
@@ -200,8 +200,8 @@ static bool greet(int fd, struct client *clients, size_t *count)
     if (connection < 0) {
         if (errno == EBADF || errno == ENOTSOCK || errno == EINVAL)
             return false;
-        /* Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): the connection stays in the queue; try
-         * again later. */
+        /* Descriptors or memory are exhausted (EMFILE, ENFILE, ENOBUFS, ENOMEM). The connection stays in the
+         * queue; pause and try again. */
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
             rest();
         return true;
@@ -216,7 +216,7 @@ static bool greet(int fd, struct client *clients, size_t *count)
     return true;
 }
 
-/* Main function of the thread. No connection blocks it. */
+/* Main function of the thread. It waits only in poll() and rest(), so no client can block it. */
 static void *serve(void *unused)
 {
     struct client clients[CLIENTS_MAX];
@@ -240,7 +240,7 @@ static void *serve(void *unused)
             rest();
             continue;
         }
-        /* From the last to the first, because forget() moves the entries behind the removed one. */
+        /* Go from the last entry to the first, because forget() moves the entries behind the removed one. */
         for (size_t i = heard; i-- > 0;)
             if ((polled[i].revents && hear(&clients[i])) || clients[i].deadline <= now_ms())
                 forget(clients, &count, i);
@@ -255,7 +255,7 @@ static void *serve(void *unused)
     return NULL;
 }
 
-/* The thread blocks all signals, so that signal handlers run on threads of the program. */
+/* Starts the thread. It blocks all signals, so that signal handlers run on threads of the program. */
 static bool start_thread(void)
 {
     sigset_t all, before;
@@ -275,8 +275,8 @@ static bool start_thread(void)
     return started;
 }
 
-/* Runs in a child of fork(), which has no thread. It closes the socket, so that connecting fails at once after the
- * parent has ended. */
+/* Runs in a child of fork(), which does not have the thread. Closes the socket: otherwise processes could still
+ * connect to it after the parent has ended. */
 static void close_in_child(void)
 {
     if (listening >= 0)
@@ -284,7 +284,7 @@ static void close_in_child(void)
     listening = -1;
 }
 
-/* The caller holds the lock. */
+/* Starts the thread if this process has not started it. The caller holds the lock. */
 static int start_server(void) LEATI_REQUIRES(lock)
 {
     struct sockaddr_un address;
@@ -293,8 +293,8 @@ static int start_server(void) LEATI_REQUIRES(lock)
     leati_assert_locked(&lock);
     if (listening >= 0 && server_pid == getpid())
         return LEATC_OK;
-    /* The first call in this process, or in a child after fork(): choose a new number, because the parent answers
-     * for the old one. */
+    /* This is the first call in this process, which may be a child of fork(). Choose a new number, because the
+     * parent answers for the old one. */
     if (server_pid != getpid()) {
         if (getrandom(&process, sizeof process, 0) != (ssize_t)sizeof process)
             return LEATC_OPERATING_SYSTEM;
@@ -313,7 +313,7 @@ static int start_server(void) LEATI_REQUIRES(lock)
     return LEATC_OPERATING_SYSTEM;
 }
 
-/* Fills in the fields that identify this process. The caller holds the lock. */
+/* Sets the fields of a handle that identify this process. The caller holds the lock. */
 static void sign(struct handle *handle) LEATI_REQUIRES(lock)
 {
     leati_assert_locked(&lock);
@@ -325,8 +325,8 @@ static void sign(struct handle *handle) LEATI_REQUIRES(lock)
 
 /* ---- the process that opens ---- */
 
-/* Connects to the process that made a handle. INVALID_VALUE: the process has ended; OPERATING_SYSTEM: out of
- * descriptors, or the deadline has passed. */
+/* Connects to the process that made a handle. INVALID_VALUE: that process has ended. OPERATING_SYSTEM: no free
+ * descriptor, or the deadline has passed. */
 static int reach(const struct handle *handle, int64_t deadline, int *connection)
 {
     struct sockaddr_un address;
@@ -346,8 +346,8 @@ static int reach(const struct handle *handle, int64_t deadline, int *connection)
     return LEATC_OK;
 }
 
-/* Returns true if the process that listens is the one that made the handle. Process ids are only compared within
- * one PID namespace. */
+/* Returns true if the process at the other end of the connection made the handle. Process ids are compared only if
+ * both processes have the same PID namespace. */
 static bool is_maker(int connection, const struct handle *handle)
 {
     struct ucred peer;
@@ -377,7 +377,7 @@ static int receive_descriptor(int connection, int64_t deadline, int *fd)
     if (got != 1 || !byte)
         return LEATC_INVALID_VALUE;
     header = CMSG_FIRSTHDR(&message);
-    /* The kernel drops the descriptor if this process has no free one. */
+    /* The kernel drops the descriptor if this process has no free descriptor. */
     if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof *fd))
         return LEATC_OPERATING_SYSTEM;
     memcpy(fd, CMSG_DATA(header), sizeof *fd);
@@ -385,7 +385,7 @@ static int receive_descriptor(int connection, int64_t deadline, int *fd)
 }
 
 /* Asks the process that made a handle for the descriptor. INVALID_VALUE: the process or the shared object no
- * longer exists, or another process answers; OPERATING_SYSTEM: no answer in time, or out of descriptors. */
+ * longer exists, or another process answers. OPERATING_SYSTEM: no answer in time, or no free descriptor. */
 static int ask(const struct handle *handle, int *fd)
 {
     int64_t deadline = now_ms() + PATIENCE_MS;
@@ -404,7 +404,8 @@ static int ask(const struct handle *handle, int *fd)
 
 /* ---- offers ---- */
 
-/* If the object is offered already, fills in the handle and returns true. The caller holds the lock. */
+/* If the object of the handle is offered already, completes the handle and returns true. The caller holds the
+ * lock. */
 static bool is_offered(struct handle *handle) LEATI_REQUIRES(lock)
 {
     struct offer *offer = server_pid == getpid() ? offers : NULL;
@@ -430,8 +431,8 @@ static bool find_offer(struct handle *handle)
     return found;
 }
 
-/* Offers fd, and takes ownership of it on success. An object has at most one offer: if it is offered already, fd
- * is closed and the handle refers to the existing offer. Two threads may ask at the same time. */
+/* Offers fd, and takes ownership of it on success. An object has at most one offer. If another thread has offered
+ * it in the meantime, closes fd; the handle then refers to the existing offer. */
 static int put_offer(struct handle *handle, int fd)
 {
     struct offer *offer = malloc(sizeof *offer);
@@ -541,7 +542,7 @@ static int share(const struct leatc_memory *memory, void *handle)
     if (!find_offer(&made)) {
         status = leat_block_export(memory->base, &fd, &bytes);
         if (status == LEAT_ERROR_POINTER)
-            return LEATC_NOT_SUPPORTED; /* the block shares its memory with other blocks of a pool */
+            return LEATC_NOT_SUPPORTED; /* the block lies in the same memory as other blocks of a pool */
         LEATC_TRY(leatc_result_of(status));
         made.bytes = bytes;
         result = put_offer(&made, fd);
@@ -593,8 +594,8 @@ static int map_memory(const struct handle *handle, struct leatc_device *device, 
     return result;
 }
 
-/* Finds an import of the same handle and counts another opening of it. NULL: there is none. The caller holds the
- * lock. */
+/* Finds the import of a handle that is open already, and counts one more opening. Returns NULL if the handle is
+ * not open. The caller holds the lock. */
 static struct import *open_again(const struct handle *handle) LEATI_REQUIRES(lock)
 {
     struct import *import = imports;
@@ -607,7 +608,7 @@ static struct import *open_again(const struct handle *handle) LEATI_REQUIRES(loc
     return import;
 }
 
-/* Maps the memory, or returns the address of an existing mapping. */
+/* Maps the memory of a handle, or returns the address of the existing mapping. */
 static int open_handle(const struct handle *handle, struct leatc_device *device, void **ptr)
 {
     struct import *import, *made;
@@ -638,8 +639,8 @@ static int open_handle(const struct handle *handle, struct leatc_device *device,
     *ptr = import ? import->ptr : made->ptr;
     leati_unlock(&lock);
     if (import) {
-        /* Another thread has mapped it in the meantime. All openings must return the same address, so drop this
-         * mapping. */
+        /* Another thread has mapped the memory in the meantime. All openings must return the same address, so drop
+         * this mapping. */
         (void)leatc_memory_remove(made->ptr);
         (void)leat_memory_free(made->ptr);
         free(made);
@@ -733,7 +734,7 @@ int leatc_share_close(void *ptr)
 
 /* ---- pools ---- */
 
-/* The content of a pool's descriptor. Its blocks have handles of their own. */
+/* The content of a pool's descriptor. The blocks of the pool have handles of their own. */
 struct pool_file {
     struct handle handle;
     struct leatc_pool_export description;

@@ -1,4 +1,4 @@
-/* stack.c - context switches, and the stack cache of each host thread. */
+/* stack.c - switches contexts, and keeps a cache of stacks for each host thread. */
 #include "base/lock.h"
 #include "engine/stack.h"
 
@@ -11,17 +11,17 @@
 
 /* ---- contexts ---------------------------------------------------------------------------------------------- */
 
-/* First function on a new stack. The argument is the fiber. */
+/* The first function that runs on a new stack. argument is the fiber. */
 static void begin_fiber(void *argument);
 
 #ifndef LEATC_STACK_UCONTEXT
 
 /*
- * leatc_context_switch(&from->sp, to->sp): pushes the callee-saved registers, stores the stack pointer, loads the
- * other one and pops the registers saved there. leatc_context_call(&home->sp, function, argument): saves the same
- * state, calls the function on this stack and returns 0. A switch to the saved state makes it return 1.
- * leatc_context_begin: start of a new stack. Callee-saved registers hold the function and its argument. Unwinding
- * ends here.
+ * leatc_context_switch(&from->sp, to->sp) pushes the callee-saved registers, stores the stack pointer in from,
+ * loads the stack pointer of to, and pops the registers saved on that stack. leatc_context_call(&home->sp,
+ * function, argument) saves the same state, calls the function on this stack and returns 0; if another context
+ * switches to the saved state, it returns 1. leatc_context_begin is the first code on a new stack: it finds the
+ * function and its argument in callee-saved registers. Unwinding ends at it.
  */
 void leatc_context_switch(void **from, void *to) __attribute__((visibility("hidden")));
 int leatc_context_call(void **home, void (*function)(void *), void *argument)
@@ -76,9 +76,9 @@ static void *first_frame(char *top, void (*function)(void *), void *argument)
     void **sp = (void **)(void *)top - 9;
 
     memset(sp, 0, 9 * sizeof *sp);
-    sp[3] = argument;                                /* r12 */
-    memcpy(&sp[4], &function, sizeof function);      /* rbx */
-    sp[6] = (void *)(uintptr_t)&leatc_context_begin; /* where the switch returns to */
+    sp[3] = argument;                                /* restored to r12 */
+    memcpy(&sp[4], &function, sizeof function);      /* restored to rbx */
+    sp[6] = (void *)(uintptr_t)&leatc_context_begin; /* return address of the switch */
     return sp;
 }
 
@@ -128,9 +128,9 @@ static void *first_frame(char *top, void (*function)(void *), void *argument)
     void **sp = (void **)(void *)top - 20;
 
     memset(sp, 0, 20 * sizeof *sp);
-    sp[1] = (void *)(uintptr_t)&leatc_context_begin; /* x30, where the switch returns to */
-    memcpy(&sp[2], &function, sizeof function);      /* x19 */
-    sp[3] = argument;                                /* x20 */
+    sp[1] = (void *)(uintptr_t)&leatc_context_begin; /* x30: return address of the switch */
+    memcpy(&sp[2], &function, sizeof function);      /* restored to x19 */
+    sp[3] = argument;                                /* restored to x20 */
     return sp;
 }
 
@@ -153,7 +153,7 @@ static bool call_context(struct leatc_context *home, void (*function)(void *), v
 
 #else
 
-/* makecontext() passes int arguments, so the pointer is split into two halves. */
+/* makecontext() passes int arguments, so a pointer is passed as two halves. */
 static void begin_context(unsigned high, unsigned low)
 {
     begin_fiber((void *)(uintptr_t)((uint64_t)high << 32 | low));
@@ -192,7 +192,7 @@ static bool call_context(struct leatc_context *home, void (*function)(void *), v
 
 /* ---- fibers ------------------------------------------------------------------------------------------------ */
 
-/* Defined only in programs that contain the sanitizers. */
+/* These functions exist only in programs that contain the sanitizers. */
 void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t bytes) __attribute__((weak));
 void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *bytes) __attribute__((weak));
 void __asan_handle_no_return(void) __attribute__((weak));
@@ -204,8 +204,8 @@ void __tsan_switch_to_fiber(void *fiber, unsigned flags) __attribute__((weak));
 
 #define OF_THREAD static _Thread_local __attribute__((tls_model("initial-exec")))
 
-/* The fiber that this thread left last. AddressSanitizer reports its stack bounds when the next fiber is
- * entered. */
+/* The fiber that this thread has left last. When the next fiber is entered, AddressSanitizer tells its stack
+ * bounds. */
 OF_THREAD struct leatc_fiber *left;
 
 static void leave(struct leatc_fiber *from, void **fake_stack, struct leatc_fiber *to)
@@ -246,8 +246,8 @@ bool leatc_fiber_call(struct leatc_home *home, struct leatc_fiber *native, void 
         return false;
     if (home->from_other) {
         enter(native->fake_stack);
-        /* The discarded functions did not return, so their stack frames are still poisoned for
-         * AddressSanitizer. */
+        /* The discarded functions did not return, so AddressSanitizer still considers their stack frames
+         * poisoned. */
         if (__asan_unpoison_memory_region && native->bottom)
             __asan_unpoison_memory_region(native->bottom,
                                           (size_t)((char *)__builtin_frame_address(0) - (char *)native->bottom));
@@ -276,18 +276,18 @@ _Noreturn void leatc_fiber_go_home(struct leatc_home *home, struct leatc_fiber *
 
 #define PAGE_BYTES ((size_t)sysconf(_SC_PAGESIZE))
 
-/* Before Linux 6.13, a guard page splits the mapping, and a process can have only 65530 mappings. On such kernels,
- * stacks beyond this number get no guard page. */
+/* Before Linux 6.13, a guard page splits its mapping, and a process can have only 65530 mappings. On these
+ * kernels, only this number of stacks get a guard page. */
 #define GUARDED_BY_MAPPING_MAX 8192
 
 static _Atomic size_t wanted_bytes = LEATC_STACK_BYTES;
 static atomic_uint guarded_by_mapping;
 
-/* Guards left_over: the stacks of host threads that have ended, for reuse by other threads. */
+/* Guards left_over, the list of stacks of host threads that have ended. Other threads reuse them. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leatc_fiber *left_over LEATI_GUARDED_BY(lock);
 
-/* Fibers cached by this thread, most recently used first. */
+/* The fibers in this thread's cache, most recently used first. */
 OF_THREAD struct leatc_fiber *idle;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

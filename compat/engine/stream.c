@@ -1,19 +1,19 @@
 /*
- * stream.c - streams, and the ordering rules of the default streams.
+ * stream.c - implements streams, and the ordering rules of the default streams.
  *
- * leat has no default stream. A device's legacy default stream is an ordinary leat stream, to which two rules add
- * the order that the vendors describe. Before work is submitted to it, it waits for every blocking stream with
- * work that it has not waited for (dirty). Before work is submitted to a blocking stream, that stream waits for
- * the latest work of the legacy stream, if it has not waited for it yet (epoch and seen). As long as a program
- * uses only one kind of stream, each check costs two loads.
+ * leat has no default stream. A device's legacy default stream is an ordinary leat stream, and two rules give it
+ * the order that the vendors describe. Before work is submitted to it, it waits for the blocking streams that have
+ * work for which it has not waited (their field dirty). Before work is submitted to a blocking stream, that stream
+ * waits for the latest work of the legacy stream, unless it has waited for it already (epoch and seen). If a
+ * program uses only one kind of stream, each check costs two loads.
  *
- * A copy between two devices, or by a name with Peer, is ordered with all streams of its devices. Before the copy,
- * each device's legacy stream also waits for the non-blocking streams. After it, each device gets a fence: an
- * event that each non-blocking stream waits for before its next work (fences and seen).
+ * A copy between two devices, or by a call with Peer in its name, is ordered with all streams of its devices.
+ * Before the copy, each device's legacy stream also waits for the non-blocking streams. After the copy, each
+ * device gets a fence: an event for which each non-blocking stream waits before its next work (fences and seen).
  *
- * A mark is recorded and waited for with the device's lock held, so that no other thread records it again in
- * between. A thread never holds two of these locks. Work that two threads submit at the same time to the legacy
- * stream and to another stream has no defined order, in the vendors' libraries either.
+ * A thread records a mark and makes a stream wait for it with the device's lock held, so that no other thread
+ * records the same mark in between. A thread never holds the locks of two devices. If two threads submit work to
+ * the legacy stream and to another stream at the same time, the order is undefined, as in the vendors' libraries.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -21,10 +21,10 @@
 #include <stdlib.h>
 
 static struct leati_handles streams = LEATI_HANDLES(struct leatc_stream);
-static _Atomic unsigned long long latest_id = 2; /* ids 1 and 2 are the default streams */
+static _Atomic unsigned long long latest_id = 2; /* ids 1 and 2 belong to the default streams */
 
-/* A stream on another device, for work that must run there. After a reset of that device the slot of the handle
- * may belong to another stream; the id tells them apart. */
+/* A stream on another device for work that must run on that device. After a reset of that device, another stream
+ * may have the same handle; it has another id. */
 struct leatc_helper {
     struct leatc_stream *stream;
     unsigned long long id;
@@ -83,13 +83,13 @@ static int new_stream(struct leatc_device *device, unsigned flags, int priority,
     return LEATC_OK;
 }
 
-/* Returns the list of its device that the stream is in. */
+/* Returns the list of the device to which the stream belongs: blocking or non-blocking streams. */
 static struct leatc_stream **list_of(const struct leatc_stream *stream)
 {
     return is_blocking(stream) ? &stream->device->blocking : &stream->device->non_blocking;
 }
 
-/* The caller holds the device's lock. */
+/* Adds a stream to the list of its device. The caller holds the device's lock. */
 static void list_stream(struct leatc_stream *stream)
 {
     struct leatc_stream **list = list_of(stream);
@@ -100,8 +100,8 @@ static void list_stream(struct leatc_stream *stream)
     *list = stream;
 }
 
-/* Publishes the handle of a stream and adds it to the list of its device, so that the legacy default stream waits
- * for it. */
+/* Makes the handle of a stream live and adds the stream to the list of its device, so that the legacy default
+ * stream waits for it. */
 static void announce_stream(struct leatc_stream *stream)
 {
     leati_handle_publish(stream);
@@ -146,8 +146,8 @@ void leatc_streams_close(struct leatc_device *device)
 
 /* ---- the legacy default stream's order ---- */
 
-/* Records the end of the legacy stream's latest work, unless that is recorded already. The caller holds the
- * device's lock. */
+/* Records the event device->latest after the legacy stream's latest work, unless it is recorded there already. The
+ * caller holds the device's lock. */
 static leat_status mark_latest(struct leatc_device *device)
 {
     uint64_t epoch = atomic_load(&device->epoch);
@@ -160,15 +160,15 @@ static leat_status mark_latest(struct leatc_device *device)
     return status;
 }
 
-/* Makes the legacy stream wait for the work of another stream. It records the legacy stream's latest work first,
- * so that a stream that waits for that work does not wait for the other stream too. The caller holds the device's
- * lock. */
+/* Makes the legacy stream wait for the work of another stream. First records the event latest, so that streams
+ * that wait for the legacy stream's earlier work do not wait for the other stream too. The caller holds the
+ * device's lock. */
 static leat_status wait_for(struct leatc_device *device, struct leatc_stream *stream)
 {
     leat_status status;
 
-    /* Do not wait for a stream without pending work: the wait would make the legacy stream appear busy for a
-     * moment. */
+    /* Do not wait for a stream without pending work, because the wait would make the legacy stream appear busy for
+     * a moment. */
     if (leat_stream_query(stream->native) == LEAT_OK)
         return LEAT_OK;
     status = mark_latest(device);
@@ -177,7 +177,7 @@ static leat_status wait_for(struct leatc_device *device, struct leatc_stream *st
     return status == LEAT_OK ? leat_stream_wait(device->legacy->native, stream->mark) : status;
 }
 
-/* The same for a blocking stream, if it is dirty. */
+/* Makes the legacy stream wait for a blocking stream, if that is dirty. The caller holds the device's lock. */
 static leat_status join(struct leatc_device *device, struct leatc_stream *stream)
 {
     if (!atomic_exchange(&stream->dirty, false))
@@ -208,7 +208,7 @@ static int join_non_blocking(struct leatc_device *device)
     return leatc_result_of(status);
 }
 
-/* Makes the stream wait for the legacy stream's latest work. */
+/* Makes a blocking stream wait for the legacy stream's latest work. */
 static int follow(struct leatc_device *device, struct leatc_stream *stream)
 {
     leat_status status = LEAT_OK;
@@ -245,7 +245,7 @@ static int follow_fence(struct leatc_device *device, struct leatc_stream *stream
     return leatc_result_of(status);
 }
 
-/* Returns true if the count has changed since the stream last waited. */
+/* Returns true if count, the device's epoch or fences, has changed since the stream last waited. */
 static bool is_behind(const struct leatc_stream *stream, const _Atomic uint64_t *count)
 {
     return atomic_load_explicit(count, memory_order_acquire) !=
@@ -276,8 +276,8 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static _Thread_local struct thread_streams *mine;
 
-/* Destroys the per-thread streams of a thread that ends. Another thread may reset a device at the same time, so
- * this uses leatc_device_if_open(). */
+/* Destroys the per-thread streams of a thread that ends. It calls leatc_device_if_open(), because another thread
+ * may reset a device at the same time. */
 static void end_thread(void *argument)
 {
     struct thread_streams *of_thread = argument;
@@ -437,7 +437,7 @@ int leatc_work_begin_legacy(int ordinal, struct leatc_work *work)
     return order(legacy);
 }
 
-/* Returns the stream's helper on a device, and creates it if need be. The caller holds the lock of the stream's
+/* Returns the stream's helper on a device. If there is none, creates it. The caller holds the lock of the stream's
  * device. */
 static int find_helper(struct leatc_stream *stream, int ordinal, struct leatc_stream **found)
     LEATI_REQUIRES(stream->device->lock)
@@ -475,7 +475,7 @@ int leatc_work_end(struct leatc_work *work, leat_status status)
     struct leatc_stream *stream = work->record;
     struct leatc_device *device = stream->device;
 
-    /* Update the counts after the work was submitted: a thread that sees them and then records a mark records it
+    /* Update the counts after the work was submitted, so that a thread that sees a new count records its mark
      * after the work. */
     if (stream->legacy)
         atomic_fetch_add_explicit(&device->epoch, 1, memory_order_release);
@@ -503,8 +503,8 @@ int leatc_stream_create(unsigned flags, int priority, struct leatc_stream **stre
     return LEATC_OK;
 }
 
-/* Called when a non-blocking stream is destroyed while its work runs. The device's leftover stream waits for that
- * work, so that copies that wait for all streams include it. The caller holds the device's lock. */
+/* Called when a non-blocking stream is destroyed. If it has pending work, makes the device's leftover stream wait
+ * for that work, so that copies that wait for all streams include it. The caller holds the device's lock. */
 static void hand_over(struct leatc_device *device, struct leatc_stream *stream)
 {
     if (leat_stream_query(stream->native) != LEAT_NOT_READY)
@@ -539,8 +539,8 @@ int leatc_stream_destroy(struct leatc_stream *stream)
         ;
     if (*link)
         *link = stream->next;
-    /* The stream's work continues after its destruction, so make the legacy (or leftover) stream wait for it
-     * now. */
+    /* The stream's work continues after its destruction. Make the legacy stream, or the leftover stream, wait for
+     * it now. */
     if (is_blocking(stream))
         (void)join(device, stream);
     else
@@ -557,8 +557,9 @@ int leatc_stream_check(struct leatc_stream *stream)
     return leatc_stream_find(stream, &found);
 }
 
-/* Resolves a stream for a wait or a query. The legacy default stream includes the work of the blocking streams. A
- * wait or query on another stream does not make that stream wait for the legacy stream, as a submission would. */
+/* Finds the stream of a wait or a query. The legacy default stream first waits for the blocking streams, because a
+ * wait or query includes their work. No other stream waits for the legacy stream here, as it would before a
+ * submission. */
 static int find_to_ask(struct leatc_stream *stream, struct leatc_stream **found)
 {
     bool captured = false;

@@ -1,11 +1,11 @@
 /*
- * symbol.c - symbols: variables of the program itself, which kernels of the CPU device access directly. On a GPU
- * there are no symbols, because only a device compiler can create them.
+ * symbol.c - finds symbols: variables of the program, which kernels of the CPU device access directly. A GPU has
+ * no symbols, because only a device compiler can create them.
  *
- * The addresses and sizes of variables are in the symbol tables of the program and its libraries: the dynamic
- * table, which the dynamic linker can search, and .symtab in the file, which also has static variables. A stripped
- * file has only the dynamic table (-rdynamic adds all global variables to it). The size of a variable that is not
- * in it is unknown; the end of its segment is then the limit.
+ * The addresses and sizes of variables are in the symbol tables of the program and its libraries. The dynamic
+ * linker can search the dynamic table; .symtab in the file also has static variables. A stripped file has only the
+ * dynamic table, to which -rdynamic adds all global variables. The size of a variable that is not in that table is
+ * unknown, so the end of its segment is the limit.
  */
 #include "base/lock.h"
 #include "engine/inside.h"
@@ -25,7 +25,7 @@ struct variable {
     size_t bytes;
 };
 
-/* The variables of one loaded file. */
+/* The variables of one loaded file: the program or a library. */
 struct file {
     struct file *next;
     uintptr_t base;
@@ -34,15 +34,15 @@ struct file {
     struct variable *variables; /* sorted by address */
 };
 
-/* Guards the two variables below. */
+/* Guards files and unloaded. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct file *files LEATI_GUARDED_BY(lock);
-static unsigned long long unloaded; /* the linker's count of unloaded files when these were read */
+static unsigned long long unloaded; /* the dynamic linker's count of unloaded files when files were read */
 
-/* The file and segment in which an address lies. */
+/* The loaded file and the segment that contain an address. */
 struct place {
     uintptr_t address;
-    uintptr_t base, end; /* base of the file; end of the segment */
+    uintptr_t base, end; /* load address of the file, and end of the segment */
     unsigned long long unloaded;
     char path[4096];
 };
@@ -100,7 +100,7 @@ static bool take_variables(const char *image, const Elf64_Shdr *section, struct 
     return true;
 }
 
-/* Returns false if out of memory. */
+/* Reads the variables from .symtab of a file's image. Returns false if out of memory. */
 static bool read_image(const char *image, size_t bytes, struct file *file)
 {
     Elf64_Ehdr header;
@@ -155,13 +155,14 @@ static void forget_files(void) LEATI_REQUIRES(lock)
     }
 }
 
-/* Returns the table of the file at this place, and reads it if need be. NULL: out of memory. */
+/* Returns the variables of the file at this place. Reads the file if it has not been read. Returns NULL if out of
+ * memory. */
 static const struct file *file_at(const struct place *place) LEATI_REQUIRES(lock)
 {
     struct file *file;
 
     leati_assert_locked(&lock);
-    /* After an unload, another file may have been loaded at the same address. */
+    /* A file was unloaded, so another file may have been loaded at its address. */
     if (unloaded != place->unloaded)
         forget_files();
     unloaded = place->unloaded;
@@ -182,7 +183,7 @@ static const struct file *file_at(const struct place *place) LEATI_REQUIRES(lock
     return file;
 }
 
-/* Returns the size of the longest variable that starts at address, or 0. */
+/* Returns the size of the largest variable that starts at address, or 0 if none does. */
 static size_t variable_bytes(const struct file *file, uintptr_t address)
 {
     size_t low = 0, high = file->count, bytes = 0;
@@ -203,7 +204,7 @@ static size_t variable_bytes(const struct file *file, uintptr_t address)
 
 /* ---- symbols ---- */
 
-/* Returns the size from the dynamic symbol table, or 0. */
+/* Returns the size of a symbol from the dynamic symbol table, or 0 if the table does not have it. */
 static size_t dynamic_bytes(const void *symbol)
 {
     const ElfW(Sym) *found = NULL;
@@ -225,7 +226,8 @@ static int check_device(void)
     return strcmp(info.driver, "cpu") ? LEATC_INVALID_SYMBOL : LEATC_OK;
 }
 
-/* *exact: true if *bytes is the symbol's own size, false if it is the distance to the end of the segment. */
+/* Finds the size of a symbol. *exact: true if *bytes is the size of the variable, false if it is the distance to
+ * the end of the segment. */
 static int find_symbol(const void *symbol, size_t *bytes, bool *exact)
 {
     struct place place = {.address = (uintptr_t)symbol};

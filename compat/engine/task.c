@@ -1,4 +1,5 @@
-/* task.c - tasks: what a node of a graph does, as an immutable description with a reference count. */
+/* task.c - creates and counts references to tasks. A task is an immutable description of what a node of a graph
+ * does. */
 #include "engine/inside.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /*
- * visible.c - which devices a process sees, and in which order: implements CUDA_VISIBLE_DEVICES,
+ * visible.c - selects the devices that a process sees, and their order. It implements CUDA_VISIBLE_DEVICES,
  * HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES as the vendors' libraries do.
  *
- * An entry is an index or the start of a UUID. An entry that matches no device, or several, ends the list; a
- * repeated device is skipped. If leat's driver uses a vendor's library, that library has already applied its own
- * variables, so the variables to apply here depend on the driver.
+ * An entry of such a variable is an index or the start of a UUID. An entry that matches no device, or several
+ * devices, ends the list; a device that is named again is skipped. If leat's driver uses a vendor's library, that
+ * library has already applied its own variables. So the driver decides which variables are applied here.
  */
 #include "engine/inside.h"
 
@@ -36,7 +36,8 @@ static void write_uuid(const char *name, char *text, size_t bytes)
                                uuid[i]);
 }
 
-/* Returns true if entry is the start of the device's UUID. HIP programs print the bytes of the UUID as text. */
+/* Returns true if entry is the start of the device's UUID, as CUDA programs print it (in hexadecimal) or as HIP
+ * programs do (the bytes as text). */
 static bool is_device(const char *entry, const leat_device_info *info)
 {
     char hexadecimal[64], plain[sizeof info->name + sizeof UUID_PREFIX];
@@ -68,8 +69,8 @@ static int find_device(const char *entry, const leat_device_info *infos, int cou
     return found;
 }
 
-/* Removes the next entry from *list and copies it without surrounding blanks. Returns false if it is too long to
- * match any device. */
+/* Removes the next entry from *list and copies it to entry, without surrounding blanks. Returns false if it is too
+ * long to match any device. */
 static bool next_entry(const char **list, char *entry, size_t bytes)
 {
     const char *start = *list + strspn(*list, " \t");
@@ -85,7 +86,7 @@ static bool next_entry(const char **list, char *entry, size_t bytes)
     return true;
 }
 
-/* Reduces infos to the devices that list names, in that order. Returns their number. */
+/* Reduces infos to the devices that the variable's value list names, in that order. Returns their number. */
 static int filter(const char *list, leat_device_info *infos, int count)
 {
     leat_device_info all[LEATC_DEVICES_MAX];
@@ -106,7 +107,7 @@ static int filter(const char *list, leat_device_info *infos, int count)
     return left;
 }
 
-/* AMD's runtime treats an empty list as if the variable were not set. */
+/* Returns NULL for an empty list, because AMD's runtime treats an empty variable as if it were not set. */
 static const char *unless_empty(const char *list)
 {
     return list && *list ? list : NULL;
