@@ -1,5 +1,5 @@
-/* array.c - arrays, and queries whose answer is always the same, because no array is mipmapped, sparse or
- * planar. */
+/* array.c - creates and describes arrays. Queries about mipmapped, sparse or planar arrays always give the same
+ * answer, because no array is of these types. */
 #include "cuda/names.h"
 
 /* Returns the size of one channel, or 0 for an unknown format. */
@@ -55,8 +55,8 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
     return cuArray3DCreate_v2(array, &full);
 }
 
-/* Returns the shape with which the array was created. Format is only valid for arrays of the driver API: the
- * runtime API stores its own channel kind there. */
+/* Returns the shape with which the array was created. Format is only valid if the driver API created it: the
+ * runtime API stores its own channel kind in the same field. */
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *descriptor, CUarray array)
 {
     struct leatc_array_shape shape;
@@ -114,7 +114,8 @@ CUresult cuMipmappedArrayGetLevel(CUarray *level_array, CUmipmappedArray array, 
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* The result of a query that fails for every array: INVALID_VALUE, or INVALID_HANDLE for one that is not alive. */
+/* Checks the arguments of a query that fails for every array. Returns INVALID_HANDLE if the array is not live,
+ * else INVALID_VALUE. */
 static CUresult ask_in_vain(const void *answer, CUarray array)
 {
     CU_TRY(leatcu_enter(NULL));

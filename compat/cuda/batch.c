@@ -1,8 +1,8 @@
-/* batch.c - several copies in one call. */
+/* batch.c - implements calls that make several copies at once. */
 #include "cuda/names.h"
 
-/* Checks the attributes of copies. They are hints about when the source may be read, and have no effect here.
- * Attribute i applies to the copies from indexes[i] up to the next index. */
+/* Checks the attributes of copies. They are hints about when the source may be read, and have no effect. Attribute
+ * i applies to the copies from indexes[i] up to the next index. */
 static CUresult check_attributes(const CUmemcpyAttributes *attributes, const size_t *indexes,
                                  size_t attribute_count, size_t count)
 {
@@ -33,7 +33,7 @@ static CUresult copy_ranges(const CUdeviceptr *dsts, const CUdeviceptr *srcs, co
     return CUDA_SUCCESS;
 }
 
-/* Copies a batch. CUDA does not allow the legacy default stream for it. */
+/* Makes a batch of copies. CUDA does not allow the legacy default stream for batches. */
 static CUresult copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count,
                            const CUmemcpyAttributes *attributes, const size_t *indexes, size_t attribute_count,
                            size_t *failed_index, struct leatc_stream *on)

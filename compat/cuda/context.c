@@ -1,11 +1,11 @@
-/* context.c - cuInit(), contexts, and each thread's stack of contexts. */
+/* context.c - implements cuInit(), contexts, and each thread's stack of contexts. */
 #include "cuda/names.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 enum {
-    CONTEXTS_MAX = 4096, /* contexts of cuCtxCreate(), including destroyed ones whose slots are not in use again */
+    CONTEXTS_MAX = 4096, /* maximum number of live contexts that cuCtxCreate() has made */
     STACK_MAX = 128
 };
 
@@ -15,7 +15,7 @@ static struct CUctx_st primaries[LEATC_DEVICES_MAX];
 static struct CUctx_st contexts[CONTEXTS_MAX];
 static _Atomic unsigned long long latest_id = LEATC_DEVICES_MAX;
 
-/* Guards the variables below. Held while a primary context starts or ends. */
+/* Guards the variables below. A thread holds it while it starts or ends a primary context. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned retained[LEATC_DEVICES_MAX];
 static unsigned primary_flags[LEATC_DEVICES_MAX];
@@ -26,8 +26,8 @@ static _Thread_local unsigned depth;
 
 /* ---- start and version ---- */
 
-/* Sets up the primary contexts. Their identities exist whether they are active or not, and threads read them
- * without a lock, so this runs only once. */
+/* Initializes the records of the primary contexts. The records exist even while the contexts are not active.
+ * Threads read them without a lock, so this function runs only once. */
 static void name_primaries(void)
 {
     for (int i = 0; i < LEATC_DEVICES_MAX; i++) {
@@ -50,11 +50,11 @@ CUresult leatcu_started(void)
 {
     if (__builtin_expect(atomic_load_explicit(&started, memory_order_acquire), 1))
         return CUDA_SUCCESS;
-    /* A call of the runtime API initializes the driver API too, as with CUDA's libraries. */
+    /* As in CUDA's libraries, a call of the runtime API initializes the driver API too. */
     return leatc_has_noted() ? cuInit(0) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-/* Programs may call this before cuInit(). */
+/* Returns the version of CUDA. Works before cuInit() too. */
 CUresult cuDriverGetVersion(int *version)
 {
     CU_CHECK(version);
@@ -102,8 +102,8 @@ CUresult leatcu_check_device(CUdevice device)
 
 /* ---- the current context ---- */
 
-/* Called without a current context. If the runtime API was used in this process, the primary context of its
- * current device becomes current. */
+/* Called if no context is current. If the process has used the runtime API, makes the primary context of the
+ * runtime's current device current. */
 static CUresult enter_runtime(void)
 {
     int ordinal;
@@ -127,7 +127,8 @@ CUresult leatcu_enter(CUcontext *context)
     if (__builtin_expect(!depth || !stack[depth - 1], 0))
         CU_TRY(enter_runtime());
     top = stack[depth - 1];
-    /* The runtime API may have selected another device since. Then that device's primary context is current. */
+    /* The runtime API may have selected another device in the meantime. The primary context of that device is then
+     * current. */
     if (leatc_device_get(&ordinal) == LEATC_OK && ordinal != top->ordinal) {
         top = stack[depth - 1] = &primaries[ordinal];
         atomic_store_explicit(&top->state, LEATCU_ALIVE, memory_order_release);
@@ -182,7 +183,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
     return follow_top();
 }
 
-/* NULL pops the topmost context; any other context replaces it. */
+/* Replaces the topmost context. If context is NULL, pops the topmost context. */
 CUresult cuCtxSetCurrent(CUcontext context)
 {
     CU_TRY(leatcu_started());
@@ -254,7 +255,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
-/* The caller holds the lock. */
+/* Ends a device's primary context and resets the device. The caller holds the lock. */
 static CUresult end_primary(CUdevice device)
 {
     if (state_of(&primaries[device]) == LEATCU_ALIVE)
@@ -283,7 +284,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
     CU_TRY(leatcu_check_device(device));
     pthread_mutex_lock(&lock);
     result = end_primary(device);
-    /* The references of programs that retained the context stay valid, so start it again. */
+    /* Programs that have retained the context keep their references, so start it again. */
     if (result == CUDA_SUCCESS && retained[device]) {
         result = leatcu_result(leatc_device_open(device, NULL));
         atomic_store_explicit(&primaries[device].state, LEATCU_ALIVE, memory_order_release);
@@ -316,8 +317,9 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *activ
 
 /* ---- contexts of cuCtxCreate() ---- */
 
-/* Returns a slot that was never used, or the one whose context was destroyed the longest time ago. The caller
- * holds the lock. */
+/* Returns the next slot without a live context. The search continues after the slot that was found last, so that
+ * the handle of a destroyed context is not reused soon. Returns NULL if all slots are in use. The caller holds the
+ * lock. */
 static CUcontext unused_context(void)
 {
     for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
@@ -353,8 +355,8 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* Execution affinity and graphics interoperability are not supported. Parameters with neither are accepted,
- * because programs pass an empty structure. */
+/* Creates a context. Execution affinity and graphics interoperability are not supported. Parameters that ask for
+ * neither are accepted, because programs pass an empty structure. */
 CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned flags, CUdevice device)
 {
     CU_TRY(leatcu_started());
@@ -365,8 +367,8 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
     return cuCtxCreate_v2(context, flags, device);
 }
 
-/* Pops the context if it is on top of the calling thread's stack. Other stacks keep it, and their calls fail with
- * CONTEXT_IS_DESTROYED. */
+/* Destroys a context, and pops it if it is on top of the calling thread's stack. Other threads keep it on their
+ * stacks, and their calls fail with CONTEXT_IS_DESTROYED. */
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
     CU_TRY(leatcu_started());
@@ -405,7 +407,7 @@ CUresult cuCtxSetFlags(unsigned flags)
     return CUDA_SUCCESS;
 }
 
-/* NULL means the current context. */
+/* Checks a context. If *context is NULL, sets it to the current context. */
 static CUresult one_or_current(CUcontext *context)
 {
     return *context ? leatcu_check_context(*context) : leatcu_enter(context);
@@ -425,7 +427,7 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
     CU_TRY(leatcu_started());
     CU_CHECK(version);
     CU_TRY(one_or_current(&context));
-    *version = 3020; /* the version of the context interface since CUDA 3.2 */
+    *version = 3020; /* 3020: the context interface has not changed since CUDA 3.2 */
     return CUDA_SUCCESS;
 }
 
@@ -506,7 +508,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig setting)
     return CUDA_SUCCESS;
 }
 
-/* Nothing makes cache lines persist here, so there is nothing to reset. */
+/* Does nothing: leat has no access policy windows, so no cache lines persist. */
 CUresult cuCtxResetPersistingL2Cache(void)
 {
     return leatcu_enter(NULL);
@@ -552,7 +554,7 @@ void leatcu_stream_made(CUstream stream, CUcontext context)
         return;
     member = malloc(sizeof *member);
     if (!member)
-        return; /* without a record it counts as a stream of the primary context, which has the same device */
+        return; /* cuStreamGetCtx() will return the primary context, which has the same device */
     pthread_mutex_lock(&members_lock);
     *member = (struct membership){stream, context, members};
     members = member;

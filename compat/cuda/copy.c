@@ -1,4 +1,5 @@
-/* copy.c - copies of ranges, 2-D and 3-D regions, between memory and arrays, on one device and between two. */
+/* copy.c - copies ranges and 2-D and 3-D regions, between memory and arrays, on one device or between two
+ * devices. */
 #include "cuda/names.h"
 
 /* ---- ranges ---- */
@@ -19,7 +20,7 @@ static CUresult copy_peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr sr
     return copy(leatcu_pointer(dst), leatcu_pointer(src), bytes, LEATC_DEVICE_TO_DEVICE, stream, mode);
 }
 
-/* Returns the bytes of an array from an offset on. The array must have one row. */
+/* Returns the address of the bytes of an array that begin at offset. The array must have one row. */
 static CUresult array_bytes(CUarray array, size_t offset, size_t bytes, void **ptr)
 {
     struct leatc_array_shape shape;
@@ -67,7 +68,7 @@ static CUresult copy_arrays(CUarray to, size_t to_offset, CUarray from, size_t f
 
 /* ---- 2-D and 3-D regions ---- */
 
-/* One side of a 2-D or 3-D copy, taken from any of the vendor's structs. */
+/* The source or the destination of a 2-D or 3-D copy, from any of the vendor's structs. */
 struct side {
     CUmemorytype type;
     const void *host;
@@ -81,7 +82,7 @@ struct region {
     size_t width_bytes, height, depth;
 };
 
-/* The address, pitch and slice size of a side. */
+/* The address, pitch and slice size of a source or destination. */
 struct steps {
     char *ptr;
     size_t pitch_bytes, slice_bytes;
@@ -105,8 +106,8 @@ static CUresult array_steps(const struct side *side, const struct region *region
     return CUDA_SUCCESS;
 }
 
-/* Computes the steps of a side in memory. If there are several rows or slices, a pitch must hold a row, and a
- * slice must hold its rows. */
+/* Computes the steps of a source or destination in memory. If there are several rows, the pitch must be as long as
+ * a row. If there are several slices, each must have room for its rows. */
 static CUresult memory_steps(const struct side *side, const struct region *region, struct steps *steps)
 {
     size_t row_end, column_end;
@@ -155,7 +156,7 @@ static int direction_of(const struct region *region)
     return to_host ? LEATC_DEVICE_TO_HOST : LEATC_DEVICE_TO_DEVICE;
 }
 
-/* Converts a region that is not empty to the engine's form. */
+/* Converts a region, which is not empty, to the engine's struct. */
 static CUresult engine_region(const struct region *region, void **dst, void **src, leat_copy_region *made)
 {
     struct steps to, from;
@@ -215,7 +216,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream,
     return copy_region(&region, stream, async);
 }
 
-/* Converts either of the two structs for 3-D copies, which differ only in the contexts. */
+/* Converts either of the vendor's structs for 3-D copies, which differ only in the contexts. */
 #define REGION_OF(given)                                                                                          \
     {                                                                                                             \
         .dst = {.type = (given)->dstMemoryType,                                                                   \

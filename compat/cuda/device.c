@@ -1,4 +1,4 @@
-/* device.c - devices of the driver API: their number and attributes. */
+/* device.c - implements the driver API's calls for devices: their number, names and attributes. */
 #include "cuda/names.h"
 
 #include <stdio.h>
@@ -52,7 +52,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* Attributes that the engine does not know, because only this library implements their features. */
+/* Returns attributes of stream memory operations, which only this library implements, so the engine does not know
+ * them. Returns false for other attributes. */
 static bool own_attribute(CUdevice_attribute attribute, int *value)
 {
     switch ((unsigned)attribute) {

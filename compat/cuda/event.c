@@ -1,4 +1,4 @@
-/* event.c - events. */
+/* event.c - implements the driver API's calls for events. */
 #include "cuda/names.h"
 
 static struct leatc_event *engine_event(CUevent event)

@@ -1,4 +1,5 @@
-/* graph.c - graphs: stream capture, nodes and edges, executable graphs, user objects, memory of graphs. */
+/* graph.c - implements the calls for stream capture, graphs, edges, executable graphs, user objects, and memory of
+ * graphs. */
 #include "cuda/names.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@ static struct leatc_node **engine_nodes(CUgraphNode *nodes)
 
 /* ---- capture ---- */
 
-/* The engine's edges have no data. */
+/* Returns the state of a capture. *edges becomes NULL, because the engine's edges have no data. */
 static CUresult capture_info(struct leatc_stream *on, CUstreamCaptureStatus *status, cuuint64_t *id,
                              CUgraph *graph, const CUgraphNode **ends, const CUgraphEdgeData **edges,
                              size_t *end_count)
@@ -160,7 +161,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uns
     return instantiate(executable, graph, flags, NULL);
 }
 
-/* The older form, with a text log of the failure. */
+/* An older version of the call, which also writes a text about the failure to log. */
 CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgraphNode *wrong, char *log,
                                size_t log_bytes)
 {
@@ -316,7 +317,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 
 /* ---- not supported ---- */
 
-/* Conditional nodes are decided on the device, which leat's devices cannot do. */
+/* Refuses conditional nodes: the device would decide whether they run, and leat's devices cannot do that. */
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
                                         unsigned value, unsigned flags)
 {

@@ -1,4 +1,4 @@
-/* managed.c - managed memory: prefetch, advice and range attributes, over leat/managed.h. */
+/* managed.c - prefetches, advises and queries managed memory, with the calls of leat/managed.h. */
 #include "cuda/names.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static CUresult check_range(CUdeviceptr address, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* Returns the leat device of a number; CU_DEVICE_CPU means the host. */
+/* Returns the leat device with this number, or LEAT_HOST for CU_DEVICE_CPU. */
 static CUresult find_place(CUdevice number, leat_device **place)
 {
     *place = LEAT_HOST;
@@ -26,7 +26,7 @@ static CUresult find_place(CUdevice number, leat_device **place)
     return leatcu_result(leatc_device_open(number, place));
 }
 
-/* Converts a location to a device number. NUMA nodes of the host become the host as a whole. */
+/* Converts a location to a device number. A NUMA node of the host becomes the whole host. */
 static CUresult number_of(CUmemLocation location, CUdevice *number)
 {
     switch ((unsigned)location.type) {
@@ -128,7 +128,8 @@ static int type_at(leat_location location)
     }
 }
 
-/* Lists the host, then the devices that were given accessed-by advice; the rest of the list means no device. */
+/* Writes the host and then the devices that have accessed-by advice to a list, and fills the rest with
+ * CU_DEVICE_INVALID. */
 static void list_users(const leat_managed_info *info, int *list, size_t count)
 {
     size_t at = 0;
@@ -205,8 +206,9 @@ CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attribute a
 
 /* ---- attaching ---- */
 
-/* Attaching memory to a stream only promises who will access it. leat's devices can access managed memory at the
- * same time as the host, so the arguments are checked and nothing else happens. */
+/* Checks the arguments and does nothing else. A program attaches memory to promise which device or stream will
+ * access it. leat does not need the promise, because its devices can access managed memory at the same time as the
+ * host. */
 static CUresult attach(struct leatc_stream *stream, CUdeviceptr address, size_t bytes, unsigned flags)
 {
     struct leatc_memory memory;

@@ -1,4 +1,4 @@
-/* memory.c - allocation that is ordered with the host, and queries about pointers. */
+/* memory.c - allocates and frees memory by the calls that have no stream, and answers queries about pointers. */
 #include "cuda/names.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes, size_t wi
     return CUDA_SUCCESS;
 }
 
-/* No context need be current, because the allocation has its device. */
+/* The call works without a current context, because the allocation determines the device. */
 FORWARD_STARTED(CUresult cuMemFree_v2(CUdeviceptr address), leatc_free(leatcu_pointer(address)))
 
 /* Returns the allocation that contains an address. */
@@ -73,7 +73,7 @@ CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
     return leatcu_result(leatc_alloc_host(bytes, flags, ptr));
 }
 
-/* With unified addressing, this memory is always portable and mapped. */
+/* Sets both flags, because with unified addressing pinned memory is always portable and mapped. */
 CUresult cuMemAllocHost_v2(void **ptr, size_t bytes)
 {
     return cuMemHostAlloc(ptr, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
@@ -127,7 +127,7 @@ static bool is_host(const struct leatc_memory *memory)
     return memory->kind == LEATC_MEMORY_HOST || memory->kind == LEATC_MEMORY_REGISTERED;
 }
 
-/* Returns the address that a kernel must use. */
+/* Returns the address by which a kernel must access the memory. */
 static CUdeviceptr device_address(const struct leatc_memory *memory, CUdeviceptr address)
 {
     void *found;
@@ -229,8 +229,8 @@ static size_t attribute_bytes(CUpointer_attribute attribute)
     }
 }
 
-/* This call fails for memory that CUDA does not know. The call for several attributes reports such memory without
- * a type instead. */
+/* Fails for memory that CUDA does not know. cuPointerGetAttributes() does not fail, but reports such memory
+ * without a type. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct leatc_memory memory;
@@ -268,7 +268,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     return CUDA_SUCCESS;
 }
 
-/* Only this attribute can be set. */
+/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is the only attribute that can be set. */
 FORWARD_STARTED(CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                                CUdeviceptr address),
                 !value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS

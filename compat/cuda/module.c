@@ -1,11 +1,12 @@
 /*
- * module.c - modules and kernels.
+ * module.c - implements modules and kernels.
  *
  * A module is an image that leat can load on the device: PTX or a cubin on a GPU, a shared object on the CPU
  * device. The CPU device cannot run PTX, but many programs have no other image. So on the CPU device a module of
- * PTX is only a list of kernel names. Each kernel is looked up by name: in the shared object beside the file
- * (kernels.so for kernels.ptx), in those that LEAT_CPU_KERNELS lists, among leat's built-in kernels, and among the
- * functions that `leat cu` has compiled into the program or into one of those shared objects.
+ * PTX is only a list of kernel names. The library looks up each kernel by name, in this order: in the shared
+ * object beside the file (kernels.so for kernels.ptx), in the shared objects that LEAT_CPU_KERNELS lists, among
+ * leat's built-in kernels, and among the functions that `leat cu` has compiled into the program or into one of
+ * these shared objects.
  */
 #include "cuda/names.h"
 
@@ -26,7 +27,7 @@
 struct CUmod_st {
     atomic_bool alive;
     int ordinal;
-    char *text; /* PTX on the CPU device: the list of kernel names; else NULL */
+    char *text; /* PTX on the CPU device, from which kernel names are read; NULL for other images */
     leat_module *modules[STAND_INS_MAX];
     unsigned module_count;
     struct CUfunc_st *functions;
@@ -35,19 +36,20 @@ struct CUmod_st {
 struct CUfunc_st {
     atomic_bool alive;
     leat_kernel *kernel;
-    leat_module *own;      /* the module of a registered function; NULL: the kernel belongs to module */
-    leat_kernel *together; /* the cooperative form, or NULL */
+    leat_module *own;      /* for a function that `leat cu` compiled: the module that was made for it; NULL: a
+                            * module of the image has the kernel */
+    leat_kernel *together; /* the cooperative form of the kernel, or NULL */
     unsigned parameter_count;
     struct CUmod_st *module;
     struct CUfunc_st *next; /* next function of the module, or next free slot */
     char *name;
 };
 
-/* Handles are addresses in these two arrays, so a call can check any pointer without reading it. */
+/* Handles are addresses in these two arrays, so a call can check any pointer without reading from it. */
 static struct CUmod_st modules[MODULES_MAX];
 static struct CUfunc_st functions[FUNCTIONS_MAX];
 
-/* Guards the lists. Whether a handle is alive is read without it. */
+/* Guards the lists. The fields alive are read without it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned next_module, used_functions;
 static struct CUfunc_st *free_functions;
@@ -70,8 +72,8 @@ static bool is_function(CUfunction function)
 
 /* ---- images ---- */
 
-/* Returns the length of an image, for which CUDA's call has no parameter: of an ELF file or a fatbin by its
- * header, else of a text. */
+/* Returns the length of an image, for which CUDA's call has no parameter. The header of an ELF file or a fatbin
+ * has the length; any other image is a text. */
 static size_t image_bytes(const void *image)
 {
     const Elf64_Ehdr *elf = image;
@@ -80,7 +82,7 @@ static size_t image_bytes(const void *image)
 
     if (!memcmp(image, ELFMAG, SELFMAG))
         return elf->e_shoff + (size_t)elf->e_shentsize * elf->e_shnum;
-    if (*fat == 0xba55ed50) { /* fatbin: the sizes of the header and of the content */
+    if (*fat == 0xba55ed50) { /* the header of a fatbin has its own size and that of the content */
         memcpy(&bytes, (const char *)image + 8, sizeof bytes);
         return ((const uint16_t *)image)[3] + bytes;
     }
@@ -92,7 +94,8 @@ static bool is_ptx(const char *image)
     return memcmp(image, ELFMAG, SELFMAG) && strstr(image, ".version") && strstr(image, ".target");
 }
 
-/* Returns the name of the next kernel in the text and its length, or NULL. */
+/* Returns the next kernel's name in the text, and the length of the name. Returns NULL if there are no more
+ * kernels. */
 static const char *next_entry(const char *text, size_t *length)
 {
     text = strstr(text, ".entry");
@@ -122,7 +125,7 @@ static void add_stand_in(struct CUmod_st *module, leat_device *device, const cha
         module->module_count++;
 }
 
-/* Adds the shared objects that LEAT_CPU_KERNELS lists, separated by colons. */
+/* Loads the shared objects that LEAT_CPU_KERNELS lists, separated by colons, into the module. */
 static void add_listed(struct CUmod_st *module, leat_device *device)
 {
     leat_option_info option = LEAT_OPTION_INFO_INIT;
@@ -143,7 +146,7 @@ static void add_listed(struct CUmod_st *module, leat_device *device)
     }
 }
 
-/* Adds kernels.so for kernels.ptx. */
+/* If path ends in .ptx and there is a file with .so instead, loads that file into the module. */
 static void add_neighbour(struct CUmod_st *module, leat_device *device, const char *path)
 {
     size_t length = strlen(path);
@@ -156,8 +159,8 @@ static void add_neighbour(struct CUmod_st *module, leat_device *device, const ch
         add_stand_in(module, device, beside);
 }
 
-/* Makes a module of PTX on the CPU device, and loads the shared objects in which its kernels may be. path: the PTX
- * file, or NULL. */
+/* Makes a module of PTX on the CPU device, and loads the shared objects that may have its kernels. path: the PTX
+ * file, or NULL if the image came from memory. */
 static CUresult stand_in(struct CUmod_st *made, leat_device *device, const char *text, const char *path)
 {
     leat_status (*const own[])(leat_device *, leat_module **) = {leat_module_builtin, leat_module_layout};
@@ -196,7 +199,8 @@ static CUresult load_image(struct CUmod_st *made, const void *image, const char 
 static void end_module(struct CUmod_st *module)
 {
     for (unsigned i = 0; i < module->module_count; i++)
-        (void)leat_module_unload(module->modules[i]); /* fails for leat's built-in modules, which stay loaded */
+        (void)leat_module_unload(module->modules[i]); /* this fails for leat's built-in modules, which stay
+                                                       * loaded */
     free(module->text);
     module->text = NULL;
     module->module_count = 0;
@@ -260,14 +264,14 @@ static CUresult find_kernel(struct CUmod_st *module, const char *name, leat_kern
         return CUDA_ERROR_NOT_FOUND;
     for (unsigned i = 0; i < module->module_count && status == LEAT_ERROR_NOT_FOUND; i++)
         status = leat_kernel_get(module->modules[i], name, kernel);
-    /* The PTX has the kernel, but no shared object does. */
+    /* The PTX lists the kernel, but no shared object has it. */
     if (status == LEAT_ERROR_NOT_FOUND && module->text)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     return leatcu_result(leatc_result_of(status));
 }
 
-/* Writes a message that lists the kernels of the module's PTX that were not found anywhere; "" if there are
- * none. */
+/* Writes a message that lists the kernels of the module's PTX that the library has not found. If it has found all
+ * of them, words becomes "". */
 static void missing_kernels(struct CUmod_st *module, char *words, size_t bytes)
 {
     const char *text = module->text;
@@ -290,8 +294,8 @@ static void missing_kernels(struct CUmod_st *module, char *words, size_t bytes)
                  ". The CPU device cannot run PTX; list shared objects with these kernels in LEAT_CPU_KERNELS, separated by colons (leat cu -shared makes them from .cu files)");
 }
 
-/* Writes a text to one of the two logs if the caller passed a buffer, and its length to the option with the
- * buffer's size. */
+/* Writes a text to one of the two logs, if the caller has passed a buffer for it. Sets the option that has the
+ * buffer's size to the length of the text. */
 static void write_log(unsigned count, const CUjit_option *options, void **values, CUjit_option buffer,
                       CUjit_option size, const char *words)
 {
@@ -330,7 +334,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
     return result;
 }
 
-/* Reads a whole file and terminates it with zeros. The caller frees it. */
+/* Reads a whole file and appends zeros to it. The caller frees the contents. */
 static CUresult read_file(const char *path, char **contents)
 {
     FILE *file = fopen(path, "rbe");
@@ -364,7 +368,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
     return result;
 }
 
-/* Frees functions that were unlinked from their module and are not running. */
+/* Frees functions that belong to no module any more and are not running. */
 static void end_functions(struct CUfunc_st *function)
 {
     for (struct CUfunc_st *next; function; function = next) {
@@ -392,7 +396,7 @@ CUresult cuModuleUnload(CUmodule module)
     }
     functions_there = module->functions;
     for (struct CUfunc_st *function = functions_there; function; function = function->next)
-        /* No new launch can start after this; those that run are waited for below. */
+        /* No launch can start after this. The call waits below for launches that are running. */
         atomic_store(&function->alive, false);
     module->functions = NULL;
     pthread_mutex_unlock(&lock);
@@ -404,7 +408,7 @@ CUresult cuModuleUnload(CUmodule module)
     return CUDA_SUCCESS;
 }
 
-/* Modules on leat's devices have no variables, only kernels. */
+/* Checks the arguments and returns NOT_FOUND: on leat's devices, modules have kernels but no variables. */
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
 {
     CU_TRY(leatcu_enter(NULL));
@@ -414,7 +418,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule modu
 
 /* ---- kernels ---- */
 
-/* The caller holds the lock. */
+/* Returns a free slot for a function, or NULL. The caller holds the lock. */
 static struct CUfunc_st *unused_function(void)
 {
     struct CUfunc_st *function = free_functions;
@@ -426,7 +430,7 @@ static struct CUfunc_st *unused_function(void)
     return used_functions < FUNCTIONS_MAX ? &functions[used_functions++] : NULL;
 }
 
-/* Finds a registered function for a kernel of the module's PTX. */
+/* Finds a kernel of the module's PTX among the functions that `leat cu` has compiled. */
 static CUresult find_known(struct CUmod_st *module, const char *name, struct CUfunc_st *found)
 {
     const leat_registered_kernel *known = module->text ? leatc_kernel_named(name) : NULL;
@@ -448,7 +452,7 @@ static CUresult find_known(struct CUmod_st *module, const char *name, struct CUf
     return leatcu_result(leatc_result_of(status));
 }
 
-/* The caller holds the lock. */
+/* Looks up a kernel of a module and makes a function of it. The caller holds the lock. */
 static CUresult make_function(struct CUmod_st *module, const char *name, CUfunction *function)
 {
     struct CUfunc_st *made, found = {.own = NULL};
@@ -513,7 +517,7 @@ CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
     return CUDA_SUCCESS;
 }
 
-/* leat has loaded the kernel when it was looked up. */
+/* Checks the handle only: leat loads a kernel when the program looks it up. */
 CUresult cuFuncLoad(CUfunction function)
 {
     CU_TRY(leatcu_enter(NULL));
@@ -542,7 +546,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
         *value = (int)(info.max_shared_bytes < 49152 ? info.max_shared_bytes : 49152);
         break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *value = 16; /* not 0, because programs divide by it; x86-64 has 16 registers */
+        *value = 16; /* 16, the number of registers of x86-64: programs divide by this value, so it cannot be 0 */
         break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
@@ -568,7 +572,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     switch ((unsigned)attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         CU_CHECK(value >= 0 && (unsigned)value <= info.max_shared_bytes);
-        return CUDA_SUCCESS; /* leat raises the limit at each launch */
+        return CUDA_SUCCESS; /* nothing to set, because leat raises the limit at each launch */
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         CU_CHECK(value >= -1 && value <= 100);
         return CUDA_SUCCESS;
@@ -584,8 +588,8 @@ CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache setting)
     return is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Checks that all blocks of a cooperative launch can run concurrently. NOT_SUPPORTED: not a registered function.
- */
+/* Checks that all blocks of a cooperative launch can run concurrently. NOT_SUPPORTED: the function has no
+ * cooperative form. */
 static CUresult check_together(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes)
 {
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, threads = (uint64_t)block.x * block.y * block.z;
@@ -599,7 +603,7 @@ static CUresult check_together(CUfunction function, leat_dim3 grid, leat_dim3 bl
     return blocks <= (uint64_t)most * (uint64_t)units ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
-/* Makes a graph task that launches one of the function's kernels. */
+/* Makes a graph task that launches kernel, which is one of the forms of the function. */
 static CUresult make_task(CUfunction function, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
                           size_t shared_bytes, void **parameters, struct leatc_task **task)
 {
@@ -612,8 +616,8 @@ static CUresult make_task(CUfunction function, leat_kernel *kernel, leat_dim3 gr
                                            task));
 }
 
-/* Makes a graph task that launches a function. The function's module must belong to the current context's
- * device. */
+/* Makes a graph task that launches a function. The function's module must belong to the device of the current
+ * context. */
 CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                             void **parameters, struct leatc_task **task)
 {

@@ -1,11 +1,11 @@
 /*
- * names.h - declarations that the files of libleat-cuda share: results, contexts, and the checks at the start of
- * each call.
+ * names.h - declares what the files of libleat-cuda share: results, contexts, and the checks at the start of each
+ * call.
  *
  * The driver API differs from the engine in one respect: most calls need a current context, and a device may have
- * several contexts. Here a context is only an identity for one of the engine's devices: memory, streams and events
- * belong to the device, whichever context made them. Each thread has a stack of contexts; the topmost one selects
- * the engine's current device.
+ * several contexts. In this library a context only identifies one of the engine's devices: memory, streams and
+ * events belong to the device, whichever context was current when they were made. Each thread has a stack of
+ * contexts. The topmost context selects the engine's current device.
  *
  * The driver API has no last error, so results are not recorded.
  */
@@ -14,15 +14,15 @@
 
 #include "engine/engine.h"
 
-/* Declares functions under their exported names, such as cuMemAlloc_v2, without the macros that hide the
- * versions. */
+/* With this macro, the header declares functions under their exported names, such as cuMemAlloc_v2, and not under
+ * macros that hide the versions. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <leat/compat/cuda.h>
 
 #include <stdatomic.h>
 
-/* Converts a result of the engine to the driver API's. A result that only the runtime API has becomes the driver's
- * result with the same meaning. */
+/* Converts a result of the engine to one of the driver API. If only the runtime API has the result, returns the
+ * driver API's result with the same meaning. */
 CUresult leatcu_map(int result);
 
 static inline CUresult leatcu_result(int result)
@@ -37,7 +37,7 @@ static inline CUresult leatcu_result(int result)
             return cu_try_;                                                                                       \
     } while (0)
 
-/* Returns INVALID_VALUE from the enclosing function unless the condition holds. */
+/* Returns CUDA_ERROR_INVALID_VALUE from the enclosing function if the condition is false. */
 #define CU_CHECK(condition)                                                                                       \
     do {                                                                                                          \
         if (!(condition))                                                                                         \
@@ -50,33 +50,34 @@ struct CUctx_st {
     _Atomic enum leatcu_context_state state;
     int ordinal;
     bool primary;
-    _Atomic unsigned flags; /* read and written by any thread */
+    _Atomic unsigned flags; /* any thread may read and write it */
     unsigned long long id;
 };
 
-/* Returns NOT_INITIALIZED before cuInit(), unless the runtime API was used. */
+/* Returns NOT_INITIALIZED if neither cuInit() nor the runtime API was called before. */
 CUresult leatcu_started(void);
 
-/* Called first by everything that needs a current context. Returns it in *context; context may be NULL.
- * NOT_INITIALIZED, INVALID_CONTEXT (none is current), CONTEXT_IS_DESTROYED. */
+/* Every call that needs a current context calls this first. *context becomes the current context; context may be
+ * NULL. NOT_INITIALIZED; INVALID_CONTEXT: no context is current; CONTEXT_IS_DESTROYED. */
 CUresult leatcu_enter(CUcontext *context);
 
-/* Returns CUDA_SUCCESS if the context is alive. INVALID_CONTEXT: it was never created; CONTEXT_IS_DESTROYED. */
+/* Returns CUDA_SUCCESS if the context is live. INVALID_CONTEXT: it was never created. CONTEXT_IS_DESTROYED: it was
+ * destroyed. */
 CUresult leatcu_check_context(CUcontext context);
 
-/* Returns the context that is reported for an object of this device: the current one if it belongs to the device,
- * else the primary one. */
+/* Returns the context to report for an object of this device: the current context if it belongs to the device,
+ * else the device's primary context. */
 CUcontext leatcu_context_of(int ordinal);
 
 /* Returns INVALID_DEVICE if there is no such device. */
 CUresult leatcu_check_device(CUdevice device);
 
-/* Returns true if a host function can access the memory of this device, as on CPU devices outside of strict
- * mode. */
+/* Returns true if a host function can access the memory of this device. This is so on CPU devices outside of
+ * strict mode. */
 bool leatcu_host_reaches_device(int ordinal);
 
-/* Records which streams were made in contexts of cuCtxCreate(), for cuStreamGetCtx(). Other streams belong to the
- * primary context. */
+/* Record which streams were created in contexts of cuCtxCreate(), for cuStreamGetCtx(). All other streams belong
+ * to the primary context. */
 CUcontext leatcu_stream_context(CUstream stream, int ordinal);
 void leatcu_stream_made(CUstream stream, CUcontext context);
 void leatcu_stream_gone(CUstream stream);
@@ -116,7 +117,8 @@ static inline struct leatc_node *const *leatcu_node_list(const CUgraphNode *node
     return (struct leatc_node *const *)(const void *)nodes;
 }
 
-/* Parts of graph tasks: a kernel launch, a copy in the engine's form, operations on words in memory. */
+/* Functions that node.c needs from other files: they make the tasks of kernel launches and of operations on words
+ * in memory, and convert a 3-D copy to the engine's struct. */
 CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                             void **parameters, struct leatc_task **task);
 CUresult leatcu_region_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_region *region,
@@ -125,8 +127,8 @@ CUresult leatcu_batch_make(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_
 CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
 
 /*
- * Functions that only call the engine are written as one line each. `call` is an expression with the engine's
- * result. FORWARD first checks that a context is current, FORWARD_STARTED that cuInit() was called.
+ * Define functions that only call the engine. `call` is an expression with the engine's result. FORWARD first
+ * checks that a context is current; FORWARD_STARTED first checks that cuInit() was called.
  */
 #define FORWARD(prototype, call)                                                                                  \
     prototype                                                                                                     \
@@ -142,16 +144,16 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
         return leatcu_result(call);                                                                               \
     }
 
-/* FORWARD_STARTED for a function that ignores some of its arguments, because leat does not have what it is
- * about. */
+/* FORWARD_STARTED for a function that leat does not support. The function ignores some of its arguments. */
 #define REFUSE_STARTED(prototype, result)                                                                         \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
         FORWARD_STARTED(prototype, result) _Pragma("GCC diagnostic pop")
 
 /*
- * A function that takes a `stream` exists twice: NULL means the legacy default stream in `name`, and the
- * per-thread default stream in `name_ptsz`. `call` uses the engine's stream as `on`. In FORWARD_STREAM, which
- * checks that a context is current, it has the engine's result; in BOTH, which checks nothing, it has a CUresult.
+ * Define both variants of a function that takes a `stream`: a NULL stream means the legacy default stream in
+ * `name`, and the per-thread default stream in `name_ptsz`. In `call`, the engine's stream has the name `on`.
+ * FORWARD_STREAM checks that a context is current, and its `call` has the engine's result. BOTH checks nothing,
+ * and its `call` has a CUresult.
  */
 #define FORWARD_STREAM(name, name_ptsz, parameters, call)                                                         \
     FORWARD_ON(name, parameters, leatcu_stream(stream), leatcu_enter(NULL), leatcu_result(call))                  \
@@ -161,7 +163,7 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
     FORWARD_ON(name, parameters, leatcu_stream(stream), CUDA_SUCCESS, call)                                       \
     FORWARD_ON(name_ptsz, parameters, leatc_per_thread(stream), CUDA_SUCCESS, call)
 
-/* BOTH for a function without a stream argument that works in a default stream. */
+/* BOTH for a function that has no stream argument and works in a default stream. */
 #define BOTH_SYNC(name, name_ptds, parameters, call)                                                              \
     FORWARD_ON(name, parameters, LEATC_STREAM_LEGACY, CUDA_SUCCESS, call)                                         \
     FORWARD_ON(name_ptds, parameters, LEATC_STREAM_PER_THREAD, CUDA_SUCCESS, call)
@@ -175,8 +177,8 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
         return call;                                                                                              \
     }
 
-/* leat's own cuda driver calls this if it loads this library: returns &leat_version of the leat that this library
- * uses. */
+/* leat's cuda driver calls this after it has loaded this library in place of NVIDIA's. Returns &leat_version of
+ * the leat that this library uses. */
 LEATC_API const void *leat_compat_names(void);
 
 #endif

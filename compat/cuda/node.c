@@ -1,15 +1,17 @@
 /*
- * node.c - nodes of graphs by type. Each type has a function that makes a task from CUDA's struct. Adding a node,
- * setting its parameters and setting those of an executable graph's node all use it.
+ * node.c - implements the calls for nodes of graphs, by type. Each type has a function that makes a task from
+ * CUDA's struct. The calls that add a node, set its parameters, or set those of an executable graph's node all use
+ * this function.
  */
 #include "cuda/names.h"
 
 #include <string.h>
 
-/* The address identifies the data that this library stores with a task (leatc_task_keep()). */
+/* The address of this variable is the tag under which this library stores data with a task (leatc_task_keep()). */
 static const char copy_tag;
 
-/* The uses of a task, if it could be made: each passes it to the engine. */
+/* Each of the next three functions passes a task to the engine. made is the result of making the task; if it is a
+ * failure, they only return it. */
 static CUresult add(CUresult made, struct leatc_task **task, CUgraph graph, const CUgraphNode *before,
                     size_t count, CUgraphNode *node)
 {
@@ -37,7 +39,7 @@ static CUresult get(CUgraphNode node, int type, const void *out, const struct le
     return leatcu_result(leatc_node_task(leatcu_node(node), type, task));
 }
 
-/* Returns the device of a node: that of a context, or of the current context if it is NULL. */
+/* Returns the device of a context, or of the current context if context is NULL. */
 static CUresult ordinal_of(CUcontext context, int *ordinal)
 {
     CUcontext current;
@@ -61,7 +63,7 @@ static CUresult keep(struct leatc_task *task, const void *tag, const void *kept,
     return result;
 }
 
-/* Defines a function that makes a task and passes it to the engine. `call` makes it in the variable `task`. */
+/* Defines a function whose `call` makes a task in the variable `task` and passes it to the engine. */
 #define FORWARD_TASK(prototype, call)                                                                             \
     prototype                                                                                                     \
     {                                                                                                             \
@@ -83,7 +85,7 @@ static CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS *p, struct leatc_task 
                               p->kernelParams, task);
 }
 
-/* The first version of the struct lacks the kernel and the context at the end. */
+/* The first version of the struct does not have the fields kernel and context at the end. */
 static CUresult make_kernel_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p, struct leatc_task **task)
 {
     CUDA_KERNEL_NODE_PARAMS longer = {.func = NULL};
@@ -173,7 +175,7 @@ static CUresult make_copy(const CUDA_MEMCPY3D *p, CUcontext context, struct leat
     return keep(*task, &copy_tag, p, sizeof *p);
 }
 
-/* A side of a copy that another library made or that was captured. */
+/* The source or the destination of a copy that was captured or that another library made. */
 struct side {
     CUmemorytype type;
     void *host;
@@ -382,7 +384,7 @@ static CUresult get_event(CUgraphNode node, int type, CUevent *event)
     return CUDA_SUCCESS;
 }
 
-/* Defines the four functions of one of the two node types. */
+/* Defines the four functions of one type of event nodes: wait or record. */
 #define EVENT_NODES(name, type)                                                                                   \
     CUresult cuGraphAddEvent##name##Node(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,             \
                                          size_t count, CUevent event)                                             \
@@ -427,7 +429,8 @@ FORWARD_TASK(CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph,
                                                size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p),
              add(make_batch(p, &task), &task, graph, before, count, node))
 
-/* Operations that another library captured have no list in CUDA's form. */
+/* Returns the operations of a node. NOT_SUPPORTED: another library captured them, so there is no list in CUDA's
+ * form. */
 CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
     const struct leatc_task *task;
@@ -484,7 +487,7 @@ static CUresult check_any(const CUgraphNodeParams *p)
     return CUDA_SUCCESS;
 }
 
-/* The versions of this struct differ only in their names. */
+/* Makes the task of a kernel from a struct that differs from CUDA_KERNEL_NODE_PARAMS only in its name. */
 static CUresult make_any_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *p, struct leatc_task **task)
 {
     CUDA_KERNEL_NODE_PARAMS same;
@@ -502,8 +505,8 @@ static CUresult make_any_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *p, struct leatc_
     return make_fill(&shorter, p->ctx, task);
 }
 
-/* Makes a task for the types whose parameters can be set. Other types have calls of their own, or are not
- * supported. */
+/* Makes the task of a node whose parameters can be set. The other types of nodes have calls of their own, or are
+ * not supported. */
 static CUresult make_any(CUgraphNodeParams *p, struct leatc_task **task)
 {
     CU_TRY(check_any(p));
@@ -573,7 +576,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgr
 
 /* ---- external semaphores (not supported) ---- */
 
-/* No node has one of these types, so no node is valid for these calls. */
+/* There are no nodes of these types, so these calls fail for every node. */
 REFUSE_STARTED(CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *node, CUgraph graph,
                                                                const CUgraphNode *before, size_t count,
                                                                const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p),

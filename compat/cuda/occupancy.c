@@ -1,4 +1,4 @@
-/* occupancy.c - how many blocks a device can run concurrently, from its limits alone. */
+/* occupancy.c - computes how many blocks a device can run concurrently, only from the limits of the device. */
 #include "cuda/names.h"
 
 static CUresult check_function(CUfunction function)
@@ -25,8 +25,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads, shared_bytes, 0);
 }
 
-/* Divides the shared memory of a multiprocessor by the number of blocks. INVALID_VALUE: that number of blocks
- * cannot run concurrently. */
+/* Returns the shared memory of a multiprocessor, divided by the number of blocks. INVALID_VALUE: this number of
+ * blocks cannot run concurrently. */
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunction function, int blocks,
                                                  int block_threads)
 {
@@ -43,8 +43,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunctio
     return CUDA_SUCCESS;
 }
 
-/* Returns the largest block size with maximum occupancy, which is a multiple of the warp size or the limit, and
- * the number of such blocks that all multiprocessors can run. */
+/* Returns the largest block size with maximum occupancy, and the number of such blocks that all multiprocessors
+ * can run. Tries the largest allowed block size, and the smaller multiples of the warp size. */
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *min_blocks, int *block_threads, CUfunction function,
                                                    CUoccupancyB2DSize shared_of, size_t shared_bytes, int limit,
                                                    unsigned flags)

@@ -1,4 +1,4 @@
-/* pool.c - allocation in stream order, and memory pools. */
+/* pool.c - implements allocation in stream order, and memory pools. */
 #include "cuda/names.h"
 
 #include <string.h>

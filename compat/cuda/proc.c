@@ -1,17 +1,16 @@
 /*
- * proc.c - functions by name: cuGetProcAddress().
+ * proc.c - implements cuGetProcAddress(), which looks up functions by name.
  *
- * The caller passes a name and the CUDA version for which it was built. The result is the newest version of the
- * function that this CUDA version has. The versions of these names from before CUDA 4 are left out, because no
- * program asks for them any more. So most names have one entry here, and those whose parameters CUDA 11 to 13
- * changed have two.
+ * The caller passes a name and the CUDA version for which it was built. The result is the newest variant of the
+ * function that this CUDA version has. Variants from before CUDA 4 are left out, because no program asks for them
+ * any more. So most names have one entry in the table; names whose parameters changed in CUDA 11 to 13 have two.
  */
 #include "cuda/names.h"
 
 #include <string.h>
 
-/* X(the name, the function, the CUDA version that gave the name this meaning). Names of functions that use a
- * default stream also have the function for the per-thread default stream. */
+/* X(name, function, CUDA version since which the name has stood for this function). For a function that uses a
+ * default stream, the variant for the per-thread default stream follows the function. */
 // clang-format off
 #define PLAIN_NAMES(X) \
     X(cuArray3DCreate, cuArray3DCreate_v2, 2000) \
@@ -338,8 +337,8 @@ static const struct entry entries[] = {
 #undef STREAM_ENTRY
 };
 
-/* Returns the newest entry of a name that is not newer than version, or NULL. *known: true if the name exists at
- * all. */
+/* Returns the newest entry of a name that version already had, or NULL. *known: true if there is any entry of the
+ * name. */
 static const struct entry *find(const char *name, int version, bool *known)
 {
     const struct entry *best = NULL;
@@ -372,8 +371,8 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
     *function = NULL;
     if (!entry)
         return CUDA_ERROR_NOT_FOUND;
-    /* memcpy, because ISO C has no cast between function pointers and void *; POSIX guarantees the same
-     * representation. */
+    /* Copy with memcpy(), because ISO C has no cast between function pointers and void *. POSIX guarantees that
+     * both have the same representation. */
     if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
         memcpy(function, &entry->per_thread, sizeof *function);
     else

@@ -1,4 +1,5 @@
-/* result.c - the driver API's results: names, texts, and the conversion from the engine's results. */
+/* result.c - returns the names and texts of the driver API's results, and converts the engine's results to
+ * them. */
 #include "cuda/names.h"
 
 // clang-format off
@@ -106,7 +107,7 @@
     X(CUDA_ERROR_UNKNOWN, "a failure of unknown kind")
 // clang-format on
 
-/* Returns the name or the text of a result, or NULL. */
+/* Returns the text of a result if in_words is set, else its name. Returns NULL for an unknown result. */
 static const char *describe(CUresult error, bool in_words)
 {
     switch (error) {

@@ -1,6 +1,6 @@
 /*
- * share.c - sharing memory, pools and events with other processes. Virtual memory is shared as file descriptors
- * (virtual.c).
+ * share.c - shares memory, pools and events with other processes. virtual.c shares virtual memory, as file
+ * descriptors.
  */
 #include "cuda/names.h"
 
@@ -11,7 +11,7 @@ FORWARD(CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle),
 FORWARD(CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address),
         !handle || !address ? LEATC_INVALID_VALUE : leatc_share_memory(leatcu_pointer(address), handle))
 
-/* A process cannot open a handle that it has made itself. */
+/* Maps the memory of a handle. A process cannot open a handle that it has made itself. */
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
     void *ptr;

@@ -1,4 +1,5 @@
-/* stream.c - streams, host functions, and stream memory operations: words that streams wait for and write. */
+/* stream.c - implements streams, host functions, and stream memory operations, in which a stream waits for a word
+ * in memory or writes it. */
 #include "cuda/names.h"
 
 #include <sched.h>
@@ -123,7 +124,7 @@ static CUresult get_attribute(struct leatc_stream *on, CUstreamAttrID attribute,
     }
 }
 
-/* Devices report a maximum window size of 0, so larger windows are refused. */
+/* Sets an attribute. Refuses windows whose size is not 0, because devices report a maximum window size of 0. */
 static CUresult set_attribute(struct leatc_stream *on, CUstreamAttrID attribute, const CUstreamAttrValue *value)
 {
     int priority;
@@ -174,8 +175,8 @@ CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from)
 /* ---- stream memory operations ---- */
 
 /*
- * Each wait or write of a word is done by a host function in the stream. A waiting one polls at first, then sleeps
- * between polls, because the writer of the word has no way to wake it.
+ * Operations on words in memory. A host function in the stream performs them. To wait for a word, it polls the
+ * word, at first without sleeping and then with pauses, because the writer of the word cannot wake it.
  */
 struct value_work {
     unsigned count;
@@ -190,7 +191,7 @@ struct value_work {
 static bool is_reached(const struct value_operation *operation)
 {
     uint64_t mask = operation->wide ? UINT64_MAX : UINT32_MAX;
-    /* Acquire: later work of the stream sees what was written before the word. */
+    /* Acquire: later work of the stream sees all writes that the writer of the word made before it. */
     uint64_t now = operation->wide
                        ? atomic_load_explicit((_Atomic uint64_t *)operation->word, memory_order_acquire)
                        : atomic_load_explicit((_Atomic uint32_t *)operation->word, memory_order_acquire);
@@ -245,13 +246,13 @@ static CUresult check_operand(const struct value_operation *operation)
     CU_TRY(leatcu_result(leatc_memory_find(operation->word, &memory)));
     CU_CHECK(memory.kind != LEATC_MEMORY_PAGEABLE &&
              bytes <= memory.bytes - (size_t)((char *)operation->word - (char *)memory.base));
-    /* The host function can access only what the host can. */
+    /* The host function can access only memory that the host can access. */
     return memory.kind == LEATC_MEMORY_DEVICE && !leatcu_host_reaches_device(memory.ordinal)
                ? CUDA_ERROR_NOT_SUPPORTED
                : CUDA_SUCCESS;
 }
 
-/* Converts the vendor's operation. *skip: true for operations that need no action here. */
+/* Converts one of the vendor's operations. *skip: true if the operation needs no action in this library. */
 static CUresult take_operation(const CUstreamBatchMemOpParams *given, struct value_operation *taken, bool *skip)
 {
     *skip = false;
@@ -300,7 +301,7 @@ static size_t work_bytes(unsigned count)
     return sizeof(struct value_work) + count * sizeof(struct value_operation);
 }
 
-/* Returns the converted operations, which the caller frees. */
+/* Converts the vendor's operations. The caller frees the result. */
 static CUresult make_work(unsigned count, const CUstreamBatchMemOpParams *given, unsigned flags,
                           struct value_work **made)
 {
@@ -319,8 +320,8 @@ static CUresult make_work(unsigned count, const CUstreamBatchMemOpParams *given,
     return result;
 }
 
-/* Submits a copy of the operations, which its host function frees: a graph submits the same operations at each
- * launch. */
+/* Submits the operations. The host function gets its own copy and frees it, because a graph submits the same
+ * operations at each launch. */
 static int give_work(const void *payload, struct leatc_work *to)
 {
     const struct value_work *work = payload;
@@ -339,7 +340,8 @@ static int give_work(const void *payload, struct leatc_work *to)
     return leatc_result_of(status);
 }
 
-/* The address identifies what is stored with a task: the vendor's struct, and the list behind it. */
+/* The address of this variable is the tag under which the vendor's struct, followed by its list, is stored with a
+ * task. */
 static const char batch_tag;
 
 static CUresult keep_batch(struct leatc_task *task, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
@@ -378,7 +380,7 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
     const CUDA_BATCH_MEM_OP_NODE_PARAMS *kept = leatc_task_kept(task, &batch_tag);
 
     if (!kept)
-        return CUDA_ERROR_NOT_SUPPORTED; /* operations of another vendor's library */
+        return CUDA_ERROR_NOT_SUPPORTED; /* another library captured the operations */
     *p = *kept;
     p->paramArray = (CUstreamBatchMemOpParams *)(uintptr_t)(kept + 1);
     return CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-/* virtual.c - virtual memory: leat/virtual.h with the driver API's names. */
+/* virtual.c - implements virtual memory, with the calls of leat/virtual.h. */
 #include "cuda/names.h"
 
 #include <sys/stat.h>
@@ -9,7 +9,8 @@ static leat_physical *physical_of(CUmemGenericAllocationHandle handle)
     return (leat_physical *)(uintptr_t)handle;
 }
 
-/* Converts a status of leat; these calls have other results for some. */
+/* Converts a status of leat. For an invalid handle or busy memory, CUDA's virtual memory calls return
+ * INVALID_VALUE. */
 static CUresult status_result(leat_status status)
 {
     switch (status) {
@@ -21,8 +22,8 @@ static CUresult status_result(leat_status status)
     }
 }
 
-/* Returns the current device, opened, for calls that name no device. Any device will do, because all devices of a
- * driver have the same granularity. */
+/* Returns the current device, opened, for calls that do not name a device. It does not matter which device this
+ * is, because all devices of a driver have the same granularity. */
 static CUresult any_device(leat_device **device)
 {
     int ordinal;
@@ -34,7 +35,7 @@ static CUresult any_device(leat_device **device)
 
 /* ---- reservations ---- */
 
-/* The wanted address is a hint, which leat ignores. */
+/* Reserves addresses. wanted is a hint, which leat ignores. */
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
                              unsigned long long flags)
 {
@@ -50,7 +51,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
     return CUDA_SUCCESS;
 }
 
-/* leat knows the size of each reservation, and cannot free a part of one. */
+/* Frees a whole reservation. leat knows its size and cannot free a part of it. */
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 {
     size_t reserved_bytes;
@@ -104,7 +105,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     return CUDA_SUCCESS;
 }
 
-/* Checks that a handle is alive, and returns its device in *info. */
+/* Checks that a handle is live, and returns the device of its memory in *info. */
 static CUresult check_handle(CUmemGenericAllocationHandle handle, leat_physical_info *info)
 {
     return leat_physical_get_info(physical_of(handle), info) == LEAT_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -157,8 +158,8 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     return status_result(leat_physical_export(physical_of(handle), shareable));
 }
 
-/* The size of the memory is that of the file, as with exports of CPU devices. Files that another driver exports
- * have no size and are not supported. */
+/* Imports physical memory. Its size is that of the file, which is right for memory that CPU devices export. A
+ * descriptor from another driver has no file size, so it is not supported. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
                                         CUmemAllocationHandleType type)
 {
@@ -199,7 +200,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     return result;
 }
 
-/* Removes the engine's records of the mappings in a range that was unmapped. */
+/* Removes the engine's records of the mappings in a range that is no longer mapped. */
 static void forget(char *start, size_t bytes)
 {
     struct leatc_memory memory;
@@ -211,7 +212,7 @@ static void forget(char *start, size_t bytes)
     }
 }
 
-/* Waits for all devices first, because submitted work may still use the memory. */
+/* Unmaps a range. First waits for all devices, because their pending work may still use the memory. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
     CU_TRY(leatcu_started());

@@ -1,14 +1,15 @@
-/* array.c - arrays, and queries whose answer is always the same, because no array is mipmapped, sparse or
- * planar. */
+/* array.c - creates and describes arrays. Queries about mipmapped, sparse or planar arrays always give the same
+ * answer, because no array is of these types. */
 #include "cudart/cudart.h"
 
-/* CUDA has no separate result for an array that is not alive. */
+/* Converts a result: for an array that is not live, CUDA returns the result for invalid values. */
 static int of_array(int result)
 {
     return result == LEATC_INVALID_HANDLE ? LEATC_INVALID_VALUE : result;
 }
 
-/* Returns the size of an element, or 0 unless it has 1, 2 or 4 channels with the same 8, 16 or 32 bits. */
+/* Returns the size of an element in bytes. Returns 0 unless the element has 1, 2 or 4 channels of the same size:
+ * 8, 16 or 32 bits. */
 static unsigned element_bytes(const struct cudaChannelFormatDesc *desc)
 {
     int channels = (desc->x > 0) + (desc->y > 0) + (desc->z > 0) + (desc->w > 0);

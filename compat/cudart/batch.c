@@ -1,8 +1,8 @@
-/* batch.c - several copies, or prefetches, in one call. */
+/* batch.c - implements calls that make several copies or prefetches at once. */
 #include "cudart/cudart.h"
 
-/* Checks the index list of attributes or locations. Entry i applies to the elements from indexes[i] up to the next
- * index, so the first index must be 0 and the indexes must increase. */
+/* Checks a list of indexes. Entry i of the attributes or locations applies to the elements from indexes[i] up to
+ * the next index. So the first index must be 0, and the indexes must increase. */
 static bool indexes_rise(const size_t *indexes, size_t index_count, size_t count)
 {
     if (!indexes || !index_count || index_count > count || indexes[0])
@@ -20,8 +20,8 @@ static bool order_is_valid(enum cudaMemcpySrcAccessOrder order)
     return order >= cudaMemcpySrcAccessOrderStream && order <= cudaMemcpySrcAccessOrderAny;
 }
 
-/* Checks the attributes of copies. They are hints about when the source may be read; here a pageable source has
- * always been read when the call returns, so the hints have no effect. */
+/* Checks the attributes of copies. They are hints about when the source may be read. They have no effect, because
+ * a pageable source has always been read when the call returns. */
 static int check_attributes(const struct cudaMemcpyAttributes *attributes, const size_t *indexes,
                             size_t attribute_count, size_t count)
 {
@@ -34,7 +34,7 @@ static int check_attributes(const struct cudaMemcpyAttributes *attributes, const
     return LEATC_OK;
 }
 
-/* CUDA does not allow the legacy default stream for batches. */
+/* Refuses the legacy default stream, which CUDA does not allow for batches. */
 static int check_stream(struct leatc_stream *stream)
 {
     return !stream || stream == LEATC_STREAM_LEGACY ? LEATC_INVALID_VALUE : leatc_stream_check(stream);
@@ -61,7 +61,7 @@ FORWARD_STREAM(cudaMemcpyBatchAsync, cudaMemcpyBatchAsync_ptsz,
                 struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream),
                copy_ranges(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, on))
 
-/* Returns the size of an element: that of the array if the operand is one. */
+/* Returns the size of the elements that a copy counts: those of the array if the operand is an array. */
 static int unit_of(const struct cudaMemcpy3DOperand *operand, size_t *unit)
 {
     struct end end;
@@ -150,8 +150,8 @@ FORWARD_STREAM(cudaMemPrefetchBatchAsync, cudaMemPrefetchBatchAsync_ptsz,
                 size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, cudaStream_t stream),
                prefetch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, on))
 
-/* Discarding allows, but does not require, the driver to drop the contents. So this checks the arguments and does
- * nothing. */
+/* Checks the arguments and does nothing else. CUDA allows a driver to drop the contents of discarded memory, but
+ * does not require it. */
 static int discard(void **ptrs, const size_t *sizes, size_t count, unsigned long long flags,
                    struct leatc_stream *stream)
 {

@@ -1,4 +1,4 @@
-/* copy.c - copies and fills of all shapes: converts the vendor's structs to regions of bytes. */
+/* copy.c - implements copies and fills of all shapes: converts the vendor's structs to regions of bytes. */
 #include "cudart/cudart.h"
 
 #include <limits.h>
@@ -43,7 +43,7 @@ static int copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
 
     if (width > dst_pitch || width > src_pitch)
         return LEATC_INVALID_PITCH;
-    if (dst_pitch > INT_MAX || src_pitch > INT_MAX) /* the limit that devices report (cudaDevAttrMaxPitch) */
+    if (dst_pitch > INT_MAX || src_pitch > INT_MAX) /* the maximum that devices report as cudaDevAttrMaxPitch */
         return LEATC_INVALID_VALUE;
     return leatc_copy_region(dst, src, &region, (int)kind, stream, async);
 }
@@ -64,7 +64,7 @@ static size_t at_least_one(size_t n)
     return n ? n : 1;
 }
 
-/* Sets *end to an array from a position on; x is in bytes. */
+/* Sets *end to the part of an array that begins at a position, whose x is in bytes. */
 int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z, struct end *end)
 {
     struct leatc_array_shape shape;
@@ -90,7 +90,7 @@ static bool has_room(const struct end *end, const leat_copy_region *region)
            (region->width_bytes <= end->width && region->height <= end->height && region->depth <= end->depth);
 }
 
-/* Makes the region of a copy, and checks that both ends have room for it. */
+/* Makes the region of a copy, and checks that the region fits into the source and the destination. */
 static int region_of(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
                      leat_copy_region *region)
 {
@@ -174,13 +174,13 @@ FORWARD_SYNC(cudaMemcpy2DArrayToArray, cudaMemcpy2DArrayToArray_ptds,
 
 /* ---- ranges of arrays that continue in the next row ---- */
 
-/* Some bytes of row y, from byte x on. */
+/* A piece of row y, which begins at byte x. */
 struct piece {
     size_t x, y, bytes;
 };
 
-/* Takes the next piece of a range: the rest of the current row, or *rows whole rows, which can be copied as one
- * 2-D region. */
+/* Takes the next piece of a range: the rest of the current row, or *rows whole rows, which one 2-D copy can
+ * move. */
 static struct piece next_piece(size_t row_bytes, size_t *x, size_t *y, size_t count, size_t *rows)
 {
     struct piece piece = {*x, *y, row_bytes - *x};
@@ -206,7 +206,7 @@ static int row_bytes_of(cudaArray_const_t array, size_t *row_bytes, size_t *rows
     return LEATC_OK;
 }
 
-/* Returns true if count bytes from (x, y) on lie within the array. */
+/* Returns true if a range of count bytes that begins at (x, y) lies within the array. */
 static bool range_fits(size_t row_bytes, size_t rows, size_t x, size_t y, size_t count)
 {
     return x < row_bytes && y < rows && count <= (rows - y) * row_bytes - x;
@@ -307,8 +307,8 @@ FORWARD_SYNC(cudaMemcpyArrayToArray, cudaMemcpyArrayToArray_ptds,
 
 /* ---- three dimensions ---- */
 
-/* Describes one side, which is an array or a pointer, but not both. Positions are elements in an array, and bytes
- * from a pointer. */
+/* Describes the source or the destination of a copy: either an array or a pointer. Positions count elements of an
+ * array, but bytes of other memory. */
 static int side(cudaArray_const_t array, struct cudaPitchedPtr ptr, struct cudaPos position, size_t unit_bytes,
                 const struct cudaExtent *extent, struct end *end)
 {
@@ -321,7 +321,7 @@ static int side(cudaArray_const_t array, struct cudaPitchedPtr ptr, struct cudaP
         return cudart_array_end(array, position.x * unit_bytes, position.y, position.z, end);
     if (ptr.pitch > INT_MAX || __builtin_mul_overflow(extent->width, unit_bytes, &row))
         return LEATC_INVALID_VALUE;
-    /* A single row needs no pitch, and a single slice no height. */
+    /* A single row needs no pitch, and a single slice needs no height. */
     if (extent->height <= 1 && extent->depth <= 1 && !ptr.pitch)
         end->pitch = position.x + row;
     else if (row && row <= ptr.pitch && position.x > ptr.pitch - row)
@@ -332,7 +332,7 @@ static int side(cudaArray_const_t array, struct cudaPitchedPtr ptr, struct cudaP
     return LEATC_OK;
 }
 
-/* Returns the size of the elements that the extent counts: those of the arrays, or bytes without an array. */
+/* Returns the size of the elements that the extent counts: those of the arrays, or 1 byte if there is no array. */
 static int extent_unit(cudaArray_const_t dst, cudaArray_const_t src, size_t *unit)
 {
     struct leatc_array_shape shape[2];

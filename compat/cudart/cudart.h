@@ -1,4 +1,4 @@
-/* cudart.h - declarations that the files of libleat-cudart share. */
+/* cudart.h - declares what the files of libleat-cudart share. */
 #ifndef CUDART_CUDART_H
 #define CUDART_CUDART_H
 
@@ -12,7 +12,7 @@ static inline cudaError_t note(int result)
     return (cudaError_t)leatc_note(result);
 }
 
-/* CUDA's handles are the engine's pointers. */
+/* The functions below convert CUDA's handles, which are pointers to the engine's objects. */
 static inline struct leatc_stream *stream_of(cudaStream_t stream)
 {
     return (struct leatc_stream *)(void *)stream;
@@ -49,8 +49,8 @@ static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
 }
 
 /*
- * Functions that only call the engine are written as one line each. `call` is an expression with the engine's
- * result, which the function records as the thread's last error and returns.
+ * Defines a function that only calls the engine. `call` is an expression with the engine's result. The function
+ * records the result as the thread's last error and returns it.
  */
 #define FORWARD(prototype, call)                                                                                  \
     prototype                                                                                                     \
@@ -58,23 +58,23 @@ static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
         return note(call);                                                                                        \
     }
 
-/* FORWARD for a function of a feature that leat does not implement. The function ignores some of its arguments. */
+/* FORWARD for a function that leat does not support. The function ignores some of its arguments. */
 #define REFUSE(prototype, result)                                                                                 \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
         FORWARD(prototype, result) _Pragma("GCC diagnostic pop")
 
 /*
- * A function that takes a `stream` exists twice: NULL means the legacy default stream in `name`, and the
- * per-thread default stream in `name_ptsz`. `call` uses the engine's stream as `on`. Programs that are compiled
- * with CUDA_API_PER_THREAD_DEFAULT_STREAM call the second function under the first one's name; the public header
- * declares it only for them.
+ * Defines both variants of a function that takes a `stream`: a NULL stream means the legacy default stream in
+ * `name`, and the per-thread default stream in `name_ptsz`. In `call`, the engine's stream has the name `on`. In
+ * programs that are compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM, the public header renames calls of the first
+ * variant to the second.
  */
 #define FORWARD_STREAM(name, name_ptsz, parameters, call)                                                         \
     cudaError_t name_ptsz parameters;                                                                             \
     FORWARD_ON(name, parameters, stream_of(stream), call)                                                         \
     FORWARD_ON(name_ptsz, parameters, leatc_per_thread(stream), call)
 
-/* The same for a function without a stream argument that works in a default stream. */
+/* FORWARD_STREAM for a function that has no stream argument and works in a default stream. */
 #define FORWARD_SYNC(name, name_ptds, parameters, call)                                                           \
     cudaError_t name_ptds parameters;                                                                             \
     FORWARD_ON(name, parameters, NULL, call)                                                                      \
@@ -88,7 +88,7 @@ static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
         return note(call);                                                                                        \
     }
 
-/* Returns the thread's current device, or 0 if there is no device; the engine's next call reports that. */
+/* Returns the thread's current device, or 0 if there is no device: the next call of the engine then fails. */
 static inline int current_device(void)
 {
     int device = 0;
@@ -97,16 +97,17 @@ static inline int current_device(void)
     return device;
 }
 
-/* One end of a copy: the address of its first byte, its pitch and its slice size. */
+/* The source or the destination of a copy: the address of its first byte, its pitch and its slice size. */
 struct end {
     char *ptr;
     size_t pitch, slice;
-    unsigned element_bytes;      /* of an array; 0 for a pointer */
-    size_t width, height, depth; /* of an array: the room from the position on, in bytes and rows */
+    unsigned element_bytes;      /* size of an array's elements; 0 for a pointer */
+    size_t width, height, depth; /* for an array: the size of the part that begins at the position, in bytes and
+                                  * rows */
 };
 
-/* array_end: sets *end to an array from a position on; x is in bytes. copy_ends: copies a region between two
- * ends. */
+/* cudart_array_end() sets *end to the part of an array that begins at a position, whose x is in bytes.
+ * cudart_copy_ends() copies a region. */
 int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z, struct end *end);
 int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
                      enum cudaMemcpyKind kind, struct leatc_stream *stream, enum leatc_mode mode);
@@ -114,15 +115,15 @@ int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_
 int cudart_region_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src,
                      leat_copy_region *region);
 
-/* Returns the address of a symbol's memory at an offset, for a copy with direction LEATC_DEFAULT. kind must match
- * to_symbol. */
+/* Returns the address of a symbol's memory at an offset. The caller then copies with direction LEATC_DEFAULT.
+ * INVALID_DIRECTION: kind does not match to_symbol. */
 int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,
                   void **at);
 
 int cudart_instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *p,
                        struct leatc_stream *upload);
 
-/* Converts a location to a device's ordinal or LEATC_HOST. */
+/* Converts a location to the ordinal of a device, or to LEATC_HOST. */
 int cudart_place(struct cudaMemLocation location, int *ordinal);
 
 #endif

@@ -1,4 +1,4 @@
-/* device.c - devices, their properties and settings. */
+/* device.c - lists devices, returns their properties and settings, and selects devices. */
 #include "cudart/cudart.h"
 
 #include <stdatomic.h>
@@ -54,7 +54,7 @@ FORWARD(cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr,
 
 /* ---- properties ---- */
 
-/* The fields of the properties that have the value of an attribute. */
+/* Properties whose value is that of an attribute. */
 static const struct {
     size_t offset;
     int attribute;
@@ -182,7 +182,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     return cudaSuccess;
 }
 
-/* Returns the first device that has at least the compute capability and the memory in prop. */
+/* Returns the device that meets most of two requirements in prop: compute capability and memory. If several
+ * devices meet as many, returns the first of them. */
 cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop)
 {
     int count = 0, chosen = 0, best = -1, result = leatc_device_count(&count);
@@ -294,7 +295,7 @@ cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config)
     return cudaSuccess;
 }
 
-/* No other device writes to leat's devices by RDMA, so there is nothing to flush. */
+/* Does nothing: no other device writes to leat's devices by RDMA, so there are no writes to flush. */
 FORWARD(cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
                                                        enum cudaFlushGPUDirectRDMAWritesScope scope),
         target != cudaFlushGPUDirectRDMAWritesTargetCurrentDevice ||

@@ -1,4 +1,4 @@
-/* entry.c - calls that look up a function of the driver API by its name, in libleat-cuda if that can be found. */
+/* entry.c - looks up functions of the driver API by name, in libleat-cuda if that library can be found. */
 #include "cudart/cudart.h"
 
 #include <dlfcn.h>
@@ -13,8 +13,8 @@ typedef int (*get_proc_address)(const char *name, void **function, int version, 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static get_proc_address ask;
 
-/* Finds cuGetProcAddress() of libleat-cuda: in the program if it is linked there, else in the library beside this
- * one. */
+/* Finds cuGetProcAddress(). Searches the program first, which may be linked with libleat-cuda, and then loads
+ * libleat-cuda. */
 static void find_driver(void)
 {
     void *found = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
@@ -24,8 +24,8 @@ static void find_driver(void)
 
         found = driver ? dlsym(driver, "cuGetProcAddress_v2") : NULL;
     }
-    /* memcpy, because ISO C has no cast from void * to a function pointer; POSIX guarantees the same
-     * representation. */
+    /* Copy with memcpy(), because ISO C has no cast from void * to a function pointer. POSIX guarantees that both
+     * have the same representation. */
     memcpy(&ask, &found, sizeof ask);
 }
 

@@ -1,4 +1,4 @@
-/* error.c - the last error, names and texts of errors, versions. */
+/* error.c - returns the last error, the names and texts of errors, and versions. */
 #include "cudart/cudart.h"
 
 cudaError_t cudaGetLastError(void)
@@ -52,7 +52,7 @@ cudaError_t cudaRuntimeGetVersion(int *runtimeVersion)
     return cudaDriverGetVersion(runtimeVersion);
 }
 
-/* leat has no profiler. CUDA's library does not report an error in that case either. */
+/* leat has no profiler. CUDA's library does not report an error either if there is no profiler. */
 cudaError_t cudaProfilerStart(void)
 {
     return cudaSuccess;

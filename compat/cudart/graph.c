@@ -1,4 +1,5 @@
-/* graph.c - graphs: stream capture, nodes and edges, executable graphs, user objects, memory of graphs. */
+/* graph.c - implements the calls for stream capture, graphs, edges, executable graphs, user objects, and memory of
+ * graphs. */
 #include "cudart/cudart.h"
 
 static struct leatc_exec *exec_of(cudaGraphExec_t executable)
@@ -32,7 +33,7 @@ static int get_status(struct leatc_stream *stream, enum cudaStreamCaptureStatus 
     return LEATC_OK;
 }
 
-/* The engine's edges have no data. */
+/* Returns the state of a capture. *edges becomes NULL, because the engine's edges have no data. */
 static int get_info(struct leatc_stream *stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
                     cudaGraph_t *graph, const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges,
                     size_t *count)
@@ -228,7 +229,7 @@ FORWARD(cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMem
 
 /* ---- not supported ---- */
 
-/* Conditional nodes are decided on the device, which leat's devices cannot do. */
+/* Refuses conditional nodes: the device would decide whether they run, and leat's devices cannot do that. */
 cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHandle_out, cudaGraph_t graph,
                                              unsigned int defaultLaunchValue, unsigned int flags)
 {

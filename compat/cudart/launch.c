@@ -1,4 +1,4 @@
-/* launch.c - kernels: by function pointer, and from libraries of device code. */
+/* launch.c - launches kernels by function pointer, and loads libraries of device code. */
 #include "cudart/cudart.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@ cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void
                                                        sharedMem, stream_of(stream)));
 }
 
-/* Reads the attributes of a launch. Those that are hints for speed are ignored; those that leat cannot provide are
- * refused. */
+/* Checks the attributes of a launch. Ignores those that are hints for speed, and refuses those that leat cannot
+ * provide. */
 static int check_launch_attributes(const cudaLaunchConfig_t *config, bool *cooperative)
 {
     if (config->numAttrs && !config->attrs)
@@ -50,7 +50,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blo
                                                                 sharedMem, stream_of(stream)));
 }
 
-/* Reads an attribute of the current device. */
+/* Returns an attribute of the current device. */
 static int current_attribute(int number, int *value)
 {
     int device = 0;
@@ -59,8 +59,8 @@ static int current_attribute(int number, int *value)
     return leatc_device_attribute(device, number, value);
 }
 
-/* numRegs is not 0, because programs divide by it: x86-64 has 16 registers. The memory use of a kernel is unknown
- * and reported as 0. */
+/* Returns the attributes of a kernel. numRegs is 16, the number of registers of x86-64: programs divide by it, so
+ * it cannot be 0. The memory use of a kernel is unknown and reported as 0. */
 static int function_attributes(const void *function, struct cudaFuncAttributes *attr)
 {
     int threads = 0, major = 0, minor = 0;
@@ -121,8 +121,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, const 
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
 }
 
-/* Divides the shared memory of a multiprocessor by the number of blocks. INVALID_VALUE: that number of blocks
- * cannot run concurrently. */
+/* Returns the shared memory of a multiprocessor, divided by the number of blocks. Fails with cudaErrorInvalidValue
+ * if this number of blocks cannot run concurrently. */
 cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func, int numBlocks,
                                                       int blockSize)
 {
@@ -145,8 +145,8 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, c
 
 /* ---- libraries ---- */
 
-/* Returns the length of an image, for which CUDA's call has no parameter: of a text up to its NUL, or of an ELF
- * file by its header. 0 for anything else. */
+/* Returns the length of an image, for which CUDA's call has no parameter. A text ends at its NUL; the header of an
+ * ELF file has the length. Returns 0 for other images. */
 static size_t image_bytes(const void *code)
 {
     const unsigned char *image = code;
@@ -155,7 +155,8 @@ static size_t image_bytes(const void *code)
 
     if (memcmp(image, "\177ELF", 4))
         return image[0] == '\n' || image[0] == '/' || image[0] == '.' || image[0] == ' ' ? strlen(code) + 1 : 0;
-    /* The section table is the last part of an ELF file. Read its offset, entry size and number of entries. */
+    /* The section table is the last part of an ELF file. Read the table's offset, entry size and number of
+     * entries. */
     memcpy(&sections, image + 40, sizeof sections);
     memcpy(&size, image + 58, sizeof size);
     memcpy(&count, image + 60, sizeof count);

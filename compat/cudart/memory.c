@@ -1,4 +1,4 @@
-/* memory.c - allocating, freeing and registering memory, queries about it; managed memory. */
+/* memory.c - allocates, frees and registers memory, answers queries about it, and controls managed memory. */
 #include "cudart/cudart.h"
 
 FORWARD(cudaError_t cudaMalloc(void **devPtr, size_t size), leatc_alloc(size, devPtr))
@@ -12,7 +12,7 @@ FORWARD(cudaError_t cudaFreeHost(void *ptr), leatc_free_host(ptr))
 FORWARD(cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags),
         leatc_alloc_managed(size, flags, devPtr))
 
-/* Allocates rows with a pitch for fast copies. If a size is 0, allocates nothing. */
+/* Allocates rows, with a pitch for fast copies. If one of the sizes is 0, allocates nothing. */
 static int alloc_rows(void **ptr, size_t *pitch, size_t width, size_t height, size_t depth)
 {
     size_t row = leatc_pitch(width, LEATC_PITCH_BYTES), bytes;
@@ -60,8 +60,8 @@ FORWARD(cudaError_t cudaHostUnregister(void *ptr), leatc_unregister(ptr))
 FORWARD(cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags),
         flags ? LEATC_INVALID_VALUE : leatc_host_device_pointer(pHost, pDevice))
 
-/* With unified addressing, pinned memory is always mapped for all devices, and CUDA reports that flag even if it
- * was not requested. */
+/* Returns the flags of pinned memory. With unified addressing it is always mapped for all devices, so CUDA reports
+ * that flag even if the program did not request it. */
 cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
 {
     int result = leatc_host_flags(pHost, pFlags);
@@ -144,7 +144,7 @@ cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvis
     return note(result == LEATC_OK ? leatc_advise(devPtr, count, (int)advice, ordinal) : result);
 }
 
-/* Converts a location to CUDA's number: a device, the host, or none. */
+/* Converts a location to the number with which CUDA reports it: of a device, of the host, or of no place. */
 static int place_id(leat_location location)
 {
     return location.kind == LEAT_LOCATION_KIND_DEVICE ? location.ordinal
@@ -159,7 +159,8 @@ static int place_type(leat_location location)
                                                       : cudaMemLocationTypeInvalid;
 }
 
-/* Lists the host and the devices that were given accessed-by advice; the rest of the list means no device. */
+/* Writes the host and the devices that have accessed-by advice to a list, and fills the rest with
+ * cudaInvalidDeviceId. */
 static void list_accessed_by(const leat_managed_info *info, int *ids, size_t count)
 {
     size_t used = 0;
@@ -232,7 +233,7 @@ cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes, enum cudaM
 
 static int attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags)
 {
-    /* Memory cannot be attached to a default stream. */
+    /* CUDA does not allow a program to attach memory to a default stream. */
     if (flags == cudaMemAttachSingle && (!stream || stream == LEATC_STREAM_LEGACY))
         return LEATC_INVALID_VALUE;
     return leatc_attach(stream, ptr, bytes, flags);

@@ -1,13 +1,13 @@
 /*
- * node.c - nodes of graphs by type. Each type has a function that makes a task from CUDA's struct, and one that
- * fills the struct from a task. Adding a node, setting its parameters and setting those of an executable graph's
- * node all use the first function.
+ * node.c - implements the calls for nodes of graphs, by type. Each type has a function that makes a task from
+ * CUDA's struct, and a function that fills the struct from a task. The calls that add a node, set its parameters,
+ * or set those of an executable graph's node all use the first function.
  */
 #include "cudart/cudart.h"
 
 #include <string.h>
 
-/* The address identifies the data that cudart stores with a task (leatc_task_keep()). */
+/* The address of this variable is the tag under which this library stores data with a task (leatc_task_keep()). */
 static const char copy_tag;
 
 static struct leatc_exec *exec_of(cudaGraphExec_t executable)
@@ -15,7 +15,8 @@ static struct leatc_exec *exec_of(cudaGraphExec_t executable)
     return (struct leatc_exec *)(void *)executable;
 }
 
-/* The uses of a task, if it could be made: each passes it to the engine. */
+/* Each of the next three functions passes a task to the engine. made is the result of making the task; if it is a
+ * failure, they only return it. */
 static int add(int made, struct leatc_task **task, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
                cudaGraphNode_t *node)
 {
@@ -40,7 +41,7 @@ static int get(cudaGraphNode_t node, int type, const void *out, const struct lea
     return out ? leatc_node_task(node_of(node), type, task) : LEATC_INVALID_VALUE;
 }
 
-/* Defines a function that makes a task and passes it to the engine. `call` makes it in the variable `task`. */
+/* Defines a function whose `call` makes a task in the variable `task` and passes it to the engine. */
 #define FORWARD_TASK(prototype, call)                                                                             \
     prototype                                                                                                     \
     {                                                                                                             \
@@ -158,8 +159,8 @@ static int make_from_symbol(void *dst, const void *symbol, size_t count, size_t 
     return make_range(dst, at, count, LEATC_DEFAULT, task);
 }
 
-/* Describes one side of a copy that was captured or made from a range: an array and a position in it, or a
- * pointer. */
+/* Describes the source or the destination of a copy that was captured or made from a range: either an array and a
+ * position in it, or a pointer. */
 static void describe_side(const void *ptr, const leat_copy_region *region, size_t pitch, size_t slice,
                           cudaArray_t *array, struct cudaPos *position, struct cudaPitchedPtr *pitched,
                           unsigned *unit)
@@ -449,8 +450,8 @@ static int check_any(const struct cudaGraphNodeParams *p)
                : LEATC_INVALID_VALUE;
 }
 
-/* Makes a task for the types whose parameters can be set. Other types have calls of their own, or are not
- * supported. */
+/* Makes the task of a node whose parameters can be set. The other types of nodes have calls of their own, or are
+ * not supported. */
 static int make_any(struct cudaGraphNodeParams *p, struct leatc_task **task)
 {
     LEATC_TRY(check_any(p));
@@ -481,7 +482,7 @@ static int make_any(struct cudaGraphNodeParams *p, struct leatc_task **task)
     }
 }
 
-/* Adds nodes of the types that make_any() does not handle. The two structs for allocations have the same
+/* Adds a node of a type that make_any() does not handle. CUDA has two structs for allocations, with the same
  * layout. */
 static int add_other(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
                      struct cudaGraphNodeParams *p)
@@ -542,7 +543,7 @@ REFUSE(cudaError_t cudaGraphAddExternalSemaphoresSignalNode(
            size_t numDependencies, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams),
        no_semaphores(nodeParams))
 
-/* No node has this type, so no node is valid for these calls. */
+/* There are no nodes of this type, so these calls fail for every node. */
 REFUSE(cudaError_t cudaGraphExternalSemaphoresSignalNodeGetParams(
            cudaGraphNode_t hNode, struct cudaExternalSemaphoreSignalNodeParams *params_out),
        LEATC_INVALID_VALUE)

@@ -1,10 +1,11 @@
 /*
- * per_thread.c - functions for programs that are compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM, where
- * FORWARD_STREAM and FORWARD_SYNC (cudart.h) do not suffice.
+ * per_thread.c - defines functions for programs that are compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM, if the
+ * macros FORWARD_STREAM and FORWARD_SYNC (cudart.h) cannot define them.
  */
 #include "cudart/cudart.h"
 
-/* The public header declares these under their short names, and only for such programs. */
+/* The public header declares these functions under names without _ptsz, and only for programs that are compiled
+ * so. */
 cudaError_t cudaGraphInstantiateWithParams_ptsz(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
                                                 cudaGraphInstantiateParams *instantiateParams);
 cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
@@ -14,7 +15,7 @@ cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *func, dim3 gridDim, dim
 cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *func, void **args);
 cudaError_t cudaStreamCopyAttributes_ptsz(cudaStream_t dst, cudaStream_t src);
 
-/* Returns the stream that such a program means: NULL is the per-thread default stream. */
+/* Returns the stream that the program means: if stream is NULL, the per-thread default stream. */
 static inline cudaStream_t per_thread(cudaStream_t stream)
 {
     return stream ? stream : cudaStreamPerThread;

@@ -1,4 +1,4 @@
-/* pool.c - pools and allocation in stream order. */
+/* pool.c - implements pools, and allocation in stream order. */
 #include "cudart/cudart.h"
 
 FORWARD_STREAM(cudaMallocAsync, cudaMallocAsync_ptsz, (void **devPtr, size_t size, cudaStream_t stream),
@@ -23,7 +23,7 @@ FORWARD(cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device),
 FORWARD(cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool),
         leatc_pool_set_current(device, pool_of(memPool)))
 
-/* Checks the location and type for which a pool is requested: only device memory has pools. */
+/* Checks the location and the type of memory for which a pool is requested. Only device memory has pools. */
 static int check_place(const struct cudaMemLocation *location, enum cudaMemAllocationType type)
 {
     if (!location || (type != cudaMemAllocationTypePinned && type != cudaMemAllocationTypeManaged))

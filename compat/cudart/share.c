@@ -1,4 +1,5 @@
-/* share.c - sharing memory, pools and events with other processes: the engine's handles in CUDA's structs. */
+/* share.c - shares memory, pools and events with other processes: passes the engine's handles in CUDA's
+ * structs. */
 #include "cudart/cudart.h"
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == LEATC_SHARE_BYTES &&
@@ -22,7 +23,7 @@ FORWARD(cudaError_t cudaMemPoolExportToShareableHandle(void *shareableHandle, cu
             ? LEATC_INVALID_VALUE
             : leatc_share_pool(pool_of(memPool), shareableHandle))
 
-/* CUDA passes the file descriptor itself as a pointer. */
+/* CUDA's parameter is a pointer, but its value is the file descriptor. */
 FORWARD(cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *shareableHandle,
                                                          enum cudaMemAllocationHandleType handleType,
                                                          unsigned int flags),

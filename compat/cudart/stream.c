@@ -1,4 +1,4 @@
-/* stream.c - streams, events and host functions. */
+/* stream.c - implements the calls for streams, events and host functions. */
 #include "cudart/cudart.h"
 
 cudaError_t cudaStreamCreate(cudaStream_t *pStream)
@@ -81,8 +81,8 @@ FORWARD_STREAM(cudaStreamGetAttribute, cudaStreamGetAttribute_ptsz,
                (cudaStream_t stream, cudaStreamAttrID attr, cudaStreamAttrValue *value_out),
                get_attribute(on, attr, value_out))
 
-/* Devices report a maximum window size of 0 and a single memory synchronization domain, so other values are
- * refused. */
+/* Sets an attribute. Refuses windows and other domains than 0, because devices report a maximum window size of 0
+ * and a single memory synchronization domain. */
 static int set_attribute(struct leatc_stream *stream, cudaStreamAttrID attribute, const cudaStreamAttrValue *value)
 {
     int result = leatc_stream_check(stream), priority = 0;
@@ -119,7 +119,7 @@ cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
     return note(result == LEATC_OK ? leatc_stream_set_policy(stream_of(dst), policy) : result);
 }
 
-/* Only access policy windows make cache lines persist, and leat has none, so there is nothing to reset. */
+/* Does nothing: only access policy windows make cache lines persist, and leat has no such windows. */
 FORWARD(cudaError_t cudaCtxResetPersistingL2Cache(void), leatc_init())
 
 /* ---- events ---- */

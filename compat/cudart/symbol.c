@@ -1,4 +1,4 @@
-/* symbol.c - symbols: variables of the program itself. */
+/* symbol.c - copies to and from symbols, which are variables of the program. */
 #include "cudart/cudart.h"
 
 FORWARD(cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol),
@@ -6,8 +6,8 @@ FORWARD(cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol),
 FORWARD(cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol),
         size ? leatc_symbol_bytes(symbol, size) : LEATC_INVALID_VALUE)
 
-/* Returns a symbol's memory. It is host memory as well, so the directions that name it as device memory become
- * cudaMemcpyDefault. */
+/* Returns the address of a symbol's memory at an offset, and checks kind. Kinds that name the symbol as device
+ * memory are valid, but the symbol is in host memory, so callers copy with LEATC_DEFAULT. */
 int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,
                   void **at)
 {
