@@ -1,4 +1,4 @@
-/* array.c - arrays: their channels and shapes, and copies to and from them. */
+/* array.c - creates and describes arrays, and copies to and from them. */
 #include "hip/copy.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@ hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, hipChannel
     return desc;
 }
 
-/* Checks the channels of an element: one, two or four, without a gap between them, all of the same 8, 16 or 32
- * bits. Returns the element's size. */
+/* Checks the channels of an element: one, two or four channels of the same 8, 16 or 32 bits, without an unused
+ * channel before a used one. Sets *element_bytes to the size of the element. */
 static int check_channels(const hipChannelFormatDesc *desc, unsigned *element_bytes)
 {
     const int bits[4] = {desc->x, desc->y, desc->z, desc->w};
@@ -33,7 +33,7 @@ static int check_channels(const hipChannelFormatDesc *desc, unsigned *element_by
     return LEATC_OK;
 }
 
-/* Checks the size against the limits of textures. */
+/* Checks the size of an array against the limits of textures. */
 static int check_size(hipExtent size, unsigned flags)
 {
     static const int numbers[3][3] = {{21, 0, 0}, {22, 23, 0}, {24, 25, 26}};
@@ -85,7 +85,7 @@ hipError_t hipMalloc3DArray(hipArray_t *array, const struct hipChannelFormatDesc
     return note(create(array, desc, extent, flags));
 }
 
-/* Converts the driver API's format and number of channels. Returns false for an unknown format. */
+/* Converts the driver API's format and number of channels to *desc. Returns false if the format is unknown. */
 static bool channels_of(hipArray_Format format, unsigned count, hipChannelFormatDesc *desc)
 {
     int bits = 0;
@@ -155,7 +155,8 @@ hipError_t hipArray3DCreate(hipArray_t *array, const HIP_ARRAY3D_DESCRIPTOR *sha
     return hipMalloc3DArray(array, &desc, make_hipExtent(shape->Width, shape->Height, shape->Depth), shape->Flags);
 }
 
-/* Like AMD's runtime, refuses NULL, and returns hipErrorContextIsDestroyed for an array that was freed. */
+/* Destroys an array. Like AMD's runtime, refuses NULL, and returns hipErrorContextIsDestroyed if the array was
+ * freed before. */
 static hipError_t destroy(hipArray_t array)
 {
     return note(array ? of_stream(leatc_array_destroy(array_of(array))) : LEATC_INVALID_VALUE);
@@ -245,7 +246,7 @@ static struct copy_side rows_at(const void *ptr, size_t pitch)
     return side;
 }
 
-/* Copies between an array and rows of memory. */
+/* Copies rows between an array and other memory. */
 static int copy_rows(hipArray_const_t array, size_t x, size_t y, const void *ptr, size_t pitch, size_t width,
                      size_t height, hipMemcpyKind kind, bool to_array, struct leatc_stream *stream, bool async)
 {
@@ -305,7 +306,8 @@ hipError_t hipMemcpy2DArrayToArray(hipArray_t dst, size_t dstX, size_t dstY, hip
 
 /* ---- ranges of arrays that continue in the next row ---- */
 
-/* Copies bytes from (x, y) on: the rest of the first row, then whole rows, then the start of the last row. */
+/* Copies a range that begins at (x, y) of an array: the rest of the first row, then whole rows, then the start of
+ * the last row. */
 static int copy_line(hipArray_const_t array, size_t x, size_t y, const void *ptr, size_t bytes, bool to_array,
                      struct leatc_stream *stream, bool async)
 {
@@ -357,8 +359,8 @@ hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t x, siz
                                    : result);
 }
 
-/* The same within the first row of an array. HIP's header requires an array with a single row; AMD's runtime also
- * accepts a two-dimensional array, and programs rely on it. */
+/* Copies a range of the first row of an array. HIP's header requires an array with a single row, but AMD's runtime
+ * also accepts a two-dimensional array, and programs rely on it. */
 static int copy_row(hipArray_const_t array, size_t offset, const void *ptr, size_t bytes, bool to_array,
                     struct leatc_stream *stream, bool async)
 {

@@ -1,14 +1,13 @@
-/* attribute.c - what devices report about themselves: attributes and properties; choosing a device by
- * properties. */
+/* attribute.c - returns the attributes and properties of devices, and chooses a device by properties. */
 #include "hip/layer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The clocks of hip_runtime.h count nanoseconds. */
+/* The rate of the clocks in hip_runtime.h, which count nanoseconds. */
 #define CLOCK_KHZ 1000000
 
-/* HIP's numbers of attributes, and CUDA's numbers for the same, which the engine uses. */
+/* HIP's numbers of attributes, and CUDA's numbers for the same attributes, which the engine uses. */
 static const struct attribute {
     hipDeviceAttribute_t hip;
     int number;
@@ -103,7 +102,7 @@ static const struct attribute {
     {hipDeviceAttributePhysicalMultiProcessorCount, 16},
 };
 
-/* Attributes that only HIP has. Returns false for an unknown attribute. */
+/* Returns the value of an attribute that only HIP has. Returns false for all other attributes. */
 static bool own_attribute(const leat_device_info *info, hipDeviceAttribute_t attribute, int *value)
 {
     switch (attribute) {
@@ -129,7 +128,7 @@ static bool own_attribute(const leat_device_info *info, hipDeviceAttribute_t att
     case hipDeviceAttributeAsicRevision:
         *value = 0;
         return true;
-    case hipDeviceAttributeImageSupport: /* true because there are arrays, although there are no textures */
+    case hipDeviceAttributeImageSupport: /* 1 because leat has arrays, although it has no textures */
         *value = 1;
         return true;
     default:
@@ -137,7 +136,8 @@ static bool own_attribute(const leat_device_info *info, hipDeviceAttribute_t att
     }
 }
 
-/* Programs divide by the clock rate. If leat does not know it, this returns that of clock64() in hip_runtime.h. */
+/* Returns an attribute that the engine knows. If the clock rate is unknown (0), returns the rate of clock64() in
+ * hip_runtime.h instead, because programs divide by the clock rate. */
 static int known_attribute(int device, const struct attribute *known, int *value)
 {
     LEATC_TRY(leatc_device_attribute(device, known->number, value));
@@ -162,7 +162,7 @@ static int get_attribute(int *value, hipDeviceAttribute_t attribute, int device)
 FORWARD(hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device),
         get_attribute(value, attribute, device))
 
-/* The limit in elements. It does not depend on their format. */
+/* Returns the maximum number of elements, which is the same for all formats. */
 hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFormatDesc *desc, int device)
 {
     int most = 0;
@@ -174,7 +174,7 @@ hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFo
     return note(result);
 }
 
-/* Returns an attribute of a device that is known to exist. */
+/* Returns an attribute of a device. The caller knows that the device exists. */
 static int value_of(int device, hipDeviceAttribute_t attribute)
 {
     int value = 0;
@@ -270,7 +270,7 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
     snprintf(properties->name, sizeof properties->name, "%s", info.model);
     (void)leatc_device_uuid(device, (unsigned char *)properties->uuid.bytes);
     properties->totalGlobalMem = info.memory_bytes;
-    /* Reports an architecture that no GPU has, so that programs do not take this device for a GPU. */
+    /* Reports an architecture name that no GPU has, so that programs do not mistake this device for a GPU. */
     snprintf(properties->gcnArchName, sizeof properties->gcnArchName, "leat-%s", info.architecture);
     put_limits(properties, device);
     put_textures(properties, device);
@@ -278,7 +278,7 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
     return hipSuccess;
 }
 
-/* Counts the wanted properties that a device meets or exceeds. */
+/* Returns how many of the wanted properties a device meets or exceeds. */
 static int count_matches(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR0600 *device)
 {
     const size_t pairs[][2] = {

@@ -1,8 +1,8 @@
-/* batch.c - several copies in one call. */
+/* batch.c - implements calls that make several copies at once. */
 #include "hip/copy.h"
 
-/* Checks the attributes of copies, which are hints and have no effect here. Attribute i applies to the copies from
- * indexes[i] up to the next index. Like AMD's runtime, this also accepts no attributes. */
+/* Checks the attributes of copies, which are hints and have no effect. Attribute i applies to the copies from
+ * indexes[i] up to the next index. Like AMD's runtime, accepts a call without attributes. */
 static int check_attributes(const hipMemcpyAttributes *attributes, const size_t *indexes, size_t attribute_count,
                             size_t count)
 {
@@ -53,7 +53,7 @@ hipError_t hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *bytes, size_t c
 
 /* ---- 3-D copies ---- */
 
-/* unit: the size of an element in bytes. */
+/* Describes the source or the destination of a copy. unit: the size of an element in bytes. */
 static int side_of(const hipMemcpy3DOperand *operand, hipExtent extent, size_t unit, struct copy_side *side)
 {
     size_t row = operand->op.ptr.rowLength, rows = operand->op.ptr.layerHeight;
@@ -74,7 +74,7 @@ static int side_of(const hipMemcpy3DOperand *operand, hipExtent extent, size_t u
                : LEATC_OK;
 }
 
-/* Returns the size of an element: that of the array if the operand is one. */
+/* Sets *unit to the size of an array's elements, if the operand is an array. */
 static int unit_of(const hipMemcpy3DOperand *operand, size_t *unit)
 {
     struct copy_side side;

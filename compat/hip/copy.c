@@ -1,4 +1,4 @@
-/* copy.c - copies of ranges and of 2-D and 3-D regions, with memory or arrays at both ends. */
+/* copy.c - copies ranges and 2-D and 3-D regions, between memory and arrays. */
 #include "hip/copy.h"
 
 /* ---- ranges ---- */
@@ -123,13 +123,14 @@ int leatc_hip_array_side(hipArray_const_t array, size_t x_bytes, size_t y, size_
     return LEATC_OK;
 }
 
-/* Returns true if length units from start on lie within limit. */
+/* Returns true if the range of length units that begins at start ends within limit. */
 static bool fits(size_t start, size_t length, size_t limit)
 {
     return start <= limit && length <= limit - start;
 }
 
-/* Returns the address of the region's first byte in a side, after checking that the side has the region. */
+/* Checks that the region lies within a source or destination, and returns the address of the region's first
+ * byte. */
 static int start_of(const struct copy_side *side, const leat_copy_region *region, char **start)
 {
     size_t rows, slices, offset;
@@ -144,7 +145,7 @@ static int start_of(const struct copy_side *side, const leat_copy_region *region
     return LEATC_OK;
 }
 
-/* Makes the copy that the engine runs. */
+/* Converts a copy between two sides to the engine's task. INVALID_VALUE: the region lies outside of a side. */
 static int region_between(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
                           struct leatc_copy_task *copy)
 {
@@ -161,7 +162,7 @@ static int region_between(const struct copy_side *dst, const struct copy_side *s
         return LEATC_INVALID_VALUE;
     LEATC_TRY(start_of(dst, &region, &to));
     LEATC_TRY(start_of(src, &region, &from));
-    /* The engine needs a pitch even for a single row. */
+    /* The engine requires a pitch of at least a row, even if there is a single row. */
     if (region.height == 1 && region.dst_pitch_bytes < region.width_bytes)
         region.dst_pitch_bytes = region.width_bytes;
     if (region.height == 1 && region.src_pitch_bytes < region.width_bytes)
@@ -182,7 +183,7 @@ int leatc_hip_copy_region(const struct copy_side *dst, const struct copy_side *s
     return of_stream(leatc_copy_region(copy.dst, copy.src, &copy.region, LEATC_DEFAULT, stream, mode));
 }
 
-/* Describes memory of which the caller gives only the pitches, not the size. */
+/* Describes memory whose pitches the caller has given, but not its size. */
 static struct copy_side plain_side(const void *ptr, size_t pitch, size_t slice)
 {
     struct copy_side side = {.ptr = (char *)(uintptr_t)ptr,
@@ -224,8 +225,8 @@ FORWARD_STREAM(hipMemcpy2DAsync, hipMemcpy2DAsync_spt,
 
 /* ---- hipMemcpy3D: positions and widths count elements if an array is involved ---- */
 
-/* Describes one side of hipMemcpy3D(): either an array, or memory with the rows of a hipPitchedPtr. Both at once
- * are invalid. */
+/* Describes the source or the destination of hipMemcpy3D(): either an array, or memory whose rows a hipPitchedPtr
+ * describes. It is invalid to pass both. */
 static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_t depth, struct copy_side *side)
 {
     struct copy_side made;
@@ -252,7 +253,8 @@ static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_
     return LEATC_OK;
 }
 
-/* Describes both sides of a copy that is not empty, and returns the size of its region in bytes. */
+/* Describes the source and the destination of a copy that is not empty, and sets *bytes to the size of its region
+ * in bytes. */
 static int sides_3d(const hipMemcpy3DParms *copy, struct copy_side *dst, struct copy_side *src, hipExtent *bytes)
 {
     size_t unit;
@@ -300,7 +302,7 @@ FORWARD_SYNC(hipMemcpy3D, hipMemcpy3D_spt, (const struct hipMemcpy3DParms *copy)
 FORWARD_STREAM(hipMemcpy3DAsync, hipMemcpy3DAsync_spt, (const struct hipMemcpy3DParms *copy, hipStream_t stream),
                copy_3d(copy, on, true))
 
-/* The pointers determine the devices. The device numbers are only checked. */
+/* Copies between devices. The pointers determine the devices; the device numbers are only checked. */
 static int copy_peers(const hipMemcpy3DPeerParms *peers, struct leatc_stream *stream, enum leatc_mode mode)
 {
     hipMemcpy3DParms copy = {.kind = hipMemcpyDefault};
@@ -325,7 +327,8 @@ FORWARD(hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t 
 
 /* ---- the driver API's structs: all sizes are in bytes, and each side has a memory type ---- */
 
-/* Describes memory in the driver API's structs, where pitch 0 and height 0 mean rows and slices without gaps. */
+/* Describes memory in the driver API's structs. There, pitch 0 means rows without gaps, and height 0 means slices
+ * without gaps. */
 static int plain_of(const void *ptr, size_t pitch, size_t height, const HIP_MEMCPY3D *copy, struct copy_side *side)
 {
     size_t slice;

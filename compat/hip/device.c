@@ -1,4 +1,5 @@
-/* device.c - devices, and HIP's contexts, which are only names: each device has one. */
+/* device.c - lists devices and their settings. Implements HIP's contexts: each device has one, which only
+ * identifies it. */
 #include "hip/layer.h"
 
 #include <dlfcn.h>
@@ -11,7 +12,7 @@ struct ihipCtx_t {
 
 static struct ihipCtx_t contexts[LEATC_DEVICES_MAX];
 
-/* Runs when the library is loaded, and so before the devices are looked for. */
+/* Runs when the library is loaded, which is before the engine looks for devices. */
 __attribute__((constructor)) static void announce(void)
 {
     leatc_announce_hip();
@@ -53,8 +54,8 @@ hipError_t hipRuntimeGetVersion(int *runtimeVersion)
     return put_version(runtimeVersion);
 }
 
-/* Returns the function of this library for a name. per_thread: prefers the variant whose NULL stream is the
- * per-thread stream. If there are two versions, prefers the one with HIP 6's struct. NULL: there is none. */
+/* Returns the function of this library that has a name, or NULL. per_thread: prefers the variant whose NULL stream
+ * is the per-thread stream. Of two versions, prefers the version with HIP 6's struct. */
 static void *find_name(void *self, const char *symbol, bool per_thread)
 {
     const char *ends[] = {per_thread ? "_spt" : "", "R0600", ""};
@@ -285,7 +286,8 @@ hipError_t hipDeviceSetSharedMemConfig(hipSharedMemConfig config)
     return set_banks(config);
 }
 
-/* Returns true for valid device flags: at most one way to wait, and flags that may be combined with it. */
+/* Returns true if the flags are valid for a device: at most one flag for the way to wait, and flags that may be
+ * combined with it. */
 static bool are_device_flags(unsigned flags)
 {
     unsigned way = flags & hipDeviceScheduleMask;
@@ -345,7 +347,7 @@ hipError_t hipDeviceGetP2PAttribute(int *value, hipDeviceP2PAttr attribute, int 
     }
 }
 
-/* AMD's value for a PCI Express link (HSA_AMD_LINK_INFO_TYPE_PCIE). */
+/* The number that AMD's runtime returns for a PCI Express link (HSA_AMD_LINK_INFO_TYPE_PCIE). */
 #define LINK_PCIE 2
 
 hipError_t hipExtGetLinkTypeAndHopCount(int first, int second, uint32_t *type, uint32_t *hops)
@@ -366,8 +368,8 @@ hipError_t hipExtGetLinkTypeAndHopCount(int first, int second, uint32_t *type, u
 
 #define STACK_MOST 64
 
-/* The stack of this thread's contexts, by device; the current one is last. before_first: the device that was
- * current before the first context was pushed. */
+/* The ordinals of the devices on this thread's stack of contexts; the current one is last. before_first is the
+ * device that was current before the first context was pushed. */
 static _Thread_local int stack[STACK_MOST];
 static _Thread_local int depth;
 static _Thread_local int before_first;

@@ -1,7 +1,7 @@
-/* error.c - the last error, and the names and texts of HIP's results. */
+/* error.c - returns the last error, and the names and texts of HIP's results. */
 #include "hip/layer.h"
 
-/* X(name, text). */
+/* X(name, text): all results of HIP. */
 #define RESULTS(X)                                                                                                \
     X(hipSuccess, "no error")                                                                                     \
     X(hipErrorInvalidValue, "invalid argument")                                                                   \
@@ -91,7 +91,7 @@ static const struct {
 
 #define RESULT_COUNT (sizeof results / sizeof results[0])
 
-/* Returns the index of a result in the table, or RESULT_COUNT. */
+/* Returns the index of a result in the table. If it is not there, returns RESULT_COUNT. */
 static size_t find(hipError_t error)
 {
     size_t i = 0;

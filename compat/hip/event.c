@@ -1,7 +1,7 @@
-/* event.c - events. */
+/* event.c - implements HIP's calls for events. */
 #include "hip/layer.h"
 
-/* Flags that only control the caches of AMD's GPUs; they have no effect here. */
+/* Flags that control only the caches of AMD's GPUs. They have no effect on leat's devices. */
 #define CACHE_FLAGS (hipEventDisableSystemFence | hipEventReleaseToDevice | hipEventReleaseToSystem)
 
 static int create(hipEvent_t *event, unsigned flags)
@@ -18,8 +18,8 @@ static int create(hipEvent_t *event, unsigned flags)
 FORWARD(hipError_t hipEventCreate(hipEvent_t *event), create(event, hipEventDefault))
 FORWARD(hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags), create(event, flags))
 
-/* Checks the stream separately: the engine has one result for a destroyed stream and for a stream of another
- * device, but HIP has two. */
+/* Records an event. It checks the stream itself, because HIP has different results for a destroyed stream and for
+ * a stream of another device, and the engine has one result for both. */
 static int record(hipEvent_t event, struct leatc_stream *stream)
 {
     LEATC_TRY(check_event(event));

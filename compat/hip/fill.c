@@ -1,4 +1,4 @@
-/* fill.c - fills, in one, two and three dimensions. */
+/* fill.c - implements fills in one, two and three dimensions. */
 #include "hip/layer.h"
 
 static int fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,
@@ -24,7 +24,7 @@ FORWARD(hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count),
 FORWARD(hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream),
         fill(dst, (uint32_t)value, 4, count, stream_of(stream), true))
 
-/* width is a number of units. */
+/* Fills rows of memory. width is a number of units. */
 static int fill_rows(void *dst, size_t pitch, uint32_t value, unsigned unit_bytes, size_t width, size_t height,
                      struct leatc_stream *stream, bool async)
 {

@@ -1,4 +1,5 @@
-/* graph.c - graphs: stream capture, nodes and edges, executable graphs, user objects, memory of graphs. */
+/* graph.c - implements the calls for stream capture, graphs, edges, executable graphs, user objects, and memory of
+ * graphs. */
 #include "hip/layer.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 FORWARD_STREAM(hipStreamBeginCapture, hipStreamBeginCapture_spt, (hipStream_t stream, hipStreamCaptureMode mode),
                of_stream(leatc_capture_begin(on, (int)mode)))
 
-/* The engine's edges have no data, and AMD's runtime refuses edge data too. */
+/* Captures into an existing graph. It refuses edge data as AMD's runtime does; the engine's edges have no data. */
 hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph, const hipGraphNode_t *dependencies,
                                         const hipGraphEdgeData *dependencyData, size_t count,
                                         hipStreamCaptureMode mode)
@@ -113,7 +114,8 @@ FORWARD(hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, siz
 FORWARD(hipError_t hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count),
         leatc_graph_nodes(graph_of(graph), true, nodes_of(nodes), count))
 
-/* HIP has separate node types for copies to and from symbols. Here they are ordinary copies. */
+/* Returns the type of a node. HIP has separate types for copies to and from symbols; these nodes are ordinary
+ * copies in the engine, and have the type of copies. */
 hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type)
 {
     int found = 0, result = type ? leatc_node_type(node_of(node), &found) : LEATC_INVALID_VALUE;
@@ -150,7 +152,7 @@ static int instantiate(hipGraphExec_t *executable, hipGraph_t graph, unsigned lo
     return leatc_graph_instantiate(graph_of(graph), flags, (struct leatc_exec **)(void *)executable, wrong);
 }
 
-/* log: gets a text that describes the failure. */
+/* Instantiates a graph. If that fails, writes a text that describes the failure to log. */
 hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph, hipGraphNode_t *errorNode, char *log,
                                size_t logBytes)
 {
@@ -193,7 +195,7 @@ FORWARD_STREAM(hipGraphLaunch, hipGraphLaunch_spt, (hipGraphExec_t executable, h
                of_stream(leatc_exec_launch(exec_of(executable), on)))
 FORWARD(hipError_t hipGraphExecDestroy(hipGraphExec_t executable), leatc_exec_destroy(exec_of(executable)))
 
-/* Converts the reason of a failed update. HIP has no value for changed attributes. */
+/* Converts the reason of a failed update to HIP's. HIP has no value for changed attributes. */
 static hipGraphExecUpdateResult why_not(const struct leatc_update *update)
 {
     return update->why == LEATC_UPDATE_ATTRIBUTES ? hipGraphExecUpdateErrorParametersChanged

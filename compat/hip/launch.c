@@ -1,5 +1,5 @@
-/* launch.c - launches: of functions of modules, of function pointers, with events before and after, and
- * cooperative ones. */
+/* launch.c - launches functions of modules and function pointers; also cooperatively, or with an event before and
+ * after. */
 #include "hip/module.h"
 
 static dim3 size_of(unsigned x, unsigned y, unsigned z)
@@ -7,8 +7,8 @@ static dim3 size_of(unsigned x, unsigned y, unsigned z)
     return (dim3){x, y, z};
 }
 
-/* Refuses extra (packed arguments): they need a kernel that reports the offset of each argument, and leat's
- * kernels do not. */
+/* Refuses packed arguments (extra): leat cannot unpack them, because its kernels do not report the offset of each
+ * argument. */
 static int check_extra(void **arguments, void **extra)
 {
     if (arguments && extra)
@@ -60,13 +60,14 @@ static int launch_between(const void *function, dim3 grid, dim3 block, void **ar
 hipError_t hipExtLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
                               hipStream_t stream, hipEvent_t start, hipEvent_t stop, int flags)
 {
-    (void)flags; /* allows kernels to run out of order, which leat never does */
+    (void)flags; /* flags allow kernels to run out of order, but leat never does that */
     return note(launch_between(function, grid, block, arguments, sharedBytes, stream_of(stream), start, stop));
 }
 
 /* ---- with attributes ---- */
 
-/* All attributes but the cooperative one are hints without effect. */
+/* Sets *together to whether the attributes ask for a cooperative launch. All other attributes are hints and have
+ * no effect. */
 static int read_attributes(const hipLaunchAttribute *attributes, unsigned count, bool *together)
 {
     *together = false;

@@ -1,5 +1,6 @@
 /*
- * layer.h - declarations that the files of libleat-hip share: results, and where HIP's differ from the engine's.
+ * layer.h - declares what the files of libleat-hip share, such as the conversions between HIP's results and the
+ * engine's.
  *
  * The engine returns CUDA's numbers, most of which are HIP's too. For a destroyed stream or event, HIP's calls
  * return hipErrorContextIsDestroyed instead of hipErrorInvalidHandle. The exceptions are calls that allocate in a
@@ -10,21 +11,21 @@
 
 #include "engine/engine.h"
 
-/* The header has default arguments for C++ only, so this is C. */
+/* In C++, this header gives default arguments to some functions. The layer is C, so it sees plain declarations. */
 #include <leat/compat/hip/hip_runtime_api.h>
 
-/* HIP's errors that the engine does not have. */
+/* HIP's results that the engine does not have. */
 enum { HIP_FILE_NOT_FOUND = 301, HIP_INVALID_DEVICE_POINTER = 17, HIP_UNSUPPORTED_LIMIT = 215 };
 
-/* Records the result as the thread's last error. Every call ends with this. */
+/* Records the result as the thread's last error. Every function of the API calls it last. */
 static inline hipError_t note(int result)
 {
     return (hipError_t)leatc_note(result);
 }
 
 /*
- * Functions that only call the engine are written as one line each. `call` is an expression with the result, which
- * the function records as the thread's last error and returns.
+ * Defines a function that only calls the engine. `call` is an expression with the result. The function records the
+ * result as the thread's last error and returns it.
  */
 #define FORWARD(prototype, call)                                                                                  \
     prototype                                                                                                     \
@@ -32,20 +33,20 @@ static inline hipError_t note(int result)
         return note(call);                                                                                        \
     }
 
-/* FORWARD for a function of a feature that leat does not implement. The function ignores some of its arguments. */
+/* FORWARD for a function that leat does not support. The function ignores some of its arguments. */
 #define REFUSE(prototype, result)                                                                                 \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
         FORWARD(prototype, result) _Pragma("GCC diagnostic pop")
 
 /*
- * A function that takes a `stream` exists twice: NULL means the legacy default stream in `name`, and the
- * per-thread default stream in `name_spt`. `call` uses the engine's stream as `on`.
+ * Defines both variants of a function that takes a `stream`: a NULL stream means the legacy default stream in
+ * `name`, and the per-thread default stream in `name_spt`. In `call`, the engine's stream has the name `on`.
  */
 #define FORWARD_STREAM(name, name_spt, parameters, call)                                                          \
     FORWARD_ON(name, parameters, stream_of(stream), call)                                                         \
     FORWARD_ON(name_spt, parameters, leatc_per_thread(stream), call)
 
-/* The same for a function without a stream argument that works in a default stream. */
+/* FORWARD_STREAM for a function that has no stream argument and works in a default stream. */
 #define FORWARD_SYNC(name, name_spt, parameters, call)                                                            \
     FORWARD_ON(name, parameters, NULL, call)                                                                      \
     FORWARD_ON(name_spt, parameters, LEATC_STREAM_PER_THREAD, call)
@@ -58,7 +59,7 @@ static inline hipError_t note(int result)
         return note(call);                                                                                        \
     }
 
-/* Converts the result of a call whose only handle is a stream. */
+/* Converts the result of a call whose only handle is a stream: an invalid handle means a destroyed stream. */
 static inline int of_stream(int result)
 {
     return result == LEATC_INVALID_HANDLE ? LEATC_CONTEXT_DESTROYED : result;
@@ -96,7 +97,7 @@ static inline struct leatc_array *array_of(hipArray_const_t array)
     return (struct leatc_array *)(uintptr_t)array;
 }
 
-/* Returns INVALID_DEVICE if there is no such device. */
+/* Returns INVALID_DEVICE if no device has this ordinal. */
 static inline int check_device(int ordinal)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
@@ -104,20 +105,21 @@ static inline int check_device(int ordinal)
     return leatc_device_describe(ordinal, &info);
 }
 
-/* The alignment of rows in AMD's runtime. */
+/* The alignment of rows in AMD's runtime, in bytes. */
 #define HIP_PITCH_BYTES 256
 
-/* The longest pitch that HIP's devices report. */
+/* The largest pitch that HIP's devices report. */
 #define PITCH_MOST ((size_t)INT32_MAX)
 
-/* Checks that a direction exists. Like HIP, the engine then ignores it and looks at the pointers. */
+/* Checks that the direction exists. The engine then ignores it, as AMD's runtime does, and decides by the
+ * pointers. */
 static inline int check_kind(hipMemcpyKind kind)
 {
     return (unsigned)kind <= hipMemcpyDefault || kind == hipMemcpyDeviceToDeviceNoCU ? LEATC_OK
                                                                                      : LEATC_INVALID_DIRECTION;
 }
 
-/* HIP's graphs, nodes and lists of nodes are the engine's. */
+/* The functions below convert HIP's handles for graphs and nodes, which are pointers to the engine's objects. */
 static inline struct leatc_graph *graph_of(hipGraph_t graph)
 {
     return (struct leatc_graph *)(void *)graph;
@@ -143,18 +145,18 @@ static inline struct leatc_node *const *node_list(const hipGraphNode_t *nodes)
     return (struct leatc_node *const *)(const void *)nodes;
 }
 
-/* Tasks of graph nodes: a kernel launch, and operations on words of memory. The other two functions return from
- * what such a task was made. */
+/* Make the tasks of graph nodes that launch a kernel or perform operations on words in memory. The other two
+ * functions return what such a task was made from. */
 int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task);
 void *leatc_hip_kernel_function(const struct leatc_task *task);
 int leatc_hip_batch_make(const hipBatchMemOpNodeParams *p, struct leatc_task **task);
 int leatc_hip_batch_describe(const struct leatc_task *task, hipBatchMemOpNodeParams *p);
 
-/* Returns a device's only context. */
+/* Returns the only context of a device. */
 hipCtx_t leatc_hip_context(int ordinal);
 
-/* Makes the linker include device.c in every static program that uses any file of this layer: its constructor
- * announces HIP (leatc_announce_hip()). */
+/* Makes the linker include device.c in every static program that uses a file of this layer, because the
+ * constructor in device.c calls leatc_announce_hip(). */
 __attribute__((used)) static hipCtx_t (*const leatc_hip_device_file)(int) = leatc_hip_context;
 
 #endif

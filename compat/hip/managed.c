@@ -1,4 +1,4 @@
-/* managed.c - managed memory: prefetch, advice, range attributes, over leat/managed.h. */
+/* managed.c - prefetches, advises and queries managed memory, with the calls of leat/managed.h. */
 #include "hip/layer.h"
 
 #include <leat/managed.h>
@@ -21,7 +21,7 @@ static int check_range(const void *ptr, size_t bytes)
     return LEATC_OK;
 }
 
-/* Returns the leat device of HIP's number, or LEAT_HOST. */
+/* Returns the leat device with HIP's number, or LEAT_HOST for hipCpuDeviceId. */
 static int place_of(int number, leat_device **device)
 {
     *device = LEAT_HOST;
@@ -37,7 +37,7 @@ static int prefetch(const void *ptr, size_t bytes, int number, struct leatc_stre
 FORWARD(hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream),
         of_stream(prefetch(ptr, bytes, device, stream_of(stream))))
 
-/* Converts a location to HIP's number. All NUMA nodes of the host are the host. */
+/* Converts a location to HIP's number. A NUMA node of the host becomes the whole host. */
 static int number_of_place(const hipMemLocation *place, int *number)
 {
     switch (place->type) {
@@ -61,7 +61,7 @@ static int prefetch_to_place(const void *ptr, size_t bytes, const hipMemLocation
 
     LEATC_TRY(check_range(ptr, bytes));
     LEATC_TRY(number_of_place(place, &number));
-    /* A negative device number would mean the host. */
+    /* Refuse a negative device number, which prefetch() would take for the host. */
     if (place->type == hipMemLocationTypeDevice && number < 0)
         return LEATC_INVALID_DEVICE;
     return of_stream(prefetch(ptr, bytes, number, stream));
@@ -100,10 +100,11 @@ FORWARD(hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t c
 
 #define PAGE_BYTES 4096
 
-/* A range of whole pages with coarse-grained coherency. Ranges do not overlap. */
+/* A range of whole pages with coarse-grained coherency. The ranges in the list do not overlap. */
 struct coarse {
     struct coarse *next;
-    unsigned long long id; /* id of the allocation; if another allocation is there now, the range is stale */
+    unsigned long long id; /* id of the allocation; if the address belongs to another allocation by now, the range
+                            * is stale */
     uintptr_t start, end;
 };
 
@@ -117,8 +118,8 @@ static bool is_stale(const struct coarse *range)
     return leatc_memory_find((const void *)range->start, &memory) != LEATC_OK || memory.id != range->id;
 }
 
-/* Removes a range from the list, and all stale ranges. If the range lies inside another one, *spare becomes the
- * part behind it, and is set to NULL. The caller holds the lock. */
+/* Removes the part between start and end from all ranges, and all stale ranges. If that splits a range, *spare
+ * becomes its second part, and the function sets *spare to NULL. The caller holds the lock. */
 static void remove_coarse(uintptr_t start, uintptr_t end, struct coarse **spare)
 {
     struct coarse **link = &coarse_ranges, *it;
@@ -234,7 +235,8 @@ static int number_of(leat_location place)
                                                      : hipInvalidDeviceId;
 }
 
-/* Lists the devices that were given accessed-by advice, then the host; the rest of the list means no device. */
+/* Writes the devices that have accessed-by advice and then the host to a list, and fills the rest with a value for
+ * no device. */
 static void put_users(const leat_managed_info *info, int *users, size_t count)
 {
     size_t used = 0;
@@ -248,7 +250,7 @@ static void put_users(const leat_managed_info *info, int *users, size_t count)
         users[used++] = hipInvalidDeviceId;
 }
 
-/* The answer to a query about a range. */
+/* The values that a query about a range can return. */
 struct range_info {
     leat_managed_info managed;
     int coherency;
@@ -309,15 +311,15 @@ hipError_t hipMemRangeGetAttributes(void **data, size_t *dataBytes, hipMemRangeA
     return note(result);
 }
 
-/* Attaching memory to a stream only promises who will access it. leat does not need that, so the arguments are
- * checked and nothing else happens. */
+/* Checks the arguments and does nothing else. A program attaches memory to promise which device or stream will
+ * access it, and leat does not need the promise. */
 static int attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags)
 {
     struct leatc_memory memory;
 
     if (!ptr || (flags != hipMemAttachGlobal && flags != hipMemAttachHost && flags != hipMemAttachSingle))
         return LEATC_INVALID_VALUE;
-    /* Memory cannot be attached to a default stream. */
+    /* HIP does not allow a program to attach memory to a default stream. */
     if (flags == hipMemAttachSingle && (!stream || stream == LEATC_STREAM_LEGACY))
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_stream(stream));

@@ -1,7 +1,7 @@
 /*
- * mem_ops.c - stream memory operations: a host function in the stream waits for a word of memory by polling it, or
- * writes the word. So the host must be able to access it: the word must be in pinned, registered or managed
- * memory, or in memory of a CPU device that is not in strict mode.
+ * mem_ops.c - implements stream memory operations. A host function in the stream writes a word of memory, or waits
+ * for the word by polling it. So the host must be able to access the word: it must be in pinned, registered or
+ * managed memory, or in memory of a CPU device that is not in strict mode.
  */
 #include "hip/layer.h"
 
@@ -23,7 +23,8 @@ struct words {
     struct word list[];
 };
 
-static const char batch_tag; /* identifies the vendor's operations that are stored with a task */
+static const char batch_tag; /* the address of this variable is the tag under which the vendor's operations are
+                              * stored with a task */
 
 /* ---- host functions that run operations ---- */
 
@@ -85,8 +86,8 @@ static size_t bytes_of(unsigned count)
     return sizeof(struct words) + count * sizeof(struct word);
 }
 
-/* Submits a copy of the operations, which its host function frees: a graph submits the same operations at each
- * launch. */
+/* Submits the operations. The host function gets its own copy and frees it, because a graph submits the same
+ * operations at each launch. */
 static int submit_mem_ops(const void *payload, struct leatc_work *work)
 {
     const struct words *words = payload;
@@ -125,8 +126,8 @@ static int check_operand(const struct word *word)
     return strcmp(info.driver, "cpu") || info.strict ? LEATC_NOT_SUPPORTED : LEATC_OK;
 }
 
-/* Converts the vendor's operation. *flush: true for a flush of remote writes, which needs no action, because they
- * are visible at once. */
+/* Converts one of the vendor's operations. *flush: true for a flush of remote writes. It needs no action, because
+ * remote writes are visible at once. */
 static int value_of(const hipStreamBatchMemOpParams *it, struct word *word, bool *flush)
 {
     const struct hipStreamMemOpWaitValueParams_t *wait = &it->waitValue;
@@ -177,7 +178,7 @@ static int take_mem_ops(unsigned count, const hipStreamBatchMemOpParams *given, 
 
 #define OPERATIONS_MOST 256
 
-/* Stores the vendor's struct with the task, and the list behind it. */
+/* Stores the vendor's struct, followed by its list, with the task. */
 static int keep_batch(struct leatc_task *task, const hipBatchMemOpNodeParams *p)
 {
     size_t list = p->count * sizeof *p->paramArray;
@@ -219,7 +220,8 @@ int leatc_hip_batch_describe(const struct leatc_task *task, hipBatchMemOpNodePar
     const hipBatchMemOpNodeParams *kept = leatc_task_kept(task, &batch_tag);
 
     if (!kept)
-        return LEATC_NOT_SUPPORTED; /* a wait with a mask, for which the struct has no field */
+        return LEATC_NOT_SUPPORTED; /* a wait with a mask, for which HIP's struct has no field, or an operation
+                                     * that another library captured */
     *p = *kept;
     p->paramArray = (hipStreamBatchMemOpParams *)(uintptr_t)(kept + 1);
     return LEATC_OK;
@@ -254,7 +256,7 @@ static int batch(hipStream_t stream, unsigned count, hipStreamBatchMemOpParams *
     return give_task(stream_of(stream), task);
 }
 
-/* Waits with a mask, for which batches have no operation. */
+/* Waits for a word with a mask. It makes its own task, because HIP's operations in batches have no mask. */
 static int wait_masked(hipStream_t stream, const struct word *word)
 {
     struct words *words;
@@ -292,7 +294,7 @@ FORWARD(hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t 
         mask == UINT64_MAX ? one(stream, hipStreamMemOpWaitValue64, ptr, value, flags)
                            : wait_masked(stream, &(struct word){ptr, value, mask, flags, true, false}))
 
-/* The flags are reserved, and AMD's runtime ignores them too. */
+/* Writes a word. flags are reserved, and ignored as by AMD's runtime. */
 FORWARD(hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags),
         one(stream, hipStreamMemOpWriteValue32, ptr, value, flags))
 

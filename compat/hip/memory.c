@@ -1,4 +1,4 @@
-/* memory.c - device, pinned and registered memory, and queries about addresses. */
+/* memory.c - allocates device and pinned memory, registers memory, and answers queries about addresses. */
 #include "hip/layer.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ FORWARD(hipError_t hipExtMallocWithFlags(void **ptr, size_t bytes, unsigned int 
             ? LEATC_INVALID_VALUE
             : leatc_alloc(bytes, ptr))
 
-/* AMD's runtime frees pinned memory with this call too, and programs rely on it. */
+/* Frees device or managed memory, and also pinned memory: AMD's runtime accepts that, and programs rely on it. */
 hipError_t hipFree(void *ptr)
 {
     struct leatc_memory memory;
@@ -44,7 +44,7 @@ FORWARD(hipError_t hipMallocPitch(void **ptr, size_t *pitch, size_t width, size_
 hipError_t hipMemAllocPitch(hipDeviceptr_t *ptr, size_t *pitch, size_t width, size_t height,
                             unsigned int elementBytes)
 {
-    /* The alignment of rows suits all three element sizes. */
+    /* The alignment of the rows is sufficient for all three element sizes. */
     if (elementBytes != 4 && elementBytes != 8 && elementBytes != 16)
         return note(LEATC_INVALID_VALUE);
     return note(alloc_pitched(ptr, pitch, width, height, 1));
@@ -98,7 +98,8 @@ FORWARD(hipError_t hipFreeHost(void *ptr), leatc_free_host(ptr))
     (hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | hipHostRegisterReadOnly |        \
      hipExtHostRegisterUncached)
 
-/* AMD's runtime accepts a range that is registered already. It remains one registration, with its first flags. */
+/* Registers memory. As in AMD's runtime, a range that is registered already is accepted: it stays registered once,
+ * with its first flags. */
 static int register_host(void *ptr, size_t bytes, unsigned flags)
 {
     struct leatc_memory known;
@@ -133,7 +134,7 @@ hipError_t hipMemPtrGetInfo(void *ptr, size_t *bytes)
     struct leatc_memory memory = {.bytes = 0};
     int result = bytes ? LEATC_OK : LEATC_INVALID_VALUE;
 
-    /* hipMalloc() of 0 bytes returns NULL, so NULL is valid here. */
+    /* NULL is valid, because hipMalloc() of 0 bytes returns NULL. */
     if (result == LEATC_OK && ptr)
         result = find_known(ptr, &memory);
     if (result == LEATC_OK)
@@ -172,7 +173,7 @@ static hipMemoryType type_of(const struct leatc_memory *memory)
     }
 }
 
-/* Returns the address that kernels must use. */
+/* Returns the address by which kernels must access the memory. */
 static void *device_pointer(const struct leatc_memory *memory, void *ptr)
 {
     void *found = ptr;
@@ -182,7 +183,7 @@ static void *device_pointer(const struct leatc_memory *memory, void *ptr)
     return found;
 }
 
-/* Since HIP 6, an unknown address is no error. */
+/* Returns what is known about an address. Since HIP 6, an unknown address is not an error. */
 static int get_attributes(hipPointerAttribute_t *attributes, void *ptr)
 {
     struct leatc_memory memory;
@@ -206,10 +207,11 @@ static int get_attributes(hipPointerAttribute_t *attributes, void *ptr)
 FORWARD(hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr),
         get_attributes(attributes, (void *)(uintptr_t)ptr))
 
-/* HIP documents a "boolean", and writes a bool of one byte. */
+/* HIP's manual says "boolean" for some attributes; AMD's runtime writes a bool of one byte. */
 #define PUT(type, value) (*(type *)data = (type)(value), LEATC_OK)
 
-/* For memory of kind PAGEABLE, writes the values that mean "unknown": mostly 0. */
+/* Writes an attribute of an address to data. For memory of kind PAGEABLE, writes the values for unknown memory,
+ * mostly 0. */
 static int get_attribute(void *data, hipPointer_attribute attribute, void *ptr, const struct leatc_memory *memory)
 {
     bool known = memory->kind != LEATC_MEMORY_PAGEABLE;
@@ -233,7 +235,7 @@ static int get_attribute(void *data, hipPointer_attribute attribute, void *ptr, 
     case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         return PUT(void *, known ? memory->base : NULL);
     case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
-        /* HIP writes 32 bits, which do not suffice for longer ranges. */
+        /* HIP writes 32 bits. They are not sufficient for longer ranges, so write 64 bits for these. */
         return known && memory->bytes > UINT32_MAX ? PUT(size_t, memory->bytes)
                                                    : PUT(unsigned, known ? memory->bytes : 0);
     case HIP_POINTER_ATTRIBUTE_MAPPED:
@@ -246,7 +248,7 @@ static int get_attribute(void *data, hipPointer_attribute attribute, void *ptr, 
     case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return LEATC_NOT_SUPPORTED; /* HIP's manual documents this result for these attributes */
+        return LEATC_NOT_SUPPORTED; /* HIP's manual documents this result for the attributes above */
     default:
         return LEATC_INVALID_VALUE;
     }
@@ -257,7 +259,7 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
     struct leatc_memory memory;
     int result = data ? find_known(ptr, &memory) : LEATC_INVALID_VALUE;
 
-    /* For this attribute, HIP takes an array's handle as the pointer. */
+    /* For this attribute, the pointer may be the handle of an array. */
     if (data && attribute == HIP_POINTER_ATTRIBUTE_MEMORY_TYPE &&
         leatc_array_describe(array_of(ptr), NULL, NULL, NULL, NULL) == LEATC_OK)
         result = PUT(unsigned, hipMemoryTypeArray);
@@ -288,8 +290,8 @@ FORWARD(hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_att
                                               hipDeviceptr_t ptr),
         get_several(count, attributes, data, ptr))
 
-/* Only this attribute can be set. It makes copies and fills without Async in their names wait for completion, even
- * between device memory. */
+/* Sets whether copies and fills without Async in their names always wait for completion, even between device
+ * memory. No other attribute can be set. */
 hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute attribute, hipDeviceptr_t ptr)
 {
     if (!value || !ptr || attribute != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS)

@@ -1,9 +1,9 @@
 /*
- * module.c - modules of device code, and launches.
+ * module.c - loads modules of device code and launches their functions.
  *
- * An image may be anything that leat's driver can load. In addition, the code objects of leat's built-in kernels
- * are accepted: their code is for AMD's GPUs, but leat has the same kernels for every device and uses those.
- * leat's own hip driver needs this when it runs on this library.
+ * An image may be anything that leat's driver can load. Code objects of leat's built-in kernels are accepted too:
+ * their code is for AMD's GPUs, but leat has the same kernels for every device and uses those. leat's own hip
+ * driver needs this when it runs on this library.
  */
 #include "hip/module.h"
 
@@ -15,7 +15,7 @@
 
 struct ihipModuleSymbol_t {
     struct ihipModuleSymbol_t *next;
-    void *kernel; /* a kernel of the engine; NULL: one of leat's built-in kernels */
+    void *kernel; /* a kernel of the engine; NULL: the function is one of leat's built-in kernels */
     char *name;
 };
 
@@ -25,11 +25,12 @@ struct ihipModule_t {
     hipFunction_t functions;
 };
 
-/* Guards the list of modules and their functions. */
+/* Guards the list of modules and the lists of their functions. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static hipModule_t modules;
 
-/* Has the functions of the program that hipGetFuncBySymbol() made. It is not in the list and is never unloaded. */
+/* The functions of the program for which hipGetFuncBySymbol() was called. This module is not in the list and is
+ * never unloaded. */
 static struct ihipModule_t program;
 
 /* ---- images ---- */
@@ -39,8 +40,8 @@ static size_t at_least(size_t bytes, uint64_t end)
     return end > bytes && end <= SIZE_MAX / 2 ? (size_t)end : bytes;
 }
 
-/* Returns the length of an image, for which HIP's calls have no parameter: an ELF file has it in its headers. 0
- * for anything else. */
+/* Returns the length of an image, for which HIP's calls have no parameter: the headers of an ELF file have it.
+ * Returns 0 for other images. */
 static size_t elf_bytes(const char *image)
 {
     Elf64_Ehdr header;
@@ -71,8 +72,8 @@ static bool is_for_amd(const char *image)
 
 static bool has_embedded_kernels(const char *image, size_t bytes)
 {
-    /* Names that identify the code objects: a kernel of the basic module, and prefixes of kernels in the many
-     * layout modules. */
+    /* Names in an image that identify leat's code objects: a kernel of the basic module, and prefixes of kernels
+     * in the layout modules. */
     static const char *const names[] = {"leat_fill_u8.kd", "leat_layout_", "leat_transpose_"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -125,14 +126,14 @@ static int load_data(hipModule_t *module, const char *image)
 
 FORWARD(hipError_t hipModuleLoadData(hipModule_t *module, const void *image), load_data(module, image))
 
-/* A fat binary has code for AMD's GPUs, which leat's devices cannot run. */
+/* A fat binary is refused: it is not an ELF file, and has code for AMD's GPUs, which leat's devices cannot run. */
 FORWARD(hipError_t hipModuleLoadFatBinary(hipModule_t *module, const void *fatBinary),
         load_data(module, fatBinary))
 
 hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned int count, hipJitOption *options,
                                void **values)
 {
-    (void)count, (void)options, (void)values; /* these are options of a compiler, and nothing is compiled here */
+    (void)count, (void)options, (void)values; /* these are options of a compiler, but leat compiles nothing here */
     return note(load_data(module, image));
 }
 
@@ -147,7 +148,8 @@ hipError_t hipModuleLoad(hipModule_t *module, const char *path)
 
 /* ---- checks of handles ---- */
 
-/* Returns the link to a module, or to the NULL at the end of the list. The caller holds the lock. */
+/* Returns the pointer in the list that points to a module, or the NULL pointer at the end of the list. The caller
+ * holds the lock. */
 static hipModule_t *find_module(hipModule_t module)
 {
     hipModule_t *link = &modules;
@@ -157,7 +159,7 @@ static hipModule_t *find_module(hipModule_t module)
     return link;
 }
 
-/* The caller holds the lock. */
+/* Returns true if the function belongs to the module. The caller holds the lock. */
 static bool has_function(hipModule_t module, hipFunction_t function)
 {
     hipFunction_t f = module->functions;
@@ -326,7 +328,7 @@ hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipF
     return note(result == LEATC_OK ? get_attribute(value, attribute) : result);
 }
 
-/* As in get_attribute(), properties that leat does not know are 0. */
+/* Returns properties of a kernel. As in get_attribute(), properties that leat does not know are 0. */
 hipError_t hipFuncGetAttributes(struct hipFuncAttributes *attributes, const void *function)
 {
     struct hipFuncAttributes made = {0};
@@ -341,7 +343,7 @@ hipError_t hipFuncGetAttributes(struct hipFuncAttributes *attributes, const void
     return note(result);
 }
 
-/* The caller holds the lock. */
+/* Returns the function of a function pointer, and makes it at the first call. The caller holds the lock. */
 static int function_of_pointer(hipFunction_t *function, void *pointer)
 {
     hipFunction_t found = program.functions;
@@ -374,7 +376,7 @@ hipError_t hipGetFuncBySymbol(hipFunction_t *function, const void *symbol)
 
 /* ---- libraries: newer names for modules, with the same handles ---- */
 
-/* Nothing is compiled here, so compiler options are refused, as by AMD's runtime. */
+/* Checks options. Compiler options are refused, as by AMD's runtime, because leat compiles nothing here. */
 static int check_options(unsigned jit_count, const hipLibraryOption *options, unsigned option_count)
 {
     if (jit_count || (option_count && !options))
@@ -429,7 +431,7 @@ hipError_t hipKernelGetLibrary(hipLibrary_t *library, hipKernel_t kernel)
     return hipSuccess;
 }
 
-/* The text is valid as long as the library is loaded. */
+/* Returns the name of a kernel. The string is valid while the library is loaded. */
 hipError_t hipKernelGetName(const char **name, hipKernel_t kernel)
 {
     hipFunction_t function = (hipFunction_t)(void *)kernel;
@@ -447,7 +449,7 @@ hipError_t hipKernelGetName(const char **name, hipKernel_t kernel)
     return hipSuccess;
 }
 
-/* Modules have no variables on leat's devices. */
+/* Checks the arguments and returns hipErrorNotFound: on leat's devices, modules have no variables. */
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *ptr, size_t *bytes, hipModule_t module, const char *name)
 {
     bool known;
@@ -460,7 +462,7 @@ hipError_t hipModuleGetGlobal(hipDeviceptr_t *ptr, size_t *bytes, hipModule_t mo
     return note(known ? LEATC_NOT_FOUND : LEATC_INVALID_HANDLE);
 }
 
-/* These settings are hints without effect. */
+/* Checks the arguments. The settings are hints and have no effect. */
 hipError_t hipFuncSetAttribute(const void *function, hipFuncAttribute attribute, int value)
 {
     if (!function)
@@ -516,7 +518,7 @@ static leat_dim3 dim_of(dim3 size)
     return leat_dim(size.x, size.y, size.z);
 }
 
-/* The caller holds the lock, so that the function stays valid until its work is submitted. */
+/* Launches a function. The caller holds the lock, so that the function exists until its work is submitted. */
 static int launch_locked(hipFunction_t function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
                          struct leatc_stream *stream, bool together)
 {
@@ -543,8 +545,8 @@ int leatc_hip_launch_function(hipFunction_t function, dim3 grid, dim3 block, voi
     return result;
 }
 
-/* A kernel of a library may be passed as a function pointer. It is looked up if the pointer is not a registered
- * function. */
+/* Launches a function pointer. If the pointer is not a registered function, it may be the handle of a library's
+ * kernel. */
 int leatc_hip_launch_pointer(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
                              struct leatc_stream *stream, bool together)
 {
@@ -560,7 +562,7 @@ int leatc_hip_launch_pointer(const void *function, dim3 grid, dim3 block, void *
     return leatc_hip_launch_function(of_library, grid, block, arguments, shared_bytes, stream, together);
 }
 
-/* Identifies what is stored with a task: the function that it was made from. */
+/* The address of this variable is the tag under which a task stores the function that it was made from. */
 static const char function_tag;
 
 /* Makes a task that launches a function of a module on the current device. The caller holds the lock. */
@@ -612,8 +614,8 @@ int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task
 
 /* ---- detection by leat's hip driver ---- */
 
-/* leat's own hip driver calls this if it loads this library: returns &leat_version of the leat that this library
- * uses. */
+/* leat's hip driver calls this after it has loaded this library in place of AMD's. Returns &leat_version of the
+ * leat that this library uses. */
 const void *leat_compat_names(void);
 
 const void *leat_compat_names(void)

@@ -1,16 +1,18 @@
 /*
- * node.c - nodes of graphs by type. Each type has a function that makes a task from HIP's struct, and one that
- * fills the struct from a task. Adding a node, setting its parameters and setting those of an executable graph's
- * node all use the first function.
+ * node.c - implements the calls for nodes of graphs, by type. Each type has a function that makes a task from
+ * HIP's struct, and a function that fills the struct from a task. The calls that add a node, set its parameters,
+ * or set those of an executable graph's node all use the first function.
  */
 #include "hip/copy.h"
 
 #include <string.h>
 
-/* These addresses identify the data that this library stores with tasks (leatc_task_keep()). */
+/* The addresses of these variables are the tags under which this library stores data with tasks
+ * (leatc_task_keep()). */
 static const char copy_tag, driver_copy_tag;
 
-/* The uses of a task, if it could be made: each passes it to the engine. */
+/* Each of the next three functions passes a task to the engine. made is the result of making the task; if it is a
+ * failure, they only return it. */
 static int add(int made, struct leatc_task **task, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
                hipGraphNode_t *node)
 {
@@ -35,7 +37,7 @@ static int get(hipGraphNode_t node, int type, const void *out, const struct leat
     return out ? leatc_node_task(node_of(node), type, task) : LEATC_INVALID_VALUE;
 }
 
-/* Defines a function that makes a task and passes it to the engine. `call` makes it in the variable `task`. */
+/* Defines a function whose `call` makes a task in the variable `task` and passes it to the engine. */
 #define FORWARD_TASK(prototype, call)                                                                             \
     prototype                                                                                                     \
     {                                                                                                             \
@@ -74,11 +76,12 @@ FORWARD_TASK(hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t executabl
                                                         const hipKernelNodeParams *params),
              set_exec(leatc_hip_kernel_make(params, &task), &task, executable, node))
 
-/* HIP's call has the source first, the engine's the destination. */
+/* HIP's call takes the source first, but the engine's call takes the destination first. */
 FORWARD(hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t src, hipGraphNode_t dst),
         leatc_node_copy_attributes(node_of(dst), node_of(src)))
 
-/* Copies only the first member of the union, which is the longest: older versions of the union are not longer. */
+/* Copies only the first member of the union, which is the longest one: in programs compiled with older headers,
+ * the union is not longer than this member. */
 hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, hipKernelNodeAttrID attribute,
                                           hipKernelNodeAttrValue *value)
 {
@@ -158,8 +161,8 @@ static int make_from_symbol(void *dst, const void *symbol, size_t bytes, size_t 
     return make_range(dst, at, bytes, hipMemcpyDefault, task);
 }
 
-/* Describes one side of a copy that was captured or made from a range: an array and a position in it, or a
- * pointer. */
+/* Describes the source or the destination of a copy that was captured or made from a range: either an array and a
+ * position in it, or a pointer. */
 static void describe_side(const void *ptr, const leat_copy_region *region, size_t pitch, size_t slice,
                           hipArray_t *array, hipPos *position, hipPitchedPtr *pitched, unsigned *unit)
 {
@@ -467,8 +470,8 @@ static int check_any(const hipGraphNodeParams *p)
                : LEATC_INVALID_VALUE;
 }
 
-/* Makes a task for the types whose parameters can be set. Other types have calls of their own, or are not
- * supported. */
+/* Makes the task of a node whose parameters can be set. The other types of nodes have calls of their own, or are
+ * not supported. */
 static int make_any(hipGraphNodeParams *p, struct leatc_task **task)
 {
     LEATC_TRY(check_any(p));
@@ -494,7 +497,7 @@ static int make_any(hipGraphNodeParams *p, struct leatc_task **task)
     }
 }
 
-/* Adds nodes of the types that make_any() does not handle. */
+/* Adds a node of a type that make_any() does not handle. */
 static int add_other(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
                      hipGraphNodeParams *p)
 {
@@ -579,7 +582,7 @@ FORWARD_TASK(hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t execut
 FORWARD_TASK(hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t node, const HIP_MEMCPY3D *params),
              set(make_driver_copy(params, &task), &task, node))
 
-/* A side of a copy that was not made from the driver API's struct. */
+/* The source or the destination of a copy that was not made from the driver API's struct. */
 struct side {
     hipMemoryType type;
     void *ptr;

@@ -1,4 +1,5 @@
-/* occupancy.c - how many blocks of a kernel a device can run concurrently, from the device's limits alone. */
+/* occupancy.c - computes how many blocks of a kernel a device can run concurrently, only from the limits of the
+ * device. */
 #include "hip/module.h"
 
 #define FLAGS ((unsigned)hipOccupancyDisableCachingOverride)
@@ -8,7 +9,8 @@ static int block_limit(int ordinal, int *threads)
     return leatc_device_attribute(ordinal, 1, threads);
 }
 
-/* Returns 0 blocks for a block size that the device cannot run. */
+/* Returns how many blocks one multiprocessor can run concurrently: 0 if the device cannot run blocks of this
+ * size. */
 static int active_blocks(int *blocks, int block_threads, size_t shared_bytes, unsigned flags)
 {
     int ordinal = 0, most = 0;

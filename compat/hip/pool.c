@@ -1,4 +1,4 @@
-/* pool.c - pools, and allocation in stream order. */
+/* pool.c - implements pools, and allocation in stream order. */
 #include "hip/layer.h"
 
 static hipMemPool_t handle_of(struct leatc_pool *pool)
@@ -29,7 +29,7 @@ hipError_t hipDeviceGetMemPool(hipMemPool_t *pool, int device)
 FORWARD(hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool),
         pool ? leatc_pool_set_current(device, pool_of(pool)) : LEATC_INVALID_VALUE)
 
-/* The same by location. Only device memory has pools. */
+/* Checks the location and type of memory for which a pool is requested. Only device memory has pools. */
 static int check_place(const hipMemLocation *place, hipMemAllocationType type)
 {
     return place && place->type == hipMemLocationTypeDevice && check_device(place->id) == LEATC_OK &&
@@ -97,7 +97,7 @@ static int check_access(const hipMemAccessDesc *access)
                : LEATC_INVALID_VALUE;
 }
 
-/* Checks all entries before it sets any. */
+/* Sets the access rights of devices. It checks all entries before it sets the first. */
 static int set_access(struct leatc_pool *pool, const hipMemAccessDesc *accesses, size_t count)
 {
     int devices = 0;
@@ -130,7 +130,7 @@ hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t pool, hipM
     return note(result);
 }
 
-/* These calls return hipErrorInvalidHandle for a destroyed stream. */
+/* For a destroyed stream, the allocation calls below return hipErrorInvalidHandle. */
 FORWARD(hipError_t hipMallocAsync(void **ptr, size_t bytes, hipStream_t stream),
         leatc_alloc_async(NULL, bytes, stream_of(stream), ptr))
 

@@ -1,6 +1,7 @@
 /*
- * rtc.c - hiprtc, where every compilation fails, because leat has no compiler. Programs print the log of a failed
- * compilation, so the log says what to do. The other functions only let programs reach the log.
+ * rtc.c - implements hiprtc. Every compilation fails, because leat has no compiler. Programs print the log of a
+ * failed compilation, so the log says how to build kernels for leat. The other functions only let programs reach
+ * the log.
  */
 #include <leat/compat/hip/hiprtc.h>
 
@@ -11,10 +12,10 @@
 
 struct _hiprtcProgram {
     struct _hiprtcProgram *next;
-    bool tried; /* a compilation was tried */
+    bool tried; /* the program has called hiprtcCompileProgram() */
 };
 
-/* Guards the list and its programs. */
+/* Guards the list of programs and their fields. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct _hiprtcProgram *programs;
 
@@ -56,7 +57,8 @@ hiprtcResult hiprtcVersion(int *major, int *minor)
     return HIPRTC_SUCCESS;
 }
 
-/* Returns the link to a program, or to the NULL at the end of the list. The caller holds the lock. */
+/* Returns the pointer in the list that points to a program, or the NULL pointer at the end of the list. The caller
+ * holds the lock. */
 static struct _hiprtcProgram **find(hiprtcProgram program)
 {
     struct _hiprtcProgram **link = &programs;
@@ -104,7 +106,7 @@ hiprtcResult hiprtcDestroyProgram(hiprtcProgram *program)
     return HIPRTC_SUCCESS;
 }
 
-/* Returns in *tried whether a compilation of the program was tried. compile: records that it is tried now. */
+/* Sets *tried to whether a compilation of the program was tried before. compile: records that it is tried now. */
 static hiprtcResult look(hiprtcProgram program, bool compile, bool *tried)
 {
     hiprtcProgram found;

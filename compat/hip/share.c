@@ -1,4 +1,4 @@
-/* share.c - sharing memory, pools and events with other processes: the engine's handles in HIP's structs. */
+/* share.c - shares memory, pools and events with other processes: passes the engine's handles in HIP's structs. */
 #include "hip/layer.h"
 
 _Static_assert(sizeof(hipIpcMemHandle_t) == LEATC_SHARE_BYTES &&
@@ -20,7 +20,8 @@ static int share_event(hipIpcEventHandle_t *handle, hipEvent_t event)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_event(event));
     result = leatc_share_event(event_of(event), handle);
-    /* INVALID_VALUE: the event was made without hipEventInterprocess, for which HIP has another error. */
+    /* INVALID_VALUE means that the event was made without hipEventInterprocess. HIP has another result for
+     * that. */
     return result == LEATC_INVALID_VALUE ? LEATC_INVALID_CONFIGURATION : result;
 }
 

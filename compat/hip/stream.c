@@ -1,10 +1,11 @@
-/* stream.c - streams and host functions. */
+/* stream.c - implements HIP's calls for streams and host functions. */
 #include "hip/layer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* leat's streams have no priorities. AMD's three levels are stored and returned. */
+/* AMD's three priority levels. They are stored and returned, and have no effect, because leat's streams have no
+ * priorities. */
 #define PRIORITY_LEAST 1
 #define PRIORITY_NORMAL 0
 #define PRIORITY_GREATEST (-1)
@@ -27,11 +28,11 @@ FORWARD(hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int fl
 FORWARD(hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority),
         create(stream, flags, priority))
 
-/* leat cannot select compute units: the mask is ignored, and work may run on all of them. */
+/* Ignores mask, because leat cannot select compute units: work may run on all of them. */
 FORWARD(hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t words, const uint32_t *mask),
         !words || !mask ? LEATC_INVALID_VALUE : create(stream, hipStreamDefault, PRIORITY_NORMAL))
 
-/* Returns the number of multiprocessors of the stream's device. */
+/* Sets *count to the number of multiprocessors of the stream's device. */
 static int processors_of(struct leatc_stream *stream, int *count)
 {
     int ordinal = 0;
@@ -76,14 +77,14 @@ FORWARD(hipError_t hipStreamDestroy(hipStream_t stream),
             ? LEATC_INVALID_HANDLE
             : of_stream(leatc_stream_destroy(stream_of(stream))))
 
-/* Like AMD's runtime, queries only work that was submitted to this stream: the stream waits for the default stream
- * only at its next submission. */
+/* As in AMD's runtime, the query covers only work that was submitted to this stream: it does not make the stream
+ * wait for the default stream, as the next submission will. */
 FORWARD_STREAM(hipStreamQuery, hipStreamQuery_spt, (hipStream_t stream), of_stream(leatc_stream_query_own(on)))
 
 FORWARD_STREAM(hipStreamSynchronize, hipStreamSynchronize_spt, (hipStream_t stream),
                of_stream(leatc_stream_synchronize(on)))
 
-/* A destroyed stream is hipErrorInvalidHandle here. */
+/* Makes a stream wait for an event. For a destroyed stream, this call returns hipErrorInvalidHandle. */
 static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned flags)
 {
     if (flags > hipEventWaitExternal)
@@ -96,7 +97,7 @@ static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned fl
 FORWARD_STREAM(hipStreamWaitEvent, hipStreamWaitEvent_spt,
                (hipStream_t stream, hipEvent_t event, unsigned int flags), wait_event(on, event, flags))
 
-/* Refuses the default stream, as AMD's runtime does. */
+/* Returns the flags of a stream. Refuses the default stream, as AMD's runtime does. */
 FORWARD(hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags),
         !stream ? LEATC_INVALID_VALUE : of_stream(leatc_stream_flags(stream_of(stream), flags)))
 
@@ -185,8 +186,8 @@ static void call_back_once(void *argument)
     free(argument);
 }
 
-/* Submits a copy of the callback, which its host function frees: a graph submits the same callback at each
- * launch. */
+/* Submits a callback. The host function gets its own copy and frees it, because a graph submits the same callback
+ * at each launch. */
 static int give_callback(const struct callback *callback, struct leatc_work *work)
 {
     struct callback *copy = malloc(sizeof *copy);
@@ -201,7 +202,7 @@ static int give_callback(const struct callback *callback, struct leatc_work *wor
     return leatc_result_of(status);
 }
 
-/* Runs a captured callback, which is a host node whose argument is the callback. */
+/* Runs a captured callback. It is the argument of a host node. */
 static int run_callback(const void *payload, struct leatc_work *work)
 {
     return give_callback(((const struct leatc_host_task *)payload)->argument, work);

@@ -1,8 +1,8 @@
 /*
- * virtual.c - virtual memory, over leat/virtual.h.
+ * virtual.c - implements virtual memory, with the calls of leat/virtual.h.
  *
- * A reservation is added to the engine as a single allocation as soon as a part of it is accessible: copies may
- * cross adjacent mappings, and leat itself knows which parts are mapped.
+ * As soon as a part of a reservation is accessible, this file adds the whole reservation to the engine as one
+ * allocation. The reason is that copies may cross adjacent mappings. leat itself knows which parts are mapped.
  */
 #include "hip/layer.h"
 
@@ -15,11 +15,11 @@
 struct reservation {
     char *base;
     size_t bytes; /* the requested size */
-    bool known;   /* added to the engine */
+    bool known;   /* the reservation was added to the engine */
     struct reservation *next;
 };
 
-/* Guards the list. Held while mappings change. */
+/* Guards the list. A thread holds it while it changes access to mappings or frees a reservation. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct reservation *reservations;
 
@@ -28,7 +28,8 @@ static leat_physical *physical_of(hipMemGenericAllocationHandle_t handle)
     return (leat_physical *)(void *)handle;
 }
 
-/* Converts a status. HIP has a single result for all invalid arguments. */
+/* Converts a status of leat. HIP's calls return hipErrorInvalidValue for all invalid arguments, including
+ * handles. */
 static int of_status(leat_status status)
 {
     switch (status) {
@@ -102,8 +103,8 @@ static int reserve(void **ptr, size_t bytes, size_t alignment)
     return LEATC_OK;
 }
 
-/* address is a hint, which HIP allows to ignore. For an invalid size or alignment, HIP 6 returns
- * hipErrorOutOfMemory. */
+/* Reserves addresses. address is a hint, which HIP allows to ignore. For an invalid size or alignment, HIP 6
+ * returns hipErrorOutOfMemory. */
 hipError_t hipMemAddressReserve(void **ptr, size_t bytes, size_t alignment, void *address,
                                 unsigned long long flags)
 {
@@ -132,8 +133,8 @@ static int give_back(void *ptr)
     return of_status(leat_virtual_unreserve(ptr));
 }
 
-/* Gives a reservation back. The engine must forget its addresses at the same moment, but only if that succeeds
- * (leatc_memory_end()). */
+/* Frees a reservation. If the engine knows it, leatc_memory_end() removes the engine's record, in the same moment
+ * and only if leat frees the reservation. */
 static int unreserve(void *ptr, size_t bytes)
 {
     struct reservation **link = &reservations, *gone;
@@ -220,7 +221,8 @@ FORWARD(hipError_t hipMemMap(void *ptr, size_t bytes, size_t offset, hipMemGener
             ? LEATC_INVALID_VALUE
             : of_status(leat_virtual_map(ptr, bytes, physical_of(handle))))
 
-/* Waits for all devices first, as AMD's runtime does: submitted work of any device may use the memory. */
+/* Unmaps a range. First waits for all devices, as AMD's runtime does, because their pending work may use the
+ * memory. */
 hipError_t hipMemUnmap(void *ptr, size_t bytes)
 {
     int result = ptr && bytes ? leatc_devices_wait() : LEATC_INVALID_VALUE;
@@ -228,7 +230,7 @@ hipError_t hipMemUnmap(void *ptr, size_t bytes)
     return note(result == LEATC_OK ? of_status(leat_virtual_unmap(ptr, bytes)) : result);
 }
 
-/* Returns the device whose memory is mapped at an address. */
+/* Sets *ordinal to the device whose memory is mapped at an address. */
 static int owner_of(const void *ptr, int *ordinal)
 {
     leat_physical *physical = NULL;
@@ -243,7 +245,7 @@ static int owner_of(const void *ptr, int *ordinal)
     return result;
 }
 
-/* Adds a reservation to the engine, or updates its device. The caller holds the lock. */
+/* Adds a reservation to the engine. If it was added before, updates its device. The caller holds the lock. */
 static int tell_engine(struct reservation *in, int ordinal)
 {
     struct leatc_memory memory = {
@@ -317,7 +319,7 @@ static int import(hipMemGenericAllocationHandle_t *handle, void *os_handle)
     struct stat file;
     int ordinal = 0, fd;
 
-    /* Up to HIP 7.0 this is the address of a descriptor; since then it is the descriptor itself. */
+    /* Up to HIP 7.0, os_handle is the address of a descriptor. Since then it is the descriptor itself. */
     LEATC_TRY(leatc_share_descriptor(os_handle, &fd));
     if (fstat(fd, &file) != 0 || file.st_size <= 0)
         return LEATC_INVALID_VALUE;
