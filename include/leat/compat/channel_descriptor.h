@@ -1,4 +1,4 @@
-/* leat/compat/channel_descriptor.h - cudaCreateChannelDesc<type>() is with the other forms of C++. */
+/* leat/compat/channel_descriptor.h - includes cuda_runtime.h, which defines cudaCreateChannelDesc<type>(). */
 #ifndef LEAT_COMPAT_CHANNEL_DESCRIPTOR_H
 #define LEAT_COMPAT_CHANNEL_DESCRIPTOR_H
 

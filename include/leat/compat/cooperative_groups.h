@@ -1,11 +1,12 @@
 /*
- * leat/compat/cooperative_groups.h - CUDA's cooperative groups for kernels on the CPU device, for C++14 and later.
+ * leat/compat/cooperative_groups.h - defines CUDA's cooperative groups for kernels on the CPU device, for C++14
+ * and later.
  *
- * Semantics are those of the "CUDA C++ Programming Guide", section "Cooperative Groups". Groups: thread block,
- * grid (in a cooperative launch), tiles of 1 to 32 threads, coalesced_threads(), binary_partition() and
- * labeled_partition(). All have sync(), ranks and sizes; groups within a warp have shuffles, votes, matches,
- * reduce() and scans. memcpy_async() copies at once, by the first thread of the group; wait() is the barrier.
- * Clusters and tiles larger than a warp are missing.
+ * The semantics are those of NVIDIA's "CUDA C++ Programming Guide", section "Cooperative Groups". There are these
+ * groups: thread block, grid (in a cooperative launch), tiles of 1 to 32 threads, coalesced_threads(),
+ * binary_partition() and labeled_partition(). All have sync(), ranks and sizes. Groups within a warp also have
+ * shuffles, votes, matches, reduce() and scans. In memcpy_async() the first thread of the group copies at once,
+ * and wait() is a barrier. Clusters and tiles larger than a warp are missing.
  *
  * kernel_support.h describes how threads wait.
  */
@@ -21,7 +22,7 @@ namespace cooperative_groups
 
 /* ---- groups ------------------------------------------------------------------------------------------------ */
 
-/* Any group. A group within a warp is a set of lanes. */
+/* Any group. mask has the lanes of a group within a warp. */
 class thread_group
 {
   protected:
@@ -135,7 +136,7 @@ class thread_block : public thread_group
         return dim3(blockDim);
     }
 
-    /* The whole barrier is in barrier_wait(). */
+    /* Does nothing: barrier_wait() is the whole barrier. */
     static arrival_token barrier_arrive()
     {
         return arrival_token();
@@ -205,7 +206,7 @@ inline grid_group this_grid()
     return grid_group();
 }
 
-/* Base of groups within a warp. The rank of a lane is its position among the lanes of the group. */
+/* Base class of groups within a warp. The rank of a lane is its position among the lanes of the group. */
 class lanes_group : public thread_group
 {
   protected:
@@ -222,7 +223,7 @@ class lanes_group : public thread_group
         return static_cast<unsigned>(__builtin_ctz(lanes));
     }
 
-    /* Converts a set of lanes to a set of ranks. */
+    /* Converts a bit mask of lanes to a bit mask of their ranks. */
     unsigned ranks_of(unsigned lanes) const
     {
         unsigned ranks = 0, rank = 0;
@@ -305,7 +306,7 @@ class lanes_group : public thread_group
     }
 };
 
-/* Lanes that execute the same code, or one part of a partition. */
+/* The lanes that execute the same code, or the lanes of one part of a partition. */
 class coalesced_group : public lanes_group
 {
     unsigned meta_rank, meta_size;
@@ -339,7 +340,8 @@ static inline __attribute__((always_inline)) coalesced_group coalesced_threads()
     return leat_coalesced(__activemask(), 0, 1);
 }
 
-/* Lanes of the current thread's tile. The last warp of a block, and so its tiles, may be partial. */
+/* Returns the lanes of the current thread's tile. The last warp of a block may be partial, and so may its
+ * tiles. */
 inline unsigned leat_lanes_of_tile(unsigned size)
 {
     unsigned lanes = size < 32 ? (1u << size) - 1 : ~0u, threads = blockDim.x * blockDim.y * blockDim.z;
@@ -364,7 +366,7 @@ template <unsigned Size, class Parent = void> class thread_block_tile : public l
     friend thread_block_tile<1, void> this_thread();
 
   public:
-    /* Conversion from a tile of the same size with another parent type. */
+    /* Converts from a tile of the same size with another type of parent. */
     template <class Other>
     thread_block_tile(const thread_block_tile<Size, Other> &other)
         : lanes_group(other), meta_rank(other.meta_rank), meta_size(other.meta_size)
@@ -405,7 +407,8 @@ template <unsigned Size, class Parent> inline thread_block_tile<Size, Parent> ti
                                            (threads + Size - 1) / Size);
 }
 
-/* With a size that is known at run time. Lanes of a coalesced group are divided by their ranks. */
+/* Divides a group into tiles whose size is known only at run time. A coalesced group is divided by the ranks of
+ * its lanes. */
 inline thread_group tiled_partition(const thread_group &parent, unsigned size)
 {
     unsigned rank = static_cast<unsigned>(parent.thread_rank()), lanes = 0, number = 0;
@@ -423,7 +426,8 @@ inline thread_block_tile<1, void> this_thread()
     return thread_block_tile<1, void>(0, 1);
 }
 
-/* Split a group within a warp into the lanes with the same predicate, or label. */
+/* Divide a group within a warp, into the lanes with the same predicate or with the same label. Return the part
+ * that has the calling lane. */
 template <class Group> inline coalesced_group binary_partition(const Group &group, bool predicate)
 {
     unsigned present, yes = leat_ballot(group.leat_lanes(), predicate, &present);
@@ -514,7 +518,7 @@ inline T reduce(const Group &group, T value, Operation &&operation)
     return leat_reduce(group.leat_lanes(), value, kept(operation));
 }
 
-/* Each lane gets the result over the lanes up to itself. */
+/* Combines the values of a scan: each lane gets the result of the values up to and including its own. */
 template <class T, class Operation> inline void leat_combine_scan(leat_lane *const *lanes, uint32_t present)
 {
     typedef leat_reduced<T, Operation> brought;
@@ -546,7 +550,7 @@ template <class Group, class T> inline T inclusive_scan(const Group &group, T va
     return inclusive_scan(group, value, plus<T>());
 }
 
-/* The first lane gets T(). */
+/* Returns the result of the values before the calling lane. The first lane gets T(). */
 template <class Group, class T, class Operation>
 inline T exclusive_scan(const Group &group, T value, Operation &&operation)
 {
@@ -568,7 +572,7 @@ template <class Group> inline void memcpy_async(const Group &group, void *dst, c
         memcpy(dst, src, bytes);
 }
 
-/* Copies the smaller of both counts. */
+/* Copies the smaller of the two numbers of elements. */
 template <class Group, class T>
 inline void memcpy_async(const Group &group, T *dst, size_t dst_count, const T *src, size_t src_count)
 {

@@ -1,20 +1,21 @@
 /*
- * leat/compat/cuda.h - CUDA's driver API over leat: the declarations that a program needs, in place of the vendor's.
+ * leat/compat/cuda.h - declares CUDA's driver API, implemented by leat, in place of the vendor's header.
  *
- * A program that includes <cuda.h> is compiled with -I.../include/leat/compat, linked with -lleat-cuda, and runs on a
- * GPU or on none at all. docs/compatibility.md lists every name, what is offered of it, and what differs on a machine
- * without a GPU. Results, arguments and order are those of the vendor's reference ("CUDA Driver API"), and so are the
- * numbers, so that objects compiled with the vendor's header work as well.
+ * A program that includes <cuda.h> is compiled with -I.../include/leat/compat and linked with -lleat-cuda. It runs
+ * with or without a GPU. docs/compatibility.md lists every name, what leat supports of it, and the differences on
+ * a machine without a GPU. Results, arguments, ordering and numbers are those of the vendor's reference ("CUDA
+ * Driver API"), so objects that were compiled with the vendor's header work as well.
  *
- * The names are those of CUDA 12, and cuCtxCreate() also takes the four arguments of CUDA 13. As with the vendor's
- * header, the plain names stand for the versions that are exported, and CUDA_API_PER_THREAD_DEFAULT_STREAM lets NULL
- * mean the calling thread's default stream.
+ * The names are those of CUDA 12, and cuCtxCreate() also accepts the four arguments of CUDA 13. As with the
+ * vendor's header, the plain names stand for the exported versions. If CUDA_API_PER_THREAD_DEFAULT_STREAM is
+ * defined, NULL means the calling thread's default stream.
  */
 #if !defined(LEAT_COMPAT_CUDA_H) && (!defined(__cuda_cuda_h__) || defined(LEAT_COMPAT_DECLARATIONS))
 #define LEAT_COMPAT_CUDA_H
 
-/* The vendor's header is guarded by this name, so that a file never has both. A test that wants the functions
- * beside the vendor's types says LEAT_COMPAT_DECLARATIONS, and __CUDA_API_VERSION_INTERNAL as for the vendor's. */
+/* The guard of the vendor's header, so that a file includes only one of the two headers. A test that needs these
+ * functions with the vendor's types defines LEAT_COMPAT_DECLARATIONS and, for the vendor's header too,
+ * __CUDA_API_VERSION_INTERNAL. */
 #ifndef LEAT_COMPAT_DECLARATIONS
 #define __cuda_cuda_h__
 #define CUDA_VERSION 12080
@@ -502,7 +503,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
                                            unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream
                                            hStream, void **kernelParams);
 
-/* ---- the same with NULL for the default stream of the calling thread ------------------------------------- */
+/* ---- variants in which NULL is the default stream of the calling thread ---------------------------------- */
 
 CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream
                                          hStream);
@@ -637,9 +638,9 @@ CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) 
 }
 #endif
 
-/* ---- which version a plain name stands for ----------------------------------------------------------------- */
+/* ---- the versions for which plain names stand -------------------------------------------------------------- */
 
-#ifndef __CUDA_API_VERSION_INTERNAL /* the exact names alone */
+#ifndef __CUDA_API_VERSION_INTERNAL /* if it is defined, only the exported names are declared */
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
 #define LEAT_CUDA_DS(name) name##_ptds
 #define LEAT_CUDA_SZ(name) name##_ptsz
@@ -653,7 +654,8 @@ CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) 
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 #define cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2
 #define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
-/* Of CUDA 12 with three arguments and of CUDA 13 with four. The function itself is that of CUDA 12. */
+/* Calls cuCtxCreate_v2() for the three arguments of CUDA 12, and cuCtxCreate_v4() for the four of CUDA 13. The
+ * function cuCtxCreate() is that of CUDA 12. */
 #define cuCtxCreate(...) LEAT_CUDA_FIFTH(__VA_ARGS__, cuCtxCreate_v4, cuCtxCreate_v2, 0)(__VA_ARGS__)
 #define LEAT_CUDA_FIFTH(first, second, third, fourth, fifth, ...) fifth
 #define cuCtxDestroy cuCtxDestroy_v2

@@ -1,9 +1,11 @@
 /*
- * leat/compat/cuda_runtime.h - cuda_runtime_api.h, and for C++ the forms that spare casts, and kernels.
+ * leat/compat/cuda_runtime.h - includes cuda_runtime_api.h, and for C++ adds typed variants of its calls, and
+ * kernels.
  *
- * The typed forms of C++ (cudaMalloc(&pointer_to_float, bytes) and the like) are inline and call the plain ones.
+ * The typed variants for C++, such as cudaMalloc(&pointer_to_float, bytes), are inline and call the C functions.
+ * They make casts unnecessary.
  *
- * Kernels are `__global__` functions of the program, in C++14 or later, which run on the CPU device:
+ * Kernels are `__global__` functions of the program, which run on the CPU device. They need C++14 or later:
  *
  *     __global__ void scale(float *data, size_t count, float factor)
  *     {
@@ -15,22 +17,22 @@
  *
  *     scale<<<blocks, 256, 0, stream>>>(data, count, 2.0f);
  *
- * That is for `leat cu`, which compiles a .cu file by the host's C++ compiler. A C++ compiler alone takes the same
- * kernel, without `extern __shared__`, and launches it by the typed forms:
+ * This is code for `leat cu`, which compiles a .cu file with the host's C++ compiler. A C++ compiler alone
+ * compiles the same kernel, except for `extern __shared__`, and launches it by a typed variant:
  *
  *     cudaLaunchConfig_t config = {};
  *     config.gridDim = blocks, config.blockDim = 256, config.stream = stream;
  *     cudaLaunchKernelEx(&config, scale, data, count, 2.0f);
  *
  * cudaLaunchKernel(scale, grid, block, args, 0, stream) does the same with pointers to the arguments. Blocks run
- * side by side; the threads of a block take turns, from one wait to the next (kernel_support.h). What kernels may
- * call is in device_functions.h and cooperative_groups.h. Symbols are variables of the program. In C, kernels are
- * LEAT_KERNEL()s of leat/device_code.h, and their pointer is &leat_cpu_kernel_NAME.
+ * in parallel. The threads of a block run one at a time, each until it waits (kernel_support.h).
+ * device_functions.h and cooperative_groups.h have the functions that kernels may call. Symbols are variables of
+ * the program. In C, kernels are LEAT_KERNEL()s of leat/device_code.h, and their pointer is &leat_cpu_kernel_NAME.
  */
 #ifndef LEAT_COMPAT_CUDA_RUNTIME_H
 #define LEAT_COMPAT_CUDA_RUNTIME_H
 
-/* What programs, and headers of theirs, ask whether the vendor's header was included by. */
+/* Programs test this macro to find out whether the vendor's header was included. */
 #define __CUDA_RUNTIME_H__
 
 #include <leat/compat/cuda_runtime_api.h>
@@ -84,7 +86,8 @@ inline cudaError_t cudaEventCreate(cudaEvent_t *event, unsigned int flags)
     return ::cudaEventCreateWithFlags(event, flags);
 }
 
-/* Allocating in stream order from a pool, and the older form of instantiating, which told of one node more. */
+/* Variants of two calls: cudaMallocAsync() with a pool, and cudaGraphInstantiate() as before CUDA 12, whose
+ * parameters for the description of a failure are ignored. */
 inline cudaError_t cudaMallocAsync(void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
 {
     return ::cudaMallocFromPoolAsync(ptr, size, memPool, stream);
@@ -103,7 +106,7 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t
     return ::cudaGraphInstantiate(pGraphExec, graph, 0);
 }
 
-/* As programs for CUDA 12 and before have them: the place is a device, or cudaCpuDeviceId. */
+/* Converts the location of older programs, for CUDA 12 and before: a device, or cudaCpuDeviceId. */
 inline cudaMemLocation leat_cuda_place(int device)
 {
     cudaMemLocation place = {device == cudaCpuDeviceId ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice,
@@ -122,7 +125,8 @@ inline cudaError_t cudaMemAdvise(const void *devPtr, size_t count, cudaMemoryAdv
     return ::cudaMemAdvise(devPtr, count, advice, leat_cuda_place(device));
 }
 
-/* The elements of an array by their type: numbers of up to 32 bits, and their vectors of 1, 2 and 4. */
+/* Describes the elements of an array by their C++ type: numbers of up to 32 bits, and vectors of 1, 2 or 4 of
+ * them. */
 template <class T> inline cudaChannelFormatDesc cudaCreateChannelDesc()
 {
     return ::cudaCreateChannelDesc(0, 0, 0, 0, cudaChannelFormatKindNone);
@@ -177,7 +181,7 @@ template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<char>()
 
 /* ---- kernels that are functions, and symbols -------------------------------------------------------------- */
 
-/* nvcc has its own. */
+/* nvcc has its own versions of what follows. */
 #if __cplusplus >= 201402L && (!defined(__CUDACC__) || defined(__LEAT_CU__)) && !defined(__HIP__)
 
 #include <assert.h>
@@ -185,8 +189,8 @@ template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<char>()
 
 template <class... P> using leat_cuda_kernel = leat_kernel_function<void (*)(P...), P...>;
 
-/* The function pointer by which the C calls know a kernel: the function itself if `leat cu` compiled it, else the
- * kernel common to all functions of its type. */
+/* Returns the function pointer that identifies a kernel in the C calls: the function itself if `leat cu` has
+ * compiled it, or else the one kernel for all functions of its type. */
 template <class... P> inline const void *leat_cuda_function(void (*kernel)(P...))
 {
     const void *function = reinterpret_cast<const void *>(kernel);
@@ -200,8 +204,8 @@ inline const void *leat_cuda_function(const void *function)
     return function;
 }
 
-/* `leat cu` translates kernel<<<grid, block, shared_bytes, stream>>>(arguments) to a call of this function and a
- * call of kernel(arguments), which launches the kernel. */
+/* Stores the execution configuration of a launch. `leat cu` translates kernel<<<grid, block, shared_bytes,
+ * stream>>>(arguments) to a call of this function and a call of kernel(arguments), which launches the kernel. */
 inline void leat_cuda_configure(dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = 0)
 {
     const leat_launch_shape shape = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, stream};
@@ -210,18 +214,19 @@ inline void leat_cuda_configure(dim3 grid, dim3 block, size_t shared_bytes = 0, 
 }
 
 template <class Body, class F, F Function> struct leat_cuda_stub {
-    /* Called by Function with its parameters. */
+    /* Function, the kernel's function, calls this with its own parameters. */
     template <class... P> static void launch(P &...arguments)
     {
-        /* A C cast, since parameters may be const, volatile and restrict. */
+        /* A C cast, because parameters may be const, volatile or restrict. */
         void *list[] = {(void *)&arguments..., nullptr};
         leat_launch_shape shape;
 
         (void)&leat_kernel_of<Body, F, Function>::known;
         if (leat_block)
-            leat_kernel_refuse(); /* launches from kernels are not supported */
+            leat_kernel_refuse(); /* a kernel has called a kernel, which is not supported */
         if (!leat_launch_shape_take(&shape))
-            shape = leat_launch_shape(); /* called without <<< >>>: an invalid configuration */
+            shape = leat_launch_shape(); /* called without <<< >>>: the launch fails with this empty
+                                          * configuration */
         (void)::cudaLaunchKernel(reinterpret_cast<const void *>(Function),
                                  dim3(shape.grid.x, shape.grid.y, shape.grid.z),
                                  dim3(shape.block.x, shape.block.y, shape.block.z), list, shape.shared_bytes,
@@ -229,7 +234,7 @@ template <class Body, class F, F Function> struct leat_cuda_stub {
     }
 };
 
-/* Packs a function and its arguments for the kernel common to its type. */
+/* Packs a function and its arguments, for the one kernel of all functions of its type. */
 template <class... P, std::size_t... I>
 inline typename leat_cuda_kernel<P...>::call leat_cuda_call(void (*kernel)(P...), void **args,
                                                             std::index_sequence<I...>)
@@ -296,7 +301,7 @@ inline bool leat_cuda_is_cooperative(const cudaLaunchConfig_t *config)
     return false;
 }
 
-/* Arguments are converted as in a call. */
+/* Launches a kernel. The arguments are converted as in a call of it. */
 template <class... P, class... A>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), A &&...args)
 {
@@ -359,9 +364,9 @@ inline cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmem
                                                        blockSize);
 }
 
-/* The largest block size with maximum occupancy, a multiple of the warp size or the limit, and the number of such
- * blocks on all multiprocessors. kernel: a function or its address. shared_bytes(threads): dynamic shared memory
- * of a block. */
+/* Returns the largest block size with maximum occupancy, and the number of such blocks that all multiprocessors
+ * can run. The size is blockSizeLimit or a multiple of the warp size. kernel: a function or its address.
+ * shared_bytes(threads): dynamic shared memory of a block. */
 template <class F, class Shared>
 inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(int *minGridSize, int *blockSize,
                                                                            F kernel, Shared shared_bytes,
@@ -425,7 +430,7 @@ inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *minGridSize, int *blo
 
 #endif
 
-/* Symbols are variables of the program; these forms take the variable instead of its address. */
+/* Symbols are variables of the program. These variants take the variable instead of its address. */
 template <class T> inline cudaError_t cudaGetSymbolAddress(void **devPtr, const T &symbol)
 {
     return ::cudaGetSymbolAddress(devPtr, static_cast<const void *>(&symbol));
@@ -553,7 +558,7 @@ inline cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hG
                      hGraphExec, node, dst, static_cast<const void *>(&symbol), count, offset, kind);
 }
 
-/* As programs for CUDA 11 and before have it. */
+/* The variant for programs for CUDA 11 and before. */
 inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
                                        cudaGraphNode_t *hErrorNode_out,
                                        cudaGraphExecUpdateResult *updateResult_out)
@@ -573,7 +578,7 @@ template <class T> inline void leat_cuda_delete(void *object)
     delete static_cast<T *>(object);
 }
 
-/* An object that is deleted with its last reference. */
+/* Creates a user object that deletes objectToWrap when its last reference is released. */
 template <class T>
 inline cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, T *objectToWrap,
                                         unsigned int initialRefcount, unsigned int flags)

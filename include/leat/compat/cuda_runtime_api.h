@@ -1,26 +1,26 @@
 /*
- * leat/compat/cuda_runtime_api.h - names of the CUDA runtime, for C and C++, on leat.
+ * leat/compat/cuda_runtime_api.h - declares the API of the CUDA runtime, implemented by leat, for C and C++.
  *
- * Model. A program that uses the CUDA runtime's memory, streams and events is compiled with this header in place
- * of NVIDIA's and linked with -lleat-cudart -lleat. It then runs on leat's devices: NVIDIA GPUs, or the CPU device
- * where there is none. Names, numbers, struct layouts and behaviour are those of CUDA 13.0 as NVIDIA's manual of
- * the runtime describes them ("CUDA Runtime API", with its pages on synchronization and on stream synchronization
- * behaviour); docs/compatibility.md lists each name, and where it differs. What leat cannot do returns
+ * Model. A program that uses the CUDA runtime is compiled with this header in place of NVIDIA's and linked with
+ * -lleat-cudart -lleat. It then runs on leat's devices: NVIDIA GPUs, or the CPU device if there is no GPU. Names,
+ * numbers, struct layouts and behaviour are those of CUDA 13.0, as NVIDIA's manual "CUDA Runtime API" describes
+ * them. docs/compatibility.md lists each name and the differences. Calls that leat cannot perform return
  * cudaErrorNotSupported.
  *
- * With pkg-config leat-cudart the compiler finds it as <cuda_runtime_api.h> and <cuda_runtime.h>, so sources stay
- * as they are. Kernels in CUDA C++ are compiled by `leat cu`, or by a C++ compiler with cuda_runtime.h, for the CPU
- * device. In C they are written with LEAT_KERNEL (leat/device_code.h) and launched by cudaLaunchKernel() with
- * &leat_cpu_kernel_NAME on the CPU device, or loaded as PTX by cudaLibraryLoadData() on a GPU.
+ * With the flags of pkg-config leat-cudart, the compiler finds this header as <cuda_runtime_api.h> and
+ * <cuda_runtime.h>, so sources need no change. Kernels in CUDA C++ for the CPU device are compiled by `leat cu`,
+ * or by a C++ compiler with cuda_runtime.h. In C they are written with LEAT_KERNEL (leat/device_code.h) and
+ * launched by cudaLaunchKernel() with &leat_cpu_kernel_NAME on the CPU device, or loaded as PTX by
+ * cudaLibraryLoadData() on a GPU.
  *
  * Per-thread default streams: define CUDA_API_PER_THREAD_DEFAULT_STREAM before the first include.
  *
- * Threads. Any thread may call anything; the current device and the last error belong to the thread.
+ * Threads. Any thread may call any function. Each thread has its own current device and last error.
  */
 #ifndef LEAT_COMPAT_CUDA_RUNTIME_API_H
 #define LEAT_COMPAT_CUDA_RUNTIME_API_H
 
-/* What programs, and headers of theirs, ask whether the vendor's header was included by. */
+/* Programs test this macro to find out whether the vendor's header was included. */
 #define __CUDA_RUNTIME_API_H__
 
 #include <leat/compat/driver_types.h>

@@ -1,12 +1,12 @@
 /*
- * leat/compat/device_functions.h - functions for kernels, for C++14 and later: barriers, warp operations, fences,
- * atomics and arithmetic, by the vendors' names.
+ * leat/compat/device_functions.h - defines functions for kernels, for C++14 and later: barriers, warp operations,
+ * fences, atomics and arithmetic, with the vendors' names.
  *
  * Warps have 32 threads with consecutive numbers. Shuffles, votes, matches and reductions wait for the lanes of
- * their mask; kernel_support.h says what happens if some do not come. __activemask() waits for all lanes that can
- * reach the same call and returns them. Operands of atomics are converted to the type of the variable, as in CUDA;
- * all atomics are sequentially consistent. clock64() counts nanoseconds. Fast functions such as __expf() are as
- * exact as the ordinary ones.
+ * their mask; kernel_support.h says how they end if some of these lanes do not arrive. __activemask() waits for
+ * all lanes that can reach the same call, and returns them. Operands of atomics are converted to the type of the
+ * variable, as in CUDA. All atomics are sequentially consistent. clock64() counts nanoseconds. Fast functions such
+ * as __expf() are as exact as the ordinary functions.
  */
 #ifndef LEAT_COMPAT_DEVICE_FUNCTIONS_H
 #define LEAT_COMPAT_DEVICE_FUNCTIONS_H
@@ -93,13 +93,14 @@ static inline void __nanosleep(unsigned nanoseconds)
 
 /* ---- warps ------------------------------------------------------------------------------------------------- */
 
-/* Lane of the current thread in its warp. */
+/* Returns the lane of the current thread in its warp. */
 static inline unsigned leat_lane_number()
 {
     return leat_thread_number() % LEAT_WARP_THREADS;
 }
 
-/* Warp operation: combine() computes the out of each lane from the in of all. Returns the lanes that took part. */
+/* Performs a warp operation. combine() computes the field out of each lane from the fields in of all lanes.
+ * Returns the lanes that took part. */
 static inline unsigned leat_meet(unsigned mask, const void *in, void *out, unsigned source,
                                  void (*combine)(leat_lane *const *, uint32_t))
 {
@@ -110,7 +111,7 @@ static inline unsigned leat_meet(unsigned mask, const void *in, void *out, unsig
     return lane.present;
 }
 
-/* Each lane gets the value of its source lane, or its own if that lane did not take part. */
+/* Gives each lane the value of its source lane. If that lane did not take part, the lane gets its own value. */
 template <class T> void leat_combine_shuffle(leat_lane *const *lanes, uint32_t present)
 {
     for (uint32_t left = present; left; left &= left - 1) {
@@ -129,7 +130,7 @@ template <class T> inline T leat_shuffle(unsigned mask, T value, unsigned source
     return result;
 }
 
-/* Input of a reduction. The operation of the first lane is applied in the order of the lanes. */
+/* What a lane contributes to a reduction. The operation of the first lane is applied in the order of the lanes. */
 template <class T, class Operation> struct leat_reduced {
     T value;
     Operation operation;
@@ -160,7 +161,7 @@ static inline void __syncwarp(unsigned mask = 0xffffffff)
     leat_meet(mask, nullptr, nullptr, 0, nullptr);
 }
 
-/* Always inline: the return address of leat_warp_active() identifies the call in the kernel. */
+/* Always inline, because leat_warp_active() takes its return address as the place of the call in the kernel. */
 static inline __attribute__((always_inline)) unsigned __activemask()
 {
     leat_keeps_place keeps;
@@ -168,7 +169,7 @@ static inline __attribute__((always_inline)) unsigned __activemask()
     return leat_warp_active(leat_thread_number());
 }
 
-/* Returns the lanes with a non-zero predicate. *present: all lanes that took part. */
+/* Returns the lanes whose predicate is not 0. *present becomes all lanes that took part. */
 static inline unsigned leat_ballot(unsigned mask, int predicate, unsigned *present)
 {
     auto either = [](unsigned a, unsigned b) { return a | b; };
@@ -226,7 +227,7 @@ template <class T> inline T __shfl_xor_sync(unsigned mask, T value, int lanes, i
     return leat_shuffle(mask, value, source <= last ? source : lane);
 }
 
-/* Each lane gets the set of lanes with the same value. */
+/* Gives each lane the set of the lanes that have the same value. */
 template <class T> void leat_combine_match(leat_lane *const *lanes, uint32_t present)
 {
     for (uint32_t left = present; left; left &= left - 1) {
@@ -279,7 +280,7 @@ LEAT_REDUCE_SYNC_(xor, unsigned, a ^ b)
 
 /* ---- atomics ----------------------------------------------------------------------------------------------- */
 
-/* T, in a context that is not deduced. */
+/* The type T. The compiler does not deduce T from an argument of this type, so it converts the argument to T. */
 template <class T> struct leat_exactly {
     typedef T type;
 };
@@ -299,7 +300,7 @@ template <class T> inline T atomicExch(T *at, typename leat_exactly<T>::type val
     return before;
 }
 
-/* Replaces the value by change(value) and returns the old one. */
+/* Atomically replaces the value by change(value), and returns the old value. */
 template <class T, class C> inline T leat_atomic_change(T *at, C change)
 {
     T before, after;
@@ -366,7 +367,7 @@ template <class T> inline T atomicXor(T *at, typename leat_exactly<T>::type valu
     return __atomic_fetch_xor(at, value, __ATOMIC_SEQ_CST);
 }
 
-/* Counters that wrap: up to last and then 0; down to 0 and then last. */
+/* Count up to last and then start again at 0, or count down to 0 and then start again at last. */
 static inline unsigned atomicInc(unsigned *at, unsigned last)
 {
     return leat_atomic_change(at, [=](unsigned now) { return now >= last ? 0 : now + 1; });
@@ -377,7 +378,7 @@ static inline unsigned atomicDec(unsigned *at, unsigned last)
     return leat_atomic_change(at, [=](unsigned now) { return now == 0 || now > last ? last : now - 1; });
 }
 
-/* Other scopes: the same here. */
+/* Defines an atomic function for the scopes of a block and of the system. Both are the ordinary function. */
 #define LEAT_ATOMIC_SCOPES_(name)                                                                                 \
     template <class T> inline T name##_block(T *at, typename leat_exactly<T>::type value)                         \
     {                                                                                                             \
@@ -416,8 +417,8 @@ inline T atomicCAS_system(T *at, typename leat_exactly<T>::type compare, typenam
 /* ---- arithmetic -------------------------------------------------------------------------------------------- */
 
 /*
- * Templates, so that functions of the same name and type in the program, which some programs define for host
- * compilers, do not conflict and are preferred.
+ * Declares a function as a template. Some programs define functions of the same name and type for host compilers.
+ * Such a function does not conflict with a template, and the compiler prefers it.
  */
 #define LEAT_FUNCTION_ template <class = void> inline
 
@@ -520,7 +521,7 @@ LEAT_OF_TWO_(unsigned, __uhadd, unsigned, static_cast<unsigned>((static_cast<uns
 LEAT_OF_TWO_(unsigned, __urhadd, unsigned,
              static_cast<unsigned>((static_cast<unsigned long long>(x) + y + 1) >> 1))
 
-/* |x - y| + sum. */
+/* Returns |x - y| + sum. */
 static inline unsigned __sad(int x, int y, unsigned sum)
 {
     return (x < y ? static_cast<unsigned>(y) - static_cast<unsigned>(x)
@@ -533,7 +534,8 @@ static inline unsigned __usad(unsigned x, unsigned y, unsigned sum)
     return (x < y ? y - x : x - y) + sum;
 }
 
-/* Selects four of the eight bytes of y and x, one by each of the low four hexadecimal digits of selector. */
+/* Returns four of the eight bytes of y and x. Each of the low four hexadecimal digits of selector selects one
+ * byte. */
 static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
 {
     unsigned long long from = static_cast<unsigned long long>(y) << 32 | x;
@@ -543,13 +545,14 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
         unsigned digit = selector >> (4 * i) & 0xf;
         unsigned byte = static_cast<unsigned>(from >> (8 * (digit & 7))) & 0xff;
 
-        /* The highest bit of a digit replicates the sign of the byte. */
+        /* If the highest bit of the digit is set, the byte is replaced by copies of its sign bit. */
         result |= (digit & 8 ? (byte & 0x80 ? 0xff : 0) : byte) << (8 * i);
     }
     return result;
 }
 
-/* Shifts high and low as one 64-bit number; returns its upper, or lower, half. */
+/* Shift high and low as one 64-bit number. The left shift returns the upper half of the result, the right shift
+ * the lower half. */
 static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift)
 {
     return static_cast<unsigned>((static_cast<unsigned long long>(high) << 32 | low) << (shift & 31) >> 32);
@@ -560,7 +563,7 @@ static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shi
     return static_cast<unsigned>((static_cast<unsigned long long>(high) << 32 | low) >> (shift & 31));
 }
 
-/* Dot product of four bytes each, plus sum. */
+/* Returns sum plus the dot product of the four bytes of x and the four bytes of y. */
 static inline int __dp4a(int x, int y, int sum)
 {
     for (int i = 0; i < 32; i += 8)
@@ -575,7 +578,7 @@ static inline unsigned __dp4a(unsigned x, unsigned y, unsigned sum)
     return sum;
 }
 
-/* Cache hints have no effect. */
+/* Loads and stores with cache hints, which have no effect. */
 #define LEAT_LOAD_STORE_(name)                                                                                    \
     template <class T> inline T __ld##name(const T *from)                                                         \
     {                                                                                                             \
@@ -614,7 +617,7 @@ LEAT_OF_TWO_(double, __hiloint2double, int,
                                   static_cast<unsigned>(y)))
 LEAT_OF_ONE_(float, __double2float_rn, double, static_cast<float>(x))
 
-/* Converts with saturation; NaN gives 0. */
+/* Converts to an integer with saturation. NaN becomes 0. */
 template <class To, class From> inline To leat_saturated(From x)
 {
     typedef std::numeric_limits<To> limits;
@@ -626,7 +629,7 @@ template <class To, class From> inline To leat_saturated(From x)
     return x < static_cast<From>(limits::min()) ? limits::min() : static_cast<To>(x);
 }
 
-/* Rounding to nearest, to zero, up and down. */
+/* Defines conversions with rounding to nearest (rn), to zero (rz), up (ru) and down (rd). */
 #define LEAT_TO_INTEGER_(name, to, from)                                                                          \
     LEAT_OF_ONE_(to, __##name##_rn, from, leat_saturated<to>(rint(x)))                                            \
     LEAT_OF_ONE_(to, __##name##_rz, from, leat_saturated<to>(trunc(x)))                                           \
@@ -681,7 +684,7 @@ static inline double __fma_rn(double x, double y, double z)
     return fma(x, y, z);
 }
 
-/* glibc declares these names and does not define them. */
+/* extern "C", because glibc declares functions of these names, but does not define them. */
 #define LEAT_FAST_(name)                                                                                          \
     extern "C" inline float __##name(float x) noexcept                                                            \
     {                                                                                                             \
@@ -709,7 +712,7 @@ extern "C" inline void __sincosf(float x, float *sine, float *cosine) noexcept
     sincosf(x, sine, cosine);
 }
 
-/* Newer versions of glibc define some of these, which are preferred. */
+/* Templates, because newer versions of glibc define some of these functions, which are then preferred. */
 LEAT_FUNCTION_ float rsqrtf(float x)
 {
     return 1 / sqrtf(x);
@@ -730,7 +733,7 @@ LEAT_FUNCTION_ double rcbrt(double x)
     return 1 / cbrt(x);
 }
 
-/* Sine and cosine of pi * x, also exact for large x. */
+/* Sine and cosine of pi * x. x is first reduced exactly, so the result is accurate for large x too. */
 LEAT_FUNCTION_ double sinpi(double x)
 {
     return sin(M_PI * remainder(x, 2));

@@ -1,4 +1,5 @@
-/* leat/compat/device_launch_parameters.h - threadIdx and the like are declared where kernels are. */
+/* leat/compat/device_launch_parameters.h - includes cuda_runtime.h, which declares threadIdx and similar
+ * variables. */
 #ifndef LEAT_COMPAT_DEVICE_LAUNCH_PARAMETERS_H
 #define LEAT_COMPAT_DEVICE_LAUNCH_PARAMETERS_H
 

@@ -1,4 +1,5 @@
-/* leat/compat/driver_functions.h - make_cudaExtent() and the like are with their types. */
+/* leat/compat/driver_functions.h - includes driver_types.h, which defines make_cudaExtent() and similar
+ * functions. */
 #ifndef LEAT_COMPAT_DRIVER_FUNCTIONS_H
 #define LEAT_COMPAT_DRIVER_FUNCTIONS_H
 

@@ -1,20 +1,20 @@
 /*
- * leat/compat/driver_types.h - types and constants of the CUDA runtime, for libleat-cudart.
+ * leat/compat/driver_types.h - declares types and constants of the CUDA runtime, for libleat-cudart.
  *
- * What a program needs to know of CUDA 13.0's types, with the same names, numbers and layouts; docs/compatibility.md
- * says what is offered. Part of leat/compat/cuda_runtime_api.h, which says how to use it.
+ * The types have the names, numbers and layouts of CUDA 13.0. docs/compatibility.md says which features leat has.
+ * leat/compat/cuda_runtime_api.h includes this file and says how to use it.
  */
 #ifndef LEAT_COMPAT_DRIVER_TYPES_H
 #define LEAT_COMPAT_DRIVER_TYPES_H
 
-/* What programs, and headers of theirs, ask whether the vendor's header was included by. */
+/* Programs test this macro to find out whether the vendor's header was included. */
 #define __DRIVER_TYPES_H__
 
 #include <leat/compat/vector_types.h>
 
 #include <stddef.h>
 
-/* X(name without cudaError, number, text): all results, in order. */
+/* X(name without cudaError, number, text) for all results, in the order of their numbers. */
 // clang-format off
 #define LEAT_CUDA_ERROR_LIST(X) \
     X(InvalidValue, 1, "an argument is not valid") \
@@ -307,7 +307,7 @@ enum cudaGraphInstantiateFlags {
     cudaGraphInstantiateFlagUseNodePriority = 8
 };
 
-/* Edges. Kernels on leat's devices start when the whole of what they come after is done. */
+/* Edge data. Only the default is supported: a kernel starts when all nodes before it have completed. */
 #define cudaGraphKernelNodePortDefault 0
 #define cudaGraphKernelNodePortProgrammatic 1
 #define cudaGraphKernelNodePortLaunchCompletion 2
@@ -922,7 +922,7 @@ struct cudaMemPoolProps {
     unsigned char reserved[54];
 };
 
-/* Parameters of the nodes of graphs. */
+/* Parameters of graph nodes. */
 struct cudaKernelNodeParams {
     void *func;
     dim3 gridDim;
@@ -1080,7 +1080,7 @@ struct cudaMemPoolPtrExportData {
     unsigned char reserved[64];
 };
 
-/* Also of cuda.h; the name of the guard is the vendor's. */
+/* cuda.h defines this type too. Both headers use the vendor's name for the guard. */
 #ifndef CU_UUID_HAS_BEEN_DEFINED
 #define CU_UUID_HAS_BEEN_DEFINED
 struct CUuuid_st {

@@ -1,4 +1,4 @@
-/* leat/compat/host_defines.h - __host__ and the like are defined where kernels are. */
+/* leat/compat/host_defines.h - includes the header that defines __host__ and similar words. */
 #ifndef LEAT_COMPAT_HOST_DEFINES_H
 #define LEAT_COMPAT_HOST_DEFINES_H
 

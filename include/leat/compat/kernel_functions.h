@@ -1,11 +1,12 @@
 /*
- * leat/compat/kernel_functions.h - kernels that are functions of the program, for C++14 and later.
+ * leat/compat/kernel_functions.h - runs kernels that are functions of the program on the CPU device, for C++14 and
+ * later.
  *
- * Used by cuda_runtime.h and hip_runtime.h. A `__global__` function is an ordinary function; a launch calls it
- * once for each thread of the grid, with threadIdx, blockIdx, blockDim and gridDim set. Blocks run in parallel;
- * the threads of a block run one at a time, each until it ends or waits (kernel_support.h). __shared__ variables
- * are thread_local, since a host thread runs one block at a time. `extern __shared__` needs `leat cu`, which
- * replaces it by leat_dynamic_shared().
+ * cuda_runtime.h and hip_runtime.h include this file. A `__global__` function is an ordinary function. A launch
+ * calls it once for each thread of the grid, with threadIdx, blockIdx, blockDim and gridDim set. Blocks run in
+ * parallel. The threads of a block run one at a time, each until it ends or waits (kernel_support.h). __shared__
+ * variables are thread_local, because a host thread runs one block at a time. `extern __shared__` needs `leat cu`,
+ * which replaces it by leat_dynamic_shared().
  */
 #ifndef LEAT_COMPAT_KERNEL_FUNCTIONS_H
 #define LEAT_COMPAT_KERNEL_FUNCTIONS_H
@@ -19,10 +20,10 @@
 #include <leat/compat/kernel_support.h>
 #include <leat/compat/vector_types.h>
 
-/* `leat cu` translates these itself. */
+/* `leat cu` translates these two words itself. */
 #ifndef __LEAT_CU__
 #define __global__
-/* One host thread runs a block from start to end. */
+/* thread_local, because one host thread runs a block from start to end. */
 #define __shared__ thread_local
 #endif
 
@@ -39,7 +40,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #endif
 
-/* Position of the current kernel thread. Weak, so that all files of a program share them. */
+/* Position of the kernel thread that runs. The variables are weak, so that all files of a program share them. */
 #define LEAT_PLACE_ __attribute__((weak)) __thread
 LEAT_PLACE_ uint3 threadIdx;
 LEAT_PLACE_ uint3 blockIdx;
@@ -50,7 +51,7 @@ LEAT_PLACE_ const leat_cpu_block *leat_block;
 
 /* ---- execution of a block ---- */
 
-/* Makes the next thread of the block the current one. Requires next < count. */
+/* Makes the next thread of the block the current thread. Requires next < count. */
 inline void leat_next_thread(leat_block_job *job)
 {
     threadIdx.x = job->at.x;
@@ -66,7 +67,7 @@ inline void leat_next_thread(leat_block_job *job)
     }
 }
 
-/* Runs a block; threads() runs its threads (see leat_block_job). */
+/* Runs all threads of a block. threads() runs some of them, as the field of leat_block_job says. */
 inline void leat_run_block(const leat_cpu_block *block, void *const *args, void (*threads)(leat_block_job *))
 {
     const leat_cpu_dim size = block->block_threads;
@@ -80,7 +81,7 @@ inline void leat_run_block(const leat_cpu_block *block, void *const *args, void 
     leat_block = nullptr;
 }
 
-/* Saves threadIdx and restores it at the end of the scope, in which other threads of the block may run. */
+/* Saves threadIdx, and restores it at the end of a scope. Other threads of the block may run in that scope. */
 class leat_keeps_place
 {
     const uint3 kept;
@@ -95,19 +96,19 @@ class leat_keeps_place
     }
 };
 
-/* Number of the current thread in its block. */
+/* Returns the number of the current thread in its block. */
 inline unsigned leat_thread_number()
 {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 
-/* Dynamic shared memory of the current block, or NULL. */
+/* Returns the dynamic shared memory of the current block, or NULL. */
 inline void *leat_dynamic_shared()
 {
     return leat_block ? leat_block->shared : nullptr;
 }
 
-/* Stands for `extern __shared__ T name[]` at namespace scope. */
+/* `leat cu` puts this in place of `extern __shared__ T name[]` at namespace scope. */
 template <class T> struct leat_dynamic_shared_as {
     operator T *() const
     {
@@ -115,7 +116,7 @@ template <class T> struct leat_dynamic_shared_as {
     }
 };
 
-/* The leat kernel for all functions of one type: its single parameter is a tuple of the function and its
+/* One leat kernel for all functions of one type. Its only parameter is a tuple of the function and its
  * arguments. */
 template <class F, class... A> struct leat_kernel_function {
     typedef std::tuple<F, A...> call;
@@ -141,7 +142,7 @@ template <class F, class... A> struct leat_kernel_function {
     }
 
     static const uint32_t bytes;
-    static const leat_cpu_kernel kernel, kernel_together; /* kernel_together: for cooperative launches */
+    static const leat_cpu_kernel kernel, kernel_together; /* kernel_together is for cooperative launches */
 };
 
 template <class F, class... A>
@@ -156,7 +157,7 @@ const leat_cpu_kernel leat_kernel_function<F, A...>::kernel_together = {
 
 /* ---- kernels compiled by `leat cu` ---- */
 
-/* The type of a parameter as part of its function's type, without top-level qualifiers. */
+/* The type that a parameter has in its function's type: without const, volatile and restrict at the top level. */
 template <class T> struct leat_without_restrict {
     typedef T type;
 };
@@ -166,8 +167,9 @@ template <class T> struct leat_without_restrict<T *__restrict__> {
 template <class T> using leat_parameter = typename leat_without_restrict<typename std::remove_cv<T>::type>::type;
 
 /*
- * A kernel generated by `leat cu`: Function launches it, Body::run, with the same parameters, is the code of a
- * thread. Instantiating `known` registers the kernel under the address of Function when the program starts.
+ * A kernel that `leat cu` has generated. A call of Function launches it. Body::run has the same parameters and
+ * contains the code of a thread. If a file uses `known`, the kernel is registered under the address of Function
+ * when the program starts.
  */
 template <class Body, class F, F Function> struct leat_kernel_of;
 template <class Body, class... P, void (*Function)(P...)> struct leat_kernel_of<Body, void (*)(P...), Function> {

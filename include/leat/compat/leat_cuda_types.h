@@ -1,9 +1,8 @@
 /*
- * leat_cuda_types.h - the types and numbers of CUDA's driver API, for leat/compat/cuda.h.
+ * leat_cuda_types.h - declares the types and numbers of CUDA's driver API, for leat/compat/cuda.h.
  *
  * Names, numbers and layouts are those of the vendor's cuda.h, so that a program built with either header runs
- * with either library; tools/check-compat-abi.sh holds the two against each other where the vendor's is
- * there.
+ * with either library. tools/check-compat-abi.sh compares the two headers on machines that have the vendor's.
  */
 #ifndef LEAT_CUDA_TYPES_H
 #define LEAT_CUDA_TYPES_H
@@ -37,8 +36,8 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef unsigned long long CUmemGenericAllocationHandle_v1;
 typedef CUmemGenericAllocationHandle_v1 CUmemGenericAllocationHandle;
 
-/* The streams that every context has: NULL means one of them, which one says CUDA_API_PER_THREAD_DEFAULT_STREAM.
- */
+/* The default streams of every context. NULL means the legacy default stream, or, if
+ * CUDA_API_PER_THREAD_DEFAULT_STREAM is defined, the per-thread default stream. */
 #define CU_STREAM_LEGACY ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 
@@ -58,7 +57,7 @@ typedef CUmemGenericAllocationHandle_v1 CUmemGenericAllocationHandle;
 #define CUDA_ARRAY3D_CUBEMAP 0x04
 #define CUDA_ARRAY3D_TEXTURE_GATHER 0x08
 
-/* The ends of the list of arguments that cuLaunchKernel() takes in its last parameter. */
+/* Keys in the last parameter of cuLaunchKernel(), a list that describes a buffer with all arguments. */
 #define CU_LAUNCH_PARAM_END ((void *)0x00)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)0x01)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)0x02)
@@ -501,7 +500,7 @@ typedef enum CUgraphInstantiate_flags_enum {
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8
 } CUgraphInstantiate_flags;
 
-/* Edges. Kernels on leat's devices start when the whole of what they come after is done. */
+/* Edge data. Only the default is supported: a kernel starts when all nodes before it have completed. */
 #define CU_GRAPH_KERNEL_NODE_PORT_DEFAULT 0
 #define CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC 1
 #define CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER 2
@@ -585,10 +584,10 @@ typedef enum CUdriverProcAddressQueryResult_enum {
 } CUdriverProcAddressQueryResult;
 // clang-format on
 
-/* X and Y of one number: newer names. */
+/* A newer name for the same number. */
 #define CU_MEM_LOCATION_TYPE_NONE CU_MEM_LOCATION_TYPE_INVALID
 
-/* Also of the runtime's headers; the name of the guard is the vendor's. */
+/* The runtime's headers define this type too. All of them use the vendor's name for the guard. */
 #ifndef CU_UUID_HAS_BEEN_DEFINED
 #define CU_UUID_HAS_BEEN_DEFINED
 struct CUuuid_st {
@@ -786,7 +785,7 @@ typedef void (*CUhostFn)(void *userData);
 typedef void (*CUstreamCallback)(CUstream hStream, CUresult status, void *userData);
 typedef size_t (*CUoccupancyB2DSize)(int blockSize);
 
-/* Parameters of the nodes of graphs. */
+/* Parameters of graph nodes. */
 typedef struct CUDA_KERNEL_NODE_PARAMS_st {
     CUfunction func;
     unsigned int gridDimX;

@@ -1,8 +1,8 @@
 /*
- * leat/compat/vector_types.h - dim3 and the short vectors of CUDA's and HIP's programs.
+ * leat/compat/vector_types.h - declares dim3 and the short vectors of CUDA and HIP.
  *
- * Vectors of 2, 3 and 4 elements with the vendors' names, sizes and alignments: x, y, z, w are the elements, and
- * make_float4(...) and the like make one.
+ * The vectors have 2, 3 or 4 elements, called x, y, z and w, and the vendors' names, sizes and alignments.
+ * Functions such as make_float4() make them.
  */
 #ifndef LEAT_COMPAT_VECTOR_TYPES_H
 #define LEAT_COMPAT_VECTOR_TYPES_H
@@ -64,7 +64,8 @@ LEAT_VECTOR_(double, double, 16, 16)
 
 #undef LEAT_VECTOR_
 
-/* In C a dimension that is left out of an initializer is 0, which no launch takes: write all three. */
+/* In C, a dimension that an initializer leaves out is 0, and a launch with a 0 fails. So write all three
+ * dimensions. */
 typedef struct dim3 {
     unsigned int x, y, z;
 #ifdef __cplusplus

@@ -1,17 +1,17 @@
 /*
- * leat/interop/cuda.h - leat and code that uses the CUDA driver API, on the same device and streams.
+ * leat/interop/cuda.h - connects leat with code that uses the CUDA driver API, on the same device and streams.
  *
- * Model. On the cuda driver a leat device corresponds to a CUcontext, a leat stream to a CUstream, and a leat
- * event to a CUevent. The calls here are those of leat/native.h with the vendor's types, so that the compiler
- * warns about a wrong handle. Everything is inline: libleat does not need cuda.h, only this header does (from a
- * CUDA toolkit; the program itself links with -lcuda if it calls the driver API by name).
+ * Model. With leat's cuda driver, a leat device corresponds to a CUcontext, a leat stream to a CUstream, and a
+ * leat event to a CUevent. The calls here are those of leat/native.h with the vendor's types, so that the compiler
+ * warns about a wrong handle. All of them are inline. So libleat does not need cuda.h; only this header needs it,
+ * from a CUDA toolkit. The program itself links with -lcuda if it calls the driver API by name.
  *
  * Handles of the CUDA runtime work as well: cudaStream_t is CUstream, cudaEvent_t is CUevent, and
- * leat_device_open("cuda:0") uses the same context as the runtime, the primary one.
+ * leat_device_open("cuda:0") uses the same context as the runtime, which is the primary context.
  *
- * Call order. Open or wrap the device first; then wrap the user's streams, events and memory for it, or get leat's
- * handles from it. Destroy the wrapping before the wrapped object. leat never destroys wrapped objects, and leat
- * owns the handles that it returns.
+ * Call order. First open or wrap the device. Then wrap the user's streams, events and memory for it, or get leat's
+ * handles from it. Destroy a leat handle that wraps an object before the object itself. leat never destroys
+ * wrapped objects. leat owns the handles that it returns.
  *
  *     leat_device_open("cuda:0", &dev);
  *     leat_cuda_context(dev, &context);            // the user's code works here too
@@ -34,15 +34,15 @@
 extern "C" {
 #endif
 
-/* Opens a device with the user's own context; name: "cuda:0", the device of the context. Errors: as
+/* Opens a device with the user's own context. name is the device of that context, such as "cuda:0". Errors: as
  * leat_device_wrap(). */
 static inline leat_status leat_cuda_device_wrap(const char *name, CUcontext context, leat_device **device)
 {
     return leat_device_wrap(name, (void *)context, device);
 }
 
-/* Returns the context of a device. It belongs to leat, or to the user if it was wrapped. On a device of another
- * driver the result means nothing to CUDA. Errors: as leat_device_native(). */
+/* Returns the context of a device. leat owns it, unless the user has passed it to leat_cuda_device_wrap(). On a
+ * device of another driver the result means nothing to CUDA. Errors: as leat_device_native(). */
 static inline leat_status leat_cuda_context(leat_device *device, CUcontext *context)
 {
     void *native;
@@ -54,14 +54,15 @@ static inline leat_status leat_cuda_context(leat_device *device, CUcontext *cont
     return status;
 }
 
-/* Creates a leat stream for the user's own, which must belong to the device's context. NULL and CU_STREAM_LEGACY
- * are the legacy default stream, CU_STREAM_PER_THREAD is the calling thread's. Errors: as leat_stream_wrap(). */
+/* Creates a leat stream for a stream of the user, which must belong to the device's context. NULL and
+ * CU_STREAM_LEGACY are the legacy default stream; CU_STREAM_PER_THREAD is the calling thread's default stream.
+ * Errors: as leat_stream_wrap(). */
 static inline leat_status leat_cuda_stream_wrap(leat_device *device, CUstream cuda_stream, leat_stream **stream)
 {
     return leat_stream_wrap(device, (void *)cuda_stream, stream);
 }
 
-/* Returns the CUstream of a stream; leat owns it unless it was wrapped. Errors: as leat_stream_native(). */
+/* Returns the CUstream of a leat stream. leat owns it, unless it was wrapped. Errors: as leat_stream_native(). */
 static inline leat_status leat_cuda_stream(leat_stream *stream, CUstream *cuda_stream)
 {
     void *native;
@@ -73,14 +74,15 @@ static inline leat_status leat_cuda_stream(leat_stream *stream, CUstream *cuda_s
     return status;
 }
 
-/* Creates a leat event for the user's own, of the device's context; it counts as recorded. If it was created with
- * CU_EVENT_DISABLE_TIMING, it works for everything except leat_event_elapsed(). Errors: as leat_event_wrap(). */
+/* Creates a leat event for an event of the user, which must belong to the device's context. The leat event counts
+ * as recorded. If the user's event has CU_EVENT_DISABLE_TIMING, leat_event_elapsed() does not work with it.
+ * Errors: as leat_event_wrap(). */
 static inline leat_status leat_cuda_event_wrap(leat_device *device, CUevent cuda_event, leat_event **event)
 {
     return leat_event_wrap(device, (void *)cuda_event, event);
 }
 
-/* Returns the CUevent of an event; leat owns it unless it was wrapped. Errors: as leat_event_native(). */
+/* Returns the CUevent of a leat event. leat owns it, unless it was wrapped. Errors: as leat_event_native(). */
 static inline leat_status leat_cuda_event(leat_event *event, CUevent *cuda_event)
 {
     void *native;
@@ -92,9 +94,9 @@ static inline leat_status leat_cuda_event(leat_event *event, CUevent *cuda_event
     return status;
 }
 
-/* Makes device memory of the user's own (cuMemAlloc and the like) known to leat. leat finds such memory without
- * this call; the call makes the look-up as fast as for leat's own. Call leat_pointer_unwrap() before the memory is
- * freed. Errors: as leat_pointer_wrap(). */
+/* Makes device memory of the user, for example from cuMemAlloc(), known to leat. leat finds such memory without
+ * this call too; after the call, the look-up is as fast as for leat's own memory. Call leat_pointer_unwrap()
+ * before the memory is freed. Errors: as leat_pointer_wrap(). */
 static inline leat_status leat_cuda_pointer_wrap(leat_device *device, CUdeviceptr address, size_t bytes)
 {
     return leat_pointer_wrap(device, LEAT_KIND_DEVICE, (void *)(uintptr_t)address, bytes);

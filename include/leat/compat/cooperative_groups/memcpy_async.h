@@ -1,4 +1,4 @@
-/* leat/compat/cooperative_groups/memcpy_async.h - what is declared with the groups. */
+/* leat/compat/cooperative_groups/memcpy_async.h - includes cooperative_groups.h, which declares memcpy_async(). */
 #ifndef LEAT_COMPAT_COOPERATIVE_GROUPS_MEMCPY_ASYNC_H
 #define LEAT_COMPAT_COOPERATIVE_GROUPS_MEMCPY_ASYNC_H
 

@@ -1,4 +1,4 @@
-/* leat/compat/cooperative_groups/scan.h - what is declared with the groups. */
+/* leat/compat/cooperative_groups/scan.h - includes cooperative_groups.h, which declares the scans. */
 #ifndef LEAT_COMPAT_COOPERATIVE_GROUPS_SCAN_H
 #define LEAT_COMPAT_COOPERATIVE_GROUPS_SCAN_H
 

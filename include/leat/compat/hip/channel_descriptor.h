@@ -1,5 +1,6 @@
 /*
- * hip/channel_descriptor.h - what the elements of an array are: by bits, and in C++ by type.
+ * hip/channel_descriptor.h - describes the elements of an array: by the bits of each channel, and in C++ by their
+ * type.
  */
 #ifndef LEAT_COMPAT_HIP_CHANNEL_DESCRIPTOR_H
 #define LEAT_COMPAT_HIP_CHANNEL_DESCRIPTOR_H
@@ -11,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Bits of each channel. */
+/* x, y, z and w are the bits of each channel. */
 hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, hipChannelFormatKind kind);
 
 #ifdef __cplusplus
@@ -27,7 +28,7 @@ template <class T> static inline hipChannelFormatDesc leat_hip_channels(int coun
                                                     : hipChannelFormatKindSigned);
 }
 
-/* There is none for types that no array has. */
+/* Defined only for the types that elements of arrays can have. */
 template <class T> inline hipChannelFormatDesc hipCreateChannelDesc();
 
 #define LEAT_HIP_CHANNELS_(type, name)                                                                            \

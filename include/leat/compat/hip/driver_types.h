@@ -1,6 +1,6 @@
 /*
- * hip/driver_types.h - the types and numbers of HIP 6.3 that leat's names take. Layouts and values are AMD's, so
- * that a program may be built with either header and run with either library.
+ * hip/driver_types.h - declares the types and numbers of HIP 6.3 that leat's functions use. Layouts and values are
+ * AMD's, so that a program built with either header runs with either library.
  */
 #ifndef LEAT_COMPAT_HIP_DRIVER_TYPES_H
 #define LEAT_COMPAT_HIP_DRIVER_TYPES_H
@@ -600,7 +600,7 @@ typedef enum hipMemRangeCoherencyMode {
     hipMemRangeCoherencyModeIndeterminate = 2
 } hipMemRangeCoherencyMode;
 
-/* ---- arrays and boxes ---- */
+/* ---- arrays and 3-D regions ---- */
 
 #define hipArrayDefault 0x00
 #define hipArrayLayered 0x01
@@ -880,7 +880,8 @@ typedef struct hipOffset3D {
     size_t x, y, z;
 } hipOffset3D;
 
-/* rowLength and layerHeight count elements: those of the array at the other end, else bytes. 0: without gaps. */
+/* rowLength and layerHeight count elements of the array at the other end of the copy, or bytes if there is no
+ * array. 0: rows or layers without gaps. */
 typedef struct hipMemcpy3DOperand {
     hipMemcpy3DOperandType type;
     union {

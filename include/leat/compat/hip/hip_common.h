@@ -1,4 +1,4 @@
-/* hip/hip_common.h - which platform a program sees: that of AMD's error codes and types. */
+/* hip/hip_common.h - selects the platform whose error codes and types a program sees: AMD's. */
 #ifndef LEAT_COMPAT_HIP_COMMON_H
 #define LEAT_COMPAT_HIP_COMMON_H
 
@@ -8,7 +8,7 @@
 #define __HIP_PLATFORM_AMD__ 1
 #endif
 
-/* For programs that have a branch for leat. */
+/* Programs that have special code for leat can test this macro. */
 #define LEAT_COMPAT_HIP 1
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * hip/hip_runtime.h - hip_runtime_api.h, and for C++ kernels that are functions of the program.
+ * hip/hip_runtime.h - includes hip_runtime_api.h, and for C++ adds kernels that are functions of the program.
  *
- * With a C++ compiler (C++14 or later) a `__global__` function is an ordinary one. hipLaunchKernelGGL() runs it on
- * the CPU device, once for each thread of the grid, with threadIdx, blockIdx, blockDim and gridDim as in HIP:
+ * With a C++ compiler (C++14 or later) a `__global__` function is an ordinary function. hipLaunchKernelGGL() runs
+ * it on the CPU device, once for each thread of the grid, with threadIdx, blockIdx, blockDim and gridDim as in
+ * HIP:
  *
  *     __global__ void scale(float *data, size_t count, float factor)
  *     {
@@ -14,12 +15,12 @@
  *
  *     hipLaunchKernelGGL(scale, dim3(blocks), dim3(256), 0, stream, data, count, 2.0f);
  *
- * The kernel may be a template, whose arguments are found as in a call, and arguments are converted as in one.
- * Blocks run side by side, the threads of a block take turns, from one __syncthreads() to the next.
- * __shared__ variables have their size at compile time. There are clock64() and wall_clock64(), both in
- * nanoseconds, and the other functions of device_functions.h. There is no <<< >>>, which no C++ compiler takes. In C,
- * and for hipLaunchKernel(), kernels are LEAT_KERNEL()s of leat/device_code.h, and their pointer is
- * &leat_cpu_kernel_NAME.
+ * The kernel may be a template. The compiler deduces its template arguments and converts its arguments as in a
+ * call. Blocks run in parallel. The threads of a block run one at a time, each from one __syncthreads() to the
+ * next. The size of __shared__ variables must be known at compile time. clock64() and wall_clock64() count
+ * nanoseconds; device_functions.h has the other functions for kernels. <<< >>> is not available, because a C++
+ * compiler does not accept it. In C, and for hipLaunchKernel(), kernels are LEAT_KERNEL()s of leat/device_code.h,
+ * and their pointer is &leat_cpu_kernel_NAME.
  */
 #ifndef LEAT_COMPAT_HIP_RUNTIME_H
 #define LEAT_COMPAT_HIP_RUNTIME_H
@@ -31,7 +32,7 @@
 
 #ifdef __cplusplus
 
-/* hipcc has its own. */
+/* hipcc has its own versions of what follows. */
 #if __cplusplus >= 201402L && !defined(__HIP__) && !defined(__CUDACC__)
 
 #include <leat/compat/kernel_functions.h>
@@ -48,15 +49,15 @@ inline void leat_hip_launch(dim3 grid, dim3 block, size_t sharedBytes, hipStream
     (void)hipLaunchKernel(&leat_kernel_function<F, A...>::kernel, grid, block, list, sharedBytes, stream);
 }
 
-/* As in HIP it returns nothing; hipGetLastError() says what went wrong. Macros, so that a template may be given.
- */
+/* Launches a kernel. As in HIP it returns nothing, and hipGetLastError() returns the result. It is a macro, so
+ * that the kernel may be a template. */
 #define hipLaunchKernelGGL(kernel, ...) LEAT_HIP_LAUNCH_((kernel), __VA_ARGS__)
 #define LEAT_HIP_LAUNCH_(kernel, grid, block, sharedBytes, stream, ...)                                           \
     leat_hip_launch(                                                                                              \
         grid, block, sharedBytes, stream, [=](auto... leat_arguments) { kernel(leat_arguments...); },             \
         ##__VA_ARGS__)
 
-/* Calls that take a kernel ask about what is common to all kernels of its type. */
+/* Calls that query a kernel pass leat_hip_kernel<P...>, the one leat kernel of all functions of its type. */
 template <class... P> using leat_hip_kernel = leat_kernel_function<void (*)(P...), P...>;
 
 template <class... P> inline const void *leat_hip_function(void (*)(P...))
@@ -120,7 +121,7 @@ static inline long long wall_clock64()
     return clock64();
 }
 
-/* Clang has these by itself. */
+/* Clang defines these numbers and functions itself. */
 #ifndef __HIP_MEMORY_SCOPE_SYSTEM
 #define __HIP_MEMORY_SCOPE_WORKGROUP 3
 #define __HIP_MEMORY_SCOPE_AGENT 4
@@ -148,7 +149,7 @@ template <class T, class V> static inline T __hip_atomic_fetch_add(T *at, V valu
 }
 #endif
 
-/* What AMD's compiler has for kernels that wait. */
+/* A function of AMD's compiler, with which a kernel pauses while it waits. */
 static inline void __builtin_amdgcn_s_sleep(int)
 {
     sched_yield();
@@ -156,7 +157,7 @@ static inline void __builtin_amdgcn_s_sleep(int)
 
 #endif
 
-/* Symbols are variables of the program; these forms take the variable instead of its address. */
+/* Symbols are variables of the program. These variants take the variable instead of its address. */
 template <class T> static inline hipError_t hipGetSymbolAddress(void **ptr, const T &symbol)
 {
     return hipGetSymbolAddress(ptr, static_cast<const void *>(&symbol));

@@ -1,18 +1,20 @@
 /*
- * hip/hip_runtime_api.h - HIP's names over leat: programs written for HIP's host API build with any C or C++
- * compiler and run where leat runs, with an AMD GPU, an NVIDIA GPU, or none.
+ * hip/hip_runtime_api.h - declares HIP's API, implemented by leat. Programs that were written for HIP's host API
+ * build with any C or C++ compiler, and run with an AMD GPU, an NVIDIA GPU, or none.
  *
- * Model. Put the folder leat/compat before AMD's in the include path and link with -lleat-hip instead of
- * -lamdhip64. Types, numbers and results are those of HIP 6.3 for AMD's platform, and calls mean what AMD
- * documents: which calls wait for what, the default streams, which arguments are refused with which result.
- * hipErrorContextIsDestroyed is what a destroyed stream or event gives, as with AMD. The last error stays until
- * hipGetLastError() reads it, as from HIP 7 on: a call that succeeds does not clear it. docs/compatibility.md lists
- * every name, what it does here, and which names there are not.
+ * Model. Put the folder leat/compat before AMD's in the include path, and link with -lleat-hip instead of
+ * -lamdhip64. Types, numbers and results are those of HIP 6.3 for AMD's platform. Calls behave as AMD documents:
+ * which of them wait, how the default streams are ordered, which arguments are refused with which result. For a
+ * destroyed stream or event, calls return hipErrorContextIsDestroyed, as AMD's do. The last error stays until
+ * hipGetLastError() reads it, as since HIP 7: a call that succeeds does not clear it. docs/compatibility.md lists
+ * every name, what leat supports of it, and the names that are missing.
  *
- * Devices are those of the one driver of leat's that LEAT_DEVICE names, or else the first that has any; there are
- * two CPU devices where there is no GPU. Kernels are launched by function pointer (hip_runtime.h) or from modules.
+ * Devices belong to one driver of leat: the driver that LEAT_DEVICE names, or else the first one that has a
+ * device. Without a GPU there are two CPU devices. Programs launch kernels by function pointer (hip_runtime.h) or
+ * from modules.
  *
- * Threads. As with HIP: each thread has a current device of its own, 0 at first. Any thread may call anything.
+ * Threads. As with HIP, each thread has its own current device, which is 0 at first. Any thread may call any
+ * function.
  */
 #ifndef LEAT_COMPAT_HIP_RUNTIME_API_H
 #define LEAT_COMPAT_HIP_RUNTIME_API_H
@@ -22,7 +24,7 @@
 #include "hip_vector_types.h"
 #include "texture_types.h"
 
-/* Arguments that C++ programs may leave out. */
+/* Gives a parameter a default value in C++. */
 #ifdef __cplusplus
 #define LEAT_HIP_OR(value) = value
 extern "C" {
@@ -63,7 +65,7 @@ hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFo
 #define hipGetDeviceProperties hipGetDevicePropertiesR0600
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int device);
 #define hipChooseDevice hipChooseDeviceR0600
-/* The device that has most of what wanted says of a device; fields that are 0 say nothing. */
+/* Chooses the device that meets most of the wanted properties. A field of wanted that is 0 asks for nothing. */
 hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted);
 hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device);
 hipError_t hipDeviceGetByPCIBusId(int *device, const char *text);
@@ -151,7 +153,7 @@ hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStr
 hipError_t hipMemAdvise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int device);
 hipError_t hipMemPrefetchAsync_v2(const void *ptr, size_t bytes, hipMemLocation place, unsigned int flags,
                                   hipStream_t stream LEAT_HIP_OR(0));
-/* Range i goes to places[p], where placeIndexes[p] is the last index that is not above i. */
+/* Prefetches several ranges. places[p] applies to the ranges from placeIndexes[p] up to the next index. */
 hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t count, hipMemLocation *places,
                                     size_t *placeIndexes, size_t placeCount, unsigned long long flags,
                                     hipStream_t stream);
@@ -201,8 +203,8 @@ hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D *copy);
 hipError_t hipDrvMemcpy3DAsync(const HIP_MEMCPY3D *copy, hipStream_t stream);
 hipError_t hipMemcpy3DPeer(hipMemcpy3DPeerParms *copy);
 hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t stream LEAT_HIP_OR(0));
-/* Several copies, in order. failedIndex, which may be NULL, gets the one that was refused, or SIZE_MAX when it is
- * none of them; those before it were made. */
+/* Make several copies, in order. failedIndex may be NULL. If a copy is refused, *failedIndex becomes its index,
+ * and the copies before it were made. If the call fails for another reason, *failedIndex becomes SIZE_MAX. */
 hipError_t hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *bytes, size_t count,
                                hipMemcpyAttributes *attributes, size_t *attributeIndexes, size_t attributeCount,
                                size_t *failedIndex, hipStream_t stream LEAT_HIP_OR(0));
@@ -537,8 +539,8 @@ hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp *propert
                                                    hipMemGenericAllocationHandle_t handle);
 hipError_t hipMemExportToShareableHandle(void *shareable, hipMemGenericAllocationHandle_t handle,
                                          hipMemAllocationHandleType type, unsigned long long flags);
-/* osHandle: the address of the descriptor as before HIP 7.1, or its number in the pointer's place as since then.
- */
+/* osHandle: the address of a descriptor, as before HIP 7.1, or the descriptor itself in place of the pointer, as
+ * since then. */
 hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t *handle, void *osHandle,
                                            hipMemAllocationHandleType type);
 
@@ -549,7 +551,7 @@ hipError_t hipMemMapArrayAsync(hipArrayMapInfo *maps, unsigned int count, hipStr
 /* ---- modules and launches ---- */
 
 hipError_t hipModuleLoad(hipModule_t *module, const char *path);
-/* A shared object for the CPU device, as leat/kernel.h describes it, or what the driver beneath takes. */
+/* image: a shared object for the CPU device (leat/kernel.h), or any code that the vendor's driver loads. */
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image);
 hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned int count, hipJitOption *options,
                                void **values);
@@ -574,7 +576,8 @@ hipError_t hipLaunchKernelExC(const hipLaunchConfig_t *config, const void *funct
 hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t function, void **arguments,
                                 void **extra);
 
-/* Grids whose blocks may wait for one another. hipErrorNotSupported where the kernel is of a sort that cannot. */
+/* Launches a kernel whose blocks may wait for one another. hipErrorNotSupported: the kernel has no cooperative
+ * form. */
 hipError_t hipLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **arguments,
                                       unsigned int sharedBytes, hipStream_t stream);
 hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned int gridX, unsigned int gridY,
@@ -582,13 +585,13 @@ hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned int
                                             unsigned int blockZ, unsigned int sharedBytes, hipStream_t stream,
                                             void **arguments);
 
-/* Over several devices: hipErrorNotSupported. */
+/* Launches on several devices. They always return hipErrorNotSupported. */
 hipError_t hipLaunchCooperativeKernelMultiDevice(hipLaunchParams *launches, int count, unsigned int flags);
 hipError_t hipExtLaunchMultiKernelMultiDevice(hipLaunchParams *launches, int count, unsigned int flags);
 hipError_t hipModuleLaunchCooperativeKernelMultiDevice(hipFunctionLaunchParams *launches, unsigned int count,
                                                        unsigned int flags);
 
-/* From the limits of the current device alone. */
+/* Occupancy calls. They compute with the limits of the current device only, not with the needs of the kernel. */
 hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int blockThreads,
                                                         size_t sharedBytes);
 hipError_t
@@ -610,7 +613,8 @@ hipError_t hipModuleOccupancyMaxPotentialBlockSizeWithFlags(int *gridSize, int *
                                                             size_t sharedBytes, int blockLimit,
                                                             unsigned int flags);
 
-/* Modules by their newer names. A kernel may be given to hipLaunchKernel() in a function's place. */
+/* Libraries are modules with newer names. A program may pass a kernel of a library to hipLaunchKernel() in place
+ * of a function. */
 hipError_t hipLibraryLoadData(hipLibrary_t *library, const void *code, hipJitOption *jitOptions, void **jitValues,
                               unsigned int jitCount, hipLibraryOption *options, void **values, unsigned int count);
 hipError_t hipLibraryLoadFromFile(hipLibrary_t *library, const char *path, hipJitOption *jitOptions,
@@ -621,7 +625,7 @@ hipError_t hipLibraryGetKernel(hipKernel_t *kernel, hipLibrary_t library, const 
 hipError_t hipKernelGetLibrary(hipLibrary_t *library, hipKernel_t kernel);
 hipError_t hipKernelGetName(const char **name, hipKernel_t kernel);
 
-/* ---- the same for programs that mean the per-thread default stream by 0 ---- */
+/* ---- variants in which 0 is the per-thread default stream ---- */
 
 hipError_t hipMemcpy_spt(void *dst, const void *src, size_t bytes, hipMemcpyKind kind);
 hipError_t hipMemcpyAsync_spt(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream);
@@ -682,7 +686,7 @@ hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **function, unsig
 #ifdef __cplusplus
 }
 
-/* The forms that take any pointer's address. */
+/* Typed variants, which take the address of a pointer of any type. */
 template <class T> static inline hipError_t hipMalloc(T **ptr, size_t bytes)
 {
     return hipMalloc(reinterpret_cast<void **>(ptr), bytes);

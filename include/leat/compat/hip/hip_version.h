@@ -1,4 +1,4 @@
-/* hip/hip_version.h - the version of HIP whose names leat offers. */
+/* hip/hip_version.h - defines the version of HIP that leat's names have. */
 #ifndef LEAT_COMPAT_HIP_VERSION_H
 #define LEAT_COMPAT_HIP_VERSION_H
 

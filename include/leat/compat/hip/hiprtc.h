@@ -1,9 +1,9 @@
 /*
- * hip/hiprtc.h - HIP's compiler at run time, which leat does not have: a program can be made and taken apart, and
- * compiling it fails with HIPRTC_ERROR_COMPILATION and a log that says what to do instead.
+ * hip/hiprtc.h - declares HIP's run-time compiler, which leat does not have. Programs can be created and
+ * destroyed, but compiling them fails with HIPRTC_ERROR_COMPILATION and a log that says what to do instead.
  *
- * The names are in libleat-hip, so link with -lleat-hip instead of -lhiprtc. Linking device code fails likewise,
- * with HIPRTC_ERROR_LINKING. Any thread may call anything.
+ * The functions are in libleat-hip, so link with -lleat-hip instead of -lhiprtc. Linking device code fails with
+ * HIPRTC_ERROR_LINKING. Any thread may call any function.
  */
 #ifndef LEAT_COMPAT_HIP_RTC_H
 #define LEAT_COMPAT_HIP_RTC_H
@@ -33,25 +33,27 @@ typedef enum hiprtcResult {
 typedef struct _hiprtcProgram *hiprtcProgram;
 typedef struct ihiprtcLinkState *hiprtcLinkState;
 
-/* What a linker would be told: any number passes, since nothing is linked. */
+/* Options of a linker. Any number is accepted, because nothing is linked. */
 typedef int hiprtcJIT_option;
 typedef int hiprtcJITInputType;
 
 const char *hiprtcGetErrorString(hiprtcResult result);
 hiprtcResult hiprtcVersion(int *major, int *minor);
 
-/* The source is not kept. Destroying sets *program to NULL. INVALID_INPUT, INVALID_PROGRAM, OUT_OF_MEMORY. */
+/* Creates a program. The source is not stored. hiprtcDestroyProgram() sets *program to NULL. The calls return
+ * INVALID_INPUT, INVALID_PROGRAM or OUT_OF_MEMORY. */
 hiprtcResult hiprtcCreateProgram(hiprtcProgram *program, const char *source, const char *name, int headerCount,
                                  const char **headers, const char **includeNames);
 hiprtcResult hiprtcDestroyProgram(hiprtcProgram *program);
 hiprtcResult hiprtcAddNameExpression(hiprtcProgram program, const char *expression);
 hiprtcResult hiprtcCompileProgram(hiprtcProgram program, int optionCount, const char **options);
 
-/* The log's size includes its last 0. */
+/* The size of the log includes the 0 at its end. */
 hiprtcResult hiprtcGetProgramLogSize(hiprtcProgram program, size_t *bytes);
 hiprtcResult hiprtcGetProgramLog(hiprtcProgram program, char *log);
 
-/* No program has code: INVALID_PROGRAM; nor lowered names. */
+/* These calls fail for every program: hiprtcGetLoweredName() with NO_LOWERED_NAMES_BEFORE_COMPILATION, and the calls
+ * that return code with INVALID_PROGRAM. */
 hiprtcResult hiprtcGetLoweredName(hiprtcProgram program, const char *expression, const char **name);
 hiprtcResult hiprtcGetCodeSize(hiprtcProgram program, size_t *bytes);
 hiprtcResult hiprtcGetCode(hiprtcProgram program, char *code);

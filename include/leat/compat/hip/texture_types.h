@@ -1,13 +1,13 @@
 /*
- * hip/texture_types.h - textures and surfaces, of which there are none here: what programs name, so that they
- * build.
+ * hip/texture_types.h - declares types of textures and surfaces, so that programs that name them build. leat has
+ * no textures.
  */
 #ifndef LEAT_COMPAT_HIP_TEXTURE_TYPES_H
 #define LEAT_COMPAT_HIP_TEXTURE_TYPES_H
 
 #include "driver_types.h"
 
-/* Kernels leave out what reads a texture, as for devices of AMD's that cannot. */
+/* With this macro, programs leave out code that reads textures, as for those of AMD's devices that have none. */
 #ifndef __HIP_NO_IMAGE_SUPPORT
 #define __HIP_NO_IMAGE_SUPPORT 1
 #endif
@@ -73,7 +73,7 @@ typedef struct hipResourceDesc {
 
 struct hipResourceViewDesc;
 
-/* ---- the driver's words for the same ---- */
+/* ---- the same in the driver API ---- */
 
 #define HIP_TRSA_OVERRIDE_FORMAT 0x01
 #define HIP_TRSF_READ_AS_INTEGER 0x01
