@@ -1,9 +1,9 @@
 /*
- * compat.h - shared by the tests of the compatibility libraries: checks of a call's result, patterns of bytes, and
- * gates that hold up a stream.
+ * compat.h - defines what the tests of the compatibility libraries share: checks of a call's result, patterns of
+ * bytes, and gates that hold up a stream.
  *
  * Each test program includes its vendor's header before this one. The tests run on the devices that the library
- * finds; they are written for the two devices of the CPU driver.
+ * finds. They are written for the two devices of the CPU driver.
  */
 #ifndef COMPAT_TEST_H
 #define COMPAT_TEST_H
@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-/* Fails the test unless the call returns this result. */
+/* Fails the test if the call does not return this result. */
 #define GIVES(result, call) expect_result((int)(call), (int)(result), #call, __FILE__, __LINE__)
 #define OK(call) GIVES(0, call)
 
@@ -41,7 +41,7 @@ static inline void sleep_ms(long milliseconds)
         continue;
 }
 
-/* wait_at_gate() is a host function: it holds up its stream until the gate is open. It gives up after 30 seconds,
+/* wait_at_gate() is a host function that holds up its stream until the gate is open. It gives up after 30 seconds,
  * so that a failing test ends. */
 typedef atomic_int gate;
 
@@ -53,7 +53,7 @@ static inline void wait_at_gate(void *argument)
         sleep_ms(1);
 }
 
-/* Writes bytes that depend on their position, so that a copy to a wrong place shows. */
+/* Writes bytes that depend on their position, so that a test notices a copy to a wrong position. */
 static inline void write_pattern(void *to, size_t bytes, unsigned seed)
 {
     for (size_t i = 0; i < bytes; i++)

@@ -1,5 +1,5 @@
-/* cuda_graphs.h - shared by the tests of the CUDA driver's graphs: context, stream and memory, a kernel node, and
- * how to run a graph. */
+/* cuda_graphs.h - defines what the tests of the CUDA driver's graphs share: a context, a stream and memory, a
+ * kernel node, and functions that run a graph. */
 #ifndef CUDA_GRAPHS_H
 #define CUDA_GRAPHS_H
 

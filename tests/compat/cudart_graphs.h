@@ -1,4 +1,5 @@
-/* cudart_graphs.h - shared by the tests of the CUDA runtime's graphs: stream and memory, and a second kernel. */
+/* cudart_graphs.h - defines what the tests of the CUDA runtime's graphs share: a stream, memory, and a second
+ * kernel. */
 #ifndef CUDART_GRAPHS_H
 #define CUDART_GRAPHS_H
 

@@ -1,8 +1,8 @@
 /*
- * graph_nodes.h - shared by the tests of graphs of the CUDA runtime and of HIP: the memory of a test, and the
+ * graph_nodes.h - defines what the graph tests of the CUDA runtime and of HIP share: the memory of a test, and the
  * parameters of a kernel node and of a memset node.
  *
- * cudart_graphs.h and hip_graphs.h include this after the definitions that graphs.h needs and the types
+ * cudart_graphs.h and hip_graphs.h include this file. Before that they define what graphs.h needs, and the types
  * kernel_params and memset_params.
  */
 #ifndef GRAPH_NODES_H

@@ -1,9 +1,9 @@
 /*
- * graphs.h - shared by the tests of graphs of all three libraries: instantiates and runs a graph.
+ * graphs.h - defines functions that instantiate and run a graph, for the graph tests of all three libraries.
  *
- * The header of a library (cuda_graphs.h, cudart_graphs.h, hip_graphs.h) includes this after it has defined
- * CALL(name), which adds the library's prefix to a name; the types graph_handle and exec_handle; and the variable
- * stream.
+ * The header of a library (cuda_graphs.h, cudart_graphs.h, hip_graphs.h) includes this file. Before that it
+ * defines CALL(name), which adds the library's prefix to a name, the types graph_handle and exec_handle, and the
+ * variable stream.
  */
 #ifndef GRAPHS_H
 #define GRAPHS_H

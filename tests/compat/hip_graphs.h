@@ -1,4 +1,4 @@
-/* hip_graphs.h - shared by the tests of HIP's graphs: stream, context and memory. */
+/* hip_graphs.h - defines what the tests of HIP's graphs share: a stream, a context and memory. */
 #ifndef HIP_GRAPHS_H
 #define HIP_GRAPHS_H
 

@@ -1,27 +1,30 @@
 /*
- * ordering.c - random graphs of work on two devices, by the calls of a compatibility library, checked against a
- * model of the order that CUDA and HIP promise. See ordering.h.
+ * ordering.c - runs random graphs of work on two devices with the calls of a compatibility library, and checks the
+ * results against a model of the order that CUDA and HIP guarantee. See ordering.h.
  *
  * The model. The host and each stream are agents with vector clocks, as in order_model.c. Work of a stream
- * advances the stream's clock. An access at (agent, tick) happened before everything done under a clock that has
- * reached that tick. Clocks are joined by events, by waits, and by these rules:
+ * advances the stream's clock. An access at (agent, tick) happened before all work whose clock has reached that
+ * tick of that agent. Events and waits join clocks, and so do these rules:
  *
  * - Work of a legacy default stream comes after earlier work of the device's blocking streams, and their later
  *   work comes after it.
+ *   work comes after it.
  * - A synchronous copy or set comes after its own stream and, for each other device whose memory it uses, after
  *   that device's legacy default stream and blocking streams. Their later work comes after it.
- * - A copy by a call for peers (cudaMemcpyPeer), or a copy in the legacy default stream between two devices'
+ * - A copy by a call for peers (cudaMemcpyPeer), or a copy in the legacy default stream between the memory of two
+ *   devices, is ordered in the same way with the current device and both devices of the copy, and also with their
+ *   non-blocking streams, including destroyed streams.
  *   memory, does the same for the current device and both devices of the copy, and also for their non-blocking
  *   streams, including destroyed ones.
  *
  * Every write fills a cell with a unique value. Before an access, the model submits the events or waits that are
- * still needed to order it. So the value of each read is known, and if the library omits a wait, the read
- * returns an older or a younger value. Gates (host functions that wait) hold up streams so that such errors
- * show.
+ * still needed to order it. So the model knows the value of each read, and if the library omits a wait, the read
+ * returns an older or a younger value. Gates, which are host functions that wait, hold up streams so that such
+ * errors become visible.
  *
- * A gate stays closed until the host is about to wait for something behind it; then another thread opens it a
- * moment later. So a call that returns too early is detected, and also a call that waits for too much: it never
- * returns, and the watchdog reports it.
+ * A gate stays closed until the host is about to wait for work behind it; then another thread opens it a moment
+ * later. So the model detects a call that returns too early. It also detects a call that waits for too much: that
+ * call never returns, and the watchdog reports it.
  */
 #include "ordering_graph.h"
 
@@ -34,7 +37,8 @@ struct ordering_graph g;
 
 /* ---- a graph ---------------------------------------------------------------------------------- */
 
-/* Each symbol is a variable of its own: the libraries do not accept an address inside a variable as a symbol. */
+/* Each symbol is a variable of its own, because the libraries do not accept an address inside a variable as a
+ * symbol. */
 static uint64_t first_symbol[WORDS_MAX], second_symbol[WORDS_MAX];
 
 static void make_cell(enum sort sort, int device, int number)
@@ -63,7 +67,7 @@ static void make_cells(void)
     }
 }
 
-/* Returns a synchronous form of copy, with which a graph fills its cells at the start and reads them at the
+/* Returns a synchronous form of copy. A graph uses it to fill its cells at the start and to read them at the
  * end. */
 static const struct form *plain_form(unsigned dst, unsigned src)
 {

@@ -1,9 +1,10 @@
 /*
- * ordering.h - between ordering.c, which tests the order that default streams, synchronous copies and copies
- * between devices promise, and the programs that run it: one for each of the three compatibility libraries.
+ * ordering.h - declares the interface between ordering.c and the three programs that run it, one for each
+ * compatibility library. ordering.c tests the order that default streams, synchronous copies and copies between
+ * devices guarantee.
  *
- * A program fills a table with its library's forms of copies and sets and a few other calls, and passes it to
- * run_ordering().
+ * A program fills a struct names with its library's forms of copies and sets and some other calls, and passes it
+ * to run_ordering().
  */
 #ifndef ORDERING_H
 #define ORDERING_H
@@ -21,37 +22,37 @@ enum sort { DEVICE, ARRAY, PINNED, PAGEABLE, MANAGED, SYMBOL, SORTS };
 #define LINEAR (IN(DEVICE) | ON_HOST | IN(MANAGED) | IN(SYMBOL))
 #define ANY (LINEAR | IN(ARRAY))
 
-/* An array, but only in graphs whose arrays have one row. */
+/* The bit for arrays in graphs whose arrays have one row. Other graphs do not use a form that has this bit. */
 #define ONE_ROW IN(SORTS)
 #define ROW_ARRAY (IN(ARRAY) | ONE_ROW)
 
-/* The memory of one copy or set. A copy always moves a whole cell: cell_bytes() bytes without gaps; arrays row by
- * row. */
+/* The memory of one copy or set. A copy always moves a whole cell: cell_bytes() bytes without gaps, or all rows of
+ * an array. */
 struct cell {
     enum sort sort;
-    int device; /* for DEVICE and ARRAY */
+    int device; /* used for DEVICE and ARRAY */
     int number;
-    void *ptr; /* for an ARRAY its handle */
+    void *ptr; /* address of the memory; handle of an ARRAY */
 };
 
-/* What a call is ordered with. */
+/* The work with which a call is ordered. */
 enum order {
-    STREAM,  /* the stream in its argument */
-    SYNC,    /* the default stream and the devices whose memory the call uses */
-    WAITING, /* like SYNC, but in the stream of the argument; returns when complete */
-    PEER     /* all work of the current device and of the devices whose memory the call uses */
+    STREAM,  /* with the work of the stream in its argument */
+    SYNC,    /* with the default stream and the devices whose memory the call uses */
+    WAITING, /* like SYNC, but with the stream in the argument; returns after completion */
+    PEER     /* with all work of the current device and of the devices whose memory the call uses */
 };
 
-/* One call that copies. */
+/* A call that copies. */
 struct form {
     const char *name;
     enum order order;
     unsigned dst, src; /* bit masks of sorts */
     int (*copy)(const struct cell *dst, const struct cell *src, void *stream);
-    bool mine; /* without a stream argument, and uses the per-thread default stream */
+    bool mine; /* the call has no stream argument, and uses the per-thread default stream */
 };
 
-/* One call that fills a cell of sort DEVICE, PINNED or MANAGED with a value of 1, 2 or 4 bytes. */
+/* A call that fills a cell of sort DEVICE, PINNED or MANAGED with a value of 1, 2 or 4 bytes. */
 struct set {
     const char *name;
     enum order order;
@@ -60,7 +61,7 @@ struct set {
     bool mine;
 };
 
-/* A library's calls. They return the library's own result code; 0 is success. */
+/* The calls of a library. They return the library's own result code, in which 0 means success. */
 struct names {
     const char *program;
     int not_ready;
@@ -78,9 +79,10 @@ struct names {
     int (*event_record)(void *event, void *stream);
     int (*event_synchronize)(void *event);
     int (*event_query)(void *event);
-    int (*allocate)(enum sort sort, size_t bytes, void **ptr); /* for DEVICE, PINNED, MANAGED */
+    int (*allocate)(enum sort sort, size_t bytes, void **ptr); /* for sorts DEVICE, PINNED and MANAGED */
     int (*release)(enum sort sort, void *ptr);
-    int (*array_create)(size_t row_bytes, size_t rows, void **array); /* elements have 4 bytes */
+    int (*array_create)(size_t row_bytes, size_t rows, void **array); /* makes an array whose elements have 4
+                                                                       * bytes */
     int (*array_destroy)(void *array);
     const struct form *forms;
     size_t form_count;
@@ -88,7 +90,7 @@ struct names {
     size_t set_count;
 };
 
-/* The size of a cell in the current graph. */
+/* Return the size of a cell of the current graph. */
 size_t cell_bytes(void);
 size_t cell_rows(void);
 size_t row_bytes(void);

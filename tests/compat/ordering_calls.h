@@ -1,8 +1,8 @@
 /*
- * ordering_calls.h - the calls for streams and events, which differ between the libraries only by their prefix,
- * and the table struct names. A program includes this last. Before that it defines CALL(name), which adds the
- * prefix to a name; STREAM_HANDLE and EVENT_HANDLE, the types of the handles; and the functions of struct names
- * that are not here.
+ * ordering_calls.h - defines the calls for streams and events, which differ between the libraries only by their
+ * prefix, and fills struct names. A program includes this file last. Before that it defines CALL(name), which adds
+ * the prefix to a name; STREAM_HANDLE and EVENT_HANDLE, the types of the handles; and the functions of struct
+ * names that are missing here.
  */
 static int stream_destroy(void *stream)
 {

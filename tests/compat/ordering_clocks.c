@@ -1,6 +1,6 @@
 /*
- * ordering_clocks.c - the model of ordering.c: gates that hold up streams, vector clocks, checks of results, waits
- * of the host, and the events and waits that order a step after earlier accesses.
+ * ordering_clocks.c - implements the model of ordering.c: gates that hold up streams, vector clocks, checks of
+ * results, waits of the host, and the events and waits that order a step after earlier accesses.
  */
 #include "ordering_graph.h"
 
@@ -27,7 +27,8 @@ size_t row_bytes(void)
     return g.words * 8 / g.rows;
 }
 
-/* The kind argument may name pinned and managed memory as host or as device memory, so one of the two is drawn. */
+/* Returns whether the copy kind names the cell as device memory. For pinned and managed memory both are valid, so
+ * the choice is random. */
 static bool counts_as_device(const struct cell *cell)
 {
     return IN(cell->sort) & ON_DEVICE || (IN(cell->sort) & (IN(PINNED) | IN(MANAGED)) && chance(50));
@@ -56,7 +57,7 @@ void wait_at_gate(void *argument)
         rest_us(20 + i / 10);
 }
 
-/* Gates for the thread open_gates() to open, and the delay before it opens them. */
+/* The gates that the thread open_gates() has to open, and the delay before it opens them. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t given;
@@ -320,8 +321,8 @@ void synchronize_device(int device)
     join_streams(&clock, device, false);
     set_device(device);
     note("synchronize device %d", device);
-    /* The call may also wait for other devices' work that uses this device's memory, so its gates must open
-     * too. */
+    /* The call may also wait for work of other devices that uses this device's memory, so open the gates in front
+     * of that work too. */
     most = clock;
     join(&most, &g.foreign[device]);
     let_pass(&most);
@@ -386,7 +387,7 @@ static struct event *covering_event(struct moment moment)
     return NULL;
 }
 
-/* Returns a live stream whose submitted work includes the moment, or NULL. */
+/* Returns an existing stream whose submitted work includes the moment, or NULL. */
 static struct stream *covering_stream(struct moment moment)
 {
     for (int i = 0; i < STREAMS_MAX; i++)
@@ -412,7 +413,8 @@ static void host_after(struct moment moment)
         give_up("the model itself is wrong: no order made for agent %d", moment.agent);
 }
 
-/* Makes the next work of s come after moment, by an event or by a wait of the host if it does not already. */
+/* Makes the next work of s come after moment. If it does not come after it already, adds a wait for an event, or a
+ * wait of the host. */
 static void work_after(struct stream *s, struct partners with, struct moment moment)
 {
     struct clock clock = coming(s, with);

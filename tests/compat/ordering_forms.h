@@ -1,9 +1,9 @@
 /*
- * ordering_forms.h - makes the tables forms and sets of a program from four lists, which the program defines
- * before it includes this file.
+ * ordering_forms.h - makes a program's tables forms and sets from four lists, which the program defines before it
+ * includes this file.
  *
  * COPIES(X) and SETS(X) list calls that exist under one name. COPIES_BOTH(X) and SETS_BOTH(X) list calls that also
- * exist for the per-thread default stream, under the name SECOND(name). Each line is
+ * exist for the per-thread default stream, under the name SECOND(name). Each entry is one of these:
  *
  *     X(name, order, sorts of dst, sorts of src, (arguments))
  *     X(name, order, bytes of the value, (arguments))
@@ -25,7 +25,7 @@
 #define COPY_ROW_(name, order, to, from, mine) {#name, order, to, from, copy_##name, mine},
 #define SET_ROW_(name, order, unit, mine) {#name, order, unit, set_##name, mine},
 
-/* One more level of macros, so that SECOND(name) is expanded before ## joins it with other tokens. */
+/* With this second level of macros, the preprocessor expands SECOND(name) before ## joins it with other tokens. */
 #define COPY_CALL_2(name, arguments) COPY_CALL_(name, arguments)
 #define SET_CALL_2(name, arguments) SET_CALL_(name, arguments)
 #define COPY_ROW_2(name, order, to, from, mine) COPY_ROW_(name, order, to, from, mine)
@@ -34,7 +34,7 @@
 #define DEFINE_COPY(name, order, to, from, arguments) COPY_CALL_(name, arguments)
 #define DEFINE_SET(name, order, unit, arguments) SET_CALL_(name, arguments)
 
-/* The headers declare the second names only on request, so declare them here. */
+/* The headers declare the second names only if a program asks for them, so declare them here. */
 #define DEFINE_SECOND_COPY(name, order, to, from, arguments)                                                      \
     extern __typeof__(name) SECOND(name);                                                                         \
     COPY_CALL_2(SECOND(name), arguments)

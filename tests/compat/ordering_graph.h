@@ -1,6 +1,6 @@
 /*
- * ordering_graph.h - shared by the files of the ordering model: the state of a graph and the functions that one
- * file calls in another. ordering.c explains the model.
+ * ordering_graph.h - declares what the files of the ordering model share: the state of a graph, and the functions
+ * that one file calls in another. ordering.c explains the model.
  */
 #ifndef ORDERING_GRAPH_H
 #define ORDERING_GRAPH_H
@@ -14,8 +14,9 @@
 enum {
     DEVICES = 2,
     HOST = 0,
-    AGENTS_MAX = 40, /* in the whole life of a graph */
-    LEGACY = 0,      /* indices of streams: for each device one legacy and one per-thread default stream */
+    AGENTS_MAX = 40, /* maximum number of agents in the whole life of a graph */
+    LEGACY = 0,      /* first index of the legacy default streams; MINE: of the per-thread default streams; OTHERS:
+                      * of all other streams */
     MINE = DEVICES,
     OTHERS = 2 * DEVICES,
     STREAMS_MAX = OTHERS + 6,
@@ -39,13 +40,13 @@ struct moment {
     uint32_t tick;
 };
 
-/* A cell, and its latest accesses. */
+/* A cell and its latest accesses. */
 struct use {
     struct cell cell;
     bool there;
     uint64_t value;
     struct moment write;
-    uint32_t read_tick[AGENTS_MAX]; /* each agent's last read since the write; 0 if none */
+    uint32_t read_tick[AGENTS_MAX]; /* for each agent, the tick of its last read since the write; 0: none */
 };
 
 struct stream {
@@ -62,7 +63,7 @@ struct event {
     struct clock clock;
 };
 
-/* The destination of a read, to be checked once the read is complete. */
+/* The destination of a read. It is checked when the read is complete. */
 struct result {
     bool used;
     struct moment done;
@@ -73,11 +74,11 @@ struct result {
 
 struct gate {
     atomic_int open;
-    bool held; /* closed until a call is about to wait for work behind the gate */
+    bool held; /* the gate stays closed until a call is about to wait for work behind it */
     struct moment moment;
 };
 
-/* One host function's access to a cell in host memory. */
+/* The access of one host function to a cell in host memory. */
 struct errand {
     uint64_t *words;
     size_t count;
@@ -88,20 +89,20 @@ struct errand {
 };
 
 extern struct ordering_graph {
-    /* of the process */
+    /* These fields belong to the process. */
     const struct names *names;
     void *memory[SORTS][DEVICES];
     void *pinned_results, *pageable_results;
     uint64_t checked, steps_done;
 
-    /* of the current graph */
+    /* The following fields belong to the current graph. */
     size_t words, rows;
-    int current; /* the current device */
+    int current; /* ordinal of the current device */
     int agents;
     struct clock host;
-    struct clock ended[DEVICES][2]; /* destroyed streams: [0] non-blocking, [1] blocking */
-    struct clock fence[DEVICES];    /* work that later work of non-blocking streams comes after */
-    struct clock foreign[DEVICES];  /* any stream's sets of this device's memory */
+    struct clock ended[DEVICES][2]; /* joined clocks of destroyed streams: [0] non-blocking, [1] blocking */
+    struct clock fence[DEVICES];    /* the work after which later work of non-blocking streams comes */
+    struct clock foreign[DEVICES];  /* sets of this device's memory in streams of any device */
     struct use cells[CELLS_MAX];
     struct stream streams[STREAMS_MAX];
     struct event events[EVENTS];
@@ -120,10 +121,10 @@ extern struct ordering_graph {
             give_up("%s gave %d", #call, call_result_);                                                           \
     } while (0)
 
-/* Counts the steps that the host has begun; the watchdog checks that it grows. */
+/* Number of steps that the host has begun. The watchdog checks that it grows. */
 extern atomic_ullong progress;
 
-/* Devices that a call is ordered with besides its stream; all: with their non-blocking streams too. */
+/* The devices with which a call is ordered besides its stream. all: also with their non-blocking streams. */
 struct partners {
     unsigned devices;
     bool all;
@@ -142,7 +143,7 @@ void wait_at_gate(void *argument);
 
 void *open_gates(void *unused);
 
-/* Call before the host waits for work that this clock covers: opens the gates in front of that work. */
+/* Called before the host waits for work that this clock covers: opens the gates in front of that work. */
 void let_pass(const struct clock *clock);
 
 void *watch(void *main_thread);
@@ -174,8 +175,8 @@ void synchronize_stream(struct stream *s);
 void synchronize_event(struct event *e);
 void synchronize_device(int device);
 
-/* Queries a stream or an event, and checks the results of work that the answer reports as complete. Leaves the
- * model unchanged, so that the graph does not depend on the machine's speed. */
+/* Queries a stream or an event, and checks the results of work that the answer reports as complete. The query does
+ * not change the model, so that the graph does not depend on the speed of the machine. */
 void ask(void);
 
 void record(struct event *e, struct stream *s);
@@ -190,7 +191,7 @@ void was_written(struct use *c, struct moment now, uint64_t value);
 
 const char *cell_name(const struct cell *c);
 
-/* Returns true if the arrays of this graph suit the form: some forms only copy arrays of one row. */
+/* Returns false if the form copies only arrays of one row and the arrays of this graph have several rows. */
 bool has_arrays(const struct form *form);
 
 void copy(void);

@@ -1,4 +1,4 @@
-/* ordering_steps.c - the random steps of ordering.c: copies, sets, host functions, events and waits. */
+/* ordering_steps.c - makes the random steps of ordering.c: copies, sets, host functions, events and waits. */
 #include "ordering_graph.h"
 
 #include <stdio.h>
@@ -17,7 +17,8 @@ const char *cell_name(const struct cell *c)
     return name;
 }
 
-/* Returns a cell of one of these sorts, or NULL; often the cell that was written last. */
+/* Returns a cell whose sort is in the set, or NULL if there is none. In many cases it is the cell that was written
+ * last. */
 static struct use *any_cell(unsigned sorts)
 {
     int first = g.latest && chance(30) ? (int)(g.latest - g.cells) : pick(CELLS_MAX);
@@ -31,7 +32,7 @@ static struct use *any_cell(unsigned sorts)
     return NULL;
 }
 
-/* Sometimes puts a gate into the stream, so that what follows in the stream is held up. */
+/* At random, puts a gate into the stream, which holds up later work of the stream. */
 static void maybe_hold(struct stream *s)
 {
     struct gate *gate = &g.gates[g.gate_count];
@@ -47,7 +48,7 @@ static void maybe_hold(struct stream *s)
     g.held_count++;
 }
 
-/* Opens a gate that no call waits for yet. */
+/* Opens a gate for which no call waits yet. */
 static void open_a_gate(void)
 {
     for (int i = 0; i < g.gate_count; i++)
@@ -87,7 +88,8 @@ static struct partners partners_of(const struct stream *s, enum order order, uns
     return (struct partners){devices & ~here, false};
 }
 
-/* Returns a random form of copy; in a quarter of the calls one with order PEER, since there are few of those. */
+/* Returns a random form of copy. In a quarter of the calls it is a form with order PEER, because there are few of
+ * these. */
 static const struct form *any_form(void)
 {
     bool peer = chance(25);
@@ -109,7 +111,8 @@ static bool is_ordinary(const struct cell *c)
     return c->sort == PAGEABLE || c->sort == SYMBOL;
 }
 
-/* Returns true if the call returns only when the copy is complete. Other calls do not wait for a gate. */
+/* Returns true if the call returns only after the copy is complete. Calls for which it returns false do not wait
+ * for a gate. */
 static bool waits(const struct form *form, const struct cell *dst, const struct cell *src)
 {
     bool host_to_host =
@@ -150,8 +153,7 @@ void copy(void)
     if (!dst || !src || dst == src || !has_arrays(form))
         return;
     with = partners_of(s, form->order, device_of(&dst->cell) | device_of(&src->cell));
-    /* A pageable source is read by the call or by one of leat's threads, so its order with the host matters
-     * too. */
+    /* The call, or one of leat's threads, reads a pageable source, so its order with the host matters too. */
     work_may(s, with, src, false);
     if (form->order == STREAM && is_ordinary(&src->cell))
         host_may(src, false);
@@ -230,7 +232,7 @@ static struct result *new_result(void)
     give_up("the model itself is wrong: no place for a result");
 }
 
-/* Copies a cell to memory of a result, pageable or pinned, which is checked when the copy is complete. */
+/* Copies a cell to pageable or pinned memory of a result, which is checked after the copy is complete. */
 static void read_cell(void)
 {
     const struct form *form = any_form();

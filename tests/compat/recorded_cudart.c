@@ -1,5 +1,5 @@
 /*
- * recorded_cudart.c - a program that allocates through the CUDA runtime's calls; cli_record.sh records its
+ * recorded_cudart.c - allocates memory by the CUDA runtime's calls, so that cli_record.sh can record the
  * allocations. Prints "allocations N peak BYTES" of device memory, as the program itself counts them.
  */
 #include <cuda_runtime.h>

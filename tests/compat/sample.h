@@ -1,5 +1,5 @@
-/* sample.h - shared by sample_*.cu, programs written in the style of NVIDIA's public CUDA samples. They also
- * compile with nvcc. */
+/* sample.h - defines what the programs sample_*.cu share. They are written in the style of NVIDIA's public CUDA
+ * samples, and also compile with nvcc. */
 #ifndef TESTS_COMPAT_SAMPLE_H
 #define TESTS_COMPAT_SAMPLE_H
 
@@ -28,7 +28,8 @@ static int failures;
     } while (0)
 #define OK(call) GIVES(cudaSuccess, call)
 
-/* Resets the device and prints what the program has shown. Returns the exit status for main(). */
+/* Resets the device and, if all checks succeeded, prints what the program has shown. Returns the exit status for
+ * main(). */
 static inline int finish(const char *shown)
 {
     OK(cudaDeviceSynchronize());

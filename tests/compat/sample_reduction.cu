@@ -9,7 +9,7 @@
 
 namespace cg = cooperative_groups;
 
-/* Gives the shared array of each instance its own name. */
+/* Returns the dynamic shared memory of the block as an array of T. */
 template <class T> struct SharedMemory {
     __device__ inline operator T *()
     {
@@ -69,7 +69,7 @@ __global__ void reduce(const T *__restrict__ g_idata, T *__restrict__ g_odata, u
         g_odata[blockIdx.x] = mySum;
 }
 
-/* The same with shuffles: each warp sums its values, then the first warp adds the sums of the warps. */
+/* Sums the values with shuffles: each warp sums its values, then the first warp adds the sums of the warps. */
 __global__ void reduceWarps(const int *in, int *out, unsigned n)
 {
     __shared__ int sums[32];

@@ -1,12 +1,12 @@
-/* test_cuda_beside.c - the CUDA driver's and the CUDA runtime's compatibility libraries in one process: one
- * initialization, one view of memory. */
+/* test_cuda_beside.c - tests the CUDA driver's and the CUDA runtime's compatibility libraries in one process: they
+ * share initialization and memory. */
 #include <cuda.h>
 
 #include "compat.h"
 
 #include <dlfcn.h>
 
-/* The runtime's functions. load_runtime() loads them, so that a test can first run without the runtime. */
+/* Functions of the runtime. load_runtime() loads them, so that a test can first run without the runtime. */
 static int (*runtime_malloc)(void **ptr, size_t bytes);
 static int (*runtime_free)(void *ptr);
 static int (*runtime_set_device)(int device);
@@ -21,8 +21,8 @@ static void find(void *library, const char *name, void *function)
     memcpy(function, &found, sizeof found);
 }
 
-/* The runtime's library lies in the same folder as the driver's. The whole path is needed, since sanitizers change
- * the folder in which dlopen() searches. */
+/* Loads the runtime's library from the folder of the driver's library. It passes the whole path, because
+ * sanitizers change the folder in which dlopen() searches. */
 static void load_runtime(void)
 {
     char path[4096];
@@ -55,7 +55,8 @@ static void the_runtime_starts_the_driver(void **state)
     (void)state;
     GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count));
     load_runtime();
-    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count)); /* the runtime is loaded but was not called yet */
+    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count)); /* the program has loaded the runtime, but has not
+                                                                  * called it yet */
     OK(runtime_malloc(&ptr, 100));
     OK(cuDeviceGetCount(&count));
     OK(cuMemGetAddressRange(&base, &bytes, (CUdeviceptr)(uintptr_t)ptr));

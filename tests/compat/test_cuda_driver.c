@@ -1,5 +1,5 @@
-/* test_cuda_driver.c - the CUDA driver's calls: contexts, memory, copies, 32-bit flags in memory, modules, virtual
- * memory, refusals. */
+/* test_cuda_driver.c - tests the CUDA driver's calls: contexts, memory, copies, 32-bit flags in memory, modules,
+ * virtual memory, refusals. */
 #include <cuda.h>
 
 #include "compat.h"
@@ -10,7 +10,7 @@
 
 static CUcontext context;
 
-/* Before cuInit() only the calls for the version and for names of errors work. */
+/* Before cuInit(), only the calls for the version and for the names of errors work. */
 static void nothing_before_the_start(void **state)
 {
     int number = 0;
@@ -104,7 +104,7 @@ static void contexts_take_parameters(void **state)
     OK(cuCtxDestroy(mine));
 }
 
-/* Programs divide by some of these attributes, so those must not be 0. */
+/* Programs divide by some of these attributes, so these must not be 0. */
 static void attributes_describe_the_cpu(void **state)
 {
     static const CUdevice_attribute divisors[] = {
@@ -399,7 +399,7 @@ static void virtual_memory_is_put_together(void **state)
     OK(cuMemAddressFree(base, 2 * unit));
 }
 
-/* One address range in whose stripes memory of two devices alternates. */
+/* In one address range, stripes of memory of two devices alternate. */
 static void a_range_may_be_of_two_devices(void **state)
 {
     enum { STRIPES = 4 };
@@ -433,7 +433,8 @@ static void a_range_may_be_of_two_devices(void **state)
     OK(cuMemsetD16(range + unit - 100, 0x0909, 100));
     OK(cuMemcpyDtoH(out, range + unit - 100, 200));
     HAS_BYTES(out, 200, 9);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(range + unit, in, STRIPES * unit)); /* past its end */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(range + unit, in, STRIPES * unit)); /* beyond the end of the
+                                                                                      * range */
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(range + 1, 0, STRIPES * unit));
     OK(cuMemUnmap(range, STRIPES * unit));
     OK(cuMemAddressFree(range, STRIPES * unit));
@@ -499,7 +500,7 @@ static void functions_are_found_by_name(void **state)
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress("cuMemAlloc", &function, 12000, 8, &why));
 }
 
-/* The last release of a primary context frees everything that the device had. */
+/* The last release of a primary context frees all memory and objects of the device. */
 static void the_last_release_ends_it(void **state)
 {
     (void)state;

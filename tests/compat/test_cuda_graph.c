@@ -1,6 +1,6 @@
 /*
- * test_cuda_graph.c - the CUDA driver's calls on whole graphs: edges, executable graphs and their updates, user
- * objects, capture into a graph, DOT files, versions of symbols, refusals, and unloading a module.
+ * test_cuda_graph.c - tests the CUDA driver's calls on whole graphs: edges, executable graphs and their updates,
+ * user objects, capture into a graph, DOT files, versions of symbols, refusals, and unloading a module.
  */
 #include "cuda_graphs.h"
 
@@ -210,8 +210,8 @@ static void graphs_are_drawn(void **state)
     OK(cuGraphDestroy(graph));
 }
 
-/* cuGetProcAddress() finds the function of the version that the caller asks for. The header's macros map the names
- * to the newest versions, so they are undefined here to reach the older ones. */
+/* cuGetProcAddress() finds the function of the CUDA version that the caller passes. The header's macros map the
+ * names to the newest versions, so the test undefines them to reach the older functions. */
 #undef cuGraphAddKernelNode
 static void names_are_found_by_version(void **state)
 {
@@ -258,7 +258,8 @@ static void what_there_is_not_is_refused(void **state)
     OK(cuGraphDestroy(graph));
 }
 
-/* A new node with a function of an unloaded module is refused; launching a graph that has one does no harm. */
+/* After a module is unloaded, a new node with one of its functions is refused. A launch of a graph that already
+ * has such a node does no harm. */
 static void a_module_that_goes_leaves_its_nodes_without_a_kernel(void **state)
 {
     struct addition one;
@@ -272,7 +273,8 @@ static void a_module_that_goes_leaves_its_nodes_without_a_kernel(void **state)
     exec = instantiated(graph);
     OK(cuModuleUnload(module));
     GIVES(CUDA_ERROR_INVALID_HANDLE, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &one.params));
-    (void)cuGraphLaunch(exec, stream); /* any result: the kernel is leat's own and outlives the module */
+    (void)cuGraphLaunch(exec, stream); /* any result is valid: the kernel is leat's own, and still exists without
+                                        * the module */
     OK(cuStreamSynchronize(stream));
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));

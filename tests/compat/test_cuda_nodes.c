@@ -1,6 +1,7 @@
 /*
- * test_cuda_nodes.c - nodes that a program adds to a graph by the CUDA driver's calls, with contexts and with
- * functions of modules: kernels, copies, fills, host functions, child graphs, events, memory operations, memory.
+ * test_cuda_nodes.c - tests nodes that a program adds to a graph with the CUDA driver's calls, with contexts and
+ * with functions of modules: kernels, copies, fills, host functions, child graphs, events, memory operations,
+ * memory.
  */
 #include "cuda_graphs.h"
 
@@ -32,7 +33,7 @@ static void functions_of_modules_are_nodes(void **state)
 #undef cuGraphKernelNodeGetParams
 #undef cuGraphKernelNodeSetParams
 #undef cuGraphExecKernelNodeSetParams
-    OK(cuGraphAddKernelNode(&second, graph, &node, 1, &first)); /* in the form of older headers */
+    OK(cuGraphAddKernelNode(&second, graph, &node, 1, &first)); /* with the struct of older headers */
     OK(cuGraphKernelNodeGetParams(second, &first));
     assert_ptr_equal(first.func, add);
     exec = instantiated(graph);
@@ -170,7 +171,7 @@ static void copies_and_fills_are_nodes(void **state)
     OK(cuGraphDestroy(graph));
 }
 
-/* The parameters of captured copies can be read back in the vendor's struct. */
+/* A program can read the parameters of captured copies in the vendor's struct. */
 static void captured_copies_are_told(void **state)
 {
     CUDA_MEMCPY3D got;
@@ -250,7 +251,7 @@ static void host_functions_graphs_and_events_are_nodes(void **state)
     OK(cuEventDestroy(event));
 }
 
-/* Each launch of the graph executes the memory operations on 32-bit flags, captured ones too. */
+/* Each launch of the graph executes the memory operations on 32-bit flags, including captured operations. */
 static void mem_ops_are_nodes(void **state)
 {
     CUstreamBatchMemOpParams ops[3] = {{.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32},
@@ -287,7 +288,7 @@ static void mem_ops_are_nodes(void **state)
         *wide = 0;
         OK(cuGraphLaunch(exec, stream));
         GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
-        __atomic_store_n(word, 5, __ATOMIC_RELEASE); /* while the launched graph waits for it */
+        __atomic_store_n(word, 5, __ATOMIC_RELEASE); /* the launched graph waits for this value */
         OK(cuStreamSynchronize(stream));
         assert_true(*wide == 1ull << 40 && *word == 6);
     }
@@ -315,7 +316,7 @@ static void mem_ops_are_nodes(void **state)
     OK(cuGraphBatchMemOpNodeGetParams(node, &got));
     assert_true(got.count == 3 && got.ctx == context);
     exec = instantiated(graph);
-    for (int i = 0; i < 2; i++) { /* launched twice, and after the captured list was overwritten */
+    for (int i = 0; i < 2; i++) { /* launched twice, after the captured list was overwritten */
         memset(ops, 0xff, sizeof ops);
         __atomic_store_n(word, 5, __ATOMIC_RELEASE);
         *(volatile uint32_t *)(void *)(pinned + 128) = 0;

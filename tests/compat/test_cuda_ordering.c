@@ -132,7 +132,7 @@ static const CUDA_MEMCPY3D *box(const struct cell *dst, const struct cell *src)
     X(cuMemcpy3DAsync_v2, STREAM, ANY, ANY, (box(dst, src), S))                                                   \
     X(cuMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_region(dst, src), S))
 
-/* Name, order, bytes of the value, arguments. */
+/* X(name, order, bytes of the value, arguments) */
 #define SETS_BOTH(X)                                                                                              \
     X(cuMemsetD8_v2, SYNC, 1, (TO, (unsigned char)value, BYTES))                                                  \
     X(cuMemsetD16_v2, SYNC, 2, (TO, (unsigned short)value, BYTES / 2))                                            \

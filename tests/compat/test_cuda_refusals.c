@@ -1,4 +1,5 @@
-/* test_cuda_refusals.c - arguments that the CUDA driver's manual forbids, and the error code that each returns. */
+/* test_cuda_refusals.c - tests the error code of each call with arguments that the CUDA driver's manual
+ * forbids. */
 #include <cuda.h>
 
 #include "compat.h"
@@ -255,14 +256,14 @@ static void virtual_memory(void **state)
     OK(cuMemAddressReserve(&range, 2 * unit, 0, 0, 0));
     OK(cuMemCreate(&handle, unit, &good, 0));
     INVALID(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                         0)); /* this kind of handle was not requested */
+                                         0)); /* the program did not request this kind of handle */
     INVALID(cuMemMap(0, unit, 0, handle, 0));
     INVALID(cuMemMap(range, 0, 0, handle, 0));
     INVALID(cuMemMap(range + 1, unit, 0, handle, 0));
     INVALID(cuMemMap(range, unit, 0, 0, 0));
     INVALID(cuMemMap(range, unit, 0, handle, 1));
     INVALID(cuMemMap(range, 2 * unit, 0, handle, 0));
-    INVALID(cuMemSetAccess(range, unit, &access, 1)); /* nothing is mapped there */
+    INVALID(cuMemSetAccess(range, unit, &access, 1)); /* nothing is mapped at range */
     OK(cuMemMap(range, unit, 0, handle, 0));
     INVALID(cuMemMap(range, unit, 0, handle, 0));
     INVALID(cuMemSetAccess(0, unit, &access, 1));
@@ -321,7 +322,7 @@ static void contexts_and_devices(void **state)
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxEnablePeerAccess(context, 0));
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxDisablePeerAccess(NULL));
     OK(cuCtxCreate(&other, 0, 1));
-    OK(cuCtxPopCurrent(&other)); /* creating it made it current */
+    OK(cuCtxPopCurrent(&other)); /* cuCtxCreate() has made this context current */
     INVALID(cuCtxEnablePeerAccess(other, 1));
     GIVES(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(other));
     OK(cuCtxEnablePeerAccess(other, 0));
@@ -332,7 +333,7 @@ static void contexts_and_devices(void **state)
     GIVES(CUDA_ERROR_INVALID_DEVICE, cuDeviceCanAccessPeer(&number, 0, 99));
     INVALID(cuInit(1));
     INVALID(cuDriverGetVersion(NULL));
-    /* Most calls fail when no context is current. */
+    /* Most calls fail if no context is current. */
     OK(cuCtxPopCurrent(&other));
     assert_ptr_equal(other, context);
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc(&memory, 16));

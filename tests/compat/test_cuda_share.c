@@ -1,5 +1,5 @@
-/* test_cuda_share.c - the CUDA driver's pools shared by file descriptor: descriptors that are no pool, and the
- * pool of a pointer. */
+/* test_cuda_share.c - tests pools of the CUDA driver that are shared by file descriptor: descriptors that do not
+ * belong to a pool, and pointers that belong to another pool. */
 #include <cuda.h>
 
 #include "compat.h"

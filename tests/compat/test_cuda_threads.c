@@ -1,4 +1,4 @@
-/* test_cuda_threads.c - several threads use contexts by the CUDA driver's calls at the same time. */
+/* test_cuda_threads.c - tests several threads that use contexts with the CUDA driver's calls at the same time. */
 #include <cuda.h>
 
 #include "compat.h"
@@ -35,7 +35,7 @@ static void *use_primary(void *result)
     return NULL;
 }
 
-/* Uses a context of its own, which must not contain streams or memory of other threads. */
+/* Uses a context that no other thread uses. It must not contain streams or memory of other threads. */
 static void *use_own(void *result)
 {
     int wrong = 0;

@@ -1,6 +1,6 @@
 /*
- * test_cudart_addresses.c - the compatibility libraries under a limit on address space ('ulimit -v'): their tables
- * of handles then reserve fewer addresses.
+ * test_cudart_addresses.c - tests the compatibility libraries under a limit on the address space ('ulimit -v').
+ * Their tables of handles then reserve fewer addresses.
  */
 #include <cuda_runtime.h>
 

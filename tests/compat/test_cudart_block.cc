@@ -1,4 +1,4 @@
-/* test_cudart_block.cc - the threads of a block on the CPU device: their stacks and limits, blocks with many
+/* test_cudart_block.cc - tests the threads of a block on the CPU device: their stacks and limits, blocks with many
  * threads, threads that end early, and barriers that some threads never reach. */
 #include <cuda_runtime.h>
 
@@ -23,7 +23,7 @@ static int failures;
     } while (0)
 #define OK(call) CHECK((call) == cudaSuccess)
 
-/* Launches and waits. */
+/* Launches a kernel and waits for it. */
 template <class... P, class... A> static void run(void (*kernel)(P...), dim3 grid, dim3 block, A... arguments)
 {
     cudaLaunchConfig_t config = {};
@@ -36,7 +36,8 @@ template <class... P, class... A> static void run(void (*kernel)(P...), dim3 gri
 
 /* ---- stacks ---- */
 
-/* Uses kib KiB of stack, with a barrier in the innermost call. Returns true if no other thread overwrote it. */
+/* Uses kib KiB of stack, with a barrier in the innermost call. Returns true if no other thread has overwritten the
+ * stack. */
 static __attribute__((noinline)) bool intact(int kib, unsigned char value)
 {
     volatile unsigned char here[1024];
@@ -83,7 +84,7 @@ static __global__ void use_too_much(int *out)
 static void stacks_have_a_limit()
 {
     int *fine, status = 0;
-    pid_t child = fork(); /* fork() first: a child cannot use its parent's device */
+    pid_t child = fork(); /* fork() first, because a child cannot use a device of its parent */
 
     if (!child) {
         if (!freopen("/dev/null", "w", stderr) || cudaMallocManaged(&fine, sizeof *fine) != cudaSuccess)
@@ -158,8 +159,8 @@ static __global__ void some_leave(int *counts)
     }
 }
 
-/* A shuffle names lanes that have ended or that wait at the block's barrier; the lanes that are there must go
- * on. */
+/* A shuffle names lanes that have ended or that wait at the block's barrier. The lanes that reach the shuffle must
+ * continue. */
 static __global__ void warps_lack_lanes(int *out)
 {
     int i = static_cast<int>(threadIdx.x);
@@ -171,7 +172,7 @@ static __global__ void warps_lack_lanes(int *out)
         out[i] = 1;
         return;
     }
-    out[i] = __shfl_xor_sync(0xffffffff, i, i < 8 ? 1 : 16); /* lanes from 8 on ask for lanes that never come */
+    out[i] = __shfl_xor_sync(0xffffffff, i, i < 8 ? 1 : 16); /* lanes from 8 on ask for lanes that never arrive */
     out[i + 32] = __popc(__ballot_sync(0xffffffff, 1));
     __syncthreads();
     out[i + 64] = __syncthreads_count(1);
@@ -230,7 +231,7 @@ static __global__ void grid_waits(int *out)
         out[1] = grid.is_valid() ? *out : -1;
 }
 
-/* A program may define functions of these names, as programs for host compilers do. */
+/* A program may define functions with these names, as programs for host compilers do. */
 static inline int max(int a, int b)
 {
     return a > b ? a : b;
@@ -278,7 +279,7 @@ static void kernels_without_the_command()
     run(calls_its_own, 1, 1, out);
     CHECK(*out == 5);
 
-    /* A kernel waits for the grid although its launch is not cooperative; then a reset. */
+    /* A kernel waits for the grid, but its launch is not cooperative. The device is then reset. */
     config.numAttrs = 0;
     OK(cudaLaunchKernelEx(&config, grid_waits, out));
     CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);

@@ -1,5 +1,5 @@
-/* test_cudart_cxx.cc - the CUDA runtime's header in C++: kernels that are functions and templates, symbols, and
- * typed calls. */
+/* test_cudart_cxx.cc - tests the CUDA runtime's header in C++: kernels that are functions and templates, symbols,
+ * and typed calls. */
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -120,7 +120,7 @@ struct counted {
     }
 };
 
-/* Symbols passed as variables, and user objects that delete C++ objects. */
+/* Nodes take symbols as variables, and user objects delete C++ objects. */
 static void nodes_of_graphs_are_typed()
 {
     cudaGraphExecUpdateResult why;

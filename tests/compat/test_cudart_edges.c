@@ -1,5 +1,5 @@
-/* test_cudart_edges.c - graphs that are built node by node: edges, clones, executable graphs, captures, DOT
- * files. */
+/* test_cudart_edges.c - tests graphs that a program builds node by node: edges, clones, executable graphs,
+ * captures, DOT files. */
 #include "cudart_graphs.h"
 
 #include "../support/temporary.h"
@@ -68,7 +68,7 @@ static void edges_are_added_listed_and_removed(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
     to[1] = nodes[3]; /* the same edge twice */
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
-    to[1] = nodes[0]; /* a node before itself */
+    to[1] = nodes[0]; /* an edge from a node to itself */
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
     to[1] = nodes[1]; /* an edge that exists already */
     GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
@@ -224,7 +224,7 @@ static void nodes_can_be_switched_off(void **state)
     assert_int_equal(on, 0);
     run(exec);
     device_has(device, 21);
-    OK(cudaGraphExecKernelNodeSetParams(exec, second, addition(&add, device, 30))); /* it stays disabled */
+    OK(cudaGraphExecKernelNodeSetParams(exec, second, addition(&add, device, 30))); /* the node stays disabled */
     run(exec);
     device_has(device, 21);
     OK(cudaGraphNodeSetEnabled(exec, second, 1));
@@ -274,19 +274,19 @@ static void executables_are_updated(void **state)
     assert_true(!info.errorNode && !info.errorFromNode);
     run(exec);
     device_has(device, 22);
-    OK(cudaGraphNodeSetEnabled(exec, nodes[1], 0)); /* it still takes handles of the first graph's nodes */
+    OK(cudaGraphNodeSetEnabled(exec, nodes[1], 0)); /* the call still accepts handles of the first graph's nodes */
     run(exec);
     device_has(device, 2);
     OK(cudaGraphNodeSetEnabled(exec, nodes[1], 1));
 
-    /* The update has a node of another type. */
+    /* The updating graph has a node of another type. */
     OK(cudaGraphDestroyNode(others[3]));
     OK(cudaGraphAddHostNode(&others[3], other, &others[1], 2, &call));
     GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
     assert_int_equal(info.result, cudaGraphExecUpdateErrorNodeTypeChanged);
     assert_ptr_equal(info.errorNode, others[3]);
     OK(cudaGraphDestroy(other));
-    /* The update has another number of nodes or edges. */
+    /* The updating graph has another number of nodes or edges. */
     other = make_diamond(others, 3, 30, device);
     OK(cudaGraphAddEmptyNode(&others[4], other, &others[3], 1));
     GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
@@ -300,7 +300,7 @@ static void executables_are_updated(void **state)
     GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
     assert_int_equal(info.result, cudaGraphExecUpdateErrorTopologyChanged);
     OK(cudaGraphDestroy(other));
-    /* The update has parameters that the node cannot take. */
+    /* The updating graph has parameters that the node does not accept. */
     other = make_diamond(others, 3, 30, device);
     set = fill(pinned, 3, BYTES);
     OK(cudaGraphMemsetNodeSetParams(others[0], &set));
@@ -328,7 +328,8 @@ static void executables_are_updated(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphExecUpdate(exec, other, &info));
 }
 
-/* As frameworks do: capture the same work again with other addresses, and update the executable with it. */
+/* Frameworks capture the same work again with other addresses, and update the executable graph with the new
+ * capture. */
 static void captures_update_executables(void **state)
 {
     cudaGraphExecUpdateResultInfo info;
@@ -397,7 +398,7 @@ static void a_capture_adds_to_a_graph(void **state)
           cudaStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 1, cudaStreamCaptureModeGlobal));
     OK(cudaStreamBeginCaptureToGraph(stream, graph, &first, NULL, 1, cudaStreamCaptureModeGlobal));
     OK(cudaLaunchKernel(add.params.func, add.params.gridDim, add.params.blockDim, add.args, 0, stream));
-    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(graph)); /* a capture into it is active */
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(graph)); /* the graph is the target of an active capture */
     OK(cudaStreamEndCapture(stream, &ended));
     assert_ptr_equal(ended, graph);
     OK(cudaGraphGetNodes(graph, list, &count));
@@ -434,7 +435,8 @@ static void dependencies_of_a_capture_are_updated(void **state)
     OK(cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, &ends, NULL, &count));
     assert_int_equal(count, 1);
     first = ends[0];
-    OK(cudaGraphAddEmptyNode(&second, graph, NULL, 0)); /* added by a call, while the graph is captured into */
+    OK(cudaGraphAddEmptyNode(&second, graph, NULL, 0)); /* a call adds this node while the graph is the target of a
+                                                         * capture */
     OK(cudaStreamUpdateCaptureDependencies(stream, &second, NULL, 1, cudaStreamAddCaptureDependencies));
     OK(cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &ends, NULL, &count));
     assert_int_equal(count, 2);

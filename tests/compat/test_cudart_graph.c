@@ -1,5 +1,5 @@
-/* test_cudart_graph.c - stream capture in the CUDA runtime: how work becomes nodes, what is refused, and running
- * the graphs. */
+/* test_cudart_graph.c - tests stream capture in the CUDA runtime: how work becomes nodes, which calls are refused,
+ * and how the graphs run. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -76,7 +76,7 @@ static void work_is_done_when_the_graph_is_launched(void **state)
     OK(cudaLaunchHostFunc(stream, count_up, &called));
     OK(cudaMemset2DAsync(device, 64, 7, 32, 8, stream));
     end(&graph);
-    what = 100; /* the capture has copied the argument's value */
+    what = 100; /* the capture has copied the value of the argument */
     OK(cudaStreamSynchronize(stream));
     assert_int_equal(called, 0);
     HAS_BYTES(pinned, BYTES, 0);
@@ -95,7 +95,7 @@ static void work_is_done_when_the_graph_is_launched(void **state)
     OK(cudaGraphLaunch(exec, other));
     OK(cudaGraphLaunch(exec, other));
     OK(cudaGraphDestroy(graph));
-    OK(cudaGraphExecDestroy(exec)); /* the launches may still run */
+    OK(cudaGraphExecDestroy(exec)); /* launches may still be running */
     OK(cudaStreamSynchronize(other));
     assert_int_equal(called, 2);
     HAS_BYTES(pinned, BYTES, 4);
@@ -149,21 +149,21 @@ static void events_fork_and_join(void **state)
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
 
-    begin(); /* a fork that is never joined */
+    begin(); /* a forked stream that is never joined */
     OK(cudaEventRecord(fork, stream));
     OK(cudaStreamWaitEvent(other, fork, 0));
     OK(cudaMemsetAsync(device, 2, 1, other));
     GIVES(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(stream, &graph));
     assert_null(graph);
 
-    begin(); /* two captures must not meet in one event */
+    begin(); /* two captures must not be joined by an event */
     OK(cudaStreamBeginCapture(other, cudaStreamCaptureModeGlobal));
     OK(cudaEventRecord(fork, stream));
     GIVES(cudaErrorStreamCaptureMerge, cudaStreamWaitEvent(other, fork, 0));
     ends_invalid(stream);
     ends_invalid(other);
 
-    GIVES(cudaErrorCapturedEvent, cudaEventQuery(fork)); /* the capture is over, and the event marks nothing */
+    GIVES(cudaErrorCapturedEvent, cudaEventQuery(fork)); /* the capture has ended, so the event marks nothing */
     GIVES(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(other, fork, 0));
     OK(cudaEventRecord(fork, stream));
     OK(cudaEventSynchronize(fork));
@@ -333,7 +333,7 @@ static void what_a_capture_forbids(void **state)
     SPOILS(cudaErrorStreamCaptureImplicit, cudaMemcpyAsync(device, pinned, 1, cudaMemcpyDefault, 0));
     SPOILS(cudaErrorStreamCaptureImplicit, cudaStreamSynchronize(0));
 
-    begin(); /* a query of the default stream is refused, but the capture stays valid */
+    begin(); /* the query of the default stream is refused, but the capture stays valid */
     GIVES(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(0, &status));
     end(&graph);
     OK(cudaGraphDestroy(graph));

@@ -1,6 +1,6 @@
 /*
- * test_cudart_graph_memory.c - memory that graph nodes allocate: its addresses, when it may be used, what frees
- * it, and how much the device keeps.
+ * test_cudart_graph_memory.c - tests memory that graph nodes allocate: its addresses, when a program may use it,
+ * what frees it, and how much of it the device keeps.
  */
 #include <cuda_runtime.h>
 
@@ -127,7 +127,7 @@ static void live_memory_outlives_its_graph(void **state)
 
 /* ---- when it may be used ---- */
 
-/* Calls that must refuse the memory before the graph's first launch and after the free. */
+/* Checks that calls refuse the memory: before the graph's first launch and after the memory was freed. */
 static void is_nobodys(unsigned char *memory)
 {
     GIVES(cudaErrorInvalidValue, cudaMemset(memory, 1, BYTES));
@@ -201,7 +201,8 @@ static void a_launch_wants_the_memory_freed(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* Another stream, held up by a gate, frees the memory; the next launch must not write to it before that free. */
+/* Another stream, which a gate holds up, frees the memory. The next launch must not write to the memory before
+ * that free. */
 static void a_launch_comes_after_what_freed_its_memory(void **state)
 {
     unsigned char *memory;
@@ -299,7 +300,7 @@ static void another_graph_frees_it(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphLaunch(freeing, stream));
     end(frees, freeing);
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    OK(cudaFreeAsync(memory, stream)); /* the same with a captured free */
+    OK(cudaFreeAsync(memory, stream)); /* a captured free may free the memory too */
     OK(cudaStreamEndCapture(stream, &frees));
     OK(cudaGraphInstantiate(&freeing, frees, 0));
     GIVES(cudaErrorInvalidValue, cudaGraphLaunch(freeing, stream));
@@ -308,7 +309,8 @@ static void another_graph_frees_it(void **state)
     is_nobodys(memory);
     end(frees, freeing);
     OK(cudaGraphDestroy(third));
-    OK(cudaGraphAddMemFreeNode(&again, graph, NULL, 0, memory)); /* the only free node now */
+    OK(cudaGraphAddMemFreeNode(&again, graph, NULL, 0, memory)); /* the graph itself may free it again, because no
+                                                                  * other node does */
     end(graph, exec);
     OK(cudaDeviceSynchronize());
     assert_int_equal(figure(cudaGraphMemAttrReservedMemCurrent), 0);
@@ -344,9 +346,10 @@ static void figures_are_true(void **state)
     assert_true(figure(cudaGraphMemAttrUsedMemHigh) > large);
     OK(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemHigh, &zero));
     assert_int_equal(figure(cudaGraphMemAttrUsedMemHigh), figure(cudaGraphMemAttrUsedMemCurrent));
-    assert_true(figure(cudaGraphMemAttrReservedMemCurrent) > reserved); /* kept for the graph */
+    assert_true(figure(cudaGraphMemAttrReservedMemCurrent) > reserved); /* the device keeps the memory for the
+                                                                         * graph */
 
-    OK(cudaDeviceGraphMemTrim(0)); /* returns the memory that is not live */
+    OK(cudaDeviceGraphMemTrim(0)); /* gives back the memory that is not live */
     assert_in_range(figure(cudaGraphMemAttrReservedMemCurrent), 1, large - 1);
     assert_true(figure(cudaGraphMemAttrReservedMemHigh) > reserved);
     has_value(more, 1, 2);
@@ -396,7 +399,7 @@ static void memory_stays_while_work_needs_it(void **state)
     (void)state;
     make_held(&graph, &exec);
     OK(cudaGraphLaunch(exec, stream));
-    assert_int_equal(figure(cudaGraphMemAttrUsedMemCurrent), 0); /* a free counts when it is submitted */
+    assert_int_equal(figure(cudaGraphMemAttrUsedMemCurrent), 0); /* a free takes effect when it is submitted */
     OK(cudaDeviceGraphMemTrim(0));
     assert_true(figure(cudaGraphMemAttrReservedMemCurrent) > 0);
     end(graph, exec);
@@ -444,7 +447,7 @@ static void an_upload_takes_the_memory(void **state)
     end(graph, exec);
 }
 
-/* A launch that finds no memory fails, runs nothing and changes nothing. */
+/* A launch for which there is no memory fails, runs nothing and changes nothing. */
 static void a_launch_may_find_no_memory(void **state)
 {
     unsigned char *memory;
@@ -464,7 +467,7 @@ static void a_launch_may_find_no_memory(void **state)
     end(graph, exec);
 }
 
-/* If a capture fails, the memory that it allocated is gone too. */
+/* If a capture fails, the memory that it has allocated is freed too. */
 static void spoilt_captures_keep_nothing(void **state)
 {
     void *memory;
@@ -631,7 +634,7 @@ static void wrong_allocations_are_refused(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* Memory of a graph that two devices may access. */
+/* Two devices may access the memory of a graph. */
 static void other_devices_may_have_access(void **state)
 {
     struct cudaMemAccessDesc access[2] = {{{cudaMemLocationTypeDevice, 0}, cudaMemAccessFlagsProtReadWrite},
@@ -672,7 +675,7 @@ static void other_devices_may_have_access(void **state)
     end(graph, exec);
 }
 
-/* A device reset frees the memory of graphs; later uses of the graphs are refused. */
+/* A device reset frees the memory of graphs. Later uses of the graphs are refused. */
 static void a_reset_takes_all(void **state)
 {
     cudaGraphExec_t exec, idle;

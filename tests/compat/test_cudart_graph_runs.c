@@ -1,6 +1,6 @@
 /*
- * test_cudart_graph_runs.c - how graphs run: nodes in the order of their edges, other nodes concurrently, launches
- * one after the other; and when user objects are destroyed.
+ * test_cudart_graph_runs.c - tests how graphs run: nodes in the order of their edges, independent nodes
+ * concurrently, launches one after the other. It also tests when user objects are destroyed.
  */
 #include <cuda_runtime.h>
 
@@ -18,12 +18,13 @@ static unsigned char *device, *pinned;
 enum { NODES_MOST = 40, BEFORE_MOST = 4 };
 
 /* Each node computes its own cell from the cells of the nodes before it, so a node that runs too early computes a
- * wrong value. Everything is pinned memory, so that host functions can be nodes too. */
+ * wrong value. All cells are in pinned memory, so that host functions can be nodes too. */
 struct cell_node {
     uint32_t *cells;
     const uint32_t *salt;
-    uint32_t number, before_count, reads[BEFORE_MOST]; /* cells to read: one for each node before it */
-    gate *held;                                        /* the gate of a host function, or NULL */
+    uint32_t number, before_count, reads[BEFORE_MOST]; /* numbers of the cells to read, one for each node before
+                                                        * this one */
+    gate *held;                                        /* the gate at which a host function waits, or NULL */
 };
 
 static struct cell_node *plan;
@@ -185,8 +186,8 @@ static void make_random(cudaGraph_t graph, uint32_t count, enum kind *kinds, gat
     }
 }
 
-/* Launches the graph and checks all cells. The gate opens late, so that a node that does not wait for it goes
- * wrong. */
+/* Launches the graph and checks all cells. The gate opens late, so that a node computes a wrong value if it does
+ * not wait for the gate. */
 static void runs_as_modelled(cudaGraphExec_t exec, uint32_t count, const enum kind *kinds, gate *held)
 {
     uint32_t model[NODES_MOST];
@@ -274,7 +275,7 @@ static void branches_run_beside_each_other(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* More branches than the streams that an executable graph has. */
+/* A graph has more branches than its executable graph has streams. */
 static void many_branches_are_all_run(void **state)
 {
     enum { BRANCHES = 23 };
@@ -402,7 +403,7 @@ static void launches_keep_what_they_were_given(void **state)
     HAS_BYTES(pinned + 300, 100, 0);
 }
 
-/* All branches of a graph come after earlier work of its stream and before later work of it. */
+/* All branches of a graph come after earlier work and before later work of the stream in which it is launched. */
 static void graphs_keep_their_place_in_the_stream(void **state)
 {
     gate held = 0, late = 0;
@@ -474,9 +475,9 @@ static void nodes_run_on_their_devices(void **state)
     OK(cudaSetDevice(0));
     OK(cudaGraphAddMemcpyNode1D(&back, graph, &added, 1, pinned, far, BYTES, cudaMemcpyDeviceToHost));
     OK(cudaGraphInstantiate(&exec, graph, 0));
-    /* The current device is not the node's. */
+    /* The current device is not the device of the node. */
     GIVES(cudaErrorInvalidValue, cudaGraphExecKernelNodeSetParams(exec, added, &kernel));
-    for (int round = 0; round < 4; round++) { /* launched in a stream of either device */
+    for (int round = 0; round < 4; round++) { /* launched in streams of both devices in turn */
         memset(pinned, 0, BYTES);
         OK(cudaGraphLaunch(exec, round % 2 ? there : stream));
         OK(cudaStreamSynchronize(round % 2 ? there : stream));
@@ -508,7 +509,7 @@ static void objects_end_with_their_last_reference(void **state)
     OK(cudaUserObjectCreate(&object, &ended, count_up, 2, cudaUserObjectNoDestructorSync));
     OK(cudaUserObjectRetain(object, 3));
     OK(cudaUserObjectRelease(object, 4));
-    GIVES(cudaErrorInvalidValue, cudaUserObjectRelease(object, 2)); /* more references than there are */
+    GIVES(cudaErrorInvalidValue, cudaUserObjectRelease(object, 2)); /* more references than the program owns */
     OK(cudaGraphCreate(&graph, 0));
     OK(cudaGraphRetainUserObject(graph, object, 2, 0));
     OK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove)); /* the last reference */
@@ -555,7 +556,7 @@ static void comes_to(atomic_int *count, int wanted)
     assert_int_equal(atomic_load(count), wanted);
 }
 
-/* User objects of an executable graph are destroyed when its launches are complete, and not earlier. */
+/* The user objects of an executable graph are destroyed after its launches are complete, not earlier. */
 static void objects_outlive_the_launches_that_need_them(void **state)
 {
     atomic_int ended = 0, replaced = 0;
@@ -596,7 +597,7 @@ static void objects_outlive_the_launches_that_need_them(void **state)
     assert_int_equal(replaced, 1);
 }
 
-/* User objects of child graphs, and of nodes that are destroyed. */
+/* User objects of child graphs end with their node, also if the node is destroyed. */
 static void objects_of_child_graphs_go_with_them(void **state)
 {
     atomic_int ended = 0;

@@ -1,6 +1,6 @@
 /*
- * test_cudart_graph_threads.c - several threads use graphs at the same time: they launch one executable graph,
- * change it meanwhile, create and destroy graphs, allocate memory in graphs, and capture.
+ * test_cudart_graph_threads.c - tests several threads that use graphs at the same time: they launch one executable
+ * graph, change it meanwhile, create and destroy graphs, allocate memory in graphs, and capture.
  */
 #include <cuda_runtime.h>
 
@@ -12,7 +12,7 @@
 
 enum { THREADS = 4, ROUNDS = 60, BYTES = 4096 };
 
-/* cmocka allows only the main thread to fail a test; the other threads count their errors here. */
+/* Number of errors in threads other than the main thread: cmocka allows only the main thread to fail a test. */
 static atomic_int wrong;
 #define FINE(call) (void)((call) == cudaSuccess || atomic_fetch_add(&wrong, 1))
 #define IS(condition) (void)((condition) || atomic_fetch_add(&wrong, 1))
@@ -36,15 +36,15 @@ LEAT_KERNEL(add_one, 1, uint32_t *, to)
         ++*to;
 }
 
-static uint32_t *counted; /* pinned memory */
+static uint32_t *counted; /* the counters, in pinned memory */
 
 static void count_up(void *argument)
 {
     ++*(uint32_t *)argument;
 }
 
-/* Makes a graph that adds to two counters, concurrently. The additions are not atomic: launches of one executable
- * graph do not overlap. */
+/* Makes a graph that adds to two counters concurrently. The additions are not atomic, because launches of one
+ * executable graph do not overlap. */
 static cudaGraph_t make_counters(cudaGraphNode_t *nodes)
 {
     uint32_t *first = &counted[0];
@@ -145,7 +145,7 @@ static void executables_are_changed_between_launches(void **state)
     OK(cudaGraphDestroy(shared.graph));
 }
 
-/* All threads clone, instantiate, extend and list one graph. */
+/* Clones, instantiates, extends and lists one graph. All threads run this with the same graph. */
 static void *make_and_destroy(void *argument)
 {
     cudaGraph_t common = *(cudaGraph_t *)argument, clone, mine;
@@ -188,7 +188,8 @@ static void graphs_are_made_and_destroyed(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
-/* Captures work that allocates memory in the graph, launches it, and checks the bytes, which differ by thread. */
+/* Captures work that allocates memory in the graph, launches it, and checks the bytes. Each thread writes other
+ * bytes. */
 static void *capture_memory(void *unused)
 {
     int me = atomic_fetch_add(&shared.number, 1);

@@ -1,10 +1,10 @@
 /*
- * test_cudart_ipc.c - handles between processes in cases of failure: no descriptor is free; a process is stopped,
- * has ended, or is not the one that the handle names; a connection stays silent; data belongs to another pool or
- * is invented.
+ * test_cudart_ipc.c - tests handles between processes if something fails: no descriptor is free; a process is
+ * stopped, has ended, or is not the process that the handle names; a connection stays silent; data belongs to
+ * another pool or is invented.
  *
- * The other processes run this program again, in a role that the first argument names. They talk to the test
- * through descriptor 3.
+ * The other processes run this program again. The first argument names their role. They exchange messages with the
+ * test through descriptor 3.
  */
 #include <cuda_runtime.h>
 
@@ -38,7 +38,7 @@ static void say(int line, const void *what, size_t bytes)
         abort();
 }
 
-/* Receives a message. Aborts after a minute without one, or when the other process has ended. */
+/* Receives a message. Aborts if no message arrives within a minute or the other process has ended. */
 static void hear(int line, void *what, size_t bytes)
 {
     struct timeval patience = {.tv_sec = 60};
@@ -69,7 +69,7 @@ static struct other start(const char *role, const char *argument)
     return other;
 }
 
-/* Asks the other process to end, and waits until it has. */
+/* Asks the other process to end, and waits until it has ended. */
 static void finish(struct other *other)
 {
     int status = -1;
@@ -286,7 +286,7 @@ static void a_moment_without_descriptors_passes(void **state)
     }
 }
 
-/* Opening a handle needs descriptors in the calling process too; without one the call returns an error. */
+/* Opening a handle needs descriptors in the calling process too. If none is free, the call returns an error. */
 static void without_descriptors_asking_fails(void **state)
 {
     struct other exporter = start("export", "");
@@ -298,7 +298,8 @@ static void without_descriptors_asking_fails(void **state)
     hear(exporter.line, &handle, sizeof handle);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = before;
-    for (int free_ones = 0; free_ones < 2; free_ones++) { /* none; then one, for the socket only */
+    for (int free_ones = 0; free_ones < 2; free_ones++) { /* first no free descriptor, then one, which suffices
+                                                           * only for the socket */
         few.rlim_cur = (rlim_t)(next_descriptor() + free_ones);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
         GIVES(cudaErrorOperatingSystem, cudaIpcOpenMemHandle(&there, handle, cudaIpcMemLazyEnablePeerAccess));
@@ -310,7 +311,8 @@ static void without_descriptors_asking_fails(void **state)
     finish(&exporter);
 }
 
-/* A stopped process: the kernel accepts connections for it, but nobody answers. */
+/* The process that made a handle is stopped: the kernel accepts connections for it, but the process does not
+ * answer. */
 static void a_process_that_stands_still_is_given_up(void **state)
 {
     struct other exporter = start("export", "");
@@ -386,7 +388,7 @@ static void nobody_answers_for_a_process_that_has_ended(void **state)
     finish(&impostor);
 }
 
-/* A child of fork() inherits the listening socket, but it does not answer; the call must fail and not wait. */
+/* A child of fork() inherits the listening socket, but does not answer. The call must fail and must not wait. */
 static void a_child_does_not_stand_for_its_parent(void **state)
 {
     struct other exporter = start("leave", "");
@@ -426,7 +428,7 @@ static void other_users_get_and_give_nothing(void **state)
     finish(&opener);
 }
 
-/* Signal handlers of the program must only run on the program's own threads. */
+/* Signal handlers of the program must run only on the program's own threads. */
 static void the_thread_that_answers_takes_no_signals(void **state)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGCHLD, SIGIO};
@@ -526,7 +528,7 @@ static void pointers_belong_to_their_pool(void **state)
     }
     memset(&broken, 0, sizeof broken);
     GIVES(cudaErrorInvalidValue, cudaMemPoolImportPointer(&there, imported[0], &broken));
-    /* A handle of memory that is in no pool. */
+    /* A handle of memory that does not belong to a pool. */
     memcpy(&broken, &my_handle, sizeof broken);
     GIVES(cudaErrorInvalidValue, cudaMemPoolImportPointer(&there, imported[0], &broken));
     for (int i = 0; i < 2; i++) {
@@ -542,7 +544,7 @@ static void pointers_belong_to_their_pool(void **state)
     (void)cudaGetLastError();
 }
 
-/* Descriptors that only look like a pool are refused. */
+/* Descriptors that look like a pool's, but belong to something else, are refused. */
 static void descriptors_of_something_else_are_no_pools(void **state)
 {
     cudaMemPool_t pool = new_pool(), imported = NULL;
@@ -554,7 +556,7 @@ static void descriptors_of_something_else_are_no_pools(void **state)
     OK(cudaMemPoolExportToShareableHandle(&fd, pool, cudaMemHandleTypePosixFileDescriptor, 0));
     length = pread(fd, copied, sizeof copied, 0);
     assert_true(length > 0);
-    assert_true(pwrite(fd, "x", 1, 0) < 0); /* the descriptor of a pool cannot be written either */
+    assert_true(pwrite(fd, "x", 1, 0) < 0); /* no process can write to the descriptor of a pool */
     assert_int_not_equal(ftruncate(fd, 0), 0);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     wrong[0] = -1;
@@ -599,7 +601,7 @@ static void handles_end_with_their_device(void **state)
 
 /* ---- descriptors ---- */
 
-/* The program's own descriptors are set to close on exec as well, so that the test can check all of them. */
+/* The test also sets the program's own descriptors to close on exec, so that it can check all descriptors. */
 static void descriptors_close_on_exec(void **state)
 {
     cudaMemPool_t pool = new_pool(), imported = import_of(pool);
@@ -678,7 +680,7 @@ int main(int argc, char **argv)
 
     if (argc > 1)
         return play(argv[1], argc > 2 ? argv[2] : "");
-    /* Skip the descriptors with which the program was started. */
+    /* Ignore the descriptors with which the program was started. */
     for (fd = LINE; fd < 1024; fd++)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     wrong = cmocka_run_group_tests(tests, set_up, tear_down);

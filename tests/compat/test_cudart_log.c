@@ -1,6 +1,6 @@
 /*
- * test_cudart_log.c - leat's message for a CUDA error code: leat_last_error() returns it, and only LEAT_LOG=error
- * prints it.
+ * test_cudart_log.c - tests leat's message for a CUDA error code: leat_last_error() returns it, and it is printed
+ * only with LEAT_LOG=error.
  */
 #include "cuda_runtime.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs one failing call; the exit status is its error code. */
+/* Makes one call that fails. Returns its error code as the exit status. */
 static int fail_once(void)
 {
     void *ptr = NULL;
@@ -23,7 +23,7 @@ static int fail_once(void)
     return 0;
 }
 
-/* Runs this program again in a shell with the given variable set. Returns how many lines of its standard error
+/* Runs this program again in a shell in which the variable is set. Returns how many lines of its standard error
  * contain text, or -1 on failure. */
 static int count_lines(const char *self, const char *variable, const char *text)
 {

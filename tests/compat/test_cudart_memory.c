@@ -1,4 +1,4 @@
-/* test_cudart_memory.c - the CUDA runtime's memory: allocations, copies, fills, and all refusals. */
+/* test_cudart_memory.c - tests the CUDA runtime's memory: allocations, copies, fills, and all refusals. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -326,7 +326,7 @@ static void free_memory_is_counted(void **state)
     GIVES(cudaErrorInvalidValue, cudaMemGetInfo(NULL, NULL));
 }
 
-/* Blocks that other processes could open take 2 MiB each, so small blocks must not all be of that kind. */
+/* Blocks that other processes can open take 2 MiB each, so only some of many small blocks may be of this kind. */
 static void thousands_of_small_blocks(void **state)
 {
     enum { COUNT = 3000 };
@@ -362,7 +362,7 @@ static void two_devices(void **state)
     OK(cudaMemcpyPeer(second, 1, first, 0, sizeof in));
     OK(cudaMemcpy(out, second, sizeof out, cudaMemcpyDeviceToHost));
     HAS_PATTERN(out, sizeof out, 5);
-    OK(cudaMemset(first, 8, sizeof in)); /* memory of the other device */
+    OK(cudaMemset(first, 8, sizeof in)); /* this memory belongs to the other device */
     OK(cudaMemcpy(out, first, sizeof out, cudaMemcpyDeviceToHost));
     HAS_BYTES(out, sizeof out, 8);
     GIVES(cudaErrorInvalidDevice, cudaSetDevice(count));

@@ -1,5 +1,5 @@
-/* test_cudart_more.c - the CUDA runtime's batched copies, ranges of arrays, attributes of streams, and pools by
- * location. */
+/* test_cudart_more.c - tests the CUDA runtime's batched copies, ranges of arrays, attributes of streams, and pools
+ * by location. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -84,7 +84,7 @@ static void ranges_of_arrays(void **state)
     write_pattern(in, sizeof in, 4);
     OK(cudaMallocArray(&a, &four, W, H, 0));
     OK(cudaMallocArray(&b, &four, W / 2, H * 2, 0));
-    /* A part of a row, then whole rows, then a part of a row. */
+    /* Copy a part of a row, then whole rows, then a part of a row. */
     OK(cudaMemcpyToArray(a, 0, 0, in, 12, cudaMemcpyHostToDevice));
     OK(cudaMemcpyToArray(a, 12, 0, in + 12, sizeof in - 32, cudaMemcpyHostToDevice));
     OK(cudaMemcpyToArrayAsync(a, W * 4 - 20, H - 1, in + sizeof in - 20, 20, cudaMemcpyHostToDevice, stream));
@@ -197,7 +197,7 @@ static void pools_by_place(void **state)
     GIVES(cudaErrorInvalidDevice, cudaMemGetMemPool(&same, &device, cudaMemAllocationTypePinned));
 }
 
-/* This program is not linked with libleat-cuda; the runtime loads the one beside it. */
+/* This program is not linked with libleat-cuda, so the runtime loads libleat-cuda from its own folder. */
 static void functions_of_the_driver_are_found_by_name(void **state)
 {
     enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointVersionNotSufficent;

@@ -1,4 +1,4 @@
-/* test_cudart_nodes.c - graphs that are built node by node: each type of node. */
+/* test_cudart_nodes.c - tests graphs that a program builds node by node: each type of node. */
 #include "cudart_graphs.h"
 
 #include <libgen.h>
@@ -23,7 +23,7 @@ static void kernels_are_nodes(void **state)
     OK(cudaMemset(device, 1, BYTES));
     OK(cudaGraphCreate(&graph, 0));
     OK(cudaGraphAddKernelNode(&node, graph, NULL, 0, addition(&add, device, 3)));
-    add.what = 99; /* the node has copied the argument's value */
+    add.what = 99; /* the node has copied the value of the argument */
     OK(cudaGraphKernelNodeGetParams(node, &given));
     assert_ptr_equal(given.func, add.params.func);
     assert_memory_equal(&given.gridDim, &add.params.gridDim, sizeof given.gridDim);
@@ -34,7 +34,8 @@ static void kernels_are_nodes(void **state)
     run(exec);
     device_has(device, 4);
 
-    OK(cudaGraphKernelNodeSetParams(node, addition(&other, device, 5))); /* in the graph only */
+    OK(cudaGraphKernelNodeSetParams(node, addition(&other, device, 5))); /* changes the node in the graph, but not
+                                                                          * in the executable graph */
     run(exec);
     device_has(device, 7);
     run_and_end(graph);
@@ -97,7 +98,8 @@ static void wrong_kernels_are_refused(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeSetParams(node, p));
 }
 
-/* Kernels of a loaded library report the sizes of their parameters, so their launches can be captured too. */
+/* Kernels of a loaded library report the sizes of their parameters, so launches of these kernels can be captured
+ * too. */
 static void kernels_of_libraries_are_nodes(void **state)
 {
     float in[4] = {1, 2, 3, 4}, factor = 3;
@@ -207,7 +209,7 @@ static void copies_are_nodes(void **state)
     OK(cudaMemcpy(pinned, device, BYTES, cudaMemcpyDefault));
     HAS_PATTERN(pinned, BYTES, 4);
 
-    /* Other memory of the same kind on the same device, and a shorter range. */
+    /* Change the copy to other memory of the same kind on the same device, and to a shorter range. */
     OK(cudaMemset(more, 0, BYTES));
     OK(cudaGraphExecMemcpyNodeSetParams1D(exec, node, more + 100, pinned + 100, 200, cudaMemcpyHostToDevice));
     run(exec);
@@ -220,7 +222,7 @@ static void copies_are_nodes(void **state)
     GIVES(cudaErrorInvalidValue,
           cudaGraphExecMemcpyNodeSetParams1D(exec, node, more, device, 200, cudaMemcpyDefault));
     OK(cudaGraphMemcpyNodeSetParams1D(node, pinned, device, BYTES,
-                                      cudaMemcpyDeviceToHost)); /* a node of the graph takes any copy */
+                                      cudaMemcpyDeviceToHost)); /* a node of the graph accepts any copy */
     memset(pinned, 0, BYTES);
     run_and_end(graph);
     HAS_PATTERN(pinned, BYTES, 4);
@@ -232,7 +234,8 @@ static void copies_are_nodes(void **state)
     params.dstPos = make_cudaPos(70, 1, 0);
     params.srcPtr.ysize = 16;
     params.dstPtr.ysize = 9;
-    GIVES(cudaErrorInvalidValue, cudaGraphMemcpyNodeSetParams(node, &params)); /* more rows than the slice has */
+    GIVES(cudaErrorInvalidValue, cudaGraphMemcpyNodeSetParams(node, &params)); /* the copy has more rows than a
+                                                                                * slice */
     params.dstPtr.ysize = 10;
     OK(cudaGraphMemcpyNodeSetParams(node, &params));
     OK(cudaGraphMemcpyNodeGetParams(node, &given));
@@ -246,7 +249,8 @@ static void copies_are_nodes(void **state)
             OK(cudaMemcpy(row, device + (z * 10 + y + 1) * 128 + 70, 50, cudaMemcpyDefault));
             assert_memory_equal(row, pinned + (z * 16 + y + 2) * 64 + 3, 50);
         }
-    /* In an executable graph a copy of rows cannot be changed, and a copy of one row cannot become one. */
+    /* In an executable graph, a copy of several rows cannot be changed, and a copy of one row cannot become a copy
+     * of several rows. */
     GIVES(cudaErrorInvalidValue, cudaGraphExecMemcpyNodeSetParams(exec, node, &params));
     OK(cudaGraphExecDestroy(exec));
     exec = instantiated(graph);
@@ -300,7 +304,7 @@ static void arrays_are_copied_by_nodes(void **state)
     assert_int_equal(given.srcPtr.pitch, 8);
     assert_int_equal(given.extent.width, 2);
     assert_int_equal(given.extent.height, 2);
-    OK(cudaGraphMemcpyNodeSetParams(nodes[0], &given)); /* the same parameters can be set again */
+    OK(cudaGraphMemcpyNodeSetParams(nodes[0], &given)); /* the parameters that were read can be set again */
     OK(cudaGraphDestroy(graph));
     OK(cudaFreeArray(array));
 }
@@ -425,7 +429,7 @@ static void fills_are_nodes(void **state)
         HAS_BYTES(pinned + row * 32, 16, 9);
         HAS_BYTES(pinned + row * 32 + 16, 16, 7);
     }
-    params.value = 8; /* other memory with the same shape is accepted */
+    params.value = 8; /* a fill of other memory with the same shape is accepted */
     params.dst = more;
     OK(cudaGraphExecMemsetNodeSetParams(exec, node, &params));
     params.height = 3;
@@ -528,7 +532,8 @@ static void events_are_nodes(void **state)
     OK(cudaEventDestroy(second));
     assert_true(cudaGraphAddEventRecordNode(&record, graph, NULL, 0, first) != cudaSuccess);
     assert_true(cudaGraphAddEventWaitNode(&wait, graph, NULL, 0, NULL) != cudaSuccess);
-    assert_true(cudaGraphLaunch(exec, stream) != cudaSuccess); /* fails: its events are destroyed */
+    assert_true(cudaGraphLaunch(exec, stream) != cudaSuccess); /* fails, because the events of its nodes are
+                                                                * destroyed */
     OK(cudaStreamSynchronize(stream));
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
@@ -556,12 +561,12 @@ static void graphs_are_nodes(void **state)
     OK(cudaGraphAddChildGraphNode(&last, outer, &second, 1, middle));
     OK(cudaGraphNodeGetType(last, &type));
     assert_int_equal(type, cudaGraphNodeTypeGraph);
-    OK(cudaGraphDestroy(inner)); /* the nodes have copies of it */
+    OK(cudaGraphDestroy(inner)); /* the nodes have copies of the inner graph */
     OK(cudaGraphDestroy(middle));
     run_and_end(outer);
     device_has(device, 4);
 
-    /* The copies can be read and changed. */
+    /* The copies of the child graph can be read and changed. */
     OK(cudaGraphChildGraphNodeGetGraph(last, &got));
     OK(cudaGraphGetNodes(got, NULL, &count));
     assert_int_equal(count, 2);
@@ -576,7 +581,7 @@ static void graphs_are_nodes(void **state)
     run(exec);
     device_has(device, 13);
 
-    /* The child graph of a node in an executable graph. */
+    /* Set the child graph of a node in an executable graph. */
     OK(cudaGraphClone(&other, got));
     OK(cudaGraphGetNodes(other, &first, &(size_t){1}));
     OK(cudaGraphChildGraphNodeGetGraph(first, &inner));
@@ -604,7 +609,7 @@ static void graphs_are_nodes(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphInstantiate(&none, got, 0));
 }
 
-/* A moved child is not copied: it becomes the node's graph under the same handle. */
+/* A child graph that is moved is not copied: it becomes the node's graph and keeps its handle. */
 static void child_graphs_can_be_moved(void **state)
 {
     struct cudaGraphNodeParams params = {.type = cudaGraphNodeTypeGraph};
@@ -751,7 +756,7 @@ static void what_there_is_not_is_refused(void **state)
     GIVES(cudaErrorInvalidValue, cudaGraphConditionalHandleCreate(NULL, graph, 0, 0));
     GIVES(cudaErrorNotSupported, cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagDeviceLaunch));
     GIVES(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, graph, 1 << 10));
-    /* Edges that would start the second node before the first has ended. */
+    /* Edges with such data would start the second node before the first has ended, so they are refused. */
     OK(cudaGraphAddEmptyNode(&nodes[1], graph, NULL, 0));
     data.type = cudaGraphDependencyTypeProgrammatic;
     data.from_port = cudaGraphKernelNodePortProgrammatic;

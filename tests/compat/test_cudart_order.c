@@ -1,11 +1,12 @@
 /*
- * test_cudart_order.c - random work in default streams and other streams must run in the order that CUDA promises,
- * submitted by one thread; then several threads use everything at the same time.
+ * test_cudart_order.c - checks that random work in default streams and other streams runs in the order that CUDA
+ * guarantees, if one thread submits it. Then several threads use all kinds of calls at the same time.
  *
- * Each piece of work is a host function that takes a number when it begins and another when it ends. Afterwards
- * the test checks all pairs of pieces that the rules order: pieces of one stream; a piece of the legacy default
- * stream and one of a blocking stream, in the order of submission; and a piece before an event's record with one
- * after a wait for that event. The test prints its seed; the first argument or TEST_SEED sets it.
+ * Each piece of work is a host function that takes a number when it begins and another number when it ends.
+ * Afterwards the test checks all pairs of pieces that the rules order: two pieces of one stream; a piece of the
+ * legacy default stream and a piece of a blocking stream, in the order of submission; and a piece before the
+ * record of an event and a piece after a wait for that event. The test prints its seed. The first argument or
+ * TEST_SEED sets the seed.
  */
 #include <cuda_runtime.h>
 
@@ -26,14 +27,14 @@ static bool is_blocking(int stream)
 struct piece {
     int stream;
     bool slow;
-    atomic_uint begin, end; /* 0 until it begins or ends */
+    atomic_uint begin, end; /* the numbers that the piece took; 0: it has not begun or ended */
 };
 
 static struct piece pieces[PIECES];
 static atomic_uint clock_now;
 static uint64_t seed;
 
-/* after[i][j]: j was submitted after i, and the rules say that j runs after i. */
+/* after[i][j] is true if j was submitted after i and the rules say that j runs after i. */
 static bool after[PIECES][PIECES];
 
 static unsigned chance(unsigned below)
@@ -61,9 +62,9 @@ static bool in_order(int first, int second)
 }
 
 /*
- * waits[s][e]: the number of pieces submitted before the record that stream s has waited for through event e.
- * waited_on[s][e]: the stream of that record. recorded_at and recorded_on: the same for the latest record of each
- * event.
+ * The model of one round. waits[s][e] describes the latest wait of stream s for event e: the number of pieces that
+ * were submitted before the record for which it waits. waited_on[s][e] is the stream of that record.
+ * recorded_at[e] and recorded_on[e] are the same two values for the latest record of e.
  */
 struct model {
     int recorded_at[EVENTS], recorded_on[EVENTS];
@@ -99,8 +100,8 @@ static void play_round(const cudaStream_t *streams, const cudaEvent_t *events)
             break;
         case 1:
             OK(cudaStreamWaitEvent(streams[stream], events[event], 0));
-            /* The model keeps only the stream's latest wait for this event, so it may know less order than there
-             * is. */
+            /* The model stores only the stream's latest wait for this event, so it may know fewer rules than
+             * hold. */
             model.waits[stream][event] = model.recorded_at[event];
             model.waited_on[stream][event] = model.recorded_on[event];
             break;
@@ -135,7 +136,7 @@ static void work_runs_in_the_order_of_the_rules(void **state)
     for (int i = 0; i < EVENTS; i++)
         OK(cudaEventCreateWithFlags(&events[i], cudaEventDisableTiming));
     for (int i = 0; i < ROUNDS; i++) {
-        /* Record each event once, since a record of an earlier round would be unknown to the model. */
+        /* Record each event once, because the model does not know records of an earlier round. */
         for (int e = 0; e < EVENTS; e++)
             OK(cudaEventRecord(events[e], 0));
         OK(cudaDeviceSynchronize());
@@ -151,8 +152,8 @@ static void work_runs_in_the_order_of_the_rules(void **state)
 
 enum { THREADS = 4, TURNS = 60, BYTES = 20000 };
 
-/* Passes one thread's own memory through all kinds of calls, in streams that other threads use too. Returns the
- * line that failed, or NULL. */
+/* Passes a thread's own memory through all kinds of calls, in streams that other threads use too. Returns the line
+ * that failed, or NULL. */
 static void *use_everything(void *argument)
 {
     int number = *(int *)argument;

@@ -21,7 +21,8 @@ static struct cudaPitchedPtr rows_of(const struct cell *cell)
     return make_cudaPitchedPtr(cell->ptr, row_bytes(), row_bytes(), cell_rows());
 }
 
-/* The extent of a whole cell. The width counts elements of 4 bytes if one side is an array, otherwise bytes. */
+/* Returns the extent of a whole cell. The width counts elements of 4 bytes if one side is an array, otherwise
+ * bytes. */
 static struct cudaExtent extent_of(const struct cell *dst, const struct cell *src)
 {
     bool elements = dst->sort == ARRAY || src->sort == ARRAY;
@@ -102,7 +103,7 @@ static const struct cudaMemcpy3DPeerParms *peer_region(const struct cell *dst, c
       (dst->ptr, dst->device, src->ptr, src->device, BYTES, S))                                                   \
     X(cudaMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_region(dst, src), S))
 
-/* Name, order, bytes of the value, arguments. */
+/* X(name, order, bytes of the value, arguments) */
 #define SETS_BOTH(X)                                                                                              \
     X(cudaMemset, SYNC, 1, (dst->ptr, BYTE, BYTES))                                                               \
     X(cudaMemset2D, SYNC, 1, (dst->ptr, ROW, BYTE, ROW, ROWS))                                                    \

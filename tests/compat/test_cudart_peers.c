@@ -1,10 +1,10 @@
 /*
- * test_cudart_peers.c - synchronous copies and sets that use memory of a device that is not current, and copies
- * between devices: what they come after, what comes after them, and what happens if a stream of the other device
- * is captured.
+ * test_cudart_peers.c - tests synchronous copies and sets that use memory of a device that is not current, and
+ * copies between devices: which work comes before them and after them, and what happens if a stream of the other
+ * device is captured.
  *
  * Device 0 is current. Most tests hold up a stream of device 1 by a gate. For calls that must wait, another thread
- * opens the gate a moment later; calls that must not wait have to return while it is closed.
+ * opens the gate a moment later. Calls that must not wait have to return while the gate is closed.
  */
 #include <cuda_runtime.h>
 
@@ -16,9 +16,9 @@
 #define OLD 1
 #define NEW 2
 
-static unsigned char *near, *far; /* memory of device 0, memory of device 1 */
+static unsigned char *near, *far; /* near: memory of device 0; far: memory of device 1 */
 static unsigned char *pinned, *pageable;
-static cudaStream_t near_stream, far_stream, far_apart; /* far_apart is non-blocking */
+static cudaStream_t near_stream, far_stream, far_apart; /* far_apart is a non-blocking stream */
 static gate open_now;
 static pthread_t opener;
 
@@ -148,10 +148,11 @@ static void hold(cudaStream_t stream)
     OK(cudaLaunchHostFunc(stream, pass_gate, NULL));
 }
 
-/* Checks that no call since hold() has waited for the gate: then the gate would have given up. Then opens it. */
+/* Checks that no call since hold() has waited for the gate, which would have given up by then. Then opens the
+ * gate. */
 static void open_the_gate(void)
 {
-    sleep_ms(5); /* time for work that wrongly ignores the gate */
+    sleep_ms(5); /* time for work that ignores the gate by mistake */
     assert_int_equal(atomic_load(&has_passed), 0);
     atomic_store(&open_now, 1);
     for (int device = 1; device >= 0; device--) {
@@ -167,8 +168,8 @@ static void peers_come_after_pending_work_and_before_later_work(void **state)
         for (int apart = 0; apart < 2; apart++) {
             cudaStream_t stream = apart ? far_apart : far_stream;
 
-            /* From device 1: the copy reads the value of the work before it, not the value of the work after
-             * it. */
+            /* Copy from device 1. The copy must read the value of the set before it, not the value of the set
+             * after it. */
             OK(cudaMemset(far, OLD, BYTES));
             OK(cudaDeviceSynchronize());
             hold(stream);
@@ -178,8 +179,8 @@ static void peers_come_after_pending_work_and_before_later_work(void **state)
             open_the_gate();
             OK(cudaMemcpy(pinned, near, BYTES, cudaMemcpyDefault));
             HAS_BYTES(pinned, BYTES, NEW);
-            /* To device 1, after work of device 0 that is held up: work submitted later on device 1 overwrites the
-             * copy's result. */
+            /* Copy to device 1, after work of device 0 that is held up. The set that is submitted later on device
+             * 1 must overwrite the result of the copy. */
             OK(cudaMemset(near, OLD, BYTES));
             OK(cudaDeviceSynchronize());
             hold(near_stream);
@@ -191,8 +192,8 @@ static void peers_come_after_pending_work_and_before_later_work(void **state)
         }
 }
 
-/* Pending work of a destroyed stream comes before the copy; work of a stream created after the copy comes after
- * it. */
+/* Pending work of a destroyed stream comes before the copy. Work of a stream that is created after the copy comes
+ * after the copy. */
 static void peers_know_streams_that_come_and_go(void **state)
 {
     cudaStream_t stream;
@@ -216,7 +217,7 @@ static void peers_know_streams_that_come_and_go(void **state)
     OK(cudaStreamDestroy(stream));
 }
 
-/* Asynchronous copies and sets come after their own stream's work only. */
+/* Asynchronous copies and sets come only after work of their own stream. */
 static void asynchronous_calls_wait_for_their_stream_alone(void **state)
 {
     (void)state;
@@ -238,8 +239,8 @@ static void asynchronous_calls_wait_for_their_stream_alone(void **state)
     open_the_gate();
 }
 
-/* A blocking stream comes after the default stream's work. A query of the default stream must not make it come
- * after other blocking streams too. */
+/* A blocking stream comes after the default stream's work. After a query of the default stream, it must still not
+ * come after other blocking streams. */
 static void blocking_streams_do_not_wait_for_each_other(void **state)
 {
     cudaStream_t other;
@@ -256,7 +257,7 @@ static void blocking_streams_do_not_wait_for_each_other(void **state)
     OK(cudaStreamDestroy(other));
 }
 
-/* A record in the default stream counts as work: later work comes after everything that the event marks. */
+/* A record in the default stream counts as work: later work comes after everything before the record. */
 static void records_in_the_default_stream_are_work(void **state)
 {
     cudaStream_t other;
@@ -339,7 +340,7 @@ static void threads_copy_between_devices_at_once(void **state)
 
 /* ---- captures ---- */
 
-/* A call that would have to be ordered with a captured stream is refused, and invalidates the capture. */
+/* A call that would have to be ordered with a captured stream is refused. It also invalidates the capture. */
 static void captures_of_the_other_device_are_refused(void **state)
 {
     cudaGraph_t graph;

@@ -1,7 +1,7 @@
 /*
- * test_cudart_pool.c - pools: the smallest maxSize, and how memory passes from one stream to another. The engine
- * implements pools for all compatibility libraries, so the results also hold for the CUDA driver's and HIP's
- * pools.
+ * test_cudart_pool.c - tests pools: the smallest maxSize, and how memory passes from one stream to another. The
+ * engine implements pools for all compatibility libraries, so the results also hold for the CUDA driver's and
+ * HIP's pools.
  */
 #include <cuda_runtime.h>
 
@@ -51,8 +51,8 @@ static void raise_flag(void *flag)
     atomic_store((atomic_int *)flag, 1);
 }
 
-/* The first stream frees a block. In each round there is one way for the second stream to reuse it, and it must
- * succeed only when the flag for that way is set. */
+/* The first stream frees a block. In each round there is one way in which the second stream can reuse the block.
+ * The reuse must succeed only if the flag for that way is set. */
 static void a_reuse_flag_allows_its_way_and_no_other(void **state)
 {
     static const enum cudaMemPoolAttr flags[] = {cudaMemPoolReuseFollowEventDependencies,
@@ -81,7 +81,7 @@ static void a_reuse_flag_allows_its_way_and_no_other(void **state)
             OK(cudaEventRecord(event, first));
             OK(cudaStreamWaitEvent(second, event, 0));
         }
-        while (way == 1 && !atomic_load(&done)) /* complete, but leat has not noticed it yet */
+        while (way == 1 && !atomic_load(&done)) /* the work completes, but leat has not noticed that yet */
             sleep_ms(1);
         for (unsigned i = 0; i < 3; i++)
             set(pool, flags[i], i != way && i != 2);
@@ -92,12 +92,13 @@ static void a_reuse_flag_allows_its_way_and_no_other(void **state)
         for (int i = 0; i < 10000 && error == cudaErrorMemoryAllocation; i++) {
             error = cudaMallocFromPoolAsync(&ptr, 2 * BYTES, pool, second);
             if (error != cudaSuccess)
-                sleep_ms(1); /* way 1: the work may be complete at any moment */
+                sleep_ms(1); /* in round 1, leat may notice the completion at any moment */
         }
         OK(error);
         OK(cudaMemsetAsync(ptr, 7, 2 * BYTES, second));
         if (way != 1)
-            GIVES(cudaErrorNotReady, cudaStreamQuery(second)); /* waits for the first stream's work */
+            GIVES(cudaErrorNotReady, cudaStreamQuery(second)); /* the second stream waits for the work of the
+                                                                * first */
         atomic_store(&open, 1);
         OK(cudaFreeAsync(ptr, second));
         OK(cudaStreamSynchronize(second));
@@ -109,7 +110,7 @@ static void a_reuse_flag_allows_its_way_and_no_other(void **state)
     OK(cudaStreamDestroy(first));
 }
 
-/* With all three flags off, a stream reuses only its own memory and memory whose last work the host has waited
+/* If all three flags are off, a stream reuses only its own memory, and memory whose last work the host has waited
  * for. */
 static void without_reuse_flags_a_stream_has_its_own_memory(void **state)
 {
@@ -146,7 +147,7 @@ int main(void)
     };
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
+    for (int i = 0; i < 2; i++) /* free everything, so that leak checkers find nothing */
         wrong += cudaSetDevice(i) || cudaDeviceReset();
     return wrong;
 }

@@ -1,5 +1,5 @@
-/* test_cudart_refusals.c - arguments that the CUDA runtime's manual forbids, and the error code that each
- * returns. */
+/* test_cudart_refusals.c - tests the error code of each call with arguments that the CUDA runtime's manual
+ * forbids. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -68,7 +68,7 @@ static void registering(void **state)
     INVALID(cudaHostRegister(own, 4096, 0xf0));
     INVALID(cudaHostRegister(own, 4096, UINT_MAX));
     INVALID(cudaHostRegister(device, 16, 0));
-    INVALID(cudaHostRegister((void *)(uintptr_t)4096, 4096, 0)); /* no memory there */
+    INVALID(cudaHostRegister((void *)(uintptr_t)4096, 4096, 0)); /* there is no memory at this address */
     INVALID(cudaHostRegister(own, (size_t)1 << 46, 0));
     GIVES(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(pinned, 16, 0));
     OK(cudaHostRegister(own + 4096, 4096, cudaHostRegisterMapped));
@@ -332,7 +332,7 @@ static void pools(void **state)
     GIVES(cudaErrorInvalidDevice, cudaDeviceGetDefaultMemPool(&none, -1));
     GIVES(cudaErrorInvalidDevice, cudaDeviceGetMemPool(&none, 99));
     INVALID(cudaDeviceSetMemPool(0, NULL));
-    INVALID(cudaDeviceSetMemPool(1, pool)); /* a pool of another device */
+    INVALID(cudaDeviceSetMemPool(1, pool)); /* the pool belongs to another device */
     OK(cudaMemPoolDestroy(pool));
     INVALID(cudaMemPoolDestroy(pool));
     INVALID(cudaMemPoolDestroy(NULL));
@@ -456,8 +456,8 @@ static void stop_for_a_moment(void *argument)
     usleep(100000);
 }
 
-/* fork() while work is pending: the child has no threads that would finish it, so each call must return an
- * error. */
+/* fork() while work is pending: the child does not have the threads that would finish the work, so each call must
+ * return an error. */
 static void forked_children(void **state)
 {
     int count, status;

@@ -1,8 +1,8 @@
 /*
- * test_cudart_share.c - memory, pools and events of the CUDA runtime that two processes share.
+ * test_cudart_share.c - tests memory, pools and events of the CUDA runtime that two processes share.
  *
- * The test forks the second process before it opens a device, since a child cannot use its parent's devices. The
- * two processes talk through a socket pair: the parent sends handles; the child answers that it is done, or what
+ * The test forks the second process before it opens a device, because a child cannot use a device of its parent.
+ * The two processes use a socket pair: the parent sends handles; the child answers that it is done, or which line
  * failed.
  */
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@
 
 #define BYTES ((size_t)100000)
 
-static int line[2]; /* the parent's end, the child's end */
+static int line[2]; /* [0]: the parent's end of the socket pair; [1]: the child's end */
 static pid_t child;
 
 static void say(int end, const void *what, size_t bytes)
@@ -115,7 +115,7 @@ static int use_memory(void)
     NEED(cudaMemset(there, 0, 0) == cudaSuccess);
     NEED(cudaIpcCloseMemHandle(there) == cudaSuccess);
     NEED(cudaIpcCloseMemHandle(there) == cudaErrorInvalidValue);
-    /* A reset closes imported memory; it can be opened again afterwards. */
+    /* A reset closes imported memory. The process can open it again afterwards. */
     NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
     NEED(cudaDeviceReset() == cudaSuccess);
     NEED(cudaIpcOpenMemHandle((void **)&again, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
@@ -307,7 +307,8 @@ static void pools_are_shared(void **state)
     OK(cudaMemPoolExportToShareableHandle(&fd, pool, cudaMemHandleTypePosixFileDescriptor, 0));
     OK(cudaMemPoolExportPointer(&data, device));
     OK(cudaMalloc(&plain, 16));
-    GIVES(cudaErrorInvalidValue, cudaMemPoolExportPointer(&data, plain)); /* in no pool; data is unchanged */
+    GIVES(cudaErrorInvalidValue, cudaMemPoolExportPointer(&data, plain)); /* plain is not in a pool; data stays
+                                                                           * unchanged */
     OK(cudaFree(plain));
     say_descriptor(line[0], fd);
     close(fd);

@@ -1,5 +1,5 @@
-/* test_cudart_stream.c - the CUDA runtime's streams, events, pools and launches: their order, which calls wait,
- * and refusals. */
+/* test_cudart_stream.c - tests the CUDA runtime's streams, events, pools and launches: their order, which calls
+ * wait, and refusals. */
 #include <cuda_runtime.h>
 
 #include "compat.h"
@@ -25,7 +25,7 @@ static void the_legacy_stream_waits_for_blocking_ones(void **state)
     GIVES(cudaErrorNotReady, cudaStreamQuery(0));
     GIVES(cudaErrorNotReady, cudaStreamQuery(cudaStreamLegacy));
     OK(cudaStreamQuery(other));
-    OK(cudaGetLastError()); /* cudaErrorNotReady is not remembered as an error */
+    OK(cudaGetLastError()); /* cudaErrorNotReady does not become the last error */
     atomic_store(&open, 1);
     OK(cudaStreamSynchronize(0));
     OK(cudaStreamQuery(blocking));
@@ -48,7 +48,8 @@ static void blocking_streams_wait_for_the_legacy_one(void **state)
     OK(cudaLaunchHostFunc(0, wait_at_gate, &open));
     OK(cudaMemsetAsync(device, 2, BYTES, blocking));
     GIVES(cudaErrorNotReady, cudaStreamQuery(blocking));
-    OK(cudaMemcpyAsync(out, device, BYTES, cudaMemcpyDeviceToHost, other)); /* does not wait */
+    OK(cudaMemcpyAsync(out, device, BYTES, cudaMemcpyDeviceToHost, other)); /* the call does not wait for the
+                                                                             * default stream */
     HAS_BYTES(out, BYTES, 1);
     atomic_store(&open, 1);
     OK(cudaStreamSynchronize(blocking));
@@ -89,8 +90,8 @@ static void do_nothing(void *unused)
     (void)unused;
 }
 
-/* Completed work does not count: a stream is idle if it has no work of its own since, whatever other streams did
- * before. */
+/* Completed work does not count. A stream is idle if its own work is complete, even if the default stream or
+ * another stream had work in the meantime. */
 static void what_is_over_keeps_nobody_busy(void **state)
 {
     cudaStream_t stream;
@@ -108,8 +109,7 @@ static void what_is_over_keeps_nobody_busy(void **state)
     OK(cudaStreamDestroy(stream));
 }
 
-/* Creates more streams than it takes until handles are reused: the default stream must still know which streams
- * exist. */
+/* Creates so many streams that handles are reused. The default stream must still know which streams exist. */
 static void streams_come_and_go(void **state)
 {
     cudaStream_t first, stream;
@@ -177,7 +177,7 @@ static void all_work_keeps_the_default_stream_waiting(void **state)
                 OK(cudaStreamAddCallback(first, stand_in_callback, &open, 0));
             }
             if (by_default) {
-                OK(cudaStreamQuery(then)); /* idle: it has no work of its own */
+                OK(cudaStreamQuery(then)); /* the stream is idle, because it has no work of its own */
                 OK(cudaLaunchHostFunc(then, do_nothing, NULL));
             }
             GIVES(cudaErrorNotReady, cudaStreamQuery(then));
@@ -200,7 +200,7 @@ static void *open_later(void *open)
     return NULL;
 }
 
-/* The host waits for an event, an interprocess event too. */
+/* The host waits for an event, also for an interprocess event. */
 static void events_are_waited_for(void **state)
 {
     cudaStream_t stream;
@@ -271,14 +271,14 @@ static void copies_wait_as_documented(void **state)
     OK(cudaMemcpyAsync(a, pinned, BYTES, cudaMemcpyHostToDevice, stream));
     OK(cudaMemcpyAsync(b, a, BYTES, cudaMemcpyDeviceToDevice, stream));
     OK(cudaMemcpyAsync(a, pageable, BYTES, cudaMemcpyHostToDevice, stream));
-    memset(pageable, 0, BYTES); /* the call has already read it */
+    memset(pageable, 0, BYTES); /* the call has already read the source */
     OK(cudaMemcpy2DAsync(a, 64, pageable, 64, 32, 8, cudaMemcpyHostToDevice, stream));
-    OK(cudaMemset(b, 3, 1)); /* in the default stream; returns at once */
+    OK(cudaMemset(b, 3, 1)); /* runs in the default stream; the call returns at once */
     OK(cudaMemcpy(b + 1, b, 1, cudaMemcpyDeviceToDevice));
     GIVES(cudaErrorNotReady, cudaStreamQuery(stream));
     GIVES(cudaErrorNotReady, cudaStreamQuery(0));
     atomic_store(&open, 1);
-    OK(cudaMemcpy(pinned, b, BYTES, cudaMemcpyDeviceToHost)); /* waits */
+    OK(cudaMemcpy(pinned, b, BYTES, cudaMemcpyDeviceToHost)); /* this call waits */
     OK(cudaStreamQuery(0));
     HAS_BYTES(pinned, BYTES, 3);
     OK(cudaMemcpy(pageable, a, BYTES, cudaMemcpyDeviceToHost));
@@ -359,7 +359,7 @@ static void events_mark_places(void **state)
     OK(cudaEventCreate(&start));
     OK(cudaEventCreateWithFlags(&end, cudaEventBlockingSync));
     OK(cudaEventCreateWithFlags(&plain, cudaEventDisableTiming));
-    OK(cudaEventQuery(start)); /* never recorded */
+    OK(cudaEventQuery(start)); /* the event was never recorded */
     OK(cudaEventSynchronize(start));
     GIVES(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, start, end));
     OK(cudaEventRecord(start, first));
@@ -381,7 +381,7 @@ static void events_mark_places(void **state)
     GIVES(cudaErrorInvalidValue, cudaEventCreate(NULL));
     GIVES(cudaErrorInvalidValue, cudaStreamWaitEvent(second, end, 4));
     OK(cudaSetDevice(1));
-    GIVES(cudaErrorInvalidResourceHandle, cudaEventRecord(end, 0)); /* another device's stream */
+    GIVES(cudaErrorInvalidResourceHandle, cudaEventRecord(end, 0)); /* the stream belongs to another device */
     OK(cudaSetDevice(0));
     OK(cudaEventDestroy(plain));
     OK(cudaEventDestroy(end));
@@ -489,12 +489,12 @@ static void pools_count_and_give_back(void **state)
     OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrUsedMemCurrent, &value));
     assert_int_equal(value, 0);
     OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrReservedMemCurrent, &value));
-    assert_int_equal(value, 0); /* released at once, since the threshold is 0 */
+    assert_int_equal(value, 0); /* the memory is released at once, because the threshold is 0 */
     OK(cudaEventCreate(&event));
     OK(cudaMallocAsync(&a, 4 << 20, stream));
     OK(cudaFreeAsync(a, stream));
     OK(cudaEventRecord(event, stream));
-    OK(cudaEventSynchronize(event)); /* waiting for an event also releases memory */
+    OK(cudaEventSynchronize(event)); /* a wait for an event releases memory too */
     OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrReservedMemCurrent, &value));
     assert_int_equal(value, 0);
     OK(cudaEventDestroy(event));
@@ -516,7 +516,7 @@ static void pools_count_and_give_back(void **state)
     OK(cudaFreeAsync(a, stream));
     OK(cudaStreamSynchronize(stream));
     OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &value));
-    assert_true(value >= 4 << 20); /* kept: the threshold is high */
+    assert_true(value >= 4 << 20); /* the pool keeps the memory, because its threshold is high */
     OK(cudaMemPoolTrimTo(pool, 0));
     OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &value));
     assert_true(value < 4 << 20);

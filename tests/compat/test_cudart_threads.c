@@ -1,6 +1,6 @@
 /*
- * test_cudart_threads.c - several threads use the library's per-process state at the same time: handles for other
- * processes, graphs, per-thread streams.
+ * test_cudart_threads.c - tests several threads that use the library's per-process state at the same time: handles
+ * for other processes, graphs, per-thread streams.
  */
 #include <cuda_runtime.h>
 
@@ -49,8 +49,8 @@ static void *ask_for_handles(void *argument)
     return NULL;
 }
 
-/* All requests for one object return the same handle. When the object is destroyed, its handle leaves no open
- * descriptor behind. */
+/* All requests for one object return the same handle. After the object is destroyed, its handle has no open
+ * descriptor any more. */
 static void handles_end_with_what_they_stand_for(void **state)
 {
     struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
@@ -122,7 +122,7 @@ static void *make_graphs(void *result)
     return NULL;
 }
 
-/* To validate a node handle the library searches all graphs, while other threads create and destroy graphs. */
+/* The library searches all graphs to validate a node handle, while other threads create and destroy graphs. */
 static void nodes_are_told_while_graphs_come_and_go(void **state)
 {
     enum cudaGraphNodeType type;
@@ -165,8 +165,8 @@ static void *use_own_stream(void *result)
     return NULL;
 }
 
-/* A thread's per-thread stream ends with the thread. On the CPU device a stream has a thread, so threads are
- * counted. */
+/* A thread's per-thread stream ends with the thread. On the CPU device a stream has a thread of its own, so the
+ * test counts threads. */
 static void streams_end_with_their_threads(void **state)
 {
     int before, result = 0;
@@ -228,7 +228,7 @@ static void *use_short_lived_streams(void *result)
     return NULL;
 }
 
-/* The default stream comes after all other streams, while other threads create and destroy some. */
+/* The default stream comes after all other streams, while other threads create and destroy streams. */
 static void streams_come_and_go_beside_the_default_one(void **state)
 {
     pthread_t threads[2];
@@ -275,7 +275,7 @@ static void *keep_stream_busy(void *stream)
     return NULL;
 }
 
-/* A stream's work comes after earlier work of the default stream, even if other threads use that stream too. */
+/* A stream's work comes after earlier work of the default stream, even if other threads use the same stream. */
 static void a_shared_stream_follows_the_default_one(void **state)
 {
     cudaStream_t stream;

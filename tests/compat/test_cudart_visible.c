@@ -1,4 +1,4 @@
-/* test_cudart_visible.c - CUDA_VISIBLE_DEVICES on CPU devices. */
+/* test_cudart_visible.c - tests CUDA_VISIBLE_DEVICES on CPU devices. */
 #include <cuda_runtime.h>
 
 #include "visible.h"
@@ -48,7 +48,7 @@ static void a_UUID_names_a_device_by_its_start(void **state)
     SEES("0 2", "CUDA_VISIBLE_DEVICES=GPU-6370753a-3200-0000-0000-000000000000");
     SEES("0 3 1", "CUDA_VISIBLE_DEVICES=GPU-6370753a-33,gpu-6370753A-31");
     SEES("0 1 0", "CUDA_VISIBLE_DEVICES=GPU-6370753a-31,0");
-    SEES("100", "CUDA_VISIBLE_DEVICES=GPU-6370"); /* ambiguous: matches all devices */
+    SEES("100", "CUDA_VISIBLE_DEVICES=GPU-6370"); /* ambiguous, because it matches all devices */
     SEES("0 0", "CUDA_VISIBLE_DEVICES=0,GPU-77,1");
     SEES("0 0", "CUDA_VISIBLE_DEVICES=0,GPU-6370753a-3100-0000-0000-000000000000-and-more,1");
 }
@@ -61,7 +61,8 @@ static void the_variables_of_HIP_change_nothing(void **state)
     SEES("0 3", "HIP_VISIBLE_DEVICES=1 ROCR_VISIBLE_DEVICES=2 CUDA_VISIBLE_DEVICES=3");
 }
 
-/* Runs in a copy that sees only cpu:2 and cpu:3. Locations must use the visible ordinals 0 and 1. */
+/* Runs in a copy of the program that sees only cpu:2 and cpu:3. Locations must use the visible ordinals 0 and
+ * 1. */
 static int place(void)
 {
     struct cudaMemLocation first = {cudaMemLocationTypeDevice, 0};

@@ -1,7 +1,7 @@
 /*
- * test_cudart_waits.c - what each call waits for: synchronous copies, calls that free memory, graphs of several
- * devices, and each kind of work next to the default stream. The work to wait for is held up by a gate that opens
- * late, so that a call that does not wait returns too early each time.
+ * test_cudart_waits.c - tests for which work each call waits: synchronous copies, calls that free memory, graphs
+ * of several devices, and each kind of work next to the default stream. A gate that opens late holds up that work,
+ * so a call that does not wait always returns too early.
  */
 #include <cuda_runtime.h>
 
@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 #define BYTES 4096
-#define LONG_BYTES ((size_t)2 << 20) /* too long for a copy through a pinned buffer */
+#define LONG_BYTES ((size_t)2 << 20) /* longer than a copy through a pinned buffer can be */
 
 static cudaStream_t stream;
 static unsigned char *device, *more, *pinned, *pageable;
@@ -92,7 +92,7 @@ static void some_asynchronous_copies_wait(void **state)
     hold();
     OK(cudaMemcpyAsync(pinned + BYTES, pinned, BYTES, cudaMemcpyHostToHost, stream));
     has_waited();
-    /* Overlapping ranges: the result must be that of memmove(). */
+    /* The ranges overlap, so the result must be that of memmove(). */
     hold();
     OK(cudaMemcpyAsync(pinned, device, BYTES, cudaMemcpyDeviceToHost, stream));
     OK(cudaMemcpyAsync(pinned + 1, pinned, BYTES, cudaMemcpyHostToHost, stream));
@@ -100,7 +100,7 @@ static void some_asynchronous_copies_wait(void **state)
     has_waited();
 }
 
-/* The program may overwrite a pageable source as soon as the call returns, for short and for long copies. */
+/* The program may overwrite a pageable source as soon as the call has returned, for short and for long copies. */
 static void ordinary_memory_has_been_read(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void graphs_that_are_gone_still_run(void **state)
     OK(cudaGraphDestroy(graph));
     atomic_store(&open_now, 0);
     OK(cudaGraphLaunch(exec, stream));
-    GIVES(cudaErrorNotReady, cudaStreamQuery(0)); /* the launch is work of a blocking stream */
+    GIVES(cudaErrorNotReady, cudaStreamQuery(0)); /* the launch counts as work of a blocking stream */
     OK(cudaGraphExecDestroy(exec));
     GIVES(cudaErrorNotReady, cudaStreamQuery(stream));
     atomic_store(&open_now, 1);
@@ -225,8 +225,8 @@ static uint64_t reserved(cudaMemPool_t pool)
     return bytes;
 }
 
-/* Memory above the release threshold is released at the next wait of any kind, or at a later wait if work still
- * used it. */
+/* Memory above the release threshold is released at the next wait of any kind. If work still used it then, it is
+ * released at a later wait. */
 static void pools_give_back_when_something_is_waited_for(void **state)
 {
     uint64_t keep = UINT64_MAX, none = 0;
@@ -273,8 +273,8 @@ static void pools_give_back_when_something_is_waited_for(void **state)
     OK(cudaStreamDestroy(apart));
 }
 
-/* A block of another device's pool is freed after work that is held up. Nobody may get the memory before that work
- * ends. */
+/* A block of another device's pool is freed after work that is held up. No allocation may get the memory before
+ * that work ends. */
 static void blocks_of_another_device_are_freed_in_order(void **state)
 {
     unsigned char *block, *next;
@@ -373,8 +373,8 @@ static void devices_take_turns_in_a_graph(void **state)
     OK(cudaEventDestroy(fork));
 }
 
-/* A set of another device's memory keeps its place in the stream, whether that stream or the other device is held
- * up. */
+/* A set of another device's memory stays in the order of its stream, even if that stream or the other device is
+ * held up. */
 static void fills_elsewhere_keep_their_place(void **state)
 {
     unsigned char *far;

@@ -1,5 +1,5 @@
-/* test_hip_amd.c - behaviour of AMD's runtime that programs rely on, but that neither HIP's header nor CUDA
- * suggests. */
+/* test_hip_amd.c - tests behaviour of AMD's runtime on which programs rely, but which neither HIP's header nor
+ * CUDA suggests. */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"
@@ -60,10 +60,12 @@ static void a_range_may_be_registered_again(void **state)
     OK(hipHostRegister(plain, sizeof plain, hipHostRegisterMapped));
     OK(hipHostGetFlags(&flags, plain));
     assert_int_equal(flags, hipHostRegisterPortable);
-    GIVES(hipErrorHostMemoryAlreadyRegistered, hipHostRegister(plain, 64, 0)); /* another range */
+    GIVES(hipErrorHostMemoryAlreadyRegistered, hipHostRegister(plain, 64, 0)); /* the registered range has another
+                                                                                * size */
     GIVES(hipErrorInvalidValue, hipHostRegister(plain, sizeof plain, 0x1000));
     OK(hipHostUnregister(plain));
-    GIVES(hipErrorHostMemoryNotRegistered, hipHostUnregister(plain)); /* one call ended both */
+    GIVES(hipErrorHostMemoryNotRegistered, hipHostUnregister(plain)); /* the first hipHostUnregister() has ended
+                                                                       * both registrations */
 }
 
 static void rows_are_aligned_to_256_bytes(void **state)
@@ -117,7 +119,7 @@ static void one_row_is_copied_to_and_from_an_array_of_two_dimensions(void **stat
     HAS_BYTES(out + 32, 32, 0x22);
     OK(hipMemcpy2DFromArray(rows, 64, array, 0, 0, 64, 4, hipMemcpyDeviceToHost));
     HAS_BYTES(rows + 64, 3 * 64, 0x11);                           /* the other rows are unchanged */
-    GIVES(hipErrorInvalidValue, hipMemcpyHtoA(array, 4, in, 64)); /* past the end of the row */
+    GIVES(hipErrorInvalidValue, hipMemcpyHtoA(array, 4, in, 64)); /* beyond the end of the row */
     GIVES(hipErrorInvalidValue, hipMemcpyAtoH(out, array, 0, 65));
     GIVES(hipErrorInvalidValue, hipMemcpyAtoH(out, array, 65, 0));
     GIVES(hipErrorInvalidValue, hipMemcpyHtoA(cube, 0, in, 64));
@@ -181,7 +183,7 @@ static void a_query_of_an_idle_stream_does_not_see_the_default_stream(void **sta
     OK(hipStreamQuery_spt(stream));
     OK(hipStreamQuery(hipStreamPerThread));
     GIVES(hipErrorNotReady, hipStreamQuery(NULL));
-    OK(hipMemsetAsync(device, 1, 64, stream)); /* work of this stream comes after the default stream's */
+    OK(hipMemsetAsync(device, 1, 64, stream)); /* the set comes after the default stream's work */
     GIVES(hipErrorNotReady, hipStreamQuery(stream));
     atomic_store(&open, 1);
     OK(hipStreamSynchronize(stream));
@@ -282,20 +284,23 @@ static void coarse_grain_advice_is_kept_and_reported(void **state)
     assert_int_equal(coherency(memory, 8 * PAGE), FINE);
     OK(hipMemAdvise(memory, 8 * PAGE, hipMemAdviseSetCoarseGrain, 0));
     assert_int_equal(coherency(memory, 8 * PAGE), COARSE);
-    OK(hipMemAdvise(memory + 2 * PAGE, 2 * PAGE, hipMemAdviseUnsetCoarseGrain, 0)); /* a hole in the range */
+    OK(hipMemAdvise(memory + 2 * PAGE, 2 * PAGE, hipMemAdviseUnsetCoarseGrain, 0)); /* fine-grained pages inside
+                                                                                     * the range */
     assert_int_equal(coherency(memory, 8 * PAGE), hipMemRangeCoherencyModeIndeterminate);
     assert_int_equal(coherency(memory, 2 * PAGE), COARSE);
     assert_int_equal(coherency(memory + 2 * PAGE, 2 * PAGE), FINE);
     assert_int_equal(coherency(memory + 4 * PAGE, 4 * PAGE), COARSE);
-    OK(hipMemAdvise(memory + 2 * PAGE, 1, hipMemAdviseSetCoarseGrain, hipCpuDeviceId)); /* the whole page */
+    OK(hipMemAdvise(memory + 2 * PAGE, 1, hipMemAdviseSetCoarseGrain, hipCpuDeviceId)); /* affects the whole
+                                                                                         * page */
     assert_int_equal(coherency(memory, 3 * PAGE), COARSE);
     assert_int_equal(coherency(memory + 3 * PAGE, PAGE), FINE);
-    OK(hipMemAdvise(memory + PAGE, 5 * PAGE, hipMemAdviseUnsetCoarseGrain, 0)); /* crosses both borders */
+    OK(hipMemAdvise(memory + PAGE, 5 * PAGE, hipMemAdviseUnsetCoarseGrain, 0)); /* overlaps two coarse-grained
+                                                                                 * ranges */
     assert_int_equal(coherency(memory, PAGE), COARSE);
     assert_int_equal(coherency(memory + PAGE, 5 * PAGE), FINE);
     assert_int_equal(coherency(memory + 6 * PAGE, 2 * PAGE), COARSE);
     OK(hipFree(memory));
-    OK(hipMallocManaged((void **)&again, 8 * PAGE, hipMemAttachGlobal)); /* usually the same addresses */
+    OK(hipMallocManaged((void **)&again, 8 * PAGE, hipMemAttachGlobal)); /* it usually has the same addresses */
     assert_int_equal(coherency(again, 8 * PAGE), FINE);
     OK(hipMemAdvise(again, PAGE, hipMemAdviseSetCoarseGrain, 0));
     assert_int_equal(coherency(again, PAGE), COARSE);
@@ -358,7 +363,7 @@ static void a_small_pool_is_rounded_up(void **state)
     OK(hipMemPoolDestroy(pool));
 }
 
-/* One pool, three flags: test_cudart_pool.c tests what each flag allows. */
+/* Each flag can stop the reuse of memory. test_cudart_pool.c tests what each flag allows. */
 static void a_reuse_flag_that_is_off_stops_reuse(void **state)
 {
     static const hipMemPoolAttr flags[] = {hipMemPoolReuseFollowEventDependencies,
@@ -383,9 +388,10 @@ static void a_reuse_flag_that_is_off_stops_reuse(void **state)
     for (int i = 0; i < 3; i++)
         OK(hipMemPoolSetAttribute(pool, flags[i], &(int){0}));
     GIVES(hipErrorOutOfMemory, hipMallocFromPoolAsync(&none, bytes, pool, second));
-    OK(hipMemPoolSetAttribute(pool, flags[1], &(int){1})); /* the work is not complete */
+    OK(hipMemPoolSetAttribute(pool, flags[1], &(int){1})); /* does not help, because the work is not complete */
     GIVES(hipErrorOutOfMemory, hipMallocFromPoolAsync(&none, bytes, pool, second));
-    OK(hipMemPoolSetAttribute(pool, flags[0], &(int){1})); /* the second stream waits for it */
+    OK(hipMemPoolSetAttribute(pool, flags[0], &(int){1})); /* allows the reuse, because the second stream waits for
+                                                            * the work */
     OK(hipMallocFromPoolAsync(&ptr, bytes, pool, second));
     atomic_store(&open, 1);
     OK(hipFreeAsync(ptr, second));
@@ -418,7 +424,7 @@ int main(void)
 
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
+    for (int i = 0; i < 2; i++) /* free everything, so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }

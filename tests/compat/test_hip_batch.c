@@ -1,5 +1,5 @@
-/* test_hip_batch.c - HIP's calls that do several things at once, calls with a memory location, and attributes of
- * streams. */
+/* test_hip_batch.c - tests HIP's calls that perform several operations at once, calls with a memory location, and
+ * attributes of streams. */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"

@@ -1,4 +1,5 @@
-/* test_hip_cxx.cc - HIP's header in C++: kernels that are functions and templates, symbols, and typed calls. */
+/* test_hip_cxx.cc - tests HIP's header in C++: kernels that are functions and templates, symbols, and typed
+ * calls. */
 #include <hip/hip_runtime.h>
 
 #include <cstdio>
@@ -43,7 +44,7 @@ template <class T, int BY> __global__ void raise(T *data, size_t count)
 
 } // namespace kernels
 
-/* Sums the elements of each block; each round adds the upper half of the partial sums to the lower half. */
+/* Sums the elements of each block. Each round adds the upper half of the partial sums to the lower half. */
 template <int THREADS> __global__ void sum_blocks(const int *in, int *sums)
 {
     __shared__ int part[THREADS];
@@ -60,7 +61,7 @@ template <int THREADS> __global__ void sum_blocks(const int *in, int *sums)
         sums[blockIdx.x] = part[0];
 }
 
-/* Some threads return early; the others still meet at barriers. */
+/* Some threads return early. The other threads still wait for each other at barriers. */
 static __global__ void some_leave(int *meetings)
 {
     __shared__ int here;
@@ -123,7 +124,7 @@ static __global__ void nothing()
 {
 }
 
-/* A launch through a template that forwards the kernel and its arguments, as in AMD's test suites. */
+/* Launches a kernel through a template that forwards the kernel and its arguments, as AMD's test suites do. */
 template <class K, class... A> static void launch(K kernel, hipStream_t stream, A &&...arguments)
 {
     hipLaunchKernelGGL(kernel, dim3(4), dim3(256), 0, stream, std::forward<A>(arguments)...);
@@ -196,7 +197,7 @@ int main()
         CHECK(size == attributes.maxThreadsPerBlock && blocks > 0);
         CHECK(hipOccupancyMaxActiveBlocksPerMultiprocessor(&active, count, size, 0) == hipSuccess && active > 0);
         CHECK(hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&active, count, 0, 0) == hipErrorInvalidValue);
-        /* It runs if the device supports cooperative launches. */
+        /* This launch runs only if the device supports cooperative launches. */
         *threads = 0;
         if (hipLaunchCooperativeKernel(count, dim3(2), dim3(8, 4), arguments, 0, 0) == hipSuccess) {
             CHECK(hipDeviceSynchronize() == hipSuccess && *threads == 64);

@@ -1,5 +1,5 @@
-/* test_hip_graph.c - stream capture and captured graphs in HIP: what HIP refuses, and the error code of each
- * refusal. */
+/* test_hip_graph.c - tests stream capture and captured graphs in HIP: which calls HIP refuses, and with which
+ * error code. */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"
@@ -68,7 +68,7 @@ static void work_is_captured_and_launched(void **state)
     OK(hipGraphUpload(exec, stream));
     OK(hipGraphLaunch(exec, stream));
     OK(hipGraphLaunch(exec, stream));
-    OK(hipGraphExecDestroy(exec)); /* while the launch runs */
+    OK(hipGraphExecDestroy(exec)); /* the launch is still running */
     OK(hipGraphDestroy(graph));
     OK(hipStreamSynchronize(stream));
     HAS_BYTES(pinned, BYTES, 2);

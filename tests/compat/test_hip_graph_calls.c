@@ -1,6 +1,6 @@
 /*
- * test_hip_graph_calls.c - HIP's calls on whole graphs: capture of callbacks and memory operations, capture into
- * an existing graph, edges, clones, updates of executable graphs, user objects, and DOT files.
+ * test_hip_graph_calls.c - tests HIP's calls on whole graphs: capture of callbacks and memory operations, capture
+ * into an existing graph, edges, clones, updates of executable graphs, user objects, and DOT files.
  */
 #include "hip_graphs.h"
 
@@ -53,7 +53,8 @@ static void callbacks_and_mem_ops_are_captured(void **state)
     OK(hipGraphBatchMemOpNodeGetParams(nodes[1], &got));
     assert_true(got.count == 2 && got.ctx == context);
     assert_memory_equal(got.paramArray, ops, sizeof ops);
-    GIVES(hipErrorNotSupported, hipGraphBatchMemOpNodeGetParams(nodes[2], &got)); /* its wait has a mask */
+    GIVES(hipErrorNotSupported, hipGraphBatchMemOpNodeGetParams(nodes[2], &got)); /* the wait of this node has a
+                                                                                   * mask */
     exec = instantiated(graph);
     memset(ops, 0xff, sizeof ops);
     for (int i = 1; i <= 2; i++) {
@@ -61,13 +62,13 @@ static void callbacks_and_mem_ops_are_captured(void **state)
         *word = 0;
         OK(hipGraphLaunch(exec, stream));
         GIVES(hipErrorNotReady, hipStreamQuery(stream));
-        __atomic_store_n(word, 5, __ATOMIC_RELEASE); /* while the launched graph waits for it */
+        __atomic_store_n(word, 5, __ATOMIC_RELEASE); /* the launched graph waits for this value */
         OK(hipStreamSynchronize(stream));
         assert_true(*wide == 1ull << 40 && *word == 6);
         assert_int_equal(called_back, i);
     }
     OK(hipGraphExecDestroy(exec));
-    /* The parameters of the callback's node can be read, and its function called. */
+    /* A program can read the parameters of the callback's node and call its function. */
     OK(hipGraphHostNodeGetParams(nodes[0], &host));
     host.fn(host.userData);
     assert_int_equal(called_back, 3);

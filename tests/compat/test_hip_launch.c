@@ -1,6 +1,6 @@
 /*
- * test_hip_launch.c - HIP's newer ways to launch, occupancy, libraries, and refusals of cooperative launches.
- * Kernels of modules come from kernels_user.so, which is built into the parent folder.
+ * test_hip_launch.c - tests HIP's newer ways to launch, occupancy, libraries, and refusals of cooperative
+ * launches. Kernels of modules come from kernels_user.so, which is built into the parent folder.
  */
 #include <hip/hip_runtime.h>
 
@@ -163,7 +163,8 @@ static void launches_with_attributes(void **state)
     OK(hipFree(data));
 }
 
-/* A LEAT_KERNEL does not support cooperative launches, and no device here supports launches on several devices. */
+/* A LEAT_KERNEL does not support cooperative launches, and leat's devices do not support launches on several
+ * devices. */
 static void grids_that_wait_are_refused(void **state)
 {
     unsigned *data, addend = 5;
@@ -236,7 +237,8 @@ static void libraries(void **state)
         assert_string_equal(name, "user_scale_f32");
         OK(hipKernelGetLibrary(&of, found));
         assert_ptr_equal(of, library);
-        OK(hipLaunchKernel(found, grid, block, args, 0, NULL)); /* passed in place of a function */
+        OK(hipLaunchKernel(found, grid, block, args, 0, NULL)); /* the kernel takes the place of a function
+                                                                 * pointer */
         OK(hipModuleLaunchKernel((hipFunction_t)(void *)found, 4, 1, 1, 32, 1, 1, 0, NULL, args, NULL));
         GIVES(hipErrorNotFound, hipLibraryGetKernel(&found, library, "no_such_kernel"));
         OK(hipDeviceSynchronize());
@@ -286,7 +288,7 @@ static void the_device_that_matches_best_is_chosen(void **state)
     OK(hipChooseDevice(&device, &wanted));
     assert_int_equal(device, 0);
     wanted.major = 1;
-    wanted.multiProcessorCount = 1 << 30; /* more than any device has */
+    wanted.multiProcessorCount = 1 << 30; /* more multiprocessors than any device has */
     OK(hipChooseDeviceR0600(&device, &wanted));
     assert_int_equal(device, 0);
     GIVES(hipErrorInvalidValue, hipChooseDevice(NULL, &wanted));
@@ -303,7 +305,7 @@ static void a_linear_texture_would_be_so_wide(void **state)
     OK(hipGetDeviceProperties(&properties, 0));
     OK(hipDeviceGetTexture1DLinearMaxWidth(&width, &desc, 0));
     assert_int_equal(width, properties.maxTexture1DLinear);
-    assert_int_equal(width, 0); /* textures are not supported */
+    assert_int_equal(width, 0); /* 0, because textures are not supported */
     GIVES(hipErrorInvalidValue, hipDeviceGetTexture1DLinearMaxWidth(NULL, &desc, 0));
     GIVES(hipErrorInvalidValue, hipDeviceGetTexture1DLinearMaxWidth(&width, NULL, 0));
     GIVES(hipErrorInvalidDevice, hipDeviceGetTexture1DLinearMaxWidth(&width, &desc, 99));
@@ -355,7 +357,7 @@ int main(void)
 
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
+    for (int i = 0; i < 2; i++) /* free everything, so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }

@@ -1,4 +1,4 @@
-/* test_hip_memory.c - HIP's memory: allocations, copies, fills, and refusals that differ from CUDA's. */
+/* test_hip_memory.c - tests HIP's memory: allocations, copies, fills, and refusals that differ from CUDA's. */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"
@@ -110,7 +110,7 @@ static void fills_of_all_widths(void **state)
     OK(hipMemset2D(device, 16, 9, 8, 16));
     OK(hipMemcpy(out, device, sizeof out, hipMemcpyDeviceToHost));
     assert_int_equal(out[4], 0x09090909);
-    assert_int_equal(out[2], 0x01020304); /* the bytes between the rows */
+    assert_int_equal(out[2], 0x01020304); /* the bytes between the rows are unchanged */
     OK(hipFree(device));
 }
 
@@ -201,7 +201,7 @@ static void what_is_known_of_an_address(void **state)
     assert_ptr_equal(base, device);
     GIVES(hipErrorNotFound, hipMemGetAddressRange(&base, &bytes, plain));
     GIVES(hipErrorNotFound, hipMemGetAddressRange(&base, &bytes, NULL));
-    OK(hipMemPtrGetInfo(NULL, &bytes)); /* NULL is what hipMalloc() returns for 0 bytes */
+    OK(hipMemPtrGetInfo(NULL, &bytes)); /* NULL is valid, because hipMalloc() of 0 bytes returns it */
     assert_int_equal(bytes, 0);
     OK(hipHostGetFlags(&flags, pinned));
     assert_int_equal(flags, hipHostMallocPortable);
@@ -241,7 +241,7 @@ static void attributes_of_addresses(void **state)
     OK(hipMallocArray(&array, &desc, 16, 16, 0));
     OK(hipPointerGetAttribute(&value, HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, array));
     assert_int_equal(value, hipMemoryTypeArray);
-    GIVES(hipErrorInvalidValue, hipMemcpyHtoA(array, 0, pinned, 65)); /* longer than a row */
+    GIVES(hipErrorInvalidValue, hipMemcpyHtoA(array, 0, pinned, 65)); /* the range is longer than a row */
     GIVES(hipErrorInvalidValue, hipMemcpyHtoA(NULL, 0, pinned, 64));
     GIVES(hipErrorInvalidValue, hipMemcpyAtoD(&host, array, 0, 4));
     OK(hipFreeArray(array));
@@ -287,8 +287,8 @@ static void copies_of_device_memory_wait_when_told(void **state)
     OK(hipFree(b));
 }
 
-/* Advice for managed memory ends when the memory is freed: it affects neither new memory there nor memory next to
- * it. */
+/* Advice for managed memory ends when the memory is freed. It affects neither new memory at these addresses nor
+ * memory next to them. */
 static void advice_ends_with_the_memory(void **state)
 {
     enum { PAGE = 4096 };
@@ -319,7 +319,7 @@ static void advice_ends_with_the_memory(void **state)
         assert_int_equal(place, hipInvalidDeviceId);
         OK(hipFree(first));
         if (i)
-            OK(hipFree(second)); /* kept in round 0, so that its page is not reused */
+            OK(hipFree(second)); /* round 0 keeps the memory until here, so that its page is not reused */
     }
 }
 
@@ -388,7 +388,7 @@ int main(void)
 
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
+    for (int i = 0; i < 2; i++) /* free everything, so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }

@@ -1,9 +1,9 @@
 /*
- * test_hip_nodes.c - nodes that a program adds to a graph by HIP's calls: kernels, copies, fills, host functions,
- * child graphs, events, memory, and the driver-style calls with a context.
+ * test_hip_nodes.c - tests nodes that a program adds to a graph with HIP's calls: kernels, copies, fills, host
+ * functions, child graphs, events, memory, and the driver API's calls with a context.
  *
- * Every call is made at least once, but only differences from CUDA are tested in depth: the engine implements
- * graphs for both, and test_cudart_nodes.c tests it.
+ * The test makes every call at least once, but tests only differences from CUDA in depth. The engine implements
+ * graphs for both APIs, and test_cudart_nodes.c tests the engine.
  */
 #include "hip_graphs.h"
 
@@ -42,8 +42,8 @@ static void kernels_are_nodes(void **state)
     run_and_end(graph);
     device_has(device, 114);
 
-    /* Attributes: HIP's call takes the source first, and must write no more than the union of older versions
-     * holds. */
+    /* Attributes: HIP's call takes the source first. It must not write more bytes than the union of older versions
+     * has. */
     OK(hipGraphAddKernelNode(&second, graph, NULL, 0, &add.params));
     memset(&value, 0, sizeof value);
     value.priority = 3;
@@ -81,7 +81,7 @@ static void kernels_are_nodes(void **state)
     OK(hipGraphDestroy(graph));
 }
 
-/* Functions of modules: from a shared object, and leat's own kernels, which are found in place of AMD code
+/* Functions of modules come from a shared object, or are leat's own kernels, which take the place of AMD code
  * objects. */
 static void functions_of_modules_are_nodes(void **state)
 {
@@ -357,7 +357,7 @@ static void nodes_allocate_and_free(void **state)
     OK(hipGraphDestroy(graph));
     OK(hipDeviceSynchronize());
 
-    /* The driver-style call, in the graph that allocates the memory. */
+    /* Use the driver API's call, in the graph that allocates the memory. */
     OK(hipGraphCreate(&graph, 0));
     OK(hipGraphAddMemAllocNode(&alloc, graph, NULL, 0, &params));
     OK(hipDrvGraphAddMemFreeNode(&freed, graph, &alloc, 1, params.dptr));

@@ -5,7 +5,7 @@
 
 /* ---- arguments ---- */
 
-/* HIP takes the direction from the pointers and ignores the kind, so any kind is valid. */
+/* Returns any kind, because HIP takes the direction from the pointers and ignores the kind. */
 static hipMemcpyKind kind(const struct cell *dst, const struct cell *src)
 {
     return (hipMemcpyKind)kind_of_copy(dst, src);
@@ -21,7 +21,8 @@ static hipPitchedPtr rows_of(const struct cell *cell)
     return make_hipPitchedPtr(cell->ptr, row_bytes(), row_bytes(), cell_rows());
 }
 
-/* The extent of a whole cell. The width counts elements of 4 bytes if one side is an array, otherwise bytes. */
+/* Returns the extent of a whole cell. The width counts elements of 4 bytes if one side is an array, otherwise
+ * bytes. */
 static hipExtent extent_of(const struct cell *dst, const struct cell *src)
 {
     bool elements = dst->sort == ARRAY || src->sort == ARRAY;
@@ -163,7 +164,7 @@ static const hip_Memcpy2D *driver_rows(const struct cell *dst, const struct cell
     X(hipMemcpyToSymbolAsync, STREAM, IN(SYMBOL), LINEAR, (dst->ptr, src->ptr, BYTES, 0, TO_DEVICE, S))           \
     X(hipMemcpyFromSymbolAsync, STREAM, LINEAR, IN(SYMBOL), (dst->ptr, src->ptr, BYTES, 0, hipMemcpyDefault, S))
 
-/* Name, order, bytes of the value, arguments. */
+/* X(name, order, bytes of the value, arguments) */
 #define SETS_BOTH(X)                                                                                              \
     X(hipMemset, SYNC, 1, (dst->ptr, BYTE, BYTES))                                                                \
     X(hipMemset2D, SYNC, 1, (dst->ptr, ROW, BYTE, ROW, ROWS))                                                     \

@@ -1,5 +1,5 @@
-/* test_hip_rtc.c - hiprtc: compiling fails with a log that says what to do instead, and wrong arguments are
- * refused. */
+/* test_hip_rtc.c - tests hiprtc: compiling fails with a log that says what to do instead, and invalid arguments
+ * are refused. */
 #include <hip/hiprtc.h>
 
 #include "compat.h"

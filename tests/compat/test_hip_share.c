@@ -1,7 +1,7 @@
 /*
- * test_hip_share.c - the ways in which HIP programs pass file descriptors (by value, by value with other bits in
- * the upper half, or by address), descriptors that are refused, and the pool of a pointer; also copies of virtual
- * memory whose parts belong to two devices.
+ * test_hip_share.c - tests how HIP programs pass file descriptors (by value, by value with other bits in the upper
+ * half, or by address), which descriptors are refused, and pointers that belong to another pool. It also tests
+ * copies of virtual memory whose parts belong to two devices.
  */
 #include <hip/hip_runtime_api.h>
 
@@ -40,7 +40,8 @@ static void refuse_pool(void *handle)
     assert_null(imported);
 }
 
-/* AMD's own programs keep the descriptor in a 64-bit variable, of which the export writes only the lower half. */
+/* AMD's own programs store the descriptor in a 64-bit variable. The export writes only the lower half of the
+ * variable. */
 static void descriptors_come_in_several_ways(void **state)
 {
     hipMemPool_t pool = new_pool();
@@ -53,7 +54,8 @@ static void descriptors_come_in_several_ways(void **state)
     expect_pool((void *)(intptr_t)fd);
     expect_pool((void *)(uintptr_t)(kept | (unsigned)fd));
     expect_pool(&fd);
-    /* If the limit of descriptors allows it: a descriptor that is larger than the lowest mappable address. */
+    /* If the limit on descriptors allows it, use a descriptor whose number is larger than the lowest address that
+     * can be mapped. */
     high = fcntl(fd, F_DUPFD_CLOEXEC, 70000);
     if (high >= 0) {
         expect_pool((void *)(intptr_t)high);
@@ -132,7 +134,8 @@ static void pointers_belong_to_their_pool(void **state)
     (void)hipGetLastError();
 }
 
-/* A copy waits for the device that owns the copied part of the range, whoever owns the other parts. */
+/* A copy waits for the device that owns the copied part of the range, even if another device owns the other
+ * part. */
 static void parts_of_virtual_memory_have_their_own_device(void **state)
 {
     hipMemGenericAllocationHandle_t parts[2];

@@ -1,5 +1,5 @@
-/* test_hip_stream.c - HIP's streams, events, pools, virtual memory and launches: their order, which calls wait,
- * and refusals. */
+/* test_hip_stream.c - tests HIP's streams, events, pools, virtual memory and launches: their order, which calls
+ * wait, and refusals. */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"
@@ -138,7 +138,7 @@ static void events(void **state)
     OK(hipEventCreateWithFlags(&untimed, hipEventDisableTiming | hipEventReleaseToDevice));
     OK(hipEventQuery(start));
     OK(hipEventRecord(start, stream));
-    GIVES(hipErrorInvalidHandle, hipEventElapsedTime(&ms, start, stop)); /* not recorded yet */
+    GIVES(hipErrorInvalidHandle, hipEventElapsedTime(&ms, start, stop)); /* the events are not recorded yet */
     OK(hipLaunchHostFunc(stream, wait_at_gate, &open));
     OK(hipEventRecord(stop, stream));
     GIVES(hipErrorNotReady, hipEventQuery(stop));
@@ -246,7 +246,8 @@ static void virtual_memory(void **state)
     OK(hipMemset(base + unit, 0x44, unit));
     OK(hipMemcpy(out, base + 2 * unit - BYTES, BYTES, hipMemcpyDeviceToHost));
     HAS_BYTES(out, BYTES, 0x44);
-    GIVES(hipErrorInvalidValue, hipMemcpy(out, base, BYTES, hipMemcpyDeviceToHost)); /* nothing is mapped there */
+    GIVES(hipErrorInvalidValue, hipMemcpy(out, base, BYTES, hipMemcpyDeviceToHost)); /* nothing is mapped at
+                                                                                      * base */
     OK(hipMemRetainAllocationHandle(&again, base + unit));
     OK(hipMemRelease(again));
     OK(hipMemExportToShareableHandle(&fd, memory, hipMemHandleTypePosixFileDescriptor, 0));
@@ -259,7 +260,7 @@ static void virtual_memory(void **state)
     OK(hipMemUnmap(base, unit));
     OK(hipMemRelease(again));
     close(fd);
-    GIVES(hipErrorInvalidValue, hipMemAddressFree(base, 4 * unit)); /* something is mapped */
+    GIVES(hipErrorInvalidValue, hipMemAddressFree(base, 4 * unit)); /* a part of the reservation is mapped */
     OK(hipMemRelease(memory));
     OK(hipMemUnmap(base + unit, unit));
     OK(hipMemAddressFree(base, 4 * unit));
@@ -405,7 +406,7 @@ int main(void)
 
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
+    for (int i = 0; i < 2; i++) /* free everything, so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }

@@ -1,6 +1,6 @@
 /*
- * test_hip_symbols.c - which addresses are symbols, and their sizes, also in a program without .symtab: the
- * program makes a stripped copy of itself and runs one test in it.
+ * test_hip_symbols.c - tests which addresses are symbols, and their sizes. It also tests a program without
+ * .symtab: it makes a stripped copy of itself and runs one test in that copy.
  */
 #include <hip/hip_runtime.h>
 
@@ -13,7 +13,7 @@
 int global_symbol[8] = {1};
 static int static_symbol[4] = {1};
 static const int constant_symbol[2] = {5, 6};
-static char zeros[100]; /* in .bss */
+static char zeros[100]; /* a variable in .bss */
 
 /* Runs a program and returns its exit status, or 127 if it cannot be run. */
 static int run(char *const *arguments)
@@ -59,7 +59,8 @@ static void a_copy_is_bounded_by_its_symbol(void **state)
     assert_int_equal(bytes, sizeof zeros);
 }
 
-/* Pointers that are no symbol: NULL, the stack, the heap, device memory, the middle of a variable, code. */
+/* Pointers that are not symbols: NULL, and addresses of the stack, the heap, device memory, code, and the middle
+ * of a variable. */
 static void what_is_no_symbol_is_an_invalid_symbol(void **state)
 {
     int here = 0, *heap = malloc(64);
@@ -98,7 +99,8 @@ static void a_stripped_program_copies_within_its_segment(void **state)
     GIVES(hipErrorInvalidValue, hipMemcpyToSymbol(static_symbol, in, 16, (size_t)1 << 40, hipMemcpyHostToDevice));
     GIVES(hipErrorInvalidSymbol, hipMemcpyToSymbol(&here, in, 4, 0, hipMemcpyHostToDevice));
     GIVES(hipErrorInvalidSymbol,
-          hipMemcpyFromSymbol(out, (void *)(uintptr_t)run, 4, 0, hipMemcpyDeviceToHost)); /* code is no symbol */
+          hipMemcpyFromSymbol(out, (void *)(uintptr_t)run, 4, 0, hipMemcpyDeviceToHost)); /* code is not a
+                                                                                           * symbol */
 }
 
 static void a_stripped_program_has_symbols(void **state)
@@ -109,7 +111,8 @@ static void a_stripped_program_has_symbols(void **state)
 
     (void)state;
     assert_true(readlink("/proc/self/exe", own, sizeof own - 1) > 0);
-    snprintf(copy, sizeof copy, "%s.stripped", own); /* in the same folder, so that it finds its libraries */
+    snprintf(copy, sizeof copy, "%s.stripped", own); /* the copy is in the same folder, so that it finds its
+                                                      * libraries */
     if (run(strip) == 127) {
         print_message("skipped: there is no strip here\n");
         skip();
@@ -121,7 +124,7 @@ static void a_stripped_program_has_symbols(void **state)
 
 static int end(int wrong)
 {
-    for (int i = 0; i < 2; i++) /* so that leak checkers find nothing */
+    for (int i = 0; i < 2; i++) /* free everything, so that leak checkers find nothing */
         wrong += hipSetDevice(i) || hipDeviceReset();
     return wrong;
 }
@@ -130,7 +133,8 @@ int main(int count, char **arguments)
 {
     const struct CMUnitTest stripped[] = {cmocka_unit_test(a_stripped_program_copies_within_its_segment)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stripped_program_has_symbols), /* forks, so must run before a device is used */
+        cmocka_unit_test(a_stripped_program_has_symbols), /* this test forks, so it must run before a device is
+                                                           * used */
         cmocka_unit_test(a_copy_is_bounded_by_its_symbol),
         cmocka_unit_test(what_is_no_symbol_is_an_invalid_symbol),
     };

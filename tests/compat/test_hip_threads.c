@@ -1,5 +1,6 @@
 /*
- * test_hip_threads.c - several threads change and use the library's table of reserved addresses at the same time.
+ * test_hip_threads.c - tests several threads that change and use the library's table of reserved addresses at the
+ * same time.
  */
 #include <hip/hip_runtime.h>
 
@@ -51,8 +52,8 @@ static void map_part(char *at, size_t bytes)
     OK(hipMemSetAccess(at, bytes, &access_both, 1));
 }
 
-/* One thread uses a part of a reservation, while the test maps and unmaps other parts and tries in vain to free
- * the whole. */
+/* One thread uses a part of a reservation. Meanwhile the test maps and unmaps other parts, and tries to free the
+ * whole reservation, which must fail. */
 static void reserved_addresses_stay_known(void **state)
 {
     struct user user = {0};

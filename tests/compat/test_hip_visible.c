@@ -1,5 +1,5 @@
-/* test_hip_visible.c - ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES in HIP programs, on CPU
- * devices. */
+/* test_hip_visible.c - tests ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES in HIP programs,
+ * on CPU devices. */
 #include <hip/hip_runtime.h>
 
 #include "visible.h"
@@ -36,7 +36,8 @@ static void ROCRs_filters_below(void **state)
     (void)state;
     SEES("0 3 1", "ROCR_VISIBLE_DEVICES=3,1");
     SEES("0 1 3", "ROCR_VISIBLE_DEVICES=3,1 HIP_VISIBLE_DEVICES=1,0");
-    SEES("0 1", "ROCR_VISIBLE_DEVICES=3,1 CUDA_VISIBLE_DEVICES=1,2,0"); /* ROCR's list leaves two devices */
+    SEES("0 1", "ROCR_VISIBLE_DEVICES=3,1 CUDA_VISIBLE_DEVICES=1,2,0"); /* the list of ROCR_VISIBLE_DEVICES leaves
+                                                                         * two devices */
     SEES("100", "ROCR_VISIBLE_DEVICES=7 HIP_VISIBLE_DEVICES=0");
 }
 
@@ -48,13 +49,13 @@ static void empty_lists_are_as_AMD_has_them(void **state)
     SEES("100", "ROCR_VISIBLE_DEVICES=");
 }
 
-/* With HIP, a UUID is text. */
+/* HIP prints a UUID as text. */
 static void a_UUID_names_a_device(void **state)
 {
     (void)state;
     SEES("0 2 0", "ROCR_VISIBLE_DEVICES=GPU-cpu:2,0");
     SEES("0 1", "HIP_VISIBLE_DEVICES=gpu-CPU:1");
-    SEES("100", "HIP_VISIBLE_DEVICES=GPU-cpu:"); /* ambiguous: matches all devices */
+    SEES("100", "HIP_VISIBLE_DEVICES=GPU-cpu:"); /* ambiguous, because it matches all devices */
 }
 
 int main(int count, char **arguments)

@@ -1,6 +1,6 @@
 /*
- * visible.h - for the tests of CUDA_VISIBLE_DEVICES and similar variables: the program runs a copy of itself with
- * other variables, and the copy prints the devices that it sees.
+ * visible.h - runs a copy of the program with other variables, and checks which devices the copy prints as
+ * visible. The tests of CUDA_VISIBLE_DEVICES and similar variables use it.
  */
 #ifndef COMPAT_TEST_VISIBLE_H
 #define COMPAT_TEST_VISIBLE_H
@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <unistd.h>
 
-/* With these variables set and four CPU devices, the copy must print this text. */
+/* Fails if the copy does not print this text. It runs with these variables and four CPU devices. */
 #define SEES(says, variables) expect_sight((says), (variables), __FILE__, __LINE__)
 static inline void expect_sight(const char *says, const char *variables, const char *file, int line)
 {

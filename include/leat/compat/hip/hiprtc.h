@@ -52,8 +52,8 @@ hiprtcResult hiprtcCompileProgram(hiprtcProgram program, int optionCount, const 
 hiprtcResult hiprtcGetProgramLogSize(hiprtcProgram program, size_t *bytes);
 hiprtcResult hiprtcGetProgramLog(hiprtcProgram program, char *log);
 
-/* These calls fail for every program: hiprtcGetLoweredName() with NO_LOWERED_NAMES_BEFORE_COMPILATION, and the calls
- * that return code with INVALID_PROGRAM. */
+/* These calls fail for every program: hiprtcGetLoweredName() with NO_LOWERED_NAMES_BEFORE_COMPILATION, and the
+ * calls that return code with INVALID_PROGRAM. */
 hiprtcResult hiprtcGetLoweredName(hiprtcProgram program, const char *expression, const char **name);
 hiprtcResult hiprtcGetCodeSize(hiprtcProgram program, size_t *bytes);
 hiprtcResult hiprtcGetCode(hiprtcProgram program, char *code);
