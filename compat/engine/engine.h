@@ -351,7 +351,7 @@ struct leatc_memory {
     bool sharable;           /* memory from leatc_alloc() that leatc_share_memory() can share */
     bool synchronous;        /* calls without Async in their names wait until their copies and fills of this memory
                               * complete */
-    bool reported, sent;     /* managed memory: reported: it was advised or prefetched; sent: it was prefetched */
+    bool reported, sent;     /* managed memory: reported means advised or prefetched, sent means prefetched */
     bool idle;               /* memory of a graph that is not live: only nodes may use it */
     struct leatc_block *block; /* the engine's record of memory of a graph; NULL for other memory */
 };
@@ -425,8 +425,8 @@ LEATC_API int leatc_prefetch(const void *ptr, size_t bytes, int ordinal, struct 
 LEATC_API int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal);
 LEATC_API int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info);
 
-/* A layer calls this before it calls leat_managed_advise() or leat_managed_prefetch() itself (sent: it
- * prefetches). The engine then takes the advice back when the memory is freed. */
+/* A layer calls this before it calls leat_managed_advise() or leat_managed_prefetch() itself, so that the engine
+ * takes the advice back when the memory is freed. sent: the layer prefetches the memory. */
 LEATC_API void leatc_managed_reported(const void *ptr, bool sent);
 
 /* Attaches managed memory to a stream. flags: 1 global, 2 host, 4 single stream. ptr is the start of an
@@ -604,8 +604,8 @@ LEATC_API int leatc_symbol_bytes(const void *symbol, size_t *bytes);
 
 /* ---- arrays --------------------------------------------------------------------------------------------- */
 
-/* Arrays are pitched device memory that programs access only through its handle. Sizes are in elements; the size
- * of a missing dimension is 0. */
+/* Arrays are pitched device memory that programs access only through a handle. Sizes are in elements; the size of
+ * a missing dimension is 0. */
 struct leatc_array;
 struct leatc_array_shape {
     size_t width, height, depth;

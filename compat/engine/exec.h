@@ -16,9 +16,8 @@ struct leatc_exec {
     struct leati_lock lock; /* held during a launch or an update; guards the fields below */
     unsigned long long id, flags;
     struct leatc_graph *graph;
-    struct leatc_graph *source; /* the graph from which this was made if it allocates or frees memory, else NULL.
-                                 * Such a graph may have only one executable graph; guarded by the lock of
-                                 * graphs */
+    struct leatc_graph *source; /* if the original graph allocates or frees memory: that graph, which may have only
+                                 * this executable graph; otherwise NULL; guarded by the lock of graphs */
     struct step *steps;
     size_t step_count;
     size_t *before;

@@ -400,7 +400,7 @@ uint64_t leatc_pool_id(const struct leatc_pool *pool);
 /* Memory is shared in units of this size. */
 #define LEATC_SHARE_UNIT ((size_t)2 << 20)
 
-/* leatc_share_offer() lets other processes ask for the descriptor fd; if it succeeds, it owns fd.
+/* leatc_share_offer() lets other processes ask for the descriptor fd; on success the offer owns fd.
  * leatc_share_end() ends the offer. */
 int leatc_share_offer(unsigned what, unsigned long long id, size_t bytes, int fd, void *handle);
 void leatc_share_end(unsigned what, unsigned long long id);

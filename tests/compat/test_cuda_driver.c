@@ -433,8 +433,7 @@ static void a_range_may_be_of_two_devices(void **state)
     OK(cuMemsetD16(range + unit - 100, 0x0909, 100));
     OK(cuMemcpyDtoH(out, range + unit - 100, 200));
     HAS_BYTES(out, 200, 9);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(range + unit, in, STRIPES * unit)); /* beyond the end of the
-                                                                                      * range */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(range + unit, in, STRIPES * unit)); /* beyond its end */
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(range + 1, 0, STRIPES * unit));
     OK(cuMemUnmap(range, STRIPES * unit));
     OK(cuMemAddressFree(range, STRIPES * unit));

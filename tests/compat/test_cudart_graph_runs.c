@@ -597,7 +597,8 @@ static void objects_outlive_the_launches_that_need_them(void **state)
     assert_int_equal(replaced, 1);
 }
 
-/* User objects of child graphs end with their node, also if the node is destroyed. */
+/* The user object of a child graph lives until its last copy ends: the copies in two nodes and in an executable
+ * graph. */
 static void objects_of_child_graphs_go_with_them(void **state)
 {
     atomic_int ended = 0;

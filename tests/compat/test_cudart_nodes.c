@@ -234,8 +234,7 @@ static void copies_are_nodes(void **state)
     params.dstPos = make_cudaPos(70, 1, 0);
     params.srcPtr.ysize = 16;
     params.dstPtr.ysize = 9;
-    GIVES(cudaErrorInvalidValue, cudaGraphMemcpyNodeSetParams(node, &params)); /* the copy has more rows than a
-                                                                                * slice */
+    GIVES(cudaErrorInvalidValue, cudaGraphMemcpyNodeSetParams(node, &params)); /* more rows than a slice has */
     params.dstPtr.ysize = 10;
     OK(cudaGraphMemcpyNodeSetParams(node, &params));
     OK(cudaGraphMemcpyNodeGetParams(node, &given));

@@ -60,8 +60,7 @@ static void a_range_may_be_registered_again(void **state)
     OK(hipHostRegister(plain, sizeof plain, hipHostRegisterMapped));
     OK(hipHostGetFlags(&flags, plain));
     assert_int_equal(flags, hipHostRegisterPortable);
-    GIVES(hipErrorHostMemoryAlreadyRegistered, hipHostRegister(plain, 64, 0)); /* the registered range has another
-                                                                                * size */
+    GIVES(hipErrorHostMemoryAlreadyRegistered, hipHostRegister(plain, 64, 0)); /* the registered size differs */
     GIVES(hipErrorInvalidValue, hipHostRegister(plain, sizeof plain, 0x1000));
     OK(hipHostUnregister(plain));
     GIVES(hipErrorHostMemoryNotRegistered, hipHostUnregister(plain)); /* the first hipHostUnregister() has ended
@@ -284,18 +283,15 @@ static void coarse_grain_advice_is_kept_and_reported(void **state)
     assert_int_equal(coherency(memory, 8 * PAGE), FINE);
     OK(hipMemAdvise(memory, 8 * PAGE, hipMemAdviseSetCoarseGrain, 0));
     assert_int_equal(coherency(memory, 8 * PAGE), COARSE);
-    OK(hipMemAdvise(memory + 2 * PAGE, 2 * PAGE, hipMemAdviseUnsetCoarseGrain, 0)); /* fine-grained pages inside
-                                                                                     * the range */
+    OK(hipMemAdvise(memory + 2 * PAGE, 2 * PAGE, hipMemAdviseUnsetCoarseGrain, 0)); /* splits the range */
     assert_int_equal(coherency(memory, 8 * PAGE), hipMemRangeCoherencyModeIndeterminate);
     assert_int_equal(coherency(memory, 2 * PAGE), COARSE);
     assert_int_equal(coherency(memory + 2 * PAGE, 2 * PAGE), FINE);
     assert_int_equal(coherency(memory + 4 * PAGE, 4 * PAGE), COARSE);
-    OK(hipMemAdvise(memory + 2 * PAGE, 1, hipMemAdviseSetCoarseGrain, hipCpuDeviceId)); /* affects the whole
-                                                                                         * page */
+    OK(hipMemAdvise(memory + 2 * PAGE, 1, hipMemAdviseSetCoarseGrain, hipCpuDeviceId)); /* sets a whole page */
     assert_int_equal(coherency(memory, 3 * PAGE), COARSE);
     assert_int_equal(coherency(memory + 3 * PAGE, PAGE), FINE);
-    OK(hipMemAdvise(memory + PAGE, 5 * PAGE, hipMemAdviseUnsetCoarseGrain, 0)); /* overlaps two coarse-grained
-                                                                                 * ranges */
+    OK(hipMemAdvise(memory + PAGE, 5 * PAGE, hipMemAdviseUnsetCoarseGrain, 0)); /* overlaps two ranges */
     assert_int_equal(coherency(memory, PAGE), COARSE);
     assert_int_equal(coherency(memory + PAGE, 5 * PAGE), FINE);
     assert_int_equal(coherency(memory + 6 * PAGE, 2 * PAGE), COARSE);

@@ -53,8 +53,7 @@ static void callbacks_and_mem_ops_are_captured(void **state)
     OK(hipGraphBatchMemOpNodeGetParams(nodes[1], &got));
     assert_true(got.count == 2 && got.ctx == context);
     assert_memory_equal(got.paramArray, ops, sizeof ops);
-    GIVES(hipErrorNotSupported, hipGraphBatchMemOpNodeGetParams(nodes[2], &got)); /* the wait of this node has a
-                                                                                   * mask */
+    GIVES(hipErrorNotSupported, hipGraphBatchMemOpNodeGetParams(nodes[2], &got)); /* the wait has a mask */
     exec = instantiated(graph);
     memset(ops, 0xff, sizeof ops);
     for (int i = 1; i <= 2; i++) {

@@ -319,7 +319,7 @@ static void advice_ends_with_the_memory(void **state)
         assert_int_equal(place, hipInvalidDeviceId);
         OK(hipFree(first));
         if (i)
-            OK(hipFree(second)); /* round 0 keeps the memory until here, so that its page is not reused */
+            OK(hipFree(second)); /* round 0 does not free it, so that its page is not reused */
     }
 }
 

@@ -246,8 +246,7 @@ static void virtual_memory(void **state)
     OK(hipMemset(base + unit, 0x44, unit));
     OK(hipMemcpy(out, base + 2 * unit - BYTES, BYTES, hipMemcpyDeviceToHost));
     HAS_BYTES(out, BYTES, 0x44);
-    GIVES(hipErrorInvalidValue, hipMemcpy(out, base, BYTES, hipMemcpyDeviceToHost)); /* nothing is mapped at
-                                                                                      * base */
+    GIVES(hipErrorInvalidValue, hipMemcpy(out, base, BYTES, hipMemcpyDeviceToHost)); /* base is not mapped */
     OK(hipMemRetainAllocationHandle(&again, base + unit));
     OK(hipMemRelease(again));
     OK(hipMemExportToShareableHandle(&fd, memory, hipMemHandleTypePosixFileDescriptor, 0));

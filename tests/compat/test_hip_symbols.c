@@ -99,8 +99,7 @@ static void a_stripped_program_copies_within_its_segment(void **state)
     GIVES(hipErrorInvalidValue, hipMemcpyToSymbol(static_symbol, in, 16, (size_t)1 << 40, hipMemcpyHostToDevice));
     GIVES(hipErrorInvalidSymbol, hipMemcpyToSymbol(&here, in, 4, 0, hipMemcpyHostToDevice));
     GIVES(hipErrorInvalidSymbol,
-          hipMemcpyFromSymbol(out, (void *)(uintptr_t)run, 4, 0, hipMemcpyDeviceToHost)); /* code is not a
-                                                                                           * symbol */
+          hipMemcpyFromSymbol(out, (void *)(uintptr_t)run, 4, 0, hipMemcpyDeviceToHost)); /* not a variable */
 }
 
 static void a_stripped_program_has_symbols(void **state)
