@@ -16,33 +16,33 @@ struct constant {
 /* Values of attributes that leat does not know for any device. They are those of NVIDIA's GPUs since compute
  * capability 7.5, because programs size their work by them. Attributes that this file does not list are 0. */
 static const struct constant constants[] = {
-    {2, 1024},     /* largest x of a block */
-    {3, 1024},     /* largest y of a block */
-    {4, 64},       /* largest z of a block */
-    {5, INT_MAX},  /* largest x of a grid */
-    {6, 65535},    /* largest y of a grid */
-    {7, 65535},    /* largest z of a grid */
+    {2, 1024},     /* maximum x size of a block */
+    {3, 1024},     /* maximum y size of a block */
+    {4, 64},       /* maximum z size of a block */
+    {5, INT_MAX},  /* maximum x size of a grid */
+    {6, 65535},    /* maximum y size of a grid */
+    {7, 65535},    /* maximum z size of a grid */
     {9, 65536},    /* bytes of constant memory */
-    {10, 32},      /* number of threads of a warp */
-    {11, INT_MAX}, /* largest pitch of a copy */
-    {12, 65536},   /* largest number of registers of a block */
-    {14, 512},     /* alignment of textures */
-    {15, 1},       /* copies run beside kernels */
-    {19, 1},       /* the device can access host memory */
-    {30, 512},     /* alignment of surfaces */
-    {31, 1},       /* kernels run concurrently */
-    {39, 2048},    /* largest number of threads of a multiprocessor */
-    {41, 1},       /* host and device share one address space */
-    {51, 32},      /* alignment of a texture's pitch */
-    {78, 1},       /* streams have priorities */
-    {82, 65536},   /* number of registers of a multiprocessor */
-    {87, 2},       /* how many times faster single precision is than double precision */
-    {91, 1},       /* the device uses registered memory at the host's address */
-    {99, 1},       /* host memory can be registered */
-    {106, 32},     /* largest number of blocks of a multiprocessor */
-    {113, 1},      /* host memory can be registered as read-only */
-    {115, 1},      /* pools are supported */
-    {126, 1},      /* number of domains of memory synchronization */
+    {10, 32},      /* threads of a warp */
+    {11, INT_MAX}, /* maximum pitch of a copy, in bytes */
+    {12, 65536},   /* maximum registers of a block */
+    {14, 512},     /* alignment of textures, in bytes */
+    {15, 1},       /* 1: copies can run concurrently with kernels */
+    {19, 1},       /* 1: the device can access host memory */
+    {30, 512},     /* alignment of surfaces, in bytes */
+    {31, 1},       /* 1: kernels can run concurrently */
+    {39, 2048},    /* maximum threads of a multiprocessor */
+    {41, 1},       /* 1: host and device share one address space */
+    {51, 32},      /* alignment of a texture's pitch, in bytes */
+    {78, 1},       /* 1: streams have priorities */
+    {82, 65536},   /* registers of a multiprocessor */
+    {87, 2},       /* ratio of single-precision to double-precision speed */
+    {91, 1},       /* 1: the device uses registered memory at the host's address */
+    {99, 1},       /* 1: host memory can be registered */
+    {106, 32},     /* maximum blocks of a multiprocessor */
+    {113, 1},      /* 1: host memory can be registered as read-only */
+    {115, 1},      /* 1: pools are supported */
+    {126, 1},      /* memory synchronization domains */
 };
 
 /* Size limits of textures and surfaces. Devices report 0 for them, because leat has no textures, but

@@ -1,5 +1,5 @@
-/* sample_driver.cu - driver and runtime calls in one file: contexts, and kernels of the one that use memory of the
- * other. */
+/* sample_driver.cu - uses driver and runtime calls in one file: contexts, and kernels of one API that use memory
+ * of the other. */
 #include <cuda.h>
 #include "sample.h"
 

@@ -1,5 +1,5 @@
-/* sample_failures.cu - kernels that fail and launches with invalid arguments: each is an error, and the device
- * works again after a reset. */
+/* sample_failures.cu - runs kernels that fail, and launches with invalid arguments. Each must return an error, and
+ * the device must work again after a reset. */
 #include "sample.h"
 
 #include <cassert>

@@ -1,4 +1,5 @@
-/* sample_functions.cu - functions that kernels call: min and max, intrinsics, conversions, math, and types. */
+/* sample_functions.cu - tests functions that kernels call: min and max, intrinsics, conversions, math, and
+ * types. */
 #include "sample.h"
 
 #include <algorithm>

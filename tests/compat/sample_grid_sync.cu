@@ -1,4 +1,4 @@
-/* sample_grid_sync.cu - cooperative launches: all threads of the grid wait for each other. */
+/* sample_grid_sync.cu - tests cooperative launches, in which all threads of the grid wait for each other. */
 #include "sample.h"
 
 #include <cooperative_groups.h>

@@ -1,5 +1,5 @@
-/* sample_histogram.cu - histograms by atomics in shared and global memory, and every atomic with operands of other
- * types. */
+/* sample_histogram.cu - computes histograms with atomics in shared and global memory, and tests every atomic with
+ * operands of other types. */
 #include "sample.h"
 
 #include <vector>

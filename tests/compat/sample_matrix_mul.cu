@@ -1,5 +1,5 @@
-/* sample_matrix_mul.cu - tiles in shared memory whose size is a template parameter, and transposes with padded
- * tiles. */
+/* sample_matrix_mul.cu - multiplies matrices in tiles of shared memory whose size is a template parameter, and
+ * transposes with padded tiles. */
 #include "sample.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-/* sample_occupancy.cu - occupancy and block sizes, and attributes of devices and kernels by which programs
+/* sample_occupancy.cu - tests occupancy and block sizes, and attributes of devices and kernels by which programs
  * divide. */
 #include "sample.h"
 

@@ -1,5 +1,5 @@
-/* sample_reduction.cu - sums through dynamic shared memory of a template type, cooperative groups, shuffles, and
- * the block that ends last. */
+/* sample_reduction.cu - computes sums with dynamic shared memory of a template type, cooperative groups, shuffles,
+ * and the block that ends last. */
 #include "sample.h"
 
 #include <cooperative_groups.h>

@@ -1,4 +1,5 @@
-/* sample_streams.cu - copies and kernels over several streams, pinned memory, events, callbacks and a captured graph. */
+/* sample_streams.cu - uses copies and kernels in several streams, pinned memory, events, callbacks and a captured
+ * graph. */
 #include "sample.h"
 
 static __global__ void init_array(int *g_data, int *factor, int num_iterations)

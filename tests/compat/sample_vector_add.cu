@@ -1,5 +1,5 @@
-/* sample_vector_add.cu - the first CUDA program: adds two vectors, checks for errors after the launch, and takes
- * the time with events. */
+/* sample_vector_add.cu - the first program of a CUDA course: adds two vectors, checks for errors after the launch,
+ * and measures the time with events. */
 #include "sample.h"
 
 #include <vector>

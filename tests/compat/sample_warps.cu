@@ -1,4 +1,5 @@
-/* sample_warps.cu - communication inside a warp: votes, shuffles, matches, reductions, and coalesced groups. */
+/* sample_warps.cu - tests communication within a warp: votes, shuffles, matches, reductions, and coalesced
+ * groups. */
 #include "sample.h"
 
 #include <cooperative_groups.h>
