@@ -1,5 +1,5 @@
-# compat.mk - builds the compatibility libraries: the engine (libleat-compat) and one library for each folder beside it.
-# The Makefile includes this file.
+# compat.mk - builds the compatibility libraries: the engine (libleat-compat), and one library for each folder beside
+# it. The Makefile includes this file.
 
 compat_names := $(filter cudart cuda hip,$(notdir $(patsubst %/,%,$(wildcard compat/*/))))
 compat_libs := $(addprefix libleat-,compat $(compat_names))
@@ -48,7 +48,7 @@ $(foreach name,compat $(compat_names),$(eval $(call compat_rules,$(name))))
 .PHONY: compat
 -include $(patsubst %.o,%.d,$(foreach name,compat $(compat_names),$(call compat_obj,$(name))))
 
-# ---- tests: programs that use the compatibility libraries, built as a user builds them, with the shared libraries ----
+# ---- tests: programs of the compatibility libraries, built as a user builds them, with the shared libraries ----
 
 # Programs tests/compat/test_LAYER_*.c are linked with libleat-LAYER.
 compat_layer = $(word 2,$(subst _, ,$(notdir $(1))))

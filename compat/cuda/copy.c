@@ -156,7 +156,7 @@ static int direction_of(const struct region *region)
     return to_host ? LEATC_DEVICE_TO_HOST : LEATC_DEVICE_TO_DEVICE;
 }
 
-/* Converts a region, which is not empty, to the engine's struct. */
+/* Converts a region to the engine's struct. The region must not be empty. */
 static CUresult engine_region(const struct region *region, void **dst, void **src, leat_copy_region *made)
 {
     struct steps to, from;

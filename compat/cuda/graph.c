@@ -161,7 +161,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uns
     return instantiate(executable, graph, flags, NULL);
 }
 
-/* An older version of the call, which also writes a text about the failure to log. */
+/* Instantiates a graph. This older version of the call also writes a text to log if it fails. */
 CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgraphNode *wrong, char *log,
                                size_t log_bytes)
 {

@@ -49,7 +49,7 @@ struct CUfunc_st {
 static struct CUmod_st modules[MODULES_MAX];
 static struct CUfunc_st functions[FUNCTIONS_MAX];
 
-/* Guards the lists. The fields alive are read without it. */
+/* Guards the lists. Calls read the field alive of a handle without this lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned next_module, used_functions;
 static struct CUfunc_st *free_functions;

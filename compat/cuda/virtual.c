@@ -22,8 +22,8 @@ static CUresult status_result(leat_status status)
     }
 }
 
-/* Returns the current device, opened, for calls that do not name a device. It does not matter which device this
- * is, because all devices of a driver have the same granularity. */
+/* Opens and returns the current device, for calls that do not name a device. Any device is suitable, because all
+ * devices of a driver have the same granularity. */
 static CUresult any_device(leat_device **device)
 {
     int ordinal;

@@ -212,8 +212,7 @@ static bool has_bytes(const void *ptr, const struct leatc_memory *memory, size_t
     return is_pageable(memory) || bytes <= bytes_left(ptr, memory);
 }
 
-/* Returns true if the source or the destination is memory of a graph that is not live, which only nodes may
- * use. */
+/* Returns true if the source or the destination is graph memory that is not live, which only nodes may use. */
 static bool is_idle(const struct sides *sides)
 {
     return sides->dst.idle || sides->src.idle;

@@ -352,7 +352,7 @@ struct leatc_memory {
     bool synchronous;        /* calls without Async in their names wait until their copies and fills of this memory
                               * complete */
     bool reported, sent;     /* managed memory: reported means advised or prefetched, sent means prefetched */
-    bool idle;               /* memory of a graph that is not live: only nodes may use it */
+    bool idle;               /* graph memory that is not live at present: only nodes may use it */
     struct leatc_block *block; /* the engine's record of memory of a graph; NULL for other memory */
 };
 

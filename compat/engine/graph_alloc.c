@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The numbers that both vendors use. */
+/* Memory types, kinds of location and access rights, with the numbers that both vendors use. */
 enum { TYPE_PINNED = 1, TYPE_MANAGED = 2, PLACE_INVALID = 0, PLACE_DEVICE = 1, ACCESS_READ = 1, ACCESS_BOTH = 3 };
 
 static const char alloc_tag;

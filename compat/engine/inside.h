@@ -123,7 +123,7 @@ bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *cons
  * changes nothing, if out of memory. The caller holds the lock of graphs. */
 bool leatc_attributes_copy(struct leatc_node *to, const struct leatc_node *from) LEATI_REQUIRES(leatc_graph_lock);
 
-/* Adds nodes to a list that does not have them yet. Returns false if out of memory. */
+/* Adds to a list the nodes that it does not contain yet. Returns false if out of memory. */
 bool leatc_ends_join(struct leatc_ends *ends, struct leatc_node *const *nodes, size_t count);
 void leatc_ends_clear(struct leatc_ends *ends);
 

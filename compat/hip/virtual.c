@@ -133,8 +133,8 @@ static int give_back(void *ptr)
     return of_status(leat_virtual_unreserve(ptr));
 }
 
-/* Frees a reservation. If the engine knows it, leatc_memory_end() removes the engine's record, in the same moment
- * and only if leat frees the reservation. */
+/* Frees a reservation. If the engine has a record of it, leatc_memory_end() removes the record together with the
+ * reservation, or keeps both. */
 static int unreserve(void *ptr, size_t bytes)
 {
     struct reservation **link = &reservations, *gone;

@@ -100,8 +100,8 @@ static void play_round(const cudaStream_t *streams, const cudaEvent_t *events)
             break;
         case 1:
             OK(cudaStreamWaitEvent(streams[stream], events[event], 0));
-            /* The model stores only the stream's latest wait for this event, so it may know fewer rules than
-             * hold. */
+            /* The model stores only the stream's latest wait for this event, so it may not know all the order that
+             * exists. */
             model.waits[stream][event] = model.recorded_at[event];
             model.waited_on[stream][event] = model.recorded_on[event];
             break;

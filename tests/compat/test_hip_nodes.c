@@ -42,8 +42,8 @@ static void kernels_are_nodes(void **state)
     run_and_end(graph);
     device_has(device, 114);
 
-    /* Attributes: HIP's call takes the source first. It must not write more bytes than the union of older versions
-     * has. */
+    /* hipGraphKernelNodeCopyAttributes() takes the source first. hipGraphKernelNodeGetAttribute() must not write
+     * more bytes than older versions of the union have. */
     OK(hipGraphAddKernelNode(&second, graph, NULL, 0, &add.params));
     memset(&value, 0, sizeof value);
     value.priority = 3;

@@ -181,7 +181,7 @@ template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<char>()
 
 /* ---- kernels that are functions, and symbols -------------------------------------------------------------- */
 
-/* nvcc has its own versions of what follows. */
+/* nvcc has its own versions of the definitions below. */
 #if __cplusplus >= 201402L && (!defined(__CUDACC__) || defined(__LEAT_CU__)) && !defined(__HIP__)
 
 #include <assert.h>
@@ -558,7 +558,7 @@ inline cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hG
                      hGraphExec, node, dst, static_cast<const void *>(&symbol), count, offset, kind);
 }
 
-/* The variant for programs for CUDA 11 and before. */
+/* The variant of this call for programs that were written for CUDA 11 and before. */
 inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
                                        cudaGraphNode_t *hErrorNode_out,
                                        cudaGraphExecUpdateResult *updateResult_out)

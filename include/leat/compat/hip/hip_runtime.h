@@ -32,7 +32,7 @@
 
 #ifdef __cplusplus
 
-/* hipcc has its own versions of what follows. */
+/* hipcc has its own versions of the definitions below. */
 #if __cplusplus >= 201402L && !defined(__HIP__) && !defined(__CUDACC__)
 
 #include <leat/compat/kernel_functions.h>
