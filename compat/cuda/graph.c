@@ -171,7 +171,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgraphNo
     if (wrong)
         *wrong = (CUgraphNode)(void *)found;
     if (log && log_bytes)
-        (void)snprintf(log, log_bytes, "%s", found ? "the edges go round in a circle" : "");
+        (void)snprintf(log, log_bytes, "%s", found ? "the edges form a cycle" : "");
     return result;
 }
 

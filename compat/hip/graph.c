@@ -162,7 +162,7 @@ hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph, hip
     if (errorNode)
         *errorNode = (hipGraphNode_t)(void *)wrong;
     if (log && logBytes)
-        (void)snprintf(log, logBytes, "%s", wrong ? "the edges go round in a circle" : "");
+        (void)snprintf(log, logBytes, "%s", wrong ? "the edges form a cycle" : "");
     return note(result);
 }
 
