@@ -173,8 +173,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_batch(leat_stream *stream, const l
 /* A pitched region of bytes in the source and in the destination. The width_bytes bytes of row y in slice z start
  * at y * pitch_bytes + z * slice_bytes. Does not grow: it is a value like leat_dim3. */
 typedef struct leat_copy_region {
-    size_t width_bytes; /* of a row */
-    size_t height;      /* rows */
+    size_t width_bytes; /* bytes of a row */
+    size_t height;      /* rows of a slice */
     size_t depth;       /* slices; 1 for a 2-D copy */
     size_t dst_pitch_bytes, src_pitch_bytes;
     size_t dst_slice_bytes, src_slice_bytes; /* ignored when depth is 1 */

@@ -81,16 +81,16 @@ typedef struct leat_device_info {
     uint32_t max_shared_bytes;  /* maximum of dynamic shared memory of a block */
     uint32_t memory_clock_khz;  /* 0 if the driver does not report it */
     uint32_t memory_bus_bits;   /* 0 if the driver does not report it */
-    char pci_address[20];       /* "0000:1b:00.0", or "" */
+    char pci_address[20];       /* "0000:1b:00.0"; "": unknown */
     int numa_node;              /* node of the nearest host memory; -1: unknown */
     uint32_t link_gen;          /* PCIe generation in use; 0: unknown */
     uint32_t link_width;        /* PCIe lanes in use; 0: unknown */
     uint32_t copy_engines;      /* number of copies that run concurrently */
     uint64_t peer_mask;         /* bit n: device n of this driver can be accessed directly, over NVLink or PCIe */
     uint8_t unified_addressing; /* host and device share one address space: always 1 in leat */
-    uint8_t managed_memory;     /* leat_memory_alloc(LEAT_KIND_MANAGED) works */
-    uint8_t virtual_memory;     /* reserve, create, map and unmap work, so pools can stitch memory */
-    uint8_t strict;             /* host threads cannot access device memory (LEAT_STRICT) */
+    uint8_t managed_memory;     /* 1: leat_memory_alloc(LEAT_KIND_MANAGED) works */
+    uint8_t virtual_memory;     /* 1: leat/virtual.h works, and pools can stitch memory */
+    uint8_t strict;             /* 1: host threads cannot access device memory (LEAT_STRICT) */
 } leat_device_info;
 #define LEAT_DEVICE_INFO_INIT LEAT_SIZED_INIT_(leat_device_info)
 
@@ -111,7 +111,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_device_list(unsigned index, leat_device
 /* The state of a driver, which shows why a GPU is not available. */
 typedef struct leat_driver_info {
     size_t size;        /* sizeof(leat_driver_info): leat/base.h */
-    char name[8];       /* "cuda" */
+    char name[8];       /* "cuda", "hip" or "cpu" */
     leat_status status; /* LEAT_OK: usable; otherwise the reason */
     char reason[512];   /* the message for status, "" when usable */
     char library[256];  /* path of the loaded library, "" if none */
@@ -127,8 +127,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_driver_list(unsigned index, leat_driver
 /* One environment variable: one that leat reads, or one that begins with LEAT_ but is unknown to leat. */
 typedef struct leat_option_info {
     size_t size;               /* sizeof(leat_option_info): leat/base.h */
-    const char *name;          /* "LEAT_DEVICE" */
-    const char *value;         /* its value, or NULL */
+    const char *name;          /* name of the variable, such as "LEAT_DEVICE" */
+    const char *value;         /* value of the variable; NULL: not set */
     const char *default_value; /* the default, in words */
     const char *text;          /* what the variable does, one sentence */
     const char *problem;       /* what is wrong with the value or the name, one sentence; NULL: nothing */

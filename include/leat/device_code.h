@@ -186,7 +186,7 @@ typedef struct leat_cpu_block {
     leat_cpu_dim grid_blocks;
     leat_cpu_dim block_threads;
     leat_cpu_dim block;
-    uint32_t shared_bytes; /* dynamic shared memory, from leat_launch() */
+    uint32_t shared_bytes; /* size of the dynamic shared memory, from leat_launch() */
     void *shared; /* the dynamic shared memory, aligned to 128 bytes, uninitialized; NULL if shared_bytes is 0 */
 
     /* Grid barrier of a kernel with LEAT_CPU_KERNEL_TOGETHER, otherwise NULL. Blocks that have ended count as
@@ -205,7 +205,7 @@ typedef struct leat_cpu_block {
  * leat_cpu_kernel_NAME. run() executes one block, from its first thread to its last; args are pointers to the
  * parameter values. Several threads run blocks concurrently. */
 typedef struct leat_cpu_kernel {
-    uint32_t abi; /* LEAT_CPU_KERNEL_ABI */
+    uint32_t abi; /* must be LEAT_CPU_KERNEL_ABI */
     uint32_t parameter_count;
     const uint32_t *parameter_bytes; /* sizeof each parameter */
     void (*run)(const leat_cpu_block *block, void *const *args);

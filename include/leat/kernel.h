@@ -71,7 +71,7 @@ struct leat_cpu_kernel; /* defined by LEAT_KERNEL on the CPU device: leat/device
 /* A kernel that is compiled into the program. Does not grow: it is an element of an array. */
 typedef struct leat_embedded_kernel {
     const char *name;                   /* name for leat_kernel_get() */
-    const struct leat_cpu_kernel *code; /* &leat_cpu_kernel_NAME */
+    const struct leat_cpu_kernel *code; /* address of leat_cpu_kernel_NAME */
 } leat_embedded_kernel;
 
 /*
@@ -150,7 +150,7 @@ LEAT_API leat_status leat_module_unload(leat_module *module);
 
 /* Finds a kernel by its name, and loads it. Errors: HANDLE, INVALID (NULL), NOT_FOUND, IMAGE (a kernel of
  * leat_module_load_embedded() for another version of leat), HOST_MEMORY, DRIVER, NOT_PERMITTED; for a kernel of
- * leat_module_layout() also that call's. */
+ * leat_module_layout() also the errors of that call. */
 LEAT_NODISCARD LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel);
 
 /* Returns the number of parameters of a kernel, or -1 if the driver does not know it (CUDA before 12.4).

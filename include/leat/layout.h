@@ -39,8 +39,8 @@ extern "C" {
 #define LEAT_LAYOUT_MAX_DIMS 32
 #define LEAT_LAYOUT_MAX_ELEMENT_BYTES 16
 
-/* Where the elements of an array lie. The struct does not grow: programs copy it and fill it in. Make a layout
- * with leat_layout_dense(), or fill it in, with 0 in all unused fields. */
+/* Says where the elements of an array lie. The struct does not grow, because programs copy it and fill it in. Make
+ * a layout with leat_layout_dense(), or fill it in, with 0 in all unused fields. */
 typedef struct leat_layout {
     uint32_t dims;          /* 0 to 32; 0: a single element */
     uint32_t element_bytes; /* any number from 1 to 16, also 3 and 12 */
@@ -172,7 +172,7 @@ typedef enum leat_layout_class {
     LEAT_LAYOUT_CLASS_TRANSPOSE = 3, /* the two sides are dense in different dimensions; copied in tiles */
     LEAT_LAYOUT_CLASS_ND_TILE = 4,   /* the dense dimensions are short: a tile covers several of them */
     LEAT_LAYOUT_CLASS_GATHER = 5,    /* rows selected by an index list */
-    LEAT_LAYOUT_CLASS_FILL = 6,      /* short sources that are read repeatedly */
+    LEAT_LAYOUT_CLASS_FILL = 6,      /* a short source that is read repeatedly */
     LEAT_LAYOUT_CLASS_ELEMENTS = 7   /* no dense dimension: one element at a time */
 } leat_layout_class;
 
@@ -180,7 +180,7 @@ typedef enum leat_layout_class {
  * "unknown" for another number. */
 LEAT_API const char *leat_layout_class_name(leat_layout_class class_of_plan);
 
-/* The class and the bound of a plan. */
+/* The class of a plan, and the bound on its memory traffic. */
 typedef struct leat_layout_plan_info {
     size_t size; /* sizeof(leat_layout_plan_info): leat/base.h */
     leat_layout_class class_of_plan;

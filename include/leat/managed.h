@@ -94,7 +94,7 @@ typedef enum leat_location_kind {
     LEAT_LOCATION_KIND_DEVICE = 2
 } leat_location_kind;
 
-/* A place. Does not grow: it is a part of other structs. */
+/* The place of a page: the host, a device, or none. Does not grow: it is a part of other structs. */
 typedef struct leat_location {
     leat_location_kind kind;
     int ordinal; /* number of the device within its driver: 1 is "cuda:1"; else -1 */
@@ -102,7 +102,7 @@ typedef struct leat_location {
 
 enum { LEAT_MANAGED_DEVICES_MAX = 16 };
 
-/* Where a range is, and its advice. */
+/* The places of a range's pages, and the range's advice. */
 typedef struct leat_managed_info {
     size_t size;                 /* sizeof(leat_managed_info): leat/base.h */
     uint8_t read_mostly;         /* 1: advised for the entire range */
@@ -112,8 +112,8 @@ typedef struct leat_managed_info {
     leat_location preferred;     /* preferred place of the entire range */
     leat_location last_prefetch; /* target of the last prefetch of the entire range, complete or not */
     size_t page_bytes;           /* size of the pages that the range touches; 0: the driver does not report it */
-    uint64_t pages;              /* number of these pages */
-    uint64_t pages_nowhere;      /* never accessed */
+    uint64_t pages;              /* number of pages that the range touches */
+    uint64_t pages_nowhere;      /* pages that were never accessed */
     uint64_t pages_on_host;      /* a page with several copies counts at each of their places */
     uint64_t pages_on_device[LEAT_MANAGED_DEVICES_MAX];
 } leat_managed_info;
@@ -173,8 +173,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_managed_record(leat_device *device, int
 /* Counts of pages. */
 typedef struct leat_managed_stats {
     size_t size;               /* sizeof(leat_managed_stats): leat/base.h */
-    size_t page_bytes;         /* of one page */
-    uint64_t pages;            /* in the range */
+    size_t page_bytes;         /* size of one page */
+    uint64_t pages;            /* pages in the range */
     uint64_t first_touch_host; /* pages first accessed by the host */
     uint64_t first_touch_device;
     uint64_t faults_to_device;     /* moves because a device accessed a page that was elsewhere */
@@ -202,7 +202,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_managed_get_stats(leat_device *device, 
 /* Why pages moved, or got their first place. */
 typedef enum leat_move_cause {
     LEAT_MOVE_CAUSE_FIRST_TOUCH = 1, /* the first access */
-    LEAT_MOVE_CAUSE_FAULT = 2,       /* an access from elsewhere */
+    LEAT_MOVE_CAUSE_FAULT = 2,       /* an access by another side than the one that had the page */
     LEAT_MOVE_CAUSE_PREFETCH = 3,
     LEAT_MOVE_CAUSE_COPY = 4,      /* read mostly: an additional copy; the old place keeps its own */
     LEAT_MOVE_CAUSE_END_COPIES = 5 /* read mostly: a write left one copy; to is the writer */
@@ -213,7 +213,7 @@ typedef enum leat_move_cause {
 typedef struct leat_managed_move {
     uint64_t time_ns; /* when the first page moved, since the record was started */
     void *ptr;        /* the first page */
-    uint64_t bytes;   /* whole pages */
+    uint64_t bytes;   /* size of the moved pages */
     leat_location from, to;
     leat_move_cause cause;
 } leat_managed_move;

@@ -111,8 +111,8 @@ typedef struct leat_model_tensor_info {
     uint32_t block_bytes; /* size of a block; if block_elements is 1, of an element */
     uint32_t dims;        /* 0: a single element */
     const int64_t *shape; /* dims sizes, the slowest first */
-    size_t file;          /* number of its file */
-    uint64_t offset;      /* of its first byte in the file */
+    size_t file;          /* number of the tensor's file */
+    uint64_t offset;      /* place of its first byte in the file */
     uint64_t bytes;
     uint8_t fortran_order; /* 1: in the file the first dimension is the fastest; only if dims is 2 or more */
 } leat_model_tensor_info;
@@ -152,8 +152,8 @@ typedef struct leat_model_slice {
 /* One tensor, or a slice of one, and where it goes. Start with LEAT_MODEL_ITEM_INIT. */
 typedef struct leat_model_item {
     size_t size;      /* sizeof(leat_model_item), the same for all items of an array: leat/base.h */
-    size_t tensor;    /* its number */
-    void *dst;        /* memory of any kind */
+    size_t tensor;    /* number of the tensor in the model */
+    void *dst;        /* destination, in memory of any kind */
     size_t dst_bytes; /* usable bytes at dst; leat reads no more than fits, and refuses the item otherwise */
     /* NULL: the whole tensor; otherwise one for each of its dimensions. In the last dimension of a type with
      * several elements a block, start and stop are multiples of block_elements, and step is 1. */
@@ -170,7 +170,7 @@ typedef struct leat_model_item {
 /* Options of a load. Start with LEAT_MODEL_OPTIONS_INIT. */
 typedef struct leat_model_options {
     size_t size;          /* sizeof(leat_model_options): leat/base.h */
-    uint64_t deadline_ns; /* from the call; then leat cancels what has not been read yet; 0: none */
+    uint64_t deadline_ns; /* time from the call after which leat cancels what has not been read yet; 0: none */
 } leat_model_options;
 #define LEAT_MODEL_OPTIONS_INIT LEAT_SIZED_INIT_(leat_model_options)
 
@@ -284,7 +284,7 @@ typedef struct leat_model_entry {
 typedef struct leat_model_save_options {
     size_t size;                      /* sizeof(leat_model_save_options): leat/base.h */
     uint64_t deadline_ns;             /* from the call; then leat cancels what has not been written yet; 0: none */
-    const leat_model_entry *metadata; /* of a safetensors file, such as {"format", "pt"} */
+    const leat_model_entry *metadata; /* metadata of a safetensors file, such as {"format", "pt"} */
     size_t metadata_count;
 } leat_model_save_options;
 #define LEAT_MODEL_SAVE_OPTIONS_INIT LEAT_SIZED_INIT_(leat_model_save_options)

@@ -78,19 +78,19 @@ typedef enum leat_pool_packing {
     /* as STILL while the driver has memory and the pool holds at most 4 % more than the peak in use; otherwise as
      * TIGHT */
     LEAT_POOL_PACKING_AUTO = 0,
-    LEAT_POOL_PACKING_STILL = 1, /* new memory only */
+    LEAT_POOL_PACKING_STILL = 1, /* only new memory, never stitched blocks */
     LEAT_POOL_PACKING_TIGHT = 2  /* stitched blocks first, new memory only for what is still missing */
 } leat_pool_packing;
 
 /* Options for a new pool. Start with LEAT_POOL_OPTIONS_INIT: zero selects the default of each field. */
 typedef struct leat_pool_options {
     size_t size;      /* sizeof(leat_pool_options): leat/base.h */
-    const char *name; /* for reports; copied; NULL: "pool" and a number */
+    const char *name; /* name in reports; leat copies it; NULL: "pool" and a number */
     leat_kind kind;   /* DEVICE, PINNED or MANAGED; 0: DEVICE */
     leat_pool_reuse reuse;
     uint64_t limit_bytes;      /* limit of the physical memory that the pool holds; 0: no limit */
     uint64_t soft_limit_bytes; /* above this, the next search for memory releases idle memory; 0: none */
-    leat_budget *budget;       /* shared with other pools; NULL: none */
+    leat_budget *budget;       /* budget that the pool shares with other pools; NULL: none */
     uint8_t dedicated;         /* 1: each block has its own physical memory of whole 2 MiB (for RDMA, NCCL, IPC) */
     uint8_t exportable;        /* 1: leat_block_export() accepts its blocks; needs dedicated */
     uint8_t no_virtual_memory; /* 1: do not use virtual memory even where the driver has it */
@@ -376,7 +376,7 @@ typedef enum leat_pool_action {
     LEAT_POOL_ACTION_GROW = 3,    /* the pool got physical memory from the driver */
     LEAT_POOL_ACTION_MAP = 4,     /* physical memory was mapped, for the first time or for a stitched block */
     LEAT_POOL_ACTION_RELEASE = 5, /* the pool returned physical memory to the driver */
-    LEAT_POOL_ACTION_FULL = 6     /* a request failed */
+    LEAT_POOL_ACTION_FULL = 6     /* the pool had no memory for a request */
 } leat_pool_action;
 
 /* One event. Does not grow: it is an element of an array. */

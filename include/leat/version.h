@@ -48,7 +48,7 @@ extern "C" {
 /* Returns the version of the running library, such as "0.1.0". */
 LEAT_API const char *leat_version(void);
 
-/* Returns the version of the running library as one number, as LEAT_VERSION_MAKE() makes it. */
+/* Returns the version of the running library as the number that LEAT_VERSION_MAKE() makes of it. */
 LEAT_API int leat_version_number(void);
 
 #ifdef __cplusplus

@@ -23,7 +23,7 @@
 
 /* The first member of every object. */
 struct leati_handle {
-    atomic_uint live;       /* 1 between publish and retire */
+    atomic_uint live;       /* 1 between leati_handle_publish() and _retire() */
     _Atomic uintptr_t mark; /* a hash of its own address; identifies the start of a slot */
     uint32_t next_free;     /* slot number + 1 of the next free slot; under the table's lock */
 };
@@ -33,7 +33,7 @@ struct leati_handles {
     struct leati_lock lock; /* guards all fields but base and used */
     _Atomic(char *) base;
     _Atomic uint32_t used; /* number of slots that were ever used; these slots are all readable */
-    uint32_t slots;        /* capacity of the range */
+    uint32_t slots;        /* number of slots that the range can have */
     uint32_t accessible;   /* number of slots whose pages are readable */
     uint32_t free_count;
     uint32_t oldest_free, newest_free; /* ends of the queue of free slots: slot number + 1; 0: empty */

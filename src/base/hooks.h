@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The operations, each with the fields of struct leati_trace_event that it sets. */
 enum leati_trace_op {
     LEATI_TRACE_POOL_CREATE,    /* pool, kind, device, name */
     LEATI_TRACE_POOL_DESTROY,   /* pool */
@@ -38,7 +39,7 @@ enum leati_trace_op {
 struct leati_trace_event {
     enum leati_trace_op op;
     uint64_t block, bytes, stream, event, pool;
-    size_t alignment;                 /* 0: the default */
+    size_t alignment;                 /* 0: the default alignment */
     const char *kind, *device, *name; /* NULL: none */
 };
 

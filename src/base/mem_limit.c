@@ -11,7 +11,7 @@
 struct hierarchy {
     const char *folder;
     const char *limit, *current;
-    const char *inactive_file, *active_file; /* lines of memory.stat */
+    const char *inactive_file, *active_file; /* names of lines in the file memory.stat */
 };
 
 static const struct hierarchy version_1 = {

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 struct leati_mem_limit {
-    uint64_t bytes;  /* UINT64_MAX if unknown */
+    uint64_t bytes;  /* memory that is left; UINT64_MAX if unknown */
     char whose[256]; /* whose limit this is: "this machine", "the control group /jobs/7" */
     bool is_group;   /* true: the limit of a control group */
 };

@@ -29,8 +29,8 @@ enum rule_kind { RULE_ANY, RULE_FLAG, RULE_NUMBER, RULE_WORDS };
 
 static const struct rule {
     enum rule_kind kind;
-    uint64_t low, high; /* NUMBER */
-    const char *words;  /* WORDS */
+    uint64_t low, high; /* limits of a NUMBER */
+    const char *words;  /* allowed words of a WORDS rule */
 } rules[] = {
 #define ANY .kind = RULE_ANY
 #define FLAG .kind = RULE_FLAG

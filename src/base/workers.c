@@ -37,10 +37,10 @@ struct leati_workers {
     struct leati_task *first, **end;
     atomic_uint reserved[LEATI_WORK_CLASSES]; /* written under pools_lock too */
     atomic_uint busy[LEATI_WORK_CLASSES];     /* workers that work on tasks of a class; at most reserved */
-    atomic_uint tasks[LEATI_WORK_CLASSES];    /* tasks in the list */
+    atomic_uint tasks[LEATI_WORK_CLASSES];    /* number of tasks in the list */
     atomic_uint news;                         /* incremented when a task is added */
-    atomic_uint asleep;                       /* threads that wait for work_there */
-    atomic_uint helpers;                      /* waiting threads of the program that help */
+    atomic_uint asleep;                       /* number of threads that wait for work_there */
+    atomic_uint helpers;                      /* number of waiting threads of the program that help */
     atomic_bool polling;                      /* one thread polls waiting tasks, so that the others can sleep */
     atomic_bool ending;
     struct leati_lock sleep_lock; /* only for waiting on work_there; see rest() */
@@ -171,7 +171,7 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
     return task;
 }
 
-/* Enters one task as a helper. */
+/* Enters this task as a helper. Returns false if the task is not in the list any more. */
 static bool enter_task(struct leati_workers *workers, struct leati_task *task)
 {
     bool listed;

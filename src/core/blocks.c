@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define LEAF_PAGES 8192u /* 16 GiB */
+#define LEAF_PAGES 8192u /* pages in a leaf, together 16 GiB */
 #define ROOT_SHIFT 34
 #define ROOTS 8192u /* 128 TiB: the user address space with 4-level page tables */
 #define PAGE_GRANULES (LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES)

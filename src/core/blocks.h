@@ -61,7 +61,7 @@ struct leati_block {
     _Atomic uint32_t state;         /* enum leati_block_state */
     uint16_t tag;
     uint16_t born;            /* large_count of the magazine when this large block was allocated; tells its age */
-    struct leati_block *link; /* in a magazine, a bin or a list */
+    struct leati_block *link; /* next block in a magazine, a bin or a list */
     _Atomic(struct leati_magazine *) magazine; /* magazine whose lock serializes frees of a LIVE block; NULL: none,
                                                   the state is changed by compare-and-swap */
     struct leati_stream_cache *cache;          /* cache of the stream on which it was allocated or freed */

@@ -38,7 +38,7 @@ enum { LEATI_FAST_POOLS = 8, LEATI_PREFETCH_STREAMS_MAX = 16 };
 
 /* Hooks by which the core calls the pool layer, set when the first pool of a device is created. */
 struct leati_pool_hooks {
-    void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
+    void (*stream_ends)(struct leat_stream *stream); /* called before the driver's stream_destroy */
     leat_status (*device_closes)(struct leat_device *device);
 };
 
@@ -47,7 +47,7 @@ typedef leat_status (*leati_query_function)(struct leati_driver *driver, void *n
 
 /* Hooks by which the core calls the copy layer, set by the first copy that uses worker threads. */
 struct leati_copy_hooks {
-    void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
+    void (*stream_ends)(struct leat_stream *stream); /* called before the driver's stream_destroy */
     /* Called before the pools are closed. finished: all work of the device is known to be complete. */
     leat_status (*device_closes)(struct leat_device *device);
     /* Called when a user's thread is about to wait and holds no lock. If few worker threads are awake, this
@@ -63,8 +63,8 @@ struct leat_device {
     int ordinal;
     bool wrapped; /* uses a context of the user, so leat_device_open() does not share it */
     char name[16];
-    unsigned opens;              /* under open_lock of device.c */
-    struct leat_device *next;    /* under list_lock of device.c */
+    unsigned opens;              /* number of opens without a close; under open_lock of device.c */
+    struct leat_device *next;    /* next open device; under list_lock of device.c */
     atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n is enabled */
     struct leati_lock lock;      /* guards streams, events and host_calls */
     struct leati_link streams, events;
@@ -76,7 +76,7 @@ struct leat_device {
     _Atomic(struct leat_pool *) own_pools[4]; /* as default_pools, for leat's internal blocks in guard mode */
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
-    _Atomic(struct leati_stager *) stager; /* staging/staging.h; created on first use */
+    _Atomic(struct leati_stager *) stager; /* created on first use (staging/staging.h) */
     _Atomic uint32_t copy_rates[4];        /* measured rates in MB/s (copy/costs.h); 0: not measured yet */
     struct leati_lock pools_lock;          /* guards pool_numbers; held while a pool is created or destroyed */
     unsigned pool_numbers;                 /* bit n: index n of leat_stream.caches is in use by a pool */
@@ -93,7 +93,7 @@ struct leat_stream {
     struct leati_lock piece_lock; /* recursive; held while work of several driver calls is submitted; see below */
     _Atomic uint64_t host_seq;    /* sequence number of the latest work that may write pageable memory; 0: none */
     atomic_bool foreign;          /* true: the user has the vendor's handle and may submit work outside leat */
-    _Atomic(struct leati_staging *) staging; /* copy/eager.c; created on first use */
+    _Atomic(struct leati_staging *) staging; /* created on first use (copy/eager.c) */
     _Atomic(struct leati_stream_cache *)
         caches[LEATI_FAST_POOLS]; /* its caches in the first LEATI_FAST_POOLS pools of the device (pool/pool.h) */
     struct leati_link link;
@@ -119,7 +119,7 @@ struct leat_kernel {
     void *native; /* the driver's kernel */
     struct leati_kernel_shape shape;
     char *name;
-    struct leat_kernel *next; /* under the device's module_lock */
+    struct leat_kernel *next; /* next kernel of the bucket; under module_lock */
 };
 
 #define LEATI_KERNEL_BUCKETS 32
@@ -128,7 +128,7 @@ struct leat_module {
     struct leati_handle handle;
     struct leat_device *device;
     void *native;                                      /* the driver's module */
-    bool builtin;                                      /* a built-in module of leat */
+    bool builtin;                                      /* true: a built-in module of leat */
     struct leat_kernel *kernels[LEATI_KERNEL_BUCKETS]; /* hashed by name */
     struct leati_link link;
 };
@@ -251,7 +251,7 @@ struct leati_memory {
     enum leati_origin origin;
     uint64_t handle;                       /* driver handle of IMPORTED memory */
     uint64_t serial;                       /* identifies ALLOCATED memory in a recording; 0: not recorded */
-    struct leati_reservation *reservation; /* of RESERVED addresses (virtual.c) */
+    struct leati_reservation *reservation; /* reservation of RESERVED addresses (virtual.c) */
 };
 
 /* The result of looking up an address. */

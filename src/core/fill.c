@@ -27,7 +27,7 @@ static leat_status find_fillable(leat_stream *stream, void *dst, size_t bytes, s
 /* A pattern of up to 16 bytes. */
 struct pattern {
     unsigned char bytes[16];
-    unsigned length; /* 1, 2, 4, 8 or 16 */
+    unsigned length; /* size of the pattern: 1, 2, 4, 8 or 16 */
 };
 
 /* Halves the pattern while both halves are equal, so that the driver's call can be used more often. */

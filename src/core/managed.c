@@ -85,7 +85,7 @@ static leat_status refuse(const struct leati_driver *driver, const char *what)
 
 /* How to split a prefetch. */
 struct spread {
-    uint64_t streams; /* 0: do not split */
+    uint64_t streams; /* number of streams; 0: do not split */
     uint64_t chunk_bytes;
 };
 

@@ -315,7 +315,7 @@ struct host_call {
     void (*function)(void *);
     void *argument;
     struct leat_device *device;
-    struct host_call *next, **place; /* under the device's lock */
+    struct host_call *next, **place; /* list of the device; under the device's lock */
 };
 
 static void unlist(struct host_call *call)

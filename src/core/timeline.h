@@ -42,7 +42,7 @@ struct leati_points {
 
 /* A fence recorded by leat itself. */
 struct leati_fence {
-    uint64_t seq; /* 0: unused */
+    uint64_t seq; /* sequence number that the fence ends; 0: unused */
     void *event;  /* the driver's event */
 };
 

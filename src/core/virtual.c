@@ -25,7 +25,7 @@ struct leat_physical {
     unsigned holds; /* references of the user; 0: the handle is dead, only mappings remain; guarded by turn, like
                        maps */
     unsigned maps;
-    struct leati_link link; /* in all_physical */
+    struct leati_link link; /* place in the list all_physical */
 };
 
 /* The access of one device to a mapping. */
@@ -47,7 +47,7 @@ struct leati_reservation {
     uintptr_t outer_base; /* the driver's reservation, which is larger if the user wants a larger alignment */
     size_t outer_bytes;
     struct leati_ranges maps; /* the value of each range is a struct mapping */
-    struct leati_link link;   /* in all_reservations */
+    struct leati_link link;   /* place in the list all_reservations */
 };
 
 static struct leati_handles physical_handles = LEATI_HANDLES(struct leat_physical);

@@ -47,8 +47,8 @@ struct leati_driver;
 struct leati_pointer_info {
     leat_kind kind;
     void *device;   /* the driver's handle for an open device, or NULL */
-    uintptr_t base; /* of the allocation; 0 if unknown */
-    size_t bytes;   /* of the allocation; 0 if unknown */
+    uintptr_t base; /* start of the allocation; 0 if unknown */
+    size_t bytes;   /* size of the allocation; 0 if unknown */
     void *device_pointer;
 };
 
@@ -73,7 +73,7 @@ struct leati_right {
 };
 
 struct leati_kernel_shape {
-    int parameter_count; /* -1 if the driver does not know */
+    int parameter_count; /* number of parameters; -1 if the driver does not know it */
     uint32_t max_block_threads;
 };
 
@@ -341,8 +341,8 @@ struct leati_capabilities {
 
     /* Says when one kernel for many small copies is faster than single copies. */
     struct {
-        unsigned fewest_ranges; /* fewer ranges are copied one by one */
-        size_t largest_bytes;   /* a larger range is copied alone */
+        unsigned fewest_ranges; /* leat copies fewer ranges one by one */
+        size_t largest_bytes;   /* leat copies a larger range alone */
     } batch;
 };
 
@@ -352,8 +352,8 @@ struct leati_driver {
     const struct leati_driver_ops *ops;
     const struct leati_capabilities *can;
 
-    /* Filled by ops->load. */
-    char library[256]; /* "" if no library is loaded */
+    /* ops->load fills the fields below. */
+    char library[256]; /* path of the loaded library; "" if none */
     char version[64];
     int device_count;
 };

@@ -33,8 +33,8 @@
 /* A block of a space: an allocation, or a reservation of virtual memory. */
 struct cpu_block {
     leat_kind kind;
-    size_t asked_bytes;   /* before rounding up to pages */
-    size_t charged_bytes; /* counted against the device's memory */
+    size_t asked_bytes;   /* requested size, before rounding up to pages */
+    size_t charged_bytes; /* size that counts as the device's memory in use */
     bool going;           /* true: a stream will free it, so look-ups must not find it */
     bool reserved;        /* true: virtual memory, of which only the mapped parts are memory */
 };
@@ -43,7 +43,7 @@ struct cpu_block {
  * are above it, on huge page boundaries. */
 struct cpu_space {
     struct leati_lock lock; /* guards all fields */
-    uintptr_t base;         /* 0: not reserved */
+    uintptr_t base;         /* start of the range; 0: not reserved */
     size_t bytes;
     uintptr_t middle;
     uintptr_t small_cursor, large_cursor;
@@ -60,9 +60,9 @@ struct cpu_device {
     struct cpu_stream *streams;
     int virtual_fd;                      /* file with the pages of virtual memory; -1: none yet */
     struct leati_lock virtual_lock;      /* guards virtual_fd and the next three fields */
-    struct leati_ranges virtual_handles; /* by offset in virtual_fd; value: struct cpu_handle */
+    struct leati_ranges virtual_handles; /* handles by offset in virtual_fd; value: struct cpu_handle */
     uintptr_t virtual_cursor;
-    struct leati_ranges virtual_maps; /* by address; value: struct cpu_handle */
+    struct leati_ranges virtual_maps; /* mappings by address; value: struct cpu_handle */
 };
 
 /* The size of a space if address space is not limited. */
@@ -74,7 +74,7 @@ leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsi
     LEATI_REQUIRES(space->lock);
 void cpu_space_release(struct cpu_space *space) LEATI_REQUIRES(space->lock);
 
-/* Maps memory (arguments as mmap()) over addresses of a space. Errors: HOST_MEMORY, SYSTEM. */
+/* Maps memory over addresses of a space. Takes the arguments of mmap(). Fails with HOST_MEMORY or SYSTEM. */
 leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, int fd, off_t offset);
 
 /* Makes a mapping of cpu_space_map() inaccessible, and returns its private pages to the system. Works even if the

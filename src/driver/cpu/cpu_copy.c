@@ -136,7 +136,8 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_loc
                                .stream = cpu_stream_core(stream),
                                .job = {.dst = dst.ptr, .src = src.ptr, .bytes = bytes, .guarded = pageable}};
     atomic_init(&work->job.unreachable, UINTPTR_MAX);
-    /* A short pageable copy takes less time than waking the stream's thread. */
+    /* Try to make a short pageable copy on this thread, because it takes less time than waking the stream's
+     * thread. */
     if (pageable && bytes <= HERE_BYTES && cpu_stream_run_here(stream, &work->work))
         return LEAT_OK;
     cpu_stream_push(stream, &work->work);

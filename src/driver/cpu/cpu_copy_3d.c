@@ -19,9 +19,9 @@ struct region_job {
     char *dst;
     const char *src;
     leat_copy_region region;
-    size_t rows;                   /* of all slices */
+    size_t rows;                   /* number of rows in all slices */
     size_t part_rows, pieces;      /* rows in a part; for long rows, pieces in a row */
-    bool streaming;                /* use non-temporal stores */
+    bool streaming;                /* true: use non-temporal stores */
     bool guarded;                  /* true: a side is pageable, so the program may unmap it during the copy */
     _Atomic uintptr_t unreachable; /* the lowest address whose access faulted; UINTPTR_MAX: none */
 };
@@ -155,7 +155,8 @@ leat_status cpu_copy_3d(struct leati_driver *driver, void *stream, struct leati_
     else
         job->part_rows = PART_BYTES / region->width_bytes;
     atomic_init(&job->unreachable, UINTPTR_MAX);
-    /* A short pageable copy takes less time than waking the stream's thread. */
+    /* Try to make a short pageable copy on this thread, because it takes less time than waking the stream's
+     * thread. */
     if (pageable && bytes <= HERE_BYTES && cpu_stream_run_here(stream, &work->work))
         return LEAT_OK;
     cpu_stream_push(stream, &work->work);

@@ -57,8 +57,8 @@ struct memory {
  * managed memory. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leati_ranges memories LEATI_GUARDED_BY(lock);
-static leat_managed_move *moves;    /* a ring; NULL before the first record */
-static uint64_t moves_phase[MOVES]; /* the phase of each move */
+static leat_managed_move *moves;    /* ring of the latest moves; NULL before the first record */
+static uint64_t moves_phase[MOVES]; /* phase in which each move was recorded */
 static uint64_t moves_count;        /* number of moves ever recorded */
 static uint64_t phase;              /* incremented whenever work of a device begins or ends */
 static uint64_t began_ns;
@@ -272,7 +272,7 @@ static void close_others(int side)
 /* A range of an allocation, widened to whole pages. */
 struct managed_span {
     struct memory *memory;
-    size_t first, end; /* pages */
+    size_t first, end; /* pages first to end - 1 */
 };
 
 static uintptr_t page_address(const struct memory *memory, size_t page)

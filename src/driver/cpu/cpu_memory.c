@@ -23,7 +23,7 @@
 #endif
 
 static struct cpu_space host_space = {.lock = LEATI_LOCK_INITIALIZER};
-static unsigned host_space_users; /* under host_space.lock */
+static unsigned host_space_users; /* number of open devices; under host_space.lock */
 
 /* The minimum size of a space. The size is always a multiple of this. */
 #define SPACE_LEAST_BYTES ((size_t)16 << 20)

@@ -33,7 +33,7 @@ struct cpu_fence {
 struct cpu_event {
     struct leati_handle handle; /* cpu_event_adopt() may get any pointer and must recognise events */
     struct leati_lock lock;     /* guards fence; held while a record or a wait is queued */
-    struct cpu_fence *fence;    /* NULL before the first record */
+    struct cpu_fence *fence;    /* fence of the latest record; NULL before the first record */
 };
 
 static struct leati_handles event_handles = LEATI_HANDLES(struct cpu_event);

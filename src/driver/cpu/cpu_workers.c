@@ -16,7 +16,7 @@ struct cpu_job {
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards changes of workers */
 static _Atomic(struct leati_workers *) workers;
 
-static unsigned most_threads; /* written once, before any device is open */
+static unsigned most_threads; /* threads of a job; written once, before any device is open */
 
 leat_status cpu_workers_load(void)
 {
