@@ -12,10 +12,10 @@
  *     if (leat_version_number() < LEAT_VERSION_NUMBER)
  *         fprintf(stderr, "leat %s is older than the headers, %s\n", leat_version(), LEAT_VERSION_STRING);
  *
- * Experimental calls. Calls between "#ifndef LEAT_NO_EXPERIMENTAL" and its "#endif" may still change or disappear in
- * any new version, also in a patch release. A program that defines LEAT_NO_EXPERIMENTAL before it includes a header
- * of leat does not see these calls, so that the compiler refuses them. The libraries export them under the symbol
- * version LEAT_EXPERIMENTAL; 'objdump -T program' shows which of them a program uses.
+ * Experimental calls. Calls between "#ifndef LEAT_NO_EXPERIMENTAL" and its "#endif" may still change or disappear
+ * in any new version, also in a patch release. A program that defines LEAT_NO_EXPERIMENTAL before it includes a
+ * header of leat does not see these calls, so that the compiler refuses them. The libraries export them under the
+ * symbol version LEAT_EXPERIMENTAL; 'objdump -T program' shows which of them a program uses.
  *
  * Threads. Any thread may make these calls, at any time.
  */

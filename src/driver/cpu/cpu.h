@@ -25,7 +25,7 @@
 #define CPU_HUGE_BYTES ((size_t)2 << 20)
 #define CPU_DEVICES_MAX 16
 #define CPU_BLOCK_THREADS_MAX 1024u
-#define CPU_SHARED_BYTES_MAX 232448u /* shared memory of a block; as on NVIDIA's GPUs of compute capability 9.0 */
+#define CPU_SHARED_BYTES_MAX 232448u /* per block, as on NVIDIA's GPUs of compute capability 9.0 */
 #define CPU_BLOCKS_TOGETHER_MAX 16u  /* the most blocks of a cooperative launch, per worker */
 
 /* ---- memory (cpu_memory.c) ---- */
