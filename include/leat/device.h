@@ -62,7 +62,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_device_open(const char *name, leat_devi
  */
 LEAT_API leat_status leat_device_close(leat_device *device);
 
-/* Waits until all work submitted to the device so far is complete, including that of destroyed streams. On CUDA
+/* Waits until all work submitted to the device so far is complete, including work of destroyed streams. On CUDA
  * this is all work of the context, including work submitted by other code of the process.
  * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function). */
 LEAT_NODISCARD LEAT_API leat_status leat_device_synchronize(leat_device *device);

@@ -119,10 +119,9 @@ typedef struct leat_managed_info {
 } leat_managed_info;
 #define LEAT_MANAGED_INFO_INIT LEAT_SIZED_INIT_(leat_managed_info)
 
-/* Returns where a range is, and its advice. bytes 0: up to the end of the allocation.
- * Errors: INVALID (info NULL, or its size; bytes 0 if the driver does not report
- * the size of the allocation), POINTER, RANGE, UNSUPPORTED (a driver that cannot answer), DRIVER,
- * NOT_PERMITTED. */
+/* Returns the places of a range's pages, and the range's advice. bytes 0: up to the end of the allocation.
+ * Errors: INVALID (info NULL, or its size; bytes 0 if the driver does not report the size of the allocation),
+ * POINTER, RANGE, UNSUPPORTED (the driver cannot answer), DRIVER, NOT_PERMITTED. */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_get_info(const void *ptr, size_t bytes, leat_managed_info *info);
 
 /* The streams, and the host, that may use managed memory while a device works. The numbers are those of CUDA and

@@ -80,9 +80,9 @@ LEAT_API const char *leat_kind_name(leat_kind kind);
 /*
  * Allocates device memory for work on stream from the default pool of its device, aligned to 512 bytes. The
  * contents are undefined (zeros with LEAT_SCRUB). An allocation of a size that was freed before on that stream
- * needs no driver call. bytes 0: *ptr becomes NULL, which leat_free() accepts. Errors: HANDLE, INVALID (ptr NULL;
- * an invalid environment variable of pools), DEVICE_MEMORY (the message says how much memory is free and who holds
- * the rest), HOST_MEMORY, DRIVER, NOT_PERMITTED (inside a host function).
+ * needs no driver call. bytes 0: *ptr becomes NULL, which leat_free() accepts.
+ * Errors: HANDLE, INVALID (ptr NULL; an invalid environment variable of pools), DEVICE_MEMORY (the message says
+ * how much memory is free and who holds the rest), HOST_MEMORY, DRIVER, NOT_PERMITTED (inside a host function).
  */
 LEAT_NODISCARD LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
 

@@ -183,9 +183,10 @@ typedef struct leat_model_load leat_model_load;
  * destinations, on one stream, become one large read, and the reads of a stream start together, as
  * leat_file_read_batch() makes them. options may be NULL.
  *
- * A slice, or a layout with strides, reads the bytes that it needs, and gaps of up to 64 KiB between them:
- * directly to dst where rows of 64 KiB and more are whole at both ends, otherwise into temporary device memory of
- * the stream's pool, at most 256 MiB at a time, from which leat_copy_layout() makes the result.
+ * For a slice, or a layout with strides, leat reads the bytes that are needed, and gaps of up to 64 KiB between
+ * them. Where rows of 64 KiB and more are contiguous in the file and in memory, leat reads directly to dst.
+ * Otherwise it reads into temporary device memory of the stream's pool, at most 256 MiB at a time, from which
+ * leat_copy_layout() makes the result.
  *
  * leat checks all items before it starts the first one.
  * Errors: INVALID (an argument or a stream is NULL; an item's size, tensor, slice or layout is wrong, and the

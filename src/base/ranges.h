@@ -35,7 +35,7 @@ bool leati_ranges_reserve(struct leati_ranges *ranges);
 /* Adds a range; the caller has checked that it overlaps no other. Returns false if out of memory. */
 bool leati_ranges_insert(struct leati_ranges *ranges, uintptr_t base, size_t bytes, void *value);
 
-/* Removes the range that starts at base. Returns false if there is none. */
+/* Removes the range that starts at base. Returns false if no range starts there. */
 bool leati_ranges_remove(struct leati_ranges *ranges, uintptr_t base);
 
 /*

@@ -122,7 +122,7 @@ static bool has_room(const struct leati_workers *workers, const struct leati_tas
 
 /* What find_task() saw in the list. */
 struct seen {
-    bool alone;   /* the task that it returned is the only one in the list */
+    bool alone;   /* the task that find_task() returned is the only one in the list */
     bool lively;  /* is_lively() is true for some task: new parts may come very soon */
     bool waiting; /* some task has no part to do now, so it must be polled */
 };

@@ -103,7 +103,8 @@ void leati_workers_add(struct leati_workers *workers, struct leati_task *task, u
 /* Removes a task, whether it is finished or not, and waits until no thread works on it. */
 void leati_workers_remove(struct leati_workers *workers, struct leati_task *task);
 
-/* The caller works on the task, if it is still in the pool, until no part can be done at the moment. */
+/* Works on the task on the calling thread, if the task is still in the pool, until no part can be done at the
+ * moment. */
 void leati_workers_join(struct leati_workers *workers, struct leati_task *task);
 
 /* ---- loops: tasks whose parts are numbered and independent ---- */

@@ -262,7 +262,7 @@ struct leati_endpoint {
     uintptr_t base;              /* start of the allocation; 0 for PAGEABLE */
     size_t bytes;
     void *device_pointer;      /* address for kernels; only if a driver reported it (memory from outside leat) */
-    struct leati_block *block; /* the pool's block, or NULL */
+    struct leati_block *block; /* the block, if the memory is in a pool; else NULL */
     bool owned;
     bool read_only; /* true: devices have no write access (leat_virtual_set_access) */
 };

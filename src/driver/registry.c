@@ -23,7 +23,7 @@ struct registry_entry {
 /* Written once, by pthread_once(); read-only afterwards. */
 static struct registry_entry entries[KNOWN_COUNT];
 static unsigned entry_count;
-static char no_driver[32]; /* the first name in LEAT_DRIVERS that no driver has, perhaps truncated; "": none */
+static char no_driver[32]; /* first name in LEAT_DRIVERS that is no driver's name, perhaps truncated; "": none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool listed_already(const struct leati_driver *driver)

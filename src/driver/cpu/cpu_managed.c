@@ -280,7 +280,7 @@ static uintptr_t page_address(const struct memory *memory, size_t page)
     return memory->base + page * CPU_PAGE_BYTES;
 }
 
-/* Returns false if ptr is not in managed memory. */
+/* Finds the pages that a range touches. Returns false if ptr is not in managed memory. */
 static bool find_span(const void *ptr, size_t bytes, struct managed_span *span)
 {
     const struct leati_range *range = leati_ranges_find(&memories, (uintptr_t)ptr);
