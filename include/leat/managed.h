@@ -45,9 +45,9 @@ extern "C" {
 #define LEAT_HOST ((leat_device *)0)
 
 /*
- * Moves the pages of the range ptr, bytes to a device, or to the host, in stream order. Returns at once. Pages
- * that were never accessed get their first place there. Pages with read-mostly advice are copied instead of moved.
- * The stream may belong to any device of the memory's driver. leat makes one driver call, unless
+ * Moves the pages of [ptr, ptr + bytes) to a device, or to the host, in stream order. Returns at once. Pages that
+ * were never accessed get their first place there. Pages with read-mostly advice are copied instead of moved. The
+ * stream may belong to any device of the memory's driver. leat makes one driver call, unless
  * LEAT_PREFETCH_STREAMS_IN or LEAT_PREFETCH_STREAMS_OUT sets a number of leat's own streams, over which it then
  * spreads the range in chunks. bytes 0 does nothing.
  * Errors: HANDLE (stream; or to is not open), POINTER (not managed memory, freed, NULL), RANGE (past the end of
@@ -80,7 +80,7 @@ typedef enum leat_advice {
 LEAT_API const char *leat_advice_name(leat_advice advice);
 
 /*
- * Sets advice for the pages of the range ptr, bytes. It applies to work submitted afterwards. where: a device or
+ * Sets advice for the pages of [ptr, ptr + bytes). It applies to work submitted afterwards. where: a device or
  * LEAT_HOST; ignored by READ_MOSTLY, NOT_READ_MOSTLY and NOT_PREFERRED. bytes 0 does nothing.
  * Errors: INVALID (advice), HANDLE (where is not open), POINTER, RANGE, UNSUPPORTED (where is of another driver;
  * the driver has no advice), DRIVER, NOT_PERMITTED.

@@ -2,10 +2,11 @@
  * hugepage.h - gives the CPU device's memory huge pages before it is first written.
  *
  * A copy down the columns of an array touches one page per row, so with pages of 4 KiB a transpose is much slower.
- * The CPU device's memory is a memory file (it can be mapped, moved and shared as a GPU's memory can), and by
- * default systems give memory files no huge pages. Since Linux 6.1 a program can request them for each 2 MiB piece
- * (MADV_COLLAPSE). leat requests them before the first write that it knows of. That costs no more than faulting in
- * 512 small pages. Memory that is never written gets no pages, and existing pages stay as they are.
+ * The CPU device's virtual memory, which pools use, is a memory file (it can be mapped, moved and shared as a
+ * GPU's memory can), and by default systems give memory files no huge pages. Since Linux 6.1 a program can request
+ * them for each 2 MiB piece (MADV_COLLAPSE). leat requests them before the first write that it knows of. That
+ * costs no more than faulting in 512 small pages. Memory that is never written gets no pages, and existing small
+ * pages stay small.
  */
 #ifndef LEATI_HUGEPAGE_H
 #define LEATI_HUGEPAGE_H

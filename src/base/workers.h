@@ -41,7 +41,7 @@ struct leati_task;
 struct leati_task_type {
     enum leati_work_class class;
 
-    /* Takes one part and does it. Any number of threads call this at once. */
+    /* Takes one part and does it. Any number of threads may call this at once. */
     enum leati_taken (*work)(struct leati_task *task);
 
     /* Predicts what work() would return to a worker, or to a helper (see below), but does no work. Also returns

@@ -20,7 +20,7 @@ struct granules {
     _Atomic uint32_t record[PAGE_GRANULES];
 };
 
-/* 32 bytes, so that a lookup touches a single cache line. */
+/* The entry of one page of 2 MiB. It has 32 bytes, so that a lookup touches a single cache line. */
 struct table_page {
     _Atomic(struct leat_pool *) pool;
     _Atomic(struct granules *) granules;

@@ -30,7 +30,7 @@ static LEATI_QUICK_TLS unsigned host_function_depth;
  * threads do not exist in the child. */
 static bool forked;
 
-/* Runs in the child process, which has only this thread, so it takes no lock. */
+/* Runs in a child of fork(), which has only this thread, so it takes no lock. */
 static void begin_child(void) LEATI_NO_THREAD_SAFETY
 {
     forked |= list != NULL;

@@ -1,5 +1,5 @@
 /*
- * managed.c - prefetch, advice and queries of managed memory. Checks the pointers, and splits prefetches into
+ * managed.c - prefetches, advises and queries managed memory. Checks the pointers, and splits prefetches into
  * chunks on several streams if an option asks for that.
  */
 #include "core/access.h"
