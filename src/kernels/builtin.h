@@ -9,7 +9,7 @@
 
 #include <leat/device_code.h>
 
-/* The names of all kernels of builtin_kernels.c. */
+/* X(name) for each kernel of builtin_kernels.c that all devices have. */
 #define LEATI_KERNEL_LIST(X)                                                                                      \
     X(leat_fill_u8)                                                                                               \
     X(leat_fill_u16)                                                                                              \
@@ -31,7 +31,7 @@
     X(leat_chain_u64)                                                                                             \
     X(leat_copy_pieces)
 
-/* The kernels that only the CPU device has. */
+/* X(name) for each kernel that only the CPU device has. */
 #define LEATI_HOST_KERNEL_LIST(X) X(leat_run_parts)
 
 /* The image of a module in memory: PTX text or a code object. */

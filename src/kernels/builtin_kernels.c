@@ -462,7 +462,7 @@ LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, 
 
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 
-/* Must match the beginning of struct leati_parts in copy/layout_run.c. */
+/* This struct must match the beginning of struct leati_parts in copy/layout_run.c. */
 struct parts {
     void (*run)(struct parts *parts, uint64_t part);
 };

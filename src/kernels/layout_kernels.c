@@ -525,7 +525,7 @@ struct cut {
     uint32_t unit;             /* size of a unit in bytes */
     uint32_t words_i, words_j; /* the sides of a tile in words: powers of two, at least 8 */
     uint32_t threads;
-    int odd;         /* lines need not begin at words */
+    int odd;         /* 1 if lines may begin inside words, else 0 */
     uint32_t passes; /* 2 if a tile goes through shared memory in two halves, else 1 */
 };
 
@@ -1158,7 +1158,8 @@ INLINE void lay_nd_tile(struct slots slots, uint32_t shift, struct mine *mine, S
     }
 }
 
-/* Copies a thread's words from shared memory to memory. Gathers a group of words before it stores the first. */
+/* Copies a thread's words from shared memory to the destination. Gathers a group of words before it stores the
+ * first of them. */
 INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
                           struct mine *mine, const SHARED char *room)
 {

@@ -22,7 +22,8 @@
 /* All numbers that kernels divide are smaller than this. */
 #define LEATI_TASK_NUMBERS (UINT32_C(1) << 31)
 
-/* Divides numbers below 2^31 by size: (high 32 bits of n * multiplier, plus n) >> shift. */
+/* Constants by which a kernel divides a number n below 2^31 by size. The quotient is (h + n) >> shift, where h is
+ * the high 32 bits of n * multiplier. */
 struct leati_divisor {
     uint32_t size;
     uint32_t multiplier, shift;
@@ -47,7 +48,7 @@ struct leati_task_pass {
     uint32_t first, end;
     uint32_t units;      /* number of words in a tile for the reading pass, number of units for the writing pass */
     uint32_t word_units; /* number of units in a word: 1, or as many as fit in 4 bytes */
-    uint32_t last;       /* size of the last, shorter tile in the cut dimension */
+    uint32_t last;       /* size of the last tile in the cut dimension, in the steps that place counts */
 };
 
 struct leati_layout_task {
@@ -57,7 +58,7 @@ struct leati_layout_task {
     uint64_t list, wrong;       /* addresses of the list and of the counter of wrong indices, or 0 */
     int64_t list_dst, list_src; /* bytes from one value of an index to the next; 0 on the side without the list */
     int64_t list_bound;
-    uint32_t list_entry_bytes; /* 4 or 8 */
+    uint32_t list_entry_bytes; /* size of an entry of the list: 4 or 8 */
 
     uint32_t unit_bytes;
 

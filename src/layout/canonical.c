@@ -118,7 +118,7 @@ static uint64_t positions(const leat_layout *layout, uint32_t dim)
     return (uint64_t)(layout->index && dim == layout->index_dim ? layout->index_bound : layout->size[dim]);
 }
 
-/* Computes the range of bytes that contains all elements of a side. The layout is not empty. */
+/* Computes the range of bytes that contains all elements of a side. The layout must not be empty. */
 static leat_status find_reach(const char *name, const leat_layout *layout, int64_t *low, int64_t *high)
 {
     const int64_t most = LEATI_CANONICAL_MAX_REACH;

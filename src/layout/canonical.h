@@ -46,7 +46,7 @@ struct leati_canonical {
      * stride is 0, and it is sorted last.
      */
     uint64_t size[LEATI_CANONICAL_MAX_DIMS];
-    int64_t dst_stride[LEATI_CANONICAL_MAX_DIMS]; /* bytes */
+    int64_t dst_stride[LEATI_CANONICAL_MAX_DIMS]; /* bytes, see above */
     int64_t src_stride[LEATI_CANONICAL_MAX_DIMS]; /* bytes; may be negative or 0 */
     int64_t dst_offset, src_offset;               /* bytes from each side's pointer to its first unit */
 

@@ -239,7 +239,7 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
 struct gpu_cut {
     enum leati_builtin module; /* the module for units of 1 byte; the modules for larger units follow it */
     const char *names[5];
-    unsigned words_i[5], words_j[5]; /* a tile's sides along destination and source, in words of 16 bytes */
+    unsigned words_i[5], words_j[5]; /* sides of a tile along the destination and the source, in 16-byte words */
     unsigned threads[5];
 };
 
@@ -315,8 +315,8 @@ static void put_on_axis(const struct leati_canonical *canonical, struct axes *ax
     axes->used[k] = true;
 }
 
-/* Adds the dimension that continues an axis without a gap. Returns false if there is none, or if the axis would
- * have more units than 31 bits can count. */
+/* Adds to an axis the dimension that continues it without a gap. Returns false if there is none, or if the axis
+ * would have more units than 31 bits can count. */
 static bool grow_axis(const struct leati_canonical *canonical, struct axes *axes, struct axis *axis,
                       const int64_t *stride)
 {
@@ -564,7 +564,7 @@ static uint64_t shorter_axis(const struct leati_canonical *canonical)
 /* The shortest lines of ND tiles. With shorter lines they are no faster than the kernel for single units. */
 #define ND_TILE_LEAST_BYTES 32u
 
-/* ND tiles with lines of this length are faster than tiles that are partly empty. */
+/* ND tiles with lines of at least this length are faster than tiles that are partly empty. */
 #define ND_TILE_LONG_BYTES 128u
 
 /* The ND tile kernels, indexed by unit_number(). slots is the number of words, of at least 4 bytes, that each
@@ -790,7 +790,7 @@ struct digit {
     unsigned dim;
     unsigned each; /* number of steps of the dimension for one step of the digit */
     uint64_t size;
-    uint32_t place; /* bytes in shared memory for one step of the digit */
+    uint32_t place; /* distance in shared memory for one step of the digit, in bytes */
     bool cut;       /* the digit belongs to the cut dimension */
 };
 

@@ -36,7 +36,7 @@ void leati_gpu_layout_argument(const struct leati_canonical *canonical, const st
                                void *dst, const void *src, const void *list, uint64_t *wrong,
                                unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES]);
 
-/* Describes kernel and tile for the plan's text: one line without a newline. */
+/* Describes the kernel and its tiles in one line without a newline, for the text of a plan. */
 void leati_gpu_layout_text(const struct leati_gpu_layout *gpu, char *text, size_t text_bytes);
 
 #endif

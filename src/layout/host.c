@@ -26,7 +26,7 @@
 #define SHORTEST_BYTES 4                    /* minimum length of the runs of tiles */
 #define SOURCE_BYTES 256                 /* minimum length of the source that the innermost loops read in a row */
 #define COUNTED_BYTES 256                /* minimum length of the dimension that counts a shuffle's groups */
-#define RAGGED_BYTES ((uint64_t)1 << 10) /* shorter runs of the destination should be whole cache lines */
+#define RAGGED_BYTES ((uint64_t)1 << 10) /* minimum length of destination runs that are not whole cache lines */
 #define ELEMENTS_ROW 64                  /* units of a destination row in a part of the elements kernel */
 #define LISTED_ROW 512                   /* the same number if each unit has an index */
 #define SHUFFLE_BYTES 1024               /* minimum payload for which the setup of a shuffle is worth its time */
@@ -222,7 +222,7 @@ static int source_goes_on(const struct leati_canonical *canonical, const bool *t
 static void put_in_order(const struct leati_canonical *canonical, const struct host_run *dst,
                          const struct host_run *src, struct leati_host_layout *host)
 {
-    uint64_t bytes = canonical->unit_bytes; /* bytes of the source that the loops so far read in a row */
+    uint64_t bytes = canonical->unit_bytes; /* number of source bytes that the loops chosen so far read in a row */
     bool taken[LEATI_CANONICAL_MAX_DIMS] = {false};
     unsigned count = 0;
 

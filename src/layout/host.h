@@ -61,7 +61,7 @@ void leati_host_layout_run(const struct leati_canonical *canonical, const struct
                            void *dst, const void *src, const struct leati_indices *indices, uint64_t first,
                            uint64_t end);
 
-/* Describes the kernel for the plan's text: one line without a newline. */
+/* Describes the kernel in one line without a newline, for the text of a plan. */
 void leati_host_layout_text(const struct leati_host_layout *host, char *text, size_t text_bytes);
 
 #endif

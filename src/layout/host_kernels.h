@@ -15,7 +15,7 @@ struct leati_loop_nest {
     unsigned dims; /* dimension 0 is the innermost loop */
     unsigned unit_bytes;
     enum leati_host_level level;
-    bool streaming;              /* use non-temporal stores */
+    bool streaming;              /* the kernel should use non-temporal stores */
     unsigned dst_dims, src_dims; /* numbers of dimensions; their meaning is given at each kernel */
     /* For tiles with dst_dims 1. Two parts may share a cache line of the destination. The part in which the line
      * begins copies all of it. behind: another part is before this one along dimension 0. ahead: the number of
@@ -100,7 +100,7 @@ uint64_t leati_nest_listed(const struct leati_loop_nest *nest, const struct leat
 /* A function that leati_nest_walk() calls at each position. It copies the innermost loops there. */
 typedef void (*leati_step)(const void *context, char *dst, const char *src);
 
-/* Iterates over the dimensions from first on, and calls step at each position. */
+/* Iterates over all positions in the dimensions from number first on, and calls step at each position. */
 void leati_nest_walk(const struct leati_loop_nest *nest, unsigned first, leati_step step, const void *context,
                      char *dst, const char *src);
 

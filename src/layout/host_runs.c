@@ -23,7 +23,7 @@ struct runs_job {
     const struct leati_tiles *tiles;
     size_t bytes; /* length of a run */
     uint64_t dst_count, src_count;
-    int64_t dst_step[2], src_step[2]; /* [0]: along the destination's dimension, [1]: along the source's */
+    int64_t dst_step[2], src_step[2]; /* strides: [0] along the destination's dimension, [1] along the source's */
 };
 
 /* ---- single runs ---- */

@@ -16,8 +16,8 @@
 
 #include <string.h>
 
-#define PAIR_SIDE 16        /* tiles with more rows than this use the buffer */
-#define STAGE_ROW_BYTES 256 /* bytes of each destination row in the buffer, or one tile if that is more */
+#define PAIR_SIDE 16        /* streaming tiles with more rows than this use the buffer */
+#define STAGE_ROW_BYTES 256 /* bytes of each destination row in the buffer, unless a tile needs more */
 #define ONE_RUN_BYTES 512   /* contiguous rows of at most this length are written from the buffer as one run */
 #define STAGE_BYTES ((size_t)192 << 10)
 #define FETCH_ROWS 32 /* for tiles with more rows than this, source lines are prefetched explicitly */

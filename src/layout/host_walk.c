@@ -1,5 +1,5 @@
 /*
- * host_walk.c - the loops around all kernels, and the kernel for single units.
+ * host_walk.c - runs the loops around all kernels, and the kernel for single units.
  *
  * The innermost loops are compiled once for each unit size. The outer loops work like an odometer: they add
  * strides to get from one position to the next, so they need no division.

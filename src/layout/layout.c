@@ -1,4 +1,4 @@
-/* layout.c - the calls that make and change layouts. They only compute sizes and strides; no data moves. */
+/* layout.c - the API calls that make and change layouts. They compute only sizes and strides, and move no data. */
 #include "base/assume.h"
 #include "base/error.h"
 #include "layout/canonical.h"
@@ -39,7 +39,7 @@ static bool has_nothing(uint32_t dims, const int64_t *size)
     return false;
 }
 
-/* Computes the product of all sizes. */
+/* Sets *elements to the product of all sizes. Fails if it overflows. */
 static leat_status count_elements(uint32_t dims, const int64_t *size, uint64_t *elements)
 {
     *elements = !has_nothing(dims, size);

@@ -24,7 +24,7 @@ enum leati_overlap { LEATI_OVERLAP_NO, LEATI_OVERLAP_YES, LEATI_OVERLAP_UNKNOWN 
 /* The usual step budget of a search, which takes some microseconds. */
 #define LEATI_OVERLAP_STEPS 2000u
 
-/* The maximum number of terms. */
+/* The maximum number of terms of a sum. */
 #define LEATI_OVERLAP_MAX_TERMS 80
 
 /*

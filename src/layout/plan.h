@@ -24,7 +24,7 @@ struct leati_layout_key {
     uint64_t hash;
     uint32_t dims, element_bytes;
     uint32_t dst_align, src_align;             /* known alignment of the first unit, at most 16 */
-    uint32_t index_on, index_dim, index_bytes; /* index_on: 0 for no list, 1 on dst, 2 on src */
+    uint32_t index_on, index_dim, index_bytes; /* index_on: 0: no list, 1: the list is on dst, 2: it is on src */
     int64_t index_bound;
     int64_t size[LEAT_LAYOUT_MAX_DIMS], dst_stride[LEAT_LAYOUT_MAX_DIMS], src_stride[LEAT_LAYOUT_MAX_DIMS];
 };
@@ -80,8 +80,8 @@ void leati_layout_plan_drop(struct leati_layout_plan *plan);
 uint64_t leati_layout_plan_reads(const struct leati_layout_plan *plan, const struct leati_layout_start *start);
 uint64_t leati_layout_plan_writes(const struct leati_layout_plan *plan, const struct leati_layout_start *start);
 
-/* Describes the plan in lines of text, for a GPU (on_gpu) or for processors. The text is NUL-terminated unless
- * text_bytes is 0. */
+/* Describes the plan in lines of text. on_gpu: describes the copy by a GPU, else the copy by processors. The text
+ * is NUL-terminated unless text_bytes is 0. */
 void leati_layout_plan_text(const struct leati_layout_plan *plan, const struct leati_layout_start *start,
                             bool on_gpu, char *text, size_t text_bytes);
 

@@ -82,13 +82,13 @@ static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *str
     return cache ? leati_pool_plan_take(pool, cache, bytes, requested_bytes) : NULL;
 }
 
-/* Returns the block size for a request, without red zones. */
+/* Returns the size of the block for a request, without red zones. */
 static inline size_t block_bytes(const struct leat_pool *pool, size_t rounded_bytes)
 {
     return pool->dedicated ? leati_round_up(rounded_bytes, LEATI_PAGE_BYTES) : rounded_bytes;
 }
 
-/* Frees a block that was never returned to the user. */
+/* Frees a new block instead of returning it to the user, because preparing it failed. */
 static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -255,7 +255,7 @@ leat_status leat_pool_alloc_aligned(leat_stream *stream, leat_pool *pool, size_t
 
 /* ---- freeing ---- */
 
-/* Writes the error for a pointer that is not the start of a live block. */
+/* Returns an error, with a message, for a pointer that is not the start of a live block. */
 static leat_status refuse(const char *what, const void *ptr, struct leat_pool *pool,
                           const struct leati_block *block)
 {
@@ -336,8 +336,8 @@ __attribute__((noinline)) static void free_without_room(struct leati_block *bloc
     leati_unlock(&pool->lock);
 }
 
-/* The fast path: if this thread's magazine handed out the live block that starts at ptr for this stream, frees the
- * block and returns true. */
+/* The fast path: if the live block at ptr came from this thread's magazine of this stream, frees the block and
+ * returns true. Otherwise returns false. */
 static inline bool free_cached(leat_stream *stream, const void *ptr)
 {
     struct leat_pool *pool;
@@ -346,7 +346,7 @@ static inline bool free_cached(leat_stream *stream, const void *ptr)
     struct leati_stream_cache *cache;
     bool found, kept = false;
 
-    /* A recorder must be called without the magazine's lock, so recorded frees take the slow path. */
+    /* The recorder must be called without the magazine's lock, so frees that are recorded take the slow path. */
     if (!magazine || pool->checked || leati_traced())
         return false;
     cache = leati_stream_cache_find(pool, stream);

@@ -134,7 +134,7 @@ void leati_guard_snapshot(const struct leati_block *block,
 
 /* A group of live blocks with the same tag and call stack. */
 struct holder {
-    const struct leati_backtrace *trace; /* NULL: not known */
+    const struct leati_backtrace *trace; /* call stack of the allocations; NULL: not known */
     uint32_t tag;
     uint64_t blocks, bytes;
 };

@@ -15,7 +15,7 @@
 /* CALL_BYTES_MAX: the maximum number of bytes that the failed call adds in front of the facts. */
 enum { CALL_BYTES_MAX = 200, ADVICE_BYTES = 400 };
 
-/* The input of the error message. */
+/* The facts from which the error message is made. */
 struct facts {
     struct leat_pool *pool;
     size_t asked_bytes, alignment;
@@ -169,7 +169,7 @@ static void print_others(const struct facts *facts, struct leati_strbuf *text)
 
 /* ---- the advice ---- */
 
-/* Returns true if the request exceeds a limit even in an empty pool. limit 0: no limit. */
+/* Returns true if the request alone exceeds a limit, even in an empty pool. limit_bytes 0: there is no limit. */
 static bool exceeds(const struct facts *facts, uint64_t limit_bytes)
 {
     return limit_bytes && facts->asked_bytes > limit_bytes;

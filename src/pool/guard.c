@@ -85,7 +85,7 @@ static struct leati_note *new_note(const struct leati_block *block)
     return note;
 }
 
-/* Replaces the note of block by note, which may be NULL, and returns the old one. */
+/* Replaces the note of block by note, which may be NULL, and returns the old note. */
 static struct leati_note *swap_note(struct leati_block *block, struct leati_note *note)
 {
     struct leati_note *old;
@@ -259,7 +259,8 @@ static leat_status prepare(const struct guard_place *place, const struct leati_b
     } else {
         return LEAT_OK;
     }
-    /* A per-thread stream has no timeline that could be queried later, so wait now. */
+    /* A per-thread stream has no sequence numbers, and neither has the pool's own stream. So leat cannot find out
+     * later whether this work is complete. Wait for it now. */
     if (by_host(place) || (place->stream && !place->stream->timeline->per_thread))
         return LEAT_OK;
     return pool->device->driver->ops->stream_synchronize(pool->device->driver, place->native);

@@ -20,11 +20,11 @@
 /* Fill bytes. Many debuggers use these values, so programmers recognize them. */
 enum { LEATI_BYTE_RED_ZONE = 0xfd, LEATI_BYTE_FRESH = 0xcd, LEATI_BYTE_FREED = 0xdd };
 
-/* Limits of a pool's quarantine of freed blocks. */
+/* The maximum number and total size of the freed blocks in a pool's quarantine. */
 enum { LEATI_QUARANTINE_BLOCKS = 64 };
 #define LEATI_QUARANTINE_BYTES ((size_t)64 << 20)
 
-/* How many notes a pool keeps of blocks that have left quarantine. */
+/* The number of notes that a pool keeps of blocks that have left quarantine. */
 enum { LEATI_REMEMBERED = 256 };
 
 enum { LEATI_BACKTRACE_FRAMES = 24, LEATI_BACKTRACE_TEXT_BYTES = 420 };
@@ -35,7 +35,7 @@ struct leati_backtrace {
     void *at[LEATI_BACKTRACE_FRAMES];
 };
 
-/* An access of a stream to [from, to). */
+/* An access of a stream to the bytes [from, to). */
 struct leati_recorded_access {
     struct leati_timeline
         *timeline; /* timeline of the stream, held; NULL: no access recorded, or leat cannot tell its order */
@@ -48,7 +48,7 @@ struct leati_recorded_access {
 enum leati_access_kind { LEATI_ALLOCATION, LEATI_WRITE, LEATI_READ, LEATI_ACCESSES };
 
 struct leati_note {
-    uintptr_t base, from, to; /* base: the user's first byte; [from, to): the extent */
+    uintptr_t base, from, to; /* base is the user's first byte, [from, to) the extent with its red zones */
     size_t requested_bytes;
     struct leati_recorded_access at[LEATI_ACCESSES]; /* the latest access of each kind */
     struct leati_backtrace freed;
@@ -62,13 +62,13 @@ struct leati_checker {
     struct leati_block *oldest, *youngest; /* the quarantine: a list linked by link, guarded by the pool's lock */
     size_t quarantine_bytes;
     unsigned quarantine_blocks;
-    struct leati_note *remembered[LEATI_REMEMBERED]; /* ring, guarded by leati_notes_lock */
-    unsigned next;                                   /* index of the next entry to overwrite */
+    struct leati_note *remembered[LEATI_REMEMBERED]; /* ring of old notes, guarded by leati_notes_lock */
+    unsigned next;                                   /* index of the entry in the ring to overwrite next */
 };
 
 extern struct leati_lock leati_notes_lock;
 
-/* Frees a note that no block refers to any more; NULL is allowed. */
+/* Frees a note that no block refers to any more. note may be NULL. */
 void leati_note_free(struct leati_driver *driver, struct leati_note *note);
 
 /* Releases the event and the timeline of an access. Call under leati_notes_lock, or for an access that no other

@@ -256,7 +256,7 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
             return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
     }
     if (base > start) {
-        /* block must keep describing the wanted piece, so the lower part gets the new record. */
+        /* block must describe the wanted upper piece, so the lower part gets the new record. */
         struct leati_block *lower = new_part(block);
 
         if (!lower) {

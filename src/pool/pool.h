@@ -81,12 +81,12 @@ struct leati_bins {
     size_t bytes, count;
 };
 
-/* The part of a pool that belongs to one stream. If timeline is NULL, this is the host cache: its memory has no
- * pending work, so every stream may use it. */
+/* The freed memory of a pool that belongs to one stream. If timeline is NULL, this is the host cache. No pending
+ * work uses memory of the host cache, so every stream may use it. */
 struct leati_stream_cache {
     struct leat_pool *pool;
     struct leati_timeline *timeline;
-    leat_stream *stream; /* NULL: host cache, or the stream was destroyed */
+    leat_stream *stream; /* NULL for the host cache, or if the stream was destroyed */
     struct leati_stream_cache *next;
     bool is_waited_for; /* temporary, for slow_path.c: the requesting stream is ordered after all work that may
                            still use idle memory of this cache */
@@ -102,7 +102,7 @@ struct leati_stream_cache {
 /* One physical allocation of the driver (a handle). It is mapped at base, or spare: kept for later, not mapped. */
 struct leati_physical {
     uint64_t handle;
-    uintptr_t base; /* 0: spare */
+    uintptr_t base; /* address where it is mapped in the heaps or the arena; 0: spare */
     size_t bytes;
     struct leati_physical *next;            /* next in the list of spare handles */
     struct leati_physical *older, *younger; /* list of all handles of the pool; leak checkers find the handles by
@@ -133,7 +133,7 @@ struct leati_span {
 /* One stream use: work on another stream, or an event, that must complete before a freed block is reused. */
 struct leati_stream_use {
     struct leati_stream_use *next;
-    struct leati_timeline *timeline; /* held */
+    struct leati_timeline *timeline; /* of the other stream, held; may be NULL if event is set */
     uint64_t seq;                    /* 0: not known yet; set to the stream's seq when the block is freed */
     void *event;                     /* driver event of the pool, used instead of seq; or NULL */
 };
@@ -170,7 +170,7 @@ struct leat_pool {
     leat_kind kind;
     leat_pool_reuse reuse;
     leat_pool_packing packing;
-    unsigned number; /* index into leat_stream.caches if below LEATI_FAST_POOLS */
+    unsigned number; /* index of the pool in leat_stream.caches; LEATI_FAST_POOLS: the pool is not in that array */
     bool is_default;
     bool dedicated, exportable, virtual_memory;
     bool checked; /* guard, scrub, backtraces or history is on, so the fast path is not used */
@@ -194,7 +194,7 @@ struct leat_pool {
     struct leati_block *stale;   /* list of STALE extents, linked by link */
     struct leati_block *pending; /* list of PENDING blocks, linked by link and back */
     struct leati_physical *spare;
-    struct leati_physical *youngest_physical; /* the list of all handles, linked by older */
+    struct leati_physical *youngest_physical; /* head of the list of all handles, linked by older */
     struct leati_stitch *stitches;            /* stitched blocks, the most recently used first */
     unsigned stitch_count;
     uint64_t stitch_round;              /* number of scans of the idle memory by stitch.c */
@@ -209,7 +209,7 @@ struct leat_pool {
     void *helpers[LEATI_HELPERS]; /* driver streams on which stream_uses.c records its copies of the user's events;
                                      NULL: not created yet */
     struct leati_figures figures;
-    struct leati_pool_plan *plan; /* set once; NULL: no plan */
+    struct leati_pool_plan *plan; /* set when the pool is created; NULL: no plan */
     struct leati_ring *ring;
     struct leati_checker *checker; /* NULL: guard, scrub and backtraces are off */
 };
@@ -255,7 +255,8 @@ static inline uintptr_t leati_user_base(const struct leati_block *block)
     return leati_base(block) + atomic_load_explicit(&block->front_bytes, memory_order_relaxed);
 }
 
-/* Sets the cache that a record belongs to and keeps cache->blocks in step. Call with the pool's lock held. */
+/* Sets the cache that a record belongs to, and updates the blocks counters of the old and the new cache. Call with
+ * the pool's lock held. */
 static inline void leati_set_cache(struct leati_block *block, struct leati_stream_cache *cache)
 {
     if (block->cache)
@@ -336,7 +337,7 @@ void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct
 
 /* ---- pages.c: all with the pool's lock held ---- */
 
-/* Reserves the pool's address range on first use. */
+/* Reserves the pool's address range, if it is not reserved yet. */
 leat_status leati_pages_reserve(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Provides memory for a block of bytes for cache when no idle extent fits. Sets *block to an idle extent of new
@@ -345,8 +346,8 @@ leat_status leati_pages_reserve(struct leat_pool *pool) LEATI_REQUIRES(pool->loc
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                 size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock);
 
-/* Chooses the start address of a block inside an idle extent that has room for it, such that as few handles as
- * possible become partly used. */
+/* Chooses the start address of a block inside an idle extent that has room for it. Prefers a place where the block
+ * overlaps as few bytes of completely idle handles as possible. */
 uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes,
                             size_t alignment) LEATI_REQUIRES(pool->lock);
 
@@ -370,8 +371,8 @@ leat_status leati_pages_drop_spare(struct leat_pool *pool) LEATI_REQUIRES(pool->
 leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                              uint64_t *released_bytes, uint64_t *pending_bytes) LEATI_REQUIRES(pool->lock);
 
-/* Releases all memory and addresses. The caller ensures that no block is live and no work is pending. Continues
- * after a failure and returns the first one. */
+/* Releases all memory and addresses. No block may be live, and no work pending. If a release fails, continues with
+ * the others and returns the first error. */
 leat_status leati_pages_end(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Returns the handle mapped at an address of the reservation, or NULL. */
@@ -446,8 +447,8 @@ uint64_t leati_pool_plan_pending_bytes(struct leat_pool *pool) LEATI_REQUIRES(po
 /* Waits on the host for all work that may still use freed planned blocks. Call with the pool's lock held. */
 leat_status leati_pool_plan_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Iterates over the records of planned blocks: start with *index 0; returns NULL at the end. Call with the
- * pool's lock held, or when no other thread uses the pool. */
+/* Iterates over the records of planned blocks. Start with *index 0. Returns NULL at the end. Call with the pool's
+ * lock held, or when no other thread uses the pool. */
 struct leati_block *leati_pool_plan_block(const struct leat_pool *pool, uint32_t *index);
 
 /* Returns the maximum number of records of planned blocks. */
@@ -476,8 +477,8 @@ struct leati_stream_cache *leati_stream_cache_find(struct leat_pool *pool, leat_
  * returns NULL. With make set, NULL means out of memory. */
 struct leati_magazine *leati_magazine_of(struct leati_stream_cache *cache, bool make);
 
-/* Iterates over the magazines of a cache without a lock: start with left = leati_magazines_of(cache);
- * leati_magazine_next() returns NULL at the end. */
+/* Iterate over the magazines of a cache without a lock. Start with left = leati_magazines_of(cache), then call
+ * leati_magazine_next() until it returns NULL. */
 static inline unsigned leati_magazines_of(const struct leati_stream_cache *cache)
 {
     return atomic_load_explicit(&cache->magazines_made, memory_order_acquire);
@@ -537,8 +538,8 @@ bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *ask
  * with the pool's lock held. */
 void leati_slow_path_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Waits on the host for all work that may still use freed memory, after which every stream may use that memory.
- * Continues after a failure and returns the first one. Call with the pool's lock held. */
+/* Waits on the host for all work that may still use freed memory. After that every stream may use this memory. If
+ * a wait fails, continues with the others and returns the first error. Call with the pool's lock held. */
 leat_status leati_slow_path_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Returns a block that is no longer LIVE to the heap or, if it has incomplete stream uses, makes it pending. Work
@@ -583,7 +584,7 @@ leat_status leati_pool_get_default(const char *what, leat_device *device, leat_k
  * without guard mode, because in guard mode a free waits for the stream. */
 leat_status leati_pool_get_own(leat_device *device, leat_kind kind, leat_pool **pool);
 
-/* leat_pool_alloc() without a stream. Returns NULL, without a message, if it fails. */
+/* Like leat_pool_alloc() without a stream, but returns the memory, or NULL without a message if it fails. */
 void *leati_pool_take(leat_pool *pool, size_t bytes);
 
 /* Charges bytes to the pool's limit and budget, or fails with a message that names the limit that was reached. */
@@ -622,7 +623,7 @@ struct leati_idle {
     uint64_t pending_bytes; /* other freed memory, which pending work may still use */
     unsigned stream_count;
     struct {
-        uint64_t serial, bytes; /* serial 0: leat does not know the stream */
+        uint64_t serial, bytes; /* serial number of a stream (0: unknown), and the bytes pending on it */
     } streams[LEATI_PENDING_STREAMS];
     uint64_t more_bytes; /* pending bytes of streams for which the list had no room */
 };
@@ -641,7 +642,7 @@ void leati_stats_event(struct leat_pool *pool, leat_pool_action action, const vo
                        const struct leati_timeline *timeline, uint32_t tag);
 uint16_t leati_stats_thread_tag(void);
 
-/* Samples the peak of the live bytes. Call with the pool's lock held. */
+/* Raises the peak of the live bytes if more bytes are live now. Call with the pool's lock held. */
 void leati_stats_sample(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 leat_status leati_stats_start(struct leat_pool *pool, uint32_t history);
 void leati_stats_end(struct leat_pool *pool);
@@ -668,8 +669,8 @@ const char *leati_stats_tag_name(uint32_t tag);
  * alignment, the rear zone because the size is rounded up. */
 enum { LEATI_GUARD_BYTES = 512 };
 
-/* Returns true if the pool uses red zones and quarantine. Exportable pools do not, because another process may
- * legitimately write to the whole extent. */
+/* Returns true if the pool uses red zones and quarantine. Exportable pools do not use them, because another
+ * process may write to the whole extent. */
 static inline bool leati_guarded(const struct leat_pool *pool)
 {
     return pool->guard && !pool->exportable;
@@ -710,7 +711,7 @@ bool leati_guard_describe(struct leat_pool *pool, const void *ptr, char *text, s
 
 /* ---- backtraces.c ---- */
 
-/* Appends "stack":[...] to a block's line of a snapshot, if the block's call stack was recorded. */
+/* Appends "stack":[...] to the line of a block in a snapshot, if the block's call stack was recorded. */
 void leati_guard_snapshot(const struct leati_block *block,
                           void (*write)(void *argument, const char *text, size_t bytes), void *argument);
 

@@ -673,7 +673,7 @@ static struct leati_block *steal(struct slow_request *request)
                : leati_stream_cache_steal(request->pool->host, NULL, request->bytes);
 }
 
-/* Gets new memory, or continues with the fallbacks of a full pool. */
+/* Gets new memory. If there is none, tries the fallbacks for a full pool. */
 static leat_status alloc_new(struct slow_request *request, struct leati_block **block)
     LEATI_REQUIRES(request->pool->lock)
 {

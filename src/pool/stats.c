@@ -20,7 +20,7 @@
 
 /* Ring of the most recent events of a pool. */
 struct leati_ring {
-    struct leati_lock lock; /* guards all fields */
+    struct leati_lock lock; /* guards all other fields */
     uint64_t written;
     uint32_t places;
     leat_pool_event events[];

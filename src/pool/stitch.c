@@ -31,9 +31,9 @@ struct leati_stitch {
     size_t mapped_bytes;
     uint64_t hash; /* hash of the list of handles */
     size_t count, extent_count;
-    struct leati_block **extents; /* while the block is in use: the heap extents whose memory it uses */
+    struct leati_block **extents; /* the heap extents whose memory the block uses; none while it is dormant */
     struct leati_physical
-        *handles[]; /* in the order of their heap addresses, which is also the order of mapping */
+        *handles[]; /* the handles, in the order of their heap addresses; they are mapped in this order */
 };
 
 /* The idle extents and handles that a new stitched block may use. */

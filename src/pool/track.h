@@ -49,14 +49,14 @@ static inline bool leati_track_reaches(const struct leat_pool *pool)
     return pool->kind != LEAT_KIND_DEVICE || pool->device->driver->can->host_reaches_device;
 }
 
-/* Call when [base, base + bytes) is idle and no pending work uses it. */
+/* Marks idle memory as inaccessible. Call when no pending work uses [base, base + bytes) any more. */
 static inline void leati_track_idle(const struct leat_pool *pool, uintptr_t base, size_t bytes)
 {
     if (leati_track_reaches(pool))
         LEATI_CLOSE_BYTES(base, bytes);
 }
 
-/* Call when a block is allocated. clean: no pending work uses its memory. */
+/* Marks a block as accessible. Call when it is allocated. clean: no pending work uses its memory. */
 static inline void leati_track_live(const struct leat_pool *pool, const struct leati_block *block, bool clean)
 {
     if (!leati_track_reaches(pool))
