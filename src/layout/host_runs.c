@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-#define TOGETHER_BYTES ((uint64_t)1 << 10) /* bytes to read along the source before a step along the destination */
+#define TOGETHER_BYTES ((uint64_t)1 << 10) /* source bytes to read before a step along the destination */
 #define STAGE_BYTES ((size_t)4 << 10)      /* bytes in the buffer from which on its lines are written */
 #define STAGED_BYTES ((size_t)256)         /* only runs shorter than this use the buffer */
 

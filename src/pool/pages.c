@@ -715,8 +715,7 @@ static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache
         leati_extent_hole(pool, place->hole);
         return status;
     }
-    leati_set_state(place->hole,
-                    LEATI_BLOCK_LEAVING); /* not HOLE, so that new holes beside it do not join it */
+    leati_set_state(place->hole, LEATI_BLOCK_LEAVING); /* not HOLE, so that new holes beside it do not join it */
     keep_apart(pool, place->lower);
     keep_apart(pool, place->upper);
     if (!from)

@@ -115,8 +115,7 @@ struct touch {
     struct leati_loop loop; /* over slices, which are independent */
     char *start;
     size_t bytes, slices;
-    atomic_int
-        error; /* the errno of a slice that failed, or 0; relaxed, because no other data depends on it */
+    atomic_int error; /* the errno of a slice that failed, or 0; relaxed, because no other data depends on it */
 };
 
 /* Writes one byte per page, for kernels without MADV_POPULATE_WRITE. The pages are fresh, so no data is lost. */

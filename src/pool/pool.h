@@ -90,8 +90,8 @@ struct leati_stream_cache {
     struct leati_stream_cache *next;
     bool is_waited_for; /* temporary, for slow_path.c: the requesting stream is ordered after all work that may
                            still use idle memory of this cache */
-    size_t blocks; /* number of records and handles that refer to this cache; when it is 0 and the stream was
-                      destroyed, the cache is reused for another stream */
+    size_t blocks;      /* number of records and handles that refer to this cache; when it is 0 and the stream was
+                           destroyed, the cache is reused for another stream */
     _Atomic(struct leati_magazine *) magazines[LEATI_MAGAZINES];
     atomic_uint magazines_made; /* bit n: magazine n exists */
     struct leati_bins bins[LEATI_HEAPS];

@@ -368,8 +368,7 @@ static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, 
     base = (leati_base(block) + alignment - 1) & ~(uintptr_t)(alignment - 1);
     leati_extent_unbin(pool, block);
     if (leati_extent_cut(pool, block, base, bytes) == LEAT_OK) {
-        leati_set_state(block,
-                        LEATI_BLOCK_LEAVING); /* not HOLE, so that new holes beside it do not join it */
+        leati_set_state(block, LEATI_BLOCK_LEAVING); /* not HOLE, so that new holes beside it do not join it */
         return block;
     }
     leati_bins_add(holes, block);
