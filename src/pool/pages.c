@@ -42,7 +42,7 @@
 #define RESERVE_MIN_BYTES (4 * LEATI_PAGE_BYTES) /* the smallest reservation that lay_out() can divide */
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
 
-/* Makes a driver call, counted and timed in the pool's statistics. */
+/* Makes a driver call and sets status to its result. The pool's statistics count the call and its time. */
 #define DRIVER(pool, status, entry, ...)                                                                          \
     do {                                                                                                          \
         struct leati_driver *driver_ = (pool)->device->driver;                                                    \
@@ -681,7 +681,7 @@ static struct leati_block *join_place(struct leat_pool *pool, struct page_place 
 
     leati_assert(!place->upper || place->hole->after == place->upper);
     leati_assert(!place->lower || place->lower->after == place->hole);
-    /* An idle neighbour whose seq is not 0 may still have pending work. */
+    /* Pending work may still use an idle neighbour whose seq is not 0. */
     waits = waits || (place->lower && place->lower->seq) || (place->upper && place->upper->seq);
     block->whole = pool->dedicated;
     block->idle_since_ns = leati_clock_ns();
@@ -1179,7 +1179,7 @@ leat_status leati_pages_drop_spare(struct leat_pool *pool)
     return first;
 }
 
-/* Trims one cache's extents of one heap, the largest first. */
+/* Releases handles from the extents of one cache in one heap, the largest extents first. */
 static leat_status trim_cache(struct leat_pool *pool, struct leati_stream_cache *cache, int heap,
                               uint64_t keep_bytes, uint64_t before_ns, uint64_t *released_bytes)
     LEATI_REQUIRES(pool->lock)

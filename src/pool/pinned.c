@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#ifndef MADV_POPULATE_WRITE /* new in Linux 5.14 */
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -112,7 +112,7 @@ static leat_status claim(size_t bytes)
 
 /* A chunk that several threads populate; lives on the stack of the thread that allocates it. */
 struct touch {
-    struct leati_loop loop; /* over slices, which are independent */
+    struct leati_loop loop; /* loop over the slices, which can be populated in any order */
     char *start;
     size_t bytes, slices;
     atomic_int error; /* the errno of a slice that failed, or 0; relaxed, because no other data depends on it */
@@ -127,7 +127,7 @@ static void write_bytes(char *start, size_t bytes)
         ((volatile char *)start)[i] = 0;
 }
 
-/* Populates a slice. Returns 0 or an errno. */
+/* Populates a slice. Returns 0, or the errno of the failure. */
 static int touch_slice(char *start, size_t bytes)
 {
     while (madvise(start, bytes, MADV_POPULATE_WRITE)) {
@@ -205,7 +205,7 @@ static void unmap(void *ptr, size_t bytes)
         (void)madvise(ptr, bytes, MADV_DONTNEED);
 }
 
-/* Maps bytes at a multiple of LEATI_PINNED_UNIT. Returns NULL with errno on failure. */
+/* Maps bytes of memory at a multiple of LEATI_PINNED_UNIT. If this fails, returns NULL with errno set. */
 static void *map_aligned(size_t bytes)
 {
     size_t mapped_bytes = bytes + LEATI_PINNED_UNIT, before;

@@ -477,7 +477,7 @@ static struct leati_planned *next_place(struct leati_pool_plan *plan, struct lis
 
 /* ---- stream order ---- */
 
-/* Returns true if this leat_pool_reuse_method is allowed. */
+/* Returns true if the pool allows this method of reuse (leat_pool_reuse_method). */
 static bool allows(const struct leat_pool *pool, uint32_t reuse_flag)
 {
     /* Relaxed: no other data depends on the flags. */

@@ -398,7 +398,7 @@ leat_status leat_pool_create(leat_device *device, const leat_pool_options *given
     return status;
 }
 
-/* Returns the pool stored at *place, and creates it on first use. */
+/* Returns the pool stored at *place. If there is none yet, creates it. */
 static leat_status get(const char *what, leat_device *device, leat_kind kind, bool own,
                        _Atomic(struct leat_pool *) *place, leat_pool **pool)
 {

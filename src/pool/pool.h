@@ -32,8 +32,8 @@
 #include <leat/pool.h>
 
 enum {
-    LEATI_MAGAZINES = 16,       /* magazines per stream cache; threads are spread over them */
-    LEATI_MAGAZINE_SLOTS = 128, /* hash slots of a magazine; each keeps small blocks of one size */
+    LEATI_MAGAZINES = 16,       /* maximum number of magazines of a stream cache, shared by all threads */
+    LEATI_MAGAZINE_SLOTS = 128, /* number of hash slots of a magazine; each keeps small blocks of one size */
     LEATI_MAGAZINE_LARGE = 2,   /* maximum number of large blocks that a magazine keeps, of any sizes */
     LEATI_BINS = 256,
     LEATI_HELPERS = 8,
@@ -49,7 +49,7 @@ enum { LEATI_HEAP_SMALL, LEATI_HEAP_LARGE, LEATI_HEAPS, LEATI_HEAP_STITCHED = LE
 
 /* ---- magazines ---- */
 
-/* Freed blocks of one size; the last one freed is the first one reused. */
+/* Freed blocks of one size. The block that was freed last is reused first. */
 struct leati_slot {
     size_t bytes;
     struct leati_block *top;
@@ -74,7 +74,7 @@ struct leati_magazine {
     struct leati_magazine_figures figures;
 };
 
-/* Idle extents, binned by size: eight bins for each power of two. */
+/* Lists (bins) of idle extents or of holes, by size: eight bins for each power of two. */
 struct leati_bins {
     uint64_t used[LEATI_BINS / 64];
     struct leati_block *first[LEATI_BINS];
@@ -93,7 +93,7 @@ struct leati_stream_cache {
     size_t blocks;      /* number of records and handles that refer to this cache; when it is 0 and the stream was
                            destroyed, the cache is reused for another stream */
     _Atomic(struct leati_magazine *) magazines[LEATI_MAGAZINES];
-    atomic_uint magazines_made; /* bit n: magazine n exists */
+    atomic_uint magazines_made; /* bit n is set if magazine n exists */
     struct leati_bins bins[LEATI_HEAPS];
 };
 
