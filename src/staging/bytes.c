@@ -1,4 +1,4 @@
-/* bytes.c - see bytes.h; the measurement is in probe.c. */
+/* bytes.c - copies bytes and prefaults pages, see bytes.h. The measurement of store policies is in probe.c. */
 #include "staging/bytes.h"
 
 #include "base/assert.h"
@@ -17,11 +17,11 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-#define AHEAD_BYTES ((size_t)32 * 4096) /* prefetch distance of touch(): hardware does not prefetch across pages  \
-                                         */
-#define LOOKS 8                         /* how many pages leati_staging_resident() checks */
+#define AHEAD_BYTES ((size_t)32 * 4096) /* prefetch distance of touch(); hardware prefetches only inside pages */
+#define LOOKS 8                         /* number of pages that leati_staging_resident() checks */
 
-/* For ranges larger than this, a system call or two to populate all pages at once is faster. */
+/* leati_staging_usable() populates ranges larger than this with one madvise(), which is faster than a page fault
+ * for each page. */
 #define POPULATE_BYTES ((size_t)64 << 10)
 
 /* ---- copying ---- */
@@ -50,7 +50,7 @@ struct bytes_job {
     const char *src;
     size_t bytes;
     enum leati_store_policy policy;
-    volatile size_t done; /* of step_by_step() */
+    volatile size_t done; /* bytes that step_by_step() has copied */
 };
 
 LEATI_HOT static void all_at_once(void *context)
@@ -66,8 +66,8 @@ static size_t to_page_end(const char *ptr, size_t page_bytes)
     return page_bytes - ((uintptr_t)ptr & (page_bytes - 1));
 }
 
-/* Copies in pieces that cross no page boundary on either side, so that each piece is copied completely or faults.
- */
+/* Copies in order, in pieces that cross no page boundary on either side. So each piece is either copied
+ * completely, or faults and leaves job->done at its start. */
 static void step_by_step(void *context)
 {
     struct bytes_job *job = context;
@@ -98,7 +98,8 @@ LEATI_HOT size_t leati_staging_copy_guarded(void *dst, const void *src, size_t b
     if (!bytes || leati_fault_handler_run(ranges, all_at_once, &job, &where))
         return bytes;
     leati_stream_fence();
-    /* memcpy() may copy in any order, so it is unknown how much was copied. Copy again, in order, to find out. */
+    /* memcpy() may copy in any order, so leat does not know how many bytes it copied before the fault. Copy again
+     * in order to find the first byte that cannot be copied. */
     if (leati_fault_handler_run(ranges, step_by_step, &job, &where))
         return bytes;
     *fault = (where - ranges[0].base < bytes ? ranges[0].base : ranges[1].base) + job.done;
@@ -127,7 +128,8 @@ bool leati_staging_resident(const void *ptr, size_t bytes)
     return true;
 }
 
-/* Returns true if all pages of the range are now present, and allow the access of the advice (read or write). */
+/* Populates the pages of a range. Returns true if all of them are now present, and can be read or written as the
+ * advice demands. */
 static bool populate(const void *ptr, size_t bytes, int advice)
 {
     uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)ptr & -page_bytes;
@@ -141,9 +143,9 @@ void leati_staging_fetch(const void *ptr, size_t bytes)
     (void)populate(ptr, bytes, MADV_POPULATE_READ);
 }
 
-/* Writes a byte without changing it, atomically, so that other threads' writes are not lost. Faults if the page is
- * not writable. Does not read the byte first: on an untouched page that would cause two page faults, one for the
- * read and one for the write. */
+/* Writes a byte without changing its value; faults if the page is not writable. The write is atomic, so that no
+ * write of another thread is lost. It does not read the byte first, because that would cause two page faults on an
+ * untouched page, one for the read and one for the write. */
 static inline void rewrite(unsigned char *byte)
 {
 #if defined(__x86_64__)
@@ -156,13 +158,15 @@ static inline void rewrite(unsigned char *byte)
 #endif
 }
 
-/* Accesses one byte of each 4 KiB (pages are not smaller): writes if the job has no source, else reads. */
+/* Accesses one byte of each 4 KiB, the smallest size of a page. Writes the bytes if job->src is NULL, else reads
+ * them. */
 LEATI_HOT static void touch(void *context)
 {
     struct bytes_job *job = context;
     const size_t page_bytes = 4096;
 
-    /* Atomic writes are serialised, and each would wait for memory, so prefetch all of them. */
+    /* The processor executes atomic writes one after the other, and each would wait for memory, so prefetch all
+     * their cache lines first. */
     if (!job->src)
         for (size_t at = 0; at < job->bytes; at += page_bytes)
             __builtin_prefetch(job->dst + at, 1);
@@ -184,7 +188,8 @@ LEATI_HOT bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
     uintptr_t fault;
 
     leati_assert(bytes);
-    /* Populate untouched pages with one system call; for pages that are present, touching is faster. */
+    /* If the last page is missing, probably all are, and one madvise() is fastest. If it is present, touching the
+     * pages is faster. */
     if (write && bytes > POPULATE_BYTES && !leati_staging_resident((const char *)ptr + bytes - 1, 1) &&
         populate(ptr, bytes, MADV_POPULATE_WRITE))
         return true;

@@ -9,7 +9,7 @@
 #define LEAST_PART_BYTES ((size_t)64 << 10)
 #define MOST_PART_BYTES ((size_t)256 << 10)
 #define CHUNKS_IN_RING 4
-#define HOST_CHUNK_BYTES ((size_t)4 << 20) /* without a ring, chunks only serve to count a ticket's progress */
+#define HOST_CHUNK_BYTES ((size_t)4 << 20) /* chunk size without a ring; only the progress of tickets needs it */
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -24,7 +24,7 @@ size_t leati_staging_ring_bytes(size_t bytes, size_t most_bytes)
     return all < most_bytes ? all : most_bytes / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* Rounds size down to whole units, but at least one unit. */
+/* Rounds size down to whole units. The result is at least one unit. */
 static size_t whole_units(const struct leati_cut *cut, size_t size)
 {
     if (cut->unit_bytes < 2)
@@ -32,7 +32,7 @@ static size_t whole_units(const struct leati_cut *cut, size_t size)
     return size > cut->unit_bytes ? size / cut->unit_bytes * cut->unit_bytes : cut->unit_bytes;
 }
 
-/* The next larger chunk size, going away from the small end. */
+/* Returns the size of the next chunk, half as large again as the one before it, but at most most. */
 static size_t grow(const struct leati_cut *cut, size_t size, size_t most)
 {
     size_t grown = whole_units(cut, round_up(size + size / 2, GRAIN_BYTES));
@@ -40,7 +40,8 @@ static size_t grow(const struct leati_cut *cut, size_t size, size_t most)
     return grown < most ? grown : most;
 }
 
-/* The size of the next chunk, if left bytes are left. The last chunk includes a small rest. */
+/* Returns the size of the next chunk if left bytes are left. A rest of up to a quarter of a chunk does not become
+ * a chunk of its own, but belongs to the last chunk. */
 static size_t next_size(size_t size, size_t left)
 {
     return left <= size + size / 4 ? left : size;
@@ -63,11 +64,12 @@ static bool share_bytes(const struct leati_chunk *a, const struct leati_chunk *b
     return a->place < b->place + b->bytes && b->place < a->place + a->bytes;
 }
 
-/* Places the chunks in the ring one after the other; wraps to the start if a chunk does not fit before the end. */
+/* Places the chunks in the ring one after the other. A chunk that does not fit before the end of the ring starts
+ * at offset 0. */
 static void place_all(struct leati_chunk *chunks, uint32_t count, size_t ring_bytes)
 {
     size_t at = 0;
-    uint32_t gone = 0; /* this many chunks must have left the ring before chunk c; never decreases */
+    uint32_t gone = 0; /* number of chunks that must have left the ring before chunk c enters; never decreases */
 
     for (uint32_t c = 0; c < count; c++) {
         if (at + chunks[c].bytes > ring_bytes)
@@ -83,7 +85,8 @@ static void place_all(struct leati_chunk *chunks, uint32_t count, size_t ring_by
     }
 }
 
-/* Takes what is not of the copy from the ends of chunks that are whole blocks. */
+/* The chunks cover whole blocks of storage. Removes the bytes before and behind the copy from the first and the
+ * last chunk. */
 static void trim(const struct leati_cut *cut, struct leati_chunk *chunks, uint32_t count, size_t all)
 {
     for (uint32_t c = 1; c < count; c++)
@@ -106,12 +109,11 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     leati_assert(cut->bytes);
     leati_assert(cut->in_blocks ? cut->lead_bytes < PAGE_BYTES && !cut->most_bytes && !cut->unit_bytes
                                 : !cut->lead_bytes);
-    /* If all of the copy fits into the ring, the ring does not limit the chunks. */
+    /* If the whole copy fits into the ring, the ring does not limit the size of chunks. */
     if (!cut->ring_bytes || cut->ring_bytes >= all)
         most = all;
     if (cut->most_bytes && most > cut->most_bytes / 5 * 4)
-        most = cut->most_bytes / 5 * 4; /* 4/5, because the last chunk may be a quarter larger: see next_size() */
-    /* even_bytes, unless the ring allows only less. */
+        most = cut->most_bytes / 5 * 4; /* 4/5, because next_size() may make the last chunk a quarter larger */
     if (cut->even_bytes)
         size = most = cut->even_bytes < most ? cut->even_bytes : most;
     if (!cut->ring_bytes)

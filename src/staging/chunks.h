@@ -1,10 +1,12 @@
 /*
  * chunks.h - cuts a staged copy into chunks, and places each chunk in the copy's ring of pinned memory.
  *
- * Only arithmetic. Each chunk is one DMA. The link is idle for some 2 to 5 us between two DMAs (measured on an
- * H200), so chunks should be large. But the link also idles while the first chunk into the device is filled, and
- * while the last chunk out of the device is emptied. So chunk sizes start small at that end of the copy and grow
- * towards the other end.
+ * Each chunk is one DMA. The link is idle for some 2 to 5 us between two DMAs (measured on an H200), so chunks
+ * should be large. But the link is also idle while threads fill the first chunk of a copy to the device, and while
+ * they empty the last chunk of a copy from the device. So the first chunks of a copy to the device are small and
+ * sizes grow from there; a copy from the device ends with the small chunks.
+ *
+ * This file only computes; it accesses no memory of the copy.
  */
 #ifndef LEATI_CHUNKS_H
 #define LEATI_CHUNKS_H
@@ -18,28 +20,28 @@ struct leati_chunk {
     size_t offset; /* in the copy */
     size_t bytes;
     size_t place;         /* offset in the ring */
-    size_t lead_bytes;    /* the first part is shorter than the others by so much */
-    uint32_t after;       /* this many chunks must have left the ring before this one may enter */
-    uint32_t parts;       /* number of parts; one thread copies one part at a time */
-    size_t part_bytes;    /* of each part but the first and the last */
+    size_t lead_bytes;    /* difference between part_bytes and the size of the first part */
+    uint32_t after;       /* number of chunks that must have left the ring before this chunk may enter */
+    uint32_t parts;       /* number of parts; a thread takes and copies one part at a time */
+    size_t part_bytes;    /* size of each part except the first and the last */
     atomic_uint finished; /* number of finished parts */
 };
 
 struct leati_cut {
-    size_t bytes;      /* of the copy */
+    size_t bytes;      /* size of the copy */
     size_t ring_bytes; /* 0: no ring, all chunks have one size */
-    size_t most_bytes; /* limit of a chunk; 0: only the ring limits it */
+    size_t most_bytes; /* largest size of a chunk; 0: only the ring limits it */
     size_t unit_bytes; /* each chunk is one or more whole units of this size; 0 or 1: any size */
-    size_t even_bytes; /* all chunks but the last have this size, or less in a small ring; 0: sizes grow */
-    /* For storage: parts begin at multiples of 4096 bytes of it, and at places in the ring that are aligned in the
-     * same way, so that each block of the storage belongs to one part. */
+    size_t even_bytes; /* size of all chunks but the last (smaller if the ring is small); 0: sizes grow */
+    /* For storage: each part except the first begins at a multiple of 4096 bytes, both in the storage and in the
+     * ring, so that each block of the storage belongs to one part. */
     bool in_blocks;
-    size_t lead_bytes; /* with in_blocks: how many bytes after such a multiple the copy begins */
+    size_t lead_bytes; /* with in_blocks: distance of the copy's start from the multiple of 4096 before it */
     bool out;          /* from the device: the small chunks are at the end */
-    unsigned threads;  /* how many threads will share a chunk */
+    unsigned threads;  /* number of threads that will share a chunk */
 };
 
-/* Returns the bytes of part number part of a chunk. *start: where it begins in the chunk. */
+/* Returns the size of part number part of a chunk. *start becomes the offset of the part in the chunk. */
 static inline size_t leati_chunk_part(const struct leati_chunk *chunk, uint32_t part, size_t *start)
 {
     size_t end = (part + 1) * chunk->part_bytes - chunk->lead_bytes;
@@ -48,11 +50,11 @@ static inline size_t leati_chunk_part(const struct leati_chunk *chunk, uint32_t 
     return (end < chunk->bytes ? end : chunk->bytes) - *start;
 }
 
-/* The useful ring size of a copy: its own size in whole pages, at most most_bytes. With lead_bytes, bytes includes
- * them. */
+/* Returns the useful size of a copy's ring: the size of the copy in whole pages, at most most_bytes. A caller with
+ * lead_bytes must add them to bytes. */
 size_t leati_staging_ring_bytes(size_t bytes, size_t most_bytes);
 
-/* Returns the number of chunks. If chunks is not NULL, fills that many. */
+/* Returns the number of chunks of a copy. If chunks is not NULL, fills all these chunks. */
 uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chunks);
 
 #endif

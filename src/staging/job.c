@@ -20,7 +20,8 @@ void leati_job_stop(struct leati_job *job, leat_status why)
     int none = LEAT_OK;
 
     leati_assert(why != LEAT_OK);
-    /* Relaxed: readers that need the value get it through the release and acquire of staged_chunks. */
+    /* Relaxed: threads that need the value read it after an acquire of staged_chunks, which orders the accesses.
+     */
     atomic_compare_exchange_strong_explicit(&job->stopped, &none, (int)why, memory_order_relaxed,
                                             memory_order_relaxed);
 }
@@ -62,13 +63,13 @@ static bool can_copy(const struct leati_job *job, uint32_t c)
         needed = job->early ? 0 : 1;
         break;
     }
-    /* Acquire: the bytes that the DMA wrote are visible. */
+    /* Acquire: makes the bytes that the DMA wrote visible to this thread. */
     return atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire) >= needed;
 }
 
 static enum leati_taken take_part(struct leati_job *job, uint32_t *c, uint32_t *part)
 {
-    /* Relaxed: the flags order the accesses to the data. */
+    /* Relaxed: job->at only hands out parts. The flags order the accesses to the bytes. */
     uint64_t at = atomic_load_explicit(&job->at, memory_order_relaxed), next;
 
     do {
@@ -96,8 +97,8 @@ static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t
                                    out ? 0 : offset, bytes, job->policy, fault);
 }
 
-/* Stops a job because its storage failed. Keeps the first place that failed, with the error there: several parts
- * may fail at once, with different errors. */
+/* Stops a job because its storage failed. Several parts may fail at once with different errors, so keeps the error
+ * of the part at the lowest offset. */
 static void fail_storage(struct leati_job *job, size_t at, int error)
 {
     leat_status why = error == EFAULT ? LEAT_ERROR_POINTER : LEAT_ERROR_FILE;
@@ -111,7 +112,8 @@ static void fail_storage(struct leati_job *job, size_t at, int error)
     leati_unlock(&failures_lock);
 }
 
-/* Copies a part between memory and storage. memory: the part's address in the ring; HOST has no ring. */
+/* Moves a part between memory and storage. memory: the part's address in the ring; ignored for HOST, which has no
+ * ring. */
 static void move_part(struct leati_job *job, size_t offset, char *memory, size_t bytes)
 {
     const struct leati_storage *storage = &job->storage;
@@ -161,14 +163,14 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     if (copied == bytes)
         return;
     leati_assert(copied < bytes && fault);
-    /* Report the lowest address, if several threads fail at once. */
+    /* Several threads may fail at once, so keep the lowest address. */
     lower(&job->fault, fault);
     lower(&job->stopped_at, offset + copied);
     leati_job_stop(job, LEAT_ERROR_POINTER);
 }
 
-/* Reports a failure to the timeline; must happen before staged_chunks lets the stream continue. Returns false if
- * another thread is reporting it; that thread will then advance staged_chunks. */
+/* Reports a failure to the timeline, which must happen before staged_chunks lets the stream continue. Returns
+ * false if another thread is reporting the failure; the other thread will then advance staged_chunks. */
 static bool report_failure(struct leati_job *job)
 {
     char message[LEATI_JOB_MESSAGE_BYTES];
@@ -184,10 +186,10 @@ static bool report_failure(struct leati_job *job)
     return true;
 }
 
-/* Called after a part of chunk c: advances staged_chunks over all chunks whose parts are finished. seq_cst: each
- * thread increments its chunk's counter, then reads those of other chunks. When two threads finish adjacent chunks
- * at once, at least one must see the other's increment, or nobody would advance staged_chunks over the second
- * chunk. */
+/* Called after a part of chunk c was copied: advances staged_chunks over all chunks whose parts are finished. The
+ * accesses are seq_cst, because each thread increments the counter of its own chunk and then reads the counters of
+ * other chunks. When two threads finish adjacent chunks at once, at least one of them must see the increment of
+ * the other, or no thread would advance staged_chunks over the second chunk. */
 static void finish_part(struct leati_job *job, uint32_t c)
 {
     uint32_t staged;
@@ -210,8 +212,7 @@ static bool is_prefaulted(const struct leati_job *job)
     return atomic_load_explicit(&job->prefaulted, memory_order_relaxed) >= job->reach_bytes;
 }
 
-/* Prefaults a piece of the destination while the stream has not reached the copy yet. Returns false if all was
- * prefaulted. */
+/* Prefaults a piece of the destination, before parts can be copied. Returns false if no piece is left. */
 static bool prefault(struct leati_task *task)
 {
     struct leati_job *job = (struct leati_job *)task;
@@ -243,8 +244,9 @@ static enum leati_taken work_on_part(struct leati_task *task)
     return taken;
 }
 
-/* Helpers only copy bytes that are in memory. They do not prefault pages, and do not read pages or files from
- * storage: that may take long, and their own wait may end at any moment. */
+/* Tells a worker or a helper whether the job has work for it now. Helpers (threads that wait for something else)
+ * only copy bytes that are in memory. They neither prefault pages nor read pages or files from storage, because
+ * this may take long, and the helper's own wait may end at any moment. */
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
     const struct leati_job *job = (const struct leati_job *)task;
@@ -258,7 +260,8 @@ static enum leati_taken look(const struct leati_task *task, bool helper)
     return helper || is_prefaulted(job) ? LEATI_NOT_YET : LEATI_TAKEN;
 }
 
-/* Returns true if the stream has reached the copy (or need not have), so that new parts may come soon. */
+/* Returns true if the stream has reached the copy, or if the job need not wait for this. New parts may then become
+ * available soon. */
 static bool is_lively(const struct leati_task *task)
 {
     const struct leati_job *job = (const struct leati_job *)task;
@@ -292,7 +295,7 @@ bool leati_job_work_once(struct leati_job *job)
 
 /* ---- messages ---- */
 
-/* at: how many bytes were moved before the first part that was not. */
+/* Fills text with the message of a storage's failure. at: number of bytes that were moved before the failure. */
 static void describe_storage(const struct leati_job *job, size_t at, char *text, size_t bytes)
 {
     const struct leati_storage *storage = &job->storage;

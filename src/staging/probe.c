@@ -1,11 +1,11 @@
 /*
- * probe.c - measures which stores are faster here (bytes.h).
+ * probe.c - measures on this machine whether cached or streaming stores are faster (bytes.h).
  *
- * One thread alone measures other rates than sixteen together, so as many threads take part as copies use. Time is
- * split into short windows, and in each window all threads copy with the same direction and store policy. The
- * median of all copies counts, so the result is right even if a thread loses its processor now and then. Ordinary
- * memory is evicted from the caches before each copy, as in a copy that is larger than the caches; slots are not,
- * because copies reuse them all the time.
+ * Rates depend on the number of threads, so as many threads take part as a copy uses. Time is split into short
+ * windows, and in each window all threads copy with the same direction and store policy. The median of all copies
+ * counts, so the result is right even if a thread loses its processor now and then. Before each copy the
+ * measurement evicts ordinary memory from the caches, because real copies are larger than the caches. It leaves
+ * slots in the caches, because real copies reuse them all the time.
  */
 #include "staging/bytes.h"
 
@@ -27,22 +27,23 @@
 #include <immintrin.h>
 #endif
 
-#define PART_BYTES ((size_t)256 << 10) /* bytes of one copy, as the parts of jobs */
+#define PART_BYTES ((size_t)256 << 10) /* size of one copy, like a part of a job */
 #define LEAST_BYTES ((size_t)16 << 10) /* minimum slot memory for one thread */
-#define SHARE_BYTES (4 * PART_BYTES)   /* memory of each thread, on either side */
+#define SHARE_BYTES (4 * PART_BYTES)   /* ordinary memory of each thread, and its largest share of the slot */
 #define THREADS_MAX 64
 #define ROUNDS 3
 #define WINDOW_NS 500000
-#define SAMPLES_MAX 64 /* of each thread, for each variant */
-#define FASTER 1.05    /* streaming must be this much faster to be chosen */
-/* The same for a ring that a DMA reads. With streaming stores the DMA reads from memory, and competes with the
- * workers that read their sources: with an H200 46 GB/s, against 53 with cached stores. */
+#define SAMPLES_MAX 64 /* measured copies of each thread, for each variant */
+#define FASTER 1.05    /* out of slots: streaming is chosen if its rate is this many times that of cached stores */
+/* The factor for copies into slots, which a DMA reads next. After streaming stores the DMA reads from memory and
+ * competes with the workers, which read their sources: an H200 reached 46 GB/s, and 53 GB/s with cached stores. */
 #define FASTER_IN 1.5
 
-/* How long to wait for workers that are busy with other copies; later ones miss windows. */
+/* How long the measurement waits for workers that are busy with other copies. Workers that arrive later miss
+ * windows. */
 #define PATIENCE_NS 20000000u
 
-/* The variants; one is measured in each window. */
+/* The variants (direction and store policy). Each window measures one of them. */
 enum { IN_CACHED, IN_STREAMING, OUT_CACHED, OUT_STREAMING, VARIANTS };
 
 /* ---- cache eviction ---- */
@@ -81,7 +82,7 @@ static void evict(char *ptr, size_t bytes)
 /* ---- one thread ---- */
 
 struct probe {
-    struct leati_loop loop; /* each part is one thread's share of the measurement */
+    struct leati_loop loop; /* one iteration for each thread */
     struct prober *probers;
     char *slot;
     size_t share_bytes; /* of the slot, for each thread */
@@ -109,7 +110,7 @@ static enum leati_store_policy policy_of(unsigned variant)
                                                                : LEATI_STORE_POLICY_CACHED;
 }
 
-/* Copies until end_ns. */
+/* Copies with one variant until end_ns, and records the rate of each copy. */
 static void run_window(struct prober *prober, char *ordinary, unsigned variant, uint64_t end_ns)
 {
     const struct probe *probe = prober->probe;
@@ -118,8 +119,8 @@ static void run_window(struct prober *prober, char *ordinary, unsigned variant, 
     uint64_t now_ns = leati_clock_ns();
 
     leati_assert(part_bytes && part_bytes <= probe->share_bytes && variant < VARIANTS);
-    /* Cached lines in the slot make the first streaming stores three times slower. This does not happen in real
-     * copies, whose slots see only one kind of stores. */
+    /* Slot lines in the caches make the first streaming stores three times slower. Real copies do not have this
+     * cost, because they always use the same kind of stores for a slot. */
     if (probe->evict && variant == IN_STREAMING)
         evict(share, probe->share_bytes);
     while (now_ns < end_ns) {
@@ -138,7 +139,8 @@ static void run_window(struct prober *prober, char *ordinary, unsigned variant, 
     }
 }
 
-/* Waits until all threads are ready, and returns the start time of the first window. The last thread sets it. */
+/* Waits until all threads are ready, and returns the start time of the first window. The last thread that becomes
+ * ready sets this time, or the first thread that has waited for PATIENCE_NS. */
 static uint64_t wait_for_start(struct probe *probe)
 {
     uint64_t patience_ns = leati_clock_ns() + PATIENCE_NS, start_ns, none = 0;
@@ -173,7 +175,9 @@ static void run(void *context, uint64_t index)
         munmap(ordinary, SHARE_BYTES);
 }
 
-/* Helpers do not take part. */
+/* Tells a thread whether the measurement needs it. Threads that wait for something else (helpers) do not take
+ * part.
+ */
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
     return helper ? LEATI_NOT_YET : leati_loop_look(task, false);
@@ -182,7 +186,7 @@ static enum leati_taken look(const struct leati_task *task, bool helper)
 static const struct leati_task_type probe_type = {
     .class = LEATI_WORK_COPIES, .work = leati_loop_work, .look = look};
 
-/* ---- all together ---- */
+/* ---- all threads together ---- */
 
 static unsigned processors(void)
 {
@@ -199,8 +203,8 @@ static int compare(const void *left, const void *right)
     return (l > r) - (l < r);
 }
 
-/* The rate of all threads together: the median rate of all copies, times the number of threads that took part.
- * rates: room for all samples. */
+/* Returns the rate of all threads together: the median rate of all copies, times the number of threads that took
+ * part. rates is scratch memory for all samples. */
 static double total(const struct prober *probers, unsigned count, unsigned variant, double *rates)
 {
     size_t samples = 0;
@@ -248,7 +252,7 @@ void leati_staging_probe(struct leati_workers *workers, void *slot, size_t slot_
     double *rates;
 
     *choice = (struct leati_staging_choice){.in = LEATI_STORE_POLICY_CACHED, .out = LEATI_STORE_POLICY_CACHED};
-    /* At most one thread per processor: a thread that waits for a processor would miss windows. */
+    /* Use at most one thread per processor, because a thread that waits for a processor would miss windows. */
     count = threads < count ? threads : count;
     count = count < THREADS_MAX ? count : THREADS_MAX;
     if (slot_bytes / LEAST_BYTES < count)

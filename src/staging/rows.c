@@ -56,7 +56,7 @@ static inline void go_on(struct row_place *place, size_t bytes)
     place->at = rows->base + place->z * rows->slice;
 }
 
-/* How many bytes one copy can move: up to the end of a row on either side. */
+/* Returns how many bytes one memcpy() can move: up to the next end of a row on either side, at most left. */
 static inline size_t step_of(const struct row_place *to, const struct row_place *from, size_t left)
 {
     size_t step = to->left < from->left ? to->left : from->left;
@@ -65,7 +65,7 @@ static inline size_t step_of(const struct row_place *to, const struct row_place 
     return step < left ? step : left;
 }
 
-/* Copies the first and the last word, which may overlap. */
+/* Copies bytes bytes, one to two words, as their first and their last word, which may overlap. */
 #define COPY_ENDS(word_bytes)                                                                                     \
     do {                                                                                                          \
         char first_[word_bytes], last_[word_bytes];                                                               \
@@ -75,7 +75,7 @@ static inline size_t step_of(const struct row_place *to, const struct row_place 
         memcpy(dst + bytes - (word_bytes), last_, word_bytes);                                                    \
     } while (0)
 
-/* For few bytes a call of memcpy() takes longer than the copy. */
+/* Copies up to SHORT_BYTES without memcpy(), whose call would take longer than the copy. */
 static inline void copy_short(char *dst, const char *src, size_t bytes)
 {
     leati_assert(bytes && bytes <= SHORT_BYTES);
@@ -136,7 +136,7 @@ static size_t step_by_step(const struct rows_job *job, uintptr_t *fault)
     return done;
 }
 
-/* The address range from the first byte to the last, gaps included. */
+/* Returns the address range from the first byte of a copy to its last, gaps included. */
 static struct leati_fault_range range_of(const struct leati_rows *rows, const struct row_place *start,
                                          size_t offset, size_t bytes)
 {
@@ -163,6 +163,6 @@ size_t leati_staging_copy_rows(const struct leati_rows *dst, size_t dst_offset, 
     if (leati_fault_handler_run(ranges, all_at_once, &job, &where))
         return bytes;
     leati_stream_fence();
-    /* Copy again, in order, to find out how many bytes can be copied. */
+    /* An access has faulted. Copy again in order to find out how many bytes can be copied. */
     return step_by_step(&job, fault);
 }

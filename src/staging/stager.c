@@ -1,4 +1,4 @@
-/* stager.c - see staging.h. */
+/* stager.c - starts and ends stagers and their copies, and lets waiting threads help. See staging.h. */
 #include "staging/staging.h"
 
 #include "base/addresses.h"
@@ -20,35 +20,36 @@
 #define FLAGS_BYTES ((size_t)4096) /* the page of the flags, before the ring */
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
-#define COLD_LEAST_BYTES ((size_t)1 << 20) /* for shorter copies the check costs more than it can save */
+#define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */
 #define PROBE_BYTES ((size_t)8 << 20)
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
-#define EAGER_CHUNK_BYTES ((size_t)256 << 10) /* large enough for the link; one thread stages it quickly */
+#define EAGER_CHUNK_BYTES ((size_t)256 << 10) /* large enough for the link, and quickly copied by one thread */
 #define EAGER_ASK_NS 1000000u
 #define EAGER_PAUSES 100
-#define EAGER_HELPED_BYTES ((size_t)512 << 10) /* from this size on workers are woken to help */
+#define EAGER_HELPED_BYTES ((size_t)512 << 10) /* an eager copy of at least this size wakes workers */
 
 #define THREADS_MAX 64
 #define THREADS_USUAL 12 /* for each device: enough for both directions of its link (measured with an H200) */
-#define SHARE_USUAL 8u   /* threads on one copy: more slow each other down */
+#define SHARE_USUAL 8u   /* threads on one copy; more threads would slow each other down */
 #define SHARE_LEAST 4u
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
-#define FILE_THREADS_LEAST 8 /* so many reads of 1 MiB keep a local disk busy, see docs/files.md */
+#define FILE_THREADS_LEAST 8 /* this many reads of 1 MiB at once keep a local disk busy, see docs/files.md */
 
-/* How long a helper that finds nothing to copy spins before it sleeps, like a worker in the middle of a copy. */
+/* A helper is a thread of the program that copies while it waits for something else. If it finds nothing to copy
+ * for this long, it sleeps instead of spinning; a worker in the middle of a copy does the same. */
 #define HELPER_AWAKE_NS 5000000u
 
-/* The minimum time between two queries of a helper whether its own wait is over: a driver call takes about a
- * microsecond, and other threads may wait for the driver's locks. */
+/* The minimum time between two queries by which a helper asks the driver whether its own wait is over. Such a
+ * driver call takes about a microsecond, and other threads may need the driver's locks. */
 #define HELPER_ASK_NS 20000u
 
-/* Guards the lists of issued jobs, and the fields for which job.h and staging.h say so. Held for a few loads and
- * stores, and while calling the hooks that may be called under a lock. */
+/* Protects the lists of submitted jobs, and the fields that job.h and staging.h name. It is held for a few loads
+ * and stores, and during calls of the hooks that allow this. */
 static struct leati_lock jobs_lock = LEATI_LOCK_INITIALIZER;
 
 /* ---- a stager ---- */
 
-/* An eighth of the machine's memory, at most MEMORY_USUAL_BYTES. */
+/* Returns the default limit of pinned memory: an eighth of the machine's memory, at most MEMORY_USUAL_BYTES. */
 static uint64_t usual_memory(void)
 {
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -62,7 +63,7 @@ leat_status leati_stager_init(struct leati_stager *stager, const struct leati_st
     leati_assert(hooks->stream_create && hooks->stream_destroy && hooks->stream_synchronize);
     leati_assert(hooks->timeline_hold && hooks->timeline_release && hooks->timeline_failed);
     *stager = (struct leati_stager){.hooks = hooks, .context = context};
-    /* This call installs the fault handlers, so that they are installed here and not at some later copy. */
+    /* The first such call installs the fault handlers. Make it here, so that no later copy installs them. */
     (void)leati_fault_handler_is_installed();
     LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_USUAL_BYTES, &stager->ring_bytes));
     leati_assert(stager->ring_bytes >= RING_LEAST_BYTES);
@@ -75,7 +76,7 @@ static void init_flags(struct leati_flags *flags, uint32_t staged_chunks)
     atomic_init(&flags->completed_chunks, 0);
 }
 
-/* Tries on a private stream whether streams can wait for flags: there is no other way to find out. */
+/* Tries on a private stream whether streams can wait for flags, because no query of the driver tells it. */
 static leat_status try_flags(struct leati_stager *stager)
 {
     const struct leati_staging_hooks *hooks = stager->hooks;
@@ -97,7 +98,7 @@ static leat_status try_flags(struct leati_stager *stager)
     }
     status = hooks->flags(stager->context, stream, ops, 2);
     ended = hooks->stream_synchronize(stager->context, stream);
-    /* If waiting for the stream failed, it may still write its flag. */
+    /* If waiting for the stream failed, the stream may still write its flag, so the block must stay. */
     if (ended == LEAT_OK)
         leati_stager_give_back(stager, flags);
     else
@@ -107,7 +108,7 @@ static leat_status try_flags(struct leati_stager *stager)
     return status == LEAT_OK ? ended : status;
 }
 
-/* By default a quarter of the processors is left to the program. */
+/* Chooses the number of workers. By default a quarter of the processors is left to the program. */
 static leat_status choose_threads(int node, int devices, unsigned *threads)
 {
     unsigned processors = leati_workers_processors(node), some = processors > 3 ? processors * 3 / 4 : 1;
@@ -120,7 +121,7 @@ static leat_status choose_threads(int node, int devices, unsigned *threads)
     return LEAT_OK;
 }
 
-/* Guards the start of the threads for files. */
+/* Held while the threads for files start. */
 static struct leati_lock files_lock = LEATI_LOCK_INITIALIZER;
 
 static leat_status start_files(struct leati_stager *stager)
@@ -134,7 +135,8 @@ static leat_status start_files(struct leati_stager *stager)
     error = leati_workers_get(stager->node, LEATI_WORK_FILES, (unsigned)chosen, &workers);
     leati_assert(!workers || workers == stager->workers);
     if (workers && leati_workers_threads(workers, LEATI_WORK_FILES)) {
-        /* Release: pairs with the acquire of leati_stager_start_files(). */
+        /* Release: a thread that sees the number, by the acquire in leati_stager_start_files(), sees the threads.
+         */
         atomic_store_explicit(&stager->file_threads, leati_workers_threads(workers, LEATI_WORK_FILES),
                               memory_order_release);
         return LEAT_OK;
@@ -235,9 +237,9 @@ enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, e
     leati_assert(direction != LEATI_DIRECTION_DEVICE);
     if (direction == LEATI_DIRECTION_OUT)
         return stager->choice.out;
-    /* If the copy fits into its ring, the DMA reads each place of the ring only once; it reads faster from memory
-     * than from the caches of other processors. A ring that is reused during the copy stays in the caches
-     * (measured with an H200). */
+    /* A copy that fits into its ring writes each byte of the ring once. Streaming stores are better then, because
+     * a DMA reads memory faster than the caches of other processors. A ring that a copy reuses stays in the
+     * caches, so the measured choice counts (measured with an H200). */
     if (direction == LEATI_DIRECTION_IN && stager->choice.probed && bytes <= stager->ring_bytes)
         return LEATI_STORE_POLICY_STREAMING;
     return stager->choice.in;
@@ -262,14 +264,14 @@ void leati_job_release(struct leati_job *job)
     if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_assert(!job->timeline);
-    /* Not earlier: leati_job_message() uses the storage as long as anyone holds the job. */
+    /* The storage is released only here, because leati_job_message() needs it as long as anyone holds the job. */
     if (job->storage.ops)
         job->storage.ops->release(job->storage.object);
     free(job->chunks);
     free(job);
 }
 
-/* How many bytes have arrived at dst, as far as known. Under the lock, and only while the job has its flags. */
+/* Returns how many bytes are known to have arrived at dst. The job must still have its flags. */
 static size_t arrived(const struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 {
     uint32_t chunks = atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire), completed;
@@ -291,12 +293,12 @@ static bool is_done(const struct leati_job *job)
     uint32_t completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
 
     leati_assert(job->end >= job->count + 1 || job->storage.detached);
-    /* The workers are done too then, because the stream waited for them before its last write; but not for a
-     * detached job. */
+    /* If the stream has made its last write, the workers are done too, because the stream waited for them. It does
+     * not wait for the workers of a detached job, so check these separately. */
     return (int32_t)(completed - job->end) >= 0 && (!job->storage.detached || leati_job_staged(job));
 }
 
-/* Ends a job that only its ticket may still use: frees its flags and its ring. Under the lock. */
+/* Ends a job that no stream and no worker uses: frees its flags and its ring. A ticket may keep the job itself. */
 static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 {
     struct leati_stager *stager = job->stager;
@@ -315,7 +317,7 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     leati_job_release(job);
 }
 
-/* Ends the jobs that their streams have completed. Under the lock. */
+/* Ends all jobs that are done. */
 static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
 {
     struct leati_job **place = &stager->issued, *job;
@@ -327,14 +329,14 @@ static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
             continue;
         }
         leati_assert(job->stager == stager);
-        /* Waits for a worker that is still leaving the task. */
+        /* This waits for workers that are still leaving the task. */
         leati_workers_remove(stager->workers, &job->task);
         *place = job->next_issued;
         finish(job);
     }
 }
 
-/* Finishes the detached jobs that their streams have reached. */
+/* Copies the rest of all detached jobs that their streams have reached. */
 static void finish_detached(struct leati_stager *stager)
 {
     struct timespec pause = {.tv_nsec = 50000};
@@ -347,7 +349,8 @@ static void finish_detached(struct leati_stager *stager)
                        !atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire)))
             job = job->next_issued;
         leati_unlock(&jobs_lock);
-        /* It stays in memory: nobody copies on a device that closes, so nobody else ends jobs. */
+        /* The job stays in memory without the lock, because only new copies end jobs, and a device that is being
+         * closed gets none. */
         if (job) {
             leati_job_work(job);
             nanosleep(&pause, NULL);
@@ -389,8 +392,9 @@ void leati_stager_end(struct leati_stager *stager)
 
 /* ---- the start of a job ---- */
 
-/* Takes memory for a ring of wanted bytes; of fewer, but at least least, if much is in use already. If the limit
- * is reached, waits for other copies if may_wait is set. Returns NULL if there is no memory. */
+/* Takes memory for flags and a ring of wanted bytes. If much memory is in use, the ring is smaller, but has at
+ * least least bytes; *got is its size. If the limit is reached and may_wait is set, waits until other copies
+ * release their memory. Returns NULL if there is no memory. */
 static void *take_ring(struct leati_stager *stager, enum leati_store_policy policy, size_t wanted, size_t least,
                        bool may_wait, size_t *got)
 {
@@ -404,7 +408,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
         leati_lock(&jobs_lock);
         reap(stager);
         left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
-        /* Only a part of what is left, so that many blocked streams can have a ring each. */
+        /* Take only a part of the memory that is left, so that each of many blocked streams can have a ring. */
         most = left / 8 > least ? left / 8 : least;
         *got = wanted < most ? wanted : (size_t)(most / FLAGS_BYTES * FLAGS_BYTES);
         if (*got + FLAGS_BYTES <= left || !stager->held_bytes) {
@@ -428,7 +432,8 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
     return NULL;
 }
 
-/* The even chunk size of an eager copy: in, what one thread stages quickly; out, half of the copy. Else 0. */
+/* Returns the even chunk size of an eager copy: for IN a size that one thread copies quickly, for OUT half of the
+ * copy. Returns 0 for other copies. */
 static size_t eager_chunk(const struct leati_staging_request *request)
 {
     if (!request->eager)
@@ -472,7 +477,8 @@ static void drop_ring(struct leati_job *job, struct leati_stager *stager)
     leati_unlock(&jobs_lock);
 }
 
-/* Takes a ring for a job, or the one that the request has. Returns false if there is no memory. */
+/* Sets the job's flags and its ring: the request's block if it has one, else new memory. Returns false if there is
+ * no memory. */
 static bool find_ring(struct leati_job *job, struct leati_stager *stager,
                       const struct leati_staging_request *request, size_t *ring_bytes)
 {
@@ -493,7 +499,8 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
     if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
         return job->flags;
-    /* An eager copy needs a ring for all its bytes: its caller does not wait until the stream has freed a part. */
+    /* An eager copy needs a ring for all its bytes, because the caller must not wait until the stream has emptied
+     * a part of the ring. */
     drop_ring(job, stager);
     return false;
 }
@@ -523,7 +530,7 @@ free_job:
     return NULL;
 }
 
-/* Sets rows and reach_bytes, and whether the destination should be prefaulted. */
+/* Sets the job's rows, and which part of the destination is to be prefaulted. */
 static void set_reach(struct leati_job *job, const struct leati_staging_request *request)
 {
     leati_assert(job->bytes && (job->dst || job->copy_list || job->storage.ops));
@@ -543,7 +550,7 @@ static void set_reach(struct leati_job *job, const struct leati_staging_request 
     atomic_init(&job->prefaulted, leati_staging_resident(job->dst, job->reach_bytes) ? job->reach_bytes : 0);
 }
 
-/* Fills in all of a job but holders. */
+/* Fills in the fields of a job that new_job() did not set, except holders. */
 static void fill_job(struct leati_job *job, struct leati_stager *stager,
                      const struct leati_staging_request *request)
 {
@@ -576,11 +583,12 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->timeline_failed = stager->hooks->timeline_failed;
 }
 
-/* How many threads may work on a copy: fewer for a short copy, because more would slow each other down. */
+/* Returns how many threads may work on a copy. A short copy gets fewer threads, because they would slow each other
+ * down. */
 static unsigned share_of(const struct leati_stager *stager, const struct leati_job *job)
 {
     size_t useful = job->bytes / BYTES_FOR_A_THREAD;
-    /* With few workers this counts the helpers too. */
+    /* If the workers are few, helpers join them, and the limit counts both. */
     unsigned most = leati_workers_are_few(stager->workers) ? SHARE_LEAST : stager->share;
 
     if (job->storage.ops)
@@ -599,8 +607,8 @@ static struct leati_mem_op wait_staged(struct leati_job *job, uint32_t value)
     return (struct leati_mem_op){.flag = &job->flags->staged_chunks, .value = value, .wait = true};
 }
 
-/* Submits the job's DMAs and flag operations to the stream. Consecutive flag operations go in one driver call,
- * which halves the gap between two DMAs. */
+/* Submits the job's DMAs and flag operations to the stream. One driver call submits consecutive flag operations
+ * together, which halves the gap between two DMAs. */
 static leat_status issue(struct leati_stager *stager, struct leati_job *job,
                          const struct leati_staging_request *request)
 {
@@ -631,9 +639,9 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
     return hooks->flags(stager->context, request->stream, ops, submitted);
 }
 
-/* Called if only a part of the job could be submitted: sets staged_chunks so that the stream runs through that
- * part, and waits for the stream. If that fails too, the device is lost, and the job's memory stays until
- * leati_stager_end(). */
+/* Called if only a part of the job could be submitted. Sets staged_chunks so that the stream does not wait for
+ * workers in this part, and waits for the stream. If waiting fails too, the device is lost, and the job's memory
+ * stays until leati_stager_end(). */
 static void abandon(struct leati_stager *stager, struct leati_job *job, void *stream)
 {
     struct leati_message why;
@@ -655,14 +663,14 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, void *st
 
 /* ---- copies that the caller works on ---- */
 
-/* How many workers to wake for a copy that the caller works on. Waking takes the caller's time, and is useless if
- * there is nothing left when the workers arrive. */
+/* Returns how many workers to wake for a copy that the caller works on. Waking takes the caller's time, and is
+ * useless if the copy ends before the workers arrive. */
 static unsigned helpers_of(size_t bytes)
 {
     return bytes < EAGER_HELPED_BYTES ? 0 : bytes < 2 * EAGER_HELPED_BYTES ? 1 : 2;
 }
 
-/* Spins, and sometimes yields, because the thread that we wait for may need this processor. */
+/* Spins for a moment. Every EAGER_PAUSES calls yields, because the awaited thread may need this processor. */
 static void wait_a_moment(unsigned looks)
 {
     leati_pause();
@@ -681,7 +689,7 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
     for (uint32_t c = 0; c < job->count; c++) {
         const struct leati_chunk *chunk = &job->chunks[c];
 
-        /* Acquire: the bytes that other threads have staged are visible. */
+        /* Acquire: makes the bytes that other threads have staged visible to this thread. */
         for (unsigned looks = 1; atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire) <= c;
              looks++)
             if (!leati_job_work_once(job))
@@ -690,16 +698,17 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
             break;
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
     }
-    /* The owner of the block finds out itself when the stream has completed the copy. */
+    /* The last flag only tells the stager when the ring is free. A request's own block needs none, because its
+     * owner finds out when the stream has completed the copy. */
     if (request->block)
         return LEAT_OK;
-    /* Once the flag is submitted, another thread may end the job in reap(), which removes the task too; so remove
-     * it before that. */
+    /* Once the flag is submitted, another thread may end the job in reap(), which removes the task too. So remove
+     * the task here, before the flag is submitted. */
     leati_workers_remove(stager->workers, &job->task);
     return stager->hooks->flags(stager->context, request->stream, &end, 1);
 }
 
-/* Releases a job without freeing its ring, which belongs to the caller or was freed before. */
+/* Releases a job whose ring belongs to the caller or is already free. */
 static void drop_job(struct leati_stager *stager, struct leati_job *job)
 {
     stager->hooks->timeline_release(job->timeline);
@@ -707,7 +716,8 @@ static void drop_job(struct leati_stager *stager, struct leati_job *job)
     leati_job_release(job);
 }
 
-/* Cleans up after copying or submitting has failed. */
+/* Cleans up a job that could not be copied or submitted. is_held: this thread has a reference beside the stager's.
+ */
 static void give_up(struct leati_stager *stager, struct leati_job *job,
                     const struct leati_staging_request *request, bool is_held)
 {
@@ -718,8 +728,8 @@ static void give_up(struct leati_stager *stager, struct leati_job *job,
         leati_job_release(job);
 }
 
-/* Submits the DMAs of an eager copy out, with a flag after each but the last. After the last one the caller waits
- * for the stream, so a flag would only cost time of the link and of the caller. */
+/* Submits the DMAs of an eager copy from the device. The stream writes a flag after each DMA except the last. The
+ * last DMA needs no flag, because the caller then waits for the stream. */
 static leat_status issue_out(struct leati_stager *stager, struct leati_job *job,
                              const struct leati_staging_request *request)
 {
@@ -735,8 +745,8 @@ static leat_status issue_out(struct leati_stager *stager, struct leati_job *job,
     return LEAT_OK;
 }
 
-/* Copies an eager copy from its ring to the destination: chunk by chunk as the DMAs complete, the last chunk after
- * waiting for the stream. */
+/* Copies the bytes of an eager copy from its ring to the destination. Each chunk follows when its DMA is complete,
+ * and the last chunk when the stream is idle. */
 static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job,
                               const struct leati_staging_request *request)
 {
@@ -746,19 +756,19 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
     for (unsigned looks = 1;; looks++) {
         if (leati_job_work_once(job))
             continue;
-        /* Acquire: the bytes that the DMAs wrote are visible. */
+        /* Acquire: makes the bytes that the DMAs wrote visible to this thread. */
         if (atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire) >= job->count ||
             job->count == 1)
             break;
         wait_a_moment(looks);
         if (looks % EAGER_PAUSES)
             continue;
-        /* The stream may have failed: then stream_synchronize() below returns the failure. */
+        /* The stream may have failed, so do not spin for long: stream_synchronize() below returns the failure. */
         if (leati_clock_ns() - asked > EAGER_ASK_NS)
             break;
     }
     LEATI_TRY(stager->hooks->stream_synchronize(stager->context, request->stream));
-    /* Release: workers that see it also see the bytes of the last DMA. */
+    /* Release: workers that see the new value also see the bytes of the last DMA. */
     atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
     for (unsigned looks = 1; !leati_job_staged(job); looks++)
         if (!leati_job_work_once(job))
@@ -771,7 +781,7 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
     leat_status status;
     char message[LEATI_JOB_MESSAGE_BYTES];
 
-    /* Waits for workers that are still leaving the task. */
+    /* This waits for workers that are still leaving the task. */
     if (kept_by_caller)
         leati_workers_remove(stager->workers, &job->task);
     status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
@@ -825,14 +835,13 @@ void leati_stager_drop(struct leati_stager *stager, struct leati_job *job)
 leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_staging_request *request,
                                 struct leati_job *job, struct leati_job **started)
 {
-    /* By this call, beside the stager. */
+    /* True if this call needs a reference beside the stager's: for the caller, or for an eager copy below. */
     bool is_held = started || (request->eager && !request->block);
     leat_status status;
 
     leati_assert(!request->eager || !started);
     leati_assert(!request->block || request->eager);
-    /* One reference for the stager, which may drop it on another thread as soon as the stream has completed the
-     * copy; one more if the job is used after that: by the caller of this function, or for an eager copy below. */
+    /* The stager may drop its reference on another thread as soon as the stream has completed the copy. */
     atomic_init(&job->holders, is_held ? 2u : 1u);
     if (!request->block)
         leati_stager_keep(stager, job);
@@ -879,7 +888,7 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
     leati_job_prepare(&job, share_of(stager, &job));
     leati_workers_add(stager->workers, &job.task, helpers_of(bytes));
     leati_job_work(&job);
-    /* All parts are taken; this waits for the threads that still copy one. */
+    /* Threads have taken all parts. This call waits for those that are still copying. */
     leati_workers_remove(stager->workers, &job.task);
     *fault = atomic_load_explicit(&job.fault, memory_order_relaxed);
     return (size_t)atomic_load_explicit(&job.stopped_at, memory_order_relaxed);
@@ -890,8 +899,8 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
 void leati_job_look(struct leati_job *job, struct leati_job_state *state)
 {
     leati_lock(&jobs_lock);
-    /* Read done first, because the copy continues meanwhile: then a job that is done never appears as not staged.
-     */
+    /* Read done before staged, because the copy continues meanwhile. In the other order a job could appear as done
+     * but not as staged. */
     state->done = job->over || is_done(job);
     state->durable = state->done && job->storage.detached;
     if (!job->over && job->storage.detached)
@@ -916,8 +925,8 @@ bool leati_job_help(struct leati_job *job)
 {
     struct leati_workers *workers = NULL;
 
-    /* Under the lock the job cannot end, so the stager and its workers exist. Later, ending the job waits for this
-     * thread, because it has entered the task. */
+    /* While this thread holds the lock, the job cannot end, so the stager and its workers exist. After that, a
+     * thread that ends the job waits for this thread, because this thread has entered the task. */
     leati_lock(&jobs_lock);
     if (!job->over && !job->storage.ops && leati_workers_enter(job->stager->workers, &job->task))
         workers = job->stager->workers;
@@ -925,7 +934,7 @@ bool leati_job_help(struct leati_job *job)
     return workers && leati_workers_work(workers, &job->task);
 }
 
-/* Spins or sleeps for a moment; idle_ns: how long there was nothing to copy. */
+/* Yields or sleeps for a moment. idle_ns: how long there was nothing to copy. */
 static void rest(uint64_t idle_ns)
 {
     struct timespec pause = {.tv_nsec = 20000};
@@ -936,8 +945,8 @@ static void rest(uint64_t idle_ns)
         nanosleep(&pause, NULL);
 }
 
-/* Helps until the wait is over, or until no help is wanted. Queries often, because the caller's wait may be
- * unrelated to the copies, and these may be blocked for long. Without copies the driver's own wait is better. */
+/* Helps until the caller's wait is over, or until no copy needs help; then the driver's own wait is better. Calls
+ * query() often, because the caller may wait for other work than the copies, and these may be blocked for long. */
 static leat_status help_until(struct leati_workers *workers, leat_status (*query)(void *context), void *context)
 {
     uint64_t worked = leati_clock_ns(), asked = 0, now;
@@ -969,7 +978,7 @@ LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat
     if (!workers || !leati_workers_want_help(workers) || !leati_workers_help_begins(workers))
         return;
     leati_error_keep(&before);
-    /* Drop the message of a failed query: the driver's wait, which follows, will report the failure. */
+    /* Drop the message of a failed query, because the driver's wait, which follows, will report the failure. */
     if (help_until(workers, query, context) < LEAT_OK)
         leati_error_restore(LEAT_OK, &before);
     leati_workers_help_ends(workers);
