@@ -8,12 +8,12 @@
  *   IN      STAGED: pageable sources are packed into pinned memory, from which the same launch reads them. The
  *           caller's thread packs if the sources may be read at once, else a host function of the stream
  *   OUT     STAGED: the launch copies to pinned memory, and a host function from there to the destinations
- *   HOST    HOST: host memory on both sides, one of them pageable: the same host function copies
+ *   HOST    HOST: both sides are host memory, one of them is pageable. The host function of OUT copies these too
  *
- * Large ranges, and ranges in memory of other devices, are planned one by one, as leat_copy(); if there are too
- * few ranges, all are. Packed ranges that are also contiguous on the device are moved by one DMA instead of the
- * kernel if they are large together. All data that the stream needs is in one block of pinned memory, which is
- * freed in stream order.
+ * leat plans large ranges, and ranges in memory of other devices, one by one, as leat_copy() does. If a batch has
+ * few ranges, it plans all of them one by one. If packed ranges are also contiguous on the device and large
+ * together, one DMA moves them instead of the kernel. All data that the stream needs is in one block of pinned
+ * memory, which is freed in stream order.
  */
 #include "base/assert.h"
 #include "copy/batch_ops.h"
@@ -29,17 +29,17 @@
 #include <string.h>
 
 #define PIECE_BYTES                                                                                               \
-    ((size_t)16 << 10)          /* what a warp copies at a time, so that unequal ranges share out evenly          \
+    ((size_t)16 << 10)          /* bytes that a warp copies at a time, so that all warps get equal work           \
                                  */
-#define WORD_BYTES ((size_t)16) /* sides with the same offset within words of this size are copied in words */
-#define TOGETHER_BYTES ((size_t)512 << 10)     /* from this size on workers help to pack */
-#define TOGETHER_PART_BYTES ((size_t)64 << 10) /* about as much per thread at a time */
+#define WORD_BYTES ((size_t)16) /* the kernel copies in words if both sides have the same address modulo this */
+#define TOGETHER_BYTES ((size_t)512 << 10)     /* workers help to pack at least this many bytes */
+#define TOGETHER_PART_BYTES ((size_t)64 << 10) /* about the bytes that a thread packs at a time */
 #define BLOCK_THREADS 256u
 #define BLOCK_PIECES (BLOCK_THREADS / 32)
 #define BLOCKS_MOST 2048u
 #define HOST_BLOCKS_MOST 256u
 
-/* A range's group: its enum leati_direction, or ALONE if it is planned by itself. */
+/* The group of a range: its enum leati_direction, or ALONE for a range that is planned by itself. */
 enum { ALONE = LEATI_DIRECTION_DEVICE + 1, GROUPS };
 
 struct batch {
@@ -101,8 +101,8 @@ static void all_alone(struct batch *batch, const char *why)
     batch->why_alone = why;
 }
 
-/* Plans a group. The ranges of all groups but ALONE share one launch, so transfer.count is the number of all of
- * them. */
+/* Plans a group. All groups except ALONE share one launch, so their transfer.count is the number of ranges in all
+ * these groups. */
 static leat_status plan_group(const struct batch *batch, uint32_t group, struct leati_plan *plan)
 {
     leati_assert(group < GROUPS);
@@ -124,7 +124,7 @@ static leat_status plan_group(const struct batch *batch, uint32_t group, struct 
     return leati_plan_compare(plan);
 }
 
-/* Plans all groups. If single driver calls are faster for one group, all ranges become ALONE. */
+/* Plans all groups. If one driver call for each range is faster for any group, all ranges become ALONE. */
 static leat_status plan_groups(struct batch *batch)
 {
     for (uint32_t group = 0; group < ALONE; group++) {
@@ -142,7 +142,7 @@ static leat_status plan_groups(struct batch *batch)
     return LEAT_OK;
 }
 
-/* Returns false if the kernel cannot be loaded; then all ranges become ALONE. */
+/* Loads the kernel. Returns false if it cannot be loaded. */
 static bool find_kernel(struct batch *batch)
 {
     return LEATI_QUIETLY(leati_kernel_builtin(batch->stream->device, LEATI_BUILTIN_BASIC, "leat_copy_pieces",
@@ -164,8 +164,9 @@ static leat_status choose(struct batch *batch)
     return LEAT_OK;
 }
 
-/* Checks the pageable sources that leati_ops_read() did not check and that are not packed by the caller, because
- * all errors of leat_copy() must be found before anything is submitted. Packing itself detects unmapped sources.
+/* Checks the pageable sources that leati_ops_read() did not check, because a call must find bad addresses before
+ * it submits anything. Sources of the group IN need no check: packing detects unmapped memory, and precedes the
+ * launch.
  */
 static leat_status check_unread(struct batch *batch)
 {
@@ -208,13 +209,13 @@ static leat_status may_use_end(struct batch *batch, const char *name, uint32_t a
     return status == LEAT_OK ? status : leati_fail_in(status, "op %u", op->number);
 }
 
-/* Asks guard mode about all ranges. Fills *use for was_used(), with the timeline's sequence number; use->hooks is
- * NULL if guard mode is off. */
+/* Asks guard mode whether all ranges may be used. Fills *use for was_used(), with the timeline's sequence number.
+ * use->hooks is NULL if guard mode is off. */
 static leat_status may_use(struct batch *batch, struct leati_access *use)
 {
     struct leati_access one;
 
-    /* Acquire: pairs with the release of the pool that has set the hooks. */
+    /* Acquire: makes visible what the pool wrote before it set the hooks. */
     use->hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
     use->seq = 0;
     if (!use->hooks)
@@ -274,7 +275,7 @@ struct batch_part {
     uint32_t number;
 };
 
-/* A copy by the driver, to or from packed memory. */
+/* A copy by the driver between the packed memory and the device. */
 struct dma {
     struct leati_location dst, src;
     size_t bytes;
@@ -287,14 +288,14 @@ struct host_parts {
     size_t count;
 };
 
-/* The pinned block of a round. It contains all data that the stream and its host functions use. */
+/* The block of pinned memory of a round. It contains all data that the stream and its host functions use. */
 struct block {
     struct host_parts in, out;
     struct batch_copier copier;
     struct batch_piece *pieces;
     size_t piece_count;
     char *pack;
-    uintptr_t pack_shift; /* add it to an address in the block to get the device address */
+    uintptr_t pack_shift; /* device address minus host address of the block */
     size_t packed_bytes;
     struct dma *dmas;
     size_t dma_count;
@@ -314,7 +315,7 @@ static size_t align_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* Adds the maximum space that count ranges with bytes in total need in a block. */
+/* Adds the space that count ranges of a group, with bytes bytes in total, need at most in a block. */
 static void add_needs(struct block *needs, uint32_t group, size_t count, size_t bytes)
 {
     if (group == LEATI_DIRECTION_IN || group == LEATI_DIRECTION_OUT)
@@ -327,7 +328,8 @@ static void add_needs(struct block *needs, uint32_t group, size_t count, size_t 
         needs->piece_count += bytes / PIECE_BYTES + count;
 }
 
-/* Returns the end of the round: the first range that does not fit into most_packed bytes. Fills *needs. */
+/* Returns the end of a round: the index of the first range that does not fit into most_packed bytes. Fills *needs
+ * with the space that the block needs. */
 static size_t find_round(const struct batch *batch, size_t first, size_t most_packed, struct block *needs)
 {
     size_t i = batch->ops.count;
@@ -411,8 +413,8 @@ static leat_status end_run(struct batch *batch, struct block *block, struct pack
     return LEAT_OK;
 }
 
-/* Takes packed memory for a range on the device. If the range continues the current run, its packed memory does
- * too. */
+/* Takes packed memory for a range. If the range follows the current run on the device, its packed memory also
+ * follows the memory of the run. */
 static leat_status pack(struct batch *batch, struct block *block, struct packed_run *run, uint32_t group,
                         uint32_t allocation, uintptr_t local, size_t bytes, char **packed)
 {
@@ -485,7 +487,7 @@ static leat_status fill_block(struct batch *batch, struct block *block, size_t f
 
 /* ---- the host's part ---- */
 
-/* Returns how many parts were copied before the first that could not be read or written. */
+/* Copies parts. Returns the number of parts before the first that could not be read or written. */
 static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t *fault)
 {
     const struct batch_part *parts = list;
@@ -522,7 +524,8 @@ static void copy_piece(struct batch_copier *copier, const struct batch_piece *pi
         fail_timeline(copier->timeline, piece->number, fault);
 }
 
-/* The host function. The block stays allocated until the stream has completed it. */
+/* The host function. The block that contains argument stays allocated until the stream has completed the function.
+ */
 static void run_parts(void *argument)
 {
     const struct host_parts *parts = argument;
@@ -579,8 +582,8 @@ static leat_status issue(struct batch *batch, struct block *block)
             LEATI_TRY(launch_pieces(batch, block));
         return block->out.count ? launch_parts(batch, &block->out) : LEAT_OK;
     }
-    /* One pass: the kernel accesses pageable memory directly, and reports a failure to the timeline. The host
-     * function that follows, even one without parts, keeps the timeline alive until then. */
+    /* One pass: the kernel accesses pageable memory directly, and reports a failure to the timeline. So a host
+     * function follows the kernel, even if it has no parts, because it keeps the timeline alive until then. */
     leati_timeline_hold(timeline);
     block->copier = (struct batch_copier){.copy = copy_piece, .timeline = timeline};
     status = block->piece_count ? launch_pieces(batch, block) : LEAT_OK;
@@ -590,8 +593,8 @@ static leat_status issue(struct batch *batch, struct block *block)
     return status;
 }
 
-/* The number of the op whose source contains the address fault. It need not be the first unreadable op: when one
- * thread fails, others skip their parts, which may come earlier. */
+/* Returns the number of the op whose source contains the address fault. Earlier ops may be unreadable too: when
+ * one thread fails, the others skip the parts that they have not begun. */
 static uint32_t number_at(const struct host_parts *parts, uintptr_t fault)
 {
     size_t i = 0;
@@ -601,8 +604,8 @@ static uint32_t number_at(const struct host_parts *parts, uintptr_t fault)
     return parts->list[i].number;
 }
 
-/* Packs the sources that may be read at once. DECLINED: a source cannot be read, but no driver was asked about its
- * address yet, so the caller must try again with asking. */
+/* Packs the sources if they may be read during the call. DECLINED: leat cannot read a source, and has asked no
+ * driver about its address, so the caller must try again with asking. */
 static leat_status pack_now(struct batch *batch, struct block *block, bool first)
 {
     const struct host_parts *in = &block->in;
@@ -620,7 +623,7 @@ static leat_status pack_now(struct batch *batch, struct block *block, bool first
         packed = leati_stager_copy_now(stager, &list, block->packed_bytes, TOGETHER_PART_BYTES, &fault);
     if (packed == in->count)
         return LEAT_OK;
-    if (!first) { /* earlier rounds are submitted: report it to the timeline, as for a staged copy */
+    if (!first) { /* earlier rounds are already submitted, so the timeline reports the failure */
         fail_timeline(batch->stream->timeline, number_at(in, fault), fault);
         return LEAT_OK;
     }
@@ -641,7 +644,7 @@ static leat_status copy_alone(struct batch *batch, const struct leati_op *op)
     return status == LEAT_OK ? status : leati_fail_in(status, "op %u", op->number);
 }
 
-/* Copies one by one: of the ranges from first to end - 1 those that are ALONE; together: the others. */
+/* Copies ranges one by one, from first to end - 1: those that are ALONE, or with together all the others. */
 static leat_status copy_each(struct batch *batch, size_t first, size_t end, bool together)
 {
     for (size_t i = first; i < end; i++)
@@ -661,7 +664,7 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
     if (status == LEAT_OK)
         status = pack_now(batch, block, first == 0);
     if (status != LEAT_OK) {
-        /* Nothing was submitted that uses it. */
+        /* The block can be freed at once, because no submitted work uses it. */
         (void)leat_memory_free(block);
         return status;
     }
@@ -672,7 +675,8 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
     return leati_scratch_release(batch->stream, block, status);
 }
 
-/* Copies in rounds. Limits the packed memory in use, which is not freed while the stream is blocked. */
+/* Copies all groups except ALONE, in rounds. The packed memory of a round is freed in stream order, so this call
+ * waits for the stream if the rounds would hold more than the stager's limit. */
 static leat_status copy_together(struct batch *batch, const struct leati_access *use)
 {
     struct leati_driver *driver = batch->stream->device->driver;
@@ -695,7 +699,7 @@ static leat_status copy_together(struct batch *batch, const struct leati_access 
     return LEAT_OK;
 }
 
-/* DECLINED: the caller must call it again with asking. */
+/* Makes all copies of a batch. DECLINED: nothing was copied; the caller must call again with asking. */
 static leat_status copy_batch(struct batch *batch, leat_stream *stream, const leat_copy_op *given, size_t count,
                               bool asking)
 {

@@ -17,8 +17,8 @@ static leat_status fail_memory(size_t count)
 
 /* ---- resolving the pointers ---- */
 
-/* Called for the first pageable memory: collects the inputs of plans. Fails only if an environment variable has a
- * wrong value. */
+/* Called for the first op with pageable memory: collects the inputs of plans. Fails only if an environment
+ * variable has a wrong value. */
 static leat_status meet_pageable(struct leati_ops *ops)
 {
     struct leati_plan *look = &ops->look;
@@ -29,8 +29,8 @@ static leat_status meet_pageable(struct leati_ops *ops)
         .stream = ops->stream, .shape = LEATI_SHAPE_BATCH, .direction = LEATI_DIRECTION_IN};
     LEATI_TRY(leati_plan_look(look));
     ops->unread = look->stager && look->early && leati_fault_handler_is_installed();
-    /* On an idle stream packing is correct for pageable memory and for memory that the program pinned outside
-     * leat, so the drivers need not be asked which of the two it is. */
+    /* If the stream is idle, an unknown address may be pageable memory or memory that the program pinned outside
+     * leat. Packing is correct for both, so leat need not ask the drivers. */
     ops->asking = ops->asking || !look->idle || !ops->unread;
     return LEAT_OK;
 }
@@ -78,7 +78,7 @@ static leat_status add_allocation(struct leati_ops *ops, const struct leati_endp
     return LEAT_OK;
 }
 
-/* Looks an address up. side: DST or SRC. */
+/* Finds the allocation of an address, or adds it. side: DST or SRC. */
 static leat_status look_up(struct leati_ops *ops, int side, uintptr_t ptr, size_t bytes, uint32_t *allocation)
 {
     static const char *const names[] = {"dst", "src"};
@@ -105,7 +105,8 @@ static leat_status look_up(struct leati_ops *ops, int side, uintptr_t ptr, size_
     return LEAT_OK;
 }
 
-/* Always false for allocation 0 (pageable) and for allocations of unknown size: their size is 0 here. */
+/* Returns true if the range is inside the allocation. Always false for allocation 0 (pageable) and for allocations
+ * of unknown size, because their endpoint.bytes is 0. */
 static inline bool is_inside(const struct leati_allocation *allocation, uintptr_t ptr, size_t bytes)
 {
     uintptr_t offset = ptr - allocation->endpoint.base;
@@ -113,7 +114,8 @@ static inline bool is_inside(const struct leati_allocation *allocation, uintptr_
     return offset < allocation->endpoint.bytes && bytes <= allocation->endpoint.bytes - offset;
 }
 
-/* *allocation: in: the allocation of the previous op, which is tried first; out: that of this op. */
+/* Finds the allocation of one side of an op. On entry *allocation is that of the previous op, which is tried
+ * first. */
 static inline leat_status find_allocation(struct leati_ops *ops, int side, uintptr_t ptr, size_t bytes,
                                           uint32_t *allocation)
 {
@@ -138,7 +140,8 @@ static inline void widen(struct leati_ops *ops, int side, uintptr_t ptr, size_t 
         ops->high[side] = ptr + bytes;
 }
 
-/* *in_order: set if the destinations are sorted already. */
+/* Fills the list with the ops that are not empty and finds their allocations. *in_order becomes true if the
+ * destinations are already sorted. */
 static leat_status find_allocations(struct leati_ops *ops, const leat_copy_op *given, size_t count, bool *in_order)
 {
     uint32_t to = 0, from = 0;
@@ -180,7 +183,7 @@ struct key {
     uint32_t number; /* index in the list */
 };
 
-#define DIGIT_BITS 12u /* so that the counters of a pass fit into the L1 cache */
+#define DIGIT_BITS 12u /* the counters of a pass, 16 KiB, fit into the L1 cache */
 #define DIGITS (1u << DIGIT_BITS)
 
 static void sort_digit(struct key *sorted, const struct key *keys, size_t count, unsigned shift,
@@ -201,8 +204,9 @@ static void sort_digit(struct key *sorted, const struct key *keys, size_t count,
         sorted[starts[keys[i].at >> shift & (digits - 1)]++] = keys[i];
 }
 
-/* Radix sort, lowest digit first, by the range of bits that are set in varying. Each pass copies from one array to
- * the other. Returns the array that has the result. */
+/* Sorts keys by radix sort, lowest digit first. Only bits that are set in varying differ between keys, so the
+ * digits cover the range of these bits. Each pass copies from one array to the other. Returns the array with the
+ * result. */
 static struct key *sort_keys(struct key *keys, struct key *other, size_t count, uint64_t varying)
 {
     unsigned low = varying ? (unsigned)__builtin_ctzll(varying) : 0;
@@ -221,7 +225,9 @@ static struct key *sort_keys(struct key *keys, struct key *other, size_t count, 
     return keys;
 }
 
-/* Sorts the ops by one side; *sorted points into *scratch, which the caller must free. */
+/* Sorts the ops by their destinations or by their sources. *sorted points into *scratch, which the caller must
+ * free.
+ */
 static leat_status sort_side(struct leati_ops *ops, int side, void **scratch, struct key **sorted)
 {
     struct key *keys = leati_scratch_take(ops->stream->device, 2 * ops->count * sizeof *keys);
@@ -288,7 +294,8 @@ static leat_status check_destinations(const struct leati_ops *ops)
     return LEAT_OK;
 }
 
-/* Walks through the sorted sources and the sorted destinations in parallel. */
+/* Checks that no source overlaps a destination: walks through the sorted sources and the sorted destinations in
+ * parallel. */
 static leat_status check_sources(struct leati_ops *ops)
 {
     const struct leati_op *list = ops->list;
@@ -312,7 +319,8 @@ static leat_status check_sources(struct leati_ops *ops)
     return status;
 }
 
-/* Returns true if next can be merged with op. Never across two allocations, which drivers refuse. */
+/* Returns true if next can be merged with op. Ops in different allocations are never merged, because drivers
+ * refuse copies across allocations. */
 static bool continues(const struct leati_op *op, const struct leati_op *next)
 {
     return op->dst + op->bytes == next->dst && op->src + op->bytes == next->src && op->to == next->to &&
@@ -341,7 +349,7 @@ leat_status leati_ops_read(struct leati_ops *ops, leat_stream *stream, const lea
 {
     bool in_order;
 
-    /* Not the arrays own and own_allocations: they are written before they are read. */
+    /* Leave out the arrays own and own_allocations, because they are written before they are read. */
     memset(ops, 0, offsetof(struct leati_ops, own));
     ops->block = NULL;
     ops->stream = stream;

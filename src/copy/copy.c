@@ -1,4 +1,4 @@
-/* copy.c - leat_copy() and leat_copy_sync(), and waits for what leat's threads do. */
+/* copy.c - implements leat_copy() and leat_copy_sync(), and waits for the jobs of leat's threads. */
 #include "copy/copy.h"
 
 #include "base/assert.h"
@@ -21,7 +21,7 @@ static leat_status device_health(leat_device *device)
 
     if (leati_check_device("the copy's device", device) != LEAT_OK)
         return LEAT_ERROR_HANDLE;
-    /* A driver call that needs the context and does not wait. */
+    /* device_memory() does not wait, and fails if the device is lost. */
     return driver->ops->device_memory(driver, device->native, &free_bytes, &total_bytes);
 }
 
@@ -90,8 +90,8 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
 
 /* ---- the public calls ---- */
 
-/* Submits a copy for which no driver was asked about unknown addresses. If that fails because the memory cannot be
- * accessed, or declines because there was no room, nothing was copied: plans again, and asks the drivers. */
+/* Submits a copy for which leat asked no driver about unknown addresses. If the memory cannot be accessed, or if
+ * the protocol lacks memory and declines, nothing was copied. Then leat plans again and asks the drivers. */
 LEATI_HOT static leat_status submit_unasked(struct leati_plan *plan, leat_stream *stream, void *dst,
                                             const void *src, size_t bytes, struct leati_job **job)
 {

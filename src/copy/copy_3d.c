@@ -1,8 +1,8 @@
 /*
- * copy_3d.c - leat_copy_3d(): pitched regions.
+ * copy_3d.c - implements leat_copy_3d(), which copies pitched regions.
  *
- * A region that is contiguous on both sides is copied as by leat_copy(). Other regions are planned like any
- * transfer. If rows are too long to be staged together, each row is a copy of its own.
+ * leat_copy() copies a region that is contiguous on both sides. Other regions are planned like any transfer. If a
+ * row is too long for a ring, each row is a copy of its own.
  */
 #include "copy/layout.h"
 #include "copy/plan.h"
@@ -21,7 +21,8 @@ static bool ranges_overlap(const struct leati_transfer *transfer)
     return src - dst < transfer->to_reach || dst - src < transfer->from_reach;
 }
 
-/* Fails if the sides overlap; uses the check for layouts. */
+/* Fails if the sides overlap. Ranges that overlap may still have disjoint rows, so the check for layouts decides.
+ */
 static leat_status check_overlap(const struct leati_transfer *transfer)
 {
     const void *dst = transfer->to.location.ptr, *src = transfer->from.location.ptr;
@@ -39,7 +40,7 @@ static leat_status check_overlap(const struct leati_transfer *transfer)
     return LEAT_OK;
 }
 
-/* region: simplified. */
+/* Plans a region that leati_region_simplify() has simplified. */
 static leat_status plan_region(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src,
                                const leat_copy_region *region)
 {
@@ -57,7 +58,8 @@ static leat_status plan_region(struct leati_plan *plan, leat_stream *stream, voi
     return leati_plan_choose(plan);
 }
 
-/* Returns true if the rows could be staged, but for their length: each is then a copy of its own. */
+/* Returns true if the rows cannot be staged together only because they are too long, so each becomes its own copy.
+ */
 static bool goes_row_by_row(const struct leati_plan *plan)
 {
     return plan->stager && plan->protocol == LEATI_PROTOCOL_DRIVER && !plan->one_pass &&

@@ -1,4 +1,4 @@
-/* costs.c - see costs.h. */
+/* costs.c - estimates the time of each protocol, see costs.h. */
 #include "copy/costs.h"
 
 #include "base/assert.h"
@@ -10,7 +10,7 @@ struct line {
     uint32_t latency_ns, mb_s;
 };
 
-/* Measured on an NVIDIA H200 (PCIe 5) in a virtual machine with 16 processors; docs/copies.md. */
+/* Measured on an NVIDIA H200 (PCIe 5) in a virtual machine with 16 processors, see docs/copies.md. */
 static const struct line lines[] = {
     [LEATI_RATE_DRIVER_IN] = {7000, 11500},
     [LEATI_RATE_DRIVER_OUT] = {8000, 11000},
@@ -19,14 +19,14 @@ static const struct line lines[] = {
 };
 static const struct line staged_line = {25000, 45000}, host_line = {5000, 20000}, link_line = {6000, 55000};
 
-#define HELPED_MB_S 40000u /* rate of an eager copy with the help of workers */
+#define HELPED_MB_S 40000u /* rate of an eager copy that workers have joined */
 #define WAKE_NS 60000u     /* time until a sleeping worker starts to copy */
 
 /* Latency of a kernel launch, and its rate if one side is on the host. */
 #define LAUNCH_NS 10000u
 #define KERNEL_MB_S 40000u
 #define NARROW_ROW_NS 70u /* a DMA engine's time for a narrow row; not measured yet, see docs/copies.md */
-#define RANGE_NS 2500u    /* one driver call for one of many copies */
+#define RANGE_NS 2500u    /* time of the driver call for one range of a batch */
 
 #define SEEN_LEAST_BYTES ((size_t)64 << 10)
 
@@ -39,7 +39,7 @@ LEATI_HOT static uint64_t time_of(size_t bytes, uint32_t mb_s)
 LEATI_HOT static uint32_t rate_of(const leat_device *device, enum leati_rate rate)
 {
     leati_assert((unsigned)rate < sizeof lines / sizeof lines[0]);
-    /* Relaxed: any earlier value is good enough. */
+    /* Relaxed: a rate that another thread has just replaced is good enough. */
     uint32_t seen = atomic_load_explicit(&device->copy_rates[rate], memory_order_relaxed);
 
     return seen ? seen : lines[rate].mb_s;
@@ -68,13 +68,13 @@ LEATI_HOT uint64_t leati_cost_eager(const leat_device *device, const struct leat
     wake = wake_ns(stager);
     if (alone <= wake)
         return lines[rate].latency_ns + alone;
-    /* The rest, from the moment when the helpers begin to copy. */
+    /* The time for the bytes that are left when the workers begin to copy. */
     helped = time_of((size_t)((alone - wake) * rate_of(device, rate) / 1000), HELPED_MB_S);
     return lines[rate].latency_ns + wake + (helped < alone - wake ? helped : alone - wake);
 }
 
-/* The rate of all workers together. The probed rate is used only for devices with DMA engines; elsewhere it would
- * make choices differ from run to run. */
+/* Returns the rate of all workers together. Only devices with DMA engines use the measured rate; others use a
+ * constant, so that each run makes the same choices. */
 LEATI_HOT static uint32_t workers_mb_s(const leat_device *device, const struct leati_stager *stager, bool out)
 {
     const struct leati_staging_choice *choice = &stager->choice;
@@ -121,8 +121,8 @@ uint64_t leati_cost_ranges(size_t count, size_t bytes)
 
 uint64_t leati_cost_together(const leat_device *device, size_t bytes)
 {
-    /* Half a call less than fewest_ranges calls: so this becomes the faster one at exactly that number of ranges.
-     */
+    /* Half a call less than the calls of fewest_ranges ranges. So a kernel is faster than leati_cost_ranges() from
+     * exactly this number of ranges on. */
     return device->driver->can->batch.fewest_ranges * RANGE_NS - RANGE_NS / 2 + time_of(bytes, link_line.mb_s);
 }
 
@@ -142,7 +142,7 @@ LEATI_HOT void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t
         return;
     seen = (uint64_t)bytes * 1000 / (ns - lines[rate].latency_ns);
     leati_assert(slowest);
-    /* Limits outliers: for example, the first copy after a long pause is slow with any protocol. */
+    /* Limit outliers. For example, the first copy after a long pause is slow with any protocol. */
     seen = seen < slowest ? slowest : seen < 4 * slowest ? seen : 4 * slowest;
     leati_costs_set(device, rate, (uint32_t)((rate_of(device, rate) * UINT64_C(7) + seen) / 8));
 }
