@@ -1,4 +1,4 @@
-/* eager.c - see eager.h. */
+/* eager.c - makes copies of pageable memory on the calling thread, and keeps their rings. See eager.h. */
 #include "copy/eager.h"
 
 #include "base/lock.h"
@@ -7,23 +7,23 @@
 #include <stdlib.h>
 
 #define FLAGS_BYTES ((size_t)4096)
-#define CACHED_BYTES ((size_t)32 << 10)  /* up to this size: cached stores, since the bytes are read soon */
-#define HALVED_BYTES ((size_t)512 << 10) /* out, from this size on: two DMAs, and workers help */
+#define CACHED_BYTES ((size_t)32 << 10)  /* copies up to this size use cached stores, since a reader comes soon */
+#define HALVED_BYTES ((size_t)512 << 10) /* copies out of at least this size use two DMAs, and workers help */
 #define QUARTERS 4
 #define QUARTER_BYTES (2 * LEATI_EAGER_SHORT_BYTES)
 #define ALIGNMENT ((size_t)64)
 
-/* The ring of a stream for its short copies. When the stream has completed all DMAs that read a quarter of the
- * ring, it writes the flag completed_chunks (a fence). */
+/* The ring of a stream for its short copies. The stream writes the flag completed_chunks (a fence) when it has
+ * completed all DMAs that read a quarter of the ring. */
 struct leati_staging {
     struct leati_stager *stager;
-    struct leati_lock lock; /* guards the rest, and is held while a copy is given to the stream */
+    struct leati_lock lock; /* protects the fields below, and is held while a copy is submitted to the stream */
     struct leati_flags *flags;
     char *ring;
-    size_t quarter, used;       /* the quarter that is being filled, and how many bytes of it */
-    uint32_t fences;            /* number of fences submitted so far; the stream writes this number */
-    uint32_t left_at[QUARTERS]; /* the quarter is free when completed_chunks has reached this fence */
-    struct leati_job *leftover; /* allocated now, so that the ring can be freed when the stream ends */
+    size_t quarter, used;       /* the quarter that is being filled; its bytes that are in use */
+    uint32_t fences;            /* number of submitted fences; fence n writes the value n */
+    uint32_t left_at[QUARTERS]; /* the quarter is free when completed_chunks has reached this value */
+    struct leati_job *leftover; /* keeps the ring after the stream's end; allocated early, so this cannot fail */
 };
 
 static struct leati_staging *new_staging(struct leati_stager *stager)
@@ -58,7 +58,7 @@ static void drop_staging(struct leati_staging *staging)
     free(staging);
 }
 
-/* The stream's ring, made at its first short copy; NULL: no memory. */
+/* Returns the stream's ring, which its first short copy creates; NULL if there is no memory. */
 LEATI_HOT static struct leati_staging *staging_of(struct leati_stager *stager, leat_stream *stream)
 {
     struct leati_staging *staging = atomic_load_explicit(&stream->staging, memory_order_acquire), *made;
@@ -68,8 +68,8 @@ LEATI_HOT static struct leati_staging *staging_of(struct leati_stager *stager, l
     made = new_staging(stager);
     if (!made)
         return NULL;
-    /* Release: a thread that finds it sees all fields. Acquire: if another thread was faster, we see those of its.
-     */
+    /* Release: a thread that finds this ring sees all its fields. Acquire: if another thread has set a ring first,
+     * this thread sees all fields of that ring. */
     if (atomic_compare_exchange_strong_explicit(&stream->staging, &staging, made, memory_order_acq_rel,
                                                 memory_order_acquire))
         return made;
@@ -94,8 +94,8 @@ LEATI_HOT static enum leati_store_policy policy_of(size_t bytes)
 
 /* ---- short copies in ---- */
 
-/* Makes room for bytes in the quarter that is being filled, or goes on to the next one. DECLINED: that one is
- * still in use. */
+/* Makes room for bytes in the quarter that is being filled. If the bytes do not fit, starts the next quarter.
+ * DECLINED: the next quarter is still in use. */
 LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_stream *stream, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -134,7 +134,7 @@ LEATI_HOT static leat_status give_dma(leat_stream *stream, struct leati_location
     leati_stream_piece_begins(stream);
     status = driver->ops->copy(driver, stream->native, dst, src, bytes);
     leati_stream_piece_ends(stream);
-    /* Called under the ring's lock, so that the next thread that takes it sees that the stream is busy. */
+    /* The caller holds the ring's lock, so the next thread that takes the lock sees that the stream is busy. */
     leati_timeline_submitted(stream->timeline);
     return status;
 }
@@ -190,7 +190,7 @@ void leati_eager_rings_end(struct leati_eager_ring rings[LEATI_EAGER_RINGS], str
     }
 }
 
-/* Returns true if the DMAs that use the ring are known to be complete. Asks the driver only about the caller's own
+/* Returns true if leat knows that the DMAs that use the ring are complete. Asks the driver only about the caller's
  * stream, and about streams that have ended. */
 LEATI_HOT static bool is_done(const struct leati_eager_ring *ring, leat_stream *stream)
 {
@@ -227,7 +227,8 @@ static struct leati_flags *take_block(struct leati_stager *stager)
     return block;
 }
 
-/* Returns a free ring, locked; NULL: none. Prefers the first ones, which may still be in the caches. */
+/* Locks a free ring and returns it; NULL if no ring is free. Prefers the first rings, because these may still be
+ * in the caches. */
 LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager, leat_stream *stream)
     LEATI_NO_THREAD_SAFETY
 {
@@ -249,7 +250,7 @@ LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager,
     return NULL;
 }
 
-/* Unlocks a ring. used: DMAs of the stream may still access it. */
+/* Unlocks a ring. used: DMAs of the stream may still access the ring. */
 LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *stream, bool used)
     LEATI_NO_THREAD_SAFETY
 {
@@ -265,7 +266,7 @@ LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *s
 
 /* ---- longer copies ---- */
 
-/* Copies with the staging layer; the caller's thread works on the copy. block: the ring to use, or NULL. */
+/* Makes an eager copy with the staging layer. block: the flags and ring to use; NULL: the stager supplies them. */
 static leat_status by_staging(struct leati_stager *stager, leat_stream *stream, const struct leati_endpoint *to,
                               const struct leati_endpoint *from, size_t bytes, enum leati_direction direction,
                               struct leati_flags *block)
@@ -299,7 +300,7 @@ LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *s
     return status;
 }
 
-/* Copies out with one DMA, and waits for the stream with the driver's call. */
+/* Copies out with one DMA, and waits for the DMA with the driver's call. */
 LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream *stream,
                                       const struct leati_endpoint *to, const struct leati_endpoint *from,
                                       size_t bytes)
@@ -337,7 +338,7 @@ LEATI_HOT leat_status leati_eager_out(struct leati_stager *stager, leat_stream *
         return LEATI_DECLINED;
     status = bytes < HALVED_BYTES ? copy_out(ring, stream, to, from, bytes)
                                   : by_staging(stager, stream, to, from, bytes, LEATI_DIRECTION_OUT, ring->block);
-    /* After any other failure DMAs may still be writing to the ring. */
+    /* If the call failed with another status than POINTER, DMAs may still write to the ring. */
     release_ring(ring, stream, status != LEAT_OK && status != LEAT_ERROR_POINTER);
     return status;
 }
@@ -353,7 +354,7 @@ void leati_eager_stream_ends(struct leat_stream *stream)
     if (!staging)
         return;
     fence = (struct leati_mem_op){.flag = &staging->flags->completed_chunks, .value = staging->fences + 1};
-    /* If that fails, the device is lost, and the ring stays allocated until the device is closed. */
+    /* If this call fails, the device is lost, and the ring stays allocated until the device is closed. */
     (void)driver->ops->stream_mem_ops(driver, stream->native, &fence, 1);
     staging->leftover->end = fence.value;
     leati_stager_keep(staging->stager, staging->leftover);

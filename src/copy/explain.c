@@ -112,7 +112,8 @@ static void add_time(struct leati_strbuf *text, uint64_t ns)
         leati_strbuf_add(text, "%.3g ms", (double)ns * 1e-6);
 }
 
-/* Returns true if this protocol was already listed, together with an earlier one that has the same reason. */
+/* Returns true if this protocol was already listed together with an earlier protocol, because the same reason
+ * excludes both. */
 static bool is_named(const struct leati_plan *plan, enum leati_protocol_id id)
 {
     const struct leati_candidate *candidates = plan->candidates;
@@ -124,7 +125,8 @@ static bool is_named(const struct leati_plan *plan, enum leati_protocol_id id)
     return false;
 }
 
-/* Lists this protocol and all later ones that cannot make the copy for the same reason. */
+/* Lists an unsupported protocol and its reason, together with all later protocols that the same reason excludes.
+ */
 static void add_unsupported(struct leati_strbuf *text, const struct leati_plan *plan, enum leati_protocol_id id)
 {
     const char *why_not = plan->candidates[id].why_not;
@@ -227,8 +229,8 @@ void leati_explain_plan(struct leati_strbuf *text, const struct leati_plan *plan
 
 /* ---- the public call ---- */
 
-/* Creates the device's stager now, so that the text describes how copies are made after the first ones of a
- * process, which may still do without staging. */
+/* Creates the device's stager. The first copies of a process may have to do without a stager, but the text shall
+ * describe later copies. */
 static void get_ready(leat_device *device)
 {
     struct leati_stager *stager;
@@ -253,7 +255,7 @@ static leat_status explain(leat_stream *stream, void *dst, const void *src, size
 {
     struct leati_plan plan;
 
-    /* quick, as leat_copy() does, so that the text describes the copy that it would make. */
+    /* Plan with quick, as leat_copy() does, so that both make the same plan. */
     LEATI_TRY(leati_plan_copy(&plan, stream, dst, src, bytes, false, true));
     LEATI_TRY(leati_plan_choose(&plan));
     LEATI_TRY(leati_transfer_check_mapped(&plan.transfer));

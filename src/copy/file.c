@@ -1,7 +1,7 @@
 /*
- * file.c - the calls of leat/file.h: open files, and copies from and to them.
+ * file.c - implements the calls of leat/file.h: opens files, and copies from and to them.
  *
- * A file is storage (staging/job.h) of a transfer: worker threads read and write it (file_io.c).
+ * A file is the storage (staging/job.h) of a transfer, and worker threads read and write it (file_io.c).
  */
 #include "copy/file.h"
 
@@ -35,7 +35,7 @@ void leati_file_release(struct leati_open_file *open)
 
 void leati_file_spoil(struct leati_open_file *open)
 {
-    /* Relaxed: a commit runs after the write in the order of streams. */
+    /* Relaxed: a commit reads it after the write is complete, in the order of streams. */
     atomic_store_explicit(&open->spoiled, true, memory_order_relaxed);
 }
 
@@ -97,14 +97,14 @@ static leat_status fail_open(const char *path, int error)
 {
     struct stat what;
 
-    /* What open() returns for a socket, and for writing to a FIFO that nobody reads. */
+    /* open() fails with ENXIO for a socket, and for writing to a FIFO that has no reader. */
     if (error == ENXIO && !stat(path, &what) && !S_ISREG(what.st_mode))
         return fail_not_regular();
     return leati_fail(LEAT_ERROR_FILE, "open: %s", strerror(error));
 }
 
-/* Checks after open() that the file is a regular one. Truncates it after that, not with O_TRUNC, so that only a
- * regular file is truncated. */
+/* Checks after open() that the file is regular, and truncates it if flags say so. open() must not truncate
+ * (O_TRUNC), because the file might not be regular. */
 static leat_status check_opened(int fd, unsigned flags)
 {
     struct stat what;
@@ -121,7 +121,7 @@ static leat_status check_opened(int fd, unsigned flags)
 static leat_status open_path(struct leati_open_file *opened)
 {
     unsigned flags = opened->flags;
-    /* O_NONBLOCK: otherwise opening a FIFO would wait for its other end. */
+    /* Without O_NONBLOCK, open() of a FIFO would wait until a process opens its other end. */
     int how = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     leat_status status;
 
@@ -254,7 +254,7 @@ leat_status leat_file_cached(leat_file *file, uint64_t offset, uint64_t bytes, u
 
 /* ---- copies ---- */
 
-/* The arguments of a call. */
+/* The arguments of a call that copies one range. */
 struct request {
     leat_file *file;
     uint64_t offset;
@@ -270,7 +270,8 @@ leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t 
     if (!(open->flags & (write ? LEAT_FILE_WRITE : LEAT_FILE_READ)))
         return leati_fail(LEAT_ERROR_FILE, "%s was opened without %s", open->path,
                           write ? "LEAT_FILE_WRITE" : "LEAT_FILE_READ");
-    /* A file that is open for writing may still grow by earlier writes on the stream, so check only others. */
+    /* If the file is open for writing, earlier work on the stream may still extend it. So compare with the size of
+     * the file only if it is open for reading only. */
     if (!write && !(open->flags & LEAT_FILE_WRITE))
         LEATI_TRY(size_of(open, &file_bytes));
     if (offset > file_bytes || bytes > file_bytes - offset)

@@ -1,11 +1,11 @@
 /*
  * file_batch.c - copies between many ranges of files and many places in memory, as one copy.
  *
- * The ops are checked together, sorted by file and offset, and merged where both sides continue. What is left is
- * one transfer for all memory of devices and one for all memory of the host, each with a list of ranges as its
- * storage (staging/job.h). The bytes of a transfer are those of its ranges, one after the other. So the rings,
- * chunks, threads and tickets are those of any other copy: a chunk of many small ranges is read with few system
- * calls where they follow one another in the file, and goes to the device with a DMA for each range.
+ * leat checks the ops together, sorts them by file and offset, and merges ops that are adjacent on both sides. The
+ * result is one transfer for all memory of devices and one for all memory of the host. The storage (staging/job.h)
+ * of each is a list of ranges, and the bytes of the transfer are the bytes of its ranges, one after the other. So
+ * these transfers use rings, chunks, threads and tickets like any other copy. Ranges of a chunk that are adjacent
+ * in a file are read with few system calls. Each range of a chunk goes to the device with a DMA of its own.
  */
 #include "copy/file.h"
 
@@ -22,22 +22,22 @@
 /* ---- a list of ranges as storage ---- */
 
 struct range {
-    uint64_t start; /* in the copy: the bytes of all ranges before it */
+    uint64_t start; /* offset in the copy */
     struct leati_open_file *open;
     uint64_t offset; /* in the file */
     struct leati_location at;
     size_t bytes;
-    uint32_t number; /* index of the caller's op; if ops were merged, of the first one */
+    uint32_t number; /* index of the caller's op; of the first of them if ops were merged */
 };
 
 struct range_list {
-    atomic_uint holders; /* reference count: the call, and the job */
+    atomic_uint holders; /* reference count: one for the call, one for the job */
     size_t count;
     uint64_t bytes;
     struct range ranges[];
 };
 
-/* Returns the index of the range that has the byte at offset of the copy. */
+/* Returns the index of the range that contains offset of the copy. */
 static size_t find_range(const struct range_list *list, uint64_t offset)
 {
     size_t low = 0, high = list->count;
@@ -75,7 +75,8 @@ struct run {
     unsigned count;
 };
 
-/* Fills in the longest run of at most so many bytes from offset on; in_memory: with its places in memory. */
+/* Fills *run with the longest run that starts at offset and has at most this many bytes. in_memory: also fills the
+ * parts of the run with the places in memory. */
 static void find_run(const struct range_list *list, uint64_t offset, size_t bytes, bool in_memory, struct run *run)
 {
     size_t i = find_range(list, offset), within = offset - list->ranges[i].start;
@@ -163,7 +164,7 @@ static const struct leati_storage_ops range_storage = {
 
 /* ---- the caller's ops ---- */
 
-/* One op of the caller's that is not empty. */
+/* An op of the caller that is not empty. */
 struct batch_entry {
     const leat_file_op *op;
     struct leati_endpoint endpoint;
@@ -177,7 +178,7 @@ struct file_batch {
     struct batch_entry *entries;
     const struct batch_entry **sorted;
     size_t count;
-    struct range_list *lists[LEATI_TICKET_PLANS]; /* [0]: memory of devices, [1]: of the host; NULL: none */
+    struct range_list *lists[LEATI_TICKET_PLANS]; /* [0]: memory of devices, [1]: of the host; NULL: no ranges */
     struct leati_scatter scatters[LEATI_TICKET_PLANS];
     struct leati_plan plans[LEATI_TICKET_PLANS];
     unsigned plan_count;
@@ -193,7 +194,8 @@ static bool is_host(const struct batch_entry *entry)
     return leati_is_on_host(&entry->endpoint);
 }
 
-/* file: the one of the op before, which has been checked. */
+/* Checks an op and finds its memory. *file: the file of the previous op, whose handle need not be checked again.
+ */
 static leat_status read_op(struct file_batch *batch, const leat_file_op *op, const leat_file **file,
                            struct batch_entry *entry)
 {
@@ -254,7 +256,7 @@ static int by_file(const void *a, const void *b)
     return files ? files : compare((*first)->op->offset, (*second)->op->offset);
 }
 
-/* Most lists are in order when they come. */
+/* Sorts the ops, unless they are in order already, as in most calls. */
 static void sort(struct file_batch *batch, int (*order)(const void *a, const void *b))
 {
     for (size_t i = 1; i < batch->count; i++)
@@ -264,7 +266,8 @@ static void sort(struct file_batch *batch, int (*order)(const void *a, const voi
         }
 }
 
-/* Refuses two reads into the same memory, or two writes to the same bytes of a file. Sorts the ops. */
+/* Fails if two reads have overlapping memory, or if two writes have overlapping ranges of a file. Changes the
+ * order of batch->sorted. */
 static leat_status check_overlap(struct file_batch *batch)
 {
     sort(batch, batch->write ? by_file : by_memory);
@@ -280,7 +283,8 @@ static leat_status check_overlap(struct file_batch *batch)
     return LEAT_OK;
 }
 
-/* Returns true if the entry can be merged with the range. Never across two allocations, which drivers refuse. */
+/* Returns true if the entry can be merged with the range. base: the start of the range's allocation. Memory of two
+ * allocations is never merged, because drivers refuse copies across allocations. */
 static bool continues(const struct range *range, uintptr_t base, const struct batch_entry *entry)
 {
     const leat_file_op *op = entry->op;
@@ -290,7 +294,7 @@ static bool continues(const struct range *range, uintptr_t base, const struct ba
            range->at.kind == entry->endpoint.location.kind;
 }
 
-/* Makes the list of one transfer; NULL stays if it has no ranges. */
+/* Makes the list of ranges of one transfer. The list stays NULL if there are no ranges. */
 static leat_status make_list(struct file_batch *batch, unsigned which)
 {
     struct range_list *list, *fitting;
@@ -332,7 +336,9 @@ static leat_status make_list(struct file_batch *batch, unsigned which)
     return LEAT_OK;
 }
 
-/* Checks the pageable memory of a list, after merging, because each check is a system call or two. */
+/* Checks the pageable memory of a list. This happens after merging, because each check takes one or two system
+ * calls.
+ */
 static leat_status check_mapped(const struct file_batch *batch, const struct range_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {

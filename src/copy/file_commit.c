@@ -1,13 +1,13 @@
 /*
- * file_commit.c - leat_file_sync() and leat_file_commit(): written bytes on the disk, and a new file under its
- * name.
+ * file_commit.c - implements leat_file_sync() and leat_file_commit(), which make written bytes durable and give a
+ * new file its name.
  *
- * fsync() may take seconds, so one of the threads for files calls it, as a job of one part without memory. These
- * threads are apart from those that stage copies of pageable memory, which go on meanwhile, and there are several,
- * so that other files go on too. With a ticket the job is detached: the stream only starts it.
+ * fsync() may take seconds, so a thread for files calls it, as a job of one part without memory. leat has several
+ * threads for files, and other threads for copies of pageable memory, so other copies continue meanwhile. With a
+ * ticket the job is detached: it begins when the stream reaches it, but the stream does not wait for it.
  *
- * A temporary file has no name at all where the file system can do that (O_TMPFILE), so that nothing stays of it
- * if the process ends. rename() needs a name, which the file then has for a moment.
+ * If the file system allows it (O_TMPFILE), a temporary file has no name, so that the file disappears if the
+ * process ends. rename() needs a name, so the commit gives the file a temporary name for a moment.
  */
 #include "copy/file.h"
 
@@ -25,7 +25,7 @@
 
 /* ---- temporary files ---- */
 
-/* The part of a path after its last slash. */
+/* Returns the part of a path after its last slash. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -48,7 +48,7 @@ static int open_directory(const char *path)
     return fd;
 }
 
-/* Another name at each call. */
+/* Fills name with a new temporary name at each call. */
 static void next_name(char *name, size_t bytes)
 {
     static atomic_uint last;
@@ -62,7 +62,8 @@ static void proc_path(int fd, char *text, size_t bytes)
     snprintf(text, bytes, "/proc/self/fd/%d", fd);
 }
 
-/* Returns a file without a name, or -1 if the file system, or a system without /proc, cannot have it. */
+/* Opens a file without a name. Returns -1 if the file system does not support it, or if there is no /proc, which
+ * give_name() needs. */
 static int open_nameless(int directory, int how)
 {
 #ifdef O_TMPFILE
@@ -117,8 +118,8 @@ leat_status leati_file_open_temporary(struct leati_open_file *file, int how)
     return leati_fail(LEAT_ERROR_FILE, "open of a temporary file in its directory: %s", strerror(error));
 }
 
-/* Removes the temporary name, if there is one. Called by one thread at a time: that of a commit's job, or that of
- * the last call on the handle if there is no commit, or the last holder of the file. */
+/* Removes the temporary name, if the file has one. Only one thread at a time calls it: the thread of a commit's
+ * job, the thread that closes the handle if there is no commit, or the last holder of the file. */
 static void remove_name(struct leati_open_file *file)
 {
     if (file->temporary[0])
@@ -144,18 +145,18 @@ void leati_file_drop_temporary(struct leati_open_file *file)
 
 /* One call of leat_file_sync() or leat_file_commit(). */
 struct commit {
-    atomic_uint holders; /* reference count: the call, and the job */
+    atomic_uint holders; /* reference count: one for the call, one for the job */
     struct leati_open_file *file;
-    bool named; /* a commit */
-    /* The call has succeeded, so there will be no other. Until then a commit that could not be submitted may be
-     * tried again. */
+    bool named; /* true: a commit, which names the file; false: only fsync() */
+    /* The call has succeeded, so there is no second commit. While it is false, the program may try the commit
+     * again, which needs the temporary name. */
     atomic_bool submitted;
-    /* Names the latest step: if the job fails, the one that failed. The thread that runs the job writes it, before
-     * that thread advances staged_chunks (staging/job.h). */
+    /* The name of the latest step, for the message if this step fails. The thread that runs the job sets it before
+     * it advances staged_chunks (staging/job.h). */
     const char *failed;
 };
 
-/* fsync() returns 0 or an error. */
+/* Calls fsync(). Returns 0 or a value of errno. */
 static int sync_fd(int fd)
 {
     while (fsync(fd))
@@ -164,7 +165,7 @@ static int sync_fd(int fd)
     return 0;
 }
 
-/* Gives a nameless file a temporary name. */
+/* Gives a file without a name a temporary name. Returns 0 or a value of errno. */
 static int give_name(struct leati_open_file *file)
 {
     char path[40];
@@ -190,7 +191,8 @@ static int run(struct commit *commit)
         return ECANCELED;
     commit->failed = "fsync";
     error = sync_fd(file->fd);
-    /* The system may have dropped the bytes, and the next fsync() would then succeed. */
+    /* After a failure the system may have dropped the bytes. The next fsync() would then succeed, so prevent a
+     * later commit. */
     if (error)
         leati_file_spoil(file);
     if (error || !commit->named)
@@ -205,11 +207,11 @@ static int run(struct commit *commit)
     file->temporary[0] = '\0';
     commit->failed = "the file has its name, but fsync of its directory";
     error = sync_fd(file->directory);
-    /* EINVAL: this file system has no fsync() for directories. */
+    /* EINVAL means that the file system does not support fsync() of directories. */
     return error == EINVAL ? 0 : error;
 }
 
-/* bytes is 1, and there is no memory. */
+/* Runs the job. It has one byte and no memory, so only object and error matter. */
 static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
 {
     struct commit *commit = object;
@@ -218,7 +220,7 @@ static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bo
     (void)memory;
     (void)write;
     *error = run(commit);
-    /* It cannot be tried again, so the temporary name goes now, not when the file is closed. */
+    /* The program cannot repeat a commit whose job has failed, so remove the temporary name now. */
     if (*error && commit->named)
         remove_name(commit->file);
     return *error ? 0 : bytes;
@@ -237,12 +239,13 @@ static void describe(const void *object, uint64_t offset, bool write, int error,
                  leati_file_name(commit->file), commit->failed, strerror(error));
 }
 
-/* The job was stopped before it began. */
+/* Called if the job was stopped before it began. */
 static void spoil(void *object)
 {
     const struct commit *commit = object;
 
-    /* Relaxed: if this misses the end of the call, the name goes when the file is closed. */
+    /* Relaxed: if this thread does not see the value of the call yet, the name is removed when the file is closed.
+     */
     if (commit->named && atomic_load_explicit(&commit->submitted, memory_order_relaxed))
         remove_name(commit->file);
 }
@@ -258,7 +261,7 @@ static void release(void *object)
 {
     struct commit *commit = object;
 
-    /* Release and acquire: the last holder frees it after all uses by the others. */
+    /* Release and acquire: the last holder frees the commit after all uses by other holders. */
     if (atomic_fetch_sub_explicit(&commit->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_file_release(commit->file);
@@ -315,7 +318,7 @@ static leat_status call(const char *what, leat_stream *stream, leat_file *file, 
     status = check_commit(file->open, named);
     if (status == LEAT_OK) {
         status = submit(stream, file->open, named, options, ticket);
-        /* Nothing was submitted, so it can be tried again. */
+        /* No job was submitted, so the program can try the commit again. */
         if (status != LEAT_OK && named)
             atomic_store_explicit(&file->open->committed, false, memory_order_relaxed);
     }

@@ -1,11 +1,12 @@
 /*
- * file_io.c - the bytes of files; see file.h. Called by worker threads, several at once for one file.
+ * file_io.c - reads and writes the bytes of files; see file.h. Several worker threads may call it at once for a
+ * file.
  *
- * Ranges of which the system's cache has the greater part are read through it. Other ranges of a local disk are
- * read past it (O_DIRECT) by a second descriptor, in whole blocks: where the memory is aligned as the file, one
- * preadv() reads the blocks between directly to their place, and the first and the last block into a bounce
- * buffer. So no block is read twice, and no byte around the destination is touched. Memory that is aligned
- * otherwise goes through the bounce buffer as a whole.
+ * If most of a range is in the system's cache, leat reads the range through the cache. Other ranges of a local
+ * disk are read past the cache, in whole blocks, with a second descriptor (O_DIRECT). If memory and file have the
+ * same alignment, one preadv() reads the first and the last block into a bounce buffer, and all other blocks
+ * directly to their place. So no block is read twice, and no byte beside the destination changes. If the alignment
+ * differs, all bytes go through the bounce buffer.
  */
 #include "copy/file.h"
 
@@ -27,23 +28,24 @@
 #define BOUNCE_BYTES ((size_t)1 << 20)
 #define NAME_MOST 200
 
-/* ---- what is in the cache ---- */
+/* ---- the contents of the cache ---- */
 
 #ifndef RWF_NOWAIT /* Linux 4.14 */
 #define RWF_NOWAIT 8
 #endif
 
-#define CACHESTAT_NUMBER 451 /* Linux 6.5, on all processors but Alpha */
+#define CACHESTAT_NUMBER 451 /* number of the system call since Linux 6.5, on all processors but Alpha */
 
 struct cache_range {
     uint64_t offset, bytes;
 };
 
 struct cache_counts {
-    uint64_t cached, dirty, writeback, evicted, recently_evicted; /* pages */
+    uint64_t cached, dirty, writeback, evicted, recently_evicted; /* numbers of pages */
 };
 
-/* Returns how many of three bytes of the range can be read without a disk. */
+/* Tries to read three bytes of the range: its first, its middle and its last. Returns how many of them are in the
+ * cache. */
 static unsigned probe(int fd, uint64_t offset, size_t bytes)
 {
     const uint64_t places[3] = {offset, offset + bytes / 2, offset + bytes - 1};
@@ -54,7 +56,8 @@ static unsigned probe(int fd, uint64_t offset, size_t bytes)
         struct iovec part = {&byte, 1};
         ssize_t some = preadv2(fd, &part, 1, (off_t)places[i], RWF_NOWAIT);
 
-        /* Where the system cannot tell, it does not matter either: tmpfs. */
+        /* EAGAIN: the byte is not in the cache. File systems without RWF_NOWAIT, such as tmpfs, return other
+         * errors; count their bytes as cached. */
         found += some >= 0 || errno != EAGAIN;
     }
     return found;
@@ -105,7 +108,8 @@ static size_t move_cached(int fd, uint64_t offset, struct iovec *parts, unsigned
             moved += (size_t)some;
             advance(&parts, &count, (size_t)some);
         } else if (some == 0 || errno != EINTR) {
-            /* A write that moves nothing has no end of a file to find. */
+            /* 0 bytes: a read has reached the end of the file, which is error 0. A write has no such end, so
+             * report a full disk. */
             *error = some ? errno : write ? ENOSPC : 0;
             break;
         }
@@ -115,14 +119,15 @@ static size_t move_cached(int fd, uint64_t offset, struct iovec *parts, unsigned
 
 /* ---- bounce buffers ---- */
 
-/* Whole blocks, and one more for an end that is not aligned. */
+/* A bounce buffer: BOUNCE_BYTES, and one block more because ranges need not end at a block. Buffers that are not
+ * in use form a list. */
 union bounce {
     union bounce *next;
     char bytes[BOUNCE_BYTES + BLOCK];
 };
 
 static struct leati_lock bounces_lock = LEATI_LOCK_INITIALIZER;
-static union bounce *bounces LEATI_GUARDED_BY(bounces_lock); /* not in use; at most as many as threads for files */
+static union bounce *bounces LEATI_GUARDED_BY(bounces_lock); /* list of unused buffers; at most one per thread */
 
 static union bounce *take_bounce(void)
 {
@@ -144,8 +149,8 @@ static void give_bounce(union bounce *bounce)
     leati_unlock(&bounces_lock);
 }
 
-/* Copies between a bounce buffer and memory that the program may unmap meanwhile. Returns how many bytes it has
- * copied, and sets *error if these are fewer. */
+/* Copies bytes between a bounce buffer and memory that the program may unmap meanwhile. Returns how many bytes it
+ * has copied. Sets *error to EFAULT if it could not access the rest. */
 static size_t copy_parts(char *bounce, struct iovec *parts, unsigned count, size_t bytes, bool to_bounce,
                          int *error)
 {
@@ -169,7 +174,8 @@ static size_t copy_parts(char *bounce, struct iovec *parts, unsigned count, size
 
 /* ---- past the cache ---- */
 
-/* Calls preadv() or pwritev() until no signal interrupts it; -1: *error is set. */
+/* Calls preadv() or pwritev() until no signal interrupts the call. Returns its result, and fills *error with a
+ * value of errno or 0. */
 static ssize_t call_direct(const struct leati_open_file *file, uint64_t offset, struct iovec *parts, int count,
                            bool write, int *error)
 {
@@ -183,8 +189,9 @@ static ssize_t call_direct(const struct leati_open_file *file, uint64_t offset, 
     return some;
 }
 
-/* Reads bytes from offset on through the bounce buffer: at most what fits. Returns how many bytes it has read; 0
- * at the end of the file, or if the read stopped before offset. */
+/* Reads bytes from offset on through the bounce buffer, at most as many as fit. Returns how many bytes it has
+ * read: 0 at the end of the file, or if the read, which begins at the block before offset, did not reach offset.
+ */
 static size_t read_bounced(const struct leati_open_file *file, uint64_t offset, struct iovec *parts,
                            unsigned count, size_t bytes, union bounce *bounce, int *error)
 {
@@ -198,8 +205,8 @@ static size_t read_bounced(const struct leati_open_file *file, uint64_t offset, 
     return copy_parts(bounce->bytes + head, parts, count, most - head, false, error);
 }
 
-/* Reads bytes to memory that is aligned as the file: only the first and the last block, if they are not whole, go
- * through the bounce buffer. Returns how many bytes it has read; 0 as read_bounced(). */
+/* Reads bytes into memory that has the same alignment as the file. Only a partial first or last block goes through
+ * the bounce buffer. Returns the same as read_bounced(). */
 static size_t read_aligned(const struct leati_open_file *file, uint64_t offset, char *memory, size_t bytes,
                            union bounce *bounce, int *error)
 {
@@ -238,7 +245,7 @@ static bool is_aligned(const struct leati_open_file *file, uint64_t offset, cons
     return bytes > first + (head + bytes) % BLOCK && (uintptr_t)(memory + first) % file->memory_align == 0;
 }
 
-/* Writes whole blocks. Returns how many bytes it has written; fewer than a block are none. */
+/* Writes whole blocks past the cache. Returns how many bytes it has written. */
 static size_t write_blocks(const struct leati_open_file *file, uint64_t offset, struct iovec *parts,
                            unsigned count, size_t bytes, union bounce *bounce, int *error)
 {
@@ -256,8 +263,8 @@ static size_t write_blocks(const struct leati_open_file *file, uint64_t offset, 
     return some > 0 ? (size_t)some : 0;
 }
 
-/* Writes some bytes: whole blocks past the cache, or else the bytes up to the next block through it, because other
- * bytes of their block stay. */
+/* Writes the next bytes. At the start of a block, writes whole blocks past the cache. Otherwise writes the bytes
+ * up to the next block through the cache, because the rest of their block must not change. */
 static size_t write_some(const struct leati_open_file *file, uint64_t offset, struct iovec *parts, unsigned count,
                          size_t bytes, union bounce *bounce, int *error)
 {
@@ -272,7 +279,9 @@ static size_t write_some(const struct leati_open_file *file, uint64_t offset, st
     return move_cached(file->fd, offset, &one, 1, true, error);
 }
 
-/* Reads the bytes up to the next block through the cache. Returns how many, 0 at the end of the file. */
+/* Reads the bytes up to the next block through the cache. Returns how many bytes it has read, 0 at the end of the
+ * file.
+ */
 static size_t read_block_cached(const struct leati_open_file *file, uint64_t offset, const struct iovec *part,
                                 int *error)
 {
@@ -305,7 +314,7 @@ static size_t move_direct(const struct leati_open_file *file, uint64_t offset, s
             some = read_aligned(file, at, parts->iov_base, parts->iov_len, bounce, error);
         else
             some = read_bounced(file, at, parts, count, left, bounce, error);
-        /* A direct read begins at a block, and may move so little that it does not get to the range. */
+        /* A direct read begins at the start of a block, and may end before it reaches the range. */
         if (!some && !*error && !write)
             some = read_block_cached(file, at, parts, error);
         if (!some)
@@ -317,7 +326,7 @@ static size_t move_direct(const struct leati_open_file *file, uint64_t offset, s
     return moved;
 }
 
-/* ---- either ---- */
+/* ---- through the cache or past it ---- */
 
 static size_t total(const struct iovec *parts, unsigned count)
 {
@@ -328,7 +337,7 @@ static size_t total(const struct iovec *parts, unsigned count)
     return bytes;
 }
 
-/* Returns true if this range should go past the cache. */
+/* Returns true if leat should read or write this range past the cache. */
 static bool goes_direct(const struct leati_open_file *file, uint64_t offset, const struct iovec *parts,
                         unsigned count, bool write)
 {
@@ -357,7 +366,9 @@ size_t leati_file_move(struct leati_open_file *file, uint64_t offset, struct iov
         moved = move_direct(file, offset, left, count, write, error);
         if (moved == bytes || file->flags & LEAT_FILE_DIRECT || (*error != EINVAL && *error != EOPNOTSUPP))
             return moved;
-        /* The file system refuses it, although it has opened the file so. */
+        /* The file system has opened the file with O_DIRECT, but refuses the direct access. Use the cache from now
+         * on.
+         */
         atomic_store_explicit(&file->direct_failed, true, memory_order_relaxed);
         memcpy(left, parts, count * sizeof *left);
         advance(&rest, &count, moved);
@@ -376,8 +387,8 @@ static bool is_in(unsigned long type, const unsigned long *types, size_t count)
     return false;
 }
 
-/* Returns why the files of this system are not read directly unless asked for; NULL: they are. *never: not at all.
- */
+/* Returns why leat does not read files of this file system past the cache, unless LEAT_FILE_DIRECT asks for it;
+ * NULL if it does. *never becomes true if the file system has no direct access at all. */
 static const char *why_cached(int fd, bool *never)
 {
     /* tmpfs, ramfs, hugetlbfs; NFS, SMB and CIFS, FUSE, Ceph, Lustre, 9P, AFS, GPFS, BeeGFS, OCFS2, virtiofs */
@@ -398,10 +409,11 @@ static const char *why_cached(int fd, bool *never)
     return is_in(type, network, sizeof network / sizeof network[0]) ? "it is on a network or in user space" : NULL;
 }
 
-/* Returns why direct access is not possible with the alignment that the file needs; NULL: it is. */
+/* Sets memory_align. Returns why direct access is not possible with the alignment that the file needs, or NULL if
+ * it is possible. */
 static const char *check_alignment(struct leati_open_file *file)
 {
-    file->memory_align = BLOCK; /* if the system does not tell */
+    file->memory_align = BLOCK; /* the default, if the system does not tell the alignment */
 #ifdef STATX_DIOALIGN
     {
         struct statx what;
@@ -436,7 +448,8 @@ leat_status leati_file_open_direct(struct leati_open_file *file, int how)
     if (!file->why_cached)
         file->why_cached = check_alignment(file);
     if (!file->why_cached) {
-        /* By number: the name may be another file's by now, and a temporary file has none. */
+        /* Open by descriptor instead of by name, because another file may have the name by now, and a temporary
+         * file has no name. */
         snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
         file->direct_fd = open(path, (how & ~O_NONBLOCK) | O_DIRECT);
         file->direct_error = file->direct_fd < 0 ? errno : 0;

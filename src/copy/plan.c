@@ -1,4 +1,4 @@
-/* plan.c - see plan.h. Also the table of protocols, and the option that chooses among them. */
+/* plan.c - plans and submits transfers, see plan.h. Has the table of protocols and the option that forces one. */
 #include "copy/plan.h"
 
 #include "base/assert.h"
@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-/* Up to this size a driver call to find out whether the stream is idle pays off. */
+/* For a copy out of up to this size, leat asks the driver whether the stream is idle. For larger copies the call
+ * costs more than it can save. */
 #define ASK_IDLE_BYTES ((size_t)8 << 20)
 
 const struct leati_protocol *const leati_protocols[LEATI_PROTOCOLS] = {
@@ -21,8 +22,8 @@ const struct leati_protocol *const leati_protocols[LEATI_PROTOCOLS] = {
 
 /* ---- the option ---- */
 
-/* 0: the option was not read yet; else protocol + 1. Relaxed: each thread that reads the option stores the same
- * value. */
+/* The forced protocol + 1; 0: the option was not read yet. Relaxed: all threads that read the option store the
+ * same value. */
 static atomic_uint forced_protocol;
 
 static leat_status read_option(enum leati_protocol_id *forced)
@@ -58,20 +59,21 @@ void leati_protocol_force(enum leati_protocol_id forced)
 
 /* ---- the inputs of the choice ---- */
 
-/* Returns true if the device's own calls and kernels can access pageable memory directly. */
+/* Returns true if the driver's calls and the device's kernels can access pageable memory directly. */
 LEATI_HOT static bool is_one_pass(const struct leati_transfer *transfer)
 {
     const struct leati_capabilities *can = transfer->stream->device->driver->can;
 
     if (transfer->shape == LEATI_SHAPE_LAYOUT)
         return can->host_kernels && !leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
-    /* leat's threads move the bytes of files, and in strict mode they cannot access device memory. */
+    /* leat's threads move the bytes of files, and they cannot access device memory in strict mode. */
     if (transfer->shape == LEATI_SHAPE_FILE && leati_option_flag(LEATI_OPTION_STRICT))
         return false;
     return can->reaches_pageable && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
 }
 
-/* Having no stager is not a failure, except if an environment variable has a wrong value. */
+/* Gets the device's stager, or sets plan->unstaged if there is none. Fails only if an environment variable has a
+ * wrong value. wait: see find_stager(). */
 static leat_status make_stager(struct leati_plan *plan, bool wait)
 {
     leat_device *device = plan->transfer.stream->device;
@@ -89,11 +91,12 @@ static leat_status make_stager(struct leati_plan *plan, bool wait)
     return leati_error_restore(LEAT_OK, &before);
 }
 
-/* wait: waits until the stager is made. Otherwise, if the stream is idle, the driver's call can make the copy
- * meanwhile, and plan->first is set. */
+/* Sets stager or unstaged, and first. If the stager does not exist yet, a call with wait waits until it exists,
+ * and so does a call on a busy stream. On an idle stream the driver's call can make the copy instead, so a call
+ * without wait sets plan->first and returns at once. */
 LEATI_HOT static leat_status find_stager(struct leati_plan *plan, bool wait)
 {
-    /* Acquire: pairs with the release of the thread that has made it (staged.c). */
+    /* Acquire: makes visible the fields that the thread in staged.c has set before it published the stager. */
     plan->stager = atomic_load_explicit(&plan->transfer.stream->device->stager, memory_order_acquire);
     if (!plan->stager)
         LEATI_TRY(make_stager(plan, wait || !leati_stream_is_idle(plan->transfer.stream)));
@@ -104,7 +107,7 @@ LEATI_HOT static leat_status find_stager(struct leati_plan *plan, bool wait)
     return LEAT_OK;
 }
 
-/* Sets idle, and early: whether a pageable source may be read at once. */
+/* Sets plan->idle, and plan->early if a pageable source may be read at once. */
 LEATI_HOT static void look_at_stream(struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
@@ -113,7 +116,7 @@ LEATI_HOT static void look_at_stream(struct leati_plan *plan)
     bool ask;
 
     leati_assert(transfer->direction == LEATI_DIRECTION_IN || transfer->direction == LEATI_DIRECTION_OUT);
-    /* A transfer is still unasked here only if the stream is known to be idle: see may_stay_unasked(). */
+    /* If the transfer is still unasked here, the stream is known to be idle, see may_stay_unasked(). */
     plan->early = plan->idle = transfer->unasked;
     if (transfer->unasked)
         return;
@@ -160,7 +163,8 @@ leat_status leati_plan_look(struct leati_plan *plan)
 
 /* ---- choosing ---- */
 
-/* The forced protocol if it is possible, else the fastest one that is left; LEATI_PROTOCOLS: none is left. */
+/* Returns the forced protocol if it is possible, else the fastest candidate that has not declined, or
+ * LEATI_PROTOCOLS if no candidate is left. */
 LEATI_HOT static enum leati_protocol_id next_protocol(const struct leati_plan *plan)
 {
     enum leati_protocol_id best = LEATI_PROTOCOLS;
@@ -224,10 +228,10 @@ LEATI_HOT bool leati_plan_is_guarded(struct leati_plan *plan)
 }
 
 /*
- * Returns true if no driver has to be asked about addresses that leat does not know. On an idle stream it does not
- * matter whether a host side is pageable or was pinned without leat: a short copy by the caller's thread is
- * correct for both, and detects unmapped pages itself. A driver's pointer query would take a large part of the
- * time of such a copy.
+ * Returns true if leat need not ask the drivers about addresses that it does not know. Such an address is pageable
+ * memory, or memory that was pinned without leat. If the stream is idle and the copy short, the caller's thread
+ * can copy both kinds correctly, and detects unmapped pages. A driver's pointer query would take a large part of
+ * the time of such a copy.
  */
 LEATI_HOT static bool may_stay_unasked(struct leati_plan *plan)
 {
@@ -239,7 +243,8 @@ LEATI_HOT static bool may_stay_unasked(struct leati_plan *plan)
            leati_stream_known_idle(transfer->stream) && leati_plan_is_guarded(plan);
 }
 
-/* Returns true if the chosen protocol itself detects pageable memory that is not mapped. */
+/* Returns true if the chosen protocol detects pageable memory that is not mapped, so that no check is needed
+ * before. */
 LEATI_HOT static bool finds_out(struct leati_plan *plan)
 {
     return plan->transfer.shape == LEATI_SHAPE_RUN &&
@@ -249,8 +254,8 @@ LEATI_HOT static bool finds_out(struct leati_plan *plan)
              plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST));
 }
 
-/* Checks pageable memory before the driver's call copies it, because that call crashes if a page in the middle is
- * not mapped. If one is missing, plans again with a stager, whose threads report the address. */
+/* Checks pageable memory before the driver's call copies it, because the driver's call crashes if a page in the
+ * middle is not mapped. If a page is missing, plans again with a stager, whose threads report the address. */
 static leat_status plan_first(struct leati_plan *plan)
 {
     leati_assert(plan->first && plan->transfer.shape == LEATI_SHAPE_RUN);
@@ -271,7 +276,7 @@ static leat_status plan_first(struct leati_plan *plan)
     return leati_plan_compare(plan);
 }
 
-/* A side is pageable, or the copy may go over rails. */
+/* Plans a contiguous copy that has a pageable side or may use rails. */
 LEATI_HOT static leat_status plan_pageable(struct leati_plan *plan)
 {
     struct leati_transfer *transfer = &plan->transfer;
@@ -289,8 +294,8 @@ LEATI_HOT static leat_status plan_pageable(struct leati_plan *plan)
     return finds_out(plan) ? LEAT_OK : leati_transfer_check_mapped(transfer);
 }
 
-/* Returns true if drivers need not be asked about unknown addresses: the copy is so short that it does not matter,
- * or drivers have said recently that one side is pageable. */
+/* Returns true if a first plan may do without asking the drivers about unknown addresses: the copy is short, or it
+ * is of medium size and a driver has said recently that one side is pageable. */
 LEATI_HOT static bool is_quick(const void *dst, const void *src, size_t bytes)
 {
     return bytes <= LEATI_EAGER_SHORT_BYTES ||
@@ -360,8 +365,8 @@ leat_status leati_plan_file_scattered(struct leati_plan *plan, leat_stream *stre
 
 /* ---- submitting ---- */
 
-/* The chosen protocol has declined: tries the others. DECLINED: the caller must plan again, and ask the drivers.
- */
+/* Called when the chosen protocol has declined: tries the other candidates. DECLINED: the transfer is unasked, so
+ * the caller must plan again and ask the drivers. */
 static leat_status submit_next(struct leati_plan *plan, struct leati_job **job)
 {
     leat_status status = LEATI_DECLINED;
