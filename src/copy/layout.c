@@ -1,8 +1,8 @@
 /*
- * layout.c - leat_copy_layout(): resolves and checks layouts and pointers, and plans the copy.
+ * layout.c - implements leat_copy_layout(): resolves and checks layouts and pointers, and plans the copy.
  *
- * The layer layout/ has the arithmetic: canonical layouts, and how processors and GPUs copy them. This file finds
- * out where the memory is and which device can access it. layout_run.c executes the protocols.
+ * The layer src/layout/ computes canonical layouts, and how processors and GPUs copy them. This file finds out
+ * where the memory is and which device can access it. layout_run.c makes the copy with the chosen protocol.
  */
 #include "copy/layout.h"
 
@@ -13,13 +13,14 @@
 
 #include <string.h>
 
-/* A side is copied with its gaps if that is at most this many times its payload. Threads pack at about the speed
- * of the link, so copying gaps pays off while they are smaller than the payload. Not measured yet. */
+/* leat copies a side with its gaps if payload and gaps together are at most this many times the payload. Threads
+ * pack at about the speed of the link, so it pays off to copy gaps that are smaller than the payload. Not measured
+ * yet. */
 #define GAPS_MOST 2
 
 struct leat_layout_plan {
     struct leati_handle handle;
-    bool as_gpu; /* the GPU kernels copy it: on a GPU, or on the CPU device with LEAT_LAYOUT_AS_GPU=1 */
+    bool as_gpu; /* GPU kernels make the copy: on a GPU, or on the CPU device with LEAT_LAYOUT_AS_GPU=1 */
     struct leati_layout_plan *plan;
     struct leati_layout_start start;
     leat_layout dst_layout, src_layout;
@@ -28,7 +29,7 @@ struct leat_layout_plan {
 
 static struct leati_handles plan_handles = LEATI_HANDLES(struct leat_layout_plan);
 
-/* Returns true for memory of another device than the stream's. */
+/* Returns true if the endpoint is memory of another device than the stream's device. */
 static bool is_on_peer(const struct leati_layout_copy *copy, const struct leati_endpoint *endpoint)
 {
     return endpoint->location.kind == LEAT_KIND_DEVICE &&
@@ -37,16 +38,16 @@ static bool is_on_peer(const struct leati_layout_copy *copy, const struct leati_
 
 /* ---- layouts, pointers and lists ---- */
 
-/* Computes the first byte that the copy accesses on a side that spans low to high from its pointer, and how many
- * bytes it spans. */
+/* Computes the range that the copy accesses on a side, from the range's offsets low and high from the side's
+ * pointer. *first: address of the first byte; *reach: number of bytes. */
 static leat_status find_reach(const char *name, const void *pointer, int64_t low, int64_t high, uintptr_t *first,
                               size_t *reach)
 {
     if (__builtin_add_overflow((uintptr_t)pointer, low, first))
         return leati_fail(LEAT_ERROR_RANGE, "%s %p: the layout reaches from byte %lld on, which is no address",
                           name, pointer, (long long)low);
-    /* If index_bound is 0, all indices are wrong and nothing is copied, but the wrong ones must still be counted.
-     */
+    /* If index_bound is 0, the range is empty because all indices are wrong. The copy must still count the wrong
+     * indices, so use a range of 1 byte. */
     *reach = high > low ? (size_t)(high - low) : 1;
     return LEAT_OK;
 }
@@ -133,13 +134,13 @@ static bool has_few_gaps(const struct leati_layout_copy *copy, size_t bytes)
     return bytes / GAPS_MOST <= copy->layouts->canonical.payload_bytes;
 }
 
-/* Returns true if the copy writes every byte between the first and the last one of the destination. */
+/* Returns true if the copy writes every byte between the first and the last byte of the destination. */
 static bool has_no_gaps(const struct leati_layout_copy *copy)
 {
     return copy->plan.transfer.to_reach == copy->layouts->canonical.payload_bytes && !copy->dst_layout->index;
 }
 
-/* Sets how STAGED makes the copy. in, whole, why: see struct leati_layout_copy. */
+/* Sets how the protocol STAGED makes the copy. in, whole, why: see struct leati_layout_copy. */
 static void stage(struct leati_layout_copy *copy, bool in, bool whole, const char *why)
 {
     copy->in = in;
@@ -188,7 +189,7 @@ static leat_status choose_for_peer(struct leati_layout_copy *copy)
     return LEAT_OK;
 }
 
-/* Chooses how STAGED would make the copy. Fails if no protocol can make it. */
+/* Chooses how the protocol STAGED would make the copy. Fails if no protocol can make the copy. */
 static leat_status choose_staged(struct leati_layout_copy *copy)
 {
     const struct leati_transfer *transfer = &copy->plan.transfer;
@@ -241,7 +242,8 @@ static leat_status find_memory(struct leati_layout_copy *copy)
     return LEAT_OK;
 }
 
-/* plan: the caller's, or NULL. On return copy->layouts is NULL, or has a reference that the caller must drop. */
+/* Checks and plans a copy. plan: the plan of the program's call, or NULL. On return copy->layouts is NULL or has a
+ * reference, which the caller must drop. */
 static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *plan)
 {
     if (plan) {
@@ -261,7 +263,7 @@ static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *
     return choose(copy);
 }
 
-/* What guard mode checks besides the two sides: the list of indices, and the counter of wrong ones. */
+/* Memory that guard mode checks besides dst and src: the list of indices, and the counter of wrong indices. */
 struct list_use {
     struct leati_access list, wrong;
 };

@@ -1,5 +1,5 @@
 /*
- * layout.h - copies between layouts (leat/layout.h): their description, and how each protocol makes them.
+ * layout.h - describes a copy between layouts (leat/layout.h), and declares how each protocol makes it.
  */
 #ifndef LEATI_COPY_LAYOUT_H
 #define LEATI_COPY_LAYOUT_H
@@ -7,11 +7,11 @@
 #include "copy/plan.h"
 #include "layout/plan.h"
 
-/* Where a list of indices is. */
+/* The place of a list of indices. */
 enum leati_list_place {
-    LEATI_LIST_NONE,
-    LEATI_LIST_ON_HOST,  /* checked, and copied by the call */
-    LEATI_LIST_ON_DEVICE /* read in stream order */
+    LEATI_LIST_NONE,     /* there is no list */
+    LEATI_LIST_ON_HOST,  /* the call checks the list and copies it to scratch memory */
+    LEATI_LIST_ON_DEVICE /* the copy reads the list in stream order */
 };
 
 struct leati_layout_copy {
@@ -22,28 +22,29 @@ struct leati_layout_copy {
     struct leati_layout_plan *layouts; /* this struct holds a reference */
     struct leati_layout_start start;
     enum leati_list_place list_place;
-    struct leati_endpoint list, wrong; /* the list of indices and the counter of wrong ones; if there are any */
+    struct leati_endpoint list, wrong; /* the list of indices, and the counter of wrong indices, if there is one */
 
-    bool on_peer; /* a side is memory of another device than the stream's */
+    bool on_peer; /* a side is memory of another device than the stream's device */
     bool on_host; /* host threads can access both sides and the list */
 
-    /* STAGED only. in: to the device, else from it. whole: the pageable side is copied with its gaps to device
-     * memory, and a kernel works there; else it is packed in pinned memory. why: the reason, in words. */
+    /* Only for the protocol STAGED. in: the copy goes to the device, else from the device. whole: the side that
+     * the device does not reach has a copy in device memory, gaps included, on which a kernel works; else it is
+     * packed in pinned memory. why: text with the reason for this choice. */
     bool in, whole;
     const char *why;
 };
 
-/* Submit the copy to its stream, each with one protocol. */
+/* Each of these submits a copy to its stream with one protocol. */
 leat_status leati_layout_run_kernel(const struct leati_plan *plan);
 leat_status leati_layout_run_staged(const struct leati_plan *plan);
 leat_status leati_layout_run_host(const struct leati_plan *plan);
 
-/* Describes how STAGED makes the copy. */
+/* Adds a description of how the protocol STAGED makes the copy. */
 void leati_layout_explain_staged(const struct leati_plan *plan, struct leati_strbuf *text);
 
 /*
- * Launches the kernel of a plan. dst and src: device addresses of the first unit. list and wrong: device
- * addresses, or 0.
+ * Launches the kernel of a plan. dst and src: device addresses of the first unit. list and wrong: device addresses
+ * of the list of indices and of the counter of wrong indices, or 0.
  */
 leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_plan *plan, uintptr_t dst,
                                 uintptr_t src, uintptr_t list, uintptr_t wrong);
@@ -52,7 +53,7 @@ leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_p
  * with stride 0 keeps stride 0. */
 void leati_layout_pack(const leat_layout *given, leat_layout *packed);
 
-/* The alignment of a pointer, at most LEAT_LAYOUT_MAX_ELEMENT_BYTES (plans use no larger one). */
+/* Returns the alignment of a pointer, at most LEAT_LAYOUT_MAX_ELEMENT_BYTES, the largest that plans use. */
 static inline size_t leati_layout_align(const void *pointer)
 {
     uintptr_t bits = (uintptr_t)pointer | LEAT_LAYOUT_MAX_ELEMENT_BYTES;
@@ -60,14 +61,14 @@ static inline size_t leati_layout_align(const void *pointer)
     return bits & (~bits + 1);
 }
 
-/* The address of a side's first unit, start bytes from pointer. The sum is made in integers, because pointer
- * itself may lie outside of any allocation. */
+/* Returns the address of a side's first unit, start bytes from pointer. Adds integers, because pointer itself may
+ * lie outside of any allocation. */
 static inline void *leati_layout_first(const void *pointer, int64_t start)
 {
     return (void *)((uintptr_t)pointer + (uintptr_t)start);
 }
 
-/* The layout that has a list of indices, or NULL. */
+/* Returns the layout that has a list of indices, or NULL. */
 static inline const leat_layout *leati_layout_listed(const leat_layout *dst, const leat_layout *src)
 {
     return dst->index ? dst : src->index ? src : NULL;

@@ -1,8 +1,8 @@
 /*
- * layout_run.c - submits copies between layouts, after the protocol was chosen.
+ * layout_run.c - submits copies between layouts, after the planner has chosen the protocol.
  *
- * All work is submitted to the copy's own stream, in order. Data that the stream, its host functions or leat's
- * threads use is in scratch memory of the copy, which is freed in stream order.
+ * All work is submitted to the copy's own stream, in order. Scratch memory of the copy has the data that the
+ * stream, its host functions and leat's threads use. It is freed in stream order.
  */
 #include "copy/layout.h"
 
@@ -19,11 +19,12 @@
 #include <string.h>
 
 #define WORD_BYTES ((size_t)16)
-#define PIECE_BYTES ((size_t)64 << 20) /* of packed memory at a time */
+#define PIECE_BYTES ((size_t)64 << 20) /* packed memory of one piece */
 
 /* ---- by processors ---- */
 
-/* A copy, or a part of one, on processors. Its first member matches struct parts of kernels/builtin_kernels.c. */
+/* A copy, or a piece of a copy, on processors. run() must be the first member, as in struct parts of
+ * kernels/builtin_kernels.c. */
 struct leati_parts {
     void (*run)(struct leati_parts *parts, uint64_t part);
     struct leati_canonical canonical;
@@ -31,9 +32,9 @@ struct leati_parts {
     void *dst;
     const void *src;
     struct leati_indices indices;
-    bool guarded; /* a side is pageable: the program may unmap it during the copy */
+    bool guarded; /* a side is pageable, so the program may unmap it during the copy */
     struct leati_fault_range ranges[2];
-    struct leati_timeline *timeline; /* gets the failure */
+    struct leati_timeline *timeline; /* a failure is reported to it */
 };
 
 struct one_part {
@@ -50,7 +51,7 @@ static void copy_part(void *context)
                           one->number + 1);
 }
 
-/* For leati_list.copy of staging.h. */
+/* Implements the function copy() of struct leati_list (staging.h). */
 static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t *fault)
 {
     const struct leati_parts *parts = list;
@@ -75,7 +76,7 @@ static void fail(struct leati_parts *parts, uintptr_t fault)
     leati_timeline_failed(parts->timeline, LEAT_ERROR_POINTER, message);
 }
 
-/* One part, on a thread of the CPU device. */
+/* Copies one part on a thread of the CPU device. */
 static void run_part(struct leati_parts *parts, uint64_t part)
 {
     struct one_part one = {parts, part};
@@ -87,7 +88,7 @@ static void run_part(struct leati_parts *parts, uint64_t part)
         fail(parts, fault);
 }
 
-/* Requests huge pages for a destination without gaps. Its first member matches that of struct leati_parts. */
+/* Requests huge pages for a destination without gaps. run() must be the first member, as in struct leati_parts. */
 struct huge {
     void (*run)(struct huge *huge, uint64_t part);
     void *dst;
@@ -98,7 +99,7 @@ static void collapse_hugepage(struct huge *huge, uint64_t part)
     leati_hugepage_collapse(huge->dst, part);
 }
 
-/* All parts, as a host function. */
+/* The host function that copies all parts. */
 static void run_all(void *argument)
 {
     struct leati_parts *parts = argument;
@@ -120,7 +121,7 @@ static void let_timeline_go(void *argument)
 struct scratch {
     struct leati_parts parts;
     struct huge huge;
-    _Alignas(64) char rest[]; /* the list, then packed elements */
+    _Alignas(64) char rest[]; /* a copy of the list of indices, then packed elements */
 };
 
 static size_t round_up(size_t bytes)
@@ -160,7 +161,7 @@ static const void *first_src(const struct leati_layout_copy *copy)
     return leati_layout_first(copy->src, copy->start.src);
 }
 
-/* dst and src: addresses of the first unit. */
+/* Sets the parts of a copy by processors. dst and src: addresses of the first unit. */
 static void set_parts(struct scratch *scratch, const struct leati_layout_copy *copy,
                       const struct leati_layout_plan *plan, void *dst, const void *src, const leat_layout *listed)
 {
@@ -188,7 +189,7 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
 
 /* ---- by threads of the CPU device, and on the host ---- */
 
-/* parts: a struct leati_parts or struct huge. */
+/* Launches count parts on the threads of the CPU device. parts: a struct leati_parts or a struct huge. */
 static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count)
 {
     void *args[] = {&parts, &count};
@@ -221,7 +222,7 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
     LEATI_TRY(collapse_hugepages(copy, scratch));
     if (!parts->guarded)
         return launch_parts(copy->plan.transfer.stream, parts, count);
-    /* Holds the timeline, which gets a failure, until the stream has completed the copy. */
+    /* Keep the timeline, to which a failure is reported, until the stream has completed the copy. */
     leati_timeline_hold(parts->timeline);
     status = launch_parts(copy->plan.transfer.stream, parts, count);
     if (status == LEAT_OK)
@@ -248,8 +249,8 @@ static leat_status by_cpu(const struct leati_layout_copy *copy)
     return leati_scratch_release(copy->plan.transfer.stream, scratch, run_on_threads(copy, scratch));
 }
 
-/* Submits the parts to leat's threads, or if there is no stager, as a host function. own: only scratch memory is
- * written. */
+/* Submits the parts to leat's threads, or if there is no stager, as a host function. own: the parts write only
+ * scratch memory. */
 static leat_status run_on_host(const struct leati_layout_copy *copy, struct scratch *scratch, bool early, bool own)
 {
     struct leati_driver *driver = copy->plan.transfer.stream->device->driver;
@@ -286,7 +287,7 @@ leat_status leati_layout_run_host(const struct leati_plan *plan)
 
 /* ---- by a kernel ---- */
 
-/* Converts ptr to a device address. ptr is in the endpoint's memory, or at an offset of the layout from it. */
+/* Converts ptr to a device address. ptr may lie outside of the endpoint's memory by an offset of the layout. */
 static leat_status map(leat_stream *stream, const struct leati_endpoint *endpoint, const void *ptr,
                        uintptr_t *mapped)
 {
@@ -323,7 +324,7 @@ leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_p
     return leat_launch(stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);
 }
 
-/* The same for a copy, with its counter of wrong indices. */
+/* Launches the kernel of a plan for a copy, with the copy's counter of wrong indices. */
 static leat_status launch(const struct leati_layout_copy *copy, const struct leati_layout_plan *plan,
                           uintptr_t dst, uintptr_t src, uintptr_t list)
 {
@@ -335,7 +336,8 @@ static leat_status launch(const struct leati_layout_copy *copy, const struct lea
     return leati_layout_launch(copy->plan.transfer.stream, plan, dst, src, list, wrong);
 }
 
-/* The device address of the list: in scratch memory, or where the user's list is; 0: there is none. */
+/* Fills *list with the device address of the list of indices: in scratch memory if the list is on the host, else
+ * the address of the program's list. Fills 0 if there is no list. */
 static leat_status map_list(const struct leati_layout_copy *copy, const struct scratch *scratch, uintptr_t *list)
 {
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
@@ -379,9 +381,10 @@ leat_status leati_layout_run_kernel(const struct leati_plan *plan)
     return launch_listed(copy, dst, src);
 }
 
-/* ---- one side whole ---- */
+/* ---- one side with its gaps, in device memory ---- */
 
-/* Frees device memory in stream order, even if the work that should use it has failed. Returns that status. */
+/* Frees device memory in stream order, also if status, the result of the work that uses the memory, is a failure.
+ * Returns status, or the failure of freeing. */
 static leat_status give_back(leat_stream *stream, void *whole, leat_status status)
 {
     struct leati_message why;
@@ -392,8 +395,8 @@ static leat_status give_back(leat_stream *stream, void *whole, leat_status statu
     return status == LEAT_OK ? freed : leati_error_restore(status, &why);
 }
 
-/* Takes device memory for bytes bytes. *place has the same offset within a word as like, so that the same plan can
- * be used. */
+/* Takes device memory for bytes bytes at *place. *place and like have the same alignment within a word, so that
+ * the same plan is valid for both. */
 static leat_status take_whole(leat_stream *stream, const void *like, size_t bytes, void **whole, char **place)
 {
     leat_pool *pool;
@@ -404,9 +407,9 @@ static leat_status take_whole(leat_stream *stream, const void *like, size_t byte
     return LEAT_OK;
 }
 
-/* Copies between temporary memory on the stream's device, which replaces src (in) or dst, and the other side. dst
- * and src: addresses of the first unit. If the other side is pageable (only if the replaced one was on a peer),
- * this is a leat_copy_layout() of its own. */
+/* Copies between the two sides, one of which was replaced by temporary memory on the stream's device: src with in,
+ * else dst. dst and src: addresses of the first unit. If the side that was not replaced is pageable,
+ * leat_copy_layout() makes this copy; the replaced side was then on another device. */
 static leat_status run_local(const struct leati_layout_copy *copy, bool in, void *dst, const void *src)
 {
     const struct leati_endpoint *stays = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
@@ -434,9 +437,8 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     return give_back(copy->plan.transfer.stream, whole, status);
 }
 
-/* Returns true if the source may leave elements unwritten: the host cannot check a list in device memory, so it
- * may have wrong indices. Temporary memory must then be cleared, so that old contents of it do not reach the user.
- */
+/* Returns true if the copy may leave out elements. The host cannot check a list in device memory, so the list may
+ * have wrong indices. Temporary memory must then be cleared, so that the program does not get its old contents. */
 static bool may_leave_out(const struct leati_layout_copy *copy)
 {
     return copy->list_place == LEATI_LIST_ON_DEVICE && copy->src_layout->index;
@@ -498,7 +500,7 @@ static size_t packed_bytes(const leat_layout *packed)
     return bytes;
 }
 
-/* The dimension with the largest stride, along which a side is best split into pieces. */
+/* Returns the dimension with the largest stride. Pieces along this dimension are the most compact. */
 static uint32_t outermost(const leat_layout *side)
 {
     uint32_t found = 0;
@@ -510,7 +512,7 @@ static uint32_t outermost(const leat_layout *side)
     return found;
 }
 
-/* Reduces a layout to count elements of a dimension, from start on. */
+/* Reduces one dimension of a layout to count elements, from element start on. */
 static void cut(leat_layout *layout, uint32_t dim, int64_t start, int64_t count)
 {
     if (layout->index && layout->index_dim == dim)
@@ -528,7 +530,7 @@ static void drop_repeats(leat_layout *layout, const leat_layout *packed)
             layout->size[dim] = 1;
 }
 
-/* A piece of a copy. */
+/* A piece of a copy: both sides, and the packed memory between them. */
 struct run_piece {
     leat_layout dst, src, packed;
     struct scratch *scratch;
@@ -548,7 +550,7 @@ static leat_status take_piece(const struct leati_layout_copy *copy, struct run_p
     return LEAT_OK;
 }
 
-/* The half of a staged piece that processors copy: between pageable and packed memory. */
+/* Copies a piece between pageable and packed memory, by processors. */
 static leat_status run_host_side(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     leat_layout packed = piece->packed, side = in ? piece->src : piece->dst;
@@ -572,7 +574,7 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct ru
     return status;
 }
 
-/* The half of a staged piece that a kernel copies: between packed and device memory. */
+/* Copies a piece between packed and device memory, by a kernel. */
 static leat_status run_device_side(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     const leat_layout *dst = in ? &piece->dst : &piece->packed, *src = in ? &piece->packed : &piece->src;
@@ -623,7 +625,8 @@ static leat_status in_pieces(const struct leati_layout_copy *copy, bool in)
 
         cut(&piece.dst, dim, start, count);
         cut(&piece.src, dim, start, count);
-        /* Limits the pinned memory in use: it is not freed while the stream is blocked. */
+        /* The pinned memory of a piece is freed in stream order, so wait for the stream if the pieces would hold
+         * more than the limit. */
         if (held && held + (size_t)count * row_bytes > limit) {
             LEATI_TRY(driver->ops->stream_synchronize(driver, copy->plan.transfer.stream->native));
             held = 0;

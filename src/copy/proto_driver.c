@@ -1,8 +1,8 @@
 /*
- * proto_driver.c - copies by calls of the driver.
+ * proto_driver.c - makes copies by calls of the driver.
  *
- * Without pageable memory these calls are asynchronous and the fastest protocol. The driver's call for pageable
- * memory blocks the caller until the source has been read, or the stream reaches the copy. So it is used on idle
+ * If no side is pageable, these calls are asynchronous and the fastest protocol. The driver's call for pageable
+ * memory may block the caller until the stream reaches the copy and the bytes are copied. So leat uses it on idle
  * streams, and if no other protocol is possible.
  */
 #include "base/assert.h"
@@ -54,8 +54,8 @@ LEATI_HOT static leat_status call(const struct leati_transfer *transfer)
                              transfer->bytes);
 }
 
-/* Does not take the stream's lock: the driver may wait for the stream, and other threads must be able to submit
- * work meanwhile. */
+/* Submits a copy with a pageable side. Does not take the stream's lock, because the driver may wait for the
+ * stream, and other threads must be able to submit work meanwhile. */
 LEATI_HOT static leat_status submit_pageable(struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
@@ -64,9 +64,9 @@ LEATI_HOT static leat_status submit_pageable(struct leati_plan *plan)
     leat_status status;
 
     leati_assert(transfer->shape == LEATI_SHAPE_RUN || transfer->shape == LEATI_SHAPE_REGION);
-    /* The driver's call crashes if a page in the middle is not mapped, so check all pages; if one is missing,
-     * decline: leat's threads report the address. If another fault handler is installed, the planner has checked
-     * the ends. */
+    /* The driver's call crashes if a page in the middle is not mapped, so check all pages. If a page is missing,
+     * decline, because leat's threads can report its address. If another fault handler is installed, leat cannot
+     * check all pages here, and the planner has checked the first and the last byte. */
     if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
         leati_plan_is_guarded(plan) && !leati_transfer_is_usable(transfer))
         return LEATI_DECLINED;

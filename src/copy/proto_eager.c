@@ -1,8 +1,9 @@
 /*
- * proto_eager.c - short copies of pageable memory, by the caller's thread.
+ * proto_eager.c - makes short copies of pageable memory on the caller's thread.
  *
- * The calling thread copies the bytes itself, through pinned memory and DMA, so no worker has to be woken. When
- * the call returns, the source has been read, or the destination written.
+ * The calling thread copies the bytes between pageable and pinned memory, and DMAs copy them between pinned memory
+ * and the device. So no worker has to wake up. When the call returns, a pageable source has been read, or a
+ * pageable destination is complete.
  */
 #include "base/assert.h"
 #include "base/quick.h"
@@ -39,7 +40,7 @@ LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
                             plan->transfer.direction == LEATI_DIRECTION_OUT, plan->transfer.bytes);
 }
 
-/* Copies the rows of a region with the staging layer; the calling thread works on the copy. */
+/* Copies the rows of a region with the staging layer, as an eager copy. */
 static leat_status submit_region(struct leati_plan *plan)
 {
     leat_status status = leati_stage_transfer(plan, true, NULL);

@@ -1,8 +1,8 @@
 /*
- * proto_host.c - copies from host memory to host memory, in one pass, by leat's threads.
+ * proto_host.c - makes copies from host memory to host memory, in one pass, by leat's threads.
  *
- * Also used for copies with a ticket to and from device memory, if host threads can access that. If there are no
- * worker threads, a host function of the stream copies layouts and batches.
+ * If host threads can access device memory, this protocol also makes copies with a ticket to and from device
+ * memory. Without worker threads, a host function of the stream copies layouts and batches.
  */
 #include "base/quick.h"
 #include "copy/costs.h"

@@ -1,5 +1,6 @@
 /*
- * proto_kernel.c - copies by one kernel that reaches both sides: regions with narrow rows, layouts, and batches.
+ * proto_kernel.c - makes copies by one kernel that can access both sides: regions with narrow rows, layouts,
+ * batches.
  */
 #include "base/quick.h"
 #include "copy/costs.h"

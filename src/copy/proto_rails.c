@@ -1,5 +1,5 @@
 /*
- * proto_rails.c - large copies into a device over the host links of several (rails.h).
+ * proto_rails.c - makes large copies to a device over the host links of several devices (rails.h).
  *
  * Chunks of pinned memory go over the links in turn. Pageable memory is split into one share for each link, and
  * each share is a staged copy.
@@ -28,7 +28,8 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
     return !*why_not;
 }
 
-/* Expected time. Staged copies gain less, because all links share the worker threads and the host's memory. */
+/* Returns the expected time. Staged copies gain less than copies of pinned memory, because all links share the
+ * worker threads and the host's memory. */
 static uint64_t cost_ns(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
@@ -62,7 +63,7 @@ static leat_status copy_pinned(const struct leati_plan *plan, struct leati_rails
 
 /* A share of pageable memory for each link. */
 struct shares {
-    unsigned count; /* how many were reserved */
+    unsigned count; /* number of shares whose memory is reserved */
     struct leati_stage_request requests[LEATI_RAILS_MAX + 1];
     struct leati_stage stages[LEATI_RAILS_MAX + 1];
 };
@@ -73,9 +74,9 @@ static void drop_shares(struct shares *shares, unsigned from)
         leati_stage_drop(&shares->stages[link]);
 }
 
-/* Reserves the memory of all shares. Must be called before the stream's lock is taken: the reservation may wait
- * for memory of another copy, which may need that lock to be submitted. And only the first share may wait, because
- * the others would wait while holding memory. */
+/* Reserves the memory of all shares. The caller must not hold the stream's lock, because the reservation may wait
+ * for memory of another copy, whose submission may need this lock. Only the first share may wait, because a later
+ * share would wait while the earlier shares hold memory. */
 static leat_status reserve_shares(const struct leati_plan *plan, struct leati_rails *rails, struct shares *shares)
 {
     const struct leati_transfer *transfer = &plan->transfer;

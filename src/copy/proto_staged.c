@@ -1,8 +1,8 @@
 /*
- * proto_staged.c - copies of pageable memory by leat's threads, through a ring of pinned memory.
+ * proto_staged.c - makes copies of pageable memory by leat's threads, through a ring of pinned memory.
  *
- * The call returns at once; after it, stream and worker threads wait for each other (staging/job.h). For layouts
- * and batches, layout_run.c and batch.c pack into pinned memory, or unpack from it.
+ * The call returns at once. After that, the stream and the worker threads wait for each other (staging/job.h).
+ * Layouts and batches use no ring: layout_run.c and batch.c pack them into pinned memory, or unpack them from it.
  */
 #include "base/assert.h"
 #include "base/quick.h"
@@ -53,7 +53,7 @@ LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
                              transfer->bytes);
 }
 
-/* The copy between the ring, where the rows of a region are packed, and the device. */
+/* The copy of a region between the ring, which has the rows without gaps, and the device. */
 struct ring_side {
     struct leati_location to, from;
     leat_copy_region region;
@@ -63,7 +63,7 @@ struct ring_side {
 static struct ring_side ring_side_of(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
-    struct leati_location ring = {.kind = LEAT_KIND_PINNED}; /* its place is aligned like whole words */
+    struct leati_location ring = {.kind = LEAT_KIND_PINNED}; /* NULL has the alignment of a place in the ring */
     struct ring_side side = {
         .to = transfer->to.location, .from = transfer->from.location, .region = transfer->region};
     size_t slice_bytes = side.region.depth > 1 ? side.region.height * side.region.width_bytes : 0;
