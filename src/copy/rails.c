@@ -1,4 +1,4 @@
-/* rails.c - see rails.h. */
+/* rails.c - keeps the rails of devices, and copies chunks over them. See rails.h. */
 #include "copy/rails.h"
 #include "base/lock.h"
 
@@ -14,19 +14,19 @@
 
 struct leati_rail {
     leat_device *helper;
-    void *in, *out;      /* streams of the helper: from the host, to the target */
-    void *bounce;        /* SLOTS chunks in the helper's memory */
-    void *landed[SLOTS]; /* events: the chunk has arrived in its slot */
-    void *gone[SLOTS];   /* events: the chunk was copied on, and the slot is free */
+    void *in, *out;      /* streams of the helper: in copies from the host, out copies to the target */
+    void *bounce;        /* buffer for SLOTS chunks in the helper's memory */
+    void *landed[SLOTS]; /* event of each slot: in has copied a chunk into the slot */
+    void *gone[SLOTS];   /* event of each slot: out has copied the chunk to the target, so the slot is free */
     void *finished;      /* event: all work of the stream out is complete */
-    uint64_t count;      /* chunks of this copy so far */
+    uint64_t count;      /* chunks of the present copy that were submitted so far */
 };
 
 struct leati_rails {
     struct leati_helper_set *set;
-    bool taken;
-    bool used;          /* over was recorded */
-    void *start, *over; /* events on the target's stream: before and after the copy */
+    bool taken;         /* a call is submitting a copy */
+    bool used;          /* the event over was recorded */
+    void *start, *over; /* events on the copy's stream: start before the copy, over after the copy */
     struct leati_rail rail[LEATI_RAILS_MAX];
 };
 
@@ -38,7 +38,7 @@ struct leati_helper_set {
     struct leati_helper_set *next;
 };
 
-/* Guards the list and all its sets and rails. Held while rails are made. */
+/* Protects the list and all its sets and rails. It is held while rails are created. */
 static struct leati_lock sets_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_helper_set *list LEATI_GUARDED_BY(sets_lock);
 static atomic_uint set_count; /* length of the list; if it is 0, copies do not take the lock */
@@ -52,7 +52,8 @@ static void end_rail(struct leati_rail *rail)
     struct leati_driver *driver = helper->driver;
 
     leati_assert(helper);
-    /* Nobody can handle a failure here, and the driver treats the object as gone in any case. */
+    /* Ignore failures, because no caller can handle them, and a destroyed object is gone even if the call fails.
+     */
     leati_error_quiet_begin();
     if (rail->out)
         (void)ops->stream_synchronize(driver, rail->out);
@@ -117,7 +118,7 @@ static leat_status fill_rails(struct leati_rails *rails)
     return LEAT_OK;
 }
 
-/* Returns NULL if rails cannot be made; the copy then uses another protocol. */
+/* Creates a set of rails. Returns NULL if this fails; the copy then uses another protocol. */
 static struct leati_rails *make_rails(struct leati_helper_set *set)
 {
     struct leati_rails *rails = calloc(1, sizeof *rails);
@@ -150,7 +151,7 @@ static bool concerns(const struct leati_helper_set *set, const leat_device *devi
     return false;
 }
 
-/* Under the lock. */
+/* Destroys all sets of helpers whose target is device, and with as_helper also those with device as a helper. */
 static void end_all(const leat_device *device, bool as_helper) LEATI_REQUIRES(sets_lock)
 {
     struct leati_helper_set **place = &list, *set;
@@ -208,7 +209,7 @@ static leat_status share(leat_device *device, leat_device *const *helpers, unsig
         set->next = list;
         list = set;
         atomic_fetch_add_explicit(&set_count, 1, memory_order_relaxed);
-        /* The hooks end the rails when one of the devices is closed. */
+        /* The hooks destroy the rails when one of the devices is closed. */
         leati_copy_set_hooks(device);
         for (unsigned i = 0; i < count; i++)
             leati_copy_set_hooks(helpers[i]);
@@ -254,7 +255,7 @@ unsigned leati_rails_count(leat_device *device)
     return count;
 }
 
-/* Returns true if the latest copy over these rails is complete. */
+/* Returns true if a new copy may use these rails: no call has taken them, and their latest copy is complete. */
 static bool is_back(const struct leati_rails *rails)
 {
     leat_device *target = rails->set->target;
@@ -358,8 +359,8 @@ static leat_status join_rails(struct leati_rails *rails, leat_stream *stream)
     return driver->ops->event_record(driver, rails->over, stream->native);
 }
 
-/* After a failure: waits for all DMAs of the copy, also those over the stream's own link, because the caller may
- * reuse the memory once the call has returned. */
+/* Called after a failure. Waits for all DMAs of the copy, on the rails and on the copy's own stream, because the
+ * program may reuse the memory when the call returns. */
 static void wait_for_all(struct leati_rails *rails, leat_stream *stream)
 {
     leati_error_quiet_begin();

@@ -1,9 +1,9 @@
 /*
- * rails.h - copies into one device over the host links of several devices.
+ * rails.h - copies to one device over the host links of several devices.
  *
- * Each GPU has its own link to the host, and the links between GPUs are much faster. So a large copy into one GPU
- * is split: one part goes directly to the GPU, the other parts go to bounce buffers on helping devices, which send
- * them on to the GPU. The call submits all DMAs at once and orders them with events; no thread has to follow the
+ * Each GPU has its own link to the host, and the links between GPUs are much faster. So leat splits a large copy
+ * to a GPU. One part goes directly to the GPU. The other parts go to bounce buffers on helper devices, and from
+ * there to the GPU. The call submits all DMAs at once and orders them with events, so no thread has to follow the
  * copy.
  */
 #ifndef LEATI_RAILS_H
@@ -15,30 +15,31 @@
 #define LEATI_RAILS_BYTES ((size_t)64 << 20) /* the shortest copy that uses rails; documented in leat/copy.h */
 #define LEATI_RAIL_CHUNK_BYTES ((size_t)16 << 20)
 
-/* One rail: two streams on a helping device (host to buffer, buffer to target), and the buffers between them. */
+/* One rail: two streams on a helper device (host to buffer, buffer to target), and the buffers between them. */
 struct leati_rail;
 
 /* A set of rails, one for each helper. Only one copy uses it at a time. */
 struct leati_rails;
 
-/* Returns how many helpers device has; 0: copies use only its own link. */
+/* Returns how many helpers a device has; 0: copies to the device use only its own link. */
 unsigned leati_rails_count(leat_device *device);
 
-/* Takes a set of rails for a copy into device; the caller must give it back. Returns NULL if all sets are in use
- * or a new one cannot be made; the copy then goes over the device's own link. */
+/* Takes a set of rails for a copy to a device; the caller must give the set back. Returns NULL if all sets are in
+ * use or a new set cannot be created; the copy then uses another protocol. */
 struct leati_rails *leati_rails_take(leat_device *device);
 void leati_rails_give_back(struct leati_rails *rails);
 
-/* begin: makes the rails wait for all work that was submitted to stream so far. If it fails, nothing was changed
- * that others depend on, and it leaves no error message.
- * end: makes stream wait for all rails. Each begin that succeeds needs an end. If a call between the two has
- * failed, pass failed: the calling thread then waits for the stream and all rails. */
+/* leati_rails_begin() makes the rails wait for all work that was submitted to stream before. If it fails, it sets
+ * no message, and the caller can still use another protocol. leati_rails_end() makes stream wait for all rails.
+ * Call it after each leati_rails_begin() that succeeds. If a call between the two has failed, pass failed: the
+ * calling thread then waits for the stream and all rails. */
 leat_status leati_rails_begin(struct leati_rails *rails, leat_stream *stream);
 leat_status leati_rails_end(struct leati_rails *rails, leat_stream *stream, bool failed);
 
 struct leati_rail *leati_rails_at(struct leati_rails *rails, unsigned index);
 
-/* The driver's stream that copies from the host to the helper; for waits and flags. */
+/* Returns the rail's stream that copies from the host to the helper. Staged copies submit waits for flags to it.
+ */
 void *leati_rail_stream(const struct leati_rail *rail);
 
 /* Copies at most LEATI_RAIL_CHUNK_BYTES of pinned memory to the target device over this rail. */

@@ -1,4 +1,4 @@
-/* region.c - see region.h. */
+/* region.c - checks, simplifies and moves pitched regions. See region.h. */
 #include "copy/region.h"
 #include "base/assert.h"
 
@@ -6,8 +6,8 @@
 #include "copy/layout.h"
 
 /*
- * DMA engines move these rows one by one: rows below NARROW_BYTES, and rows below ODD_BYTES that are not aligned
- * to ODD_UNIT bytes. It does not matter below FEW_ROWS rows. Not measured yet: docs/copies.md.
+ * DMA engines move rows one by one if the rows are shorter than NARROW_BYTES, or shorter than ODD_BYTES and not
+ * aligned to ODD_UNIT bytes. leat ignores this for fewer than FEW_ROWS rows. Not measured yet, see docs/copies.md.
  */
 #define NARROW_BYTES ((size_t)64)
 #define ODD_BYTES ((size_t)1024)
@@ -157,7 +157,7 @@ uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id pro
     return device->driver->ops->copy_3d ? leati_cost_rows(rows, bytes, narrow) : leati_cost_ranges(rows, bytes);
 }
 
-/* Gets the layout plan of a region; the caller must drop it. */
+/* Gets the layout plan of a region; the caller must drop the plan. */
 static leat_status plan_of(const struct leati_location *dst, const struct leati_location *src,
                            const leat_copy_region *region, struct leati_layout_plan **plan,
                            struct leati_layout_start *start)
@@ -227,7 +227,7 @@ void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, 
 
 /* ---- submitting ---- */
 
-/* The device address of this side. */
+/* Fills *address with the address of a side for kernels. */
 static leat_status kernel_address(leat_stream *stream, const struct leati_location *end, uintptr_t *address)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -281,14 +281,15 @@ leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protoc
                                 : copy_rows(stream, dst, src, region);
 }
 
-/* Copies whole slices, or rows of one slice. first: number of rows before them in packed memory. */
+/* Copies whole slices, or rows of one slice. region: these slices or rows only. first: number of rows before them
+ * in packed memory. */
 static leat_status move_packed(leat_stream *stream, enum leati_protocol_id protocol, enum leati_region_side side,
                                struct leati_location placed, struct leati_location packed, leat_copy_region region,
                                size_t first)
 {
     size_t height = region.height;
 
-    /* region is only this part of the copy; make its packed side dense. */
+    /* The packed side has no gaps, so set its pitch and slice to the size of a row and of all rows of a slice. */
     if (side == LEATI_REGION_DST) {
         region.src_pitch_bytes = region.width_bytes;
         region.src_slice_bytes = region.depth > 1 ? height * region.width_bytes : 0;
@@ -313,8 +314,8 @@ leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id
         size_t z = (first + done) / region->height, y = (first + done) % region->height, left = count - done;
         leat_copy_region some = *region;
 
-        /* In turn: the rest of the first slice, then whole slices, then the rows that are needed of the last one.
-         */
+        /* The iterations copy first the rest of the first slice, then all whole slices, and then the rows of the
+         * last slice. */
         some.depth = y == 0 && left >= region->height ? left / region->height : 1;
         if (some.depth == 1 && left < region->height - y)
             some.height = left;

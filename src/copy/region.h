@@ -1,8 +1,8 @@
 /*
- * region.h - pitched regions, up to three dimensions, between memory that the driver knows.
+ * region.h - checks and moves pitched regions of up to three dimensions, between memory that the driver knows.
  *
- * Regions here are simplified: rows that are adjacent on both sides are merged into one row, adjacent slices into
- * one slice, and the slice sizes of a region with depth 1 are 0.
+ * These functions take simplified regions: rows that are adjacent on both sides are merged into one row, adjacent
+ * slices into one slice, and the slice sizes of a region with depth 1 are 0.
  */
 #ifndef LEATI_REGION_H
 #define LEATI_REGION_H
@@ -16,7 +16,7 @@
 
 enum leati_region_side { LEATI_REGION_DST, LEATI_REGION_SRC };
 
-/* Bytes from the first byte of a side to the end of its last one, gaps included. */
+/* Returns the number of bytes from the first byte of a side to its last, gaps included. */
 size_t leati_region_reach(const leat_copy_region *region, enum leati_region_side side);
 
 /* Returns true if the rows of a side follow one another without a gap. */
@@ -26,7 +26,7 @@ bool leati_region_is_dense(const leat_copy_region *region, enum leati_region_sid
  * not be 0. */
 leat_status leati_region_check(const leat_copy_region *region);
 
-/* Simplifies a checked region, see above. */
+/* Simplifies a region that leati_region_check() has accepted; see the top of this file. */
 void leati_region_simplify(leat_copy_region *region);
 
 /* Describes both sides of the region as layouts of bytes. */
@@ -34,14 +34,14 @@ void leati_region_layouts(const leat_copy_region *region, leat_layout *dst, leat
 
 /* ---- by the driver's call or by a kernel ---- */
 
-/* Returns true if kernels reach both ends. */
+/* Returns true if kernels of the stream's device can access both sides; else sets *why_not. */
 bool leati_region_suits_kernel(const leat_stream *stream, const struct leati_location *dst,
                                const struct leati_location *src, const char **why_not);
 
-/* Returns true if a DMA engine moves the rows one by one, or in words that are shorter than its own. */
+/* Returns true if the rows are so narrow or so unaligned that DMA engines move them one by one. */
 bool leati_region_is_narrow(const leat_copy_region *region, const void *dst, const void *src);
 
-/* Expected time with DRIVER or KERNEL. */
+/* Returns the expected time of a region with the protocol DRIVER or KERNEL. */
 uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id protocol, const void *dst,
                            const void *src, const leat_copy_region *region);
 
@@ -49,13 +49,13 @@ uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id pro
 bool leati_region_has_kernel(leat_device *device, const struct leati_location *dst,
                              const struct leati_location *src, const leat_copy_region *region);
 
-/* Chooses DRIVER or KERNEL, whichever is expected to be faster, to move the rows of a staged copy between ring and
- * device. */
+/* Chooses the protocol, DRIVER or KERNEL, that moves the rows of a staged copy between ring and device in the
+ * shorter expected time. */
 enum leati_protocol_id leati_region_choose(leat_stream *stream, enum leati_protocol_id forced,
                                            const struct leati_location *dst, const struct leati_location *src,
                                            const leat_copy_region *region);
 
-/* Writes which driver call or kernel moves the region. */
+/* Adds a text that names the driver call or the kernel that moves the region. */
 void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, enum leati_protocol_id protocol,
                           const struct leati_location *dst, const struct leati_location *src,
                           const leat_copy_region *region);
@@ -65,8 +65,9 @@ leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protoc
                               struct leati_location src, const leat_copy_region *region);
 
 /*
- * The same for consecutive rows of the region, which are pitched on one side (named by side) and packed on the
- * other. first and count number the rows through all slices.
+ * Submits the copy of count consecutive rows of the region to the stream, from row number first on; rows are
+ * numbered through all slices. side names the side at placed, where the rows have gaps. At packed they have no
+ * gaps.
  */
 leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id protocol,
                                      enum leati_region_side side, struct leati_location placed,

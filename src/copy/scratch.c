@@ -1,4 +1,4 @@
-/* scratch.c - see scratch.h. */
+/* scratch.c - takes and frees pinned memory for one call. See scratch.h. */
 #include "copy/scratch.h"
 #include "base/assert.h"
 
@@ -18,8 +18,8 @@ leat_status leati_scratch_release(leat_stream *stream, void *block, leat_status 
     struct leati_driver *driver = stream->device->driver;
 
     leati_assert(block);
-    /* If leat_free() fails, wait for the stream, then free. If that fails too, the device is lost, and the block
-     * stays allocated until the device is closed. */
+    /* If leat_free() fails, wait for the stream and then free the block. If the wait fails too, the device is
+     * lost, and the block stays allocated until the device is closed. */
     if (LEATI_QUIETLY(leat_free(stream, block)) != LEAT_OK &&
         LEATI_QUIETLY(driver->ops->stream_synchronize(driver, stream->native)) == LEAT_OK)
         (void)LEATI_QUIETLY(leat_memory_free(block));

@@ -1,6 +1,6 @@
 /*
- * scratch.h - pinned memory for one call. The stream and its host functions use it until they have completed the
- * work of that call.
+ * scratch.h - supplies pinned memory for one call. The stream and its host functions use the memory until they
+ * have completed the work of the call.
  */
 #ifndef LEATI_COPY_SCRATCH_H
 #define LEATI_COPY_SCRATCH_H

@@ -1,4 +1,4 @@
-/* staged.c - see staged.h. */
+/* staged.c - creates the stagers of devices, and submits staged copies to streams. See staged.h. */
 #include "copy/staged.h"
 
 #include "base/lock.h"
@@ -17,7 +17,7 @@
 struct staged_device {
     struct leati_stager stager;
     leat_device *device;
-    leat_pool *pools[2]; /* one per store policy: lines left in caches slow streaming stores down */
+    leat_pool *pools[2]; /* one per store policy, because cached lines of a ring slow streaming stores down */
     struct leati_eager_ring rings[LEATI_EAGER_RINGS];
 };
 
@@ -148,9 +148,9 @@ static leat_status set_up(struct staged_device *staged)
     return leati_stager_start(&staged->stager, info.numa_node, device->driver->device_count);
 }
 
-/* Calls set_up(). If the device cannot have staging for good (UNSUPPORTED, or blocks were lost), puts the reason
- * into refused and leaves the caller's message as it was. Any other failure may be temporary and becomes the
- * message. */
+/* Calls set_up(). If the device can never have staging (UNSUPPORTED, or the list lost is not empty), copies the
+ * reason to refused and leaves the thread's message unchanged. Any other failure may be temporary, so it becomes
+ * the thread's message. */
 static leat_status try_set_up(struct staged_device *staged)
 {
     struct leati_stager *stager = &staged->stager;
@@ -198,7 +198,7 @@ static leat_status make(leat_device *device, struct leati_stager **made)
         }
     }
     leati_copy_set_hooks(device);
-    /* Release: pairs with the acquire loads of device->stager, so that its fields are visible. */
+    /* Release: a thread that loads device->stager with acquire sees all fields of the stager. */
     atomic_store_explicit(&device->stager, stager, memory_order_release);
     *made = stager;
     return LEAT_OK;
@@ -221,21 +221,21 @@ leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
 
 /* ---- creating a stager in the background ---- */
 
-/* A thread that makes the stager of a device. It is joined when the device closes. The second copy starts it,
- * because many processes make only one copy. */
+/* A thread that creates the stager of a device. The second copy starts the thread, because many processes make
+ * only one copy. Closing the device joins the thread. */
 struct maker {
     leat_device *device;
-    bool started; /* under the lock */
+    bool started; /* protected by makers_lock */
     pthread_t thread;
-    atomic_bool over; /* the thread has tried */
+    atomic_bool over; /* the thread has created the stager, or has failed */
     struct maker *next;
 };
 
-/* Guards the list. Not held during pthread_join(). */
+/* Protects the list makers. It is not held during pthread_join(). */
 static struct leati_lock makers_lock = LEATI_LOCK_INITIALIZER;
 static struct maker *makers LEATI_GUARDED_BY(makers_lock);
 
-/* Under the lock. */
+/* Returns the maker of a device, or NULL. */
 static struct maker *maker_of(const leat_device *device) LEATI_REQUIRES(makers_lock)
 {
     struct maker *maker = makers;
@@ -251,7 +251,7 @@ static void *run_maker(void *argument)
     struct maker *maker = argument;
     struct leati_stager *stager;
 
-    /* If this fails, the next copy tries again and reports the failure: see leati_stager_find(). */
+    /* If this call fails, the next copy tries again and reports the failure, see leati_stager_find(). */
     (void)LEATI_QUIETLY(leati_stager_get(maker->device, &stager));
     atomic_store_explicit(&maker->over, true, memory_order_relaxed);
     return NULL;
@@ -280,14 +280,14 @@ leat_status leati_stager_find(leat_device *device, struct leati_stager **stager)
     struct maker *maker;
     bool wait;
 
-    /* Acquire: pairs with the release in make(). */
+    /* Acquire: makes the fields that make() has set visible to this thread. */
     *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     if (*stager)
         return LEAT_OK;
     leati_lock(&makers_lock);
     maker = maker_of(device);
-    /* If the thread is over but there is no stager, it has failed: this caller tries again, and gets the message.
-     */
+    /* If the thread is over but there is no stager, the thread has failed. Then this caller tries again, and gets
+     * the message. */
     wait =
         !device->driver->can->dma_engines || (maker && atomic_load_explicit(&maker->over, memory_order_relaxed));
     leati_unlock(&makers_lock);
@@ -326,12 +326,12 @@ static leat_status device_closes(struct leat_device *device)
     if (!stager)
         return LEAT_OK;
     staged = staged_of(stager);
-    /* All streams were destroyed, but each may still have to write a last flag, also those that could not be
-     * waited for. */
+    /* All streams were destroyed, but work on a destroyed stream may still write a flag, so wait for the device.
+     */
     if (stager->workers || stager->lost)
         status = device->driver->ops->device_synchronize(device->driver, device->native);
-    /* The failure may be that of earlier work. Wait again: unless the device is lost, the flags must not be
-     * written after this. */
+    /* If the call failed, it may have reported a failure of earlier work instead of waiting. So wait again,
+     * because the memory of the flags is freed below. */
     if (status != LEAT_OK)
         (void)device->driver->ops->device_synchronize(device->driver, device->native);
     leati_eager_rings_end(staged->rings, stager);
@@ -342,7 +342,7 @@ static leat_status device_closes(struct leat_device *device)
     return status == LEAT_OK ? ended : status;
 }
 
-/* The stream or event that a thread is about to wait for, and the driver's query for it. */
+/* The stream or event that a thread is about to wait for, and the driver's function that queries it. */
 struct waited {
     struct leati_driver *driver;
     leati_query_function query;
@@ -358,7 +358,7 @@ static leat_status query_waited(void *context)
 
 LEATI_HOT static void wait_begins(struct leat_device *device, leati_query_function query, void *native)
 {
-    /* Acquire: pairs with the release in make(). */
+    /* Acquire: makes the fields that make() has set visible to this thread. */
     struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     struct waited waited = {device->driver, query, native};
 
@@ -371,7 +371,7 @@ static const struct leati_copy_hooks copy_hooks = {
 
 void leati_copy_set_hooks(leat_device *device)
 {
-    /* Release: pairs with the acquire of the core, which calls the hooks. */
+    /* Release: threads of the core that load the hooks with acquire see the whole table. */
     atomic_store_explicit(&device->copy_hooks, &copy_hooks, memory_order_release);
 }
 
@@ -393,8 +393,8 @@ static void end(void *context)
     leati_timeline_wait_begins(stage->stream->timeline, &stage->caught_up);
 }
 
-/* The unit of chunk sizes. If the DMA side of a region is pitched, chunks must be whole rows: returns the bytes of
- * a row; else 0. */
+/* Returns the unit of chunk sizes: the bytes of a row if the device's side of a region has gaps, because chunks
+ * must then be whole rows; else 0. */
 static size_t chunk_unit(const struct leati_stage_request *request)
 {
     enum leati_region_side placed = request->direction == LEATI_DIRECTION_IN ? LEATI_REGION_DST : LEATI_REGION_SRC;
@@ -406,7 +406,7 @@ static size_t chunk_unit(const struct leati_stage_request *request)
                : 0;
 }
 
-/* Submits the DMAs of one chunk of a copy whose bytes on the device are in several places. */
+/* Submits the DMAs of one chunk of a copy whose bytes are in several places on the device. */
 static leat_status move_scattered(const struct leati_stage *stage, size_t offset, size_t bytes,
                                   struct leati_location ring)
 {
@@ -511,7 +511,7 @@ leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job
     const struct leati_stage_request *request = stage->request;
     leat_status status = leati_stager_submit(stage->stager, &stage->staging, stage->job, job);
 
-    /* leati_stager_submit() has waited for the stream. */
+    /* For an eager copy out leati_stager_submit() has waited for the stream, so report the end of the wait. */
     if (request->eager && request->direction == LEATI_DIRECTION_OUT &&
         (status == LEAT_OK || status == LEAT_ERROR_POINTER))
         leati_timeline_wait_ends(stage->stream->timeline, &stage->caught_up);

@@ -1,5 +1,5 @@
-/* ticket.c - tickets, with which the caller follows a copy. The ticket of a staged copy refers to its jobs, mostly
- * one; that of any other copy has an event, recorded after the copy. */
+/* ticket.c - implements tickets, with which the program follows a copy. The ticket of a copy by workers refers to
+ * the copy's jobs, mostly one. The ticket of any other copy has an event, which is recorded after the copy. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/sized.h"
@@ -15,9 +15,9 @@ struct leat_ticket {
     struct leati_handle handle;
     leat_device *device;
     size_t bytes;
-    bool durable;       /* it has the point LEAT_COPY_POINT_DURABLE */
-    bool staged;        /* the copy was staged when the call returned */
-    unsigned job_count; /* 0: there is an event; or none, if the copy was already complete */
+    bool durable;       /* the ticket has the point LEAT_COPY_POINT_DURABLE */
+    bool staged;        /* the copy was already staged when the call that made the ticket returned */
+    unsigned job_count; /* 0: the ticket has an event, or the copy was complete when the call returned */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
     leat_event *event;
 };
@@ -37,7 +37,7 @@ static leat_status check_options(const char *what, const leat_copy_options *opti
     return options ? LEATI_SIZED_CHECK(what, "options", leat_copy_options, options) : LEAT_OK;
 }
 
-/* Returns the deadline on the clock; 0, none, if the sum overflows. */
+/* Returns the deadline as a time of leati_clock_ns(). Returns 0, no deadline, if the time overflows. */
 static uint64_t deadline_of(const leat_copy_options *given)
 {
     uint64_t now = leati_clock_ns();
@@ -49,8 +49,8 @@ static uint64_t deadline_of(const leat_copy_options *given)
     return options.deadline_ns && options.deadline_ns < UINT64_MAX - now ? now + options.deadline_ns : 0;
 }
 
-/* Records the event after a copy that has no job. Without an event it waits for the stream, unless the copy is
- * complete already (eager). */
+/* Records the ticket's event after a copy that has no job. If the ticket has no event, waits for the stream
+ * instead, unless the copy is complete (an eager copy out). */
 static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
 {
     leat_stream *stream = plan->transfer.stream;
@@ -68,8 +68,8 @@ static leat_status submit(struct leati_plan *plan, leat_ticket *ticket)
     struct leati_job *job = NULL;
     leat_status status;
 
-    /* Create the event first, so that nothing can fail after the submission. An eager copy out needs none: it is
-     * complete when leati_plan_submit() returns. */
+    /* Create the event first, because it could fail after the submission. An eager copy out needs no event,
+     * because it is complete when leati_plan_submit() returns. */
     if (plan->protocol != LEATI_PROTOCOL_EAGER || plan->transfer.direction != LEATI_DIRECTION_OUT)
         LEATI_TRY(leat_event_create(ticket->device, &ticket->event));
     status = leati_plan_submit(plan, &job);
@@ -156,8 +156,8 @@ leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, siz
                : leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
 }
 
-/* Returns LEAT_OK if the copy is complete. If the event does not exist any more, the device was closed, and that
- * has waited for all work. */
+/* Returns LEAT_OK if the copy is complete. If the event does not exist any more, the copy is complete, because the
+ * device was closed, and closing waits for all work. */
 static leat_status event_reached(const leat_ticket *ticket)
 {
     leat_status status;
@@ -187,7 +187,7 @@ static leat_status wait_for_event(const leat_ticket *ticket, uint64_t end_ns)
     }
 }
 
-/* Waits for all jobs, also after one has failed. */
+/* Waits for all jobs, even if one has failed, and returns the first failure. */
 static leat_status wait_for_jobs(const leat_ticket *ticket, leat_copy_point point, uint64_t end_ns)
 {
     for (unsigned i = 0; i < ticket->job_count; i++)

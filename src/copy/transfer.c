@@ -1,4 +1,4 @@
-/* transfer.c - see transfer.h. */
+/* transfer.c - resolves and checks the endpoints of transfers. See transfer.h. */
 #include "copy/transfer.h"
 
 #include "base/assert.h"
@@ -47,7 +47,7 @@ leat_status leati_transfer_resolve_file(struct leati_transfer *transfer, void *m
     return LEAT_OK;
 }
 
-/* Asks the drivers about one endpoint, if it counts as pageable so far. */
+/* Asks the drivers about one endpoint, if leat has assumed that it is pageable. */
 LEATI_HOT static leat_status ask(const struct leati_transfer *transfer, const char *name, size_t reach,
                                  struct leati_endpoint *endpoint)
 {
