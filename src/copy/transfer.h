@@ -39,14 +39,14 @@ struct leati_transfer {
     enum leati_shape shape;
     enum leati_direction direction;
     bool followed;        /* the caller has a ticket */
-    bool unasked;         /* leat has asked no driver about unknown addresses, and assumes that they are pageable */
+    bool unasked;         /* leat assumes that unknown addresses are pageable, and has asked no driver */
     uint64_t deadline_ns; /* time of leati_clock_ns() after which the copy stops; 0: none */
     /* FILE: the places of the memory side, whose endpoint then has no address; NULL: contiguous memory. */
     const struct leati_scatter *scatter;
     union {
         leat_copy_region region;          /* REGION, simplified (region.h) */
         struct leati_layout_copy *layout; /* LAYOUT */
-        struct leati_storage file;        /* FILE; the endpoint of the file's side has no address and is pageable */
+        struct leati_storage file;        /* FILE; the file's endpoint has no address and counts as pageable */
         size_t count;                     /* BATCH: number of ranges that one submission may combine */
     };
 };

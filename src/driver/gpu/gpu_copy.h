@@ -1,11 +1,11 @@
 /*
- * gpu_copy.h - copies between two host ends, 3-D copies, fills. See gpu_driver.h.
+ * gpu_copy.h - implements copies between two host ends, 3-D copies and fills. See gpu_driver.h.
  *
- * Whether a vendor's Async function is asynchronous depends on the memory. CUDA's driver API manual ("API
- * synchronization behavior") says that between device and pageable memory they "might be synchronous with respect
- * to host", and from host to host they are always synchronous. HIP's runtime, too, may copy pageable memory at
- * once or later. To keep such copies asynchronous and in stream order, leat submits a copy between two host ends
- * as a host function of the stream.
+ * The kind of memory determines whether a vendor's Async function is asynchronous. CUDA's driver API manual ("API
+ * synchronization behavior") says that copies between device and pageable memory "might be synchronous with
+ * respect to host", and that copies from host to host are always synchronous. HIP's runtime, too, may copy
+ * pageable memory at once or later. leat submits a copy between two host ends as a host function of the stream, so
+ * that the copy is asynchronous and in stream order.
  *
  * The vendor's file has GPU(copy) and submit_region().
  */
@@ -17,8 +17,8 @@
 /* The longest pitch that every GPU supports (CU_DEVICE_ATTRIBUTE_MAX_PITCH, hipDeviceAttributeMaxPitch). */
 #define PITCH_MOST ((size_t)INT32_MAX)
 
-/* Submits one region by one vendor call. At most one end is on the host, and each slice size is a multiple of its
- * pitch. */
+/* Submits a region by one vendor call. At most one end is on the host, and the slice size of each side is a
+ * multiple of the pitch of this side. */
 static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
                                  const struct leati_location *src, const leat_copy_region *region);
 
@@ -27,8 +27,8 @@ static bool on_host(const struct leati_location *end)
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
-/* The driver may read a pageable source during the call, before earlier work of the stream completes. Earlier work
- * may still write the source, so wait for the stream. */
+/* Waits for the stream if the source is pageable. The vendor's call may read a pageable source at once, but
+ * earlier work of the stream may still write the source. */
 static leat_status wait_for_source(struct gpu_stream *on, const struct leati_location *src)
 {
     if (src->kind == LEAT_KIND_PAGEABLE)
@@ -52,7 +52,8 @@ static void run_host_copy(void *argument)
     free(copy);
 }
 
-/* If the device fails, the vendor drops queued host functions, and the description of the copy leaks. */
+/* Submits a copy between two host ends. If the device fails later, the vendor drops queued host functions, and the
+ * struct host_copy leaks. */
 static leat_status copy_on_host(struct leati_driver *driver, void *stream, void *dst, const void *src,
                                 size_t bytes)
 {
@@ -105,8 +106,8 @@ static leat_status copy_region_on_host(struct leati_driver *driver, void *stream
 
 /* ---- 3-D copies ---- */
 
-/* Returns true if the region can be copied by one vendor call, which takes a slice's size as a number of rows.
- * Other regions are copied slice by slice. */
+/* Returns true if one vendor call can copy all slices. The call takes the size of a slice as a number of rows, so
+ * each slice size must be a multiple of the pitch. Other regions are copied slice by slice. */
 static bool slices_are_rows(const leat_copy_region *region)
 {
     return region->src_slice_bytes % region->src_pitch_bytes == 0 &&

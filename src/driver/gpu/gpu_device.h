@@ -1,10 +1,10 @@
 /*
- * gpu_device.h - opening and closing devices. See gpu_driver.h.
+ * gpu_device.h - opens and closes devices. See gpu_driver.h.
  *
  * The vendor's file has GPU(enter), GPU(leave) and GPU(peer_enable), and
  *
  *   read_attributes()   fills in the device's capabilities
- *   take_context()      uses the user's context; if that is NULL, retains the primary one
+ *   take_context()      uses the user's context; if native_context is NULL, retains the primary context
  */
 #include "driver/gpu/gpu_driver.h"
 #include "base/assert.h"
@@ -43,7 +43,7 @@ leat_status GPU(device_open)(struct leati_driver *driver, int ordinal, void *nat
         goto free_device;
     }
 
-    /* Take the context last: no step after it can fail, so no error path needs to release it. */
+    /* Take the context last. No later step can fail, so no error path needs to release the context. */
     status = read_attributes(opened);
     if (status == LEAT_OK)
         status = take_context(opened, native_context);

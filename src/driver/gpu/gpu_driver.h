@@ -1,5 +1,5 @@
 /*
- * gpu_driver.h - declarations that the GPU drivers share: objects, the table of the vendor's functions, entries.
+ * gpu_driver.h - declares what the GPU drivers share: objects, the table of the vendor's functions, the entries.
  *
  * CUDA and HIP have nearly the same calls under two sets of names. The common code is written once, in
  * src/driver/gpu/, and compiled once for each vendor. For example gpu_stream.h has the streams and events of both:
@@ -34,7 +34,7 @@ struct gpu_api {
 #define GPU_FIELD(field, name, need, parameters) const char *(*field)parameters;
     GPU_TEXT_LIST(GPU_FIELD)
 #undef GPU_FIELD
-    int number; /* the library's version, in the vendor's numbering */
+    int number; /* version of the library, as the vendor numbers it */
 };
 
 /* The exported name of each function, for messages. */
@@ -53,30 +53,30 @@ struct gpu_device {
     gpu_context context;
     gpu_number number;
     int ordinal;
-    bool primary;    /* the context is the primary one, which we retained */
+    bool primary;    /* leat has retained this context, the primary one */
     bool pools;      /* supports mem_alloc_async */
     bool managed;    /* supports managed memory */
     bool concurrent; /* device and host may access managed memory at the same time */
     bool virtual_memory, exportable;
     bool mem_ops;            /* supports stream_mem_ops */
-    int max_shared_bytes;    /* of one block, static and dynamic together */
+    int max_shared_bytes;    /* largest shared memory of a block, static and dynamic together */
     char architecture[64];   /* HIP: "gfx90a", without features; CUDA: "" */
-    struct gpu_device *next; /* next open device; open_lock of struct gpu_driver guards it */
+    struct gpu_device *next; /* next open device; protected by open_lock of struct gpu_driver */
 
-    /* A mapping is accessible only to the devices that were named for it. The list of mappings lets leat give a
-     * new peer access to existing mappings (gpu_virtual.h). */
-    struct leati_lock maps_lock; /* guards the fields below; held while mappings change */
-    struct leati_ranges maps;    /* the mappings that were made accessible */
+    /* Only devices that were given access to a mapping can use the mapping. With the list of mappings leat can
+     * give a new peer access to existing mappings (gpu_virtual.h). */
+    struct leati_lock maps_lock; /* protects the fields below; held while mappings change */
+    struct leati_ranges maps;    /* the mappings to which devices were given access */
     gpu_number peers[GPU_PEERS_MAX];
     unsigned peer_count;
 };
 
 struct gpu_driver {
     struct leati_driver base;
-    struct gpu_api api; /* filled by load, constant afterwards */
+    struct gpu_api api; /* filled by GPU(load); constant afterwards */
     void *library;
 
-    /* Guards the list of open devices, which pointer_query walks to name the device of an address. */
+    /* Protects the list of open devices, in which pointer_query finds the device of an address. */
     struct leati_lock open_lock;
     struct gpu_device *open;
 };
@@ -112,28 +112,28 @@ static inline void *gpu_pointer_of(gpu_address address)
 
 /* ---- errors (gpu_error.h) ---- */
 
-/* Maps one vendor result to a status. Results that are in no table become LEAT_ERROR_DRIVER. */
+/* Maps one result of the vendor's calls to a status. Results that are in no table become LEAT_ERROR_DRIVER. */
 struct gpu_meaning {
     gpu_result code;
     leat_status status;
-    const char *advice; /* what the user can do, "; ..."; NULL if the vendor's text is enough */
+    const char *advice; /* end of the message, "; ...", that says what to do; NULL if the vendor's text is enough */
 };
 
 /* Converts a vendor's result to a status. */
 leat_status GPU(status)(gpu_result code);
 
-/* Sets the message "<call>: <vendor's name> (<vendor's text>)", followed by advice if there is some, and returns
- * GPU(status)(code). NOT_READY gets no message. */
+/* Sets the message "<call>: <vendor's name> (<vendor's text>)", with the advice for this code if there is one.
+ * Returns GPU(status)(code). NOT_READY gets no message. */
 leat_status GPU(fail)(const struct gpu_api *api, const char *call, gpu_result code);
 
-/* Like GPU(fail), but with a status that the caller chooses because it knows more than the code says. */
+/* Does the same as GPU(fail), but returns the given status, for callers that know more than the code tells. */
 leat_status GPU(fail_as)(const struct gpu_api *api, leat_status status, const char *call, gpu_result code);
 
 /* ---- the thread's device (the vendor's file) ---- */
 
-/* enter: makes the device the thread's current one, and stores in *before what GPU(leave) must restore. Fails only
- * if the driver or the context no longer exists; then the objects in it no longer exist either, so the caller need
- * not release them. */
+/* GPU(enter) makes the device the thread's current device, and stores the previous one in *before. GPU(leave)
+ * restores it. GPU(enter) fails only if the driver or the context no longer exists. All objects of the context are
+ * then gone too, so the caller need not release them. */
 leat_status GPU(enter)(const struct gpu_device *device, gpu_before *before);
 void GPU(leave)(const struct gpu_device *device, gpu_before before);
 
@@ -148,7 +148,7 @@ void GPU(leave)(const struct gpu_device *device, gpu_before before);
         GPU(leave)(device, gpu_before_);                                                                          \
     } while (0)
 
-/* The same, and returns from the enclosing function with a message if the call fails. */
+/* Like GPU_CALL, but if the vendor's function fails, returns from the enclosing function with a message. */
 #define GPU_TRY(device, field, ...)                                                                               \
     do {                                                                                                          \
         gpu_result gpu_code_;                                                                                     \
@@ -158,7 +158,7 @@ void GPU(leave)(const struct gpu_device *device, gpu_before before);
             return GPU(fail)((device)->api, GPU(names).field, gpu_code_);                                         \
     } while (0)
 
-/* ---- the entries of the table, in its order; "vendor": defined in the vendor's file ---- */
+/* ---- the entries, in the order of the table; "vendor": defined in the vendor's file ---- */
 
 /* gpu_load.h */
 leat_status GPU(load)(struct leati_driver *driver);
@@ -212,7 +212,7 @@ leat_status GPU(vm_set_access)(struct leati_driver *driver, void *device, void *
 leat_status GPU(vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 leat_status GPU(vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
 leat_status GPU(vm_import)(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
-/* Not an entry: gives peer access to all existing and future mappings. */
+/* Not an entry. Gives the peer device access to all existing and future mappings. */
 leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *peer);
 
 /* gpu_copy.h */
@@ -244,7 +244,7 @@ leat_status GPU(event_query)(struct leati_driver *driver, void *event);
 leat_status GPU(event_synchronize)(struct leati_driver *driver, void *event);
 leat_status GPU(event_elapsed)(struct leati_driver *driver, void *start, void *end, double *milliseconds);
 
-/* the vendor's file, but for launch (gpu_module.h) */
+/* the vendor's file; launch is in gpu_module.h */
 leat_status GPU(module_load)(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                              void **module);
 leat_status GPU(module_builtin)(struct leati_driver *driver, void *device, enum leati_builtin which,

@@ -22,7 +22,7 @@ leat_status GPU(status)(gpu_result code)
     return meaning ? meaning->status : LEAT_ERROR_DRIVER;
 }
 
-/* Returns what the user can do about a result, or "" if the vendor's text is enough. */
+/* Returns the end of the message that says what to do about a result, or "" if the vendor's text is enough. */
 static const char *advice(gpu_result code)
 {
     const struct gpu_meaning *meaning = find_meaning(code);

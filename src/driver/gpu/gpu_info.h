@@ -4,8 +4,9 @@
  *
  * The vendor's file has
  *
- *   find_peers()   a bit for each device whose memory this one can access directly; no bit if that is unknown
- *   put_architecture(), is_unified()
+ *   find_peers()         returns a bit for each device whose memory this device can access directly, if known
+ *   put_architecture()   writes the name of the architecture to text
+ *   is_unified()         returns true if host and devices share one address space
  */
 #include "driver/gpu/gpu_driver.h"
 
@@ -17,7 +18,8 @@ static uint64_t find_peers(const struct gpu_driver *gpu, gpu_number device);
 static void put_architecture(const struct gpu_api *api, gpu_number device, char *text, size_t text_bytes);
 static bool is_unified(const struct gpu_api *api, gpu_number device);
 
-/* Returns an attribute, or 0 if the vendor does not know it: the attributes are for information only. */
+/* Returns an attribute. Returns 0 if the vendor does not know the attribute, because attributes are for
+ * information only. */
 static uint32_t attribute(const struct gpu_api *api, gpu_number device, gpu_attribute which)
 {
     int value;

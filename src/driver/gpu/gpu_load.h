@@ -1,10 +1,10 @@
 /*
  * gpu_load.h - loads the vendor's library and its functions, or reports why it cannot be used. See gpu_driver.h.
  *
- * The vendor's file defines GPU_PATH_OPTION, the option that names another library, and has
+ * The vendor's file defines GPU_PATH_OPTION, the option with the path of another library, and has
  *
- *   library_names[]          the usual names; the first one that exists is used
- *   is_reported_by_start()   returns true for a failure of the version call that init will report again
+ *   library_names[]          the usual names; leat uses the first name that exists
+ *   is_reported_by_start()   returns true if init will report this failure of the version call again
  *   check_number()           writes the version to base.version, and fails if it is too old
  *   fail_init()              sets the message for a failure of init
  */
@@ -22,7 +22,7 @@ enum need { OPTIONAL, REQUIRED };
 
 static const struct {
     const char *name;
-    size_t offset; /* of the function's field in struct gpu_api */
+    size_t offset; /* offset of the function's field in struct gpu_api */
     enum need need;
 } symbols[] = {
 #define SYMBOL(field, name, need, parameters) {#name, offsetof(struct gpu_api, field), need},
@@ -67,7 +67,7 @@ static leat_status open_library(struct gpu_driver *gpu, const char *path)
     return gpu->library ? LEAT_OK : fail_open(dlerror());
 }
 
-/* Opens the first of the usual names that exists. If none does, the message is about the first one. */
+/* Opens the first of the usual names that can be loaded. If none can, the message is about the first name. */
 static leat_status open_usual(struct gpu_driver *gpu, const char **path)
 {
     leat_status status = LEAT_OK;
@@ -84,16 +84,16 @@ static leat_status open_usual(struct gpu_driver *gpu, const char **path)
     return status;
 }
 
-/* Stores an address that dlsym returned. It uses memcpy because ISO C has no cast from void * to a function
- * pointer; POSIX guarantees that both have the same representation. */
+/* Stores an address that dlsym() has returned in a field of *api. Uses memcpy(), because ISO C has no cast from
+ * void * to a function pointer; POSIX guarantees that both have the same representation. */
 static void put_function(struct gpu_api *api, size_t offset, void *function)
 {
     memcpy((char *)api + offset, &function, sizeof function);
 }
 
-/* leat's own compatibility libraries export the vendor's names, and may be loaded here instead of the vendor's
- * library, mostly in tests. Such a library must use another copy of leat than this one: otherwise this copy would
- * be its own driver and deadlock. */
+/* Fails if the library is a compatibility library over this copy of leat. leat's compatibility libraries export
+ * the vendor's names, and tests load them here instead of the vendor's library. They must use another copy of
+ * leat, because a copy that is its own driver would deadlock. */
 static leat_status check_names(const struct gpu_driver *gpu, const char *path)
 {
     const void *(*compat_names)(void);
@@ -110,8 +110,8 @@ static leat_status check_names(const struct gpu_driver *gpu, const char *path)
                       path);
 }
 
-/* Called before the functions are loaded: an old library also lacks functions, but the message should be about its
- * age. */
+/* Fails if the library is too old. Called before take_functions(), because an old library also lacks functions,
+ * but the message should be about its age. */
 static leat_status check_version(struct gpu_driver *gpu, const char *path)
 {
     void *function = dlsym(gpu->library, GPU(names).version);
@@ -158,8 +158,8 @@ static leat_status take_functions(struct gpu_driver *gpu, const char *path)
                       path, count, missing, count > 3 ? ", ..." : "");
 }
 
-/* Finds the file that was loaded and resolves symbolic links, because the file's real name has the exact version,
- * such as libcuda.so.580.65.06. */
+/* Fills base.library with the path of the loaded file, without symbolic links, because the real name has the exact
+ * version, such as libcuda.so.580.65.06. */
 static void find_path(struct gpu_driver *gpu, const char *path)
 {
     char *real = NULL;
@@ -205,7 +205,7 @@ leat_status GPU(load)(struct leati_driver *driver)
         goto close_library;
     find_path(gpu, path);
 
-    /* From here on the library is never closed, even on failure: init may have started threads. */
+    /* After this point the library stays loaded, even after a failure, because init may have started threads. */
     return start(gpu);
 
 close_library:

@@ -1,5 +1,5 @@
 /*
- * gpu_managed.h - managed memory: range attributes, attaching to streams. See gpu_driver.h.
+ * gpu_managed.h - queries attributes of managed memory, and attaches it to streams. See gpu_driver.h.
  *
  * The vendor's file has GPU(managed_prefetch) and GPU(managed_advise).
  */
@@ -10,7 +10,8 @@ static gpu_number number_of(const struct gpu_device *place)
     return place ? place->number : GPU_NUMBER_OF_HOST;
 }
 
-/* Prefetch and advice need a device that can access managed memory at the same time as the host. */
+/* Fails if the device cannot access managed memory at the same time as the host, which prefetch and advice need.
+ */
 static leat_status check_concurrent(const struct gpu_device *device, const char *what)
 {
     if (device->concurrent)
@@ -42,7 +43,7 @@ leat_status GPU(managed_query)(struct leati_driver *driver, void *device, const 
 {
     struct gpu_device *self = device;
     int read_mostly = 0, preferred = GPU_NUMBER_OF_NONE, prefetched = GPU_NUMBER_OF_NONE;
-    int users[GPU_PEERS_MAX + 1]; /* all devices, and the host */
+    int users[GPU_PEERS_MAX + 1]; /* room for all devices and the host */
     void *values[] = {&read_mostly, &preferred, users, &prefetched};
     size_t sizes[] = {sizeof read_mostly, sizeof preferred, sizeof users, sizeof prefetched};
     gpu_range_attribute wanted[] = {GPU_RANGE_READ_MOSTLY, GPU_RANGE_PREFERRED, GPU_RANGE_ACCESSED_BY,

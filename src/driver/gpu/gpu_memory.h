@@ -1,5 +1,5 @@
 /*
- * gpu_memory.h - device, pinned and managed memory. See gpu_driver.h.
+ * gpu_memory.h - allocates and frees device, pinned and managed memory. See gpu_driver.h.
  *
  * The vendor's file has GPU(pointer_query).
  */
@@ -64,7 +64,7 @@ leat_status GPU(host_alloc)(struct leati_driver *driver, void *device, size_t by
     (void)driver;
     leati_assert(bytes);
     GPU_CALL(self, code, host_alloc, &memory, bytes, GPU_HOST_ALLOC_FLAGS);
-    /* Here the vendor's "out of memory" means host memory. */
+    /* For this call the vendor's "out of memory" means host memory. */
     if (code == GPU_ERROR_OUT_OF_MEMORY)
         return GPU(fail_as)(self->api, LEAT_ERROR_HOST_MEMORY, GPU(names).host_alloc, code);
     if (code != GPU_SUCCESS)

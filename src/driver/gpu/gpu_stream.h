@@ -1,5 +1,5 @@
 /*
- * gpu_stream.h - streams and events. See gpu_driver.h.
+ * gpu_stream.h - creates, adopts, queries and orders streams and events. See gpu_driver.h.
  *
  * The vendor's file has GPU(stream_mem_ops), GPU(launch_host) and check_native().
  */
@@ -10,11 +10,12 @@
 
 #include <stdlib.h>
 
-/* Fails if the vendor's stream certainly does not belong to device. The default streams belong to whichever device
- * or context is current. May replace *native by another handle of the same stream. */
+/* Fails if the vendor's stream is known to belong to another device. The handles of default streams are valid for
+ * each device, because they mean the stream of the current device or context. May replace *native by another
+ * handle of the same stream. */
 static leat_status check_native(const struct gpu_device *device, gpu_stream_handle *native);
 
-/* Returns NULL, with a message, if out of memory. */
+/* Allocates a struct gpu_stream. Returns NULL, with a message, if there is no memory. */
 static struct gpu_stream *describe_stream(struct gpu_device *device, gpu_stream_handle handle, bool owned)
 {
     struct gpu_stream *made = malloc(sizeof *made);
@@ -42,8 +43,8 @@ leat_status GPU(stream_create)(struct leati_driver *driver, void *device, void *
     if (status != LEAT_OK)
         goto free_made;
 
-    /* Without this flag the stream would wait for the legacy default stream, which other code in the process may
-     * use. */
+    /* Without GPU_STREAM_NON_BLOCKING the stream would wait for the legacy default stream, which other code in the
+     * process may use. */
     code = self->api->stream_create(&made->handle, GPU_STREAM_NON_BLOCKING);
     GPU(leave)(self, before);
     if (code != GPU_SUCCESS) {
@@ -65,7 +66,8 @@ leat_status GPU(stream_destroy)(struct leati_driver *driver, void *stream)
 
     (void)driver;
     leati_assert(gone->device);
-    /* Free the description even if the vendor's call fails: the core treats the object as destroyed (driver.h). */
+    /* Free the struct before the vendor's call, because the core treats the stream as destroyed even if the call
+     * fails (driver.h). */
     free(gone);
     if (copy.owned)
         GPU_TRY(copy.device, stream_destroy, copy.handle);
@@ -122,7 +124,7 @@ leat_status GPU(stream_wait)(struct leati_driver *driver, void *stream, void *ev
     return LEAT_OK;
 }
 
-/* Returns NULL, with a message, if out of memory. */
+/* Allocates a struct gpu_event. Returns NULL, with a message, if there is no memory. */
 static struct gpu_event *describe_event(struct gpu_device *device, gpu_event_handle handle, bool owned)
 {
     struct gpu_event *made = malloc(sizeof *made);

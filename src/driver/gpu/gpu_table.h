@@ -1,7 +1,7 @@
 /*
- * gpu_table.h - the table of a GPU driver, and the names of the vendor's functions. See gpu_driver.h.
+ * gpu_table.h - defines the table of a GPU driver, and the names of the vendor's functions. See gpu_driver.h.
  *
- * Before it includes this file, the vendor's file defines GPU_MORE_ENTRIES, the entries that only it has.
+ * Before it includes this file, the vendor's file defines GPU_MORE_ENTRIES, the entries that only this vendor has.
  */
 #include "driver/gpu/gpu_driver.h"
 

@@ -1,5 +1,5 @@
 /*
- * gpu_virtual.h - virtual memory: reserve addresses, create physical memory, map, export. See gpu_driver.h.
+ * gpu_virtual.h - reserves addresses, creates physical memory, and maps, exports and imports it. See gpu_driver.h.
  *
  * The vendor's file has import_argument().
  */
@@ -119,8 +119,7 @@ static gpu_mem_access access_of(gpu_number number)
     return access;
 }
 
-/* Gives the device and its peers access to the range, and adds it to the list of mappings. The caller holds
- * maps_lock. */
+/* Gives the device and its peers access to the range, and adds the range to the list of mappings. */
 static leat_status set_access(struct gpu_device *self, void *ptr, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
     gpu_mem_access access[1 + GPU_PEERS_MAX];
@@ -130,7 +129,7 @@ static leat_status set_access(struct gpu_device *self, void *ptr, size_t bytes) 
     access[0] = access_of(self->number);
     for (unsigned i = 0; i < self->peer_count; i++)
         access[1 + i] = access_of(self->peers[i]);
-    /* Reserve the list entry first: after the vendor's call has succeeded, nothing may fail. */
+    /* Reserve the list entry first, because nothing may fail after the vendor's call has succeeded. */
     if (!leati_ranges_reserve(&self->maps))
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the list of mappings");
     GPU_TRY(self, vm_set_access, gpu_address_of(ptr), bytes, access, 1 + self->peer_count);
@@ -150,8 +149,7 @@ leat_status GPU(vm_set_access)(struct leati_driver *driver, void *device, void *
     return status;
 }
 
-/* Gives a peer access to all listed mappings, and adds it to the peers that get access to later ones. The caller
- * holds maps_lock. */
+/* Gives a peer access to all listed mappings, and adds the peer to those that get access to later mappings. */
 static leat_status add_peer(struct gpu_device *self, gpu_number peer) LEATI_REQUIRES(self->maps_lock)
 {
     gpu_mem_access access = access_of(peer);
@@ -180,8 +178,7 @@ leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *p
     return status;
 }
 
-/* Removes a range from the list of mappings; the rest of a larger mapping stays in the list. The caller holds
- * maps_lock. */
+/* Removes a range from the list of mappings. If the range is a part of a mapping, the rest stays in the list. */
 static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
     const struct leati_range *range;
@@ -191,8 +188,8 @@ static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) L
     while ((range = leati_ranges_overlap(&self->maps, base, bytes))) {
         uintptr_t start = range->base, end = start + range->bytes;
 
-        /* leati_ranges_remove() leaves room for one insert. If the second insert fails for lack of memory, peers
-         * that are added later get no direct access to that piece. */
+        /* leati_ranges_remove() leaves room for one insertion. If the second insertion fails for lack of memory,
+         * peers that are added later get no direct access to the piece that was not inserted. */
         leati_ranges_remove(&self->maps, start);
         if (start < base)
             (void)leati_ranges_insert(&self->maps, start, base - start, self);
@@ -201,7 +198,7 @@ static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) L
     }
 }
 
-/* The caller holds maps_lock. */
+/* Unmaps a range, under the lock so that no other thread gives a peer access to the range meanwhile. */
 static leat_status unmap(struct gpu_device *self, void *ptr, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
     leati_assert_locked(&self->maps_lock);
@@ -241,12 +238,12 @@ leat_status GPU(vm_import)(struct leati_driver *driver, void *device, int fd, si
     gpu_result code;
 
     (void)driver;
-    (void)bytes; /* the vendor's handle includes its size */
+    (void)bytes; /* unused, because the vendor's handle includes the size */
     LEATI_TRY(check_virtual(self));
 
     GPU_CALL(self, code, vm_import, &imported, import_argument(self, &fd), GPU_MEM_HANDLE_DESCRIPTOR);
     if (code == GPU_ERROR_INVALID_VALUE || code == GPU_ERROR_UNKNOWN) {
-        /* The vendor returns these for closed descriptors, and for descriptors of anything else. */
+        /* The vendor returns these results if the descriptor is closed or is not of exported memory. */
         status = GPU(fail_as)(self->api, LEAT_ERROR_INVALID, GPU(names).vm_import, code);
         return leati_fail_in(status, "file descriptor %d is not exported memory", fd);
     }
