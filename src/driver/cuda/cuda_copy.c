@@ -1,15 +1,15 @@
 /*
- * cuda_copy.c - chooses the CUDA call for a copy, and its context; gpu/gpu_copy.h has the rest.
+ * cuda_copy.c - chooses the CUDA call for a copy, and the context of the call. gpu/gpu_copy.h has the rest.
  */
 #include "driver/cuda/cuda_driver.h"
 
 #include "base/quick.h"
 #include "driver/gpu/gpu_copy.h"
 
-/* Copies within one device, or between it and the host. If neither end is managed, uses the call for that
- * direction, as a direct user of CUDA would; cuMemcpyAsync, which finds out the direction, is as fast on an H200
- * and is used for managed memory. The core has checked the arguments, but not whether pageable memory is mapped.
- * So INVALID_VALUE from the driver means that part of the pageable range is not mapped. */
+/* Copies within a device, or between a device and the host. If no end is managed memory, uses the CUDA call for
+ * the direction, as most programs do. For managed memory it uses cuMemcpyAsync, which finds out the direction and
+ * is as fast on an H200. The core has checked the arguments, but not whether pageable memory is mapped, so
+ * INVALID_VALUE from CUDA means that a part of the pageable range is not mapped. */
 static leat_status copy_within(struct gpu_device *owner, struct leati_location dst, struct leati_location src,
                                size_t bytes, cu_stream stream)
 {
@@ -46,9 +46,9 @@ LEATI_HOT leat_status leati_cuda_copy(struct leati_driver *driver, void *stream,
     struct gpu_stream *on = stream;
     struct gpu_device *to = dst.kind == LEAT_KIND_DEVICE ? dst.device : NULL;
     struct gpu_device *from = src.kind == LEAT_KIND_DEVICE ? src.device : NULL;
-    /* Submit in the context of the device that owns the memory, which need not be the stream's: memory of a pool
-     * is not accessible from another context, while the stream may belong to any context ("Stream and Event
-     * Behavior" in the CUDA C++ programming guide; both seen on two H200s). */
+    /* Submit in the context of the device that owns the memory, which may differ from the stream's device. Memory
+     * of a CUDA pool is not accessible from another context, but the stream may belong to any context ("Stream and
+     * Event Behavior" in the CUDA C++ programming guide; both confirmed on two H200s). */
     struct gpu_device *owner = to ? to : from ? from : on->device;
 
     if (on_host(&dst) && on_host(&src))
@@ -79,7 +79,7 @@ static leat_status submit_region(struct gpu_stream *on, const struct leati_locat
 {
     struct gpu_device *to = dst->kind == LEAT_KIND_DEVICE ? dst->device : NULL;
     struct gpu_device *from = src->kind == LEAT_KIND_DEVICE ? src->device : NULL;
-    struct gpu_device *owner = to ? to : from ? from : on->device; /* the same rule as in leati_cuda_copy() */
+    struct gpu_device *owner = to ? to : from ? from : on->device; /* see leati_cuda_copy() */
     cu_region_copy copy = {.src_type = memory_type(src),
                            .dst_type = memory_type(dst),
                            .src_pitch = region->src_pitch_bytes,

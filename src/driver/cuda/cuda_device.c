@@ -1,13 +1,14 @@
 /*
- * cuda_device.c - contexts, capabilities of devices, peers; gpu/gpu_device.h opens and closes devices.
+ * cuda_device.c - selects contexts, reads capabilities of devices, and enables peer access. gpu/gpu_device.h opens
+ * and closes devices.
  */
 #include "driver/cuda/cuda_driver.h"
 
 #include "driver/gpu/gpu_device.h"
 
-/* A thread that does not have the device's context current will probably not have it at its next calls either.
- * Pushing the context without a check is always correct, so such a thread checks only every 16th time whether the
- * push is still needed. */
+/* If the device's context is not a thread's current context, it will probably not be current at the thread's next
+ * calls either. Pushing the context without a check is always correct, so such a thread checks only at every 16th
+ * call whether it still needs the push. */
 #define UNASKED_CALLS 15
 static _Thread_local __attribute__((tls_model("initial-exec"))) unsigned unasked; /* calls that may still push
                                                                                    * without a check */
@@ -40,8 +41,8 @@ void leati_cuda_leave(const struct gpu_device *device, gpu_before pushed)
 {
     cu_context popped;
 
-    /* The result is ignored: it can only be an earlier failure of the context, which the vendor call between enter
-     * and leave has returned too. */
+    /* Ignore the result, because it can only be an earlier failure of the context, which the vendor call between
+     * enter and leave has returned too. */
     if (pushed)
         device->api->context_pop(&popped);
 }
@@ -116,7 +117,7 @@ leat_status leati_cuda_peer_enable(struct leati_driver *driver, void *device, vo
     GPU_CALL(self, code, context_enable_peer, other->context, 0);
     switch (code) {
     case LEATI_CUDA_SUCCESS:
-    case LEATI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: /* the user's own code enabled it */
+    case LEATI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: /* the program has enabled it with a CUDA call */
         return other->virtual_memory ? leati_cuda_vm_add_peer(other, self) : LEAT_OK;
     case LEATI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
     case LEATI_CUDA_ERROR_TOO_MANY_PEERS: /* copies to these peers go through host memory */

@@ -1,5 +1,5 @@
 /*
- * cuda_driver.c - the CUDA driver: its table and its capabilities.
+ * cuda_driver.c - defines the table and the capabilities of the CUDA driver.
  */
 #include "base/lock.h"
 #include "driver/cuda/cuda_driver.h"
@@ -8,8 +8,8 @@
 
 #include "driver/gpu/gpu_table.h"
 
-/* Measured: one driver copy takes about 2.5 us, a kernel launch with its preparation 10 to 20 us. From 128 KiB on,
- * one DMA copy saturates the link, so larger ranges gain nothing from a batch kernel (docs/copies.md,
+/* Measured: a copy by the driver takes about 2.5 us, and a kernel launch with its preparation 10 to 20 us. A DMA
+ * of 128 KiB or more saturates the link, so larger ranges gain nothing from a batch kernel (docs/copies.md,
  * bench/results). */
 static const struct leati_capabilities capabilities = {
     .dma_engines = true,

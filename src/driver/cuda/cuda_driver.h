@@ -1,11 +1,11 @@
 /*
- * cuda_driver.h - CUDA's types, constants and words for the shared code of the GPU drivers, and declarations of
- * the CUDA driver alone. gpu/gpu_driver.h describes how the two fit together.
+ * cuda_driver.h - defines CUDA's types, constants and words for the shared code of the GPU drivers, and declares
+ * the entries that only CUDA has. gpu/gpu_driver.h describes the shared code.
  *
  * Contexts. A driver API call works in the calling thread's current context. leat always restores the thread's
- * context: GPU_TRY checks which context is current, and if it is not the device's, pushes the device's for one
- * call. A thread that has the device's context current pays only for the check. Any other thread pays for push and
- * pop; it checks only at every sixteenth call.
+ * context. GPU_TRY checks which context is current. If this is not the device's context, GPU_TRY pushes the
+ * device's context for one call. If the device's context is current, the thread pays only for the check. Otherwise
+ * the thread pays for push and pop, but checks only at every sixteenth call.
  */
 #ifndef LEATI_CUDA_DRIVER_H
 #define LEATI_CUDA_DRIVER_H
@@ -18,7 +18,7 @@
 #define GPU(name) leati_cuda_##name
 
 #define GPU_SYMBOL_LIST(X) LEATI_CUDA_SYMBOL_LIST(X) LEATI_CUDA_FIRST_SYMBOL_LIST(X)
-#define GPU_TEXT_LIST(X) /* CUDA's functions for texts return a result like all others */
+#define GPU_TEXT_LIST(X) /* empty, because CUDA's functions for error texts return a result like all others */
 
 typedef cu_result gpu_result;
 typedef cu_device gpu_number;
@@ -32,7 +32,7 @@ typedef cu_mem_handle gpu_mem_handle;
 typedef cu_mem_properties gpu_mem_properties;
 typedef cu_mem_access gpu_mem_access;
 typedef cu_range_attribute gpu_range_attribute;
-typedef unsigned int gpu_pattern; /* of a 4-byte fill */
+typedef unsigned int gpu_pattern; /* pattern of a 4-byte fill */
 typedef bool gpu_before;          /* true if GPU(enter) pushed the context */
 
 enum {
@@ -86,7 +86,7 @@ enum {
 #define GPU_INSTALL_AGAIN "reinstall the NVIDIA driver"
 #define GPU_LIBRARY_DAMAGED "is damaged or for another machine"
 #define GPU_EVENT_TYPE "CUevent"
-#define GPU_OTHER_PLACE "context" /* what an event belongs to, in CUDA */
+#define GPU_OTHER_PLACE "context" /* CUDA's events belong to a context */
 #define GPU_NOT_CONCURRENT "concurrentManagedAccess is 0"
 
 #include "driver/gpu/gpu_driver.h"

@@ -66,7 +66,7 @@ leat_status leati_cuda_fail_as(const struct gpu_api *api, leat_status status, co
     const char *name = NULL;
     const char *text = NULL;
 
-    /* For an unknown code, both calls either leave the pointer unchanged or set it to NULL. */
+    /* If the code is unknown, both calls either leave the pointer unchanged or set it to NULL. */
     if (api->error_name(code, &name) != LEATI_CUDA_SUCCESS || !name)
         return leati_fail(status, "%s: CUDA error %u%s", call, code, advice(code));
     if (api->error_string(code, &text) != LEATI_CUDA_SUCCESS || !text)

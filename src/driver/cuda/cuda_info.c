@@ -1,5 +1,6 @@
 /*
- * cuda_info.c - the facts about a device for which CUDA has its own calls; gpu/gpu_info.h has the rest.
+ * cuda_info.c - finds peers, architecture and addressing of a device with CUDA's calls. gpu/gpu_info.h has the
+ * rest.
  */
 #include "driver/cuda/cuda_driver.h"
 

@@ -1,5 +1,5 @@
 /*
- * cuda_managed.c - prefetch and advice; gpu/gpu_managed.h has the rest of managed memory.
+ * cuda_managed.c - implements prefetch and advice; gpu/gpu_managed.h has the rest of managed memory.
  *
  * CUDA 12.2 added second versions of both calls, which take a struct instead of a device number. Older drivers
  * have only the first versions.

@@ -1,14 +1,14 @@
 /*
- * cuda_memory.c - pointer queries; gpu/gpu_memory.h allocates memory.
+ * cuda_memory.c - queries the memory of a pointer; gpu/gpu_memory.h allocates memory.
  */
 #include "base/lock.h"
 #include "driver/cuda/cuda_driver.h"
 
 #include "driver/gpu/gpu_memory.h"
 
-/* Returns the open device that owns an address. With a context, that is the device with this context. Memory of
- * pools and virtual memory have no context; then it is an open device with this ordinal, preferably one that uses
- * the primary context. */
+/* Returns the open device that owns an address, or NULL. If the memory has a context, this is the device with this
+ * context. Memory of pools and virtual memory have no context. For these it is an open device with this ordinal,
+ * preferably one that uses the primary context. */
 static void *find_device(struct gpu_driver *cuda, cu_context context, int ordinal)
 {
     struct gpu_device *found = NULL;
@@ -45,8 +45,8 @@ leat_status leati_cuda_pointer_query(struct leati_driver *driver, const void *pt
     void *values[] = {&context, &type, &managed, &ordinal, &device_pointer, &base, &bytes};
     cu_result code;
 
-    /* Ask for the memory type alone first. Most addresses asked for do not belong to CUDA, have no type, and this
-     * short query takes a fraction of the time of the full one. */
+    /* First query only the memory type. Most addresses do not belong to CUDA and have no type, and this short
+     * query takes a fraction of the time of a full query. */
     code = cuda->api.pointer_attributes(1, &wanted[1], &values[1], gpu_address_of(ptr));
     if (code == LEATI_CUDA_SUCCESS && type)
         code = cuda->api.pointer_attributes(sizeof wanted / sizeof wanted[0], wanted, values, gpu_address_of(ptr));
@@ -54,7 +54,7 @@ leat_status leati_cuda_pointer_query(struct leati_driver *driver, const void *pt
         code != LEATI_CUDA_ERROR_INVALID_CONTEXT)
         return leati_cuda_fail(&cuda->api, leati_cuda_names.pointer_attributes, code);
 
-    /* CUDA returns no type for an address that it does not know. */
+    /* An address that CUDA does not know has no type, and counts as pageable. */
     *info = (struct leati_pointer_info){.kind = LEAT_KIND_PAGEABLE};
     if (code != LEATI_CUDA_SUCCESS || (type != LEATI_CU_MEMORYTYPE_HOST && type != LEATI_CU_MEMORYTYPE_DEVICE))
         return LEAT_OK;

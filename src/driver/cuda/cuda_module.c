@@ -1,5 +1,5 @@
 /*
- * cuda_module.c - modules, kernels; gpu/gpu_module.h launches.
+ * cuda_module.c - checks and loads modules, and finds kernels. gpu/gpu_module.h launches kernels.
  */
 #include "driver/cuda/cuda_driver.h"
 
@@ -21,7 +21,7 @@ struct fatbin_header {
     uint64_t content_bytes; /* without this header */
 };
 
-/* Returns the offset of the end of a table within an ELF file, or UINT64_MAX on overflow. */
+/* Returns the offset of a table's end in an ELF file, or UINT64_MAX on overflow. */
 static uint64_t table_end(uint64_t offset, uint64_t entry_bytes, uint64_t count)
 {
     uint64_t bytes = entry_bytes * count; /* cannot overflow: both factors have 16 bits */
@@ -56,9 +56,9 @@ static leat_status check_elf(const void *image, size_t bytes)
     return LEAT_OK;
 }
 
-/* Checks that an image is complete. The vendor's call has no size argument and trusts the sizes in the image, so
- * it would read beyond the end of a truncated image. Anything but a cubin or a fatbin is PTX text, which ends with
- * a NUL. */
+/* Fails if an image is truncated. CUDA's call has no size argument and trusts the sizes in the image, so it would
+ * read beyond the end of a truncated image. An image that is neither a cubin nor a fatbin is PTX text, which ends
+ * with a NUL and needs no check. */
 static leat_status check_image(const void *image, size_t bytes)
 {
     struct fatbin_header fatbin;
@@ -75,8 +75,8 @@ static leat_status check_image(const void *image, size_t bytes)
     return LEAT_OK;
 }
 
-/* Cuts the compiler's log to LOG_SHOWN characters and replaces its line breaks, so that it fits into one message
- * line. */
+/* Truncates the compiler's log to LOG_SHOWN characters and replaces its line breaks by spaces, so that it fits
+ * into one line of a message. */
 static void flatten(char *log)
 {
     size_t length;
@@ -133,8 +133,8 @@ leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, 
     return LEAT_OK;
 }
 
-/* Returns the number of parameters of a kernel, or -1 if it is unknown. CUDA can only be asked about one parameter
- * at a time; the first index that it refuses is the number of parameters. */
+/* Sets *count to the number of parameters of a kernel, or to -1 if it is unknown. CUDA's call reports one
+ * parameter at a time, so the first index that it rejects is the number of parameters. */
 static leat_status count_parameters(const struct gpu_device *device, cu_function function, int *count)
 {
     size_t offset, bytes;
@@ -165,9 +165,10 @@ leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, voi
     (void)driver;
     GPU_TRY(self, module_function, &function, module, name);
 
-    /* Load the kernel now. With lazy loading, CUDA would load it at the first launch, which then waits for all
-     * work of the context ("Lazy Loading" in the CUDA C++ programming guide). Drivers before 12.4 lack this
-     * call. */
+    /* Load the kernel now. With lazy loading CUDA would load it at its first launch, which would wait for all work
+     * of the context ("Lazy Loading" in the CUDA C++ programming guide). Drivers before CUDA 12.4 do not have this
+     * call.
+     */
     if (self->api->function_load)
         GPU_TRY(self, function_load, function);
     GPU_TRY(self, function_attribute, &threads, LEATI_CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
@@ -190,8 +191,9 @@ leat_status leati_cuda_kernel_parameter(struct leati_driver *driver, void *devic
 }
 
 /*
- * The default limit of a kernel's shared memory is 48 KiB. For more, this always sets the device's maximum: then
- * all threads set the same value, and concurrent launches cannot lower each other's limit.
+ * Raises the limit of a kernel's shared memory, 48 KiB by default, if a launch needs more. Always sets the
+ * device's maximum. So all threads set the same value, and concurrent launches cannot lower the limit for each
+ * other.
  */
 static leat_status allow_shared(const struct gpu_device *device, cu_function function, size_t shared_bytes)
 {

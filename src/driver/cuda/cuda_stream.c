@@ -1,5 +1,5 @@
 /*
- * cuda_stream.c - checks to which context a stream belongs, stream memory operations, host functions;
+ * cuda_stream.c - checks the context of a stream, and submits memory operations and host functions to streams.
  * gpu/gpu_stream.h has the rest.
  */
 #include "driver/cuda/cuda_driver.h"
@@ -24,7 +24,7 @@ static leat_status check_native(const struct gpu_device *device, cu_stream *nati
             LEAT_ERROR_INVALID,
             "the stream belongs to another context; wrap it for its own context's device (leat_device_wrap)");
     case LEATI_CUDA_ERROR_NOT_SUPPORTED:
-        /* The stream belongs to a green context: CUDA does not report that context, so it cannot be checked. */
+        /* The stream belongs to a green context. CUDA does not report green contexts, so leat cannot check it. */
         return LEAT_OK;
     case LEATI_CUDA_ERROR_INVALID_VALUE:
     case LEATI_CUDA_ERROR_INVALID_HANDLE:

@@ -1,10 +1,10 @@
 /*
- * cuda_symbols.h - the list of all functions that leat loads from libcuda.so.1.
+ * cuda_symbols.h - lists all functions that leat loads from libcuda.so.1.
  *
- * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return cu_result. The names are exactly those
- * that the library exports: cuda.h hides versions behind macros ("cuMemAlloc" is cuMemAlloc_v2), and the name
- * without a version is an older function with other parameters. Every driver from CUDA 11.4 to 13 has all of them,
- * except the optional ones. cuEventElapsedTime stays at its first version, which newer drivers still have.
+ * X(field, exported name, REQUIRED or OPTIONAL, parameters). All functions return cu_result. The names are exactly
+ * the exported names, because cuda.h hides versions behind macros ("cuMemAlloc" is cuMemAlloc_v2), and the
+ * exported name without a version is an older function with other parameters. Every driver from CUDA 11.4 to 13
+ * has all required functions. leat uses the first version of cuEventElapsedTime, which newer drivers still have.
  */
 #ifndef LEATI_CUDA_SYMBOLS_H
 #define LEATI_CUDA_SYMBOLS_H
@@ -102,9 +102,9 @@
        unsigned int, cu_stream, void **, void **))
 
 /*
- * First versions of functions, for drivers before CUDA 12.2, which have no later ones. Newer headers use the same
- * names for the later versions, so the ABI test cannot compare these types. The device is a number, -1 for the
- * host.
+ * First versions of functions that have a second version since CUDA 12.2, for older drivers. Newer headers use the
+ * same names for the second versions, so the ABI test cannot compare the types of the first ones. These functions
+ * take a device number, -1 for the host.
  */
 #define LEATI_CUDA_FIRST_SYMBOL_LIST(X)                                                                           \
     X(prefetch_first, cuMemPrefetchAsync, OPTIONAL, (cu_deviceptr, size_t, cu_device, cu_stream))                 \

@@ -1,8 +1,9 @@
 /*
- * cuda_types.h - leat's own declarations of the part of the CUDA driver's binary interface that it uses.
+ * cuda_types.h - declares the part of the CUDA driver's binary interface that leat uses.
  *
- * leat builds without NVIDIA's cuda.h. tests/unit/test_cuda_abi.c compares all of this with the real header if
- * there is one. Struct tags of opaque types are the vendor's, so that one source file may include both headers.
+ * leat builds without NVIDIA's cuda.h. If cuda.h is installed, tests/unit/test_cuda_abi.c compares all
+ * declarations with it. Opaque types have the vendor's struct tags, so that one source file may include both
+ * headers.
  */
 #ifndef LEATI_CUDA_TYPES_H
 #define LEATI_CUDA_TYPES_H
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The vendor's enumerations are passed as unsigned int: it has the same size and is passed in the same way. */
+/* These stand for the vendor's enumerations. unsigned int has the same size and is passed in the same way. */
 typedef unsigned int cu_result;
 typedef unsigned int cu_device_attribute;
 typedef unsigned int cu_pointer_attribute;
@@ -54,8 +55,8 @@ typedef struct cu_mem_access {
     unsigned int flags;
 } cu_mem_access;
 
-/* One operation of cuStreamBatchMemOp. These are the members of the vendor's union for waiting until a word
- * reaches a value, and for writing a word. */
+/* One operation of cuStreamBatchMemOp. The vendor's union has the same members for both operations that leat uses:
+ * waiting until a word reaches a value, and writing a word. */
 typedef struct cu_value_operation {
     unsigned int operation;
     cu_deviceptr address;
@@ -65,9 +66,9 @@ typedef struct cu_value_operation {
     uint64_t reserved;
 } cu_value_operation;
 
-/* A 3-D region of bytes. It stands for two of the vendor's structs: the one for copies within a context, and the
- * one for copies between two contexts. They differ only in the contexts, which are NULL in the first. leat does
- * not use the members for the vendor's arrays. */
+/* A 3-D region of bytes. It stands for two structs of the vendor: CUDA_MEMCPY3D for copies within a context, and
+ * CUDA_MEMCPY3D_PEER for copies between two contexts. Within a context both contexts are NULL. leat does not use
+ * the members for the vendor's arrays. */
 typedef struct cu_region_copy {
     size_t src_x, src_y, src_z, src_level;
     unsigned int src_type;

@@ -1,10 +1,10 @@
 /*
- * hip_code.c - see hip_code.h.
+ * hip_code.c - checks images of device code, and reads the kernels in them. See hip_code.h.
  *
  * A code object is an ELF file. Its note with the name "AMDGPU" contains MessagePack: a map with the list
- * "amdhsa.kernels", in which each kernel is a map with its name and the list of its arguments. After the arguments
- * of the source, the compiler adds its own, whose kinds begin with "hidden_". (Code object format V3 to V6, "User
- * Guide for AMDGPU Backend" of LLVM.)
+ * "amdhsa.kernels". In this list each kernel is a map with its name and the list of its arguments. The compiler
+ * adds arguments after those of the source code; their kinds begin with "hidden_". (Code object format V3 to V6,
+ * "User Guide for AMDGPU Backend" of LLVM.)
  */
 #include "driver/hip/hip_code.h"
 
@@ -69,7 +69,7 @@ static bool take_number(const unsigned char *image, size_t bytes, uint64_t *at, 
     return true;
 }
 
-/* A bundle has a count and one entry for each code object: offset, size, length of its name, name. */
+/* Checks a bundle. It has a count and an entry for each code object: offset, size, length of the name, name. */
 static leat_status check_bundle(const unsigned char *image, size_t bytes)
 {
     uint64_t at = sizeof BUNDLE_MAGIC - 1, count, offset, size, name_bytes;
@@ -88,7 +88,7 @@ static leat_status check_bundle(const unsigned char *image, size_t bytes)
 }
 
 /* HIP's call has no size argument and trusts the sizes in the image, so it would read beyond the end of a
- * truncated image. HIP itself reports whether the code fits this GPU. */
+ * truncated image. The check ignores the GPU, because HIP's call fails if the code is for another GPU. */
 leat_status leati_hip_code_check(const void *image, size_t bytes)
 {
     if (bytes >= SELFMAG && !memcmp(image, ELFMAG, SELFMAG))
@@ -104,8 +104,8 @@ leat_status leati_hip_code_check(const void *image, size_t bytes)
 
 /* ---- MessagePack ---- */
 
-/* The rest of the input. Reading beyond the end, or invalid MessagePack, sets bad; after that all reads return 0.
- */
+/* The rest of the input. bad is set if a read goes beyond the end or the MessagePack is invalid. All later reads
+ * then return 0. */
 struct code_reader {
     const unsigned char *at, *end;
     bool bad;
@@ -196,9 +196,9 @@ static struct item next(struct code_reader *r)
 {
     const unsigned char *first = take(r, 1);
 
-    if (!first || *first < 0x80 || *first >= 0xe0) /* a small integer in one byte */
+    if (!first || *first < 0x80 || *first >= 0xe0) /* end of the input, or a small integer in one byte */
         return (struct item){.token = TOKEN_OTHER};
-    if (*first < 0x90) /* map, list or text with a short length in the same byte */
+    if (*first < 0x90) /* a map, list or text whose length is in the same byte */
         return (struct item){.token = TOKEN_MAP, .count = *first & 0x0f};
     if (*first < 0xa0)
         return (struct item){.token = TOKEN_LIST, .count = *first & 0x0f};
@@ -231,7 +231,7 @@ static bool is_text(const struct item *item, const char *text)
 
 /* ---- kernels ---- */
 
-/* Reads the next argument; returns true if it is in the source, not hidden. */
+/* Reads the next argument. Returns true if it is an argument of the source code, and not a hidden one. */
 static bool read_argument(struct code_reader *r)
 {
     static const char hidden[] = "hidden_";
@@ -314,7 +314,7 @@ static leat_status read_metadata(struct code_reader r, struct hip_code_kernels *
     return LEAT_OK;
 }
 
-/* Names and contents of notes are padded to 4 bytes. */
+/* Returns the size of a note's name or content with its padding to 4 bytes. */
 static uint64_t padded(uint64_t bytes)
 {
     return (bytes + 3) / 4 * 4;
@@ -333,7 +333,7 @@ static leat_status read_notes(struct code_reader r, struct hip_code_kernels *ker
         content = take(&r, note.n_descsz);
         if (!content)
             break;
-        (void)take(&r, padded(note.n_descsz) - note.n_descsz); /* padding may be missing after the last note */
+        (void)take(&r, padded(note.n_descsz) - note.n_descsz); /* the last note may have no padding */
         if (note.n_type == NOTE_METADATA && note.n_namesz == sizeof "AMDGPU" &&
             !memcmp(name, "AMDGPU", note.n_namesz))
             return read_metadata((struct code_reader){.at = content, .end = content + note.n_descsz}, kernels);

@@ -1,6 +1,6 @@
 /*
- * hip_code.h - parses images of device code for AMD: checks that an image is complete, and finds the number of
- * parameters of its kernels, which HIP has no call for.
+ * hip_code.h - parses images of device code for AMD GPUs. It checks that an image is complete, and finds the
+ * number of parameters of each kernel, because HIP has no call for this.
  */
 #ifndef LEATI_HIP_CODE_H
 #define LEATI_HIP_CODE_H
@@ -24,11 +24,12 @@ struct hip_code_kernels {
     size_t count;
 };
 
-/* Fails only with LEAT_ERROR_HOST_MEMORY. The image must have passed leati_hip_code_check(). */
+/* Reads the list of kernels, which the caller must free with leati_hip_code_free(). The image must have passed
+ * leati_hip_code_check(). Fails only with LEAT_ERROR_HOST_MEMORY. */
 leat_status leati_hip_code_read(const void *image, size_t bytes, struct hip_code_kernels *kernels);
 void leati_hip_code_free(struct hip_code_kernels *kernels);
 
-/* Returns the number of parameters, or -1 if the kernel is not in the list. */
+/* Returns the number of parameters of a kernel, or -1 if the kernel is not in the list. */
 int leati_hip_code_parameters(const struct hip_code_kernels *kernels, const char *name);
 
 #endif

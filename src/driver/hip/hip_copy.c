@@ -2,14 +2,15 @@
  * hip_copy.c - chooses the HIP call for a copy; gpu/gpu_copy.h has the rest.
  *
  * Unlike in CUDA, a stream can access the memory of all devices, whichever device is current. leat still makes the
- * stream's device current for the call, because the handles of default streams mean those of the current device.
+ * stream's device current for the call, because the handle of a default stream means the stream of the current
+ * device.
  */
 #include "driver/hip/hip_driver.h"
 
 #include "driver/gpu/gpu_copy.h"
 
-/* Returns the direction of a copy. For managed memory only the runtime knows the location, so it must find out the
- * direction (hipMemcpyDefault). */
+/* Returns the direction of a copy. For managed memory it returns hipMemcpyDefault, because only HIP's runtime
+ * knows where the memory is. */
 static hi_copy_kind kind_of(const struct leati_location *dst, const struct leati_location *src)
 {
     if (dst->kind == LEAT_KIND_MANAGED || src->kind == LEAT_KIND_MANAGED)

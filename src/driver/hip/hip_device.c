@@ -1,6 +1,6 @@
 /*
- * hip_device.c - the thread's current device, capabilities of devices, peers; gpu/gpu_device.h opens and closes
- * devices.
+ * hip_device.c - sets the thread's current device, reads capabilities of devices, and enables peer access.
+ * gpu/gpu_device.h opens and closes devices.
  */
 #include "driver/hip/hip_driver.h"
 
@@ -24,13 +24,13 @@ leat_status leati_hip_enter(const struct gpu_device *device, gpu_before *before)
 
 void leati_hip_leave(const struct gpu_device *device, gpu_before before)
 {
-    /* The result is ignored: it can only be an earlier failure, which the HIP call between enter and leave has
+    /* Ignore the result, because it can only be an earlier failure, which the HIP call between enter and leave has
      * returned too. */
     if (before != device->number)
         device->api->device_set(before);
 }
 
-/* Returns the attribute's value, or 0 if the library is too old to know it. */
+/* Returns an attribute's value, or 0 if the library is too old to know the attribute. */
 static int optional_attribute(const struct gpu_device *device, hi_device_attribute which)
 {
     int value;
@@ -62,7 +62,7 @@ static leat_status read_attributes(struct gpu_device *device)
     return LEAT_OK;
 }
 
-/* HIP keeps contexts for compatibility only: each device has exactly one, which all callers share. */
+/* HIP has contexts only for compatibility. Each device has exactly one, which all callers share. */
 static leat_status take_context(struct gpu_device *device, void *native_context)
 {
     LEATI_TRY(retain_context(device));
@@ -92,7 +92,7 @@ leat_status leati_hip_peer_enable(struct leati_driver *driver, void *device, voi
     GPU_CALL(self, code, device_enable_peer, other->number, 0);
     switch (code) {
     case LEATI_hipSuccess:
-    case LEATI_hipErrorPeerAccessAlreadyEnabled: /* the user's own code enabled it */
+    case LEATI_hipErrorPeerAccessAlreadyEnabled: /* the program has enabled it with a HIP call */
         return other->virtual_memory ? leati_hip_vm_add_peer(other, self) : LEAT_OK;
     case LEATI_hipErrorPeerAccessUnsupported: /* copies to this peer go through host memory */
         return LEAT_OK;

@@ -1,5 +1,5 @@
 /*
- * hip_driver.c - the HIP driver: its table and its capabilities.
+ * hip_driver.c - defines the table and the capabilities of the HIP driver.
  */
 #include "base/lock.h"
 #include "driver/hip/hip_driver.h"
@@ -8,7 +8,7 @@
 
 #include "driver/gpu/gpu_table.h"
 
-/* The limits of batch were measured on NVIDIA GPUs (see cuda_driver.c), not on AMD's. */
+/* The values of batch are those of NVIDIA GPUs (cuda_driver.c). They were not measured on AMD GPUs. */
 static const struct leati_capabilities capabilities = {
     .dma_engines = true,
     .per_thread_stream = LEATI_HIP_STREAM_PER_THREAD,

@@ -1,16 +1,16 @@
 /*
- * hip_driver.h - HIP's types, constants and words for the shared code of the GPU drivers, and declarations of the
- * HIP driver alone. gpu/gpu_driver.h describes how the two fit together.
+ * hip_driver.h - defines HIP's types, constants and words for the shared code of the GPU drivers, and declares a
+ * function of the HIP driver alone. gpu/gpu_driver.h describes the shared code.
  *
  * This driver has never run on AMD hardware. It was tested only with a fake library (tests/fake/fake_hip.c) and
  * with leat's own libleat-hip.
  *
- * Devices. HIP's contexts do not matter to its calls: each thread has a current device, and calls work on it. leat
- * always restores the thread's device: GPU_TRY checks which device is current, and if it is not the wanted one,
- * sets that for one call. A thread that uses only one device pays only for the check.
+ * Devices. HIP's calls do not depend on contexts. Each thread has a current device, on which its calls work. leat
+ * always restores the thread's device. GPU_TRY checks which device is current. If another device is wanted,
+ * GPU_TRY sets this device for one call. A thread that uses only one device pays only for the check.
  *
- * Errors. If a HIP call that leat makes fails, the thread's hipGetLastError() returns its error, as after a call
- * of the program itself.
+ * Errors. If a HIP call that leat makes fails, hipGetLastError() in the same thread returns the error, as after a
+ * HIP call of the program.
  */
 #ifndef LEATI_HIP_DRIVER_H
 #define LEATI_HIP_DRIVER_H
@@ -35,7 +35,7 @@ typedef hi_mem_handle gpu_mem_handle;
 typedef hi_mem_properties gpu_mem_properties;
 typedef hi_mem_access gpu_mem_access;
 typedef hi_range_attribute gpu_range_attribute;
-typedef int gpu_pattern; /* of a 4-byte fill */
+typedef int gpu_pattern; /* pattern of a 4-byte fill */
 typedef int gpu_before;  /* the device to restore */
 
 enum {
@@ -89,13 +89,13 @@ enum {
 #define GPU_INSTALL_AGAIN "install ROCm's HIP runtime again"
 #define GPU_LIBRARY_DAMAGED "is damaged, for another machine, or lacks a library of ROCm"
 #define GPU_EVENT_TYPE "hipEvent_t"
-#define GPU_OTHER_PLACE "device" /* what an event belongs to, in HIP */
+#define GPU_OTHER_PLACE "device" /* HIP's events belong to a device */
 #define GPU_NOT_CONCURRENT "concurrentManagedAccess is 0, as it is without HSA_XNACK=1 on most GPUs"
 
 #include "driver/gpu/gpu_driver.h"
 
-/* Writes a device's architecture, such as "gfx90a", without features such as ":sramecc+"; "" if the library does
- * not report it (hip_info.c). */
+/* Writes a device's architecture, such as "gfx90a", to text, without features such as ":sramecc+". Writes "" if
+ * the library does not report the architecture. In hip_info.c. */
 void leati_hip_architecture(const struct gpu_api *api, int ordinal, char *text, size_t text_bytes);
 
 #endif

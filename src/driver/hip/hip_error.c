@@ -23,7 +23,7 @@ static const struct gpu_meaning meanings[] = {
     {LEATI_hipErrorInvalidDevice, LEAT_ERROR_NO_DEVICE, NULL},
     {LEATI_hipErrorInvalidContext, LEAT_ERROR_HANDLE, NULL},
     {LEATI_hipErrorInvalidHandle, LEAT_ERROR_HANDLE, NULL},
-    /* HIP returns this for a stream or an event that was destroyed. */
+    /* HIP returns ContextIsDestroyed for a stream or an event that was destroyed. */
     {LEATI_hipErrorContextIsDestroyed, LEAT_ERROR_HANDLE, NULL},
     {LEATI_hipErrorInvalidImage, LEAT_ERROR_IMAGE, NULL},
     {LEATI_hipErrorNoBinaryForGpu, LEAT_ERROR_IMAGE, NULL},

@@ -1,5 +1,5 @@
 /*
- * hip_info.c - the facts about a device for which HIP has its own calls; gpu/gpu_info.h has the rest.
+ * hip_info.c - finds the peers and the architecture of a device with HIP's calls. gpu/gpu_info.h has the rest.
  */
 #include "driver/hip/hip_driver.h"
 
@@ -18,7 +18,8 @@ static uint64_t find_peers(const struct gpu_driver *hip, hi_device device)
     return peers;
 }
 
-/* HIP has no attribute for the architecture. It is in the device properties, whose struct changed with HIP 6. */
+/* HIP has no attribute for the architecture. The architecture is in the device properties, whose struct changed
+ * with HIP 6. */
 void leati_hip_architecture(const struct gpu_api *api, int ordinal, char *text, size_t text_bytes)
 {
     hi_properties_5 five;

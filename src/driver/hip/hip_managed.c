@@ -1,5 +1,5 @@
 /*
- * hip_managed.c - prefetch and advice; gpu/gpu_managed.h has the rest of managed memory.
+ * hip_managed.c - implements prefetch and advice; gpu/gpu_managed.h has the rest of managed memory.
  */
 #include "driver/hip/hip_driver.h"
 

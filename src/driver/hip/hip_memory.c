@@ -1,5 +1,5 @@
 /*
- * hip_memory.c - pointer queries; gpu/gpu_memory.h allocates memory.
+ * hip_memory.c - queries the memory of a pointer; gpu/gpu_memory.h allocates memory.
  */
 #include "base/lock.h"
 #include "driver/hip/hip_driver.h"
@@ -19,8 +19,8 @@ static void *find_device(struct gpu_driver *hip, int ordinal)
     return found;
 }
 
-/* HIP 6 renumbered the memory types and added one for addresses that it does not know. HIP 5 fails for such an
- * address. */
+/* Returns the kind of memory. HIP 6 renumbered the memory types and added a type for addresses that it does not
+ * know. HIP 5 returns an error for unknown addresses. */
 static leat_kind kind_of(const struct gpu_api *api, const hi_pointer_attributes *found)
 {
     bool six = api->number >= LEATI_HIP_VERSION(6, 0);

@@ -1,5 +1,5 @@
 /*
- * hip_module.c - modules, kernels; gpu/gpu_module.h launches.
+ * hip_module.c - loads modules and finds kernels. gpu/gpu_module.h launches kernels.
  */
 #include "driver/hip/hip_driver.h"
 
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* HIP has no call for the number of a kernel's parameters, so the module keeps the metadata of its code object. */
+/* HIP has no call for the number of a kernel's parameters, so the module keeps these numbers from its code object.
+ */
 struct hip_module {
     hi_module handle;
     struct hip_code_kernels kernels;
@@ -56,8 +57,8 @@ free_made:
     return status;
 }
 
-/* Loads the built-in code object for this GPU's architecture. If leat has none, it tries the first one, so that
- * the message has HIP's own error. */
+/* Loads the built-in code object for this GPU's architecture. If leat has no such code object, tries to load the
+ * first one, so that the message has HIP's own error. */
 leat_status leati_hip_module_builtin(struct leati_driver *driver, void *device, enum leati_builtin which,
                                      void **module)
 {
@@ -107,8 +108,8 @@ leat_status leati_hip_kernel_get(struct leati_driver *driver, void *device, void
     return LEAT_OK;
 }
 
-/* HIP lets every block use all LDS of its compute unit without a call that raises a limit. Check the size here,
- * because HIP would report a larger one as a failed launch, perhaps only at a later call. */
+/* Fails if the size is too large. HIP needs no call that raises a limit, because a block may use all LDS of its
+ * compute unit. HIP would report a size that is too large as a failed launch, perhaps only at a later call. */
 static leat_status allow_shared(const struct gpu_device *device, hi_function function, size_t shared_bytes)
 {
     int fixed, limit;

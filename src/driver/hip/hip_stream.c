@@ -1,5 +1,5 @@
 /*
- * hip_stream.c - checks to which device a stream belongs, stream memory operations, host functions;
+ * hip_stream.c - checks the device of a stream, and submits memory operations and host functions to streams.
  * gpu/gpu_stream.h has the rest.
  */
 #include "driver/hip/hip_driver.h"
@@ -8,14 +8,15 @@
 
 #include <stdlib.h>
 
-/* HIP libraries before 5.6 cannot report a stream's device; then the stream is not checked. */
+/* HIP libraries before 5.6 cannot report a stream's device. With these leat does not check the stream. */
 static leat_status check_native(const struct gpu_device *device, hi_stream *native)
 {
     leat_status status;
     hi_result code;
     hi_device of;
 
-    /* HIP 6 introduced this handle for the legacy default stream. NULL means the same stream in all versions. */
+    /* HIP 6 introduced this handle for the legacy default stream. NULL means the legacy default stream in all
+     * versions. */
     if (*native == LEATI_HIP_STREAM_LEGACY)
         *native = NULL;
     if (!*native || *native == LEATI_HIP_STREAM_PER_THREAD || !device->api->stream_device)
@@ -32,8 +33,8 @@ static leat_status check_native(const struct gpu_device *device, hi_stream *nati
                       device->number);
 }
 
-/* HIP compares flags as unsigned numbers, but driver.h compares their signed distance. Both give the same result
- * for values up to 2^31, and leat's flags start at 0 for each copy. */
+/* HIP compares flags as unsigned numbers, but driver.h requires a comparison of their signed distance. Both have
+ * the same result for values up to 2^31, and leat's copies only wait for flags that start at 0 for each copy. */
 leat_status leati_hip_stream_mem_ops(struct leati_driver *driver, void *stream, const struct leati_mem_op *ops,
                                      unsigned count)
 {
@@ -69,8 +70,8 @@ static void run_callback(hi_stream stream, hi_result code, void *argument)
     free(callback);
 }
 
-/* hip_runtime_api.h of HIP 5.2 declares hipLaunchHostFunc, but the library does not export it. Without it,
- * hipStreamAddCallback runs the function in stream order. */
+/* Runs a host function by hipStreamAddCallback, also in stream order, if the library has no hipLaunchHostFunc. The
+ * header of HIP 5.2 declares hipLaunchHostFunc, but the library does not export it. */
 static leat_status launch_callback(struct gpu_stream *self, void (*function)(void *), void *argument)
 {
     struct callback *callback = malloc(sizeof *callback);

@@ -1,10 +1,10 @@
 /*
- * hip_symbols.h - the list of all functions that leat loads from libamdhip64.so.
+ * hip_symbols.h - lists all functions that leat loads from libamdhip64.so.
  *
- * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return hi_result, except the two that return
- * error texts, which have their own list. Every library from ROCm 5.2 to 7 has the required ones. Names with an R
- * and a number are newer versions; hip_runtime_api.h hides them behind a macro with the plain name. A function
- * that does the same as one of CUDA's has the same field name as there (cuda_symbols.h).
+ * X(field, exported name, REQUIRED or OPTIONAL, parameters). All functions return hi_result, except two that
+ * return error texts and have their own list. Every library from ROCm 5.2 to 7 has all required functions. Names
+ * with an R and a number are newer versions; hip_runtime_api.h hides them behind macros with the plain names. If
+ * CUDA has a function with the same effect, both have the same field name (cuda_symbols.h).
  */
 #ifndef LEATI_HIP_SYMBOLS_H
 #define LEATI_HIP_SYMBOLS_H

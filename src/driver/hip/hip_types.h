@@ -1,10 +1,10 @@
 /*
- * hip_types.h - leat's own declarations of the part of HIP's binary interface that it uses.
+ * hip_types.h - declares the part of HIP's binary interface that leat uses.
  *
- * leat builds without AMD's headers. tests/unit/test_hip_abi.c compares all of this with hip/hip_runtime_api.h if
- * that is installed. Declarations that an older header lacks follow AMD's public sources. Where HIP 5 and HIP 6
- * differ, both versions are here, and leat chooses by the version that the library reports. Struct tags of opaque
- * types are the vendor's, so that one source file may include both headers.
+ * leat builds without AMD's headers. If hip/hip_runtime_api.h is installed, tests/unit/test_hip_abi.c compares all
+ * declarations with it. Declarations that an older header lacks follow AMD's public sources. Where HIP 5 and HIP 6
+ * differ, this file has both versions, and leat chooses by the version that the library reports. Opaque types have
+ * the vendor's struct tags, so that one source file may include both headers.
  */
 #ifndef LEATI_HIP_TYPES_H
 #define LEATI_HIP_TYPES_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The vendor's enumerations are passed as unsigned int: it has the same size and is passed in the same way. */
+/* These stand for the vendor's enumerations. unsigned int has the same size and is passed in the same way. */
 typedef unsigned int hi_result;
 typedef unsigned int hi_device_attribute;
 typedef unsigned int hi_function_attribute;
@@ -38,8 +38,8 @@ typedef struct hi_mem_location {
     int id;
 } hi_mem_location;
 
-/* The struct since HIP 5.3, the first version with virtual memory on Linux. HIP 5.2 has the same members in
- * another order, but reports no device with virtual memory, so leat never passes it there. */
+/* The vendor's struct since HIP 5.3, the first version with virtual memory on Linux. HIP 5.2 has the same members
+ * in another order, but reports no device with virtual memory, so leat never passes the struct to HIP 5.2. */
 typedef struct hi_mem_properties {
     unsigned int type;
     unsigned int handle_types;
@@ -84,8 +84,8 @@ typedef struct hi_region_copy {
     hi_copy_kind kind;
 } hi_region_copy;
 
-/* hipDeviceProp_t, of which leat needs only the architecture. The first struct is that of HIP 5, the second that
- * of hipGetDevicePropertiesR0600. Each has spare room at the end, in case a newer library writes more members. */
+/* hipDeviceProp_t, of which leat needs only the architecture: hi_properties_5 for HIP 5, and hi_properties_6 for
+ * hipGetDevicePropertiesR0600. Each has spare room at the end, in case a newer library writes more members. */
 typedef struct hi_properties_5 {
     _Alignas(8) char before[396];
     char architecture[256];
@@ -98,8 +98,8 @@ typedef struct hi_properties_6 {
     char after[56];
 } hi_properties_6;
 
-/* The vendor's handles of the default streams: the legacy one (NULL; since HIP 6 also 1), and the per-thread
- * one. */
+/* The vendor's handles of the default streams: of the legacy stream, since HIP 6 (NULL in all versions), and of
+ * the per-thread stream. */
 #define LEATI_HIP_STREAM_LEGACY ((hi_stream)(uintptr_t)1)
 #define LEATI_HIP_STREAM_PER_THREAD ((hi_stream)(uintptr_t)2)
 
@@ -192,7 +192,7 @@ typedef struct hi_properties_6 {
     X(hipMemoryTypeDevice, 2)                                                                                     \
     X(hipMemoryTypeManaged, 3)
 
-/* Added in HIP 5.3. Earlier libraries reject the number and have no virtual memory. */
+/* A constant that HIP 5.3 added. Earlier libraries reject its value and have no virtual memory. */
 #define LEATI_HIP_53_CONSTANT_LIST(X) X(hipDeviceAttributeVirtualMemoryManagementSupported, 89)
 
 enum {
@@ -207,7 +207,7 @@ enum {
 #undef LEATI_HIP_CONSTANT
 };
 
-/* Versions as hipRuntimeGetVersion counts them: 60342134 is HIP 6.3. */
+/* Returns a version in the numbering of hipRuntimeGetVersion, in which 60342134 is HIP 6.3. */
 #define LEATI_HIP_VERSION(major, minor) ((major)*10000000 + (minor)*100000)
 
 #endif
