@@ -1,9 +1,9 @@
 /*
- * fault.c - see fault.h.
+ * fault.c - implements the wrappers of a driver's entries, which inject faults. See fault.h.
  *
- * Every table entry has a wrapper that counts the call and checks whether it gets the fault. The WRAP macro makes
- * most wrappers from the entry's signature and its effect; those that some mode changes more deeply are written
- * out.
+ * Every entry of the table has a wrapper that counts the call and checks whether the call gets the fault. The
+ * macro WRAP generates most wrappers from the entry's signature and its effect. The other wrappers are written
+ * out, because a mode changes what they do.
  */
 #include "driver/fault/fault.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-/* All entries of struct leati_driver_ops, in its order. */
+/* All entries of struct leati_driver_ops, in the order of the struct. */
 #define ENTRY_LIST(X)                                                                                             \
     X(load)                                                                                                       \
     X(device_info)                                                                                                \
@@ -98,14 +98,14 @@ static const char *const entry_names[] = {
 #undef ENTRY_NAME
 };
 
-/* Fails to compile if an entry has no wrapper. */
+/* Compilation fails here if ENTRY_LIST lacks an entry, or later if an entry has no wrapper. */
 _Static_assert(sizeof(struct leati_driver_ops) == ENTRY_COUNT * sizeof(void (*)(void)),
                "ENTRY_LIST has all entries of the driver table");
 
 /*
- * The atomics below are independent counters and switches, so relaxed order is enough, with two exceptions. mode
- * is stored last and loaded first, with release and acquire, so that a thread that sees a mode also sees its entry
- * and n. fired publishes fired_entry in the same way.
+ * The atomics below are independent counters and switches, so relaxed order is enough, with two exceptions. arm()
+ * stores mode last, with release, and each call loads mode first, with acquire. So a thread that sees a mode also
+ * sees the entry and n of this mode. In the same way, a thread that sees fired also sees fired_entry.
  */
 struct fault {
     struct leati_driver base;
@@ -121,18 +121,20 @@ struct fault {
     _Atomic uint64_t live;
     _Atomic uint64_t visits[ENTRY_COUNT];
 
-    /* Guards the pair of streams of LEATI_FAULT_ORDER_LOOSE and the count of its work. Held during inner calls on
-     * the hidden stream, so that no thread destroys it meanwhile. */
+    /* For LEATI_FAULT_ORDER_LOOSE: the loose stream, its hidden second stream, and the number of submitted pieces
+     * of work, all protected by loose_lock. The lock is held during calls of the wrapped driver on the hidden
+     * stream, so that no thread destroys this stream meanwhile. */
     struct leati_lock loose_lock;
     void *loose;
     void *hidden;
     uint64_t loose_work;
 };
 
-/* Sizes of mappings are multiples of this on every driver. */
+/* On every driver the size of a mapping is a multiple of this. */
 #define PAGE_BYTES ((size_t)4096)
 
-/* The effect of a successful call on the number of live objects. TAKE removes one even if the call fails. */
+/* The effect of a call on the number of live objects. MAKE adds an object if the call succeeds, GIVE_BACK removes
+ * one if the call succeeds, and TAKE removes one even if the call fails. */
 enum effect { SAME, MAKE, GIVE_BACK, TAKE };
 
 static const struct fault *const_fault_of(const struct leati_driver *driver)
@@ -164,7 +166,8 @@ static void pause_a_moment(void)
         continue;
 }
 
-/* The number of a call among those that the armed fault counts, or 0 if it does not count this entry. */
+/* Counts a call. Returns its number among the calls that the armed fault counts, or 0 if the fault does not count
+ * this entry. */
 static uint64_t count_call(struct fault *fault, enum entry entry)
 {
     enum leati_fault_mode mode = mode_of(fault);
@@ -178,7 +181,7 @@ static uint64_t count_call(struct fault *fault, enum entry entry)
     return atomic_fetch_add_explicit(&fault->calls, 1, memory_order_relaxed) + 1;
 }
 
-/* Counts a call; returns true if mode is armed and this call gets the fault. */
+/* Returns true, and records it, if mode is armed and the call with this number gets the fault. */
 static bool strikes(struct fault *fault, enum entry entry, enum leati_fault_mode mode, uint64_t number)
 {
     if (!number || mode_of(fault) != mode || number != atomic_load_explicit(&fault->n, memory_order_relaxed))
@@ -187,7 +190,8 @@ static bool strikes(struct fault *fault, enum entry entry, enum leati_fault_mode
     return true;
 }
 
-/* Counts a call, and delays it if it gets the fault DELAY. Returns its number if it must fail, else 0. */
+/* Counts a call, and delays it if it gets the fault DELAY. Returns the call's number if the call must fail, else
+ * 0. */
 static uint64_t enter(struct fault *fault, enum entry entry)
 {
     uint64_t number = count_call(fault, entry);
@@ -211,7 +215,9 @@ static void settle(struct fault *fault, enum effect effect, leat_status status)
         atomic_fetch_sub_explicit(&fault->live, 1, memory_order_relaxed);
 }
 
-/* Mappings count by their pages, because one call unmaps what several have mapped. */
+/* The number of live objects counts the pages of mappings, because one call may unmap what several calls have
+ * mapped.
+ */
 static leat_status wrap_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle)
 {
     struct fault *fault = fault_of(driver);
@@ -238,7 +244,7 @@ static leat_status wrap_vm_unmap(struct leati_driver *driver, void *device, void
 
 /* ---- wrappers that only fail or delay -------------------------------------------------------- */
 
-/* WRAP(name, effect, the parameters, the arguments for the wrapped driver). */
+/* Defines the wrapper of an entry: WRAP(name, effect, its parameters, the arguments for the wrapped driver). */
 #define WRAP(name, effect, parameters, arguments)                                                                 \
     static leat_status wrap_##name parameters                                                                     \
     {                                                                                                             \
@@ -394,8 +400,9 @@ static void *wrap_event_native(struct leati_driver *driver, void *event)
 
 /* ---- the stream whose work is reordered ------------------------------------------------------ */
 
-/* Chooses the stream for a piece of work: every second piece of the loose stream goes to the hidden one. If it
- * returns true, it has taken the lock; the caller submits the work, then calls end_work(). */
+/* Chooses the stream for a piece of work: every second piece of the loose stream goes to the hidden stream.
+ * Returns true if it has taken loose_lock. The caller submits the work, and then passes the result to end_work().
+ */
 static bool begin_work(struct fault *fault, void **stream) LEATI_NO_THREAD_SAFETY
 {
     leati_lock(&fault->loose_lock);
@@ -416,7 +423,8 @@ static void end_work(struct fault *fault, bool locked) LEATI_NO_THREAD_SAFETY
         leati_unlock(&fault->loose_lock);
 }
 
-/* Waits for the hidden stream if stream has one: draining the visible stream must drain all of its work. */
+/* Waits for the hidden stream if stream is the loose one, because a wait for the loose stream must wait for all
+ * its work. */
 static leat_status drain_hidden(struct fault *fault, void *stream)
 {
     struct leati_driver *inner = fault->inner;
@@ -481,8 +489,9 @@ static leat_status wrap_stream_synchronize(struct leati_driver *driver, void *st
     return drain_hidden(fault, stream);
 }
 
-/* Memory that is allocated on the loose stream must also be usable on the hidden one, and must not be freed while
- * that still uses it: this fault should break order, not access freed memory. */
+/* LEATI_FAULT_ORDER_LOOSE should break the order of work, but not access memory that is not allocated. So this
+ * wrapper waits until the memory is usable on the hidden stream too, and wrap_mem_free_async() waits until the
+ * hidden stream does not use it any more. */
 static leat_status wrap_mem_alloc_async(struct leati_driver *driver, void *stream, size_t bytes, void **ptr)
 {
     struct fault *fault = fault_of(driver);
@@ -563,7 +572,7 @@ static leat_status wrap_stream_wait(struct leati_driver *driver, void *stream, v
     return fault->inner->ops->stream_wait(fault->inner, stream, event);
 }
 
-/* WAIT_NOTHING removes waits for flags, but not writes. */
+/* LEATI_FAULT_WAIT_NOTHING removes the waits for flags, but not the writes of flags. */
 static leat_status wrap_stream_mem_ops(struct leati_driver *driver, void *stream,
                                        const struct leati_mem_op *values, unsigned count)
 {
@@ -583,7 +592,7 @@ static leat_status wrap_stream_mem_ops(struct leati_driver *driver, void *stream
     return left ? fault->inner->ops->stream_mem_ops(fault->inner, stream, kept, left) : LEAT_OK;
 }
 
-/* Corrupts the last byte of a copy that was just submitted: reads it back, changes it, writes it. */
+/* Corrupts the last byte of a copy that was just submitted: reads the byte, changes it, and writes it back. */
 static leat_status spoil_copy(struct fault *fault, void *stream, struct leati_location dst, size_t bytes)
 {
     struct leati_driver *inner = fault->inner;
@@ -719,7 +728,7 @@ static leat_status wrap_launch(struct leati_driver *driver, void *stream, void *
     return status;
 }
 
-/* ---- making and arming ------------------------------------------------------------------------ */
+/* ---- creating and arming a wrapper ------------------------------------------------------------ */
 
 struct leati_driver *leati_fault_wrap(struct leati_driver *inner)
 {
@@ -764,7 +773,7 @@ void leati_fault_arm(struct leati_driver *wrapper, enum leati_fault_mode mode, c
     arm(fault_of(wrapper), mode, entry ? entry_by_name(entry, strlen(entry)) : ENTRY_ANY, n);
 }
 
-/* "N" or "ENTRY:N" after the "=" of fail, delay and corrupt. */
+/* Reads "N" or "ENTRY:N", which follows the "=" of fail, delay and corrupt. Returns false if the text is wrong. */
 static bool read_place(const char *text, enum entry *entry, uint64_t *n)
 {
     const char *colon = strchr(text, ':');
