@@ -45,9 +45,9 @@ enum { ALONE = LEATI_DIRECTION_DEVICE + 1, GROUPS };
 struct batch {
     leat_stream *stream;
     struct leati_ops ops;
-    size_t largest_bytes; /* larger ranges are ALONE */
+    size_t largest_bytes; /* ranges with more bytes are ALONE */
     leat_kernel *kernel;
-    size_t counts[GROUPS], bytes[GROUPS]; /* ranges in each group, and their bytes */
+    size_t counts[GROUPS], bytes[GROUPS]; /* number of ranges in each group; their bytes together */
     const char *why_alone;
 };
 
@@ -116,7 +116,8 @@ static leat_status plan_group(const struct batch *batch, uint32_t group, struct 
     if (!plan->unstaged)
         plan->unstaged = "no side is pageable";
     LEATI_TRY(leati_protocol_forced(&plan->forced));
-    /* If KERNEL is forced, the other groups of the same launch get the protocols that go with it. */
+    /* If LEAT_COPY_PROTOCOL forces the protocol KERNEL, groups that no kernel can copy alone use the protocol that
+     * shares the launch. */
     if (plan->forced == LEATI_PROTOCOL_KERNEL)
         plan->forced = group == LEATI_DIRECTION_DEVICE ? LEATI_PROTOCOL_KERNEL
                        : group == LEATI_DIRECTION_HOST ? LEATI_PROTOCOL_HOST
@@ -239,7 +240,7 @@ static void end_was_used(struct batch *batch, const struct leati_access *use, ui
     leati_was_used(&one, batch->stream, &endpoint, bytes, write);
 }
 
-/* Reports to guard mode the ranges from first to end - 1, except those that are ALONE. */
+/* Reports the ranges from first to end - 1, except ALONE ranges, to guard mode as used. */
 static void was_used(struct batch *batch, const struct leati_access *use, size_t first, size_t end)
 {
     leati_assert(first <= end && end <= batch->ops.count);
@@ -255,9 +256,9 @@ static void was_used(struct batch *batch, const struct leati_access *use, size_t
 
 /* ---- a round: as many ranges as fit into the pinned memory for packing ---- */
 
-/* A piece, in the form that the kernel leat_copy_pieces reads. */
+/* A piece of a range. The kernel leat_copy_pieces reads this struct. */
 struct batch_piece {
-    uint64_t dst, src; /* addresses of the device */
+    uint64_t dst, src; /* addresses for the kernel */
     uint32_t bytes, number;
 };
 
@@ -301,12 +302,12 @@ struct block {
     size_t dma_count;
 };
 
-/* Packed ranges that are contiguous both in pinned memory and on the device. */
+/* A run of packed ranges that are contiguous both in pinned memory and on the device. */
 struct packed_run {
     uint32_t group;
     uint32_t allocation;
     uintptr_t local, packed;
-    size_t bytes; /* 0: none */
+    size_t bytes; /* 0: there is no run */
 };
 
 static size_t align_up(size_t bytes, size_t to)

@@ -1,4 +1,4 @@
-/* batch_ops.c - see batch_ops.h. */
+/* batch_ops.c - resolves, checks, sorts and merges the ops of a batch. See batch_ops.h. */
 #include "copy/batch_ops.h"
 
 #include "base/assert.h"
@@ -179,8 +179,8 @@ static leat_status find_allocations(struct leati_ops *ops, const leat_copy_op *g
 /* ---- sorting ---- */
 
 struct key {
-    uint64_t at;     /* offset from the lowest address */
-    uint32_t number; /* index in the list */
+    uint64_t at;     /* offset of the op from the lowest address of its side */
+    uint32_t number; /* index of the op in the list */
 };
 
 #define DIGIT_BITS 12u /* the counters of a pass, 16 KiB, fit into the L1 cache */
@@ -303,7 +303,7 @@ static leat_status check_sources(struct leati_ops *ops)
     struct key *sorted;
     void *scratch;
 
-    /* The common case: the sources and the destinations are in disjoint address ranges. */
+    /* In most batches the address range of all sources and that of all destinations are disjoint. */
     if (ops->low[SRC] >= ops->high[DST] || ops->low[DST] >= ops->high[SRC])
         return LEAT_OK;
     LEATI_TRY(sort_side(ops, SRC, &scratch, &sorted));

@@ -49,15 +49,15 @@ struct leati_ops {
     uint32_t allocation_count, allocation_room;
 
     bool pageable;          /* some op has pageable memory, so look and unread are set */
-    struct leati_plan look; /* inputs of plans: stager, one_pass, idle, early */
+    struct leati_plan look; /* the inputs of all plans: stager, one_pass, idle and early are set */
     bool unread;            /* pageable sources were not checked, because packing detects unmapped pages */
-    bool asking;            /* ask the drivers about every address that leat does not know */
+    bool asking;            /* leat asks the drivers about every address that it does not know */
 
     uintptr_t low[2], high[2];                 /* bounds of all destinations [0] and all sources [1] */
     uint32_t recent[LEATI_ALLOCATIONS_RECENT]; /* cache of allocation indices, by a hash of the address */
     struct leati_op own[LEATI_OPS_OWN];
     struct leati_allocation own_allocations[LEATI_ALLOCATIONS_OWN];
-    void *block; /* heap memory of the list if it does not fit in own */
+    void *block; /* memory of the list if the list does not fit in own */
 };
 
 /* Reads, checks and sorts the caller's ops. If asking is false and the stream is idle, leat assumes that source

@@ -11,7 +11,7 @@
  * stream. */
 leat_status leati_job_wait(struct leati_job *job, leat_device *device, leat_copy_point point, uint64_t end_ns);
 
-/* Returns the failure of a finished job, and sets its message; LEAT_OK if it succeeded. */
+/* Returns LEAT_OK if a finished job has succeeded. Otherwise returns its failure, with a message. */
 leat_status leati_job_result(struct leati_job *job);
 
 /* For all calls that start a copy with a ticket. leati_ticket_check() checks the arguments. leati_ticket_start()

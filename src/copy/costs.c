@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/quick.h"
 
-/* A rate in MB/s is the same in bytes per microsecond. */
+/* The time of a copy: latency_ns + bytes / mb_s. MB/s is the same as bytes per microsecond. */
 struct line {
     uint32_t latency_ns, mb_s;
 };
@@ -22,7 +22,7 @@ static const struct line staged_line = {25000, 45000}, host_line = {5000, 20000}
 #define HELPED_MB_S 40000u /* rate of an eager copy that workers have joined */
 #define WAKE_NS 60000u     /* time until a sleeping worker starts to copy */
 
-/* Latency of a kernel launch, and its rate if one side is on the host. */
+/* The latency of a kernel launch, and the rate of a kernel that accesses host memory. */
 #define LAUNCH_NS 10000u
 #define KERNEL_MB_S 40000u
 #define NARROW_ROW_NS 70u /* a DMA engine's time for a narrow row; not measured yet, see docs/copies.md */

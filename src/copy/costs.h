@@ -42,7 +42,7 @@ uint64_t leati_cost_together(const leat_device *device, size_t bytes);
 uint64_t leati_costs_start(const leat_device *device, size_t bytes);
 void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t bytes, uint64_t start_ns);
 
-/* Sets a rate in MB/s that was measured in another way; 0: use the constant again. */
+/* Sets a rate in MB/s. 0: leat uses the constant again, until leati_costs_saw() corrects it. */
 void leati_costs_set(leat_device *device, enum leati_rate rate, uint32_t mb_s);
 
 #endif

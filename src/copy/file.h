@@ -53,7 +53,9 @@ void leati_file_release(struct leati_open_file *open);
 
 /* ---- temporary names (file_commit.c) ---- */
 
-/* Opens open->path with LEAT_FILE_TEMPORARY: sets fd, directory and temporary. how: flags of open(). */
+/* Creates a temporary file in the directory of open->path, and sets fd, directory and temporary. how: flags of
+ * open().
+ */
 leat_status leati_file_open_temporary(struct leati_open_file *open, int how);
 
 /* Called when the handle is closed. If there was no commit, removes the temporary name now, because copies may

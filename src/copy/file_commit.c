@@ -143,7 +143,7 @@ void leati_file_drop_temporary(struct leati_open_file *file)
 
 /* ---- the work of a job ---- */
 
-/* One call of leat_file_sync() or leat_file_commit(). */
+/* The job of one call of leat_file_sync() or leat_file_commit(). */
 struct commit {
     atomic_uint holders; /* reference count: one for the call, one for the job */
     struct leati_open_file *file;

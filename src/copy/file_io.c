@@ -391,7 +391,8 @@ static bool is_in(unsigned long type, const unsigned long *types, size_t count)
  * NULL if it does. *never becomes true if the file system has no direct access at all. */
 static const char *why_cached(int fd, bool *never)
 {
-    /* tmpfs, ramfs, hugetlbfs; NFS, SMB and CIFS, FUSE, Ceph, Lustre, 9P, AFS, GPFS, BeeGFS, OCFS2, virtiofs */
+    /* memory: tmpfs, ramfs, hugetlbfs. network: NFS, SMB and CIFS, FUSE, Ceph, Lustre, 9P, AFS, GPFS, BeeGFS,
+     * OCFS2, virtiofs. */
     static const unsigned long memory[] = {0x01021994, 0x858458f6, 0x958458f6};
     static const unsigned long network[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42, 0x65735546,
                                             0x00c36400, 0x0bd00bd0, 0x01021997, 0x5346414f, 0x6b414653,

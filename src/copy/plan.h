@@ -12,8 +12,8 @@
 #include "copy/staged.h"
 #include "copy/transfer.h"
 
-/* Special expected times. */
-#define LEATI_COST_LAST (UINT64_MAX - 1) /* used only if no other protocol can make the copy */
+/* Special values of leati_candidate.cost_ns. */
+#define LEATI_COST_LAST (UINT64_MAX - 1) /* the planner uses this protocol only if no other can make the copy */
 #define LEATI_COST_NONE UINT64_MAX       /* the protocol does not support the transfer, or it has declined */
 
 struct leati_candidate {
@@ -23,19 +23,19 @@ struct leati_candidate {
 
 /* Tells whether leat's fault handler is installed. leati_plan_is_guarded() sets it. */
 enum leati_plan_guard {
-    LEATI_PLAN_GUARD_UNKNOWN, /* not asked yet */
+    LEATI_PLAN_GUARD_UNKNOWN, /* leati_plan_is_guarded() was not called yet */
     LEATI_PLAN_GUARD_MISSING,
     LEATI_PLAN_GUARD_INSTALLED
 };
 
 struct leati_plan {
     struct leati_transfer transfer;
-    enum leati_protocol_id protocol; /* the choice; after submission, the protocol that was really used */
+    enum leati_protocol_id protocol; /* the chosen protocol; after submission, the one that made the copy */
 
     /* Inputs of the choice. If no side is pageable, only forced, rails and, for layouts, one_pass are set. */
     enum leati_protocol_id forced; /* protocol of LEAT_COPY_PROTOCOL; LEATI_PROTOCOLS: none */
-    struct leati_stager *stager;   /* NULL: there is none, or it is not needed */
-    const char *unstaged;          /* why there is no stager */
+    struct leati_stager *stager;   /* NULL: staging is not possible, or the copy does not need it */
+    const char *unstaged;          /* text that says why stager is NULL */
     bool first;                    /* a thread in the background is still creating the stager (staged.h) */
     bool one_pass;                 /* driver calls and kernels access pageable memory directly */
     bool early;                    /* the source may be read before the stream reaches the copy */
@@ -96,7 +96,7 @@ void leati_explain_transfer(struct leati_strbuf *text, const struct leati_transf
 /* Adds the number of threads that copy, and their store policy. */
 void leati_explain_threads(const struct leati_plan *plan, struct leati_strbuf *text);
 
-/* Checks the arguments that all _explain calls share. */
+/* Checks the arguments that all calls named *_explain have. */
 leat_status leati_explain_check(const char *what, leat_stream *stream, const char *text, size_t text_bytes);
 
 #endif

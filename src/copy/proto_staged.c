@@ -37,7 +37,7 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
         *why_not = "no side is pageable";
     else if (plan->one_pass)
         *why_not = "the device reaches pageable memory by itself";
-    /* Several chunks of whole rows must fit into a ring. */
+    /* Chunks are whole rows, and several chunks must fit into a ring. */
     else if (transfer->shape == LEATI_SHAPE_REGION && transfer->region.width_bytes > plan->stager->ring_bytes / 8)
         *why_not = "a row fills too much of a ring";
     return !*why_not;

@@ -69,7 +69,7 @@ leat_status leati_region_check(const leat_copy_region *region)
     return check_side(region, LEATI_REGION_SRC);
 }
 
-/* Turns slices of one row each into rows. */
+/* The slices of this region have one row each. Turns the slices into the rows of one slice. */
 static void lay_flat(leat_copy_region *region)
 {
     region->height = region->depth;

@@ -65,7 +65,7 @@ struct leati_stage {
     struct leati_stager *stager;
     leat_stream *stream;
     const struct leati_stage_request *request;
-    struct leati_location placed; /* the device's side */
+    struct leati_location placed; /* location of the device's side */
     struct leati_caught_up caught_up;
     struct leati_rows to_rows, from_rows;
     struct leati_staging_request staging;

@@ -83,7 +83,8 @@ leat_status leati_check_runs(const void *dst, const void *src, size_t bytes);
 /* Returns POINTER, with a message, if the first or the last byte of a pageable side is not mapped. */
 leat_status leati_transfer_check_mapped(const struct leati_transfer *transfer);
 
-/* Returns true if this thread can read and write all pageable pages of a contiguous transfer. */
+/* For a contiguous transfer: returns true if this thread can read all pages of a pageable source, and write all
+ * pages of a pageable destination. */
 bool leati_transfer_is_usable(const struct leati_transfer *transfer);
 
 /* leati_transfer_may_start() must be called before a transfer is submitted. It enables peer access if the copy

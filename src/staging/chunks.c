@@ -1,4 +1,4 @@
-/* chunks.c - see chunks.h. */
+/* chunks.c - cuts a copy into chunks and parts, and places the chunks in a ring. See chunks.h. */
 #include "staging/chunks.h"
 #include "base/assert.h"
 

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct leati_chunk {
-    size_t offset; /* in the copy */
+    size_t offset; /* offset in the copy */
     size_t bytes;
     size_t place;         /* offset in the ring */
     size_t lead_bytes;    /* difference between part_bytes and the size of the first part */

@@ -1,4 +1,4 @@
-/* job.c - see job.h. */
+/* job.c - copies the parts of a job on worker threads, and reports its failures. See job.h. */
 #include "staging/job.h"
 
 #include "base/assert.h"
@@ -10,7 +10,7 @@
 
 #define PREFAULT_BYTES ((size_t)2 << 20)
 
-/* Guards failed_at and error of all jobs. Taken only when a storage has failed. */
+/* Protects failed_at and error of all jobs. Threads take it only if a storage has failed. */
 static struct leati_lock failures_lock = LEATI_LOCK_INITIALIZER;
 
 /* ---- one part of a job ---- */
@@ -86,7 +86,7 @@ static enum leati_taken take_part(struct leati_job *job, uint32_t *c, uint32_t *
     return LEATI_TAKEN;
 }
 
-/* Copies a part of a job with rows. ring: the part's address in the ring. */
+/* Copies a part of a job whose pageable side has gaps between rows. ring: the part's address in the ring. */
 static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t bytes, uintptr_t *fault)
 {
     bool in = job->direction == LEATI_DIRECTION_IN, out = job->direction == LEATI_DIRECTION_OUT;
@@ -250,7 +250,7 @@ static enum leati_taken work_on_part(struct leati_task *task)
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
     const struct leati_job *job = (const struct leati_job *)task;
-    /* Read once, because other threads change it. */
+    /* Read job->at once, because other threads change it. */
     uint32_t c = (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32);
 
     if (c >= job->count)

@@ -74,9 +74,9 @@ struct leati_job {
     bool early; /* threads may copy before the stream reaches the copy */
     bool eager; /* the caller copies too, waits until all is staged, and returns the failure of the copy */
     enum leati_store_policy policy;
-    char *dst;          /* HOST and OUT: pageable */
-    const char *src;    /* HOST and IN */
-    size_t bytes;       /* of the copy, without gaps */
+    char *dst;          /* HOST and OUT: the destination in host memory */
+    const char *src;    /* HOST and IN: the source in host memory */
+    size_t bytes;       /* size of the copy, without gaps */
     size_t reach_bytes; /* OUT and HOST: number of bytes to prefault, from dst on; 0: none */
     bool in_rows;       /* a pageable side has gaps, so to_rows and from_rows are set */
     struct leati_rows to_rows, from_rows;

@@ -85,7 +85,7 @@ struct probe {
     struct leati_loop loop; /* one iteration for each thread */
     struct prober *probers;
     char *slot;
-    size_t share_bytes; /* of the slot, for each thread */
+    size_t share_bytes; /* part of the slot that each thread uses */
     size_t part_bytes;
     bool evict;
     atomic_uint ready;
@@ -96,7 +96,7 @@ struct prober {
     struct probe *probe;
     unsigned index;
     unsigned counts[VARIANTS];
-    double rates[VARIANTS][SAMPLES_MAX]; /* of each copy, in bytes per nanosecond */
+    double rates[VARIANTS][SAMPLES_MAX]; /* rate of each copy in bytes per nanosecond */
 };
 
 static bool goes_out(unsigned variant)

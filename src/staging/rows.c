@@ -1,4 +1,4 @@
-/* rows.c - see rows.h. */
+/* rows.c - copies bytes between pitched rows. See rows.h. */
 #include "staging/rows.h"
 
 #include "base/assert.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SHORT_BYTES 32                /* rows up to this size are copied without calling memcpy() */
-#define STREAMED_BYTES ((size_t)4096) /* shorter rows are not streamed: too many partly written cache lines */
+#define STREAMED_BYTES ((size_t)4096) /* shorter rows have too many partial cache lines for streaming stores */
 
 size_t leati_rows_reach(const struct leati_rows *rows, size_t bytes)
 {

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FLAGS_BYTES ((size_t)4096) /* the page of the flags, before the ring */
+#define FLAGS_BYTES ((size_t)4096) /* a block begins with a page for the flags, then follows the ring */
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */
@@ -29,7 +29,7 @@
 #define EAGER_HELPED_BYTES ((size_t)512 << 10) /* an eager copy of at least this size wakes workers */
 
 #define THREADS_MAX 64
-#define THREADS_USUAL 12 /* for each device: enough for both directions of its link (measured with an H200) */
+#define THREADS_USUAL 12 /* threads per device; they keep both directions of its link busy (measured: H200) */
 #define SHARE_USUAL 8u   /* threads on one copy; more threads would slow each other down */
 #define SHARE_LEAST 4u
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
@@ -223,7 +223,7 @@ void leati_stager_lose(struct leati_stager *stager, void *block)
     struct leati_lost *lost = malloc(sizeof *lost);
 
     if (!lost)
-        return; /* the block leaks, which is harmless */
+        return; /* the block leaks, because a stream may still write to it */
     lost->block = block;
     leati_lock(&jobs_lock);
     lost->next = stager->lost;
@@ -907,7 +907,7 @@ void leati_job_look(struct leati_job *job, struct leati_job_state *state)
         state->done = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
     state->staged = state->done || leati_job_staged(job);
     state->arrived_bytes = job->over ? job->arrived_bytes : arrived(job);
-    /* If the job was stopped after everything had been copied, it has succeeded. */
+    /* A job that was stopped after all its bytes had been copied has succeeded. */
     state->status = LEAT_OK;
     if (atomic_load_explicit(&job->stopped_at, memory_order_relaxed) < job->bytes)
         state->status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);

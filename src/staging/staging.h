@@ -6,9 +6,11 @@
  * during the call; job.h describes how stream and workers continue from there.
  *
  * This layer knows no device, pool or stream. It reaches them by hooks, which the layer above supplies. The hooks
- * report failures as driver calls do: with a status and this thread's message. Workers call timeline_failed only.
+ * report failures as driver calls do: with a status and this thread's message. The only hook that workers call is
+ * timeline_failed().
  *
- * Order of calls: init, then start; copies; end. Copies may come from any thread.
+ * Call leati_stager_init(), then leati_stager_start(), then make copies from any thread, and at last call
+ * leati_stager_end().
  */
 #ifndef LEATI_STAGING_H
 #define LEATI_STAGING_H
@@ -38,7 +40,7 @@ struct leati_staging_hooks {
 
     /* A stream's timeline keeps the failures of the stream. It is reference-counted. */
     void (*timeline_hold)(void *timeline);
-    void (*timeline_release)(void *timeline); /* may be called under a lock of this layer */
+    void (*timeline_release)(void *timeline); /* this layer may call it while it holds one of its locks */
     void (*timeline_failed)(void *timeline, leat_status status, const char *message);
 };
 
@@ -58,7 +60,7 @@ struct leati_stager {
     struct leati_staging_choice choice;
     uint64_t ring_bytes;      /* limit for the ring of one copy */
     uint64_t limit_bytes;     /* limit for the pinned memory of all copies under way */
-    _Atomic uint64_t last_ns; /* time of the latest copy that the workers could have made */
+    _Atomic uint64_t last_ns; /* not used */
     char refused[192];        /* why staging is not possible, as the layer above has found; "" if it is possible */
 
     /* Protected by jobs_lock of stager.c. */
@@ -105,7 +107,7 @@ leat_status leati_stager_start_files(struct leati_stager *stager);
 /* A list of copies. The list must stay in memory until the stream has completed the copies. If the request is
  * early, nobody else may use the destinations until then. */
 struct leati_list {
-    size_t (*copy)(const void *list, size_t first, size_t count, uintptr_t *fault); /* as in job.h */
+    size_t (*copy)(const void *list, size_t first, size_t count, uintptr_t *fault); /* as copy_list in job.h */
     const void *list;
     size_t count;
     bool scratch; /* all destinations are leat's own memory */
@@ -179,7 +181,7 @@ struct leati_job_state {
 };
 void leati_job_look(struct leati_job *job, struct leati_job_state *state);
 
-/* Releases a job that leati_stager_submit() filled in. */
+/* Releases a reference to a job, such as the one that leati_stager_submit() stores in *started. */
 void leati_job_release(struct leati_job *job);
 
 /* ---- help ---- */

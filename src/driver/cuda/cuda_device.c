@@ -89,7 +89,7 @@ static leat_status take_context(struct gpu_device *device, void *native_context)
 
     if (!native_context)
         return retain_context(device);
-    /* The user's context must belong to this device. */
+    /* Check that the program's context belongs to this device. */
     device->context = native_context;
     GPU_TRY(device, context_device, &number);
     if (number != device->number)

@@ -18,13 +18,13 @@ struct fatbin_header {
     uint32_t magic;
     uint16_t version;
     uint16_t header_bytes;
-    uint64_t content_bytes; /* without this header */
+    uint64_t content_bytes; /* size of the content that follows this header */
 };
 
 /* Returns the offset of a table's end in an ELF file, or UINT64_MAX on overflow. */
 static uint64_t table_end(uint64_t offset, uint64_t entry_bytes, uint64_t count)
 {
-    uint64_t bytes = entry_bytes * count; /* cannot overflow: both factors have 16 bits */
+    uint64_t bytes = entry_bytes * count; /* does not overflow, because both have 16 bits, or count is 1 */
 
     return offset > UINT64_MAX - bytes ? UINT64_MAX : offset + bytes;
 }

@@ -2,8 +2,8 @@
  * fault.h - declares a driver that wraps another driver and injects faults: calls fail, are late, or do wrong
  * things.
  *
- * Tests use it to reach every error path, and to prove that wrong results make a test fail. If LEAT_FAULT is set,
- * the registry wraps the drivers of the whole process. Any driver can be wrapped.
+ * Tests use it to reach every error path, and to prove that wrong results make a test fail. Any driver can be
+ * wrapped. The registry wraps the drivers for which the environment variable LEAT_FAULT names a fault.
  */
 #ifndef LEATI_FAULT_H
 #define LEATI_FAULT_H

@@ -56,7 +56,7 @@ struct gpu_device {
     bool primary;    /* leat has retained this context, the primary one */
     bool pools;      /* supports mem_alloc_async */
     bool managed;    /* supports managed memory */
-    bool concurrent; /* device and host may access managed memory at the same time */
+    bool concurrent; /* device and host can access managed memory at the same time */
     bool virtual_memory, exportable;
     bool mem_ops;            /* supports stream_mem_ops */
     int max_shared_bytes;    /* largest shared memory of a block, static and dynamic together */
@@ -137,8 +137,8 @@ leat_status GPU(fail_as)(const struct gpu_api *api, leat_status status, const ch
 leat_status GPU(enter)(const struct gpu_device *device, gpu_before *before);
 void GPU(leave)(const struct gpu_device *device, gpu_before before);
 
-/* Calls one vendor function while device is the thread's current one, and assigns its result to code. Returns from
- * the enclosing function if GPU(enter) fails. */
+/* Makes device the thread's current device, calls one vendor function, and assigns its result to code. If
+ * GPU(enter) fails, returns from the enclosing function. */
 #define GPU_CALL(device, code, field, ...)                                                                        \
     do {                                                                                                          \
         gpu_before gpu_before_ = {0};                                                                             \

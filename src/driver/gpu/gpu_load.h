@@ -126,7 +126,7 @@ static leat_status check_version(struct gpu_driver *gpu, const char *path)
     put_function(&gpu->api, offsetof(struct gpu_api, version), function);
     code = gpu->api.version(&version);
     if (is_reported_by_start(code))
-        return LEAT_OK; /* init fails in the same way, and start() sets the message */
+        return LEAT_OK; /* init will fail with the same result, and start() will set the message */
     if (code != GPU_SUCCESS)
         return leati_fail(LEAT_ERROR_NO_DRIVER, "%s: %s: " GPU_VENDOR " error %u; " GPU_INSTALL_AGAIN, path,
                           GPU(names).version, code);

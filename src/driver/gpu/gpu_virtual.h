@@ -16,7 +16,7 @@ static leat_status check_virtual(const struct gpu_device *device)
     return leati_fail(LEAT_ERROR_UNSUPPORTED, "the GPU has no virtual memory management");
 }
 
-/* CUDA's handle is a number, HIP's a pointer. */
+/* These convert a handle, which is a number in CUDA and a pointer in HIP, from and to a 64-bit number. */
 static gpu_mem_handle handle_of(uint64_t number)
 {
     return (gpu_mem_handle)(uintptr_t)number;
@@ -162,7 +162,7 @@ static leat_status add_peer(struct gpu_device *self, gpu_number peer) LEATI_REQU
     for (size_t i = 0; i < self->maps.count; i++)
         GPU_TRY(self, vm_set_access, gpu_address_of((void *)self->maps.entries[i].base),
                 self->maps.entries[i].bytes, &access, 1);
-    /* Peers beyond GPU_PEERS_MAX get no direct access to later mappings. */
+    /* If there are already GPU_PEERS_MAX peers, this peer gets no direct access to later mappings. */
     if (self->peer_count < GPU_PEERS_MAX)
         self->peers[self->peer_count++] = peer;
     return LEAT_OK;

@@ -31,7 +31,7 @@ static leat_status fail_short(const char *what, uint64_t needed, size_t bytes)
 /* Returns offset + count * entry_bytes, or UINT64_MAX on overflow. */
 static uint64_t table_end(uint64_t offset, uint64_t entry_bytes, uint64_t count)
 {
-    uint64_t bytes = entry_bytes * count; /* cannot overflow: both factors have 16 bits, or one is 1 */
+    uint64_t bytes = entry_bytes * count; /* does not overflow, because both have 16 bits, or one is 1 */
 
     return offset > UINT64_MAX - bytes ? UINT64_MAX : offset + bytes;
 }

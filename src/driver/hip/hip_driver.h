@@ -36,7 +36,7 @@ typedef hi_mem_properties gpu_mem_properties;
 typedef hi_mem_access gpu_mem_access;
 typedef hi_range_attribute gpu_range_attribute;
 typedef int gpu_pattern; /* pattern of a 4-byte fill */
-typedef int gpu_before;  /* the device to restore */
+typedef int gpu_before;  /* the device that GPU(leave) restores */
 
 enum {
     GPU_SUCCESS = LEATI_hipSuccess,

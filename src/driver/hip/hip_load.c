@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* The oldest library that has all required functions. */
+/* The version of the oldest library that has all required functions. */
 #define VERSION_FLOOR LEATI_HIP_VERSION(5, 2)
 
 #define GPU_PATH_OPTION LEATI_OPTION_HIP_LIBRARY
