@@ -1,13 +1,13 @@
 /*
- * batch.c - leat_copy_batch(): many copies at once.
+ * batch.c - implements leat_copy_batch(), which makes many copies at once.
  *
- * All ops are checked and sorted (batch_ops.h) before any is submitted. Small ranges are combined into one group
- * for each direction, and each group is planned as one transfer:
+ * leat checks and sorts all ops (batch_ops.h) before it submits any of them. It combines small ranges into one
+ * group for each direction, and plans each group as one transfer. The groups and their protocols are:
  *
  *   DEVICE  KERNEL: the device can access both sides, and leat_copy_pieces copies all ranges in one launch
  *   IN      STAGED: pageable sources are packed into pinned memory, from which the same launch reads them. The
  *           caller's thread packs if the sources may be read at once, else a host function of the stream
- *   OUT     STAGED: the launch copies to pinned memory, and a host function from there to the destinations
+ *   OUT     STAGED: the launch copies to pinned memory, and a host function copies from there to the destinations
  *   HOST    HOST: both sides are host memory, one of them is pageable. The host function of OUT copies these too
  *
  * leat plans large ranges, and ranges in memory of other devices, one by one, as leat_copy() does. If a batch has

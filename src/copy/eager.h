@@ -23,7 +23,7 @@ enum { LEATI_EAGER_RINGS = 4 };
 
 /* A ring of a device, for one copy at a time. */
 struct leati_eager_ring {
-    struct leati_lock lock;      /* protects the fields below; only tried, so no thread waits for a ring */
+    struct leati_lock lock;      /* protects the fields below; only leati_trylock() takes it, so no thread waits */
     struct leati_flags *block;   /* flags and ring; allocated at the first use */
     struct leati_timeline *user; /* timeline of the stream whose DMAs may still use the ring; NULL: none */
     uint64_t seq;                /* the ring is free when user has completed this sequence number */

@@ -148,8 +148,8 @@ struct commit {
     atomic_uint holders; /* reference count: one for the call, one for the job */
     struct leati_open_file *file;
     bool named; /* true: a commit, which names the file; false: only fsync() */
-    /* The call has succeeded, so there is no second commit. While it is false, the program may try the commit
-     * again, which needs the temporary name. */
+    /* The call has succeeded, so there is no second commit. After a call that failed, the program may try again,
+     * and then needs the temporary name. */
     atomic_bool submitted;
     /* The name of the latest step, for the message if this step fails. The thread that runs the job sets it before
      * it advances staged_chunks (staging/job.h). */

@@ -1,5 +1,5 @@
 /*
- * plan.h - the planner: chooses the protocol for a transfer.
+ * plan.h - declares the planner, which chooses the protocol for a transfer and submits the transfer.
  *
  * Each call makes one plan. The planner compares the expected times (costs.h) of the protocols that support the
  * transfer, and tries the fastest. If this protocol declines, the planner tries the next fastest one. If the

@@ -63,7 +63,7 @@ struct ring_side {
 static struct ring_side ring_side_of(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
-    struct leati_location ring = {.kind = LEAT_KIND_PINNED}; /* NULL has the alignment of a place in the ring */
+    struct leati_location ring = {.kind = LEAT_KIND_PINNED}; /* NULL stands for any place in the ring */
     struct ring_side side = {
         .to = transfer->to.location, .from = transfer->from.location, .region = transfer->region};
     size_t slice_bytes = side.region.depth > 1 ? side.region.height * side.region.width_bytes : 0;

@@ -1,5 +1,5 @@
 /*
- * job.h - one staged copy: the state that its stream, the worker threads and its ticket share.
+ * job.h - declares the job of a staged copy: the state that its stream, the worker threads and its ticket share.
  *
  * A job has two flags in pinned memory, by which its stream and the workers wait for each other:
  *
@@ -142,7 +142,7 @@ static inline void leati_job_spoil(const struct leati_job *job)
 /* Returns true if every chunk was copied, or skipped because the job stopped. */
 static inline bool leati_job_staged(const struct leati_job *job)
 {
-    /* Acquire: after true the caller sees the copied bytes, and job->stopped if the job failed. */
+    /* Acquire: if the result is true, the caller sees the copied bytes, and job->stopped if the job failed. */
     return atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire) == job->count;
 }
 

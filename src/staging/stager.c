@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FLAGS_BYTES ((size_t)4096) /* a block begins with a page for the flags, then follows the ring */
+#define FLAGS_BYTES ((size_t)4096) /* a page for the flags; the ring follows this page in the block */
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */

@@ -126,7 +126,7 @@ struct leati_staging_request {
     struct leati_flags *block;
     bool no_wait;         /* if all pinned memory is in use, decline instead of waiting */
     uint64_t deadline_ns; /* time of leati_clock_ns() after which the copy stops; 0: none */
-    void *dst;            /* the direction says which side is pageable; an address on the device is for messages */
+    void *dst;            /* the direction says which side is pageable; messages print the other side's address */
     const void *src;
     size_t bytes;                       /* without gaps; with a list: the number of copies */
     const struct leati_rows *to_rows;   /* to_rows and from_rows are set if pageable memory has gaps, else NULL */

@@ -181,7 +181,8 @@ static uint64_t count_call(struct fault *fault, enum entry entry)
     return atomic_fetch_add_explicit(&fault->calls, 1, memory_order_relaxed) + 1;
 }
 
-/* Returns true, and records it, if mode is armed and the call with this number gets the fault. */
+/* Returns true if mode is armed and the call with this number gets the fault. Then also records that the fault has
+ * happened. */
 static bool strikes(struct fault *fault, enum entry entry, enum leati_fault_mode mode, uint64_t number)
 {
     if (!number || mode_of(fault) != mode || number != atomic_load_explicit(&fault->n, memory_order_relaxed))

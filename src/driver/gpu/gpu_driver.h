@@ -116,7 +116,7 @@ static inline void *gpu_pointer_of(gpu_address address)
 struct gpu_meaning {
     gpu_result code;
     leat_status status;
-    const char *advice; /* end of the message, "; ..." with what to do; NULL if the vendor's text is enough */
+    const char *advice; /* text "; ..." that follows the vendor's text and says what to do; NULL: none */
 };
 
 /* Converts a vendor's result to a status. */
