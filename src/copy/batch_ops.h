@@ -32,7 +32,7 @@ struct leati_allocation {
 struct leati_op {
     uintptr_t dst, src;
     size_t bytes;
-    uint32_t number;   /* index of the caller's op; of the first of them if ops were merged */
+    uint32_t number;   /* index of the caller's op; if ops were merged, of the first of them */
     uint32_t to, from; /* indices of the allocations of dst and src */
     uint32_t group;    /* see batch.c, which sets it */
 };

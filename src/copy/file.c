@@ -35,7 +35,7 @@ void leati_file_release(struct leati_open_file *open)
 
 void leati_file_spoil(struct leati_open_file *open)
 {
-    /* Relaxed: a commit reads it after the write is complete, in the order of streams. */
+    /* Relaxed: a commit reads spoiled after the write is complete, in the order of streams. */
     atomic_store_explicit(&open->spoiled, true, memory_order_relaxed);
 }
 

@@ -44,7 +44,8 @@ struct leat_file {
 /* Returns HANDLE, with a message, if file is not a live handle. what: name of the calling function. */
 leat_status leati_file_check(const char *what, const leat_file *file);
 
-/* Fails if the file was not opened for this direction, or if the range ends beyond the largest possible offset. */
+/* Fails if the file was not opened for this direction, or if the range ends beyond the largest possible size of a
+ * file. For a file that is open for reading only, the size of the file is the limit. */
 leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write);
 
 void leati_file_spoil(struct leati_open_file *open);

@@ -27,7 +27,7 @@ struct range {
     uint64_t offset; /* in the file */
     struct leati_location at;
     size_t bytes;
-    uint32_t number; /* index of the caller's op; of the first of them if ops were merged */
+    uint32_t number; /* index of the caller's op; if ops were merged, of the first of them */
 };
 
 struct range_list {

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* For a copy out of up to this size, leat asks the driver whether the stream is idle. For larger copies the call
- * costs more than it can save. */
+/* For copies from the device up to this size, leat asks the driver whether the stream is idle. For larger copies
+ * the driver call costs more than it can save. */
 #define ASK_IDLE_BYTES ((size_t)8 << 20)
 
 const struct leati_protocol *const leati_protocols[LEATI_PROTOCOLS] = {

@@ -31,10 +31,11 @@ const char *leati_staging_streaming_by(void);
 void leati_staging_copy(void *dst, const void *src, size_t bytes, enum leati_store_policy policy);
 
 /*
- * Copies like leati_staging_copy(), but survives that the program unmaps or protects the memory, or truncates a
- * mapped file, meanwhile. Returns how many bytes were copied, from the start. If the result is below bytes, *fault
- * is the address of the first byte that could not be accessed, and the rest of dst is undefined.
- * base/fault_handler.h describes how this works together with the program's own handlers of SIGSEGV and SIGBUS.
+ * Copies like leati_staging_copy(), but returns normally even if the program unmaps or protects the memory, or
+ * truncates a mapped file, during the copy. Returns how many bytes were copied, from the start. If the result is
+ * below bytes, *fault is the address of the first byte that could not be accessed, and the rest of dst is
+ * undefined. base/fault_handler.h describes how this works together with the program's own handlers of SIGSEGV and
+ * SIGBUS.
  */
 size_t leati_staging_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_store_policy policy,
                                   uintptr_t *fault);
@@ -52,7 +53,7 @@ void leati_staging_prefault(void *ptr, size_t bytes);
  * Ignores pages that cannot be read. */
 void leati_staging_fetch(const void *ptr, size_t bytes);
 
-/* Accesses one byte of each page. Returns true if this thread can read, or with write also write, all pages. */
+/* Accesses one byte of each page. Returns true if this thread can read all pages, or with write can write them. */
 bool leati_staging_usable(const void *ptr, size_t bytes, bool write);
 
 /* ---- choosing ---- */

@@ -61,7 +61,7 @@ struct leati_storage {
     const struct leati_storage_ops *ops; /* NULL: both sides are memory */
     void *object;
     uint64_t offset; /* where the copy begins in the storage */
-    size_t lead;     /* distance from the start of the block of 4096 bytes in which the copy begins */
+    size_t lead;     /* offset of the copy's first byte in its block of 4096 bytes */
     bool write;      /* true: the storage is the destination; false: the source */
     bool scattered;  /* the storage has several pieces, and so may the memory; the object knows all of them */
     bool detached;   /* begins when the stream reaches the job, but the stream does not wait for it; HOST only */

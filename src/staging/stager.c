@@ -899,8 +899,8 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
 void leati_job_look(struct leati_job *job, struct leati_job_state *state)
 {
     leati_lock(&jobs_lock);
-    /* Read done before staged, because the copy continues meanwhile. In the other order a job could appear as done
-     * but not as staged. */
+    /* Read state->done before state->staged, because the copy continues meanwhile. In the other order a job could
+     * appear as done but not as staged. */
     state->done = job->over || is_done(job);
     state->durable = state->done && job->storage.detached;
     if (!job->over && job->storage.detached)

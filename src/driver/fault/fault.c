@@ -216,9 +216,7 @@ static void settle(struct fault *fault, enum effect effect, leat_status status)
         atomic_fetch_sub_explicit(&fault->live, 1, memory_order_relaxed);
 }
 
-/* The number of live objects counts the pages of mappings, because one call may unmap what several calls have
- * mapped.
- */
+/* Each mapped page counts as a live object, because one call may unmap what several calls have mapped. */
 static leat_status wrap_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle)
 {
     struct fault *fault = fault_of(driver);
