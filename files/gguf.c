@@ -1,21 +1,21 @@
 /*
  * gguf.c - the header of a GGUF file, versions 2 and 3, little-endian.
  *
- * "GGUF", the version, the numbers of tensors and of key-values, the key-values, the descriptions of the tensors,
- * padding to the alignment, then the data. The header has no length of its own, and vocabularies make it long, so
- * leat reads it through a window and keeps only the names. It reads the descriptions twice: the first time checks
- * everything and counts, the second time fills memory of exactly that size.
+ * The file has these parts: "GGUF", the version, the numbers of tensors and of key-values, the key-values, the
+ * descriptions of the tensors, padding to the alignment, then the data. The header has no length field, and
+ * vocabularies make it long, so leat reads it through a window and keeps only the names. leat reads the
+ * descriptions twice: first to check and count them, then to store them in memory of exactly that size.
  */
 #include "model_files.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits of the format's document, and of ggml's reader where the document has none. */
+/* Limits from the specification of GGUF, or from ggml's reader where the specification sets none. */
 enum { KEY_MAX = 65535, NAME_MAX_BYTES = 64, DIMS_MAX = 4, ALIGNMENT_DEFAULT = 32, ALIGNMENT_MAX = 1 << 20 };
 enum { TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9, TYPE_U32 = 4, TYPES = 13 };
 
-/* Bytes of a value by its type; 0: strings and arrays. */
+/* The size of a value in bytes, by type; 0 for strings and arrays, which have no fixed size. */
 static const uint8_t value_bytes[TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 /* The least number of bytes that describe a key-value (a key of one letter) and a tensor (no dimensions). */
@@ -26,15 +26,15 @@ struct gguf {
     struct leatm_model_file *file;
     uint32_t number;
     struct leatm_window window;
-    uint64_t at; /* in the file */
+    uint64_t at; /* offset of the next byte to read */
     uint64_t tensors, pairs;
     uint64_t alignment;
-    /* Keys, to find those that occur twice: text, and where each begins. */
+    /* All keys so far, to find duplicates: their text, and the offset of each key in it. */
     char *keys;
     size_t key_bytes, key_room;
     uint32_t *key_at;
     size_t key_count, key_at_room;
-    /* What the first reading of the descriptions counts. */
+    /* Totals that the first reading of the descriptions counts: bytes of names, and dimensions. */
     uint64_t name_bytes, dims;
 };
 
@@ -45,7 +45,7 @@ static uint64_t left(const struct gguf *gguf)
     return gguf->file->bytes - gguf->at;
 }
 
-/* Moves on by bytes bytes. */
+/* Skips bytes bytes of the file. */
 static leat_status skip(struct gguf *gguf, uint64_t bytes)
 {
     if (bytes > left(gguf))
@@ -94,7 +94,7 @@ static leat_status skip_string(struct gguf *gguf)
     return skip(gguf, bytes);
 }
 
-/* Checks values of one type that follow one another. */
+/* Checks and skips count consecutive values of one type. */
 static leat_status skip_values(struct gguf *gguf, uint32_t type, uint64_t count)
 {
     const unsigned char *at;
@@ -153,7 +153,7 @@ static leat_status skip_value(struct gguf *gguf, const char *key)
     return skip_values(gguf, of, count);
 }
 
-/* Copies a key to the others. Returns it in *key. */
+/* Reads a key, checks it, and appends it to gguf->keys. *key receives its address there. */
 static leat_status take_key(struct gguf *gguf, const char **key)
 {
     const unsigned char *at;
@@ -241,7 +241,7 @@ struct described {
     char name[NAME_MAX_BYTES + 1];
     size_t name_bytes;
     uint32_t dims;
-    uint64_t shape[DIMS_MAX]; /* the fastest first, as in the file */
+    uint64_t shape[DIMS_MAX]; /* the fastest dimension first, as in the file */
     int type;
     uint64_t bytes, offset;
 };
@@ -306,7 +306,8 @@ static leat_status take_type(struct gguf *gguf, struct described *described, uin
     return LEAT_OK;
 }
 
-/* Checks one description. next: where its data must begin, relative to the data of the file; moves on. */
+/* Reads and checks one description. *next: the offset in the file's data where this tensor's data must begin; the
+ * call advances it to the end of this tensor's data, with padding. */
 static leat_status take_tensor(struct gguf *gguf, struct described *described, uint64_t *next)
 {
     uint64_t elements = 1, padded;
@@ -324,7 +325,7 @@ static leat_status take_tensor(struct gguf *gguf, struct described *described, u
     return LEAT_OK;
 }
 
-/* Adds a tensor. The first reading has made room for it. */
+/* Adds a tensor to the model. make_room() has already allocated memory for it. */
 static leat_status keep(struct gguf *gguf, const struct described *described, uint64_t data)
 {
     struct leatm_model_file *file = gguf->file;
@@ -347,8 +348,8 @@ static leat_status keep(struct gguf *gguf, const struct described *described, ui
     return LEAT_OK;
 }
 
-/* Reads all descriptions. data: the place of the data, to keep the tensors; 0: only to check and to count. end
- * gets the end of the last tensor, relative to the data. */
+/* Reads all descriptions. data: the offset of the data in the file, to store the tensors in the model; 0: only
+ * check and count them. *end receives the end of the last tensor, relative to the data. */
 static leat_status read_tensors(struct gguf *gguf, uint64_t data, uint64_t *end)
 {
     struct leatm_shown shown;
@@ -387,7 +388,7 @@ static leat_status make_room(struct gguf *gguf)
     return leatm_model_reserve(gguf->model, (size_t)gguf->tensors, (size_t)gguf->dims);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole header ---- */
 
 static leat_status read_start(struct gguf *gguf)
 {
@@ -412,13 +413,13 @@ static leat_status read_start(struct gguf *gguf)
     return LEAT_OK;
 }
 
-/* Checks the padding behind the header, and that the data has the size that the tensors need. */
+/* Checks the padding behind the header, and that the file's data is as long as the tensors need. */
 static leat_status check_data(struct gguf *gguf, uint64_t end, uint64_t *data)
 {
     uint64_t padding = (gguf->alignment - gguf->at % gguf->alignment) % gguf->alignment;
     const unsigned char *at;
 
-    /* Without tensors, the padding may be missing. */
+    /* A file without tensors may end before the padding does. */
     if (!gguf->tensors && padding > left(gguf))
         padding = left(gguf);
     if (padding > left(gguf))

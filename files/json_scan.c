@@ -51,7 +51,7 @@ bool leatm_json_take(struct leatm_json *json, char c)
 
 /* ---- strings ---- */
 
-/* The four digits of \uXXXX. Returns -1 if they are none. */
+/* Returns the value of four hexadecimal digits, those of \uXXXX, or -1 if at does not point at four digits. */
 static int32_t four_digits(const char *at, const char *end)
 {
     int32_t value = 0;
@@ -92,7 +92,7 @@ static char *put_utf8(char *to, uint32_t code)
     return to;
 }
 
-/* \uXXXX, and a second one after the first half of a pair. *at is behind the 'u'. */
+/* Decodes \uXXXX, or the two escapes of a surrogate pair. *at points behind the first 'u'. */
 static bool unicode_escape(struct leatm_json *json, const char **at, char **to)
 {
     int32_t code = four_digits(*at, json->end), low;
@@ -134,7 +134,8 @@ static bool escape(struct leatm_json *json, const char **at, char **to)
     return true;
 }
 
-/* From the first escape or byte above 0x7f on: decodes in place, which never lengthens. */
+/* Decodes the rest of a string, from its first escape or byte above 0x7f. It works in place, because a decoded
+ * string is never longer than its JSON text. */
 static bool long_string(struct leatm_json *json, struct leatm_json_string *string, char *from)
 {
     const char *at = from;

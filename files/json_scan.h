@@ -1,8 +1,8 @@
 /*
- * json_scan.h - JSON from a buffer, one token at a time, for formats that know what must follow.
+ * json_scan.h - a JSON scanner that reads a buffer one token at a time, for formats with a fixed structure.
  *
- * The scanner builds no tree, so its memory does not depend on the text. It decodes strings in place. It accepts
- * what RFC 8259 allows, and of numbers unsigned integers of 64 bits only, except where it skips a value.
+ * The scanner builds no tree, so it needs little memory, however long the text is. It decodes strings in place. It
+ * accepts what RFC 8259 allows, except that it reads only unsigned integers of 64 bits; it can skip other numbers.
  */
 #ifndef LEATM_JSON_SCAN_H
 #define LEATM_JSON_SCAN_H
@@ -12,13 +12,13 @@
 #include <stdint.h>
 
 struct leatm_json {
-    char *text; /* must be followed by one readable byte */
-    char *at;   /* next byte */
+    char *text; /* the byte behind the text must be readable too */
+    char *at;   /* next byte to scan */
     char *end;
     const char *wrong; /* what was wrong, after a call that returned false */
 };
 
-/* A decoded string: UTF-8, without a 0 byte, and terminated by one. */
+/* A decoded string: UTF-8, terminated by a 0 byte, and without other 0 bytes. */
 struct leatm_json_string {
     char *at;
     size_t bytes;

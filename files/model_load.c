@@ -1,4 +1,4 @@
-/* model_load.c - loads: items become reads, and reads become batches, each with a ticket. */
+/* model_load.c - loads: turns items into reads, and reads into batches, which each have a ticket. */
 #include "model_load.h"
 
 #include <stdio.h>
@@ -52,15 +52,16 @@ static int compare_reads(const void *a, const void *b)
     return left->bytes < right->bytes ? -1 : left->bytes > right->bytes;
 }
 
-/* Returns true if leat_file_read_batch_start() can make one read of both. */
+/* Returns true if read continues before in the file and at the destination, so that
+ * leat_file_read_batch_start() can merge them. */
 static bool continues(const struct leatm_read *before, const struct leatm_read *read)
 {
     return read->stream == before->stream && read->file_number == before->file_number &&
            read->offset == before->offset + before->bytes && read->dst == before->dst + before->bytes;
 }
 
-/* Starts the first reads of a sorted list with one call: those of one stream. *taken: how many it started. ops has
- * room for LEATM_BATCH_MAX. */
+/* Starts one batch: the reads at the beginning of a sorted list that belong to one stream. *taken receives their
+ * number. ops has room for LEATM_BATCH_MAX. */
 static leat_status start_batch(leat_model_load *load, const struct leatm_read *reads, size_t count,
                                leat_file_op *ops, size_t *taken)
 {
@@ -148,7 +149,7 @@ static leat_status item_failed(const leat_model *model, const leat_model_item *i
     return leatm_model_fail_in(status, "item %zu, tensor %s", index, leatm_shown(&shown, name, strlen(name)));
 }
 
-/* The destination of an item that is contiguous. */
+/* The destination of an item without a layout, which is contiguous. */
 struct taken {
     const char *at;
     uint64_t bytes;
@@ -173,7 +174,7 @@ static leat_status check_overlaps(struct taken *taken, size_t count)
     return LEAT_OK;
 }
 
-/* What the items are read by. */
+/* The work for all items: staged regions, direct reads, and the destinations for the overlap check. */
 struct work {
     struct leatm_region *staged;
     size_t *staged_item;
@@ -237,7 +238,7 @@ static leat_status submit(leat_model_load *load, const leat_model *model, const 
         const leat_model_item *item = &items[work->staged_item[i]];
         leat_status status = leatm_region_stage(load, model, item, &work->staged[i]);
 
-        /* One event after the last copy of a run of items with one stream. */
+        /* Consecutive items of one stream share one event, which follows their last copy. */
         if (status == LEAT_OK &&
             (i + 1 == work->staged_count || items[work->staged_item[i + 1]].stream != item->stream))
             status = leatm_load_event(load, item->stream);
@@ -288,7 +289,7 @@ static leat_status no_load(const char *what)
     return leatm_model_fail(LEAT_ERROR_INVALID, "%s: load is NULL", what);
 }
 
-/* Events can only be queried and waited for without a limit. */
+/* Waits for an event until end_ns. It polls, because leat_event_synchronize() takes no timeout. */
 static leat_status wait_for_event(leat_event *event, uint64_t end_ns)
 {
     const struct timespec moment = {0, 100000};
@@ -304,7 +305,7 @@ static leat_status wait_for_event(leat_event *event, uint64_t end_ns)
     }
 }
 
-/* Keeps the first failure, with its message. */
+/* The first of several failures, with its message. */
 struct first_failure {
     leat_status status;
     char message[1800];

@@ -1,4 +1,4 @@
-/* model_open.c - leat_model_open() and what a model says of itself. */
+/* model_open.c - leat_model_open(), and the calls that describe an open model. */
 #include "model_files.h"
 
 #include <errno.h>
@@ -14,16 +14,16 @@
 const char leatm_pickle_advice[] =
     "leat does not read pickles, because reading one runs the program in it. Convert it once where you trust it: load it with torch.load(..., weights_only=True) and save it with safetensors.torch.save_file()";
 
-/* Formats by their first bytes. */
+/* The first bytes by which leat recognises formats. */
 static const struct magic {
     const char *bytes;
     size_t count;
     leat_model_format format;
-    const char *refused; /* why leat does not read it; NULL: it does */
+    const char *refused; /* why leat does not read this format; NULL: leat reads it */
 } magics[] = {
     {"\x93NUMPY", 6, LEAT_MODEL_FORMAT_NPY, NULL},
     {"PK\3\4", 4, LEAT_MODEL_FORMAT_NPZ, NULL},
-    {"PK\5\6", 4, LEAT_MODEL_FORMAT_NPZ, NULL}, /* without members */
+    {"PK\5\6", 4, LEAT_MODEL_FORMAT_NPZ, NULL}, /* a zip file without members */
     {"GGUF", 4, LEAT_MODEL_FORMAT_GGUF, NULL},
     {"\x89HDF\r\n\x1a\n", 8, 0, "an HDF5 file: convert it with safetensors.numpy.save_file()"},
     {"\x1f\x8b", 2, 0, "compressed with gzip: decompress it, since leat reads tensors in place"},
@@ -50,7 +50,7 @@ static leat_status unknown(const struct leatm_model_file *file, const unsigned c
         "it begins with %s, and is none of the formats that leat reads: safetensors, GGUF, npy and npz", found);
 }
 
-/* Tells the format by the first bytes, and refuses those that leat does not read by their names. */
+/* Recognises the format by the file's first bytes. If leat does not read it, the message has the format's name. */
 static leat_status tell_format(struct leatm_model_file *file)
 {
     unsigned char first[16] = {0};
@@ -60,7 +60,8 @@ static leat_status tell_format(struct leatm_model_file *file)
     TRY(leatm_model_read_file(file, 0, first, bytes));
     length = leatm_u64(first);
     file->format = LEAT_MODEL_FORMAT_SAFETENSORS;
-    /* A length that safetensors allow may look like another format's first bytes, but no other one has the '{'. */
+    /* Check for safetensors first: the length in its first 8 bytes may equal the first bytes of another format,
+     * but no other format has a '{' behind them. */
     if (bytes > 8 && first[8] == '{' && length <= LEATM_HEADER_MAX)
         return LEAT_OK;
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++) {
@@ -76,7 +77,8 @@ static leat_status tell_format(struct leatm_model_file *file)
     if (bytes >= 2 && first[0] == 0x80 && first[1] >= 1 && first[1] <= 5)
         return leatm_model_fail(LEAT_ERROR_FILE, "it is a pickle (an old file of torch.save()). %s",
                                 leatm_pickle_advice);
-    /* The parser's message is about the length, or the '{' that a header must begin with. */
+    /* This may be a damaged safetensors file, so let its parser write the message: about the length, or about the
+     * missing '{'. */
     if (bytes >= 8 && (first[8] == '{' || length <= file->bytes - 8))
         return LEAT_OK;
     return unknown(file, first, bytes);
@@ -88,7 +90,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* The tensors are read through file->file, the header through file->fd: both must be the same file. */
+/* Opens the file twice, because leat reads the tensors through file->file and the header through file->fd. Checks
+ * that both are the same file. */
 static leat_status open_both(struct leatm_model_file *file)
 {
     struct stat before, after;
@@ -162,7 +165,7 @@ static void destroy(leat_model *model)
     free(model);
 }
 
-/* Gives back what growing arrays have too much. */
+/* Returns the unused memory of the arrays that have grown. */
 static void shrink(leat_model *model)
 {
     void *less = realloc(model->tensors, model->count * sizeof *model->tensors + 1);
@@ -227,7 +230,7 @@ leat_status leat_model_close(leat_model *model)
     return LEAT_OK;
 }
 
-/* ---- what there is ---- */
+/* ---- calls that describe a model ---- */
 
 static leat_status check(const char *call, const void *model, const void *out)
 {

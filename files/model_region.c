@@ -1,9 +1,9 @@
 /*
- * model_region.c - slices and layouts of tensors: which bytes of a file are read for them, and how.
+ * model_region.c - determines which bytes of a file a slice or a layout of a tensor needs, and reads them.
  *
- * Rows of ROW_MIN bytes that are contiguous in the file and at the destination are read directly. Other regions
- * are read into temporary device memory, with the gaps between their blocks as far as these are short, and
- * leat_copy_layout() takes them from there.
+ * If a region consists of rows of at least ROW_MIN bytes that are contiguous in the file and at the destination,
+ * leat reads them directly. It reads other regions into temporary device memory, together with short gaps between
+ * their blocks, and leat_copy_layout() copies them from there to the destination.
  */
 #include "model_load.h"
 
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW_MIN ((int64_t)64 << 10) /* of direct reads */
-#define GAP_MAX ((int64_t)64 << 10) /* that is read and dropped */
+#define ROW_MIN ((int64_t)64 << 10) /* shortest row that is read directly, in bytes */
+#define GAP_MAX ((int64_t)64 << 10) /* longest gap that a read includes, in bytes */
 #define TEMPORARY_MAX ((int64_t)256 << 20)
 
 /* ---- making a region ---- */
@@ -28,13 +28,15 @@ static leat_status check_slice(const leat_model_slice *slice, int64_t size, unsi
                             (long long)size);
 }
 
-/* A region has the slowest dimension first. Returns the dimension of the tensor that is number dim of a region. */
+/* Returns the dimension of the tensor that is dimension dim of a region. They differ for a tensor in Fortran
+ * order, because a region has the slowest dimension first. */
 static unsigned dim_of(const leat_model_tensor_info *info, unsigned dim)
 {
     return info->fortran_order ? info->dims - 1 - dim : dim;
 }
 
-/* The selected part of a dimension, in blocks of block elements that are pitch bytes apart. */
+/* Sets size and stride of one dimension of a region to the part that the item's slice selects. The dimension
+ * consists of blocks of block elements that are pitch bytes apart. */
 static leat_status select_part(struct leatm_region *region, unsigned number, const leat_model_tensor_info *info,
                                const leat_model_item *item, int64_t block, int64_t pitch)
 {
@@ -55,7 +57,7 @@ static leat_status select_part(struct leatm_region *region, unsigned number, con
         count = count / step + (count % step ? 1 : 0);
     }
     region->size[number] = count;
-    /* Steps beyond the dimension would only matter for a second element, and there is none then. */
+    /* A single element needs no stride, and pitch * step may overflow if the step is larger than the dimension. */
     region->from[number] = count > 1 ? pitch * step : pitch;
     region->offset += (uint64_t)(count ? start * pitch : 0);
     return LEAT_OK;
@@ -64,7 +66,7 @@ static leat_status select_part(struct leatm_region *region, unsigned number, con
 static leat_status make_source(const leat_model_tensor_info *info, const leat_model_item *item,
                                struct leatm_region *region)
 {
-    /* Without bytes, the other sizes may be so large that strides overflow. */
+    /* If a size is 0, the other sizes may be so large that strides overflow; a pitch of 0 prevents that. */
     int64_t pitch = info->bytes ? info->block_bytes : 0;
 
     region->offset = info->offset;
@@ -76,7 +78,7 @@ static leat_status make_source(const leat_model_tensor_info *info, const leat_mo
                                 "the rows of the tensor do not fill whole blocks of %u elements: load all of it",
                                 info->block_elements);
     if (info->block_elements > 1 && !item->slice) {
-        /* Blocks may span rows; all of them are loaded. */
+        /* Without a slice, leat loads all blocks, so it does not matter that a block may span two rows. */
         region->dims = 1;
         region->size[0] = (int64_t)(info->bytes / info->block_bytes);
         region->from[0] = pitch;
@@ -91,7 +93,7 @@ static leat_status make_source(const leat_model_tensor_info *info, const leat_mo
     return LEAT_OK;
 }
 
-/* Dense, as the blocks follow one another in the file. */
+/* Sets the strides of a dense destination, with the blocks in the order of the file. */
 static leat_status make_dense(const leat_model_item *item, struct leatm_region *region)
 {
     int64_t pitch = region->bytes ? region->block_bytes : 0;
@@ -149,7 +151,8 @@ static leat_status make_layout(const leat_model_tensor_info *info, const leat_mo
     return LEAT_OK;
 }
 
-/* Drops dimensions of size 1, and joins those that continue each other at both ends. */
+/* Drops dimensions of size 1, and joins neighbouring dimensions that are contiguous in the file and at the
+ * destination. */
 static void simplify(struct leatm_region *region)
 {
     unsigned dims = 0;
@@ -171,7 +174,8 @@ static void simplify(struct leatm_region *region)
     region->dims = dims;
 }
 
-/* The bytes of a row that is contiguous at both ends. Returns the number of outer dimensions. */
+/* *row receives the bytes of a row that is contiguous in the file and at the destination. Returns the number of
+ * dimensions outside the row. */
 static unsigned row_of(const struct leatm_region *region, int64_t *row)
 {
     unsigned dims = region->dims;
@@ -182,7 +186,8 @@ static unsigned row_of(const struct leatm_region *region, int64_t *row)
     return dims;
 }
 
-/* Returns true if no two rows certainly share bytes of the destination: outer dimensions step over inner ones. */
+/* Returns true only if it is certain that rows do not overlap at the destination. The check compares each stride,
+ * in ascending order, with the span of the rows and dimensions below it. */
 static bool rows_apart(const struct leatm_region *region, unsigned outer, int64_t row)
 {
     bool taken[LEAT_MODEL_MAX_DIMS] = {false};
@@ -216,7 +221,7 @@ leat_status leatm_region_make(const leat_model *model, const leat_model_item *it
     TRY(make_source(&info, item, region));
     region->bytes = region->block_bytes;
     for (unsigned dim = 0; dim < region->dims; dim++)
-        region->bytes *= (uint64_t)region->size[dim]; /* at most the bytes of the tensor, unless one is 0 */
+        region->bytes *= (uint64_t)region->size[dim]; /* cannot overflow, unless a size is 0 */
     TRY(item->layout ? make_layout(&info, item, region) : make_dense(item, region));
     if (!region->bytes)
         return LEAT_OK;
@@ -260,8 +265,8 @@ void leatm_region_row(const struct leatm_region *region, uint64_t index, struct 
 
 /* ---- staged reads ---- */
 
-/* Ranges of the file that are read whole: the inner dimensions with the gaps between their blocks. Returns the
- * number of outer dimensions. */
+/* *span receives the length of the file ranges that leat reads for a staged region. A range covers the inner
+ * dimensions, including gaps of up to GAP_MAX. Returns the number of dimensions outside the range. */
 static unsigned range_of(const struct leatm_region *region, int64_t *span)
 {
     unsigned dims = region->dims;
@@ -274,7 +279,7 @@ static unsigned range_of(const struct leatm_region *region, int64_t *span)
     return dims;
 }
 
-/* The bytes of temporary memory. At most those of the tensor. */
+/* Returns the bytes of temporary memory that a staged region needs: at most the bytes of the tensor. */
 static int64_t temporary_bytes(const struct leatm_region *region)
 {
     int64_t bytes;
@@ -285,8 +290,8 @@ static int64_t temporary_bytes(const struct leatm_region *region)
     return bytes;
 }
 
-/* The layouts of the temporary memory and of the destination. Layouts have elements of up to 16 bytes, so larger
- * blocks are rows of smaller elements. */
+/* Makes the layouts of the temporary memory and of the destination. A layout's elements have at most 16 bytes, so
+ * a larger block becomes a row of smaller elements. */
 static void make_layouts(const struct leatm_region *region, leat_layout *from, leat_layout *to)
 {
     uint32_t element = region->block_bytes;
@@ -311,12 +316,13 @@ static void make_layouts(const struct leatm_region *region, leat_layout *from, l
     }
     if (element == region->block_bytes)
         return;
-    /* Only types of GGUF have such blocks, and its tensors have at most 4 dimensions. */
+    /* There is room for one more dimension: only types of GGUF have blocks above 16 bytes, and GGUF tensors have
+     * at most 4 dimensions. */
     from->size[from->dims] = to->size[to->dims] = region->block_bytes / element;
     from->stride_bytes[from->dims++] = to->stride_bytes[to->dims++] = element;
 }
 
-/* Range number index. */
+/* Returns the read of the range with this index. */
 static struct leatm_read range_at(const struct leatm_region *region, uint64_t index)
 {
     struct leatm_read read = {.offset = region->offset};
@@ -385,7 +391,7 @@ static leat_status stage_once(leat_model_load *load, const leat_model *model, co
 leat_status leatm_region_stage(leat_model_load *load, const leat_model *model, const leat_model_item *item,
                                const struct leatm_region *region)
 {
-    /* What is left to do: a region is cut in halves, of which the second one waits here. */
+    /* A stack of regions to read. A region that needs too much temporary memory is replaced by its two halves. */
     struct leatm_region waiting[64];
     unsigned count = 1;
 

@@ -1,4 +1,5 @@
-/* model_report.c - messages, growing arrays and reading for the parsers; see model_files.h. */
+/* model_report.c - helpers of the parsers: messages, growing arrays, windows, texts and numbers
+ * (model_files.h). */
 #include "model_files.h"
 
 #include <errno.h>
@@ -137,7 +138,8 @@ leat_status leatm_window_get(struct leatm_window *window, uint64_t offset, size_
         uint64_t left = offset < window->file->bytes ? window->file->bytes - offset : 0;
         size_t some = bytes > window->ahead ? bytes : window->ahead;
 
-        /* A range that does not fit into the file stays as it is, and fails. */
+        /* Read ahead only as far as the file reaches. If the file is too short even for bytes, the read below
+         * fails with a message about this range. */
         if (some > left && bytes <= left)
             some = (size_t)left;
         else if (some > left)
@@ -177,7 +179,7 @@ bool leatm_utf8_valid(const char *text, size_t bytes)
 
         if (!*at || more == 9 || (size_t)(end - at) <= more)
             return false;
-        /* Longer encodings of short codes, halves of pairs, and codes above 0x10ffff. */
+        /* Refuse overlong encodings, surrogates, and codes above 0x10ffff. */
         if ((*at == 0xe0 && at[1] < 0xa0) || (*at == 0xed && at[1] > 0x9f) || (*at == 0xf0 && at[1] < 0x90) ||
             (*at == 0xf4 && at[1] > 0x8f))
             return false;
@@ -256,7 +258,7 @@ leat_status leatm_model_reserve(leat_model *model, size_t tensors, size_t sizes)
 
 /* ---- names ---- */
 
-/* Both halves of a product. */
+/* Returns the exclusive or of both halves of a 128-bit product. */
 static uint64_t fold(uint64_t a, uint64_t b)
 {
     unsigned __int128 product = (unsigned __int128)a * b;
@@ -264,8 +266,8 @@ static uint64_t fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Takes eight bytes at a time; names are short, and often differ in a few digits only. The hash depends on random
- * numbers of the process, so that no file can have names that collide. */
+/* Hashes eight bytes at a time. The hash depends on random numbers of the process, so that nobody can make a file
+ * whose names collide. */
 uint64_t leatm_hash_text(const char *text, size_t bytes)
 {
     uint64_t keys[2] = {0x9e3779b97f4a7c15u, 0xff51afd7ed558ccdu}, hash, word;
@@ -288,7 +290,7 @@ uint64_t leatm_hash_text(const char *text, size_t bytes)
     return hash ^ hash >> 29;
 }
 
-/* The slot of the tensor with this name, or the free one where it belongs. */
+/* Returns the slot of the tensor with this name, or if there is none, the free slot for the name. */
 static size_t find_slot(const leat_model *model, const char *name, uint64_t hash)
 {
     size_t slot = hash & model->slot_mask;

@@ -1,6 +1,6 @@
 /*
- * model_save.c - saves: a header and the tensors become one batch of writes to a temporary file, and a commit
- * gives the file its name.
+ * model_save.c - saves tensors as a file: one batch writes the header and the tensors to a temporary file, and a
+ * commit then gives the file its name.
  */
 #include "model_files.h"
 
@@ -14,7 +14,7 @@ struct leat_model_save {
     uint64_t bytes;
 };
 
-/* What a call was asked for. */
+/* The arguments of a save call. */
 struct save_request {
     leat_stream *stream;
     const char *path;
@@ -34,7 +34,7 @@ static uint64_t now_ns(void)
 
 /* ---- checks ---- */
 
-/* The bytes of an item's elements. */
+/* Computes the bytes of an item from its type and shape, and checks both. */
 static leat_status bytes_of(const leat_model_save_item *item, uint64_t *bytes)
 {
     struct leatm_shown shown;
@@ -113,7 +113,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*left, *right);
 }
 
-/* Refuses a text that occurs twice. Sorts them. */
+/* Refuses texts of which two are equal. Sorts them for that. */
 static leat_status check_once(const char **texts, size_t count, const char *what)
 {
     struct leatm_shown shown;
@@ -169,7 +169,7 @@ static leat_status check(const struct save_request *request, uint64_t *bytes)
 
 /* ---- writing ---- */
 
-/* Writes the header and the tensors. ops has room for one more than there are items. */
+/* Starts one batch that writes the header and the tensors. ops has room for all items and the header. */
 static leat_status write_all(const struct save_request *request, leat_file *file, void *header,
                              size_t header_bytes, const uint64_t *bytes, leat_file_op *ops,
                              const leat_copy_options *options, struct leat_model_save *save)
@@ -188,7 +188,8 @@ static leat_status write_all(const struct save_request *request, leat_file *file
     return leat_file_write_batch_start(request->stream, ops, request->count + 1, options, &save->written);
 }
 
-/* The header is written from memory that the stream frees behind the writes. */
+/* Starts the writes and the commit. The header is in pinned memory, which leat_free() frees in stream order,
+ * behind the writes. */
 static leat_status write_file(const struct save_request *request, leat_file *file,
                               const struct leatm_header *header, const uint64_t *bytes, leat_file_op *ops,
                               const leat_copy_options *options, struct leat_model_save *save)
@@ -211,7 +212,7 @@ static leat_status write_file(const struct save_request *request, leat_file *fil
     return leat_free(request->stream, pinned);
 }
 
-/* Keeps this thread's message over calls that clean up. */
+/* Cleans up after a failure. The thread's message stays, although the calls that clean up may set another. */
 static leat_status keep_message(leat_status status, struct leat_model_save *save, leat_file *file)
 {
     char message[1800];
@@ -335,7 +336,7 @@ leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point, u
         return status;
     strncpy(message, status == LEAT_OK ? "" : leat_last_error(), sizeof message - 1);
     message[sizeof message - 1] = '\0';
-    /* After a write that failed the commit does nothing, and its message would hide the reason. */
+    /* If a write failed, the commit fails too, but its message must not hide the message of the write. */
     if (point == LEAT_COPY_POINT_DURABLE) {
         committed = wait_for(save->committed, LEAT_COPY_POINT_DURABLE, end_ns);
         if (committed == LEAT_NOT_READY)

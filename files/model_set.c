@@ -1,9 +1,8 @@
 /*
- * model_set.c - leat_model_load_all(): one block for each file, filled by few large reads.
+ * model_set.c - leat_model_load_all(): allocates one block for each file and fills it by few large reads.
  *
- * A run is a range of a file that is read at once: tensors that follow one another, with short padding between
- * them. In the block a run looks as in the file, unless a tensor would not be aligned there: then a new run
- * begins.
+ * A run is a range of a file that one read loads: consecutive tensors with short padding between them. The block
+ * contains an exact copy of the run. A new run begins where a tensor would not be aligned in the block.
  */
 #include "model_load.h"
 
@@ -18,14 +17,14 @@ enum { PADDING_MAX = 512, BLOCK_ALIGN = 256 };
 struct leat_model_set {
     leat_stream *stream;
     leat_model_load *load;
-    size_t count; /* of the model's tensors */
-    void **at;    /* by tensor */
+    size_t count; /* the number of the model's tensors */
+    void **at;    /* the address of each tensor */
     bool *has;
-    void **blocks; /* by file; NULL: none of its tensors */
+    void **blocks; /* the block of each file; NULL if the set has no tensor of the file */
     size_t block_count;
 };
 
-/* The alignment of a tensor: the largest power of two that divides its block, at most 16. */
+/* Returns the alignment of a tensor: the largest power of two that divides the size of its blocks, at most 16. */
 static uint64_t alignment_of(uint32_t block_bytes)
 {
     uint64_t least = block_bytes & (~block_bytes + 1);
@@ -33,13 +32,14 @@ static uint64_t alignment_of(uint32_t block_bytes)
     return least > 16 ? 16 : least;
 }
 
-/* Where the tensors of a file go: offsets in its block, as if they were addresses. */
+/* Plans the reads of a file and the place of each tensor in its block. The block does not exist yet, so the
+ * addresses in set->at and reads are offsets in the block. */
 static leat_status place(const leat_model *model, size_t number, struct leat_model_set *set,
                          struct leatm_read *reads, size_t *count, uint64_t *block_bytes)
 {
     const struct leatm_model_file *file = &model->files[number];
     struct leatm_read *run = NULL;
-    uint64_t end = 0; /* of what the block has so far */
+    uint64_t end = 0; /* bytes of the block that are in use so far */
 
     for (size_t i = file->first; i < file->first + file->count; i++) {
         leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
@@ -61,7 +61,7 @@ static leat_status place(const leat_model *model, size_t number, struct leat_mod
             run->file = file->file;
             run->file_number = (uint32_t)number;
             run->offset = info.offset;
-            run->dst = (char *)(uintptr_t)at; /* becomes an address when the block is there */
+            run->dst = (char *)(uintptr_t)at; /* prepare_file() adds the block's address */
         }
         run->bytes = info.offset + info.bytes - run->offset;
         end = at + info.bytes;
@@ -71,7 +71,7 @@ static leat_status place(const leat_model *model, size_t number, struct leat_mod
     return LEAT_OK;
 }
 
-/* Adds the reads of a file, and allocates its block. */
+/* Adds the reads of a file, allocates its block, and turns the offsets in the block into addresses. */
 static leat_status prepare_file(const leat_model *model, size_t number, struct leat_model_set *set,
                                 struct leatm_read *reads, size_t *count)
 {

@@ -1,4 +1,4 @@
-/* model_sized.c - structs of leat/model.h that can grow: the rule of leat/base.h about their first field, size. */
+/* model_sized.c - checks and copies structs of leat/model.h that can grow, by the rule of leat/base.h. */
 #include "model_files.h"
 
 #include <ctype.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No struct of any version is larger. A size above this was never set. */
+/* No struct of any version is larger, so a larger value means that the caller has not set size. */
 enum { SIZED_MAX = 4096 };
 
 /* Writes "LEAT_MODEL_OPTIONS_INIT" for "leat_model_options". */

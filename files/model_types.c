@@ -1,10 +1,10 @@
-/* model_types.c - the types of elements: their names, and how each format says them. */
+/* model_types.c - the element types, and how each format names them. */
 #include "model_files.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The first SAFETENSORS ones are those of safetensors 0.8. */
+/* The number of types of safetensors 0.8. They are the first ones of leatm_model_types. */
 enum { SAFETENSORS = 22 };
 const struct leatm_model_type leatm_model_types[] = {
     {"BOOL", 1, 1},
@@ -29,7 +29,7 @@ const struct leatm_model_type leatm_model_types[] = {
     {"F64", 1, 8},
     {"I64", 1, 8},
     {"U64", 1, 8},
-    /* npy: complex numbers of two F64, and numbers whose most significant byte is the first. */
+    /* types of npy only: complex numbers of two F64, and big-endian numbers */
     {"C128", 1, 16},
     {"I16_BE", 1, 2},
     {"U16_BE", 1, 2},
@@ -42,7 +42,7 @@ const struct leatm_model_type leatm_model_types[] = {
     {"I64_BE", 1, 8},
     {"U64_BE", 1, 8},
     {"C128_BE", 1, 16},
-    /* GGUF: blocks of ggml. */
+    /* types of GGUF only: the block types of ggml */
     {"Q4_0", 32, 18},
     {"Q4_1", 32, 20},
     {"Q5_0", 32, 22},
@@ -118,7 +118,7 @@ int leatm_type_of_npy(const char *descr, size_t bytes)
 
 int leatm_type_of_ggml(uint32_t number, const char **removed)
 {
-    /* By number; a '-' in front: removed. */
+    /* The names of ggml's types, by number. A '-' in front marks a type that ggml has removed. */
     static const char *const names[] = {
         "F32",       "F16",       "Q4_0",    "Q4_1",  "-Q4_2",       "-Q4_3",       "Q5_0",        "Q5_1",
         "Q8_0",      "Q8_1",      "Q2_K",    "Q3_K",  "Q4_K",        "Q5_K",        "Q6_K",        "Q8_K",

@@ -1,9 +1,9 @@
 /*
- * model_write.c - headers of files that are saved: safetensors and npy.
+ * model_write.c - writes the headers of safetensors and npy files.
  *
- * safetensors.c describes the first one. npy 1.0: "\x93NUMPY", the bytes 1 and 0, 2 bytes of length,
- * little-endian, and so many bytes of text: a Python dictionary, spaces, and a line break, up to a multiple of 64
- * bytes.
+ * safetensors.c describes the header of safetensors. The header of npy 1.0 is "\x93NUMPY", the bytes 1 and 0, the
+ * length of the text that follows (2 bytes, little-endian), and the text: a Python dictionary, spaces, and a line
+ * break. The spaces make the header a multiple of 64 bytes long.
  */
 #include "model_files.h"
 
@@ -45,7 +45,7 @@ static leat_status add_number(struct leatm_header *header, uint64_t number)
     return add_text(header, text);
 }
 
-/* Pads with spaces until bytes + more is a multiple of align. */
+/* Adds spaces until header->bytes + more is a multiple of align. */
 static leat_status pad(struct leatm_header *header, size_t more, size_t align)
 {
     while ((header->bytes + more) % align)
@@ -53,7 +53,7 @@ static leat_status pad(struct leatm_header *header, size_t more, size_t align)
     return LEAT_OK;
 }
 
-/* The sizes of a shape, with a separator between them. */
+/* Adds the sizes of a shape, with a separator between them. */
 static leat_status add_shape(struct leatm_header *header, const leat_model_save_item *item, const char *separator)
 {
     for (uint32_t i = 0; i < item->dims; i++) {
@@ -66,7 +66,7 @@ static leat_status add_shape(struct leatm_header *header, const leat_model_save_
 
 /* ---- safetensors ---- */
 
-/* A JSON string. The text is valid UTF-8. */
+/* Adds a text as a JSON string. The text is valid UTF-8. */
 static leat_status add_string(struct leatm_header *header, const char *text)
 {
     char escape[8];
@@ -150,7 +150,7 @@ leat_status leatm_safetensors_header(const leat_model_save_item *items, const ui
 
 /* ---- npy ---- */
 
-/* Returns NumPy's name of a type; NULL: it has none. */
+/* Returns NumPy's name of a type, or NULL if NumPy does not have the type. */
 static const char *npy_type(const char *type)
 {
     static const char *const names[][2] = {{"BOOL", "|b1"}, {"U8", "|u1"},  {"I8", "|i1"},  {"I16", "<i2"},
@@ -180,7 +180,7 @@ leat_status leatm_npy_header(const leat_model_save_item *item, struct leatm_head
     TRY(add_text(header, item->dims == 1 ? ",), }" : "), }"));
     TRY(pad(header, 1, NPY_ALIGN));
     TRY(add_text(header, "\n"));
-    length = header->bytes - NPY_PREFIX; /* 32 sizes of 19 digits need less than 1000 bytes */
+    length = header->bytes - NPY_PREFIX; /* fits into 2 bytes: 32 sizes of 19 digits need less than 1000 */
     header->text[8] = (char)(unsigned char)length;
     header->text[9] = (char)(unsigned char)(length >> 8);
     return LEAT_OK;

@@ -1,5 +1,5 @@
 /*
- * npy.c - the header of an npy file, of its own or as a member of an npz file.
+ * npy.c - parses the header of an npy file, which may be a file by itself or a member of an npz file.
  *
  * The file begins with "\x93NUMPY", two bytes of version, and the length of the header: 2 bytes in version 1.0, 4
  * bytes in 2.0 and 3.0, little-endian. The header is a dictionary as Python writes one, with the keys descr (the
@@ -14,7 +14,7 @@
 enum { NPY_HEADER_MAX = 10000 };
 
 struct npy {
-    const char *text, *at, *end; /* the header */
+    const char *text, *at, *end; /* the header's text: its start, the next byte to parse, its end */
     unsigned major;
     int type;
     bool fortran_order;
@@ -37,7 +37,7 @@ static void skip_blanks(struct npy *npy)
         npy->at++;
 }
 
-/* Skips blanks, and takes c if it is next. */
+/* Skips blanks. If the next byte is c, skips it too and returns true. */
 static bool next(struct npy *npy, char c)
 {
     skip_blanks(npy);
@@ -47,7 +47,7 @@ static bool next(struct npy *npy, char c)
     return true;
 }
 
-/* Takes a string in quotes. It stays in the header. */
+/* Parses a string in quotes. *text points into the header. */
 static leat_status take_string(struct npy *npy, const char **text, size_t *bytes)
 {
     char quote;
@@ -143,7 +143,7 @@ static leat_status parse_size(struct npy *npy)
         return npy_failed(npy, "an unsigned integer is expected here");
     if (*first == '0' && npy->at - first > 1)
         return npy_failed(npy, "the number begins with 0");
-    /* Python 2 wrote long integers so. */
+    /* Python 2 wrote an L behind long integers. */
     if (npy->major < 3 && npy->at < npy->end && *npy->at == 'L')
         npy->at++;
     if (npy->dims >= LEAT_MODEL_MAX_DIMS)
@@ -154,7 +154,7 @@ static leat_status parse_size(struct npy *npy)
     return LEAT_OK;
 }
 
-/* A tuple: (), (1,), (1, 2) or (1, 2,). One size in parentheses without a comma is a number. */
+/* Parses a tuple: (), (1,), (1, 2) or (1, 2,). Refuses (1), which is a number in Python. */
 static leat_status parse_shape(struct npy *npy)
 {
     npy->elements = 1;
@@ -232,9 +232,9 @@ static leat_status parse_header(struct npy *npy)
     return LEAT_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole header ---- */
 
-/* Reads the parts in front of the header. Returns where the header begins, and its length. */
+/* Reads the parts in front of the dictionary. *header receives its offset in the file, *length its length. */
 static leat_status read_start(struct npy *npy, struct leatm_window *window, uint64_t start, uint64_t end,
                               uint64_t *header, uint32_t *length)
 {
@@ -301,7 +301,7 @@ leat_status leatm_npy_parse_at(leat_model *model, size_t index, struct leatm_win
     return LEAT_OK;
 }
 
-/* The tensor has the name of its file, without the folder and without ".npy". */
+/* Names the tensor after its file, without the folder and without ".npy". */
 static leat_status name_by_file(struct leatm_model_file *file)
 {
     const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;

@@ -1,12 +1,13 @@
 /*
- * npz.c - npz files: zip files whose members are npy files.
+ * npz.c - parses npz files, which are zip files whose members are npy files.
  *
- * A zip file is a row of members, each with a local header, then the central directory, which repeats the headers,
- * then the end record. Zip64 adds a second end record and a locator for it, and an extra field for sizes that need
- * more than 32 bits. leat reads members in place, so they must be stored without compression.
+ * A zip file consists of members, each behind a local header, then the central directory, which repeats the
+ * headers, then the end record. Zip64 adds a second end record, a locator that points to it, and an extra field
+ * for sizes that need more than 32 bits. leat reads members in place, so they must be stored without compression.
  *
- * The two kinds of headers must agree, and members and directory must cover the file without gaps, so that all
- * readers see the same members. The checksums of the data are not compared, since the data is not read.
+ * The local and central headers must agree, and members and directory must cover the file without gaps, so that
+ * all readers see the same members. leat does not compare the checksums of the data, because it does not read the
+ * data.
  */
 #include "model_files.h"
 
@@ -23,7 +24,7 @@ enum {
 };
 enum { LOCAL_BYTES = 30, CENTRAL_BYTES = 46, END_BYTES = 22, LOCATOR64_BYTES = 20, END64_BYTES = 56 };
 enum { FLAG_ENCRYPTED = 1, FLAG_DESCRIPTOR = 8, FLAG_UTF8 = 0x800, FLAGS_KNOWN = 0x80e };
-enum { VERSION_MAX = 63 }; /* of the newest zip readers; stored members need 4.5 at most */
+enum { VERSION_MAX = 63 }; /* 6.3, the newest version of zip readers; stored members need at most 4.5 */
 enum { EXTRA_ZIP64 = 1, EXTRA_NAME = 0x7075 };
 
 struct zip {
@@ -34,11 +35,11 @@ struct zip {
     uint64_t directory, directory_bytes, count;
 };
 
-/* One header, central or local. */
+/* One header of a member, central or local. */
 struct member {
     unsigned version, flags, method, name_bytes, extra_bytes;
     uint32_t crc;
-    uint64_t packed, bytes, local; /* local: place of the local header, in central headers only */
+    uint64_t packed, bytes, local; /* local: offset of the local header, only in a central header */
 };
 
 /* ---- the end records ---- */
@@ -61,7 +62,8 @@ static leat_status find_end64(struct zip *zip, uint64_t locator, const unsigned 
     zip->directory = leatm_u64(at + 48);
     if (leatm_u32(at + 16) || leatm_u32(at + 20) || disk_count != zip->count)
         return leatm_model_fail(LEAT_ERROR_FILE, "it is one part of a zip file in several parts");
-    /* Fields of the other end record either say the same, or that they are too small. */
+    /* A field of the first end record must either have the same value or be all ones, which means that the field
+     * is too small for the value. */
     if ((leatm_u16(end + 10) != UINT16_MAX && leatm_u16(end + 10) != zip->count) ||
         (leatm_u32(end + 12) != UINT32_MAX && leatm_u32(end + 12) != zip->directory_bytes) ||
         (leatm_u32(end + 16) != UINT32_MAX && leatm_u32(end + 16) != zip->directory))
@@ -102,8 +104,9 @@ static leat_status find_directory(struct zip *zip)
 
 /* ---- headers ---- */
 
-/* Takes one number of 8 bytes from a Zip64 field. In a central header it is there if the header's own field is too
- * small for it. In a local header it is always there, and must agree with a field that is large enough. */
+/* Takes one number of 8 bytes from a Zip64 field. For a central header, the Zip64 field contains only numbers that
+ * do not fit into the header's own fields. For a local header it always contains the number, which must equal the
+ * header's own field if that is large enough. */
 static bool take_64(uint64_t *value, const unsigned char **at, const unsigned char *end, bool central)
 {
     uint64_t found;
@@ -126,7 +129,7 @@ static bool take_zip64(struct member *member, const unsigned char *field, const 
            (!central || take_64(&member->local, &field, end, central)) && field == end;
 }
 
-/* Reads the extra fields: each an id, a length, and so many bytes. */
+/* Reads the extra fields. Each consists of an id, a length, and that number of bytes. */
 static leat_status read_extra(struct member *member, const unsigned char *extra, bool central)
 {
     const unsigned char *at = extra, *end = extra + member->extra_bytes;
@@ -215,8 +218,9 @@ static leat_status check_name(const char *name, unsigned bytes)
 
 /* ---- the central directory ---- */
 
-/* Checks the central header at *at, adds its tensor, and moves on. Until its local header is read, the tensor has
- * the place of that, the member's size, and in shape_at the place of the central header in the text. */
+/* Checks the central header at *at, adds its tensor, and advances *at. Until read_member() reads the member, the
+ * tensor's offset is that of the local header, its bytes are those of the member, and its shape_at is the offset
+ * of the central header in the text. */
 static leat_status read_central(struct zip *zip, char **at, const char *end)
 {
     const unsigned char *header = (const unsigned char *)*at;
@@ -315,7 +319,7 @@ static leat_status read_descriptor(struct zip *zip, const struct member *member,
     return LEAT_OK;
 }
 
-/* Compares the local header at *start with the central one, and sets *start to the data. */
+/* Compares the local header at *start with the central header, and sets *start to the beginning of the data. */
 static leat_status read_local(struct zip *zip, const struct member *central, const char *name, uint64_t *start)
 {
     uint64_t header = *start;
@@ -343,7 +347,7 @@ static leat_status read_local(struct zip *zip, const struct member *central, con
         return leatm_model_fail(LEAT_ERROR_FILE, "its header and the directory have different names");
     TRY(leatm_window_get(&zip->window, header + LOCAL_BYTES + local.name_bytes, local.extra_bytes, &at));
     TRY(read_extra(&local, at, false));
-    /* If a descriptor follows, the header may have zeros. */
+    /* If a descriptor follows the data, the sizes and the checksum in the local header may be 0. */
     if (!(local.flags & FLAG_DESCRIPTOR && !local.crc && !local.packed && !local.bytes) &&
         (local.crc != central->crc || local.packed != central->packed || local.bytes != central->bytes))
         return leatm_model_fail(LEAT_ERROR_FILE, "its header and the directory have different sizes or checksums");
@@ -352,7 +356,7 @@ static leat_status read_local(struct zip *zip, const struct member *central, con
     return LEAT_OK;
 }
 
-/* Reads the member of tensor number index. *at is where the previous one ended, next where this one must end. */
+/* Reads the member of the tensor with this index. next: the offset at which the member must end. */
 static leat_status read_member(struct zip *zip, size_t index, uint64_t next)
 {
     struct leatm_model_tensor *tensor = &zip->model->tensors[index];

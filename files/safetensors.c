@@ -1,9 +1,9 @@
 /*
- * safetensors.c - the header of a safetensors file.
+ * safetensors.c - parses the header of a safetensors file.
  *
- * The file begins with 8 bytes of length N, little-endian, then N bytes of JSON, then the data. The JSON is an
- * object of tensors: {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}, and "__metadata__", an object
- * of strings. The tensors cover the data from its first byte to its last one without gaps.
+ * The file begins with a length N (8 bytes, little-endian), then N bytes of JSON, then the data. The JSON is an
+ * object with an entry for each tensor, {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}, and an entry
+ * "__metadata__", an object of strings. The tensors cover the data from its first byte to its last without gaps.
  */
 #include "json_scan.h"
 #include "model_files.h"
@@ -20,7 +20,7 @@ struct parse {
     bool metadata_seen;
 };
 
-/* What the JSON scanner did not accept. */
+/* Reports the error that the JSON scanner has found. */
 static leat_status json_failed(const struct parse *parse)
 {
     return leatm_model_fail(LEAT_ERROR_FILE, "the header is not valid at byte %zu: %s",
@@ -221,7 +221,7 @@ static leat_status parse_metadata(struct parse *parse)
     return leatm_json_take(json, '}') ? check_keys(parse, first) : json_failed(parse);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole header ---- */
 
 static leat_status parse_member(struct parse *parse)
 {
@@ -272,7 +272,7 @@ static int compare_offsets(const void *a, const void *b)
     return left->name_at < right->name_at ? -1 : left->name_at > right->name_at;
 }
 
-/* Sorts the file's tensors by their place; they must cover the data exactly. */
+/* Sorts the file's tensors by their offsets, and checks that they cover the data exactly. */
 static leat_status check_cover(const struct parse *parse, struct leatm_model_tensor *tensors, size_t count)
 {
     struct leatm_shown shown;
@@ -300,7 +300,8 @@ static leat_status check_cover(const struct parse *parse, struct leatm_model_ten
     return LEAT_OK;
 }
 
-/* Replaces the places of shapes in the text, which is correct, by places in the model's shapes. */
+/* Adds the shapes to the model. Until then shape_at is the offset of a shape in the text, which has been checked;
+ * afterwards it is the index in the model's shapes. */
 static leat_status keep_shapes(const struct parse *parse, struct leatm_model_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /*
- * safetensors_index.c - the index of a model in several safetensors files (*.index.json).
+ * safetensors_index.c - parses the index of a model in several safetensors files (*.index.json).
  *
- * {"metadata": {...}, "weight_map": {"tensor": "file in the same folder", ...}}. leat opens the files that the map
- * names. Each tensor of the map must be in its file; tensors that the map does not name are read all the same.
+ * The index is {"metadata": {...}, "weight_map": {"tensor": "file in the same folder", ...}}. leat opens the files
+ * that the map names. Each tensor of the map must be in its file. The model also has the files' other tensors.
  */
 #include "json_scan.h"
 #include "model_files.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One entry of the map: offsets of two strings in the text. */
+/* One entry of the map: the offsets of the tensor's name and the file's name in the text. */
 struct mapped {
     uint32_t tensor_at;
     uint32_t file_at;
@@ -27,11 +27,11 @@ struct index {
     size_t bytes;
     struct mapped *map;
     size_t count, room;
-    /* Files by name: open hash of the entry that named a file first. */
-    uint32_t *slots; /* number of an entry + 1, or 0 */
+    /* Open-addressing hash table of file names. A file is represented by the first entry that names it. */
+    uint32_t *slots; /* index of an entry + 1, or 0 */
     size_t slot_mask;
-    size_t first_file; /* of the model */
-    size_t *file_of;   /* by entry that named it first: number of the file */
+    size_t first_file; /* index in the model of the first file of this safetensors index */
+    size_t *file_of;   /* for an entry that represents a file: the file's index in the model */
 };
 
 static leat_status json_failed(const struct leatm_json *json)
@@ -81,7 +81,8 @@ leat_status leatm_model_read_whole(const char *path, char **text, size_t *bytes)
 
 /* ---- parsing ---- */
 
-/* A file outside the index's folder could be any file of the user's. */
+/* Refuses a name that could lead out of the index's folder, because an index must not reach other files of the
+ * user. */
 static leat_status check_file_name(const struct leatm_json_string *name)
 {
     struct leatm_shown shown;
@@ -148,7 +149,7 @@ static leat_status parse(struct index *index)
 
 /* ---- files ---- */
 
-/* The slot of the file that entry names. */
+/* Returns the slot of the file that entry names, or if there is none, the free slot for it. */
 static size_t slot_of(const struct index *index, const struct mapped *entry)
 {
     const char *name = index->text + entry->file_at;
@@ -184,7 +185,7 @@ static leat_status open_named(leat_model *model, struct index *index)
     return LEAT_OK;
 }
 
-/* Returns LEAT_OK if each tensor is in the file that the map gives for it. Refuses names that occur twice. */
+/* Checks that each tensor of the map is in the file that the map says, and that no two tensors have one name. */
 static leat_status check_map(leat_model *model, const struct index *index)
 {
     struct leatm_shown shown;
@@ -204,7 +205,7 @@ static leat_status check_map(leat_model *model, const struct index *index)
     return LEAT_OK;
 }
 
-/* Refuses a map that has a tensor twice. The slots of files are free now. */
+/* Refuses a map that has a tensor twice. The slots of files are no longer needed, so this check uses them. */
 static leat_status check_twice(struct index *index)
 {
     struct leatm_shown shown;
