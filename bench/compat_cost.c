@@ -1,5 +1,5 @@
 /*
- * compat_cost.c - how much longer a call of the CUDA runtime's compatibility library takes than leat's own call.
+ * compat_cost.c - measures how much longer a call of the CUDA compatibility library takes than leat's own call.
  *
  *     make compat-cost
  *
@@ -147,7 +147,7 @@ static void cuda_allocate_at_once(void)
 static const struct {
     const char *name;
     void (*ours)(void), (*theirs)(void);
-    unsigned calls; /* in one sample */
+    unsigned calls; /* calls that each of the two functions makes */
 } pairs[] = {
     {"cudaStreamQuery", query_stream, cuda_query_stream, 1},
     {"cudaEventQuery", query_event, cuda_query_event, 1},

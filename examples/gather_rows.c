@@ -6,8 +6,8 @@
  *     ./gather_rows [device]
  *
  * With a list of indices on one dimension of the source layout a copy gathers; with a list on the destination it
- * scatters. The call checks a list in host memory. A kernel may still be writing a list in device memory, so the
- * call cannot check it: the copy leaves out rows with wrong numbers, and counts them.
+ * scatters. leat_copy_layout() checks a list in host memory. It cannot check a list in device memory, because a
+ * kernel may still be writing it. Instead the copy skips rows with wrong numbers, and counts them.
  */
 #include <leat/leat.h>
 
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define WORDS 5000
-#define VALUES 64 /* in each row */
+#define VALUES 64 /* values in each row */
 #define TOKENS 1000
 #define WRONG_TOKEN 17
 
@@ -61,7 +61,8 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* Gathers on the device. The list may lie on the device or on the host. Checks all rows except the row skipped. */
+/* Gathers rows on the device by a list in device or host memory, and checks them. skipped: the number of the row
+ * that the copy leaves out, or -1. */
 static int gather(struct work *w, const void *list, uint64_t *wrong, int skipped)
 {
     leat_layout table, rows;
@@ -90,8 +91,8 @@ static int gather_all(struct work *w)
         return 1;
     printf("%d rows by a list on the host: all are right\n", TOKENS);
 
-    /* Makes one row number too large. A list on the device is not checked: the copy leaves out that row and counts
-     * it. */
+    /* Make one row number too large. The call does not check a list in device memory, so it succeeds; the copy
+     * leaves out that row and counts it. */
     w->tokens[WRONG_TOKEN] = WORDS;
     *w->wrong = 0;
     if (leat_copy(w->stream, w->device_tokens, w->tokens, sizeof w->tokens) != LEAT_OK)
@@ -107,7 +108,7 @@ static int gather_all(struct work *w)
     return 0;
 }
 
-/* The same list on the host: the call refuses it, and the message names the wrong entry. */
+/* Tries the same list in host memory. The call must refuse it; its message names the wrong entry. */
 static int try_wrong_list(struct work *w)
 {
     leat_layout table, rows;

@@ -1,9 +1,9 @@
 /*
  * interop_cuda.c - vector addition over two streams, half of it by code that uses the CUDA driver API directly.
  *
- * leat and the program's own CUDA code work in one context and on each other's streams. The CUDA code creates one
- * stream, which leat uses too, and the device memory. leat creates the other stream, for which the CUDA code
- * waits, and supplies the kernel:
+ * leat and the program's own CUDA code work in one context and on each other's streams. The CUDA code allocates
+ * the device memory and creates one stream, which leat uses too. leat creates the other stream, which the CUDA
+ * code waits for, and supplies the kernel:
  *
  *     first half    cuMemcpyHtoDAsync, leat_launch, cuMemcpyDtoHAsync    on the stream from cuStreamCreate
  *     second half   leat_copy, leat_launch, leat_copy                    on the stream from leat_stream_create
@@ -107,7 +107,7 @@ static int add_first_half(const struct work *w)
            cuda_failed(cuMemcpyDtoHAsync(w->sum, w->device_sum, HALF_BYTES, w->cuda_stream), "copy the sum back");
 }
 
-/* leat recognizes the addresses as device memory that the program allocated by CUDA's own calls. */
+/* Passes addresses from cuMemAlloc() to leat_copy(). leat recognizes them as device memory. */
 static int add_second_half(const struct work *w)
 {
     void *da = leat_cuda_pointer(w->da + HALF_BYTES);
@@ -121,7 +121,7 @@ static int add_second_half(const struct work *w)
            leat_failed(leat_event_record(w->second, w->done), "mark the end of the second half");
 }
 
-/* The CUDA stream waits for leat's event, so it is enough that the host waits for the CUDA stream. */
+/* Waits for both streams: the CUDA stream waits for leat's event, and the host waits for the CUDA stream. */
 static int wait_for_both(const struct work *w)
 {
     CUevent done = NULL;
@@ -143,9 +143,9 @@ static int check(const struct work *w)
     return 0;
 }
 
-/* Each object was created or is still 0. leat's handle of the CUDA stream goes before the stream; closing the
- * device destroys leat's own objects. After a failure the second stream may still be working: freeing device
- * memory waits for it. */
+/* Frees whatever exists; an object that was not created is 0. After a failure the streams may still be working, so
+ * wait for the device first. Destroy leat's handle of the CUDA stream before the stream itself. Closing the device
+ * destroys leat's own objects. */
 static int tear_down(struct work *w)
 {
     CUcontext left;

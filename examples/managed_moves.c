@@ -1,14 +1,14 @@
 /*
- * managed_moves.c - managed memory that host and device use in turn: without help, with prefetch, and with advice;
- * and the pages that move in each case.
+ * managed_moves.c - lets host and device use managed memory in turn: without help, with prefetch, and with advice.
+ * It shows which pages move in each case.
  *
  *     cc managed_moves.c -o managed_moves $(pkg-config --cflags --libs leat)
  *     ./managed_moves [device]
  *
  * The program is a loop: the host writes some numbers; the device adds them to a constant table and writes the
- * result; the host reads it. On a CPU device leat records every page that would move on a machine with separate
- * memories, and this program prints the record: try it there first. On a GPU it only prints that the result is
- * right.
+ * result; the host reads the result. Try it on the CPU device first. There leat records every page that would move
+ * on a machine with separate memories, and this program prints the record. On a GPU it only prints that the result
+ * is right.
  */
 #include <leat/leat.h>
 
@@ -45,11 +45,11 @@ static int allocate(struct work *w, uint32_t **numbers)
     return 0;
 }
 
-/* Called once, before the loop. */
+/* Advises leat where the table and the input should be. The program does this once, before the loop. */
 static int advise(struct work *w)
 {
-    /* The host and the device may each have a copy of the table. The input stays on the host, which writes it, and
-     * the device reads it there. */
+    /* READ_MOSTLY allows the host and the device to have a copy of the table each. PREFERRED and ACCESSED_BY keep
+     * the input on the host, which writes it, and let the device read it there. */
     if (leat_managed_advise(w->table, BYTES, LEAT_ADVICE_READ_MOSTLY, LEAT_HOST) != LEAT_OK ||
         leat_managed_advise(w->input, BYTES, LEAT_ADVICE_PREFERRED, LEAT_HOST) != LEAT_OK ||
         leat_managed_advise(w->input, BYTES, LEAT_ADVICE_ACCESSED_BY, w->device) != LEAT_OK)
@@ -75,7 +75,7 @@ static int prefetch(struct work *w, enum way way, leat_device *to)
     return leat_managed_prefetch(w->stream, w->result, BYTES, to) == LEAT_OK ? 0 : failed("prefetch the result");
 }
 
-/* result = table + input, on the device. */
+/* Computes result = table + input on the device. */
 static int add(struct work *w)
 {
     uint64_t count = COUNT;
@@ -90,7 +90,7 @@ static int run_round(struct work *w, enum way way, uint32_t round)
 {
     for (size_t i = 0; i < COUNT; i++)
         w->input[i] = round;
-    /* The table moves only once, since nobody changes it. */
+    /* Prefetch the table only in the first round. It then stays on the device, because nobody writes it. */
     if (way == PREFETCH && round == 0 && leat_managed_prefetch(w->stream, w->table, BYTES, w->device) != LEAT_OK)
         return failed("prefetch the table");
     if ((way != ALONE && prefetch(w, way, w->device)) || add(w) || (way != ALONE && prefetch(w, way, LEAT_HOST)))
@@ -120,7 +120,8 @@ static int run_way(struct work *w, enum way way)
     static const char *const names[WAYS] = {"without help", "with prefetch",
                                             "with advice, and prefetch of the result"};
 
-    /* The pages of a pool stay where they were last used. A new record counts only moves after its start. */
+    /* The pool may return pages that are still on the device after the previous way. Therefore begin a new record
+     * for each way, which counts only the moves after its start. */
     if (allocate(w, &w->table) || allocate(w, &w->input) || allocate(w, &w->result))
         return 1;
     w->recorded = leat_managed_record(w->device, 1) == LEAT_OK;

@@ -7,8 +7,8 @@
  * Programs often have many small pieces in separate allocations: rows of a table, blocks of a cache, nodes of a
  * graph. A kernel needs them in one array. A copy of one record costs some microseconds, whatever its size, so a
  * thousand records of 1 KiB take longer than a million bytes in one piece. leat_copy_batch() copies all of them
- * with one call: it checks them, merges those that continue one another, packs pageable ones, and moves the rest
- * with one kernel.
+ * with one call: it checks them, merges neighbouring records, packs the pageable ones, and moves the rest with one
+ * kernel.
  */
 #include <leat/leat.h>
 
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #define RECORDS ((size_t)4096)
-#define VALUES ((size_t)256) /* in each record: 1 KiB */
+#define VALUES ((size_t)256) /* values in each record, 1 KiB */
 #define RECORD_BYTES (VALUES * sizeof(uint32_t))
 #define ADDEND 1000u
 
@@ -45,8 +45,8 @@ static int prepare(struct work *w)
 
     if (leat_stream_create(w->device, &w->stream) != LEAT_OK)
         return failed("create a stream");
-    /* leat_copy_batch() uses a built-in kernel too. Loading kernels takes a moment, so load them before the work
-     * begins. */
+    /* Load leat's built-in kernels before the work begins, because loading takes a moment. leat_copy_batch() needs
+     * one of them, and so does this program. */
     if (leat_module_builtin(w->device, &module) != LEAT_OK)
         return failed("load the built-in kernels");
     if (leat_kernel_get(module, "leat_add_u32", &w->add) != LEAT_OK)
@@ -87,8 +87,8 @@ static int compute(struct work *w)
     return 0;
 }
 
-/* Copies the records back to their places. leat_copy_batch() has read the pairs when it returns, so the same array
- * can be filled again although the first copy may still be running. */
+/* Copies the records back to their places. It can reuse the array of operations while the first copy is still
+ * running, because leat_copy_batch() has read the array when it returns. */
 static int scatter(struct work *w)
 {
     char plan[2000];

@@ -1,14 +1,14 @@
 /*
- * memory_ways.c - a kernel squares numbers of the host, in three versions: with explicit copies; in pinned
- * memory that the kernel reads and writes in place (zero copy); and in managed memory.
+ * memory_ways.c - gives a kernel access to numbers of the host in three ways: by explicit copies; in pinned
+ * memory, which the kernel reads and writes in place (zero copy); and in managed memory.
  *
  *     cc memory_ways.c -o memory_ways $(pkg-config --cflags --libs leat)
  *     ./memory_ways [device]
  *
- * All three give the same result. Explicit copies are fastest for data that a kernel reads more than once. In
- * place only the bytes that the kernel accesses move, so it is best if these are few. Managed memory needs the
- * least code and, with prefetch, is nearly as fast as copies. "leat bench memory" measures which is best on a
- * machine.
+ * The kernel squares the numbers, with the same result in all three ways. Explicit copies are fastest for data
+ * that a kernel reads more than once. With pinned memory only the bytes that the kernel accesses cross the link,
+ * so it is best if these are few. Managed memory needs the least code and, with prefetch, is nearly as fast as
+ * copies. "leat bench memory" measures which way is best on a machine.
  */
 #include <leat/leat.h>
 
@@ -30,7 +30,7 @@ static int failed(const char *step)
     return 1;
 }
 
-/* The three ways differ only in where the numbers are and in the address that the kernel gets. */
+/* Squares numbers, an address that the kernel can access. All three ways use this function. */
 static int square(struct work *w, void *numbers)
 {
     uint64_t count = COUNT;
@@ -58,7 +58,7 @@ static int check(const char *way, const uint32_t *numbers)
     return 0;
 }
 
-/* Ordinary host memory, device memory, and a copy each way. */
+/* First way: allocates device memory, copies the numbers there, squares them and copies them back. */
 static int explicit_copies(struct work *w)
 {
     uint32_t *numbers = malloc(BYTES);
@@ -87,8 +87,8 @@ static int explicit_copies(struct work *w)
     return wrong;
 }
 
-/* Pinned memory is mapped for the device: the kernel reads and writes it over the link, through the address that
- * leat_pointer_get_info() returns. No copy is made. */
+/* Second way: allocates pinned memory, which the device can access. The kernel reads and writes it over the link,
+ * by the address that leat_pointer_get_info() returns. No copy is made. */
 static int in_place(struct work *w)
 {
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;
@@ -108,8 +108,8 @@ static int in_place(struct work *w)
     return leat_memory_free(numbers) == LEAT_OK ? 0 : failed("free pinned memory");
 }
 
-/* Managed memory has one address for host and device, and moves to the side that uses it. The two prefetches only
- * move it early. */
+/* Third way: allocates managed memory, which has one address for host and device, and moves to the side that uses
+ * it. The program works without the two prefetches; they only move the memory earlier. */
 static int managed(struct work *w)
 {
     void *numbers;

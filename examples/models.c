@@ -1,12 +1,13 @@
 /*
- * models.c - the weights of a model: from a file onto a device by name, and from the device back into a file.
+ * models.c - loads the weights of a model from a file onto a device, finds them by name, and saves them to a file.
  *
  *     cc models.c -o models $(pkg-config --cflags --libs leat-files)
  *     ./models                                   a small model that the program makes itself
- *     ./models cuda:0 model.safetensors          one of yours; a copy is beside it for a moment
+ *     ./models cuda:0 model.safetensors          your model; the program saves a copy beside it and deletes it
  *
- * leat/model.h is in a library of its own, libleat-files. Loads and saves run in stream order like copies: the
- * calls return at once, work that is submitted later sees the weights, and the host waits where it wants to.
+ * The calls of leat/model.h are in a separate library, libleat-files. Loads and saves run in stream order like
+ * copies: the calls return at once, later work of the stream sees the weights, and the host waits only when it
+ * needs the result.
  */
 #include <leat/leat.h>
 #include <leat/model.h>
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The model that the program makes: layers of a weight and a bias. */
+/* The model that the program makes has this number of layers, which each have a weight and a bias. */
 #define LAYERS 4
 #define WIDTH 512
 
@@ -40,7 +41,7 @@ static int save_items(leat_stream *stream, const char *path, const leat_model_sa
     options.metadata_count = 1;
     if (leat_model_save_start(stream, path, items, count, &options, &save) != LEAT_OK)
         return failed("start to save");
-    /* LEAT_COPY_POINT_STAGED would be enough to change the weights again. */
+    /* To change the weights again, it would be enough to wait for LEAT_COPY_POINT_STAGED. */
     if (leat_model_save_wait(save, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER) != LEAT_OK)
         return failed("save");
     leat_model_save_destroy(save);
@@ -86,8 +87,8 @@ static int make_model(leat_stream *stream, const char *path)
 
 /* ---- loading ---- */
 
-/* Opens a file and loads all its tensors: one block of device memory, and one large read for each run of tensors.
- */
+/* Opens a file and loads all its tensors. leat allocates one block of device memory for them and reads consecutive
+ * tensors with one large read. */
 static int load_all(leat_stream *stream, const char *path, leat_model **model, leat_model_set **set)
 {
     leat_model_load_info info = LEAT_MODEL_LOAD_INFO_INIT;
@@ -96,7 +97,7 @@ static int load_all(leat_stream *stream, const char *path, leat_model **model, l
         return failed("open the model");
     if (leat_model_load_all(stream, *model, NULL, NULL, set) != LEAT_OK)
         return failed("start to load");
-    /* Kernels that are launched on the stream now would find the weights. */
+    /* A kernel launched on the stream now would already see the weights. Only this host program waits for them. */
     if (leat_model_load_wait(leat_model_set_get_load(*set), LEAT_COPY_POINT_DONE, LEAT_FOREVER) != LEAT_OK)
         return failed("load");
     if (leat_model_load_get_info(leat_model_set_get_load(*set), &info) != LEAT_OK)
@@ -106,7 +107,7 @@ static int load_all(leat_stream *stream, const char *path, leat_model **model, l
     return 0;
 }
 
-/* Saves the tensors of a set under another name, from the device. */
+/* Saves the tensors of a set from the device to a second file. */
 static int save_copy(leat_stream *stream, const char *path, const leat_model *model, const leat_model_set *set)
 {
     leat_model_save_item *items;
@@ -140,7 +141,8 @@ static int save_copy(leat_stream *stream, const char *path, const leat_model *mo
 
 /* ---- the check ---- */
 
-/* Compares the bytes of one tensor that came through the device twice with those of the first file. */
+/* Reads one tensor of the first file on the host and compares it with the same tensor of the copy. ptr: the copy's
+ * tensor on the device. */
 static int compare(leat_stream *stream, const char *path, const leat_model_tensor_info *wanted, const void *ptr)
 {
     char *from_file = malloc((size_t)wanted->bytes + 1), *from_device = malloc((size_t)wanted->bytes + 1);
@@ -178,7 +180,7 @@ static int compare_all(leat_stream *stream, const char *path, const leat_model *
         size_t index;
         void *ptr;
 
-        /* By name: the tensors of the copy may have another order. */
+        /* Find the tensor by its name, because the copy may have its tensors in another order. */
         if (leat_model_get_tensor_info(model, i, &info) != LEAT_OK ||
             leat_model_find(copy, info.name, &index) != LEAT_OK ||
             leat_model_set_get_pointer(set, index, &ptr) != LEAT_OK)

@@ -81,7 +81,7 @@ static int run(leat_device *device, const char *path)
     }
     if (axpy(stream, kernel, y, x))
         return 1;
-    /* Every number here is whole and below 2^24, so float holds it exactly. */
+    /* Compare for equality: all numbers are integers below 2^24, which float represents exactly. */
     for (int i = 0; i < COUNT; i++)
         if (y[i] != FACTOR * (float)i + 1) {
             fprintf(stderr, "own_kernel: element %d is %g, not %g\n", i, (double)y[i],
@@ -90,7 +90,7 @@ static int run(leat_device *device, const char *path)
         }
     printf("axpy from %s: %d elements are right\n", path, COUNT);
 
-    /* The module's work is complete, so the module can be unloaded, and its kernel with it. */
+    /* The work of the module's kernel is complete, so the module can be unloaded. This also ends the kernel. */
     if (leat_module_unload(module) != LEAT_OK)
         return failed("unload the module");
     return 0;

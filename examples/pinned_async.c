@@ -1,5 +1,5 @@
 /*
- * pinned_async.c - copy in, kernel, copy back on one stream, while the host does something else.
+ * pinned_async.c - copies in, runs a kernel and copies back on one stream, while the host does something else.
  *
  *     cc pinned_async.c -o pinned_async $(pkg-config --cflags --libs leat)
  *     ./pinned_async [device]
@@ -46,8 +46,8 @@ static int enqueue(leat_device *device, leat_stream *stream, uint32_t *pinned, v
     return 0;
 }
 
-/* Work for the host until the stream is done. Returns how far it got. The host must not use the numbers in pinned
- * memory meanwhile, since the device reads and writes them. */
+/* Does other work on the host until the stream is idle, and counts its steps. The host must not use the numbers in
+ * pinned memory meanwhile, because the device reads and writes them. */
 static int work_meanwhile(leat_stream *stream, unsigned long *steps)
 {
     leat_status status;
@@ -91,7 +91,7 @@ static int run(leat_device *device)
 
     if (enqueue(device, stream, pinned, device_numbers) || work_meanwhile(stream, &steps))
         return 1;
-    /* After this call the results are there. (In this program the loop above has already waited.) */
+    /* After this call the results are in pinned memory. (In this program work_meanwhile() has already waited.) */
     if (leat_stream_synchronize(stream) != LEAT_OK)
         return failed("finish the work");
     if (check(pinned))

@@ -1,12 +1,12 @@
 /*
- * pool_full.c - keeps results in a list until the memory is full, handles the error, frees some, and continues.
+ * pool_full.c - keeps results in a list until the memory is full, handles the error, frees them, and continues.
  *
  *     cc pool_full.c -o pool_full $(pkg-config --cflags --libs leat)
  *     ./pool_full [device]
  *
  * Programs run out of device memory if they keep results that they no longer need. Here a pool with a limit
  * stands for a full device, so that the error comes soon and affects no other program. The error is a status
- * like any other: its message says who holds the memory, no memory is lost, and after a free the same call
+ * like any other: its message says what holds the memory, no memory is lost, and after a free the same call
  * succeeds.
  */
 #include <leat/leat.h>
@@ -17,7 +17,7 @@
 #define LIMIT_BYTES ((uint64_t)64 << 20)
 #define RESULT_COUNT ((size_t)1 << 20) /* numbers in each result, 4 MiB */
 #define RESULT_BYTES (RESULT_COUNT * sizeof(uint32_t))
-#define RESULTS 100 /* far more than the pool can hold */
+#define RESULTS 100 /* number of results, far more than the pool can hold at once */
 
 struct result {
     struct result *next;
@@ -29,7 +29,7 @@ struct work {
     leat_device *device;
     leat_stream *stream;
     leat_pool *pool;
-    uint32_t *host;         /* room for one result, pinned */
+    uint32_t *host;         /* pinned memory for one result */
     struct result *results; /* newest first */
 };
 
@@ -54,7 +54,7 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* Computes a result (all of its elements are its number) into new memory at the head of the list. Returns
+/* Allocates memory, fills it with the result's number, and puts the result at the head of the list. Returns
  * LEAT_ERROR_DEVICE_MEMORY if the pool is full; the caller handles that. */
 static leat_status add_result(struct work *w, uint32_t number)
 {
@@ -101,7 +101,8 @@ static int use_result(struct work *w)
     return 0;
 }
 
-/* The mistake: keep every result. *kept returns how many results fitted. */
+/* Makes the mistake of keeping every result, until the pool is full. *kept returns the number of results that
+ * fitted. */
 static int collect(struct work *w, uint32_t *kept)
 {
     leat_status status = LEAT_OK;
@@ -134,7 +135,7 @@ static int run(struct work *w)
             return 1;
     printf("all %u were right and are freed; on to the same work, one result at a time\n", kept);
 
-    /* The cure: free each result after its use. Then any number of results can be computed. */
+    /* Correct the mistake: free each result after its use. Then any number of results can be computed. */
     for (uint32_t number = 0; number < RESULTS; number++)
         if (add_result(w, number) != LEAT_OK)
             return failed("compute a result after memory was freed");

@@ -1,13 +1,13 @@
 /*
- * pool_loop.c - a loop that allocates, launches and frees, without the pool and with it.
+ * pool_loop.c - runs a loop that allocates, launches and frees, first by the driver's calls, then from a pool.
  *
  *     cc pool_loop.c -o pool_loop $(pkg-config --cflags --libs leat)
  *     ./pool_loop [device]
  *
  * Temporary memory inside a loop slows programs down: the driver's own allocation takes longer than a launch.
  * leat_alloc takes the memory from a pool. The next round gets the memory that this round freed on the same
- * stream, at the same address, without a driver call, and without waiting for the kernel that still uses it: the
- * next kernel of that stream runs after that one anyway.
+ * stream, at the same address and without a driver call. It does not wait for this round's kernel, which may still
+ * use the memory, because the next round's kernel runs after it in the stream.
  */
 #include <leat/leat.h>
 
@@ -50,7 +50,7 @@ static int prepare(struct work *w)
         return failed("create a stream");
     if (leat_pool_default(w->device, LEAT_KIND_DEVICE, &w->pool) != LEAT_OK)
         return failed("find the device's pool");
-    /* These live through all rounds, so allocate them once, before the loop. */
+    /* Allocate this memory once, before the loop, because all rounds use it. */
     if (leat_memory_alloc(w->device, LEAT_KIND_DEVICE, BYTES, &w->sum) != LEAT_OK)
         return failed("allocate on the device");
     if (leat_memory_alloc(w->device, LEAT_KIND_PINNED, BYTES, &memory) != LEAT_OK)
@@ -121,7 +121,8 @@ static int query(const struct work *w, leat_pool_stats *now)
     return leat_pool_get_stats(w->pool, now) == LEAT_OK ? 0 : failed("ask the pool for its figures");
 }
 
-/* These are the times of one run of a new process; "leat bench" measures with care. */
+/* Prints the time and the figures of one loop. The time is a single measurement in a new process; "leat bench"
+ * measures more accurately. */
 static void report(const struct work *w, const char *name, double seconds, const leat_pool_stats figures[3])
 {
     size_t places = count_places(w);
@@ -166,7 +167,7 @@ static int run(struct work *w)
     if (prepare(w))
         return 1;
     printf("%d rounds of: allocate %zu bytes, fill, add, free\n", ROUNDS, BYTES);
-    /* The slow loop is slow only because each round allocates from the driver. */
+    /* Both loops do the same work; the first is slower only because each round allocates from the driver. */
     if (run_loop(w, "leat_alloc_driver", leat_alloc_driver) || run_loop(w, "leat_alloc", leat_alloc))
         return 1;
     printf("all sums are right\n");

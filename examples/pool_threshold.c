@@ -1,13 +1,14 @@
 /*
- * pool_threshold.c - a loop with bursts: how much a pool keeps between them, and what that costs.
+ * pool_threshold.c - shows how much memory a pool keeps between the bursts of a loop, and how long the loop takes.
  *
  *     cc pool_threshold.c -o pool_threshold $(pkg-config --cflags --libs leat)
  *     ./pool_threshold [device]
  *
- * Each round needs much memory for a moment, and little for the rest. With the driver's own calls each round
- * allocates and frees all of it. A pool without a limit allocates it once and keeps it for ever. With a release
- * threshold (the soft limit, and trimming to it after each round) the pool releases the memory above the
- * threshold: others can use that memory between the bursts, and only the bursts make driver calls.
+ * Each round needs much memory for a moment (the burst), and little for the rest. With the driver's own calls each
+ * round allocates and frees all its memory. A pool without a limit allocates it once and keeps it for ever. A
+ * release threshold (the soft limit, to which the program also trims the pool after each round) makes the pool
+ * release the memory above the threshold. Then others can use that memory between the bursts, and only the bursts
+ * make driver calls.
  */
 #include <leat/leat.h>
 

@@ -1,6 +1,6 @@
 /*
- * round_trip.c - computes the squares of 1 to 10 on a device: all steps of a round trip, each with its failure
- * handled.
+ * round_trip.c - computes the squares of 1 to 10 on a device. It shows all steps of a round trip, and how to
+ * handle their failures.
  *
  *     cc round_trip.c -o round_trip $(pkg-config --cflags --libs leat)
  *     ./round_trip             on the best device: a GPU, otherwise the CPU device
@@ -17,8 +17,9 @@
 
 #define COUNT 10
 
-/* Every call that can fail returns a status. leat_last_error() returns the message for it: what was asked, what
- * was wrong, and what to do. Returns 1, so that a caller can write "return failed(...)". */
+/* Prints the message of the last failed call and returns 1, so that a caller can write "return failed(...)". Every
+ * call that can fail returns a status; leat_last_error() returns the message, which says what was asked, what was
+ * wrong, and what to do. */
 static int failed(const char *step)
 {
     fprintf(stderr, "round_trip: cannot %s: %s\n", step, leat_last_error());
@@ -38,8 +39,8 @@ static int square(leat_device *device, leat_stream *stream, uint32_t *device_num
     if (leat_kernel_get(module, "leat_square_u32", &kernel) != LEAT_OK)
         return failed("find the kernel");
 
-    /* One block of 32 threads. leat's kernels work with any number of threads: threads without an element do
-     * nothing. */
+    /* Launch one block of 32 threads. leat's kernels work with any number of threads; threads without an element
+     * do nothing. */
     if (leat_launch(stream, kernel, leat_dim(1, 1, 1), leat_dim(32, 1, 1), 0, args, 2) != LEAT_OK)
         return failed("launch the kernel");
     return 0;

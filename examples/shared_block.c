@@ -1,5 +1,5 @@
 /*
- * shared_block.c - a block that two streams use, freed while one of them still reads it.
+ * shared_block.c - frees a block that two streams use, while one of them still reads it.
  *
  *     cc shared_block.c -o shared_block $(pkg-config --cflags --libs leat)
  *     ./shared_block [device]
@@ -8,11 +8,11 @@
  * is freed, the next block of that stream may get the same memory. The pool cannot know that the other stream
  * still reads the block, so the program reports the use:
  *
- *     leat_block_use(reader, block)          by all work that is submitted to reader before the block is freed
- *     leat_block_use_until(event, block)     only by the work before the event
+ *     leat_block_use(reader, block)          all work submitted to reader before the free may use the block
+ *     leat_block_use_until(event, block)     only work of reader before the event may use the block
  *
- * Without one of the two calls, the next round could overwrite data that is still being read. Neither call
- * waits, and no stream waits either as long as there is other memory.
+ * Without one of the two calls, the next round could overwrite data that is still being read. Neither call waits.
+ * No stream waits either, as long as the pool has other memory for the next block.
  */
 #include <leat/leat.h>
 
@@ -26,7 +26,7 @@ struct work {
     leat_device *device;
     leat_stream *maker, *reader;
     leat_event *made, *was_read;
-    uint32_t *host; /* pinned memory: the bytes that were read in each round */
+    uint32_t *host; /* pinned memory: the bytes that the reader copied in each round */
 };
 
 static int failed(const char *step)
@@ -63,7 +63,7 @@ static int make_and_read(struct work *w, void *block, uint32_t value, uint32_t *
     return 0;
 }
 
-/* Tells the pool that the second stream uses the block, in all work that it has so far. */
+/* Tells the pool that the reader's work, up to the free, uses the block. */
 static int share_with_stream(struct work *w, void *block)
 {
     if (leat_block_use(w->reader, block) != LEAT_OK)
@@ -71,8 +71,8 @@ static int share_with_stream(struct work *w, void *block)
     return 0;
 }
 
-/* Tells the pool after which point of the second stream the block is no longer used. The event can be recorded
- * again for the next block at once. */
+/* Tells the pool that the reader does not use the block after this event. The program may record the event again
+ * for the next block at once. */
 static int share_until_event(struct work *w, void *block)
 {
     if (leat_event_record(w->reader, w->was_read) != LEAT_OK)
@@ -102,11 +102,11 @@ static int run_rounds(struct work *w, uint32_t first_value, int (*share)(struct 
             return failed("allocate a block");
         if (make_and_read(w, block, first_value + round, w->host + round * COUNT) || share(w, block))
             return 1;
-        /* Frees the block at once, although the copy above has perhaps not begun. */
+        /* Free the block at once, although the copy above may not have begun. */
         if (leat_free(w->maker, block) != LEAT_OK)
             return failed("free the block");
     }
-    /* The only wait of the host: for the last copy. */
+    /* The host waits only here, for the last copy. */
     if (leat_stream_synchronize(w->reader) != LEAT_OK)
         return failed("finish the work");
     return check(w, first_value);

@@ -30,7 +30,7 @@
 #define PAGE_BYTES ((uint64_t)4096)           /* mappings start at a multiple of this */
 #define CHUNK_MOST_BYTES ((uint64_t)64 << 20) /* pinned memory for one copy, by default */
 #define TEMPORARY_BYTES (((uint64_t)48 << 20) + 12345)
-#define LOOK_NS ((uint64_t)50000000) /* how often the percentage is updated */
+#define LOOK_NS ((uint64_t)50000000) /* time between two updates of the percentage */
 
 /* One of the buffers that take turns, and the chunk that is being copied into it. */
 struct buffer {
@@ -38,19 +38,19 @@ struct buffer {
     void *memory;        /* device memory */
     void *mapping;       /* the chunk of the file; NULL if not mapped */
     size_t bytes;        /* size of the chunk */
-    leat_ticket *ticket; /* of the chunk's copy; NULL if none is running */
+    leat_ticket *ticket; /* ticket of the chunk's copy; NULL if no copy is running */
 };
 
 struct work {
     leat_device *device;
     leat_kernel *checksum;
     struct buffer buffers[BUFFERS];
-    void *device_sums;   /* one for each chunk */
-    uint64_t *host_sums; /* the same in pinned memory */
+    void *device_sums;   /* device memory: the checksum of each chunk */
+    uint64_t *host_sums; /* pinned memory: a copy of device_sums */
     size_t sums_bytes;
     int file;
     uint64_t file_bytes, chunk_bytes, chunk_count;
-    uint64_t done_bytes; /* of chunks that have arrived completely */
+    uint64_t done_bytes; /* total bytes of the chunks that have arrived completely */
     int percent;         /* the percentage printed last */
 };
 
@@ -223,13 +223,13 @@ static int wait_for(struct work *w, struct buffer *buffer, leat_copy_point point
     return 0;
 }
 
-/* Waits until a buffer's chunk is on the device. The kernel may still be reading it: the next copy into this
- * buffer is in the same stream, so it comes after the kernel. */
+/* Waits until a buffer's chunk is on the device. It need not wait for the kernel that reads the chunk: the next
+ * copy into this buffer is in the same stream, and so it runs after the kernel. */
 static int finish_chunk(struct work *w, struct buffer *buffer)
 {
     if (!buffer->ticket)
         return 0;
-    /* STAGED: all bytes have been read, so the mapping is no longer needed. */
+    /* When the copy has reached STAGED, leat has read all bytes, so the mapping can be removed. */
     if (wait_for(w, buffer, LEAT_COPY_POINT_STAGED))
         return 1;
     munmap(buffer->mapping, buffer->bytes);
@@ -302,8 +302,8 @@ static int stream_chunks(struct work *w)
 
 /* ---- the check ---- */
 
-/* Computes the same sum on the host. The last page of a mapped file is padded with zeros, so the last word is
- * whole. */
+/* Computes the checksum of a chunk on the host. It may read whole words, because the system pads the last page of
+ * a mapped file with zeros. */
 static int sum_on_host(const struct work *w, uint64_t chunk, uint64_t *sum)
 {
     size_t bytes = chunk_size(w, chunk);

@@ -1,13 +1,13 @@
 /*
- * transpose.c - views of arrays, which move no bytes, and copies that do: a transposed matrix, and images
- * converted from planes of red, green and blue to pixels.
+ * transpose.c - transposes a matrix, and converts images from planes of red, green and blue to pixels, each by one
+ * copy between two layouts.
  *
  *     cc transpose.c -o transpose $(pkg-config --cflags --libs leat)
  *     ./transpose [device]
  *
- * A layout says where the elements of an array lie. To transpose or permute an array, exchange numbers in its
- * layout; this takes no time, however large the array is. leat_copy_layout() moves the bytes, between any two
- * places.
+ * A layout says where the elements of an array lie. To transpose or permute a view of an array, a program only
+ * exchanges numbers in its layout, which moves no bytes. leat_copy_layout() then moves the bytes from one layout
+ * to another, between any two places.
  */
 #include <leat/leat.h>
 

@@ -1,12 +1,13 @@
 /*
- * two_streams.c - vector addition over two streams, with events that time the kernels.
+ * two_streams.c - adds two vectors over two streams, and times the kernels with events.
  *
  *     cc two_streams.c -o two_streams $(pkg-config --cflags --libs leat)
  *     ./two_streams [device]
  *
  * A GPU can copy in, compute and copy out at the same time, but a stream does one thing after the other. So the
- * work is divided into two halves with a stream each: while a kernel adds the first half, the second is being
- * copied in. Streams are not ordered with each other. If one must wait for another, it waits for an event.
+ * program divides the work into two halves with a stream each: while a kernel adds the first half, the second
+ * stream copies the second half in. The work of different streams has no order. If one stream must wait for
+ * another, it waits for an event.
  */
 #include <leat/leat.h>
 
@@ -27,7 +28,7 @@ struct work {
     leat_device *device;
     leat_kernel *add;
     struct half half[2];
-    leat_event *start, *end, *half_done; /* of the whole work; the end of the second half */
+    leat_event *start, *end, *half_done; /* start and end of the whole work; the end of the second half */
     float *a, *b, *sum;                  /* pinned host memory */
     float *device_a, *device_b, *device_sum;
 };
@@ -65,7 +66,8 @@ static int prepare(struct work *w)
         leat_event_create(w->device, &w->half_done) != LEAT_OK)
         return failed("create the events");
 
-    /* Only copies of pinned memory run while the host does other work; see pinned_async.c. */
+    /* Allocate pinned memory, because the device can copy it while the host does other work; see
+     * pinned_async.c. */
     if (allocate(w->device, LEAT_KIND_PINNED, &w->a) || allocate(w->device, LEAT_KIND_PINNED, &w->b) ||
         allocate(w->device, LEAT_KIND_PINNED, &w->sum) || allocate(w->device, LEAT_KIND_DEVICE, &w->device_a) ||
         allocate(w->device, LEAT_KIND_DEVICE, &w->device_b) ||
@@ -81,8 +83,7 @@ static int prepare(struct work *w)
     return 0;
 }
 
-/* Submits copy in, add and copy out for the half that starts at element first. Returns long before the device is
- * done. */
+/* Submits copy in, add and copy out for the half that starts at element first. Does not wait for the device. */
 static int enqueue_half(const struct work *w, const struct half *half, size_t first)
 {
     float *sum = w->device_sum + first;
@@ -136,8 +137,8 @@ static int check(const struct work *w)
     return 0;
 }
 
-/* For each sum the kernel reads two elements and writes one. These are the times of the first run in a new
- * process; "leat bench" measures with care. */
+/* Prints times and rates. For each sum the kernel reads two elements and writes one. The times are those of the
+ * first run in a new process; "leat bench" measures more accurately. */
 static int report(const struct work *w)
 {
     double all, ms;

@@ -24,8 +24,8 @@ struct known_stream {
     leat_stream *stream;
 };
 
-/* Entries are added under the lock and never change; the release of `count` publishes them, so that looking one up
- * takes no lock. */
+/* A device and PyTorch's streams on it. Threads add streams under the lock and never change them. The release
+ * store to count publishes a new stream, so a look-up takes no lock. */
 struct device {
     leat_device *_Atomic handle;
     struct known_stream streams[STREAMS_MAX];
@@ -33,7 +33,7 @@ struct device {
 };
 
 static struct device devices[DEVICES_MAX];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions to devices */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a device is opened or a stream is added */
 
 static void require(leat_status status)
 {
@@ -113,7 +113,7 @@ void leat_torch_free(void *ptr, ssize_t bytes, int device, CUstream stream)
     require(leat_free(stream_of(device, stream), ptr));
 }
 
-/* PyTorch does not say which device the stream belongs to; it is the device of the block. */
+/* Reports that a stream uses a block. PyTorch does not pass the stream's device; it is the device of the block. */
 void leat_torch_use(void *ptr, CUstream stream)
 {
     leat_pointer_info info = LEAT_POINTER_INFO_INIT;

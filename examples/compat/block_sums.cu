@@ -1,5 +1,5 @@
 /*
- * block_sums.cu - sums the elements of each block in shared memory, and then all elements, in CUDA C++.
+ * block_sums.cu - a CUDA C++ program that sums the elements of each block in shared memory, and then all elements.
  *
  *     leat cu block_sums.cu -o block_sums       # for the CPU device, with the host's C++ compiler
  *     nvcc block_sums.cu -o block_sums          # the same with NVIDIA's compiler and library

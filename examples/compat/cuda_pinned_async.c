@@ -1,11 +1,11 @@
 /*
- * cuda_pinned_async.c - pinned memory, and a copy in, a kernel and a copy out on one stream, through the CUDA
- * runtime's API.
+ * cuda_pinned_async.c - submits a copy in, a kernel and a copy out of pinned memory to one stream, through the
+ * CUDA runtime's API.
  *
  *     cc cuda_pinned_async.c -o cuda_pinned_async $(pkg-config --cflags --libs leat-cudart)
  *     nvcc -x cu cuda_pinned_async.c -o cuda_pinned_async    # with NVIDIA's library; add -I for leat's headers
  *
- * None of the three steps waits, so the host can do other work until it synchronizes.
+ * None of the three calls waits for the device, so the host can do other work until it synchronizes.
  */
 #include "kernel.h"
 

@@ -4,8 +4,8 @@
  *     cc cuda_vector_add.c -o cuda_vector_add $(pkg-config --cflags --libs leat-cudart)
  *     nvcc -x cu cuda_vector_add.c -o cuda_vector_add    # with NVIDIA's library; add -I for leat's headers
  *
- * The kernel is a function of this program (kernel.h), launched through its pointer. On the CPU device all cores
- * run it.
+ * The kernel is a function of this program (kernel.h), and the program launches it by its pointer. On the CPU
+ * device all cores run the kernel.
  */
 #include "kernel.h"
 

@@ -1,5 +1,5 @@
 /*
- * hip_explicit.c - pinned memory, device memory, copies and a kernel on a stream, through HIP's API.
+ * hip_explicit.c - copies pinned memory to the device, runs a kernel and copies back, through HIP's API.
  *
  *     cc hip_explicit.c -o hip_explicit $(pkg-config --cflags --libs leat-hip)
  *     hipcc -x hip hip_explicit.c -o hip_explicit    # with AMD's library; add -I for leat's headers

@@ -1,11 +1,11 @@
 /*
- * hip_managed.c - managed memory, with one address for the host and the device, through HIP's API.
+ * hip_managed.c - uses managed memory, which has one address for the host and the device, through HIP's API.
  *
  *     cc hip_managed.c -o hip_managed $(pkg-config --cflags --libs leat-hip)
  *     hipcc -x hip hip_managed.c -o hip_managed    # with AMD's library; add -I for leat's headers
  *
- * The program makes no copies. It may prefetch the memory to where it is needed next, so that the device need not
- * fetch it page by page.
+ * The program makes no copies. It prefetches the memory to the side that uses it next, so that the memory does not
+ * move page by page.
  */
 #include "kernel.h"
 

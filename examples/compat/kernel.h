@@ -1,5 +1,5 @@
 /*
- * kernel.h - macros for kernels that nvcc can compile, and any C compiler with leat's headers.
+ * kernel.h - macros for kernels that can be compiled by nvcc, or by any C compiler with leat's headers.
  *
  * KERNEL(name, count, type, parameter, ...) defines a kernel. KERNEL_FOR (i, count) is a loop over 0 to count - 1
  * whose iterations are distributed over all threads of the grid. KERNEL_POINTER(name) is the argument for
