@@ -1,5 +1,6 @@
 /*
- * bench.c - "leat bench": reads the options, runs the groups, prints tables or JSON, keeps the record.
+ * bench.c - "leat bench": reads the options, runs the groups of measurements, and writes their results as tables
+ * or as a record in JSON.
  */
 #include "bench.h"
 #include "bench_copy.h"
@@ -345,7 +346,7 @@ static bool has_gap_option(const struct bench_options *options)
            options->gap_seconds > 0 || options->spin;
 }
 
-/* Returns false, after a complaint, if two options contradict each other. */
+/* Returns CLI_OK, or the exit status for options that contradict each other, after an error message. */
 static int check_options(const struct bench_options *options)
 {
     bool narrowed = has_gap_option(options) || options->first || options->full || options->size_count ||
@@ -462,8 +463,8 @@ static json_t *host_json(const struct bench *bench)
     return json;
 }
 
-/* Returns the command line as text. Paths lose their folders, since where a record was written says nothing about
- * it. */
+/* Returns the command line as text. Paths lose their folders, because the record should not depend on where a user
+ * keeps it. */
 static json_t *command_json(int argc, char **argv)
 {
     char text[1024] = "leat";
@@ -478,8 +479,8 @@ static json_t *command_json(int argc, char **argv)
     return text_json(text);
 }
 
-/* Returns a record whose rows and notes are the arrays of the run, which are still empty; NULL if memory is
- * short. */
+/* Makes a record that contains the run's arrays of rows and notes, to which the groups will add. Returns NULL if
+ * memory is short. */
 static json_t *make_record(struct bench *bench, int argc, char **argv)
 {
     time_t now = time(NULL);
@@ -494,7 +495,7 @@ static json_t *make_record(struct bench *bench, int argc, char **argv)
                      "rows", bench->rows, "notes", bench->notes);
 }
 
-/* Draws the first wanted group that has a picture. */
+/* Draws the picture of the first wanted group for which there is one. */
 static bool draw(const struct bench_options *options, const json_t *record)
 {
     for (unsigned i = 0; i < BENCH_GROUP_COUNT; i++) {
@@ -511,8 +512,9 @@ static bool draw(const struct bench_options *options, const json_t *record)
     return false;
 }
 
-/* Sets row_total when the groups before the first one are done: what they measured, and about what the others
- * will. Where options change the number of rows it stays 0. */
+/* Sets row_total, the estimated number of rows of the run, before group number first begins: the rows so far, and
+ * the quick_rows of the remaining groups. It stays 0, which means unknown, if options change the number of
+ * rows. */
 static void expect_rows(struct bench *bench, unsigned first)
 {
     const struct bench_options *options = bench->options;
@@ -565,7 +567,8 @@ static bool run_groups(struct bench *bench, const json_t *record)
     return fine;
 }
 
-/* Numbers in the record are rounded to six digits already; more would print digits that rounding left behind. */
+/* Write six digits, because bench_figure_json() has rounded all numbers to six. More digits would show only the
+ * error of the binary representation. */
 static const size_t dump_flags = JSON_INDENT(2) | JSON_REAL_PRECISION(6);
 
 static bool write_record(const struct bench_options *options, const json_t *record)
@@ -581,7 +584,8 @@ static bool write_record(const struct bench_options *options, const json_t *reco
     return false;
 }
 
-/* Called before measuring, so that a run is not lost because its record cannot be written. */
+/* Returns true if the record can be written to path. The command checks this before it measures, so that no run is
+ * lost because of a wrong path. */
 static bool output_is_writable(const char *path)
 {
     FILE *file = fopen(path, "ae");

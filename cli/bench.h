@@ -1,5 +1,6 @@
 /*
- * bench.h - what the parts of "leat bench" share: the run, its buffers, and the groups.
+ * bench.h - declares what the parts of "leat bench" share: the options, the state of a run, its buffers, and the
+ * groups of measurements.
  */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
@@ -34,13 +35,13 @@ enum bench_buffer {
 
 struct bench_options {
     bool quick;
-    bool full; /* every combination of the group "copy" */
+    bool full; /* measure every combination of the group "copy" */
     bool json;
     bool markdown;
     bool headline;
     bool list;
-    const char *summary; /* the file to which the tables go while standard output gets one screen; NULL: no
-                          * summary */
+    const char *summary; /* file for the tables, while standard output gets a summary of one screen; NULL: print
+                          * the tables, and no summary */
     const char *device;
     const char *output;
     const char *from;
@@ -48,29 +49,30 @@ struct bench_options {
     unsigned groups; /* bit i: group i is wanted */
     unsigned repeat; /* samples for each row; 0: as many as the time allows */
 
-    /* Options of the group "copy". copy_parts, copy_memories: bit i chooses part or kind of memory i, 0 chooses
-     * all. sizes: if there are any, only these are measured. */
+    /* Options of the group "copy". copy_parts, copy_memories: bit i chooses part i or kind of memory i; 0 chooses
+     * all. sizes: the only sizes to measure; size_count 0: the default sizes. */
     unsigned copy_parts;
     unsigned copy_memories;
     size_t sizes[BENCH_SIZES_MAX];
     unsigned size_count;
 
-    /* Options of the part "gaps" of the group "copy". Bit i chooses timing, cache state or direction i. 0 stands
-     * for the default everywhere. */
+    /* Options of the part "gaps" of the group "copy". Bit i chooses timing, cache state or direction i. Each
+     * option that is 0 has its default. */
     unsigned gap_timings, gap_caches, gap_directions;
     double gaps_ms[BENCH_GAPS_MAX];
     unsigned gap_count;
     double gap_seconds;
     bool spin;         /* the thread computes during gaps instead of sleeping */
-    const char *first; /* "DIRECTION,SIDE": this is a child process that only makes one such copy */
+    const char *first; /* "DIRECTION,SIDE": this process is a child that makes only one copy, of this direction by
+                        * this side */
 
-    /* Options of the group "pool". pool_parts: bit i chooses part i, 0 chooses all but the packing. live_bytes: of
-     * the packing; 0: the default. */
+    /* Options of the group "pool". pool_parts: bit i chooses part i; 0 chooses all parts except "packing".
+     * live_bytes: the live bytes of the part "packing"; 0: the default. */
     unsigned pool_parts;
     uint64_t live_bytes;
 
-    /* Options of the group "layout", which uses sizes too. layout_suites: bit i chooses suite i, 0 chooses all.
-     * ladder: measure the ladder instead of suites. */
+    /* Options of the group "layout", which uses sizes too. layout_suites: bit i chooses suite i; 0 chooses all.
+     * ladder: measure the ladder (bench_layout_ladder.c) instead of suites. */
     unsigned layout_suites;
     bool ladder;
 };
@@ -81,26 +83,26 @@ struct bench {
     leat_device *device;
     leat_device_info info;
     leat_stream *streams[BENCH_STREAM_COUNT];
-    /* The driver's calls use separate streams: once leat_stream_native() has handed out a stream's handle, leat
-     * must query that stream more often, and leat's figures would include that. */
+    /* Separate streams for the driver's calls. After leat_stream_native() has returned a stream's native handle,
+     * leat must query that stream more often, which would make leat's own figures worse. */
     leat_stream *driver_streams[BENCH_STREAM_COUNT];
     void *native_streams[BENCH_STREAM_COUNT];
     leat_kernel *pattern, *verify, *vector_add, *add;
     struct bench_workers
         *workers;               /* fills and checks host memory; on the CPU device it also copies for the peer */
-    struct bench_workers *pair; /* two threads, for two copies at once whose calls block */
+    struct bench_workers *pair; /* two threads that copy at the same time by calls that block */
     struct bench_peer *peer;    /* NULL: the record has no figures of the driver */
     void *buffers[BENCH_BUFFER_COUNT];
     size_t largest;         /* the largest size of this run */
     uint64_t *wrong_device; /* counter of the verify kernel, in device memory */
-    uint64_t *wrong_host;   /* pinned */
-    uint64_t seed;          /* the latest one used. Each check takes a new one, so bytes of an earlier check never
-                             * pass */
+    uint64_t *wrong_host;   /* pinned memory to which the counter is copied */
+    uint64_t seed;          /* the latest seed. Each check uses a new seed, so that bytes of an earlier check count
+                             * as wrong */
 
     json_t *rows;
     json_t *notes;
-    /* For the line that shows progress. row_count: rows begun so far. row_total: about how many there will be; 0:
-     * unknown. */
+    /* For the line that shows progress. row_count: rows begun so far. row_total: the estimated number of rows of
+     * the run; 0: unknown. */
     unsigned row_count, row_total;
     unsigned group_done, group_total;
 
@@ -122,8 +124,8 @@ void bench_close(struct bench *bench);
 /* Returns a shared buffer, or NULL with bench->error set. */
 void *bench_buffer(struct bench *bench, enum bench_buffer which);
 
-/* Return true if the status or result means success. Otherwise keep the message in bench->error, unless an earlier
- * one is there, and return false. May be called by any thread. */
+/* Return true if the status or result means success. Otherwise return false and copy the message to bench->error,
+ * unless that contains an earlier message. Any thread may call them. */
 bool bench_check(struct bench *bench, leat_status status);
 bool bench_check_peer(struct bench *bench, const char *what, int result);
 
@@ -134,10 +136,11 @@ void bench_note(struct bench *bench, const char *format, ...) __attribute__((for
  * its end. */
 void bench_case_failed(struct bench *bench, const char *group, const char *name, uint64_t bytes);
 
-/* Shows what is being measured if standard error is a terminal. group NULL: clears that line. */
+/* Shows the current measurement in a line on standard error, if that is a terminal. group NULL: clears the
+ * line. */
 void bench_progress(struct bench *bench, const char *group, const char *name, uint64_t bytes);
 
-/* Returns how much memory the machine has available, as the system estimates it. */
+/* Returns the system's estimate of the machine's available memory, in bytes. */
 uint64_t bench_available_memory(void);
 
 /* Launches a kernel over count elements, in one dimension, on a stream of the bench. */
@@ -150,7 +153,7 @@ struct bench_group {
     const char *name;
     const char *text;
     void (*run)(struct bench *bench);
-    unsigned quick_rows; /* about how many rows --quick measures, for the line that shows progress */
+    unsigned quick_rows; /* estimated number of rows with --quick, for the line that shows progress */
 };
 
 enum {

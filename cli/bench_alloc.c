@@ -1,6 +1,6 @@
 /*
- * bench_alloc.c - the group "alloc": pairs of allocating and freeing device and pinned memory, and of registering
- * and unregistering.
+ * bench_alloc.c - measures the group "alloc": how long it takes to allocate and free device and pinned memory, and
+ * to register and unregister memory.
  */
 #include "bench_measure.h"
 #include "bench_verify.h"
@@ -157,7 +157,7 @@ static void measure_case(struct bench *bench, struct bench_rows *rows, enum allo
     bool verified = false;
 
     bench_progress(bench, "alloc", method_names[method], bytes);
-    /* A pair of a small size is shorter than the clock can time, so a sample has several. */
+    /* A pair of a small size takes too little time for the clock's resolution, so a sample has several pairs. */
     c.batch = method == ALLOC_STREAM || bytes <= MIB ? 16 : 1;
     if (method == ALLOC_REGISTER)
         c.pageable = bench_buffer(bench, BENCH_PAGEABLE_IN);

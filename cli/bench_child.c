@@ -15,7 +15,7 @@
 
 extern char **environ;
 
-/* Returns true if one of the child's own variables has the same name as this one of the environment. */
+/* Returns true if child->variables has a variable with the same name as this "NAME=value". */
 static bool is_replaced(const struct bench_child *child, const char *variable)
 {
     size_t length = strcspn(variable, "=") + 1;
@@ -62,7 +62,7 @@ static FILE *start(const struct bench_child *child, pid_t *pid)
     }
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    /* posix_spawnp() writes to neither array; its declaration merely lacks const. */
+    /* The casts remove const, which the declaration of posix_spawnp() lacks. It writes to neither array. */
     errno = posix_spawnp(pid, child->program ? child->program : "/proc/self/exe", &actions, NULL,
                          (char *const *)(uintptr_t)words, (char *const *)(uintptr_t)environment);
     if (errno == 0)

@@ -1,6 +1,6 @@
 /*
- * bench_child.h - runs a program that prints JSON in a child process: this command again, because leat reads its
- * environment variables once in a process, or another program that measures.
+ * bench_child.h - runs a program that prints JSON in a child process. The program is either this command, run with
+ * other environment variables, which leat reads only once in a process, or another program that measures.
  */
 #ifndef CLI_BENCH_CHILD_H
 #define CLI_BENCH_CHILD_H
@@ -9,10 +9,10 @@
 
 enum { BENCH_CHILD_WORDS_MAX = 24, BENCH_CHILD_VARIABLES_MAX = 2 };
 
-/* What a child process runs: the words of the command line after the program's name, and variables as "NAME=value"
- * that replace those of the environment. Both arrays end with NULL. */
+/* The command of a child process: the program, its arguments, and variables ("NAME=value") that are added to the
+ * environment or replace variables of it. Both arrays end with NULL. */
 struct bench_child {
-    const char *program; /* is searched in PATH; NULL: this command */
+    const char *program; /* a program that is searched in PATH; NULL: this command */
     const char *words[BENCH_CHILD_WORDS_MAX];
     const char *variables[BENCH_CHILD_VARIABLES_MAX + 1];
 };

@@ -1,6 +1,6 @@
 /*
- * bench_copy.c - the group "copy": host to device, device to host and both at once, over sizes, for each kind of
- * host memory; and the group's other parts.
+ * bench_copy.c - measures the group "copy": copies from host to device, from device to host, and both at once, of
+ * many sizes and for each kind of host memory. It also runs the group's other parts.
  */
 #include "bench_copy.h"
 #include "bench_verify.h"
@@ -14,14 +14,15 @@ const char *const copy_direction_texts[COPY_DIRECTION_COUNT] = {"host to device"
                                                                 "both directions"};
 const char *const copy_part_words[COPY_PART_COUNT] = {"sizes", "workers", "beside", "batch", "rails", "gaps"};
 
-/* copy_case_choose_call() is called for sizes up to this one. Larger sizes use the call that was chosen last. */
+/* The largest size for which copy_case_choose_call() compares the driver's calls. Larger sizes use the call that
+ * it chose for the size before. */
 static const size_t choose_call_bytes = 64 * MIB;
 
-/* One sweep of sizes. */
+/* One sweep: all sizes of one direction and kind of memory. */
 struct sweep {
     struct bench *bench;
     size_t largest;  /* the largest size of this run */
-    void *device[2]; /* buffers of the device: [0] for copies in, [1] for copies out */
+    void *device[2]; /* device memory: [0] for copies in, [1] for copies out */
     char names[COPY_MEMORY_COUNT][COPY_DIRECTION_COUNT][64];
 };
 
@@ -38,16 +39,17 @@ static const size_t few_sizes[] = {64 * KIB, MIB, 8 * MIB, 64 * MIB, 2 * GIB};
 static const size_t quick_sizes[] = {64, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB};
 static const size_t quick_few_sizes[] = {MIB, 64 * MIB};
 
-/* Fewer sizes for memory of new pages, whose allocation takes longer than the copy, and for files, which must be
- * small compared with the disk. */
+/* Sizes for fresh pages and for files. There are fewer, because the allocation of fresh pages takes longer than
+ * the copy, and files must be small compared with the disk. */
 static const size_t paged_sizes[] = {64 * KIB, MIB, 8 * MIB, 64 * MIB, 512 * MIB};
 
-/* Few sizes for cold files: reading them from the disk takes long, and writing them before even longer. */
+/* Sizes for cold files. There are few, because it takes long to read such a file, and even longer to write it
+ * before. */
 static const size_t cold_sizes[] = {8 * MIB, 64 * MIB};
 static const size_t quick_cold_sizes[] = {8 * MIB};
 
-/* Returns true for the kinds of memory whose every size is measured. For the others a few sizes are enough for a
- * comparison. */
+/* Returns true for the kinds of memory that are measured at every size. The other kinds are only compared with
+ * these at a few sizes. */
 static bool is_main(enum copy_memory memory)
 {
     return memory == COPY_PINNED || memory == COPY_PAGEABLE;
@@ -95,8 +97,8 @@ static double row_seconds(const struct bench *bench)
     return bench->options->quick || is_cpu(bench) ? 0.045 : 0.09;
 }
 
-/* Chooses the largest size that the options want and that fits in memory. On the CPU device both sides of a copy
- * are in host memory. On a GPU the driver's copies of more than 1 GiB would take most of the time. */
+/* Sets the largest size: the largest that the options select and that fits in memory. On the CPU device both sides
+ * of a copy need host memory, and copies of more than 1 GiB are measured only with --full. */
 static bool choose_largest(struct sweep *sweep)
 {
     struct bench *bench = sweep->bench;
@@ -244,8 +246,8 @@ static void sweep_sizes(struct bench *bench)
     copy_trim(bench, LEAT_KIND_DEVICE);
 }
 
-/* Lets leat allocate what it needs for staged copies now, so that the first row does not include it: explaining a
- * copy of pageable memory does that. The part "gaps" measures this one-time cost in child processes. */
+/* Makes leat allocate its memory for staged copies now, by a call of leat_copy_explain(), so that the first row
+ * does not include the allocation. The part "gaps" measures this one-time cost in child processes. */
 static void get_ready(struct bench *bench)
 {
     void *device = bench_buffer(bench, BENCH_DEVICE_A);

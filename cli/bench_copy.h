@@ -1,6 +1,6 @@
 /*
- * bench_copy.h - copies between host and device: what the parts of the group "copy" share. The group "overlap"
- * uses it for its bound.
+ * bench_copy.h - declares what the parts of the group "copy" share, which measures copies between host and device.
+ * The group "overlap" uses it for its bound.
  */
 #ifndef CLI_BENCH_COPY_H
 #define CLI_BENCH_COPY_H
@@ -22,7 +22,7 @@ enum copy_memory {
     COPY_MEMORY_COUNT
 };
 
-/* For each kind of memory: its name for --memory, the end of the case's name, and the title of its table. */
+/* The texts of a kind of memory: its name for --memory, the end of the case's name, and the title of its table. */
 struct copy_memory_text {
     const char *word;
     const char *label;
@@ -44,7 +44,7 @@ extern const char *const copy_part_words[COPY_PART_COUNT];
 struct copy_host {
     struct bench *bench;
     enum copy_memory memory;
-    bool source; /* the source of copies to the device; otherwise the destination of copies from it */
+    bool source; /* true: the source of copies to the device; false: the destination of copies from the device */
     char *ptr;
     size_t bytes;
 
@@ -79,26 +79,26 @@ void copy_trim(struct bench *bench, leat_kind kind);
 
 enum { COPY_CALLS_MAX = 2048 };
 
-/* What the copies of one side (leat or driver) cost besides the time until they complete. */
+/* Further costs of the copies of one side (leat or driver), besides the time until they complete. */
 struct copy_cost {
-    double calls[COPY_CALLS_MAX]; /* seconds that the calls alone took */
+    double calls[COPY_CALLS_MAX]; /* duration of each call alone, in seconds */
     unsigned call_count;
     double cpu_seconds; /* processor time of the whole process, in seconds */
     unsigned cpu_copies;
-    bool warm; /* the first copy, which is not counted, was made */
+    bool warm; /* true after the first copy, which does not count */
 };
 
-/* A case: one copy, or one in each direction at the same time, of so many bytes each. */
+/* A case: one copy, or two copies at the same time, one in each direction. Each has bytes bytes. */
 struct copy_case {
     struct bench *bench;
     enum copy_direction direction;
-    bool pageable; /* the driver sees pageable memory */
+    bool pageable; /* the host's memory is pageable for the driver */
     size_t bytes;
-    void *in_dst, *in_src;                /* device, host */
-    void *out_dst, *out_src;              /* host, device */
+    void *in_dst, *in_src;                /* copy in: device memory, host memory */
+    void *out_dst, *out_src;              /* copy out: host memory, device memory */
     struct copy_host *in_host, *out_host; /* NULL: nothing needs to be prepared before a copy */
-    bool driver_other;                    /* use the driver's other call, which is faster here
-                                           * (copy_case_choose_call()) */
+    bool driver_other;                    /* the driver's side uses the second way of copy_case_choose_call(),
+                                           * which is faster here */
     struct copy_cost *costs;              /* indexed by side; NULL: only the time is measured */
 };
 
@@ -106,26 +106,27 @@ struct copy_case {
  * bench->error set. */
 bool copy_case_share(struct copy_case *c, struct bench *bench, enum copy_direction direction, size_t bytes);
 
-/* Makes the copy once, from the issue to the completion. call_seconds may be NULL. */
+/* Issues the copy once and waits for its completion. *call_seconds receives the duration of the call alone;
+ * call_seconds may be NULL. */
 bool copy_case_run(struct copy_case *c, enum bench_side side, double *call_seconds);
 
 /* Takes one sample of a copy: a bench_sample whose state is a struct copy_case. */
 bool copy_case_sample(void *state, enum bench_side side, double *seconds);
 
 /*
- * Finds the faster of two ways to copy pageable memory with the driver. One way is its stream-ordered calls. The
- * other is, for one direction, its synchronous call, and for both directions, two threads, because each call
- * blocks its thread.
+ * Finds the faster of two ways to copy pageable memory with the driver, and sets driver_other. The first way is
+ * the driver's stream-ordered calls. The second way is, for one direction, the driver's synchronous call, and for
+ * both directions, two threads, because each call blocks its thread.
  */
 bool copy_case_choose_call(struct copy_case *c);
 
-/* Measures and verifies the case and adds a row. A failure is reported and the row left out. */
+/* Measures and verifies the case and adds a row. If the case fails, reports the failure and adds no row. */
 void copy_case_measure(struct copy_case *c, struct bench_rows *rows, const char *part, const char *name,
                        double budget_seconds, double bound);
 
 /* ---- the group's other parts ---- */
 
-/* Measures the sizes again with different numbers of leat's copy threads, each in a child process. */
+/* Measures the sizes again with different numbers of leat's copy threads. Each number runs in a child process. */
 void bench_copy_workers(struct bench *bench);
 
 /* Measures how much longer a kernel takes while pageable memory is copied. */
@@ -134,25 +135,26 @@ void bench_copy_beside(struct bench *bench);
 /* Measures thousands of small copies. */
 void bench_copy_batch(struct bench *bench);
 
-/* Measures copies to one device over the links of several. */
+/* Measures copies from the host to one device over the links of several devices. */
 void bench_copy_rails(struct bench *bench);
 
 /* ---- the part "gaps": bench_copy_gaps.c ---- */
 
-/* How copies are timed, in the order of the names for --timing. */
+/* The ways to time copies, in the order of their names for --timing. */
 enum gap_timing {
     GAP_DONE,  /* until the bytes are at the destination */
-    GAP_SYNC,  /* the blocking call: until the source may change, or, for copies to the host, the bytes are
-                * there */
-    GAP_TURNS, /* as GAP_DONE, but copies of leat and of the driver alternate in one loop */
+    GAP_SYNC,  /* the blocking call: until the source may change, or, for copies to the host, until the bytes are
+                * at the destination */
+    GAP_TURNS, /* timed as GAP_DONE, but copies of leat and of the driver alternate in one loop */
     GAP_FIRST, /* the first copy of a process */
     GAP_TIMING_COUNT
 };
 
-/* Whether host buffers are in the processor's caches, in the order of the names for --cache. */
+/* States of the host buffers: in the processor's caches (warm) or not (cold), in the order of the names for
+ * --cache. */
 enum gap_cache { GAP_WARM, GAP_COLD, GAP_CACHE_COUNT };
 
-/* The names for --direction: COPY_IN and COPY_OUT. */
+/* The number of directions that --direction can name: COPY_IN and COPY_OUT, but not both at once. */
 enum { GAP_DIRECTION_COUNT = 2 };
 
 extern const char *const gap_timing_words[GAP_TIMING_COUNT];
@@ -164,16 +166,16 @@ void bench_copy_gaps(struct bench *bench);
 
 /* ---- the first copy of a process: bench_copy_first.c ---- */
 
-/* Measures these sizes in child processes. Bit i of directions is direction i. */
+/* Measures copies of these sizes in child processes. Bit i of directions chooses direction i. */
 void bench_copy_first(struct bench *bench, unsigned directions, const size_t *sizes, unsigned size_count);
 
-/* The child process: makes the copy that options->first and the only size describe, and prints its seconds as
- * JSON. Returns the exit status. */
+/* Runs in the child process: makes the one copy that options->first and options->sizes[0] describe, and prints its
+ * time in seconds as JSON. Returns the exit status. */
 int bench_copy_first_child(const struct bench_options *options);
 
 /* ---- bench_copy_picture.c ---- */
 
-/* Draws the rates of a record's group "copy" over the size. Returns false after reporting what is wrong. */
+/* Draws the rates of a record's group "copy" over the size. Returns false after printing what is wrong. */
 bool bench_copy_picture(const json_t *record, const char *path);
 
 #endif

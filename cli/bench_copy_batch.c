@@ -1,6 +1,7 @@
 /*
- * bench_copy_batch.c - thousands of small copies between scattered addresses: leat_copy_batch() beside the
- * driver's call for each of them, one leat_copy() each, and the driver's batch call where it has one.
+ * bench_copy_batch.c - measures thousands of small copies between scattered addresses. It compares one
+ * leat_copy_batch() with one call of the driver for each copy, with one leat_copy() for each copy, and with the
+ * driver's batch call if the driver has one.
  */
 #include "bench_copy.h"
 #include "bench_side.h"
@@ -52,7 +53,7 @@ static void make_ops(struct batch *b)
     }
 }
 
-/* Makes the copies with one call each. */
+/* Makes each copy with a separate call. */
 static bool run_each(struct batch *b, enum bench_side side)
 {
     size_t i;
@@ -101,7 +102,7 @@ static bool run_batch(struct batch *b)
            bench_side_wait(b->bench, BENCH_DRIVER, 0);
 }
 
-/* Returns the time of the fastest of a few runs, in microseconds for each copy, or NAN if one failed. */
+/* Returns the time of the fastest of a few runs, in microseconds for each copy, or NAN if a run failed. */
 static double best_us(struct batch *b, bool (*run)(struct batch *b))
 {
     double best = INFINITY;
@@ -127,7 +128,7 @@ static double batch_us(struct batch *b)
     us = best_us(b, run_batch);
     bench_side_leave(b->bench, BENCH_DRIVER);
     if (isnan(us)) {
-        /* This call is only for comparison, so the row is kept without its figure. */
+        /* Only this comparison failed, so keep the row, without the figure of the driver's batch call. */
         bench_note(b->bench, "copy: the driver's batch call: %s", b->bench->error);
         b->bench->error[0] = '\0';
     }

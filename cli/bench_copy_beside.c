@@ -1,8 +1,9 @@
 /*
- * bench_copy_beside.c - how much longer a kernel takes while pageable memory is copied on another stream.
+ * bench_copy_beside.c - measures how much longer a kernel takes while another stream copies pageable memory.
  *
- * One thread copies all the time. Another launches the kernels after the copy has begun, and waits for them. Both
- * sides need two threads, because the driver's pageable copies block their caller.
+ * One thread copies all the time. After the first copy has begun, another thread launches the kernels and waits
+ * for them. The driver's side needs two threads, because its pageable copies block their caller; leat's side uses
+ * two as well.
  */
 #include "bench_copy.h"
 #include "bench_side.h"
@@ -23,14 +24,14 @@ struct beside {
     struct bench *bench;
     struct copy_case copy;
     enum bench_side side;
-    void *data; /* what the kernels read */
+    void *data; /* device memory that the kernels read */
     uint64_t words;
     uint64_t seed;
     unsigned kernels;
-    double seconds; /* time of the kernels */
+    double seconds; /* time of the kernels of the latest sample */
     bool fine[2];
-    atomic_bool stop;  /* relaxed: orders no other memory */
-    atomic_uint ended; /* copies that completed; relaxed too */
+    atomic_bool stop;  /* tells the copying thread to end; relaxed, because it orders no other memory */
+    atomic_uint ended; /* number of completed copies; relaxed for the same reason */
 };
 
 static bool run_kernels(struct beside *b, double *seconds)
@@ -119,7 +120,7 @@ static double best_alone(const struct alone *alone)
     double times[ROUNDS * 2] = {0};
     unsigned count = alone->count < ROUNDS * 2 ? alone->count : ROUNDS * 2, i, k;
 
-    /* Insertion sort: a handful of numbers. */
+    /* Sort the few numbers by insertion. */
     for (i = 0; i < count; i++) {
         for (k = i; k > 0 && times[k - 1] > alone->seconds[i]; k--)
             times[k] = times[k - 1];
@@ -128,7 +129,8 @@ static double best_alone(const struct alone *alone)
     return times[count / 2];
 }
 
-/* *right: the kernels read no wrong word, so they read the right buffer, and the copies did not change it. */
+/* Sets *right to true if the kernels read no wrong word: then they read the right buffer, and no copy changed
+ * it. */
 static bool kernels_were_right(struct beside *b, bool *right)
 {
     struct bench *bench = b->bench;

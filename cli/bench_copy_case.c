@@ -1,6 +1,6 @@
 /*
- * bench_copy_case.c - one copy over the link by leat or by the driver: its time, the time of the call alone, the
- * processor time, and whether the bytes arrived.
+ * bench_copy_case.c - measures one copy over the link by leat or by the driver: its time, the time of the call
+ * alone, and the processor time. It also verifies that the bytes arrived.
  */
 #include "bench_copy.h"
 #include "bench_side.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Processor time is measured for each copy of at least this size. For smaller copies it is measured over many of
- * them, a burst, because the clock is too coarse. */
+/* The smallest copies whose processor time is measured one by one. For smaller copies the clock is too coarse, so
+ * it is measured over many copies, a burst. */
 static const size_t cpu_alone_bytes = 16 * MIB;
 static const double cpu_burst_seconds = 0.01;
 
@@ -39,8 +39,8 @@ static bool finish(struct copy_case *c, enum bench_side side, bool in)
     return bench_side_wait(c->bench, side, in ? 0 : 1);
 }
 
-/* Makes the driver's pageable copies in both directions at once. Its calls block, so each direction has a
- * thread. */
+/* The arguments of the driver's pageable copies in both directions at once. Each direction has a thread, because
+ * the driver's calls block. */
 struct pair_work {
     struct copy_case *c;
     bool fine[2];
@@ -104,7 +104,7 @@ static bool needs_preparing(const struct copy_host *host)
     return host && (host->memory == COPY_FRESH || host->memory == COPY_FILE_COLD);
 }
 
-/* Returns true if processor time is measured for each copy, not for bursts. */
+/* Returns true if processor time is measured for each copy, and false if it is measured for bursts. */
 static bool counts_alone(const struct copy_case *c)
 {
     return c->bytes >= cpu_alone_bytes || needs_preparing(c->in_host) || needs_preparing(c->out_host);
@@ -143,8 +143,8 @@ bool copy_case_sample(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* Measures the processor time of many small copies, one after the other. It sleeps for a millisecond first, so
- * that what threads still do after the other side's last copy is not counted. */
+/* Measures the processor time of many small copies, one after the other. It sleeps for a millisecond first,
+ * because threads may still use processor time after the other side's last copy. */
 static bool burst(struct copy_case *c, enum bench_side side, double seconds_each)
 {
     struct copy_cost *cost = &c->costs[side];

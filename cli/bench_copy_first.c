@@ -1,6 +1,6 @@
 /*
- * bench_copy_first.c - the first pageable copy of a process, by leat and by the driver: each sample is a new
- * process that opens the device, makes a stream and copies once.
+ * bench_copy_first.c - measures the first pageable copy of a process, by leat and by the driver. Each sample is a
+ * new process that opens the device, makes a stream and copies once.
  */
 #include "bench_child.h"
 #include "bench_copy.h"
@@ -30,7 +30,7 @@ struct first {
     struct bench_workers *workers;
     struct bench_peer *peer;
     unsigned char *host;
-    void *memory; /* memory of the device */
+    void *memory; /* device memory */
 };
 
 static bool check(leat_status status)
@@ -90,7 +90,8 @@ static bool make_peer(struct first *first)
     return first->peer && check(leat_stream_native(first->stream, &first->native_stream));
 }
 
-/* Writes the bytes of the source to ptr. With compare, writes nothing and returns true if ptr has these bytes. */
+/* Writes the source's pattern to ptr and returns true. With compare, writes nothing and returns true if ptr
+ * contains the pattern. */
 static bool walk_source(unsigned char *ptr, size_t bytes, bool compare)
 {
     bool same = true;
@@ -108,8 +109,8 @@ static bool walk_source(unsigned char *ptr, size_t bytes, bool compare)
     return same;
 }
 
-/* Opens the device and fills both sides without a copy, since the first copy is what is measured. The device's
- * memory gets one byte value everywhere. */
+/* Opens the device and fills both sides. It makes no copy, because the sample must be the first copy of the
+ * process. Therefore it fills the device memory with one byte value. */
 static bool prepare(struct first *first, const struct bench_options *options)
 {
     first->info = (leat_device_info)LEAT_DEVICE_INFO_INIT;
@@ -164,7 +165,7 @@ static bool copy_timed(struct first *first, double *seconds)
     return fine;
 }
 
-/* Verifies the copy. The bytes of a copy in are copied back first. */
+/* Verifies the copy. To verify a copy in, it first copies the bytes back to the host. */
 static bool verify(struct first *first, bool *right)
 {
     size_t i;

@@ -1,6 +1,6 @@
 /*
- * bench_copy_gaps.c - pageable copies as programs make them, beside the driver's calls: with idle gaps between
- * copies, with several buffers in turns, and with buffers that are in the processor's caches or not.
+ * bench_copy_gaps.c - measures pageable copies as programs make them, by leat and by the driver: with idle gaps
+ * between copies, with several buffers in turns, and with buffers that are in the processor's caches or not.
  *
  * Blocks of a few copies of one side alternate with blocks of the other side, so that drift of the machine affects
  * both. Each buffer, on the host and on the device, belongs to one side only, so that the bytes of a measured copy
@@ -27,16 +27,16 @@ enum {
     LINE = 64,
     SLOT_ALIGN = 256,
     SAMPLES_MAX = 1000,
-    COLD_POSITIONS_MAX = SAMPLES_MAX * 6 / 5, /* enough buffers that no small one is used twice */
+    COLD_POSITIONS_MAX = SAMPLES_MAX * 6 / 5, /* so many buffers that each small one is used only once */
     WARM_POSITIONS = 3,
     LARGE_POSITIONS = 2,
     ROUNDS_MIN = 2
 };
 
-/* There are fewer buffers of at least this size. */
+/* From this size on a case has only LARGE_POSITIONS buffers. */
 static const size_t large_bytes = 16 * MIB;
 
-/* From this size on two buffers of each side exceed the caches anyway. */
+/* Above this size no cold case is measured, because two buffers of each side exceed the caches anyway. */
 static const size_t cold_bytes_max = 16 * MIB;
 
 static const size_t check_bytes = 16 * MIB;
@@ -56,10 +56,10 @@ struct gaps {
     unsigned size_count;
     const double *gaps_ms;
     unsigned gap_count;
-    size_t room; /* limit for the buffers of the host and for those of the device, in bytes */
+    size_t room; /* limit in bytes for all host buffers, and also for all device buffers */
     struct copy_host host;
     char *device;
-    char *check;         /* pinned, check_bytes */
+    char *check;         /* check_bytes of pinned memory, to which device memory is copied for checks */
     char *evict;         /* reading it evicts other memory from the caches; NULL if no case is cold */
     size_t evict_bytes;  /* more than the last-level cache holds */
     double unit_seconds; /* time for a case of weight 1 */
@@ -75,15 +75,15 @@ struct gap_case {
     bool touched; /* the gap begins with a write to the buffer of the next copy */
     /* Buffer i of side s has number 2 * i + s on the host and on the device. */
     unsigned positions; /* number of buffers of each side */
-    size_t stride;      /* distance in bytes from one buffer to the next on the host */
-    size_t slot;        /* the same on the device; a multiple of 8 */
+    size_t stride;      /* distance in bytes from one host buffer to the next */
+    size_t slot;        /* distance in bytes from one device buffer to the next; a multiple of 8 */
     uint64_t seed;
-    unsigned used[2]; /* copies by side, measured or not */
+    unsigned used[2]; /* number of copies of each side, measured or not */
     double last_end;  /* end of the latest copy, on the clock of bench_now() */
-    double *times[2]; /* SAMPLES_MAX */
+    double *times[2]; /* the samples of each side in seconds, with room for SAMPLES_MAX */
     unsigned count[2];
-    bool warming;   /* there are no gaps between copies */
-    double longest; /* seconds of the second copy of the slower side; not a sample */
+    bool warming;   /* the copies do not count, and have no gaps between them */
+    double longest; /* seconds of the second copy of the slower side, which is not a sample */
 };
 
 /* ---- choice of cases ---- */
@@ -148,8 +148,8 @@ static bool wants(const struct gaps *gaps, enum gap_timing timing, enum gap_cach
     return wants_size(gaps, timing, cache, bytes);
 }
 
-/* Returns the weight of a case in the distribution of the time. Cases with long gaps get more time, but not in
- * proportion to the gap. */
+/* Returns the weight of a case, by which the total time is divided among the cases. A longer gap gets more time,
+ * but not in proportion to the gap. */
 static double weight_of(double gap_ms)
 {
     return 1 + 2 * sqrt(gap_ms);
@@ -233,8 +233,8 @@ static bool copy_by_driver(struct gap_case *c, void *dst, const void *src)
            bench_side_wait(bench, BENCH_DRIVER, 0);
 }
 
-/* Waits for the gap and copies the side's next buffer. The driver's context is current during the gap too, as it
- * is in programs. */
+/* Waits for the duration of the gap and copies the side's next buffer. The driver's context is current during the
+ * gap too, as it is in programs. */
 static bool copy_next(struct gap_case *c, enum bench_side side, bool measured)
 {
     struct bench *bench = c->gaps->bench;
@@ -265,9 +265,10 @@ static bool copy_next(struct gap_case *c, enum bench_side side, bool measured)
 /* ---- a case ---- */
 
 /*
- * Prepares a block of copies. Without gaps, it sleeps so that leat's threads do not disturb the driver's block,
- * and then makes copies that do not count; only two with cold buffers, because a buffer is cold only once. With
- * gaps all copies count, because each has the same gap before it.
+ * Prepares a block of copies. For a case without gaps, it first sleeps for 0.5 ms, so that leat's threads become
+ * idle and do not disturb the driver's block, and then makes copies that do not count. With cold buffers it makes
+ * only two of them, because a buffer is cold only once. A case with gaps needs no preparation, because each copy
+ * has the same gap before it.
  */
 static bool begin_block(struct gap_case *c, enum bench_side side)
 {
@@ -314,7 +315,8 @@ static unsigned samples_wanted(const struct gap_case *c)
     return repeat ? repeat : SAMPLES_MAX;
 }
 
-/* Chooses the number of copies in a block, so small that the time allows ROUNDS_MIN blocks of each side. */
+/* Returns the number of copies in a block. It is so small that the time is enough for ROUNDS_MIN blocks of each
+ * side. */
 static unsigned block_of(const struct gap_case *c, double seconds)
 {
     unsigned most = c->gap >= 0.01 || c->bytes >= 64 * MIB ? 4 : c->gap > 0 || c->bytes >= MIB ? 10 : 20;
@@ -339,8 +341,8 @@ static bool run_round(struct gap_case *c, unsigned round, unsigned copies)
            (!(with_driver || other == BENCH_LEAT) || run_block(c, other, copies));
 }
 
-/* Returns true if the case has its samples, or if another round would overrun the time by more than half a round.
- */
+/* Returns true if the case has enough samples, or if another round would exceed the time by more than half a
+ * round. */
 static bool is_enough(const struct gap_case *c, unsigned rounds, double elapsed, double seconds)
 {
     if (c->count[BENCH_LEAT] >= samples_wanted(c))
@@ -354,8 +356,8 @@ static bool run_rounds(struct gap_case *c)
     bool with_driver = c->gaps->bench->peer != NULL;
     unsigned round, copies, i;
 
-    /* Makes copies that do not count, because the first copy of a size may allocate memory. The timing "first"
-     * measures that. */
+    /* Make copies that do not count, because the first copy of a size may allocate memory. The timing "first"
+     * measures that cost. */
     c->warming = true;
     for (i = 0; i < 2; i++) {
         c->longest = 0;
@@ -370,7 +372,7 @@ static bool run_rounds(struct gap_case *c)
     return true;
 }
 
-/* Reads one thread's share of the memory that evicts other memory from the caches. */
+/* Reads one thread's share of gaps->evict, which evicts the buffers from the caches. */
 static void read_share(void *argument, unsigned index, unsigned count)
 {
     const struct gaps *gaps = argument;
@@ -381,7 +383,7 @@ static void read_share(void *argument, unsigned index, unsigned count)
         (void)*(const volatile char *)(from + i);
 }
 
-/* Fills the device's buffers with new bytes: the sources of copies out, or bytes that copies in must overwrite. */
+/* Fills the device's buffers with new bytes, which copies out will read, or which copies in must overwrite. */
 static bool prepare(struct gap_case *c)
 {
     struct gaps *gaps = c->gaps;
@@ -399,8 +401,8 @@ static bool prepare(struct gap_case *c)
 
 /* ---- verification ---- */
 
-/* Checks a part of the device's buffers that was copied to gaps->check: bytes bytes from offset on. Returns true
- * if they are right in all buffers that were copied to. */
+/* Checks a part of the device's buffers: the bytes bytes from offset on, of which gaps->check contains a copy.
+ * Returns true if they are right in every buffer that was a destination. */
 static bool checked_part_holds(const struct gap_case *c, size_t offset, size_t bytes)
 {
     unsigned number;
@@ -451,7 +453,7 @@ static bool check_host(struct gap_case *c)
     return true;
 }
 
-/* Checks all buffers that leat or the driver copied to. */
+/* Checks every buffer that was a destination of leat or of the driver. */
 static bool verify(struct gap_case *c, bool *right)
 {
     if (c->direction == COPY_IN)
@@ -523,7 +525,7 @@ static void measure(struct gaps *gaps, struct gap_case *c, void *seed)
     add_row(c, name, verified);
 }
 
-/* Adds up the time and the memory that the cases need. */
+/* The sums of the weights and of the memory that the cases need. */
 struct demand {
     double weight;
     size_t host_bytes, device_bytes;
@@ -594,7 +596,8 @@ static void choose(struct gaps *gaps)
                                          : sizeof usual_gaps_ms / sizeof usual_gaps_ms[0];
 }
 
-/* Returns twice the size of the last-level cache, within limits, because virtual machines may report any size. */
+/* Returns twice the size of the last-level cache, but within fixed limits, because virtual machines may report a
+ * wrong size. */
 static size_t choose_evict_bytes(void)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -615,8 +618,8 @@ static bool choose_room(struct gaps *gaps)
     return true;
 }
 
-/* Returns the seconds for a case of weight 1. If the user did not ask for a time, a few cases take less than the
- * default time. */
+/* Returns the seconds for a case of weight 1. Without a time from the user, a run of only a few cases takes less
+ * than the default time. */
 static double choose_unit_seconds(const struct bench_options *options, double weight)
 {
     double usual = options->full ? 150 : options->quick ? 2.5 : 25;

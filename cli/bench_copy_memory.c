@@ -1,5 +1,5 @@
 /*
- * bench_copy_memory.c - the kinds of host memory that the group "copy" copies from and to.
+ * bench_copy_memory.c - allocates and prepares the kinds of host memory that the group "copy" measures.
  */
 #include "bench_copy.h"
 #include "bench_verify.h"
@@ -37,7 +37,7 @@ static bool system_failed(struct bench *bench, const char *what)
     return false;
 }
 
-/* Sets the access of a mapped file. A file that is a source is mapped read-only during copies, as in programs that
+/* Sets the access rights of a mapped file. During copies a source file is mapped read-only, as in programs that
  * load files. */
 static bool set_writable(struct copy_host *host, bool writable)
 {
@@ -86,7 +86,7 @@ static enum copy_host_state make_file(struct copy_host *host)
     return COPY_HOST_NONE;
 }
 
-/* Checks that the file can be evicted from the page cache. Files of a file system in memory cannot. */
+/* Checks that the file can be evicted from the page cache, which is impossible for a file system in memory. */
 static enum copy_host_state check_cold(struct copy_host *host)
 {
     unsigned char resident = 0;
@@ -137,7 +137,7 @@ static enum copy_host_state make_map(struct copy_host *host)
         bench_note(host->bench, "copy: no rows of huge pages: the system gives none");
         return COPY_HOST_NONE;
     }
-    /* A failure is ignored: a kernel without huge pages does not know this advice, and always uses small pages. */
+    /* Ignore a failure: a kernel without huge pages does not know this advice, and always uses small pages. */
     (void)madvise(host->map, host->map_bytes, host->memory == COPY_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return COPY_HOST_READY;
 }

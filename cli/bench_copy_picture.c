@@ -1,7 +1,7 @@
 /*
- * bench_copy_picture.c - the rates of the group "copy" over the size, as SVG: one panel for each direction, one
- * hue for each kind of memory, leat's line solid and the driver's dashed. Works on the JSON, so that a run and a
- * stored record look alike.
+ * bench_copy_picture.c - draws the rates of the group "copy" over the size, as SVG: one panel for each direction,
+ * one hue for each kind of memory, leat's line solid and the driver's dashed. It reads the record as JSON, so that
+ * a new run and a stored record give the same picture.
  */
 #include "bench_copy.h"
 #include "bench_report.h"
@@ -15,12 +15,12 @@
 
 /* Lengths in pixels. */
 enum {
-    HEAD = 128, /* title, what was measured, legend */
+    HEAD = 128, /* height of the title, the description and the legend */
     AXIS_LEFT = 44,
     PANEL_WIDTH = 380,
     PANEL_HEIGHT = 300,
     PANEL_GAP = 24,
-    FOOT = 58, /* sizes and the axis' name */
+    FOOT = 58, /* height of the labels and the name of the x axis */
     WIDTH =
         2 * SVG_MARGIN + COPY_DIRECTION_COUNT * (AXIS_LEFT + PANEL_WIDTH) + (COPY_DIRECTION_COUNT - 1) * PANEL_GAP,
     HEIGHT = HEAD + SVG_LINE_STEP + PANEL_HEIGHT + FOOT + SVG_MARGIN
@@ -28,8 +28,8 @@ enum {
 
 enum { POINTS_MAX = 64 };
 
-/* Which kinds of memory are drawn, the uppermost line last. Others have too few sizes, or their line lies on one
- * of these; the head names them. */
+/* The kinds of memory that are drawn, the uppermost line last. Other kinds have too few sizes, or their line would
+ * cover one of these lines; the picture's head names them. */
 static const struct {
     enum copy_memory memory;
     const char *text;
@@ -53,9 +53,9 @@ struct line {
 struct picture {
     FILE *file;
     struct line lines[COPY_DIRECTION_COUNT][DRAWN_COUNT];
-    unsigned first, last; /* powers of 2 of the sizes */
+    unsigned first, last; /* smallest and largest size, as powers of 2 */
     bool any, any_driver;
-    char left_out[256]; /* what the record has and the picture does not draw, in words */
+    char left_out[256]; /* names of the kinds of memory that the record has and the picture does not draw */
 };
 
 static void leave_out(struct picture *picture, const char *text)
@@ -146,7 +146,7 @@ static bool has_kind(const struct picture *picture, unsigned kind)
     return false;
 }
 
-/* One hue for each kind of memory; the last one is for the legend. */
+/* One hue for each kind of memory. The last hue is for the legend. */
 static const struct svg_hue hues[DRAWN_COUNT + 1] = {{"#6e7781", "#9aa4ae"},
                                                      {"#b3720a", "#e8a23c"},
                                                      {"#1a7f5a", "#3fbf8f"},

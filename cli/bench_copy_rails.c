@@ -1,6 +1,6 @@
 /*
- * bench_copy_rails.c - one device filled from host memory over its own link and over the links of other devices of
- * the same driver (leat_copy_set_rails()), beside the driver's copy over one link.
+ * bench_copy_rails.c - measures copies from host memory to one device over its own link and the links of other
+ * devices of the same driver (leat_copy_set_rails()). It compares them with the driver's copy over one link.
  */
 #include "bench_copy.h"
 #include "bench_verify.h"
@@ -38,7 +38,8 @@ static unsigned open_others(struct bench *bench, leat_device **others)
     return count;
 }
 
-/* Measures one row with a number of helpers. Its bound is that of one link times the number of links. */
+/* Measures one row with this number of helpers. The row's bound is the bound of one link times the number of
+ * links. */
 static double measure(struct bench *bench, struct bench_rows *rows, struct copy_host *in, void *dst, char *name,
                       size_t bytes, double bound)
 {
@@ -77,7 +78,7 @@ static void measure_memory(struct bench *bench, enum copy_memory memory, leat_de
         copy_host_free(&in);
         return;
     }
-    /* Measures with one, two, four and eight links. */
+    /* Measure with one, two, four and eight links. */
     for (helpers = 0; helpers <= count; helpers = 2 * helpers + 1) {
         char *name = names[memory][helpers];
 

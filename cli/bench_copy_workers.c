@@ -1,6 +1,6 @@
 /*
- * bench_copy_workers.c - copies of pageable memory with different numbers of leat's copy threads. Each number is
- * measured by a child process, whose rows are added to this record.
+ * bench_copy_workers.c - measures copies of pageable memory with different numbers of leat's copy threads. A child
+ * process measures each number, and this process adds the child's rows to its record.
  */
 #include "bench_child.h"
 #include "bench_copy.h"
@@ -43,8 +43,8 @@ static bool take_row(struct bench *bench, json_t *row, unsigned workers)
            json_array_append(bench->rows, row) == 0;
 }
 
-/* Measures with so many threads in a child process. On the CPU device, which copies pageable memory directly,
- * LEAT_COPY_STAGE makes the child's copies staged as on a GPU. */
+/* Measures with this number of threads in a child process. The CPU device copies pageable memory directly, so
+ * LEAT_COPY_STAGE makes the child stage its copies, as on a GPU. */
 static bool measure(struct bench *bench, unsigned workers)
 {
     char sizes[BENCH_SIZES_MAX * 24], repeat[16], variable[32];

@@ -1,5 +1,6 @@
 /*
- * bench_device.c - the group "device": copies within a device, and from it to another one of the same driver.
+ * bench_device.c - measures the group "device": copies within a device, and copies to another device of the same
+ * driver.
  */
 #include "bench_side.h"
 #include "bench_verify.h"
@@ -24,8 +25,8 @@ static bool sample_copy(void *state, enum bench_side side, double *seconds)
     return fine;
 }
 
-/* Verifies a copy with leat. back: where the bytes are checked: dst itself, or, if dst is on another device,
- * memory of the bench's device to which dst is copied. */
+/* Verifies a copy that leat makes. back: the memory whose bytes are checked. It is dst, or, if dst is on another
+ * device, memory of the bench's device, to which dst is then copied. */
 static bool verify_copy(struct device_case *c, void *back, bool *verified)
 {
     struct bench *bench = c->bench;

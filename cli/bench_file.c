@@ -1,6 +1,7 @@
 /*
- * bench_file.c - the group "file": files that are read to the device and written from it, beside threads that read
- * and write the same file from ordinary memory, and beside fio where it is installed.
+ * bench_file.c - measures the group "file": leat reads a file to the device and writes it from the device. This is
+ * compared with threads that read and write the same file with ordinary memory, and with fio where it is
+ * installed.
  */
 #include "bench_child.h"
 #include "bench_copy.h"
@@ -17,7 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Where the bytes of the file are when a sample begins, and where they must be when it ends. */
+/* The place of the file's bytes: where a read begins, and where a write must end. */
 enum file_place { FILE_CACHED, FILE_IN_MEMORY, FILE_ON_DISK, FILE_PLACE_COUNT };
 
 static const struct place_text {
@@ -39,15 +40,15 @@ struct file_case {
     size_t bytes;
     leat_file *file;
     int fd;       /* the same file, for the threads */
-    void *device; /* leat's side */
-    char *host;   /* the threads' side: ordinary memory, touched before */
+    void *device; /* device memory, used by leat's side */
+    char *host;   /* ordinary memory, used by the threads' side; all pages were touched before */
     double cpu_seconds[2];
     unsigned cpu_samples[2];
 
-    /* What the threads do now. */
+    /* The work of the threads in the current sample. */
     bool threads_write;
-    atomic_size_t next; /* relaxed: threads only share out pieces by it */
-    /* The first error of a thread, 0: none. Relaxed: it is read after all threads have finished. */
+    atomic_size_t next; /* the next piece to move; relaxed, because it only distributes the pieces */
+    /* The first error of a thread, or 0. Relaxed, because it is read only after all threads have finished. */
     atomic_int thread_error;
 };
 
@@ -178,8 +179,8 @@ static bool is_cpu(const struct bench *bench)
     return !strcmp(bench->info.driver, "cpu");
 }
 
-/* Measures a copy of so many bytes between pinned memory and the device. Returns NAN on the CPU device, where
- * files need no such copy. */
+/* Measures a copy of the case's bytes between pinned memory and the device, and returns its rate. Returns NAN on
+ * the CPU device, where file reads and writes need no such copy. */
 static double measure_pinned(struct file_case *c)
 {
     struct bench_result result;
@@ -193,8 +194,8 @@ static double measure_pinned(struct file_case *c)
     return (double)c->bytes / result.leat.median * 1e-9;
 }
 
-/* Runs fio on the same file: direct access by io_uring, blocks of 4 MiB, 32 at a time. Returns NAN if it cannot be
- * run; *why is then set. */
+/* Runs fio on the same file: direct access by io_uring, with 32 blocks of 4 MiB in flight. Returns the rate, or
+ * NAN with *why set if fio cannot run. */
 static double measure_fio(struct file_case *c, const char **why)
 {
     char file[64], size[32];
@@ -206,7 +207,7 @@ static double measure_fio(struct file_case *c, const char **why)
     json_t *json, *job;
 
     *why = NULL;
-    /* The file has no name any more, so fio opens the descriptor of this process. */
+    /* Let fio open the descriptor of this process, because the file has no name any more. */
     snprintf(file, sizeof file, "--filename=/proc/%ld/fd/%d", (long)getpid(), c->fd);
     snprintf(size, sizeof size, "--size=%zu", c->bytes);
     json = bench_child_run(c->bench, &child);
@@ -244,7 +245,7 @@ static void add_row(struct file_case *c, struct bench_rows *rows, const struct b
             bench_note(bench, "file: no figures of fio: %s", why);
         bench->error[0] = '\0';
     }
-    row->bound = fmin(fmax(threads, fio), pinned); /* fmin() and fmax() leave out what is NAN */
+    row->bound = fmin(fmax(threads, fio), pinned); /* fmin() and fmax() ignore NAN */
     row->path = name;
     bench_row_extra(row, "threads_gb_s", threads);
     bench_row_extra(row, "ratio_to_threads", bench_figure(row, result->leat.median) / threads);
@@ -282,19 +283,20 @@ static const char *folder_of(enum file_place place)
     return place == FILE_IN_MEMORY ? "/dev/shm" : cli_temporary_folder();
 }
 
-/* Returns true if the file's bytes can be removed from the page cache. Those of a file system in memory cannot. */
+/* Returns true if the file's bytes can be removed from the page cache, which is impossible for a file system in
+ * memory. */
 static bool can_evict(struct file_case *c)
 {
     char byte = 0;
     struct iovec part = {&byte, 1};
 
-    /* Reading what was never written needs no disk. */
+    /* Write a byte first, because bytes that were never written are read without the disk. */
     return pwrite(c->fd, &byte, 1, 0) == 1 && evict(c) && preadv2(c->fd, &part, 1, 0, RWF_NOWAIT) < 0 &&
            errno == EAGAIN;
 }
 
-/* Makes a file of zeros without a name, as large as the largest case. Returns false after a note if there cannot
- * be one. */
+/* Makes a file of zeros without a name, as large as the largest case. If that fails, adds a note and returns
+ * false. */
 static bool make_file(struct file_case *c, size_t bytes)
 {
     char path[4096];

@@ -1,6 +1,6 @@
 /*
- * bench_latency.c - the group "latency": what single calls cost the host, and how long small work takes from the
- * call to its completion.
+ * bench_latency.c - measures the group "latency": the host's time for single calls, and the time of small work
+ * from the call to its completion.
  */
 #include "bench_side.h"
 #include "bench_verify.h"
@@ -16,14 +16,14 @@ enum {
 
 struct latency_case {
     struct bench *bench;
-    unsigned batch; /* calls in a sample; their completion is not timed where there are several */
+    unsigned batch; /* calls in a sample; if there are several, their completion is not timed */
     enum bench_direction direction;
     size_t bytes;
     leat_event *event;
     void *native_event;
     leat_kernel *kernel;
     uint64_t launches;
-    bool completion; /* timed up to the completion of the work */
+    bool completion; /* true: a sample ends when the work is complete */
     bool (*call)(struct latency_case *c, enum bench_side side);
 };
 
@@ -119,8 +119,8 @@ static void measure_events(struct bench *bench, struct bench_rows *rows)
     c.call = query;
     if (!bench_measure(bench, sample_calls, &c, with_driver, &result))
         goto failed;
-    add_row(rows, "event query", 0, &result, with_driver, true); /* each query must have returned that the work is
-                                                                  * complete */
+    add_row(rows, "event query", 0, &result, with_driver, true); /* verified: each query has returned that the work
+                                                                  * is complete */
     leat_event_destroy(c.event);
     return;
 
@@ -129,7 +129,7 @@ failed:
     leat_event_destroy(c.event);
 }
 
-/* *counted: the counter was incremented once for each launch. */
+/* Sets *counted to true if the kernels have incremented the counter once for each launch. */
 static bool launches_counted(struct latency_case *c, bool *counted)
 {
     struct bench *bench = c->bench;
@@ -215,8 +215,7 @@ static void measure_small_copy(struct bench *bench, struct bench_rows *rows, enu
                              .bytes = bytes,
                              .completion = completion,
                              .call = small_copy};
-    /* A peer without events makes its copies at the wait, so there is no call of the driver to time without the
-     * completion. */
+    /* A peer without events postpones its copies until the wait, so its call alone cannot be timed. */
     bool with_driver = bench->peer && (completion || bench->peer->event_record);
     struct bench_result result;
     bool verified = false;

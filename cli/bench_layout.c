@@ -1,6 +1,6 @@
 /*
- * bench_layout.c - the group "layout": the suites, each case verified and beside a plain copy of as many bytes,
- * and their geometric means.
+ * bench_layout.c - measures the group "layout": verifies each case of the suites, compares it with a plain copy of
+ * as many bytes, and computes geometric means.
  */
 #include "bench_layout.h"
 #include "bench_verify.h"
@@ -16,7 +16,7 @@ const struct layout_peer layout_peers[LAYOUT_PEER_COUNT] = {
     {"cuTENSOR", "cutensor_gb_s", "cutensor_share_of_copy"},
 };
 
-/* Sums of logarithms over the cases of one suite and one element size, for geometric means. */
+/* Sums for the geometric means of one suite and one element size: sums of the logarithms of each figure. */
 struct mean {
     unsigned count, bound_count; /* bound_count: the cases that have a bound */
     double rate, copy, share, of_bound;
@@ -29,7 +29,7 @@ struct group {
     struct bench *bench;
     struct layout_lab lab;
     bool open;      /* the lab is open */
-    double seconds; /* how long a case is timed */
+    double seconds; /* time for the samples of a case */
     struct mean means[SUITE_COUNT][ELEMENT_MAX + 1];
 };
 
@@ -40,7 +40,8 @@ static void close_lab(struct group *group)
     group->open = false;
 }
 
-/* Opens a lab for these kinds of memory, or keeps that of the previous case if it has the same kinds. */
+/* Opens a lab (layout_lab.h) for these kinds of memory, or keeps the previous case's lab if it has the same
+ * kinds. */
 static bool use_lab(struct group *group, leat_kind from, leat_kind to)
 {
     if (group->open && group->lab.src.kind == from && group->lab.dst.kind == to)
@@ -69,7 +70,7 @@ static void add_to_mean(struct mean *mean, const struct layout_result *result)
     mean->verified = mean->verified && result->verified;
 }
 
-/* Adds the row to the record, with keys that describe the case. */
+/* Adds the row to the record, with additional keys that describe the case. */
 static void commit(struct bench *bench, struct bench_rows *rows, const struct layout_case *made,
                    const struct layout_result *result)
 {
@@ -145,8 +146,8 @@ static void add_mean_row(struct bench *bench, enum layout_suite suite, unsigned 
         bench->failed = true;
 }
 
-/* Returns the default size of a case: larger than all caches, and on a GPU so large that the time of a launch does
- * not matter. */
+/* Returns the default size of a case: larger than all caches, and on a GPU so large that the time of a launch is
+ * small beside it. */
 static uint64_t usual_bytes(const struct bench *bench)
 {
     uint64_t bytes = bench->options->quick ? 16 * MIB : !strcmp(bench->info.driver, "cpu") ? 192 * MIB : 512 * MIB;

@@ -1,9 +1,9 @@
 /*
- * bench_layout_ladder.c - "leat bench layout --ladder": the same transpose with one optimization more at a time,
- * so that a reader sees what each of them gains.
+ * bench_layout_ladder.c - "leat bench layout --ladder": measures one transpose several times, each time with one
+ * more optimization (a rung), to show the gain of each optimization.
  *
- * On a GPU the lower rungs are kernels of leat's own module, launched here. On the CPU device they are slower
- * algorithms of leat, which an environment variable selects, so each is measured in a child process.
+ * On a GPU the lower rungs are kernels of leat's own module, which this file launches. On the CPU device they are
+ * slower algorithms of leat. An environment variable selects them, so a child process measures each of them.
  */
 #include "bench_child.h"
 #include "bench_layout.h"
@@ -16,12 +16,12 @@ enum { SIDE = 4096, ELEMENT_BYTES = 4, TILE = 32, BLOCK_THREADS = 256 };
 
 static const char part[] = "ladder: a transpose step by step";
 
-/* One rung. */
+/* One rung: the transpose with the optimizations so far. */
 struct rung {
     const char *text;
     const char *word;   /* value of LEAT_LAYOUT_KERNEL for a child process; NULL: measured in this process */
     const char *kernel; /* kernel of leat's module to launch; NULL: leat_copy_layout() is called */
-    bool by_tiles;      /* the kernel has a block for each tile, not for each run of elements */
+    bool by_tiles;      /* true: the kernel has a block for each tile; false: for each BLOCK_THREADS elements */
 };
 
 static const struct rung gpu_rungs[] = {
@@ -48,7 +48,7 @@ struct ladder {
     bool by_tiles;
 };
 
-/* ---- by ways of other people ---- */
+/* ---- copies without leat_copy_layout() ---- */
 
 static bool move_columns(void *state, const struct layout_case *made, char *dst, const char *src)
 {

@@ -1,7 +1,7 @@
 /*
- * bench_layout_picture.c - all cases of the group "layout" as SVG: a panel for each suite and element size, a
- * column for each case. The height is the share of a plain copy's rate that leat and, where a record has them,
- * other programs reach. Works on the JSON, so that a run and a stored record look alike.
+ * bench_layout_picture.c - draws all cases of the group "layout" as SVG: a panel for each suite and element size,
+ * a column for each case. The height of a dot is the share of a plain copy's rate that leat, or another program of
+ * the record, reaches. It reads the record as JSON, so that a new run and a stored record give the same picture.
  */
 #include "bench_layout.h"
 #include "bench_report.h"
@@ -15,7 +15,7 @@
 
 /* Lengths in pixels. */
 enum {
-    HEAD = 142, /* title, what was measured, legend */
+    HEAD = 142, /* height of the title, the description and the legend */
     WIDTH_MIN = 1240,
     AXIS_LEFT = 40,
     PANEL_HEIGHT = 150,
@@ -27,7 +27,8 @@ enum {
 
 enum { PANELS_MAX = 96 };
 
-/* The largest share that is drawn. Broadcasts read little, so they are faster than a plain copy. */
+/* The largest share that fits in a panel. It is above 1, because broadcasts read little and are therefore faster
+ * than a plain copy. */
 static const double TOP = 1.25;
 
 struct panel {
@@ -42,12 +43,13 @@ struct picture {
     const json_t *rows;
     struct panel panels[PANELS_MAX];
     unsigned panel_count;
-    unsigned left_out; /* cases of further panels, which are not drawn */
+    unsigned left_out; /* number of cases in panels for which there was no room */
     unsigned width, height;
     bool has_peer[LAYOUT_PEER_COUNT];
 };
 
-/* Returns true for the rows of suites, which have the case's arguments. Rows of means and of the ladder do not. */
+/* Returns true for the row of a case. Only such rows have the case's arguments; rows of means and of the ladder do
+ * not. */
 static bool is_case(const json_t *row)
 {
     return !strcmp(record_text(row, "group"), "layout") && json_object_get(row, "arguments") &&
@@ -120,7 +122,7 @@ static void place_panels(struct picture *picture)
 
 /* ---- the head ---- */
 
-/* The hue of leat, then those of the other programs. */
+/* The hue of leat, then the hues of the other programs. */
 static const struct svg_hue hues[LAYOUT_PEER_COUNT + 1] = {
     {"#1f6fc4", "#62a8ee"}, {"#c4421f", "#ee8562"}, {"#1a7f5a", "#3fbf8f"}};
 
@@ -175,7 +177,7 @@ static void write_frame(struct picture *picture, const struct panel *panel)
     unsigned width = panel_width(panel), percent, shown;
     char text[256], size[TEXT_MAX];
 
-    /* A narrow panel has room for the suite's word alone; pointing at it shows the rest. */
+    /* A narrow panel has room only for the suite's name. A tooltip shows the whole title. */
     shown = width > 300 ? (unsigned)strlen(panel->part) : (unsigned)strcspn(panel->part, ":");
     text_bytes(size, (uint64_t)panel->element_bytes);
     fprintf(picture->file, "<text x=\"%u\" y=\"%u\" class=\"name\">", panel->x, panel->y - 7);
@@ -203,7 +205,7 @@ static void write_dot(struct picture *picture, const struct panel *panel, double
 
     if (!isfinite(share))
         return;
-    /* A figure above the panel is drawn as a triangle at its upper edge. */
+    /* Draw a figure above TOP as a triangle at the panel's upper edge. */
     if (clipped)
         fprintf(picture->file, "<path d=\"M%.1f %.1fl3.5 7h-7z\" class=\"%s k%u\"><title>", x,
                 height_of(panel, share), shape, hue);
@@ -217,8 +219,8 @@ static void write_dot(struct picture *picture, const struct panel *panel, double
             clipped ? ", above the panel" : "", clipped ? "path" : "circle");
 }
 
-/* Draws the bound of a case as a dash, or, if it is above the panel, as an angle at the panel's upper edge. bound:
- * a share of the plain copy's rate; NAN: the case has no bound. */
+/* Draws the bound of a case as a dash, or, if it is above TOP, as an angle at the panel's upper edge. bound: a
+ * share of the plain copy's rate; NAN: the case has no bound. */
 static void write_bound(struct picture *picture, const struct panel *panel, double x, double bound)
 {
     if (isfinite(bound) && bound <= TOP)

@@ -1,6 +1,6 @@
 /*
- * bench_layout_suites.c - the cases of the group "layout": shapes that other benchmarks measure, and shapes that
- * are difficult.
+ * bench_layout_suites.c - makes the cases of the group "layout": shapes that other benchmarks measure, and shapes
+ * that are difficult.
  */
 #include "bench_layout.h"
 
@@ -26,7 +26,8 @@ const char *const layout_suite_texts[SUITE_COUNT] = {
 
 enum { VALUE_MAX = 160, SPEC_STEPS_MAX = 4 };
 
-/* A case while it is being put together: the sizes of the array and the steps of its view. */
+/* The description of a case from which emit() makes it: the sizes of the array, and the steps that make the
+ * view. */
 struct spec {
     uint32_t element_bytes;
     uint32_t dims;
@@ -104,7 +105,7 @@ static double bytes_of(const struct spec *spec)
     return bytes;
 }
 
-/* Scales the slowest dimensions until the array has about so many bytes. */
+/* Scales the slowest dimensions until the array has about this number of bytes. */
 static void scale(struct spec *spec, uint64_t bytes)
 {
     uint32_t i;
@@ -161,7 +162,7 @@ static void make_transposes(struct maker *maker)
         emit_transpose(maker, false, 4, 4096, 4096);
 }
 
-/* ---- the 57 ---- */
+/* ---- the 57 permutations of TTC, HPTT and cuTT ---- */
 
 /* In this list dimension 0 is the fastest, as in its sources: TTC's generator and the benchmarks of HPTT and
  * cuTT. */
@@ -191,8 +192,8 @@ static const struct permutation {
     {6, {5, 4, 3, 2, 1, 0}, {{32, 15, 15, 15, 15, 32}, {112, 5, 15, 15, 15, 32}, {32, 5, 15, 15, 15, 112}}},
 };
 
-/* Writes an order of dimensions as text. from_fastest: in order dimension 0 is the fastest, in the text it is the
- * slowest. */
+/* Writes an order of dimensions as text, in which dimension 0 is the slowest. from_fastest: in order, dimension 0
+ * is the fastest. */
 static void write_order(char text[VALUE_MAX], const unsigned char *order, uint32_t dims, bool from_fastest)
 {
     int64_t numbers[LEAT_LAYOUT_MAX_DIMS];
@@ -387,7 +388,7 @@ static void make_gathers(struct maker *maker)
             emit(maker, rows[i] == 256 || (rows[i] == 5120 && variant == 0), &spec);
         }
     for (variant = 0; variant < 2; variant++) {
-        /* Each index picks one element, or a run of 64 elements in the middle of a row, as in a cache of keys. */
+        /* Each index selects one element, or, as in a cache of keys, a run of 64 elements within a row. */
         int64_t count = (int64_t)fmax(2, (double)maker->bytes / (4096.0 * 4));
         struct spec spec = variant ? SPEC(2, count, 128, 64) : SPEC(4, count, 4096);
 
@@ -441,12 +442,12 @@ static void make_slices(struct maker *maker)
         else
             add_step(&spec, LAYOUT_SLICE, "1:1:%d", i == 5 ? 1364 : 1023);
         if (i == 4)
-            add_step(&spec, LAYOUT_PERM, "1,0"); /* a transpose off every boundary */
+            add_step(&spec, LAYOUT_PERM, "1,0"); /* transpose a slice that begins at no aligned address */
         emit(maker, i == 2, &spec);
     }
 }
 
-/* ---- the other two ---- */
+/* ---- copies between host and device, and the cost of single calls ---- */
 
 static void make_host(struct maker *maker)
 {

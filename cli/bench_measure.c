@@ -1,5 +1,6 @@
 /*
- * bench_measure.c - timing: samples of leat's call and of the driver's in turns, medians, and rows of the record.
+ * bench_measure.c - takes samples of leat's and the driver's calls in turns, computes medians, and writes the rows
+ * of the record.
  */
 #include "bench_measure.h"
 
@@ -12,7 +13,8 @@
 
 enum { SAMPLES_MAX = 1000, SAMPLES_MIN = 3 };
 
-/* Samples longer than this hardly depend on the contents of caches, and take long to repeat. */
+/* A sample longer than this counts as slow: it hardly depends on the contents of caches, and takes long to
+ * repeat. */
 static const double SLOW_SECONDS = 0.05;
 
 double bench_now(void)
@@ -98,8 +100,8 @@ static unsigned samples_wanted(const struct bench *bench)
 }
 
 /*
- * Takes two samples of one side. A fast side first makes a run that does not count, so that what the other side
- * left in the caches does not influence the samples. Slow samples do not need that.
+ * Takes samples of one side: one if samples are slow, otherwise two after a run that does not count. That run is
+ * needed because the other side's samples have changed the contents of the caches.
  */
 static bool take_turn(struct bench *bench, bench_sample sample, void *state, enum bench_side side, bool slow,
                       struct series *series)
@@ -137,7 +139,7 @@ bool bench_measure_for(struct bench *bench, bench_sample sample, void *state, bo
     slow = first > SLOW_SECONDS || second > SLOW_SECONDS;
     begin = bench_now();
     while (!enough(bench, series[BENCH_LEAT].count, begin, budget_seconds)) {
-        /* The two sides take turns at being first. */
+        /* Alternate which side begins. */
         enum bench_side side = turn++ % 2 ? BENCH_DRIVER : BENCH_LEAT;
         enum bench_side other = side == BENCH_LEAT ? BENCH_DRIVER : BENCH_LEAT;
 
@@ -258,8 +260,8 @@ void bench_rows_commit(struct bench *bench, const struct bench_rows *rows)
     }
 }
 
-/* Returns the best figure of a row: leat's, the driver's, or the bound that it was measured with; NAN if there is
- * none. */
+/* Returns the best figure of a row: leat's, the driver's, or the bound that was measured with the row; NAN if the
+ * row has no figure. */
 static double best_of_row(const json_t *row)
 {
     static const char *const keys[] = {"value", "driver_value", "bound"};
@@ -290,7 +292,7 @@ void bench_settle_bounds(struct bench *bench, size_t begin)
         bench->failed = true;
         return;
     }
-    /* All bounds are found before the first one is set, since a row's bound counts as a figure. */
+    /* Find all bounds before setting the first one, because a row's bound counts as a figure of the row. */
     for (i = begin; i < count; i++) {
         const json_t *row = json_array_get(bench->rows, i);
         const char *path = json_string_value(json_object_get(row, "path"));

@@ -1,5 +1,6 @@
 /*
- * bench_measure.h - timing: samples of leat's call and of the driver's in turns, medians, and rows of the record.
+ * bench_measure.h - takes samples of leat's and the driver's calls in turns, computes medians, and writes the rows
+ * of the record.
  */
 #ifndef CLI_BENCH_MEASURE_H
 #define CLI_BENCH_MEASURE_H
@@ -8,8 +9,8 @@
 
 enum bench_side { BENCH_LEAT, BENCH_DRIVER };
 
-/* Performs the measured operation once, or a batch of times, and stores the seconds of one. Returns false with
- * bench->error set. */
+/* A function that takes one sample: it performs the measured operation once or several times, and stores the
+ * seconds of one operation. Returns false with bench->error set. */
 typedef bool (*bench_sample)(void *state, enum bench_side side, double *seconds);
 
 struct bench_figures {
@@ -31,21 +32,22 @@ double bench_now(void);
 /* Returns the processor time of the whole process in seconds. */
 double bench_cpu_now(void);
 
-/* Returns the time in seconds between two consecutive readings of the clock, which is to be subtracted from the
- * time of a short call. Measured once, at the first call. */
+/* Returns the time in seconds between two consecutive readings of the clock. Callers subtract it from the time of
+ * a short call. The first call measures it. */
 double bench_clock_cost(void);
 
 /* Sorts the times and returns their statistics. count is at least 1. */
 struct bench_figures bench_summarise(double *times, unsigned count);
 
 /*
- * Warms up, then takes samples of both sides in turns, so that drift affects both, until the time for a row is
- * over. with_driver: the driver's side is measured too; the peer's context is current around its samples only.
+ * Warms up, then takes samples of both sides in turns until the time for a row is over. Drift of the machine then
+ * affects both sides. with_driver: measure the driver's side too. The peer's context is current only during the
+ * driver's samples.
  */
 bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool with_driver,
                    struct bench_result *result);
 
-/* The same, for so many seconds instead of the default time of a row. */
+/* Does the same as bench_measure(), but for this number of seconds instead of the default time of a row. */
 bool bench_measure_for(struct bench *bench, bench_sample sample, void *state, bool with_driver,
                        double budget_seconds, struct bench_result *result);
 
@@ -71,8 +73,8 @@ struct bench_row {
     bool with_driver;
     bool verified;
     double bound;       /* the bound, in the unit of the row */
-    const char *path;   /* what the bytes go over; rows of one path share bounds; NULL: the row keeps the bound
-                         * that it has */
+    const char *path;   /* name of the link or memory that the bytes cross; rows of one path share their bounds;
+                         * NULL: the row keeps its own bound */
     size_t chunk_bytes; /* size of the chunks of a pipeline; 0: not a pipeline */
     double gain;
     struct bench_extra extras[BENCH_EXTRAS_MAX];
@@ -103,10 +105,10 @@ struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, cons
 void bench_rows_commit(struct bench *bench, const struct bench_rows *rows);
 
 /*
- * Sets the bounds of the record's rows from begin on that have a path. A bound is the best median of either side
- * over the same path: that of copies of 64 MiB or more (of the largest size, if all are smaller), or that of
- * copies of the row's own size where those are faster, because caches hold their bytes. So no row exceeds its
- * bound.
+ * Sets the bounds of the rows from number begin on, if they have a path. The bound of a row is the best median, of
+ * leat or the driver, among copies over the same path of at least 64 MiB (of the largest size, if all are
+ * smaller). If copies of the row's own size are faster, because caches hold their bytes, their best median is the
+ * bound. So no row exceeds its bound.
  */
 void bench_settle_bounds(struct bench *bench, size_t begin);
 

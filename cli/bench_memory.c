@@ -1,10 +1,10 @@
 /*
- * bench_memory.c - the group "memory": a kernel reads host data, by every strategy that there is, all of it or
- * only some pages.
+ * bench_memory.c - measures the group "memory": a kernel reads data that begins on the host, either all of it or
+ * only some pages (the access). Each strategy makes the data reachable for the kernel in another way.
  *
  * Each sample begins with the data on the host and ends when the kernel has completed. The rate counts the bytes
- * that the kernel reads, not those that were moved for it, so that rows of one access can be compared. A row is
- * verified by the sum that the kernel computes.
+ * that the kernel reads, and not the bytes that move for it, so that rows of one access can be compared. The sum
+ * that the kernel computes verifies a row.
  */
 #include "bench_memory.h"
 
@@ -28,8 +28,8 @@ const char memory_part_levels[] = "levels of memory";
 const char memory_part_prefetch[] = "prefetch of managed memory";
 
 static const struct {
-    unsigned times;      /* how many times the kernel reads the same pages */
-    size_t stride_pages; /* the kernel reads one page of so many */
+    unsigned times;      /* number of times that the kernel reads the same pages */
+    size_t stride_pages; /* the kernel reads one of this number of pages */
 } accesses[MEMORY_ACCESS_COUNT] = {{1, 1}, {8, 1}, {1, 8}, {1, 64}, {1, 512}};
 
 /* One strategy with one access. */
@@ -38,7 +38,7 @@ struct memory_case {
     enum memory_strategy strategy;
     unsigned access;
     void *host;   /* the data before the kernel runs: host memory, or the managed memory itself */
-    void *device; /* where it is copied to, or NULL */
+    void *device; /* device memory to which the strategy copies the data, or NULL */
     void *read;   /* the address that the kernel gets */
     size_t bytes;
     leat_kernel *sum, *runs;
@@ -49,7 +49,7 @@ size_t memory_bytes(const struct bench *bench)
 {
     size_t wanted = bench->options->quick ? 64 * MIB : 256 * MIB;
 
-    /* Rounds a size to whole pages, and to at least one page that each access reads. */
+    /* Round a size up to 2 MiB, or 512 pages, so that every access reads at least one page. */
     if (bench->options->size_count)
         wanted = (bench->options->sizes[0] + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
     return wanted < bench->largest ? wanted : bench->largest;
@@ -73,7 +73,7 @@ static uint64_t pages_read(const struct memory_case *c)
     return (c->bytes / PAGE_BYTES + stride - 1) / stride;
 }
 
-/* Launches the kernels that read the chosen pages, as many times as the access says. */
+/* Launches kernels that read the pages of the access, as many times as the access says. */
 static bool launch_reading(struct memory_case *c)
 {
     uint64_t runs = pages_read(c), shift = PAGE_SHIFT, stride = accesses[c->access].stride_pages * PAGE_WORDS,
@@ -90,7 +90,8 @@ static bool launch_reading(struct memory_case *c)
     return true;
 }
 
-/* Moves managed pages back to the host by writing them there, which works without prefetch too. Not timed. */
+/* Moves managed pages back to the host before the next sample. It writes them there, because prefetch may be
+ * unsupported. Not timed. */
 static bool bring_back(struct memory_case *c)
 {
     if (c->strategy == MEMORY_MANAGED || c->strategy == MEMORY_PREFETCHED)
@@ -146,7 +147,7 @@ bool memory_result(struct bench *bench, bench_sample sample, void *state, uint64
     return true;
 }
 
-/* Verifies a case: new bytes, one run, and a comparison of the sum. */
+/* Verifies a case: writes new bytes, runs the kernels once, and compares the sum. */
 static bool verify_case(struct memory_case *c, bool *verified)
 {
     uint64_t found;
@@ -190,7 +191,7 @@ static double measure_case(struct memory_case *c, struct bench_rows *rows, void 
     struct bench_result result;
     struct bench_row *row;
     bool verified = false;
-    static char names[MEMORY_STRATEGY_COUNT][MEMORY_ACCESS_COUNT][96]; /* static: rows keep the pointer */
+    static char names[MEMORY_STRATEGY_COUNT][MEMORY_ACCESS_COUNT][96]; /* static: rows refer to it */
     char *name = names[c->strategy][c->access];
 
     snprintf(name, sizeof names[0][0], "%s, %s", memory_strategy_labels[c->strategy],
@@ -216,7 +217,7 @@ failed:
     return NAN;
 }
 
-/* Adds a note on which strategy was the fastest, and by how much. */
+/* Adds a note that names the fastest strategy of an access, and says by how much it is faster. */
 static void note_winner(struct bench *bench, unsigned access, const double rates[MEMORY_STRATEGY_COUNT])
 {
     unsigned best = MEMORY_STRATEGY_COUNT, second = MEMORY_STRATEGY_COUNT, i;

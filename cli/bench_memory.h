@@ -1,9 +1,9 @@
 /*
- * bench_memory.h - what the parts of the group "memory" share.
+ * bench_memory.h - declares what the parts of the group "memory" share.
  *
- * There are three tables: which way of getting host data to a kernel is the fastest, for reading all or a part of
- * it (bench_memory.c); what the levels of memory cost (bench_memory_levels.c); and prefetches of managed memory
- * with different calls (bench_memory_prefetch.c). bench_memory_picture.c draws the first one.
+ * The group has three tables. bench_memory.c compares strategies by which a kernel can read data of the host.
+ * bench_memory_levels.c measures latency and rate of the levels of memory. bench_memory_prefetch.c compares ways
+ * to prefetch managed memory. bench_memory_picture.c draws the first table.
  */
 #ifndef CLI_BENCH_MEMORY_H
 #define CLI_BENCH_MEMORY_H
@@ -21,7 +21,7 @@ enum memory_strategy {
 
 enum { MEMORY_ACCESS_COUNT = 5 };
 
-/* Labels for the record: a case is named by the strategy's label, a comma, and the label of the access. */
+/* Labels for the record. The name of a case is the strategy's label, a comma, and the label of the access. */
 extern const char *const memory_strategy_labels[MEMORY_STRATEGY_COUNT];
 extern const char *const memory_access_labels[MEMORY_ACCESS_COUNT];
 
@@ -33,14 +33,14 @@ size_t memory_bytes(const struct bench *bench);
 /* Returns the built-in kernel of this name, or NULL with bench->error set. */
 leat_kernel *memory_kernel(struct bench *bench, const char *name);
 
-/* Takes a sample and fetches the result of its kernels, which they add to bench->wrong_device. Clears that word
- * first. */
+/* Clears bench->wrong_device, takes a sample, and returns in *found the result that the sample's kernels have
+ * added to bench->wrong_device. */
 bool memory_result(struct bench *bench, bench_sample sample, void *state, uint64_t *found);
 
 void memory_levels(struct bench *bench, struct bench_rows *rows);
 void memory_prefetch(struct bench *bench, struct bench_rows *rows);
 
-/* Draws the record's table of strategies as SVG into a file. Returns false after reporting why it cannot. */
+/* Draws the record's table of strategies as SVG into a file. Returns false after printing what failed. */
 bool bench_memory_picture(const json_t *record, const char *path);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * bench_memory_levels.c - what the levels of memory cost: the latency, by one thread whose every load needs the
- * result of the one before, and the rate, by all threads that read as fast as they can.
+ * bench_memory_levels.c - measures the levels of memory. For the latency, one thread follows a chain, in which
+ * each load needs the result of the load before it. For the rate, all threads read as fast as they can.
  *
- * A chain visits each line of 128 bytes of a buffer once, in an order that no prefetcher predicts. A row is
- * verified by where the chain ends, or by the sum of what was read.
+ * A chain visits each line of 128 bytes of a buffer once, in an order that no prefetcher predicts. The end of the
+ * chain, or the sum of the words that were read, verifies a row.
  */
 #include "bench_memory.h"
 
@@ -43,7 +43,7 @@ static bool sample_level(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* Returns the seconds of launching an empty kernel and waiting for it. */
+/* Returns the time in seconds to launch an empty kernel and wait for it. */
 static double launch_seconds(struct bench *bench)
 {
     uint64_t steps = 0, factor = 1;
@@ -56,7 +56,8 @@ static double launch_seconds(struct bench *bench)
     return result.leat.median;
 }
 
-/* Measures the time of a step of a chain, or, if moved is above 0, the rate at which so many bytes are read. */
+/* Measures the time of one step of a chain with this number of steps, or, if steps is 0, the rate of reading moved
+ * bytes. wanted: the result that verifies the row. */
 static void measure_level(struct level *level, struct bench_rows *rows, const char *name, uint64_t bytes,
                           uint64_t steps, double moved, uint64_t wanted)
 {
@@ -78,7 +79,7 @@ static void measure_level(struct level *level, struct bench_rows *rows, const ch
     if (steps) {
         double *times[] = {&result.leat.median, &result.leat.best, &result.leat.p99, &result.leat.worst};
 
-        /* Launching and waiting is not part of a step. */
+        /* Subtract the time of the launch and the wait, which are not part of a step. */
         for (unsigned i = 0; i < sizeof times / sizeof times[0]; i++)
             *times[i] = (*times[i] > empty ? *times[i] - empty : 0) / (double)steps;
     }
@@ -107,8 +108,8 @@ static void measure_local(struct bench *bench, struct bench_rows *rows)
                   steps * 97 % LOCAL_WORDS);
 }
 
-/* Writes a chain that visits all lines of a buffer once. Returns the index that so many steps from word 0 lead
- * to. */
+/* Writes a chain that visits all lines of a buffer once. Returns the index of the word to which this number of
+ * steps leads from word 0. */
 static uint64_t write_chain(uint64_t *words, size_t lines, uint64_t steps, uint64_t seed)
 {
     uint64_t *order = malloc(lines * sizeof *order), end;
@@ -132,8 +133,8 @@ static uint64_t write_chain(uint64_t *words, size_t lines, uint64_t steps, uint6
     return end;
 }
 
-/* Measures a chain through so many bytes of memory. The host writes the chain. device: where it is copied to;
- * NULL: the kernel reads it in place, at mapped. */
+/* Measures a chain through this number of bytes of memory. The host writes the chain. device: the memory to which
+ * it is copied; NULL: the kernel reads it in place, at the address mapped. */
 static void measure_chain(struct bench *bench, struct bench_rows *rows, const char *name, size_t bytes,
                           void *device, void *mapped)
 {

@@ -1,7 +1,8 @@
 /*
- * bench_memory_picture.c - the table of strategies of the group "memory" as SVG: a block of bars for each access,
- * a bar for each strategy, on a logarithmic scale, because sparse reading makes the worst a thousandth of the
- * best. Works on the JSON, so that a run and a stored record look alike.
+ * bench_memory_picture.c - draws the table of strategies of the group "memory" as SVG: a block of bars for each
+ * access, and a bar for each strategy. The scale is logarithmic, because for sparse accesses the slowest strategy
+ * has only a thousandth of the fastest one's rate. It reads the record as JSON, so that a new run and a stored
+ * record give the same picture.
  */
 #include "bench_memory.h"
 #include "bench_report.h"
@@ -15,7 +16,7 @@
 
 /* Lengths in pixels. */
 enum {
-    HEAD = 146, /* title, what was measured, legend */
+    HEAD = 146, /* height of the title, the description and the legend */
     AXIS_LEFT = 56,
     BAR = 36,
     BAR_GAP = 4,
@@ -32,7 +33,7 @@ struct picture {
     FILE *file;
     double rates[MEMORY_ACCESS_COUNT][MEMORY_STRATEGY_COUNT]; /* GB/s; NAN: not measured */
     uint64_t bytes;
-    double low, high; /* powers of 10 */
+    double low, high; /* ends of the scale, powers of 10 */
     bool any;
 };
 

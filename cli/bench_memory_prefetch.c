@@ -1,10 +1,11 @@
 /*
- * bench_memory_prefetch.c - managed memory moved in and out in different ways: by one prefetch, in chunks over
- * several streams, by several threads, and by touching it on the host. The figures show which way is best on a
- * device; leat's own choice is set by LEAT_PREFETCH_STREAMS_IN, _OUT and LEAT_PREFETCH_CHUNK.
+ * bench_memory_prefetch.c - moves managed memory in and out in different ways and measures them: by one prefetch,
+ * in chunks over several streams, by several threads, and by touching it on the host. The figures show which way
+ * is best on a device, and so which values of LEAT_PREFETCH_STREAMS_IN, LEAT_PREFETCH_STREAMS_OUT and
+ * LEAT_PREFETCH_CHUNK are best for leat's own prefetches.
  *
  * The bound is a copy of as many bytes from or to pinned memory, in the same run. Another row is a kernel that
- * reads prefetched memory, with device memory as its bound.
+ * reads prefetched memory; its bound is the same kernel on device memory.
  */
 #include "bench_memory.h"
 
@@ -25,7 +26,7 @@ struct prefetch_case {
     enum prefetch_method method;
     unsigned streams;
     size_t chunk_bytes;
-    atomic_uint failures; /* number of threads */
+    atomic_uint failures; /* number of threads that failed */
 };
 
 static leat_device *target_of(const struct prefetch_case *c)
@@ -62,7 +63,7 @@ static void thread_chunks(void *argument, unsigned index, unsigned count)
 {
     struct prefetch_case *c = argument;
 
-    /* Relaxed: it is read after all workers have finished. */
+    /* Relaxed, because the count is read only after all workers have finished. */
     if (!give_chunks(c, index, count))
         atomic_fetch_add_explicit(&c->failures, 1, memory_order_relaxed);
 }
@@ -187,7 +188,7 @@ static void measure_direction(struct prefetch_case *c, struct bench_rows *rows)
         const char *in, *out;
         enum prefetch_method method;
         unsigned streams;
-        size_t chunk_bytes; /* 0: all */
+        size_t chunk_bytes; /* size of a chunk; 0: one chunk with all bytes */
     } methods[] = {
         {"prefetch in, one call", "prefetch out, one call", BY_CALLS, 1, 0},
         {"prefetch in, 1 stream, chunks", "prefetch out, 1 stream, chunks", BY_CALLS, 1, 16 * MIB},

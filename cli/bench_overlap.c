@@ -1,11 +1,11 @@
 /*
- * bench_overlap.c - the group "overlap": bytes in, a kernel, bytes out, in chunks over several streams, compared
- * with the same steps one after the other.
+ * bench_overlap.c - measures the group "overlap": pipelines that copy chunks in, run a kernel and copy chunks out
+ * over several streams, compared with the same steps one after the other.
  *
  * The work is out = in + resident, element by element: "in" is copied from pinned host memory, "resident" is on
  * the device, "out" is copied to pinned host memory. The bound is the rate of the driver's own copies in both
- * directions at once, measured in turns with each pipeline; it is the best of those medians and of the pipelines'
- * own.
+ * directions at once, measured in turns with each pipeline. If a pipeline's median is better than the best of
+ * these medians, it is the bound.
  */
 #include "bench_copy.h"
 #include "bench_measure.h"
@@ -14,11 +14,11 @@
 #include <math.h>
 
 /*
- * How the chunks are spread over streams.
- * ROUND: chunk i does all its steps on stream i modulo the number of streams, with a buffer for each stream: the
- * usual way, which needs no events. STEPS: one stream copies in, one computes, one copies out, and events order
- * them. Each chunk has its own place on the device, so the stream that copies in waits for nothing: on an H200 a
- * wait between two copies left the link idle for about 10 us.
+ * The ways to distribute the steps of the chunks over streams. SEQUENCE: one stream makes the steps one after the
+ * other. ROUND: chunk i makes all its steps on stream i modulo the number of streams, with a buffer for each
+ * stream. This is the usual way, which needs no events. STEPS: one stream copies in, one computes, one copies out,
+ * and events order them. Each chunk has its own place on the device, so the stream that copies in need not wait.
+ * (On an H200 a wait between two copies left the link idle for about 10 us.)
  */
 enum plan_kind { PLAN_SEQUENCE, PLAN_ROUND, PLAN_STEPS };
 
@@ -32,9 +32,9 @@ struct plan {
     size_t chunk_bytes;
     char *in, *out;                /* pinned host memory */
     char *a, *resident, *c;        /* device memory */
-    leat_event *loaded, *computed; /* recorded again for each chunk; a wait refers to the record that was the
-                                    * latest at the call */
-    struct copy_case both;         /* the copies that are the bound */
+    leat_event *loaded, *computed; /* recorded again for each chunk, because a wait refers to the latest record at
+                                    * the time of the call */
+    struct copy_case both;         /* the copies in both directions whose rate is the bound */
 };
 
 static bool add_chunk(struct plan *plan, unsigned stream, char *sum, char *a, size_t offset, size_t bytes)
@@ -121,7 +121,7 @@ static bool run_steps(struct plan *plan)
     for (offset = 0; offset < plan->bytes; offset += plan->chunk_bytes)
         if (!step_chunk(plan, offset))
             return false;
-    return wait_for_stream(plan, 2); /* the last copy out comes after everything else */
+    return wait_for_stream(plan, 2); /* all other work is ordered before the last copy out */
 }
 
 static bool run_plan(struct plan *plan)
@@ -136,7 +136,7 @@ static bool run_plan(struct plan *plan)
     }
 }
 
-/* Takes a sample: the plan, or, as the driver's side, the bound: copies in both directions at once. */
+/* Takes a sample. leat's side runs the plan; the driver's side makes the copies of the bound. */
 static bool sample_plan(void *state, enum bench_side side, double *seconds)
 {
     struct plan *plan = state;
@@ -150,7 +150,7 @@ static bool sample_plan(void *state, enum bench_side side, double *seconds)
     return true;
 }
 
-/* Tries each chunk size a few times and keeps the best. */
+/* Tries each chunk size a few times and keeps the fastest. */
 static bool choose_chunk(struct plan *plan)
 {
     static const size_t choices[CHUNK_CHOICES] = {2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB, 16 * MIB, 32 * MIB};
@@ -196,7 +196,7 @@ static bool verify_plan(struct plan *plan, uint64_t resident_seed, bool *verifie
     return true;
 }
 
-/* Measures one plan. Returns its median in seconds, or NAN when it failed. */
+/* Measures one plan. Returns its median in seconds, or NAN if it failed. */
 static double measure_plan(struct plan *plan, struct bench_rows *rows, const char *name, double sequence,
                            uint64_t resident_seed)
 {

@@ -1,7 +1,9 @@
 /*
- * bench_peer_cpu.c - what a program without leat does on the processor: memcpy() by several threads, and malloc().
+ * bench_peer_cpu.c - the peer of the CPU device: makes the calls of a program without leat, which are memcpy() on
+ * several threads, and malloc().
  *
- * Copies are postponed until the wait, so that two copies "at once" share the threads, as leat's streams do.
+ * The peer postpones copies until the wait, so that two copies at once share the threads, as they do in leat's
+ * streams.
  */
 #include "bench_peer.h"
 
@@ -11,7 +13,7 @@
 
 enum {
     QUEUE_MAX = 8,
-    SLICE_BYTES = 256 << 10, /* below this, waking another thread costs more than it gains */
+    SLICE_BYTES = 256 << 10, /* smallest share of a thread: for less, waking a thread takes longer than copying */
     SLICE_ALIGN = 4096
 };
 

@@ -1,7 +1,9 @@
 /*
- * bench_peer_cuda.c - the calls of the CUDA driver, found through leat in the library that leat loaded.
+ * bench_peer_cuda.c - the peer of CUDA devices: finds the calls of the CUDA driver in the library that leat has
+ * loaded, and calls them.
  *
- * The declarations are our own, after the CUDA driver API manual, so that the command builds without a toolkit.
+ * This file declares the calls itself, after the CUDA driver API manual, so that the command can be built without
+ * CUDA's headers.
  */
 #include "bench_peer.h"
 
@@ -11,7 +13,7 @@
 
 typedef unsigned long long cuda_address;
 
-/* X(name, exported name, parameters). All return CUresult, an int. */
+/* The driver's calls as X(name, exported name, parameters). All return CUresult, an int. */
 #define CUDA_CALLS(X)                                                                                             \
     X(push, "cuCtxPushCurrent_v2", (void *context))                                                               \
     X(pop, "cuCtxPopCurrent_v2", (void **context))                                                                \
@@ -36,12 +38,12 @@ typedef unsigned long long cuda_address;
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
        unsigned block_z, unsigned shared_bytes, void *stream, void **args, void **extra))
 
-/* Drivers before CUDA 11.2 lack these two. */
+/* The stream-ordered calls, which drivers before CUDA 11.2 do not have. */
 #define CUDA_OPTIONAL_CALLS(X)                                                                                    \
     X(alloc_async, "cuMemAllocAsync", (cuda_address * ptr, size_t bytes, void *stream))                           \
     X(free_async, "cuMemFreeAsync", (cuda_address ptr, void *stream))
 
-/* Drivers before CUDA 11.3 lack these, or the high-water mark that is read through them. */
+/* The calls for the default pool. Drivers before CUDA 11.3 do not have them, or have no high-water mark. */
 #define CUDA_POOL_CALLS(X)                                                                                        \
     X(context_device, "cuCtxGetDevice", (int *device))                                                            \
     X(default_pool, "cuDeviceGetDefaultMemPool", (void **pool, int device))                                       \
@@ -49,30 +51,32 @@ typedef unsigned long long cuda_address;
     X(pool_set, "cuMemPoolSetAttribute", (void *pool, int attribute, void *value))                                \
     X(pool_trim, "cuMemPoolTrimTo", (void *pool, size_t keep_bytes))
 
-/* CUmemPoolProps; members that stay zero are summed up as padding. Drivers before CUDA 12.2 refuse a limit. */
+/* CUmemPoolProps. One array of padding stands for the members that stay zero. Drivers before CUDA 12.2 refuse a
+ * limit. */
 struct pool_properties {
     int type;                    /* CU_MEM_ALLOCATION_TYPE_PINNED is 1 */
-    int handles;                 /* none can be exported */
+    int handles;                 /* 0: the pool's memory cannot be exported */
     int location_type, location; /* CU_MEM_LOCATION_TYPE_DEVICE is 1 */
     void *security;
     size_t limit_bytes;
     unsigned char rest[56];
 };
 
-/* Drivers before CUDA 11.2 lack these. */
+/* The calls that create and destroy pools, which drivers before CUDA 11.2 do not have. */
 #define CUDA_OWN_POOL_CALLS(X)                                                                                    \
     X(pool_create, "cuMemPoolCreate", (void **pool, const struct pool_properties *properties))                    \
     X(pool_destroy, "cuMemPoolDestroy", (void *pool))                                                             \
     X(alloc_from, "cuMemAllocFromPoolAsync", (cuda_address * ptr, size_t bytes, void *pool, void *stream))
 
-/* CUmemcpyAttributes: how the copies of a batch are made. */
+/* CUmemcpyAttributes, the attributes of the copies of a batch. */
 struct batch_attributes {
     int source_order; /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM is 1 */
     int source_hint[2], target_hint[2];
     unsigned flags;
 };
 
-/* Either of these: drivers from CUDA 13.0 on have the first one, those of CUDA 12.8 and 12.9 the other one. */
+/* The two forms of the batch call: drivers from CUDA 13.0 on have the first, drivers of CUDA 12.8 and 12.9 the
+ * second. */
 #define CUDA_BATCH_CALLS(X)                                                                                       \
     X(batch, "cuMemcpyBatchAsync_v2",                                                                             \
       (cuda_address * dsts, cuda_address * srcs, size_t * sizes, size_t count,                                    \
@@ -87,7 +91,7 @@ enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
 /* CU_MEMPOOL_ATTR_*; their values are uint64_t. */
 enum { POOL_RELEASE_THRESHOLD = 4, POOL_RESERVED_HIGH = 6 };
 
-/* Portable and mapped, as leat allocates and registers (CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_*). */
+/* The flags "portable" and "mapped" of CU_MEMHOSTALLOC_* and CU_MEMHOSTREGISTER_*, which leat uses too. */
 enum { HOST_FLAGS = 1 | 2 };
 
 struct cuda_calls {
@@ -106,11 +110,11 @@ struct cuda_peer {
     void *context;
     void *module;
     void *function;
-    void *pool;              /* the device's default one, while it is watched, or the one of pool_own() */
-    uint64_t pool_threshold; /* as it was before */
+    void *pool;              /* the default pool from pool_watch() to pool_unwatch(), or the pool of pool_own() */
+    uint64_t pool_threshold; /* the default pool's release threshold before pool_watch() */
 };
 
-/* The smallest kernel whose launches can be counted. */
+/* PTX of a kernel that adds to a counter, so that its launches can be counted. */
 static const char counting_kernel[] = ".version 6.3\n"
                                       ".target sm_75\n"
                                       ".address_size 64\n"
@@ -188,7 +192,7 @@ static int copy_batch(struct bench_peer *peer, void *stream, void **dsts, void *
     const struct cuda_calls *call = &cuda_of(peer)->call;
     struct batch_attributes attributes = {.source_order = 1};
     size_t first = 0, failed = 0;
-    /* CUdeviceptr has the size of a pointer. */
+    /* The driver expects arrays of CUdeviceptr, which has the size of a pointer. */
     cuda_address *to = (cuda_address *)(void *)dsts;
     cuda_address *from = (cuda_address *)(void *)srcs;
 
@@ -347,8 +351,8 @@ static void destroy(struct bench_peer *peer)
     free(cuda);
 }
 
-/* Stores a function's address at call. ISO C has no conversion from void * to a function pointer; POSIX promises
- * that the bytes are the same. */
+/* Stores a function's address at call. It copies the bytes, because ISO C has no conversion from void * to a
+ * function pointer, but POSIX guarantees that both have the same bytes. */
 static bool find_call(leat_device *device, const char *name, void *call)
 {
     void *symbol;

@@ -1,6 +1,6 @@
 /*
- * bench_pool.c - the group "pool": pairs of allocating and freeing on one thread, without and with many live
- * blocks, pinned memory, and the cost of reading the statistics.
+ * bench_pool.c - measures the group "pool": pairs of an allocation and a free on one thread, without and with many
+ * live blocks, for device and pinned memory, and the time of leat_pool_get_stats().
  */
 #include "bench_pool.h"
 #include "bench_verify.h"
@@ -12,23 +12,23 @@
 
 enum {
     BATCH = 256,          /* pairs in a sample: enough for the resolution of the clock */
-    TAIL_PAIRS = 50000,   /* pairs whose calls are timed one by one; a hundred of the calls exceed the 99.9th
-                           * percentile */
-    TAIL_PAIRS_MIN = 5000 /* the same if calls are so slow that more would take too long */
+    TAIL_PAIRS = 50000,   /* pairs whose calls are timed one by one; 0.1 % of the calls, which exceed the 99.9th
+                           * percentile, are a hundred */
+    TAIL_PAIRS_MIN = 5000 /* number of such pairs if calls are so slow that more would take too long */
 };
 
-/* Work that is not measured, such as making live blocks, may take at most this long. */
+/* The longest time for work that is not measured, such as the allocation of live blocks. */
 static const double PATIENCE_SECONDS = 4;
 
 const char *const pool_part_words[POOL_PART_COUNT] = {"pairs", "threads", "streams", "loop", "growth", "packing"};
 
-/* Returns true if a part is wanted. Without --part all are, except for the packing. */
+/* Returns true if the options want a part. Without --part they want all parts except "packing". */
 static bool wants(const struct bench *bench, enum pool_part part)
 {
     return bench->options->pool_parts ? bench->options->pool_parts >> part & 1 : part != POOL_PACKING;
 }
 
-/* ---- what the files of the group share ---- */
+/* ---- functions that the files of the group share (bench_pool.h) ---- */
 
 bool pool_driver_has(const struct pool_source *source)
 {
@@ -179,7 +179,7 @@ struct pair_case {
     const char *name;
     size_t bytes;
     unsigned batch;
-    uint64_t pairs; /* pairs of leat's side during the watch */
+    uint64_t pairs; /* pairs that leat's side has made since pool_watch_begin() */
 };
 
 static bool one_pair(const struct pair_case *c, enum bench_side side)
@@ -196,7 +196,8 @@ static bool sample_pairs(void *state, enum bench_side side, double *seconds)
     double begin;
     unsigned i;
 
-    /* Every sample begins on an idle stream, so that work that a driver postpones until a wait is not counted. */
+    /* Begin every sample on an idle stream: a driver may postpone work until a wait, and that work of an earlier
+     * sample must not count. */
     if (!bench_check(bench, leat_stream_synchronize(bench->streams[0])))
         return false;
     begin = bench_now();
@@ -220,8 +221,8 @@ static int compare_times(const void *a, const void *b)
 /* Times in seconds, less the cost of reading the clock. */
 struct pair_times {
     double first;            /* the first pair of its size */
-    double mean;             /* mean of a pair; the following are of single calls */
-    double p99, p999, worst; /* percentiles 99 and 99.9, and the longest call */
+    double mean;             /* mean time of a pair */
+    double p99, p999, worst; /* of single calls: percentiles 99 and 99.9, and the longest */
 };
 
 static double at_quantile(const double *sorted, unsigned count, double share)
@@ -243,7 +244,7 @@ static bool time_calls(struct pair_case *c, enum bench_side side, struct pair_ti
         return false;
     }
     memset(times, 0, 2 * TAIL_PAIRS * sizeof times[0]); /* touch all pages of the array, so that no page fault
-                                                         * falls into a timed call */
+                                                         * occurs in a timed call */
     while (fine && count < 2 * TAIL_PAIRS &&
            (count < 2 * TAIL_PAIRS_MIN || bench_now() - begin < PATIENCE_SECONDS / 16)) {
         double first = bench_now(), second, third;
@@ -368,8 +369,8 @@ static void measure_other_pairs(struct bench *bench, struct bench_rows *rows)
                                   .bytes = sizes[i],
                                   .batch = 16};
 
-        /* Only for drivers with stream-ordered calls too: for others the rows above compare with the plain calls
-         * already. */
+        /* Measure this only if the driver has stream-ordered calls. Otherwise measure_pairs() has already compared
+         * with the plain calls. */
         if (sizes[i] <= bench->largest && bench->peer && bench->peer->alloc_async &&
             pool_driver_has(&plain.source))
             measure_pairs(&plain, rows, false);
@@ -389,7 +390,8 @@ static size_t live_bytes(unsigned index)
     return 512 * (size_t)(1 + leat_pattern_value(index, 1) % 8);
 }
 
-/* Allocates the live blocks. Returns false; if bench->error is empty then, the driver took too long. */
+/* Allocates the live blocks. Returns false if a call failed, or, with bench->error empty, if the driver took too
+ * long. */
 static bool make_live(const struct pool_source *source, enum bench_side side, unsigned count,
                       struct live_blocks *live)
 {
@@ -422,8 +424,8 @@ static bool free_live(const struct pool_source *source, enum bench_side side, st
     return fine;
 }
 
-/* Measures with live blocks on both sides, and frees them. The driver's context stays current all the time; leat
- * does not depend on it. */
+/* Measures pairs while both sides have live blocks, and then frees these blocks. The driver's context stays
+ * current for leat's samples too, which makes no difference to leat. */
 static bool measure_among(struct pair_case *c, struct bench_rows *rows, unsigned count, struct live_blocks *live,
                           bool with_driver)
 {
@@ -559,7 +561,7 @@ static bool verify_pinned(struct pinned_case *c, bool *verified)
 
     if (!device || !pinned_take(c, BENCH_LEAT, &ptr))
         return false;
-    /* leat_alloc() makes the block available in stream order, so the host must wait before it writes. */
+    /* The block is available in stream order, so the host must wait for the stream before it writes the block. */
     fine = bench_check(bench, leat_stream_synchronize(stream));
     bench_fill_host(bench, (char *)ptr + (c->bytes - MIB), MIB, seed);
     bench_poison_host(bench, ptr, MIB);
@@ -604,7 +606,7 @@ static void measure_pinned(struct bench *bench, struct bench_rows *rows)
 {
     struct pinned_case c = {.source = {.bench = bench}, .bytes = bench->options->quick ? 256 * MIB : 2 * GIB};
 
-    /* bench->largest depends on the memory that is available, so use it as the limit here too. */
+    /* Limit the size by bench->largest, which was chosen by the available memory. */
     while (c.bytes > 2 * bench->largest)
         c.bytes /= 2;
     if (!measure_pinned_rows(&c, rows))

@@ -1,7 +1,7 @@
 /*
- * bench_pool_grow.c - part of the group "pool": the first large block of a new pool, a block stitched together
- * from idle pages, and giving memory back. Each is measured on an idle device and while a stream is kept busy,
- * which shows calls that wait for the device.
+ * bench_pool_grow.c - part of the group "pool": measures three steps of a pool. It allocates its first large
+ * block, stitches a block together from idle pages, and releases its memory. Each step is measured on an idle
+ * device and while a stream is busy, which shows calls that wait for the device.
  */
 #include "bench_pool.h"
 #include "bench_verify.h"
@@ -14,15 +14,15 @@ enum grow_step { STEP_GROW, STEP_STITCH, STEP_TRIM, STEP_COUNT };
 enum hold_method { HOLD_NOTHING, HOLD_FUNCTION, HOLD_KERNELS, HOLD_COUNT };
 
 enum {
-    PIECES = 32,     /* number of blocks that fill the pool; every other one is then freed, so that the next block
-                      * must be stitched */
-    HOLD_STREAM = 3, /* the stream that is kept busy; the pool's blocks use stream 0 */
+    PIECES = 32,     /* number of blocks that fill the pool; every other block is then freed, so that the next
+                      * block must be stitched */
+    HOLD_STREAM = 3, /* the busy stream; the pool's blocks use stream 0 */
     LAUNCHES_MAX = 400,
-    PIECE_MIN_BYTES = 8 << 20 /* smaller pieces would share pages with others */
+    PIECE_MIN_BYTES = 8 << 20 /* smaller pieces could share pages with their neighbours */
 };
 
-/* The host function that keeps a stream busy ends after this time in any case. A measured call that waits for it
- * is then slow but returns. The kernels that keep the device busy run for about as long. */
+/* The longest time for which a host function keeps a stream busy. A measured call that waits for this function is
+ * slow, but returns. The kernels that keep the device busy run for about the same time. */
 static const double HOLD_SECONDS = 0.25;
 
 static const char *const step_names[STEP_COUNT][HOLD_COUNT] = {
@@ -59,12 +59,12 @@ struct grow_case {
     enum grow_step step;
     enum hold_method method;
     size_t bytes;
-    unsigned launches; /* number of launches that take HOLD_SECONDS together */
+    unsigned launches; /* number of kernel launches that together take HOLD_SECONDS */
     struct hold hold;
     struct pool_watch watch;
     unsigned operations; /* timed calls of leat's side */
-    bool held;           /* the stream was still busy when each call returned */
-    bool verify;         /* this run is verified and not timed */
+    bool held;           /* the stream was still busy when each timed call returned */
+    bool verify;         /* this run is for verification and not timed */
     bool verified;
 };
 
@@ -109,7 +109,7 @@ static bool begin_hold(struct grow_case *c)
     return true;
 }
 
-/* Lets the stream end its work. *held: it was busy until now. */
+/* Lets the stream end its work. Sets *held to true if the stream was still busy. */
 static bool end_hold(struct grow_case *c, bool *held)
 {
     struct bench *bench = c->source.bench;
@@ -181,7 +181,7 @@ static bool do_step(struct grow_case *c, enum bench_side side, struct grow_block
     return true;
 }
 
-/* Verifies that the new block can be used, and that a live block between the pages of the stitched one still has
+/* Verifies that the new block can be used, and that a live block between the pages of a stitched block still has
  * its bytes. */
 static bool look_at_blocks(struct grow_case *c, struct grow_blocks *blocks)
 {
@@ -234,7 +234,7 @@ static bool run_step(struct grow_case *c, enum bench_side side, double *seconds)
 }
 
 /* Takes a sample of a step. leat's side creates a new pool for each sample. For the step that stitches, the pool's
- * limit is the size of all pieces, so that it cannot get new memory and must stitch. */
+ * limit is the size of all pieces, so that the pool cannot grow and must stitch. */
 static bool sample_step(void *state, enum bench_side side, double *seconds)
 {
     struct grow_case *c = state;
@@ -281,7 +281,7 @@ static bool measure_step(struct grow_case *c, struct bench_rows *rows)
     return true;
 }
 
-/* Measures a step on an idle device and beside busy streams. */
+/* Measures a step on an idle device and while a stream is busy. */
 static void measure_methods(struct grow_case *c, struct bench_rows *rows)
 {
     struct bench *bench = c->source.bench;
@@ -299,8 +299,8 @@ static void measure_steps(struct grow_case *c, struct bench_rows *rows)
 {
     struct bench *bench = c->source.bench;
 
-    /* The first block is measured before the driver's pool is told to keep freed memory, since its allocation
-     * would be cheap afterwards. */
+    /* Measure the first block before the driver's pool keeps freed memory, because afterwards the driver could
+     * take the block from that memory. */
     c->step = STEP_GROW;
     measure_methods(c, rows);
     if (!pool_driver_keeps(bench)) {

@@ -1,6 +1,6 @@
 /*
- * bench_pool_order.c - part of the group "pool": blocks that one stream frees and another one reuses, and the loop
- * of allocating, launching and freeing.
+ * bench_pool_order.c - part of the group "pool": measures blocks that one stream frees and another stream reuses,
+ * and a loop that allocates, launches and frees.
  */
 #include "bench_pool.h"
 #include "bench_verify.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 
 enum {
-    TURNS = 128, /* pairs in a sample: far from a driver's limit on work that waits */
+    TURNS = 128, /* pairs in a sample; far below a driver's limit on queued work */
     LOOPS = 100
 };
 
@@ -19,10 +19,10 @@ struct order_case {
     size_t bytes;
     leat_event *events[2];
     bool by_event;  /* the other stream waits for an event; otherwise the host waits */
-    uint64_t pairs; /* timed by leat's side */
+    uint64_t pairs; /* timed pairs of leat's side */
 };
 
-/* Orders the next work of the other stream after the work of this one. */
+/* Orders the next work of the other stream after all work of stream number from. */
 static bool hand_over(struct order_case *c, unsigned from)
 {
     struct bench *bench = c->source.bench;
@@ -68,8 +68,8 @@ static bool sample_order(void *state, enum bench_side side, double *seconds)
     return bench_check(c->source.bench, leat_device_synchronize(c->source.bench->device));
 }
 
-/* Returns true in *verified if one stream reused what the other freed: the pool holds no more memory than
- * before. */
+/* Sets *verified to true if the pool holds no more memory than before, that is, if one stream reused the memory
+ * that the other stream freed. */
 static bool has_not_grown(const struct pool_watch *watch, bool *verified)
 {
     leat_pool_stats now = {.size = sizeof now};
@@ -101,7 +101,7 @@ static bool measure_order_row(struct order_case *c, struct bench_rows *rows, con
     return true;
 }
 
-/* Measures pairs over two streams, in a separate pool, so that no blocks of other streams are in it. */
+/* Measures pairs over two streams, in a separate pool, which contains no blocks of other streams. */
 static void measure_order(struct bench *bench, struct bench_rows *rows, bool by_event)
 {
     const char *name = by_event ? "allocated on one stream, freed on another, ordered by events"
@@ -125,12 +125,13 @@ static void measure_order(struct bench *bench, struct bench_rows *rows, bool by_
 struct loop_case {
     struct bench *bench;
     size_t bytes;
-    uint64_t addresses; /* how often leat returned another address than the time before, plus one */
-    uint64_t loops;     /* timed by leat's side */
+    uint64_t addresses; /* 1 + the number of times that leat's address differed from the one before */
+    uint64_t loops;     /* timed iterations of leat's side */
     void *last;
 };
 
-/* Adds 1 to every element. The driver's side is leat_alloc_driver(), the driver's own calls in the same loop. */
+/* Runs one iteration: allocates a block, launches a kernel that adds 1 to every element, and frees the block. The
+ * driver's side allocates by leat_alloc_driver(). */
 static bool one_loop(struct loop_case *c, enum bench_side side, bool fill_first)
 {
     struct bench *bench = c->bench;

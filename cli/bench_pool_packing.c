@@ -1,8 +1,9 @@
 /*
- * bench_pool_packing.c - part of the group "pool": how much memory a pool holds compared with what is live in it.
- * It measures blocks of one size, for 200 sizes one after the other, and how many of them fit within a limit; and
- * mixes of sizes, when they fill the pool and after many frees and allocations. Figures are counts and bytes;
- * nothing is timed, and no block is touched.
+ * bench_pool_packing.c - part of the group "pool": compares the memory that a pool holds with the bytes of its
+ * live blocks. It runs two kinds of sequences. The first has blocks of one size, for 200 sizes one after the
+ * other, and also counts the blocks that fit within a limit. The second has a mix of sizes, and is measured when
+ * it has filled the pool and after many frees and allocations. Figures are counts and bytes; nothing is timed, and
+ * no block is touched.
  */
 #include "bench_pool.h"
 #include "cli.h"
@@ -15,13 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The allocators that run a sequence: leat's pool with three packings, and the driver. */
+/* The allocators that run a sequence: leat's pool with each of three packings (leat_pool_packing), and the
+ * driver. */
 enum runner { RUNNER_AUTO, RUNNER_STILL, RUNNER_TIGHT, RUNNER_DRIVER, RUNNER_COUNT };
 
-/* For each runner the prefix of its keys in the record. */
+/* The prefix of each runner's keys in the record. */
 static const char *const key_prefixes[RUNNER_COUNT] = {"", "still_", "tight_", "driver_"};
 
-/* A sequence of the driver is abandoned after this time; sequences of leat never are. */
+/* The time after which a sequence of the driver is abandoned. Sequences of leat have no limit. */
 static const double patience_seconds = 20;
 
 /* A sequence while it runs. */
@@ -29,9 +31,9 @@ struct run {
     struct bench *bench;
     enum runner runner;
     leat_pool *pool;
-    bool own; /* a separate pool of the driver exists for this sequence */
+    bool own; /* the driver has a separate pool for this sequence */
     void **blocks;
-    uint64_t live_blocks, requested_bytes, rounded_bytes; /* live now */
+    uint64_t live_blocks, requested_bytes, rounded_bytes; /* number and bytes of the blocks that are live now */
     uint64_t allocations;
     double begin;
 };
@@ -41,7 +43,7 @@ struct outcome {
     bool known;
     uint64_t rounded_bytes, requested_bytes; /* most bytes live at once */
     uint64_t reserved_bytes;                 /* most memory that the pool held */
-    double driver_calls;                     /* for each allocation; only of leat's pools */
+    double driver_calls;                     /* driver calls for each allocation; only for leat's pools */
     uint64_t stitches;
 };
 
@@ -86,7 +88,7 @@ static bool give(struct run *run, uint64_t block, uint64_t bytes)
     return true;
 }
 
-/* Allocates a block. If there is no room for it, sets *full and returns true. */
+/* Allocates a block. If the pool is full, sets *full and returns true. */
 static bool take(struct run *run, uint64_t block, uint64_t bytes, bool *full)
 {
     struct bench *bench = run->bench;
@@ -113,7 +115,7 @@ static bool take(struct run *run, uint64_t block, uint64_t bytes, bool *full)
     return true;
 }
 
-/* The same, but having no room is a failure. */
+/* Allocates a block. A full pool is a failure. */
 static bool take_sure(struct run *run, uint64_t block, uint64_t bytes)
 {
     bool full = false;
@@ -152,8 +154,8 @@ static bool end_run(struct run *run, uint64_t count)
     return fine;
 }
 
-/* Reads how much memory the pool has held at most, for comparison with the most that was live. *verified: the
- * pool's counts match those of the sequence. */
+/* Reads the peak of the memory that the pool held, for comparison with the peak of the live bytes. Sets *verified
+ * to true if the pool's counts match those of the sequence. */
 static bool look(struct run *run, uint64_t most_requested, uint64_t most_rounded, struct outcome *outcome,
                  bool *verified)
 {
@@ -218,14 +220,14 @@ static void commit(struct bench *bench, json_t *row, bool verified)
 static const char each_size_part[] = "packing: blocks of one size, each of 200 sizes";
 static const char sizes_part[] = "packing: blocks of one size, 200 sizes one after the other, and within a limit";
 
-/* The result for one size, of RUNNER_AUTO or RUNNER_DRIVER. */
+/* The result of RUNNER_AUTO or RUNNER_DRIVER for one size. */
 struct size_outcome {
     struct outcome filled;
     bool limit_known;
     uint64_t fitting; /* number of blocks that fit within the limit */
 };
 
-/* Fills an empty pool with the number of blocks that the plan has for this size. */
+/* Fills an empty pool with as many blocks of this size as the plan says. */
 static bool fill(struct run *run, const struct packing_size *size, struct size_outcome *outcome, bool *verified)
 {
     uint64_t i;
@@ -256,7 +258,8 @@ static bool fill_to_limit(struct run *run, const struct packing_size *size, stru
     return true;
 }
 
-/* Runs the sequence of one size. Returns false; if bench->error is empty then, the driver took too long. */
+/* Runs the sequence of one size. Returns false if a call failed, or, with bench->error empty, if the driver took
+ * too long. */
 static bool run_size(struct run *run, const struct packing_size *size, struct size_outcome *outcome,
                      bool *verified)
 {
@@ -269,8 +272,8 @@ static bool run_size(struct run *run, const struct packing_size *size, struct si
         return false;
     fine = fill_to_limit(run, size, outcome);
     fine = end_run(run, most) && fine;
-    /* A driver may have no limits for its pools. Then the figure of the filled pool is kept, and that is no
-     * failure. */
+    /* A driver's pools may not support a limit. This is no failure: keep the figure of the pool without a
+     * limit. */
     if (!fine && !is_leat(run) && !outcome->limit_known) {
         run->bench->error[0] = '\0';
         return true;
@@ -278,21 +281,22 @@ static bool run_size(struct run *run, const struct packing_size *size, struct si
     return fine;
 }
 
-/* The results of the sizes in one row of the table. */
+/* The results of a range of sizes, which is one row of the table. */
 struct band {
     const char *name;
-    uint64_t end_bytes; /* sizes below it */
+    uint64_t end_bytes; /* the sizes of this row are below this */
     unsigned sizes;
     struct {
         unsigned count, limit_count;
-        double ratio_sum, worst, fitting; /* worst: the largest ratio; fitting: the smallest share of the blocks
-                                           * that would fit without waste */
+        double ratio_sum, worst, fitting; /* worst: the largest ratio; fitting: the smallest result of
+                                           * fitting_share() */
         uint64_t worst_bytes;
     } by_runner[RUNNER_COUNT];
     bool verified;
 };
 
-/* Returns the share of blocks that fitted, of those for which the limit would have room if nothing were wasted. */
+/* Returns the number of blocks that fitted within the limit, divided by the number that would fit without
+ * waste. */
 static double fitting_share(const struct packing_size *size, const struct size_outcome *outcome)
 {
     return (double)outcome->fitting / (double)(size->limit_bytes / packing_round(size->bytes));
@@ -362,7 +366,8 @@ static void commit_band(struct bench *bench, const struct band *band)
     commit(bench, row, band->verified);
 }
 
-/* Returns true if the device has enough memory for so many live bytes, with the waste of any allocator. */
+/* Returns true if the device has enough memory for this number of live bytes and for the waste of any
+ * allocator. */
 static bool fits(struct bench *bench, uint64_t bytes)
 {
     uint64_t free_bytes;
@@ -375,7 +380,8 @@ static bool has_driver(const struct bench *bench)
     return bench->peer && bench->peer->pool_own;
 }
 
-/* Measures one size by leat and by the driver. Returns false, after a complaint, if it did not complete. */
+/* Measures one size by leat and by the driver. Returns false, after printing an error message, if it did not
+ * complete. */
 static bool measure_size(struct run *run, const struct packing_size *size, struct band *band)
 {
     struct size_outcome outcomes[RUNNER_COUNT] = {{.fitting = 0}};
@@ -435,7 +441,8 @@ static const char mixes_part[] = "packing: mixes of sizes, live bytes constant a
 
 enum { PHASE_FILLED, PHASE_CHURNED, PHASES };
 
-/* Runs the steps from begin to before end. *requested and *rounded: the most bytes that were live. */
+/* Runs the steps from begin to before end. *requested and *rounded receive the most bytes that were live at
+ * once. */
 static bool run_steps(struct run *run, const struct packing_mix *mix, const uint64_t *sizes, size_t begin,
                       size_t end, uint64_t *requested, uint64_t *rounded)
 {
@@ -580,7 +587,8 @@ void bench_pool_packing_prepare(const struct bench_options *options)
 {
     struct packing_plan *plan = packing_plan_make(options->live_bytes, options->quick);
 
-    /* Twice the live bytes: room for the waste of any allocator, and for a driver's pool at the same time. */
+    /* Make the device at least twice as large as the live bytes: that is enough for the waste of any allocator,
+     * and for a driver's pool at the same time. */
     if (plan)
         host_enlarge_cpu_device(2 * packing_plan_most_bytes(plan));
     packing_plan_destroy(plan);

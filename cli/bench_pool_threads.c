@@ -1,6 +1,6 @@
 /*
- * bench_pool_threads.c - part of the group "pool": pairs by several threads, each on its own stream or all on one,
- * and blocks that one thread allocates and another frees.
+ * bench_pool_threads.c - part of the group "pool": measures pairs of several threads, each on its own stream or
+ * all on one stream, and blocks that one thread allocates and another thread frees.
  */
 #include "bench_pool.h"
 #include "bench_verify.h"
@@ -13,34 +13,35 @@
 
 enum {
     THREADS_MAX = 16,
-    RING_SLOTS = 256,   /* blocks that one thread has passed on and the other has not freed */
+    RING_SLOTS = 256,   /* the most blocks on the way from the allocating to the freeing thread */
     WARM_UP = 64,       /* pairs of each thread before the clock starts */
-    LEAT_PAIRS = 50000, /* pairs in a sample: so many that all threads run at the same time for nearly all of it */
+    LEAT_PAIRS = 50000, /* pairs in a sample: so many that all threads run at the same time for most of it */
     DRIVER_PAIRS = 2000
 };
 
 static const size_t BLOCK_BYTES = 4 * KIB;
 
-/* What the threads of one sample share. */
+/* The state that the threads of a sample share. */
 struct thread_case {
     struct pool_source source;
     struct bench_workers *workers;
     leat_stream *streams[THREADS_MAX];
     void *native_streams[THREADS_MAX];
     bool one_stream;
-    bool ring_alone; /* nothing is allocated, to measure the cost of the ring alone */
+    bool ring_alone; /* measure the cost of the ring alone, without allocations */
     enum bench_side side;
     unsigned pairs;
-    atomic_uint arrived; /* threads that are ready; publishes no other data, so relaxed order would be enough */
+    atomic_uint arrived; /* number of threads that are ready to begin */
     atomic_bool failed;
     double begin[THREADS_MAX],
-        end[THREADS_MAX]; /* each thread writes its own element; they are read after all workers have finished */
+        end[THREADS_MAX]; /* each thread writes its own element; all are read after the workers have finished */
 
-    /* Blocks on the way from the allocating thread to the freeing one. A slot is NULL when it may be written. */
+    /* Blocks on the way from the allocating thread to the freeing thread. A free slot is NULL. */
     _Atomic(void *) ring[RING_SLOTS];
 };
 
-/* Yields now and then, because there may be fewer processors than threads. */
+/* Pauses in a spin loop. It yields the processor in some turns, because there may be more threads than
+ * processors. */
 static void pause_briefly(unsigned turn)
 {
     if (turn % 256 == 255)
@@ -69,7 +70,7 @@ static bool some_pairs(struct thread_case *c, unsigned stream, unsigned pairs)
     return true;
 }
 
-/* Makes the driver's context current in this thread. In thread 0, which takes the sample, it is current
+/* Makes the driver's context current in this thread. In thread 0, which takes the sample, the context is current
  * already. */
 static bool enter_thread(struct thread_case *c, unsigned index)
 {
@@ -102,7 +103,7 @@ static void pair_work(void *argument, unsigned index, unsigned threads)
         atomic_store(&c->failed, true);
 }
 
-/* Measures the time of a pair: the mean over the threads. */
+/* Takes a sample of the time of a pair, as the mean over the threads. */
 static bool sample_threads(void *state, enum bench_side side, double *seconds)
 {
     struct thread_case *c = state;
@@ -177,7 +178,7 @@ static void remote_work(void *argument, unsigned index, unsigned threads)
         atomic_store(&c->failed, true);
 }
 
-/* Measures the time from the first allocation to the last free, for each block. */
+/* Takes a sample of the time from the first allocation to the last free, divided by the number of blocks. */
 static bool sample_remote(void *state, enum bench_side side, double *seconds)
 {
     struct thread_case *c = state;
@@ -195,8 +196,8 @@ static bool sample_remote(void *state, enum bench_side side, double *seconds)
            bench_check(c->source.bench, leat_device_synchronize(c->source.bench->device));
 }
 
-/* Verifies that blocks of different streams do not overlap: fills one on each stream with different bytes and
- * checks all of them afterwards. */
+/* Verifies that blocks of different streams do not overlap: allocates a block on each stream, fills the blocks
+ * with different bytes, and then checks all of them. */
 static bool verify_streams(struct thread_case *c, unsigned threads, bool *verified)
 {
     struct bench *bench = c->source.bench;
@@ -238,7 +239,7 @@ static bool measure_with(struct thread_case *c, unsigned threads, bench_sample s
     return fine;
 }
 
-/* Static, because rows keep pointers to the names. */
+/* Static, because rows of the record keep pointers to the names. */
 static const struct thread_row {
     unsigned threads;
     const char *own, *shared;
