@@ -1,6 +1,6 @@
 /*
- * bench_report.c - a record of "leat bench" as tables. Works on the JSON, so that a run and a stored record look
- * alike.
+ * bench_report.c - prints a record of "leat bench" as tables. It reads the record as JSON, so that a new run and a
+ * stored record give the same tables.
  */
 #include "bench_report.h"
 #include "bench.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How the text of a cell is made from a row. */
+/* The ways to make the text of a cell from a row. */
 enum cell {
     CELL_TEXT,
     CELL_BYTES,
@@ -26,11 +26,11 @@ enum cell {
 };
 
 struct report_column {
-    const char *heading; /* %s is the unit */
+    const char *heading; /* "%s" at its end stands for the unit of the rows */
     const char *key;
     enum cell cell;
-    bool rates_only; /* only for rows whose figure is a rate */
-    bool us_only;    /* only for rows in microseconds */
+    bool rates_only; /* shown only for rows whose figure is a rate */
+    bool us_only;    /* shown only for rows whose figure is in microseconds */
 };
 
 static const struct report_column group_columns[] = {
@@ -120,7 +120,7 @@ static const struct report_column headline_columns[] = {
 
 enum { COLUMNS_MAX = sizeof group_columns / sizeof group_columns[0], CELL_MAX = 128 };
 
-/* The rows of the headline table. bytes 0 stands for the largest size that was measured. */
+/* The rows of the headline table. bytes 0 means the largest size that was measured. */
 static const struct headline_row {
     const char *group;
     const char *name;
@@ -184,8 +184,8 @@ static bool is_time(const json_t *row)
     return strcmp(record_text(row, "unit"), "GB/s") != 0;
 }
 
-/* Returns true if the row's figure exceeds its bound by more than rounding (0.05 %), so that the bound must be
- * wrong. */
+/* Returns true if the row's figure exceeds its bound by more than 0.05 %, which rounding cannot explain. Then the
+ * bound is wrong. */
 static bool exceeds_bound(const json_t *row)
 {
     return !is_time(row) && record_number(row, "ratio_to_bound") > 1.0005;
@@ -229,7 +229,7 @@ static void make_cell(const json_t *row, const struct report_column *column, cha
         number = json_number_value(json_object_get(row, "value")) - number;
         snprintf(text, CELL_MAX, "%s%s", number > 0 ? "+" : "", text_figure(figure, number));
         break;
-    case CELL_MEAN: /* without decimals if it is 0, as most are */
+    case CELL_MEAN: /* most means are 0, which needs no decimals */
         snprintf(text, CELL_MAX, "%.3g", number);
         break;
     case CELL_RATIO:
@@ -247,7 +247,7 @@ static void make_cell(const json_t *row, const struct report_column *column, cha
     }
 }
 
-/* Makes a table of the rows, with the columns for which any row has a value. */
+/* Prints a table of the rows. It has only columns for which some row has a value. */
 static bool print_rows(const json_t *rows, const struct report_column *columns, size_t column_count,
                        const char *title, enum table_style style)
 {
@@ -265,7 +265,7 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
         json_array_foreach(rows, index, row) any = any || has_cell(row, &columns[i]);
         if (!any)
             continue;
-        /* A heading that ends in %s gets the unit instead. */
+        /* Replace the %s at the end of a heading by the unit. */
         if (strstr(columns[i].heading, "%s"))
             snprintf(names[count], CELL_MAX, "%.*s%s", (int)(strlen(columns[i].heading) - 2), columns[i].heading,
                      record_text(json_array_get(rows, 0), "unit"));
@@ -297,8 +297,8 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
     return fine;
 }
 
-/* Returns the rows of a group that belong to this part ("": to none), without rows of detail, which are only for
- * the record. NULL if memory is short. */
+/* Returns the rows of a group that belong to this part ("": to no part), or NULL if memory is short. Rows with the
+ * key "detail" are left out, because they are only for the record. */
 static json_t *rows_of(const json_t *rows, const char *group, const char *part)
 {
     json_t *chosen = json_array();
@@ -318,7 +318,7 @@ static json_t *rows_of(const json_t *rows, const char *group, const char *part)
     return chosen;
 }
 
-/* Prints two tables: the medians, and the 99th percentiles. */
+/* Prints two tables of the part "gaps": the medians, and the 99th percentiles. */
 static bool print_gaps(const json_t *rows, const char *group, const char *part, enum table_style style)
 {
     char title[CELL_MAX];
@@ -440,7 +440,7 @@ static void print_machine(const json_t *record, enum table_style style)
     char memory[TEXT_MAX];
 
     text_bytes(memory, (uint64_t)json_integer_value(json_object_get(host, "memory_bytes")));
-    /* The file name of the library contains the exact version of the driver. */
+    /* Print the library's file name too, because it contains the exact version of the driver. */
     fprintf(table_file(), "Device: %s, %s, driver %s %s%s%s%s%s", record_text(device, "name"),
             record_text(device, "model"), record_text(driver, "name"), record_text(driver, "version"),
             library ? " (" : "", library ? library + 1 : "", library ? ")" : "", end);
@@ -448,7 +448,7 @@ static void print_machine(const json_t *record, enum table_style style)
             (int)json_integer_value(json_object_get(host, "cores")), memory, record_text(host, "kernel"), end);
 }
 
-/* The rows of the summary screen. bytes 0 stands for the largest size that was measured. */
+/* The rows of the summary screen. bytes 0 means the largest size that was measured. */
 static const struct summary_row {
     const char *text;
     struct headline_row row;

@@ -1,5 +1,5 @@
 /*
- * bench_report.h - a record of "leat bench": reading it, and tables of it.
+ * bench_report.h - reads a record of "leat bench", and prints it as tables.
  */
 #ifndef CLI_BENCH_REPORT_H
 #define CLI_BENCH_REPORT_H
@@ -9,11 +9,12 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* A machine counts as busy if others use more than this share of its processors' time, before a run or during it.
- */
+/* A machine counts as busy if other processes use more than this share of the processors' time before or during a
+ * run. */
 #define REPORT_BUSY_SHARE 0.2
 
-/* Return the value of a key of an object in the record, or "" and NAN if there is none. */
+/* Return the value of a key of an object in the record. If there is none, record_text() returns "" and
+ * record_number() NAN. */
 const char *record_text(const json_t *object, const char *key);
 double record_number(const json_t *object, const char *key);
 
@@ -24,8 +25,9 @@ void report_print_head(const json_t *record, enum table_style style);
  * group. Returns false if memory is short. */
 bool report_print_group(const json_t *record, const char *group, enum table_style style);
 
-/* Prints rows of copies with idle gaps as a table: a row for each size, a column for each gap. A cell has the
- * driver's time over leat's, and both times, which are under these keys. Returns false if memory is short. */
+/* Prints the results of the part "gaps" as a table, with a line for each size and a column for each gap. A cell
+ * contains the driver's time divided by leat's, and both times. leat_key and driver_key: the keys of the times in
+ * the record. Returns false if memory is short. */
 bool report_print_gaps(const json_t *rows, const char *title, const char *leat_key, const char *driver_key,
                        enum table_style style);
 

@@ -1,5 +1,6 @@
 /*
- * bench_report_gaps.c - the part "gaps" of a record's group "copy" as tables: sizes down, gaps across.
+ * bench_report_gaps.c - prints the part "gaps" of a record's group "copy" as tables, with a line for each size and
+ * a column for each gap.
  */
 #include "bench_report.h"
 #include "text.h"
@@ -43,7 +44,8 @@ static void read_axes(const json_t *rows, struct axes *axes)
     }
 }
 
-/* Writes "1.52 (10.3 / 6.78)": the driver's time over leat's, the driver's time, leat's time. */
+/* Writes a cell such as "1.52 (10.3 / 6.78)": the driver's time divided by leat's, the driver's time, leat's
+ * time. */
 static void make_cell(const json_t *rows, json_int_t bytes, double gap, const char *const keys[2],
                       char text[CELL_MAX])
 {

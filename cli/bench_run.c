@@ -1,6 +1,6 @@
 /*
- * bench_run.c - the run that all groups of "leat bench" share: the device, streams, buffers, failures and
- * progress.
+ * bench_run.c - manages the state that all groups of "leat bench" share: the device, streams, buffers, failures
+ * and progress.
  */
 #include "bench.h"
 #include "bench_verify.h"
@@ -71,7 +71,7 @@ void bench_case_failed(struct bench *bench, const char *group, const char *name,
     bench->failed = true;
     bench->error[0] = '\0';
 
-    /* Work that was already submitted must not run during the next case. */
+    /* Wait for the work of the failed case, so that it does not run during the next case. */
     (void)leat_device_synchronize(bench->device);
 }
 
@@ -104,7 +104,8 @@ bool bench_launch(struct bench *bench, unsigned stream, leat_kernel *kernel, uin
     uint64_t blocks = (count + BLOCK_THREADS - 1) / BLOCK_THREADS;
     uint64_t most = (uint64_t)bench->info.compute_units * BLOCKS_PER_UNIT;
 
-    /* The kernels loop over the elements, so more blocks than keep the device busy are not needed. */
+    /* Limit the blocks to a number that keeps the device busy. The kernels loop over the elements, so this is
+     * enough. */
     if (blocks > most && most > 0)
         blocks = most;
     return bench_check(bench, leat_launch(bench->streams[stream], kernel, leat_dim((uint32_t)blocks, 1, 1),
@@ -173,7 +174,7 @@ uint64_t bench_available_memory(void)
     return kib ? (uint64_t)kib * KIB : UINT64_MAX;
 }
 
-/* Chooses the largest size such that all buffers fit in memory, with some room left. */
+/* Chooses the largest size with which all buffers fit in memory and some memory stays free. */
 static bool choose_largest(struct bench *bench)
 {
     uint64_t host_bytes = bench_available_memory();
@@ -183,7 +184,7 @@ static bool choose_largest(struct bench *bench)
 
     if (!bench_check(bench, leat_device_memory(bench->device, &device_bytes, NULL)))
         return false;
-    /* The memory of the CPU device is host memory, so its share must leave room for the host's buffers. */
+    /* The memory of the CPU device is host memory too, so leave room for the host's buffers. */
     if (!strcmp(bench->info.driver, "cpu") && host_bytes / 3 < device_bytes)
         device_bytes = host_bytes / 3;
     bench->largest = wanted;

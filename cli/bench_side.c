@@ -1,5 +1,5 @@
 /*
- * bench_side.c - the measured calls, made by leat or by the driver.
+ * bench_side.c - makes the measured calls, by leat or by the driver.
  */
 #include "bench_side.h"
 

@@ -1,5 +1,6 @@
 /*
- * bench_side.h - the measured calls, made by leat or by the driver. A group names the side and makes one call.
+ * bench_side.h - declares the measured calls. Each function makes one call on the side that the group names: leat
+ * or the driver.
  *
  * stream is the index of a stream of the bench. Calls return false with bench->error set.
  */

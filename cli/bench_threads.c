@@ -1,5 +1,5 @@
 /*
- * bench_threads.c - threads that wait for work, so that a sample times the work and not the start of threads.
+ * bench_threads.c - keeps threads that wait for work, so that a sample does not include the start of threads.
  */
 #include "bench_threads.h"
 
@@ -15,8 +15,8 @@ struct worker {
 
 struct bench_workers {
     pthread_mutex_t lock; /* guards all members below except size and members */
-    pthread_cond_t begin; /* round or stop changed */
-    pthread_cond_t end;   /* busy became 0 */
+    pthread_cond_t begin; /* signalled when round or stop has changed */
+    pthread_cond_t end;   /* signalled when busy has become 0 */
     unsigned long round;
     unsigned busy;
     bool stop;

@@ -9,13 +9,13 @@
 
 enum { PROBES = 1024 };
 
-/* The arguments of one pass over host memory, of which each thread handles a contiguous share. */
+/* The arguments of one pass over host memory. Each thread handles a contiguous share of it. */
 struct walk {
     void *ptr;
     size_t bytes;
     uint64_t seed, other_seed;
     uint64_t first;      /* index in the pattern of the first word */
-    atomic_size_t wrong; /* relaxed: only a sum, which is read after all workers have finished */
+    atomic_size_t wrong; /* number of wrong words; relaxed, because it is read after all workers have finished */
 };
 
 uint64_t bench_new_seed(struct bench *bench)
@@ -172,8 +172,9 @@ static bool tail_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t se
 }
 
 /*
- * Verifies device memory by a kernel that counts wrong words. To make sure that it reads the memory at all, it
- * first compares some words with another seed's pattern and must count exactly these as wrong.
+ * Verifies device memory by a kernel that counts wrong words. To make sure that the kernel really reads the
+ * memory, it first compares some words with the pattern of another seed, and must count exactly these words as
+ * wrong.
  */
 bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t seed, bool *holds)
 {

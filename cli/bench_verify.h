@@ -2,7 +2,8 @@
  * bench_verify.h - writes known bytes and checks them: on the host with all threads, on the device with leat's
  * kernels.
  *
- * Words are leat_pattern_value(index, seed), so that misplaced, repeated, missing and old bytes are all noticed.
+ * Word number i of a pattern is leat_pattern_value(i, seed), so a check notices misplaced, repeated, missing and
+ * old bytes.
  */
 #ifndef CLI_BENCH_VERIFY_H
 #define CLI_BENCH_VERIFY_H
@@ -16,7 +17,7 @@ uint64_t bench_new_seed(struct bench *bench);
 void bench_fill_host(struct bench *bench, void *ptr, size_t bytes, uint64_t seed);
 bool bench_host_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t seed);
 
-/* The same for part of a pattern: the word at ptr is word number first of the pattern. */
+/* Fill and check host memory with a part of a pattern: the word at ptr is word number first of the pattern. */
 void bench_fill_host_part(struct bench *bench, void *ptr, size_t bytes, uint64_t first, uint64_t seed);
 bool bench_host_part_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t first, uint64_t seed);
 
@@ -28,10 +29,10 @@ bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t s
 /* Writes the first and the last MiB of device memory and checks them on the device. */
 bool bench_device_usable(struct bench *bench, void *ptr, size_t bytes, bool *usable);
 
-/* Fills memory with floats that are whole numbers below 2^20, so that the sum of two is exact. */
+/* Fills memory with floats that are whole numbers below 2^20, so that the sum of two of them is exact. */
 void bench_fill_floats(struct bench *bench, float *ptr, size_t count, uint64_t seed);
 
-/* Returns true if every element is the sum of the elements of the two fills. */
+/* Returns true if every element is the sum of the two elements that bench_fill_floats() makes with these seeds. */
 bool bench_holds_sums(struct bench *bench, const float *ptr, size_t count, uint64_t seed_a, uint64_t seed_b);
 
 /* Overwrites host memory with bytes that no fill makes (as floats they are NaN). */

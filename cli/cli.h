@@ -1,5 +1,6 @@
 /*
- * cli.h - what the files of the command share: its sub-commands, its exit statuses, and one way to complain.
+ * cli.h - declares what the files of the command share: its sub-commands, its exit statuses, and the function that
+ * prints error messages.
  */
 #ifndef CLI_H
 #define CLI_H
@@ -22,7 +23,7 @@ int cli_plan(int argc, char **argv);
 int cli_pool_map(int argc, char **argv);
 int cli_cu(int argc, char **argv);
 
-/* What "leat help COMMAND" prints. */
+/* The texts that "leat help COMMAND" prints. */
 extern const char cli_info_help[];
 extern const char cli_bench_help[];
 extern const char cli_explain_help[];
@@ -36,10 +37,12 @@ extern const char cli_cu_help[];
 /* Prints "leat: ..." as one line to standard error. */
 void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Explains what getopt_long() did not understand and returns CLI_USAGE. option: its return value. */
+/* Prints an error message about an option that getopt_long() did not accept, and returns CLI_USAGE. option: the
+ * return value of getopt_long(). */
 int cli_bad_option(int argc, char **argv, int option);
 
-/* Returns CLI_OK if no words follow the options on the command line; otherwise complains and returns CLI_USAGE. */
+/* Returns CLI_OK if no words follow the options on the command line. Otherwise prints an error message and returns
+ * CLI_USAGE. */
 int cli_no_operands(int argc, char **argv);
 
 #endif

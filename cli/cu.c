@@ -1,9 +1,9 @@
 /*
  * cu.c - "leat cu": builds CUDA C++ programs for the CPU device with the host's C++ compiler.
  *
- * Each .cu file is preprocessed, translated (cu_source.h) and compiled; other sources are compiled directly;
- * everything is linked with leat's libraries. Options are passed to the compiler phases that they concern. Options
- * of nvcc are mapped to those of the compiler, or ignored if they concern GPU code.
+ * The command preprocesses each .cu file, translates it (cu_source.h) and compiles it. It compiles other sources
+ * directly, and links everything with leat's libraries. It passes each option to the compiler phases that need it.
+ * It replaces options of nvcc by the compiler's options, and ignores those that concern only GPU code.
  */
 #include "cli.h"
 #include "cu_build.h"
@@ -46,7 +46,7 @@ const char cli_cu_help[] =
     "temporary\n"
     "files.\n";
 
-/* ---- where leat is ----------------------------------------------------------------------------------------- */
+/* ---- finding leat's headers and libraries ------------------------------------------------------------------ */
 
 static bool is_there(const char *folder, const char *name)
 {
@@ -55,8 +55,8 @@ static bool is_there(const char *folder, const char *name)
     return (size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path && !access(path, R_OK);
 }
 
-/* Looks for include/ beside the folder of the command (installed), and further up (build folder in the source
- * tree). */
+/* Looks for include/ beside the folder of the command, where an installation has it, and in the folders above,
+ * where the source tree has it. */
 static bool find_headers(struct cu_build *build, const char *folder)
 {
     char above[PATH_MAX];
@@ -72,8 +72,8 @@ static bool find_headers(struct cu_build *build, const char *folder)
     return false;
 }
 
-/* Looks for the libraries in the folder of the command (build folder), and in lib/, lib64/ and lib/<machine>/
- * beside it (installed). */
+/* Looks for the libraries in the folder of the command, where a build folder has them, and in lib/, lib64/ and
+ * lib/<machine>/ beside it, where an installation has them. */
 static bool find_libraries(struct cu_build *build, const char *folder)
 {
     static const char *const patterns[] = {"%s/libleat-cudart.so", "%s/../lib/libleat-cudart.so",
@@ -86,7 +86,8 @@ static bool find_libraries(struct cu_build *build, const char *folder)
 
         snprintf(pattern, sizeof pattern, patterns[i], folder);
         if (!glob(pattern, 0, NULL, &paths) && realpath(paths.gl_pathv[0], build->library_dir)) {
-            /* Not the resolved path: the link may lead to a folder without the other links. */
+            /* Use the path before it was resolved: the library may be a link into a folder that does not contain
+             * the links to the other libraries. */
             snprintf(build->library_dir, sizeof build->library_dir, "%s", paths.gl_pathv[0]);
             *strrchr(build->library_dir, '/') = '\0';
             found = true;
@@ -143,7 +144,7 @@ static bool run(struct cu_build *build, const struct cu_list *command)
         cli_complain("cu: %s: %s", command->items[0], strerror(errno));
         return false;
     }
-    return WIFEXITED(status) && !WEXITSTATUS(status); /* it has printed why */
+    return WIFEXITED(status) && !WEXITSTATUS(status); /* the compiler has printed the reason */
 }
 
 static bool make_folder(struct cu_build *build)
@@ -238,7 +239,7 @@ static bool translate(const char *source, const char *preprocessed, const char *
     out = cu_source_translate(text, bytes, &error);
     free(text);
     if (!out) {
-        /* In the format of compilers, which editors understand. */
+        /* Print the error in the format of compilers, which editors understand. */
         fprintf(stderr, "%s:%u: error: %s\n", error.file[0] ? error.file : source, error.line, error.text);
         return false;
     }
@@ -346,8 +347,8 @@ static bool build_input(struct cu_build *build, size_t i, const char *object)
            (build->stage == CU_PREPROCESS || compile(build, input, translated, object));
 }
 
-/* Links the program or library. --as-needed links only the libraries that are used. The rpath is for libraries
- * outside of the loader's search path. */
+/* Links the program or library. --as-needed drops libraries that the program does not use. The rpath lets the
+ * loader find leat's libraries outside of its search path. */
 static bool link_all(struct cu_build *build, const struct cu_list *objects)
 {
     struct cu_list command = {NULL, 0};

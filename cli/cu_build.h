@@ -1,6 +1,6 @@
 /*
- * cu_build.h - what the parts of "leat cu" share: a build as the command line describes it (cu_options.c), which
- * cu.c runs.
+ * cu_build.h - declares what the parts of "leat cu" share: a build, which cu_options.c makes from the command line
+ * and cu.c runs.
  */
 #ifndef CLI_CU_BUILD_H
 #define CLI_CU_BUILD_H
@@ -26,34 +26,34 @@ struct cu_build {
     enum cu_stage stage;
     const char *output;
     bool verbose, shared, pic;
-    enum cu_language next_language; /* set by -x */
+    enum cu_language next_language; /* language of the next inputs, set by -x */
     struct cu_input *inputs;
     size_t input_count;
     struct cu_list includes;     /* -I, -D and so on: preprocessor options */
     struct cu_list dependencies; /* -MD and so on */
-    struct cu_list flags;        /* for all phases */
+    struct cu_list flags;        /* options for all phases */
     struct cu_list link;         /* objects and libraries in order; "" stands for the object of the next input */
     struct cu_list compiler, c_compiler;
-    struct cu_list ours; /* allocated strings, to be freed */
+    struct cu_list ours; /* strings that the build has allocated and must free */
     char include_dir[PATH_MAX], library_dir[PATH_MAX];
-    char folder[PATH_MAX]; /* for temporary files; "": none yet */
+    char folder[PATH_MAX]; /* folder for temporary files; "": not created yet */
 };
 
-/* Returns memory, or ends the process with a message if it is NULL. */
+/* Returns memory. If memory is NULL, prints a message and ends the process. */
 void *cu_must(void *memory);
 
-/* Adds an item to the end of a list, which only refers to it. items[count] is NULL. */
+/* Adds an item to the end of a list. The list only refers to the item. items[count] is always NULL. */
 void cu_add(struct cu_list *list, const char *item);
 void cu_add_list(struct cu_list *list, const struct cu_list *others);
 
 /* Returns the concatenation of two strings, owned by the build. */
 const char *cu_join(struct cu_build *build, const char *first, const char *second);
 
-/* Adds the parts of a text between separators. */
+/* Adds the parts of a text that are between separators to a list. */
 void cu_add_parts(struct cu_build *build, struct cu_list *list, const char *text, const char *separators);
 
-/* Reads an argument of the command line. next: the argument after it, or NULL. *used: next was its value. Returns
- * false after a complaint. */
+/* Reads an argument of the command line. next: the argument after it, or NULL. Sets *used to true if next was the
+ * value of argument. Returns false after printing an error message. */
 bool cu_read_argument(struct cu_build *build, const char *argument, const char *next, bool *used);
 
 #endif

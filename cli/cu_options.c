@@ -1,7 +1,7 @@
 /*
- * cu_options.c - reads the command line of "leat cu" into a build: options of the compiler, which are passed on to
- * the phases that they concern, and options of nvcc, which are mapped to those of the compiler, or ignored if they
- * concern GPU code.
+ * cu_options.c - reads the command line of "leat cu" into a build. It passes each option of the compiler to the
+ * phases that need it. It replaces options of nvcc by the compiler's options, and ignores those that concern only
+ * GPU code.
  */
 #include "cli.h"
 #include "cu_build.h"
@@ -63,10 +63,10 @@ void cu_add_parts(struct cu_build *build, struct cu_list *list, const char *text
 /* ---- the command line -------------------------------------------------------------------------------------- */
 
 enum action {
-    IGNORE,  /* concerns GPU code */
-    REFUSE,  /* asks for GPU code */
-    FLAG,    /* for all phases */
-    INCLUDE, /* for the preprocessor */
+    IGNORE,  /* ignore an option that concerns only GPU code */
+    REFUSE,  /* refuse an option that requests GPU code as output */
+    FLAG,    /* pass it to all phases */
+    INCLUDE, /* pass it to the preprocessor */
     DEPENDENCY,
     LINKER,
     TO_COMPILER,
@@ -82,15 +82,15 @@ enum action {
     VERBOSE
 };
 
-/* Forms of options: without value; value in the same word; value in the next word (or after =); same or next word.
- */
+/* The forms of options: ALONE has no value; JOINED has its value in the same word; NEXT in the next word or after
+ * =; EITHER in the same or in the next word. */
 enum form { ALONE, JOINED, NEXT, EITHER };
 
 static const struct option {
     const char *name;
     enum form form;
     enum action action;
-    const char *as; /* the compiler's name for it, if different */
+    const char *as; /* the compiler's name of the option, or NULL if it is the same */
 } options[] = {
     {"-o", EITHER, OUTPUT, NULL},
     {"--output-file", NEXT, OUTPUT, NULL},
@@ -197,7 +197,7 @@ static const struct option {
     {"--resource-usage", ALONE, IGNORE, NULL},
 };
 
-/* Returns true if the argument is this option. *value: the value in the same word, or NULL. */
+/* Returns true if the argument is this option. *value receives the value in the same word, or NULL. */
 static bool gives(const char *argument, const struct option *option, const char **value)
 {
     size_t length = strlen(option->name);
@@ -228,7 +228,7 @@ static const struct option *find_option(const char *argument, const char **value
     return best;
 }
 
-/* Adds an option in the compiler's spelling. */
+/* Adds an option to a list under the compiler's name. */
 static void add_option(struct cu_build *build, struct cu_list *list, const struct option *option,
                        const char *argument, const char *value, bool joined)
 {
@@ -299,7 +299,7 @@ static bool set_language(struct cu_build *build, const char *name)
     return false;
 }
 
-/* Returns true for the vendor's libraries that leat's replace. */
+/* Returns true for a library of the vendor that leat's libraries replace. */
 static bool is_replaced(const char *library)
 {
     static const char *const names[] = {"cudart", "cudart_static", "cudadevrt", "cuda", NULL};
@@ -347,8 +347,7 @@ static void read_for_linker(struct cu_build *build, const char *value)
     free(parts.items);
 }
 
-/* Applies an option to the build. value is NULL for options that are ALONE in the table, and for -M without
- * value. */
+/* Applies an option to the build. value is NULL for options of the form ALONE, and for -M without a value. */
 static bool apply(struct cu_build *build, const struct option *option, const char *argument, const char *value,
                   bool joined)
 {

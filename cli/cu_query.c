@@ -1,6 +1,6 @@
 /*
- * cu_query.c - questions about the tokens of a translation; see cu_query.h. Names are not resolved, so what is a
- * template argument list is guessed from the tokens.
+ * cu_query.c - answers questions about the tokens of a translation; see cu_query.h. It does not resolve names, so
+ * it guesses from the tokens whether a < begins template arguments.
  */
 #include "cu_query.h"
 
@@ -53,7 +53,7 @@ size_t cu_partner_before(const struct cu_translation *t, size_t i)
     }
 }
 
-/* Returns true for tokens that do not occur in template arguments, except in parentheses. */
+/* Returns true for a token that cannot occur in template arguments outside of parentheses. */
 static bool ends_template(const struct cu_translation *t, size_t i)
 {
     static const char *const never[] = {";", "?", "|", "^", "!", "{", "}", ")", "]", NULL};

@@ -2,8 +2,8 @@
  * cu_source.c - translates CUDA C++ to C++: finds launches, kernels and shared variables among the tokens and
  * rewrites them.
  *
- * The input has been preprocessed, so macros are expanded and headers included; the only directives left are line
- * markers and pragmas, which belong to the gaps between tokens. The translation keeps all newlines.
+ * The input has been preprocessed, so its only directives are line markers and pragmas. They belong to the gaps
+ * between tokens. The translation keeps all newlines.
  */
 #include "cu_source.h"
 
@@ -56,7 +56,7 @@ static void put(struct cu_translation *t, const char *text)
     put_bytes(t, text, strlen(text));
 }
 
-/* Returns true for pragmas of nvcc, about which other compilers warn. */
+/* Returns true for a pragma of nvcc, which other compilers do not know and warn about. */
 static bool is_nvcc_pragma(const char *line, size_t bytes)
 {
     static const char *const words[] = {"unroll", "nounroll", "nv_", "hd_warning"};
@@ -122,8 +122,8 @@ static bool has_newline(const struct cu_translation *t, size_t i, size_t end)
 
 static const char *const statements[] = {"if", "while", "for", "switch", "return", "else", "do", "case", NULL};
 
-/* Returns true if the expression that ends at i can be followed by ( or [ as a call or subscript. The ) of a
- * condition cannot. */
+/* Returns true if a ( or [ behind token i would be a call or a subscript of the expression that ends at i. It
+ * would not be one if i is the ) of a condition, such as that of an if. */
 static bool is_called(const struct cu_translation *t, size_t i)
 {
     size_t open = is(t, i, ")") ? cu_partner_before(t, i) : NONE;
@@ -162,8 +162,8 @@ static size_t callee_start(struct cu_translation *t, size_t i)
     }
 }
 
-/* Returns the first > of the >>> that closes a configuration from i on. templates: treat < after a word as the
- * start of template arguments where that is plausible. */
+/* Returns the first > of the >>> that closes the configuration that begins at i. templates: treat a < after a word
+ * as the start of template arguments if cu_angle() finds their end. */
 static size_t configuration_end(const struct cu_translation *t, size_t i, bool templates)
 {
     while (i < t->count && !is(t, i, ";") && !cu_closes(t, i)) {
@@ -244,7 +244,7 @@ static bool begins_code(const struct cu_translation *t, size_t i)
     return parentheses && !is(t, i - 1, "=");
 }
 
-/* Returns the ; of the declaration that contains i. */
+/* Returns the ; that ends the declaration that contains i. */
 static size_t declaration_end(struct cu_translation *t, size_t i)
 {
     size_t at = i;
@@ -277,7 +277,7 @@ static void find_shared(struct cu_translation *t, size_t i, bool in_code)
 
 /* A declaration of a dynamic shared variable, as token indices. */
 struct shared {
-    size_t type, name, dimensions, end; /* dimensions: those after the first [] */
+    size_t type, name, dimensions, end; /* dimensions: the dimensions behind the first [] */
     bool array;
 };
 
@@ -288,7 +288,7 @@ static bool is_said_elsewhere(const struct cu_translation *t, size_t i)
     return cu_is_one_of(t, i, words);
 }
 
-/* Writes the type: the tokens before the name without storage class and alignment. */
+/* Writes the type of a shared variable: the tokens before its name, without storage class and alignment. */
 static void put_type(struct cu_translation *t, const struct shared *shared)
 {
     for (size_t i = shared->type; i < shared->name; i++) {
@@ -360,19 +360,19 @@ static size_t emit_dynamic(struct cu_translation *t, size_t start, size_t end, b
 struct kernel {
     size_t start;                 /* first token of the declaration */
     size_t template_open;         /* the < of the template parameters, or NONE */
-    size_t name_first, name;      /* name_first: with qualifiers */
-    size_t name_end;              /* after the template arguments of a specialization */
-    size_t parameters, body, end; /* ( of the parameters, { and } of the body */
+    size_t name_first, name;      /* name_first: the first qualifier of the name, if it has any */
+    size_t name_end;              /* token after the name and the template arguments of a specialization */
+    size_t parameters, body, end; /* the ( of the parameters, the { and the } of the body */
 };
 
 struct parameter {
-    size_t first, end; /* without the default value */
-    size_t name;       /* NONE: unnamed */
+    size_t first, end; /* its tokens, without the default value */
+    size_t name;       /* NONE if the parameter has no name */
     bool pack;
 };
 
-/* Finds the function's name: the first word followed by a parenthesis that is not an attribute. Returns false if
- * there is none. */
+/* Finds the function's name: the first word before a parenthesis, except for attributes. Returns false if there is
+ * none. */
 static bool find_name(struct cu_translation *t, size_t i, struct kernel *kernel)
 {
     static const char *const attributes[] = {"__attribute__", "__attribute", "alignas", "__declspec", NULL};
@@ -397,7 +397,7 @@ static bool find_name(struct cu_translation *t, size_t i, struct kernel *kernel)
     return false;
 }
 
-/* Reads a definition. Returns false for a declaration. */
+/* Finds the parts of a kernel's definition. Returns false for a declaration without a body. */
 static bool read_kernel(struct cu_translation *t, size_t global, struct kernel *kernel)
 {
     size_t i;
@@ -461,7 +461,7 @@ static struct parameter read_parameter(struct cu_translation *t, size_t first, s
     return parameter;
 }
 
-/* What put_parameters() writes of each parameter. */
+/* The part of each parameter that put_parameters() writes. */
 enum of_parameter { DECLARATION, NAME, TYPE };
 
 static void put_name(struct cu_translation *t, const struct parameter *parameter, unsigned number)
@@ -500,7 +500,7 @@ static void put_parameters(struct cu_translation *t, const struct kernel *kernel
     }
 }
 
-/* Writes the parameter list of the launching function. Unnamed parameters get names. */
+/* Writes the parameter list of the function that launches the kernel. Unnamed parameters get names. */
 static void emit_parameters(struct cu_translation *t, const struct kernel *kernel)
 {
     size_t i = kernel->parameters + 1, end = cu_partner(t, kernel->parameters);
@@ -526,7 +526,8 @@ static void emit_parameters(struct cu_translation *t, const struct kernel *kerne
     emit(t, end, end + 1);
 }
 
-/* Writes the template parameters as arguments, up to the first unnamed one, which is deduced or has a default. */
+/* Writes the template parameters as template arguments, up to the first parameter without a name. The compiler
+ * deduces the others, or uses their defaults. */
 static void put_template_arguments(struct cu_translation *t, size_t open)
 {
     size_t end = cu_angle(t, open), i = open + 1;
@@ -557,7 +558,7 @@ static size_t emit_kernel(struct cu_translation *t, size_t global)
 
     put_gap(t, global);
     if (!read_kernel(t, global, &kernel))
-        return global + 1; /* declares the launching function */
+        return global + 1; /* a declaration: without __global__ it declares the launching function */
     emit(t, global + 1, kernel.parameters);
     emit_parameters(t, &kernel);
     emit(t, cu_partner(t, kernel.parameters) + 1, kernel.body);
@@ -589,7 +590,7 @@ static void emit_token(struct cu_translation *t, size_t i)
 
     if (!system && is(t, i, "__shared__"))
         put(t, "thread_local");
-    else if (is(t, i, "__assert_fail") && i && !is(t, i - 1, "void")) /* from the macro of a system header */
+    else if (is(t, i, "__assert_fail") && i && !is(t, i - 1, "void")) /* from a system header's assert() */
         put(t, "::leat_kernel_assert");
     else if (!system && is(t, i, "__noinline__") && !is(t, i + 1, ")") && !is(t, i + 1, ","))
         put(t, "__attribute__((__noinline__))");
@@ -625,11 +626,12 @@ static void emit(struct cu_translation *t, size_t i, size_t end)
     }
 }
 
-/* Finds what must be rewritten from before the token that identifies it. */
+/* Finds the constructs that begin before the token that identifies them, such as launches, which begin before the
+ * <<<. */
 static void find_marks(struct cu_translation *t)
 {
-    size_t depth = 0, code = 0; /* depth: of the braces around the token; code: of the outermost function body
-                                 * around it, or 0 */
+    size_t depth = 0, code = 0; /* depth: number of braces around the token; code: depth of the outermost function
+                                 * body around the token, or 0 */
 
     for (size_t i = 0; i < t->count; i++) {
         if (is(t, i, "{")) {

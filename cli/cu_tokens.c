@@ -1,4 +1,4 @@
-/* cu_tokens.c - tokenizer for preprocessed C++. */
+/* cu_tokens.c - splits preprocessed C++ into tokens. */
 #include "cu_tokens.h"
 
 #include <ctype.h>
@@ -33,7 +33,8 @@ static bool starts(const struct reader *reader, const char *text)
     return (size_t)(reader->end - reader->at) >= length && !memcmp(reader->at, text, length);
 }
 
-/* Reads # 12 "file" 1 3: flag 3 marks the text that follows as part of a system header. */
+/* Reads a line marker such as # 12 "file" 1 3. Its flag 3 means that the text that follows is from a system
+ * header. */
 static void read_marker(struct reader *reader, const char *line, const char *end)
 {
     const char *quote;

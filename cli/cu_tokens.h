@@ -1,5 +1,5 @@
 /*
- * cu_tokens.h - tokenizer for preprocessed C++.
+ * cu_tokens.h - splits preprocessed C++ into tokens.
  */
 #ifndef CLI_CU_TOKENS_H
 #define CLI_CU_TOKENS_H
@@ -20,10 +20,11 @@ struct cu_token {
     const char *gap, *text;
     uint32_t length;
     uint8_t kind;
-    bool system; /* from a system header */
+    bool system; /* true if the token is from a system header */
 };
 
-/* Returns the tokens of a text, which must outlive them; the last one is CU_END. NULL: out of memory. */
+/* Returns the tokens of a text, or NULL if memory is short. The last token is CU_END. Tokens point into the text,
+ * so keep it as long as the tokens. */
 struct cu_token *cu_tokens_read(const char *text, size_t bytes, size_t *count);
 
 /* Returns true if the token is exactly this text. */

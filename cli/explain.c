@@ -1,6 +1,6 @@
 /*
- * explain.c - "leat explain copy" and "leat explain file": how leat would make a copy here, in the library's own
- * words.
+ * explain.c - "leat explain copy" and "leat explain file": prints the library's description of how it would make a
+ * copy.
  */
 #include "cli.h"
 #include "temporary_file.h"
@@ -41,12 +41,12 @@ const char cli_explain_help[] =
 enum { TEXT_BYTES = 4096, COUNT_MAX = 1 << 20 };
 
 struct explain_options {
-    const char *file; /* NULL: a copy between two places */
+    const char *file; /* file to read; NULL: explain a copy between two places in memory */
     const char *from, *to, *device;
-    uint64_t bytes;  /* 0: not given */
-    uint64_t offset; /* in the file */
-    size_t count;    /* number of copies of a batch; 0: not leat_copy_batch() */
-    size_t rows;     /* 0: not leat_copy_3d() */
+    uint64_t bytes;  /* size of the copy; 0: not given */
+    uint64_t offset; /* offset of the range in the file */
+    size_t count;    /* number of copies for leat_copy_batch(); 0: no batch */
+    size_t rows;     /* number of rows for leat_copy_3d(); 0: no 3-D copy */
     bool json;
 };
 
@@ -54,7 +54,7 @@ struct explain_options {
 struct place {
     const char *word;
     void *ptr;
-    void *map; /* memory that was not allocated by leat */
+    void *map; /* mapped memory, if leat did not allocate the place's memory */
     size_t bytes;
     bool registered;
     leat_device *other; /* the device that was opened for this end */
@@ -184,9 +184,9 @@ static bool explain_one(const struct explain_options *options, leat_stream *stre
 }
 
 /*
- * Prints the library's text as JSON. A line " key words" becomes a member; of "protocol" the part before the colon
- * becomes a separate member. The lines before the first such line say what is copied. Returns false if memory is
- * short.
+ * Prints the library's text as JSON. Lines that do not begin with a blank describe the copy. Each line " key
+ * words" becomes a member; for the key "protocol", the part before the colon also becomes a member "name". Returns
+ * false if memory is short.
  */
 static bool print_json(char *text)
 {
@@ -256,7 +256,7 @@ static bool explain_range(const struct explain_options *options, leat_stream *st
                      (unsigned long long)options->offset, to.bytes, options->file, (unsigned long long)file_bytes);
         return false;
     }
-    /* An empty file has nothing to read, but memory must have a size. */
+    /* If there is nothing to read, make no place, because memory cannot have 0 bytes. */
     fine = (to.bytes == 0 || make_place(&to, device)) &&
            (leat_file_explain(stream, to.ptr, file, options->offset, to.bytes, text, TEXT_BYTES) == LEAT_OK ||
             failed("this read"));
@@ -288,7 +288,7 @@ static int explain(const struct explain_options *options)
                                   : explain_copy(options, stream, device, text));
     if (fine && options->json) {
         fine = print_json(text);
-        if (!fine && !ferror(stdout)) /* main() reports that the output cannot be written */
+        if (!fine && !ferror(stdout)) /* if the output cannot be written, main() reports it */
             cli_complain("explain: out of host memory");
     } else if (fine) {
         printf("%s%s", text, text[0] && text[strlen(text) - 1] == '\n' ? "" : "\n");
@@ -312,7 +312,7 @@ static bool parse_count(const char *option, const char *text, size_t *count)
     return false;
 }
 
-/* An offset may be 0, which is no size. */
+/* Reads an offset. Unlike a size, it may be 0. */
 static bool parse_offset(const char *text, uint64_t *offset)
 {
     *offset = 0;
@@ -322,7 +322,7 @@ static bool parse_offset(const char *text, uint64_t *offset)
     return false;
 }
 
-/* Sets the default size. Returns false, after a complaint, if two options contradict each other. */
+/* Sets the default size. If two options contradict each other, prints an error message and returns false. */
 static bool check_options(struct explain_options *options)
 {
     uint64_t places = options->count ? options->count : options->rows;

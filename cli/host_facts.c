@@ -1,5 +1,5 @@
 /*
- * host_facts.c - facts about this machine, for "leat info" and for records of measurements.
+ * host_facts.c - collects facts about this machine for "leat info" and for records of measurements.
  */
 #include "host_facts.h"
 #include "text_json.h"
@@ -69,7 +69,7 @@ static bool read_ticks(unsigned long long *all, unsigned long long *idle)
     *all = 0;
     for (unsigned i = 0; i < 8; i++)
         *all += ticks[i];
-    *idle = ticks[3] + ticks[4]; /* idle, and waiting for a disk */
+    *idle = ticks[3] + ticks[4]; /* idle time, and time of waiting for a disk */
     return known;
 }
 

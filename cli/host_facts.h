@@ -1,5 +1,5 @@
 /*
- * host_facts.h - facts about this machine, for "leat info" and for records of measurements.
+ * host_facts.h - collects facts about this machine for "leat info" and for records of measurements.
  */
 #ifndef CLI_HOST_FACTS_H
 #define CLI_HOST_FACTS_H
@@ -10,7 +10,7 @@
 struct host_facts {
     char cpu[128];         /* "AMD EPYC 9555 64-Core Processor", or "" */
     unsigned cores;        /* logical processors that this process may use */
-    uint64_t memory_bytes; /* all of the machine's memory */
+    uint64_t memory_bytes; /* size of the machine's memory */
     char kernel[128];      /* "Linux 6.1.0-18-amd64" */
 };
 
@@ -20,7 +20,8 @@ void host_facts_read(struct host_facts *facts);
  * if the system does not report it. Unlike the load average, it does not include programs that have ended. */
 double host_busy_share(void);
 
-/* The processors' time at one moment. host_load_of_others() compares it with the time then. */
+/* The processor times at the moment of host_load_begin(). host_load_of_others() subtracts them from later
+ * times. */
 struct host_load {
     unsigned long long all_ticks, idle_ticks; /* time of all processors since the system started; all_ticks 0:
                                                * unknown */
@@ -34,8 +35,9 @@ void host_load_begin(struct host_load *load);
  * the system does not report it. Time that a hypervisor gave to other machines counts as used by others. */
 double host_load_of_others(const struct host_load *load);
 
-/* Makes the CPU device at least so large, unless LEAT_CPU_MEMORY sets its size. For commands that allocate much
- * and touch nothing of it. Call it before the first call of leat, which reads the variable once. */
+/* Gives the CPU device at least this amount of memory, unless LEAT_CPU_MEMORY is set already. Commands that
+ * allocate much memory and do not touch it use this. Call it before the first call of leat, which reads the
+ * variable only once. */
 void host_enlarge_cpu_device(uint64_t wanted_bytes);
 
 /* Returns {"cpu", "cores", "memory_bytes", "kernel"}, or NULL if memory is short. */

@@ -1,6 +1,6 @@
 /*
- * info.c - "leat info": devices, drivers, and every environment variable, as tables or as JSON. Opens no device,
- * so it is quick and changes nothing.
+ * info.c - "leat info": prints devices, drivers, and all environment variables, as tables or as JSON. It opens no
+ * device, so it is quick and changes nothing.
  */
 #include "cli.h"
 #include "host_facts.h"
@@ -51,7 +51,7 @@ static bool add_device(struct table *table, const leat_device_info *info)
     return table_add(table, cells);
 }
 
-/* Writes the numbers of the devices that are peers (reached directly), or "-". */
+/* Writes the numbers of the devices that this device can access directly (its peers), or "-". */
 static void list_peers(const leat_device_info *info, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -185,7 +185,7 @@ static void print_problems(void)
 
     puts("\nProblems with environment variables");
     for (unsigned i = 0; leat_option_list(i, &info) == LEAT_OK; i++) {
-        /* The text about a wrong value already begins with the variable's name. */
+        /* Do not print the name twice: the text about a wrong value already begins with the variable's name. */
         bool named = info.problem && !strncmp(info.problem, info.name, strlen(info.name));
 
         if (info.problem)

@@ -1,5 +1,5 @@
 /*
- * info_json.c - devices, drivers and environment variables as JSON.
+ * info_json.c - describes devices, drivers and environment variables as JSON.
  */
 #include "info_json.h"
 #include "cli.h"
@@ -8,8 +8,8 @@
 
 #include <stdio.h>
 
-/* These return a value for jansson's format "o", which takes over the reference. An unknown value must be null,
- * since json_pack() fails as a whole if it gets NULL. */
+/* These functions return a value for jansson's format "o", which takes over the reference. An unknown value
+ * becomes JSON's null, because json_pack() fails for a NULL pointer. */
 static json_t *number_or_null(uint64_t value)
 {
     return value ? json_integer((json_int_t)value) : json_null();
@@ -125,7 +125,7 @@ bool info_print_json(void)
         failure = "its JSON could not be printed";
     if (!failure)
         putchar('\n');
-    else if (!ferror(stdout)) /* main() reports that the output cannot be written */
+    else if (!ferror(stdout)) /* if the output cannot be written, main() reports it */
         cli_complain("info: %s", failure);
     json_decref(all);
     json_decref(options);

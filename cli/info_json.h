@@ -1,5 +1,5 @@
 /*
- * info_json.h - devices, drivers and environment variables as JSON.
+ * info_json.h - describes devices, drivers and environment variables as JSON.
  */
 #ifndef CLI_INFO_JSON_H
 #define CLI_INFO_JSON_H

@@ -1,6 +1,6 @@
 /*
- * layout.c - "leat layout": one copy between two layouts, verified against a plain loop, with its plan and its
- * bound.
+ * layout.c - "leat layout": runs one copy between two layouts, verifies it against a plain loop, measures it, and
+ * prints its plan and its bound.
  */
 #include "cli.h"
 #include "layout_lab.h"
@@ -47,7 +47,7 @@ struct layout_options {
     bool verify_all;
 };
 
-/* getopt_long() returns STEP_OPTION and above for the steps of a view, which no character equals. */
+/* getopt_long() returns STEP_OPTION + i for the option of step kind i. STEP_OPTION is above all characters. */
 enum { STEP_OPTION = 256, PARSE_GO_ON = -1 };
 
 static bool parse_number(const char *option, const char *text, unsigned long most, unsigned long *number)
@@ -165,7 +165,7 @@ static int parse(int argc, char **argv, struct layout_options *options)
     return CLI_USAGE;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void set_figure(json_t *object, const char *key, double value)
 {

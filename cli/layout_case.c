@@ -1,5 +1,6 @@
 /*
- * layout_case.c - one copy between two layouts as a command line describes it: a dense array, and views of it.
+ * layout_case.c - makes a copy between two layouts from its description on a command line: a dense array, and the
+ * steps that make a view of it.
  */
 #include "layout_case.h"
 
@@ -22,8 +23,8 @@ static const char *const step_shapes[LAYOUT_STEP_KIND_COUNT] = {
 /* Placeholder for the address of the index list, which is set later. */
 static const int64_t no_list_yet;
 
-/* A prime, so that steps of this length, modulo the dimension, visit each element once and in no sequential
- * order. */
+/* The distance between two indices of a list, modulo the size of the dimension. It is a prime, so that the list
+ * visits each element once, and not in sequence. */
 static const uint64_t index_step = 2654435761u;
 
 int64_t layout_case_index(int64_t i, int64_t bound)
@@ -31,7 +32,7 @@ int64_t layout_case_index(int64_t i, int64_t bound)
     return (int64_t)((uint64_t)i % (uint64_t)bound * (index_step % (uint64_t)bound) % (uint64_t)bound);
 }
 
-/* Reads whole numbers separated by mark. Returns how many there are, or 0 if text is something else. */
+/* Reads whole numbers separated by mark. Returns their count, or 0 if text contains anything else. */
 static unsigned parse_numbers(const char *text, char mark, int64_t *numbers, unsigned most)
 {
     unsigned count = 0;
@@ -62,13 +63,13 @@ static leat_status permute(leat_layout *view, const int64_t *numbers)
 {
     uint32_t order[LEAT_LAYOUT_MAX_DIMS], i;
 
-    /* UINT32_MAX stands for a number that is no dimension, so that leat_layout_permute() refuses it. */
+    /* Replace a number that is no dimension by UINT32_MAX, which leat_layout_permute() refuses. */
     for (i = 0; i < view->dims; i++)
         order[i] = numbers[i] >= 0 && numbers[i] < LEAT_LAYOUT_MAX_DIMS ? (uint32_t)numbers[i] : UINT32_MAX;
     return leat_layout_permute(view, order);
 }
 
-/* Returns how many numbers a step of the view takes: from *least to *most. */
+/* Returns in *least and *most how many numbers a step of the view may have. */
 static void numbers_wanted(enum layout_step_kind kind, uint32_t dims, unsigned *least, unsigned *most)
 {
     static const unsigned char wanted[LAYOUT_STEP_KIND_COUNT][2] = {{0, 0}, {3, 4}, {1, 1},
@@ -78,7 +79,7 @@ static void numbers_wanted(enum layout_step_kind kind, uint32_t dims, unsigned *
     *most = kind == LAYOUT_PERM ? dims : wanted[kind][1];
 }
 
-/* The parameters of a scatter. Its destination is made later, when all sizes are known. */
+/* The parameters of a scatter. layout_case_make() makes its destination last, when all sizes are known. */
 struct scatter {
     bool wanted;
     uint32_t dim, index_bytes;
@@ -155,7 +156,7 @@ static bool make_dst(struct layout_case *made, const struct scatter *scatter, ch
     return true;
 }
 
-/* Writes both texts of the case. */
+/* Writes text and name of the case. */
 static void name_case(struct layout_case *made, const struct layout_words *words)
 {
     size_t text = 0, name = 0;

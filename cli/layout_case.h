@@ -1,5 +1,6 @@
 /*
- * layout_case.h - one copy between two layouts as a command line describes it: a dense array, and views of it.
+ * layout_case.h - makes a copy between two layouts from its description on a command line: a dense array, and the
+ * steps that make a view of it.
  */
 #ifndef CLI_LAYOUT_CASE_H
 #define CLI_LAYOUT_CASE_H
@@ -11,14 +12,14 @@
 
 enum { LAYOUT_STEPS_MAX = 32, LAYOUT_TEXT_MAX = 768, LAYOUT_ERROR_MAX = 512 };
 
-/* The kinds of steps by which a view is made of the array. */
+/* The kinds of steps that make a view of the array, with the form of their values. */
 enum layout_step_kind {
     LAYOUT_PERM,      /* 1,0 */
     LAYOUT_SLICE,     /* DIM:START:STOP[:STEP] */
     LAYOUT_FLIP,      /* DIM */
     LAYOUT_BROADCAST, /* DIM:SIZE */
-    LAYOUT_INDEX,     /* DIM:COUNT[:BYTES]: gathers COUNT times out of DIM */
-    LAYOUT_SCATTER,   /* DIM:SIZE[:BYTES]: scatters into a dimension of SIZE */
+    LAYOUT_INDEX,     /* DIM:COUNT[:BYTES]: gathers COUNT elements of dimension DIM */
+    LAYOUT_SCATTER,   /* DIM:SIZE[:BYTES]: scatters into a dimension of SIZE elements */
     LAYOUT_STEP_KIND_COUNT
 };
 
@@ -37,10 +38,10 @@ struct layout_words {
 };
 
 struct layout_case {
-    char text[LAYOUT_TEXT_MAX]; /* the options of "leat layout" that make it */
+    char text[LAYOUT_TEXT_MAX]; /* the options of "leat layout" that describe the case */
     char name[LAYOUT_TEXT_MAX]; /* a short name of the case to print */
     leat_layout dst, src;       /* the views; the caller sets the address of the index list */
-    uint64_t dst_bytes;         /* size of the dense array of each view */
+    uint64_t dst_bytes;         /* size of the destination's dense array */
     uint64_t src_bytes;
     uint64_t payload_bytes;
     int64_t index_count; /* number of indices; 0: there is no list, or an empty one */
@@ -50,11 +51,11 @@ struct layout_case {
 /* Makes the case. Returns false with error set: a message without the sub-command's name. */
 bool layout_case_make(struct layout_case *made, const struct layout_words *words, char error[LAYOUT_ERROR_MAX]);
 
-/* Returns number i of the list of indices into a dimension of bound elements. The first bound indices are all
- * different. The scripts in bench/peers/ compute the same. */
+/* Returns element i of the list of indices into a dimension of bound elements. The first bound indices are all
+ * different. The scripts in bench/peers/ compute the same list. */
 int64_t layout_case_index(int64_t i, int64_t bound);
 
-/* Writes the list: index_count numbers of the layout's index_bytes. */
+/* Writes the list of indices: index_count numbers of index_bytes each. */
 void layout_case_fill_list(const struct layout_case *made, void *list);
 
 /* Returns the layout that has an index list, or NULL. */
