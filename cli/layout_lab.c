@@ -13,11 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Guard bytes before and behind each destination, which no copy may change, and their value. */
+/* GUARD_BYTES bytes of value POISON lie before and behind each destination. No copy may change them. */
 enum { GUARD_BYTES = 4096, POISON = 0xa5, BUFFERS_MAX = 256, BATCH_MAX = 1000 };
 
-/* A sample has so many copies that it takes about this long. In a shorter one the clock and the wait would
- * dominate. */
+/* The number of copies in a sample is chosen so that the sample takes about this time. In a shorter sample the
+ * clock and the wait would take a large share of the time. */
 static const double SAMPLE_SECONDS = 0.002;
 
 /* ---- memory ----------------------------------------------------------------------------------------------------
@@ -28,8 +28,9 @@ static bool on_cpu(const struct bench *bench)
     return !strcmp(bench->info.driver, "cpu");
 }
 
-/* Returns more bytes than the last-level cache holds. GPUs do not report its size; the largest today have 126 MB.
- * The processor of a virtual machine may report the cache of a whole socket, although it has only a part of it. */
+/* Returns more bytes than the last-level cache holds. GPUs do not report the size of their cache; the largest
+ * today have 126 MB. The processor of a virtual machine may report the cache of a whole socket, although it has
+ * only a part of that cache. */
 static size_t choose_cold_bytes(const struct bench *bench)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -48,8 +49,8 @@ bool layout_lab_open(struct layout_lab *lab, struct bench *bench, leat_kind src,
                                .wanted = {.kind = LEAT_KIND_PAGEABLE},
                                .found = {.kind = LEAT_KIND_PAGEABLE},
                                .cold_bytes = choose_cold_bytes(bench)};
-    /* On the CPU device the host's clock is more precise than events, because a stream's thread must wake up to
-     * record one. */
+    /* Use the host's clock on the CPU device. It is more precise than events, because a stream's thread must wake
+     * up to record an event. */
     if (on_cpu(bench))
         return true;
     return bench_check(bench, leat_event_create(bench->device, &lab->begin)) &&
@@ -83,8 +84,8 @@ static bool out_of_memory(struct bench *bench)
     return false;
 }
 
-/* Gives an arena at least so many bytes, all touched. Its contents are lost. Device memory is touched by a fill:
- * then the CPU device uses huge pages, as it would for data that was copied in. */
+/* Makes an arena at least this large, with all pages touched. Its contents are lost. A fill touches device memory,
+ * so that the CPU device uses huge pages, as it does for data that was copied in. */
 static bool grow(struct bench *bench, struct layout_arena *arena, size_t bytes)
 {
     bytes = (bytes + 4095) / 4096 * 4096;
@@ -112,7 +113,7 @@ struct run {
     const struct layout_effort *effort;
     size_t src_step, dst_step; /* distance in bytes from one buffer of an arena to the next */
     unsigned buffers, next;
-    unsigned batch; /* copies of a sample */
+    unsigned batch; /* number of copies in a sample */
 };
 
 static char *src_of(const struct run *run, unsigned buffer)
@@ -154,8 +155,8 @@ static bool make_list(struct run *run)
     return fine;
 }
 
-/* Allocates so many buffers that no cache holds all of them, as far as there is memory. The plain copies need the
- * size of the payload on both sides. */
+/* Allocates the buffers: as many as are needed to exceed all caches, or as many as memory allows. Each is at least
+ * as large as the payload, which the plain copies need. */
 static bool make_buffers(struct run *run, bool timed)
 {
     struct layout_lab *lab = run->lab;
@@ -177,7 +178,7 @@ static bool make_buffers(struct run *run, bool timed)
            grow(lab->bench, &lab->dst, run->dst_step * run->buffers) && make_list(run);
 }
 
-/* ---- right or wrong ---- */
+/* ---- verification ---- */
 
 static bool fill(struct bench *bench, const struct layout_arena *arena, char *ptr, int value, size_t bytes)
 {
@@ -189,8 +190,8 @@ static bool fill(struct bench *bench, const struct layout_arena *arena, char *pt
            bench_check(bench, leat_stream_synchronize(bench->streams[0]));
 }
 
-/* The reference: a plain loop that computes the expected destination from the source's pattern, with all
- * threads. */
+/* The arguments of the reference, a plain loop on all threads that computes the expected destination from the
+ * source's pattern. */
 struct expect {
     const struct layout_case *made;
     char *image; /* start of the destination, behind the guard bytes */
@@ -211,7 +212,7 @@ static void read_pattern(char *element, int64_t offset_bytes, uint32_t bytes, ui
     memcpy(element, (const char *)words + first, bytes);
 }
 
-/* Returns the distance in bytes from a layout's pointer to its element at[]. */
+/* Returns the distance in bytes from a layout's pointer to the element with the indices at[]. */
 static int64_t offset_of(const leat_layout *layout, const int64_t *at)
 {
     int64_t offset = layout->offset_bytes;
@@ -226,7 +227,8 @@ static int64_t offset_of(const leat_layout *layout, const int64_t *at)
     return offset;
 }
 
-/* Each thread handles a contiguous share of the elements, in the order of the dimensions. */
+/* Computes one thread's share of the expected destination: a contiguous share of the elements, in the order of the
+ * dimensions. */
 static void expect_share(void *argument, unsigned index, unsigned threads)
 {
     struct expect *expect = argument;
@@ -259,7 +261,7 @@ static void expect_share(void *argument, unsigned index, unsigned threads)
     }
 }
 
-/* *right: the destination, including its guard bytes, equals the result of the reference. */
+/* Sets *right to true if the destination, including its guard bytes, equals the result of the reference. */
 static bool compare(struct run *run, unsigned buffer, uint64_t seed, bool *right)
 {
     struct layout_lab *lab = run->lab;
@@ -308,8 +310,7 @@ static bool copy(struct run *run, enum bench_side side, unsigned buffer)
     return bench_check(bench, leat_copy_layout(stream, dst, &run->made->dst, src, &run->made->src));
 }
 
-/* Verifies the first buffers: fills them with new bytes, copies all of them one after the other, and checks
- * each. */
+/* Verifies the first buffers buffers: fills them with new bytes, copies one after the other, and checks each. */
 static bool verify(struct run *run, unsigned buffers, bool *verified)
 {
     struct layout_lab *lab = run->lab;

@@ -38,7 +38,7 @@ struct load_options {
     bool verify, json;
 };
 
-/* What the whole command works with. */
+/* The state of the command. */
 struct load_work {
     const struct load_options *options;
     leat_model *model;
@@ -68,18 +68,18 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* ---- what is loaded ---- */
+/* ---- choosing the tensors ---- */
 
 static bool is_wanted(const struct load_work *work, const char *name)
 {
     return !work->options->only || !fnmatch(work->options->only, name, 0);
 }
 
-/* A range of a file with tensors that follow one another. */
+/* A contiguous range of a file that consists of consecutive wanted tensors. */
 struct run {
     uint64_t offset, bytes;
-    char *memory; /* on the device; NULL before the load */
-    size_t first; /* number of its first tensor */
+    char *memory; /* its bytes on the device; NULL before the load */
+    size_t first; /* index of its first tensor */
 };
 
 /* Describe a tensor and a file of the open model. These calls fail only for wrong arguments. */
@@ -99,8 +99,8 @@ static leat_model_file_info file_of(const struct load_work *work, size_t index)
     return info;
 }
 
-/* Finds the next run of wanted tensors of a file, from tensor *next on, and advances *next. Returns false if there
- * is none. A run is contiguous in the file, and after the load in memory too. */
+/* Finds the next run of a file, from tensor *next on, and advances *next. Returns false if there is no further
+ * run. After the load, a run is contiguous in device memory too. */
 static bool next_run(const struct load_work *work, const leat_model_file_info *file, size_t *next, struct run *run)
 {
     size_t end = file->first_tensor + file->tensors;
@@ -125,7 +125,7 @@ static bool next_run(const struct load_work *work, const leat_model_file_info *f
     return run->bytes > 0;
 }
 
-/* Counts the tensors that are wanted, with their bytes. */
+/* Counts the wanted tensors and their bytes. */
 static bool count_tensors(struct load_work *work)
 {
     struct load_report *report = &work->report;
@@ -157,7 +157,7 @@ static bool count_tensors(struct load_work *work)
     return true;
 }
 
-/* Notes how much of each file's part is in the system's cache. */
+/* Sets for each file the share of its wanted bytes that is in the system's cache. */
 static bool look_at_cache(struct load_work *work)
 {
     for (size_t i = 0; i < work->report.file_count; i++) {
@@ -230,9 +230,10 @@ static bool load(struct load_work *work)
     return status == LEAT_OK || failed("");
 }
 
-/* ---- how ---- */
+/* ---- explaining the reads ---- */
 
-/* Copies what follows a key of a plan's text, up to the end of the line, or returns NULL if memory is short. */
+/* Returns a copy of the text between a key of a plan and the end of its line, "" if the plan does not have the
+ * key, or NULL if memory is short. */
 static char *line_of(const char *text, const char *key)
 {
     const char *at = strstr(text, key);
@@ -246,7 +247,7 @@ static char *line_of(const char *text, const char *key)
     return strndup(at, length);
 }
 
-/* Has the library explain the read of each file's longest run. */
+/* Lets the library explain the read of a file's longest run, and keeps the explanation for the report. */
 static bool explain_file(const struct load_work *work, size_t index)
 {
     leat_model_file_info info = file_of(work, index);
@@ -265,7 +266,8 @@ static bool explain_file(const struct load_work *work, size_t index)
         return failed("");
     file->protocol = line_of(text, "\n  protocol ");
     file->why = line_of(text, "\n  why ");
-    /* "n % of the range is in the system's cache; what leat makes of that": the share is that before the load. */
+    /* Keep the part of this line behind "; ". The part in front is the share of the range that is in the system's
+     * cache now, after the load. */
     cache = line_of(text, "\n  file ");
     behind = cache ? strstr(cache, "; ") : NULL;
     file->access = behind ? strdup(behind + 2) : cache ? strdup(cache) : NULL;
@@ -278,7 +280,7 @@ static bool explain_file(const struct load_work *work, size_t index)
 
 /* ---- verification ---- */
 
-/* Reads exactly so many bytes. */
+/* Reads exactly bytes bytes of the file. */
 static bool read_bytes(const char *path, int fd, uint64_t offset, char *out, size_t bytes)
 {
     size_t done = 0;
@@ -301,7 +303,7 @@ static bool read_bytes(const char *path, int fd, uint64_t offset, char *out, siz
     return true;
 }
 
-/* Notes and reports the first byte that differs. */
+/* Prints where the first wrong byte is, and sets the result of the verification to LOAD_WRONG. */
 static void report_byte(struct load_work *work, const char *path, size_t tensor, uint64_t offset)
 {
     leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
@@ -314,7 +316,7 @@ static void report_byte(struct load_work *work, const char *path, size_t tensor,
         info.name, path, (unsigned long long)(offset - info.offset), (unsigned long long)offset);
 }
 
-/* Compares one run through two buffers of CHUNK_BYTES. */
+/* Compares a run on the device with the file, chunk by chunk. buffers has room for two chunks of CHUNK_BYTES. */
 static bool verify_run(struct load_work *work, const char *path, int fd, const struct run *run, char *buffers)
 {
     char *wanted = buffers, *found = buffers + CHUNK_BYTES;
@@ -418,7 +420,7 @@ static int run_load(const struct load_options *options)
     if (fine || work.report.verified == LOAD_WRONG) {
         bool printed = options->json ? load_print_json(&work.report) : load_print_text(&work.report);
 
-        if (!printed && !ferror(stdout)) /* main() reports that the output cannot be written */
+        if (!printed && !ferror(stdout)) /* if the output cannot be written, main() reports it */
             out_of_memory();
         fine = fine && printed;
     }

@@ -1,4 +1,4 @@
-/* load_report.c - what "leat load" prints, as text and as JSON. */
+/* load_report.c - prints the report of "leat load" as text or as JSON. */
 #include "load.h"
 #include "table.h"
 #include "text.h"

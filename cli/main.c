@@ -1,5 +1,5 @@
 /*
- * main.c - the command leat: finds the sub-command, prints help and the version.
+ * main.c - the command leat: runs the sub-command, or prints help or the version.
  */
 #include "cli.h"
 
@@ -45,7 +45,7 @@ int cli_bad_option(int argc, char **argv, int option)
 {
     const char *given = optind > 0 && optind <= argc ? argv[optind - 1] : "";
 
-    /* getopt_long() sets optopt to a short option, and to 0 for an unknown long option. */
+    /* getopt_long() sets optopt to the character of a short option, or to 0 for an unknown long option. */
     if (option == ':')
         cli_complain("%s: %s needs a value; see leat help %s", argv[0], given, argv[0]);
     else if (optopt > 0 && optopt < 128 && given[0] == '-' && given[1] == '-')
@@ -135,7 +135,7 @@ static int dispatch(int argc, char **argv)
     command = find_command(argv[1]);
     if (!command)
         return CLI_USAGE;
-    opterr = 0; /* getopt_long() prints nothing: the sub-commands print their own messages */
+    opterr = 0; /* getopt_long() must print nothing, because the sub-commands print messages */
     return command->run(argc - 1, argv + 1);
 }
 
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 {
     int status = dispatch(argc, argv);
 
-    /* A full disk or a closed pipe must not look like success. */
+    /* Fail if not all output could be written, for example because the disk is full. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         cli_complain("the output could not be written");
         if (status == CLI_OK)

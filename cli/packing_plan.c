@@ -1,7 +1,7 @@
 /*
- * packing_plan.c - the sequences of allocations of "leat bench pool --part packing": see packing_plan.h.
+ * packing_plan.c - makes the sequences of allocations of "leat bench pool --part packing": see packing_plan.h.
  *
- * All of it is whole numbers, so that every machine makes the same sequences.
+ * It computes with whole numbers only, so that every machine makes the same sequences.
  */
 #include "packing_plan.h"
 
@@ -21,17 +21,17 @@
 enum {
     BLOCKS_MIN = 4,
     QUICK_LIMIT_BLOCKS = 16384,
-    MIX_SHARE = 4, /* a mix has so many times the live bytes of a single size, because it has large blocks too */
-    TURNOVER = 20, /* how many times the live bytes are replaced */
+    MIX_SHARE = 4, /* live bytes of a mix / live bytes of a single size; above 1, because a mix has large blocks */
+    TURNOVER = 20, /* number of times that a mix replaces its live bytes */
     QUICK_TURNOVER = 5
 };
 
-/* How sizes are drawn. */
+/* The ways to draw the sizes of a mix. */
 enum draw {
     DRAW_UNIFORM,
-    DRAW_LOG_UNIFORM, /* every power of two equally often, uniform between two powers */
+    DRAW_LOG_UNIFORM, /* each range between two powers of two equally often, and uniform in the range */
     DRAW_POWER_LAW,   /* a size twice as large is 2^-1.5 times as frequent, about a third */
-    DRAW_TWO_SIZES,   /* the least and the most size, equally often */
+    DRAW_TWO_SIZES,   /* the sizes least and most, equally often */
     DRAW_IN_TURNS     /* alternates between two sizes: all live blocks have one size, then every other block is
                        * replaced by blocks of the other size */
 };
@@ -39,7 +39,7 @@ enum draw {
 static const struct recipe {
     const char *name;
     enum draw draw;
-    uint64_t least, most; /* for the logarithmic draws these are powers of two, and most is not included */
+    uint64_t least, most; /* range of sizes; for LOG_UNIFORM and POWER_LAW powers of two, and most is excluded */
 } recipes[PACKING_MIXES] = {
     {"uniform, 512 B to 1 MiB", DRAW_UNIFORM, 512, MIB},
     {"uniform, 1 to 64 MiB", DRAW_UNIFORM, MIB, 64 * MIB},
@@ -68,10 +68,11 @@ static unsigned log2_of(uint64_t power)
 
 /* ---- one size ---- */
 
-/* Makes 200 sizes, each 1.076 times the one before it. Every other one is a multiple of 512 bytes. */
+/* Makes 200 sizes, each 1.076 times as large as the size before it. From 8 KiB on, every other size is rounded up
+ * to a multiple of PACKING_GRANULE_BYTES. */
 static void make_sizes(struct packing_plan *plan, uint64_t live_bytes, bool quick)
 {
-    static const uint64_t growth_32 = 0x136D6214; /* 2 to the power of 21/199, less 1, as a share of 2^32 */
+    static const uint64_t growth_32 = 0x136D6214; /* (2^(21/199) - 1) * 2^32 */
     uint64_t size_24 = (uint64_t)512 << 24;
     unsigned i;
 
@@ -103,7 +104,7 @@ struct making {
     uint64_t random;
     size_t room;
     struct live {
-        uint64_t bytes; /* rounded */
+        uint64_t bytes; /* rounded size */
         uint32_t block;
     } * live;
     size_t live_count, live_room;
@@ -157,9 +158,9 @@ static bool add_free(struct making *making, size_t index)
     return add_step(making, 0, freed.block);
 }
 
-/* Draws the power of two at which a size begins: all equally often, or, for DRAW_POWER_LAW, each 2^-0.5 times as
- * often as the one before it. Each power has twice as many sizes as the one before, so single sizes follow
- * 2^-1.5. */
+/* Draws the largest power of two that is not above a size: all equally often, or, for DRAW_POWER_LAW, each 2^-0.5
+ * times as often as the power before it. Because each power has twice as many sizes as the power before it, a
+ * single size twice as large is 2^-1.5 times as frequent. */
 static unsigned draw_power(struct making *making)
 {
     unsigned least = log2_of(making->recipe->least), count = log2_of(making->recipe->most) - least, i;
@@ -206,8 +207,7 @@ static bool make_random_mix(struct making *making, uint64_t churn_bytes)
     churn_bytes += making->allocated_bytes;
     for (; making->allocated_bytes < churn_bytes; bytes = draw_size(making)) {
         while (making->live_bytes + packing_round(bytes) > mix->live_bytes) {
-            assert(making->live_count); /* live_bytes has room for several of the largest blocks, so a live block
-                                         * is left */
+            assert(making->live_count); /* true because live_bytes has room for several of the largest blocks */
             if (!add_free(making, next_random(&making->random) % making->live_count))
                 return false;
         }
@@ -246,8 +246,8 @@ static bool make_mix_in_turns(struct making *making, uint64_t churn_bytes)
         bytes = making->recipe->least + making->recipe->most - bytes;
         assert(making->live);
         qsort(making->live, making->live_count, sizeof *making->live, by_block);
-        /* From the end, because add_free() moves the last block to the freed index: that one was handled
-         * already. */
+        /* Free every other block, from the end. add_free() moves the last block to the freed index; in this order
+         * that block has been handled already. */
         for (i = making->live_count; i >= 2; i -= 2)
             if (!add_free(making, i - 1))
                 return false;
@@ -273,7 +273,7 @@ static bool make_mix(struct packing_mix *mix, const struct recipe *recipe, uint6
     return fine;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole plan ---- */
 
 struct packing_plan *packing_plan_make(uint64_t live_bytes, bool quick)
 {
@@ -284,7 +284,7 @@ struct packing_plan *packing_plan_make(uint64_t live_bytes, bool quick)
     if (!plan)
         return NULL;
     make_sizes(plan, live_bytes ? live_bytes : quick ? QUICK_LIVE_BYTES : USUAL_LIVE_BYTES, quick);
-    /* At least 1 GiB, so that several of the largest blocks fit. */
+    /* Use at least 1 GiB, so that several of the largest blocks fit. */
     mix_bytes = mix_bytes > GIB ? mix_bytes : GIB;
     for (i = 0; i < PACKING_MIXES; i++)
         if (!make_mix(&plan->mixes[i], &recipes[i], mix_bytes, quick)) {

@@ -1,7 +1,7 @@
 /*
- * packing_plan.h - the sequences of allocations and frees of "leat bench pool --part packing". They depend only on
- * the options, so that runs can be compared, and so that the scripts in bench/peers run the same ones through
- * other allocators.
+ * packing_plan.h - makes the sequences of allocations and frees of "leat bench pool --part packing". They depend
+ * only on the options, so that runs can be compared, and so that the scripts in bench/peers can run the same
+ * sequences through other allocators.
  */
 #ifndef CLI_PACKING_PLAN_H
 #define CLI_PACKING_PLAN_H
@@ -13,7 +13,7 @@
 
 enum { PACKING_SIZES = 200, PACKING_MIXES = 8, PACKING_GRANULE_BYTES = 512 };
 
-/* Rounds a size up to the granule to which every allocator here rounds at least. */
+/* Rounds a size up to a multiple of PACKING_GRANULE_BYTES, as every compared allocator does at least. */
 static inline uint64_t packing_round(uint64_t bytes)
 {
     return (bytes + PACKING_GRANULE_BYTES - 1) / PACKING_GRANULE_BYTES * PACKING_GRANULE_BYTES;
@@ -26,18 +26,18 @@ struct packing_size {
     uint64_t limit_bytes;
 };
 
-/* One step. bytes above 0: allocates a block, whose number is the next one, counted from 0. bytes 0: frees block
- * number block. */
+/* One step of a mix. bytes above 0: it allocates a block; blocks are numbered from 0 in the order of allocation.
+ * bytes 0: it frees the block with the number block. */
 struct packing_step {
     uint64_t bytes;
     uint32_t block;
 };
 
-/* A sequence of several sizes. The first fill_steps steps fill a pool up to live_bytes; the others keep it about
- * that full. */
+/* A sequence of several sizes. The first fill_steps steps fill a pool up to live_bytes. The other steps replace
+ * blocks and keep about as many bytes live. */
 struct packing_mix {
     const char *name;
-    uint64_t live_bytes; /* the most live bytes, as rounded sizes */
+    uint64_t live_bytes; /* limit of the live bytes, as a sum of rounded sizes */
     struct packing_step *steps;
     size_t step_count, fill_steps;
     size_t block_count;
@@ -49,9 +49,9 @@ struct packing_plan {
 };
 
 /*
- * Makes the plan. live_bytes of blocks of one size, at least four blocks, are live at once, and four times as much
- * of a mix. live_bytes 0: the default, which is 600 MB, or, if quick, 64 MiB of one size. quick: fewer blocks of
- * small sizes, and fewer replacements. Returns NULL if memory is short.
+ * Makes the plan. In a sequence of one size, live_bytes are live at once, but at least four blocks; in a mix, four
+ * times as much. live_bytes 0 means the default: 600 MB, or 64 MiB if quick. quick: use fewer blocks of small
+ * sizes, and fewer replacements. Returns NULL if memory is short.
  */
 struct packing_plan *packing_plan_make(uint64_t live_bytes, bool quick);
 void packing_plan_destroy(struct packing_plan *plan);

@@ -19,7 +19,7 @@ enum type {
     TYPE_BOOL,
     TYPE_INTEGER,
     TYPE_LARGE_INTEGER, /* an integer of more than 64 bits, whose value is not kept */
-    TYPE_FLOAT,         /* a text that is too long, bytes or a set; not kept either */
+    TYPE_FLOAT,         /* the values of this and the next two types are not kept either */
     TYPE_BYTES,
     TYPE_SET,
     TYPE_TEXT,
@@ -73,7 +73,7 @@ struct machine {
     uint64_t offset;    /* offset in the file of the next byte */
     uint64_t opcode_at; /* offset in the file of the current opcode */
     struct values stack, memo;
-    size_t *marks; /* the heights of the stack at the marks */
+    size_t *marks; /* for each mark, the height of the stack at which it was set */
     size_t mark_count, mark_room;
     bool stopped;
 };
@@ -94,8 +94,8 @@ static bool complain(struct machine *machine, const char *format, ...)
 
 /* ---- memory ---- */
 
-/* Adds bytes that are about to be allocated to the count. Returns false, after a complaint, if they exceed the
- * limit. */
+/* Adds bytes that the caller is going to allocate to machine->bytes. If the sum would exceed the limit, returns
+ * false with the error set. */
 static bool charge(struct machine *machine, size_t bytes)
 {
     if (bytes > machine->most_bytes - machine->bytes)
@@ -109,7 +109,7 @@ static bool out_of_memory(struct machine *machine)
     return complain(machine, "out of host memory");
 }
 
-/* Returns a larger array of elements of size bytes with twice the room, or NULL after a complaint. */
+/* Returns a larger array of elements of size bytes with twice the room, or NULL with the error set. */
 static void *grow(struct machine *machine, void *array, size_t *room, size_t size)
 {
     size_t more = *room ? *room * 2 : 8;
@@ -125,7 +125,7 @@ static void *grow(struct machine *machine, void *array, size_t *room, size_t siz
     return grown;
 }
 
-/* Returns memory for a chunk, or NULL after a complaint. */
+/* Returns memory for a chunk, or NULL with the error set. */
 static void *new_chunk(struct machine *machine, size_t bytes)
 {
     void *chunk;
@@ -157,7 +157,7 @@ static struct pickle_value *new_value(struct machine *machine, enum type type)
     return value;
 }
 
-/* Allocates a text of so many bytes and a terminating zero. */
+/* Allocates a text of this number of bytes and a terminating zero. */
 static char *new_text(struct machine *machine, size_t bytes)
 {
     struct text_chunk *chunk = machine->pickle->texts;
@@ -262,13 +262,14 @@ static bool append(struct machine *machine, struct values *values, struct pickle
     return true;
 }
 
-/* Pushes a value. NULL: making it failed, after a complaint; returns false. */
+/* Pushes a value. value may be NULL, which means that it could not be made and the error is set; then returns
+ * false. */
 static bool push(struct machine *machine, struct pickle_value *value)
 {
     return value && append(machine, &machine->stack, value);
 }
 
-/* Returns the index of the lowest value that may be popped: those below the latest mark may not. */
+/* Returns the index of the lowest value that may be popped, which is the first value above the latest mark. */
 static size_t floor_of(const struct machine *machine)
 {
     return machine->mark_count ? machine->marks[machine->mark_count - 1] : 0;
@@ -294,7 +295,7 @@ static bool push_mark(struct machine *machine)
     return true;
 }
 
-/* Removes the latest mark. *first: the index of the first value above it. */
+/* Removes the latest mark. *first receives the index of the first value above it. */
 static bool pop_mark(struct machine *machine, size_t *first)
 {
     if (!machine->mark_count)
@@ -419,7 +420,8 @@ static bool extend(struct machine *machine, enum type type, size_t first)
     return move_items(machine, value, first);
 }
 
-/* The same with the values above the latest mark. */
+/* Removes the latest mark, and moves the values above it into the container below it, which must be of this
+ * type. */
 static bool extend_marked(struct machine *machine, enum type type)
 {
     size_t first = 0;
@@ -511,7 +513,8 @@ static bool push_bool(struct machine *machine, bool value)
     return push(machine, made);
 }
 
-/* Executes opcodes that push numbers, texts and bytes. *known: the opcode is one of these. */
+/* Executes an opcode that pushes a number, a text or bytes. Sets *known to false if the opcode is none of
+ * these. */
 static bool run_scalar(struct machine *machine, unsigned char opcode, bool *known)
 {
     uint64_t number;
@@ -556,7 +559,7 @@ static bool run_scalar(struct machine *machine, unsigned char opcode, bool *know
     }
 }
 
-/* Executes opcodes that make containers or fill them. *known: the opcode is one of these. */
+/* Executes an opcode that makes or fills a container. Sets *known to false if the opcode is none of these. */
 static bool run_container(struct machine *machine, unsigned char opcode, bool *known)
 {
     *known = true;
@@ -597,7 +600,7 @@ static bool run_container(struct machine *machine, unsigned char opcode, bool *k
     }
 }
 
-/* Executes all other opcodes. */
+/* Executes an opcode of any other kind. */
 static bool run_rest(struct machine *machine, unsigned char opcode)
 {
     uint64_t number;
@@ -623,7 +626,7 @@ static bool run_rest(struct machine *machine, unsigned char opcode)
         return read_number(machine, 4, &number) && get_memo(machine, number);
     case 0x80: /* PROTO */
         return begin_protocol(machine);
-    case 0x95: /* FRAME: the length of what follows, which only helps readers that read ahead */
+    case 0x95: /* FRAME: a length that helps readers to read ahead; ignored */
         return skip_bytes(machine, 8);
     case '.': /* STOP */
         machine->stopped = true;
@@ -720,7 +723,7 @@ const struct pickle_value *pickle_item(const struct pickle_value *list, size_t i
 
 const struct pickle_value *pickle_get(const struct pickle_value *dict, const char *key)
 {
-    /* Search from the end: if a key was set twice, the later value counts. */
+    /* Search from the end, because the later value counts if a key was set twice. */
     for (size_t i = pickle_is_dict(dict) ? dict->count : 0; i >= 2; i -= 2) {
         const char *text = pickle_text(dict->items[i - 2]);
 

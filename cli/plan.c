@@ -1,9 +1,8 @@
 /*
- * plan.c - "leat plan": assigns an address to each large block of a recorded run. From the record it is known how
- * long each block lives.
+ * plan.c - "leat plan": reads from a trace how long each block lives, and assigns an address to each large block.
  *
- * The largest block goes first, to the lowest offset at which nothing else lives at the same time; then the next
- * largest. Blocks of all streams share one arena.
+ * It places the blocks by size, the largest first. Each block gets the lowest offset that is free during its whole
+ * life. Blocks of all streams share one arena.
  */
 #include "cli.h"
 #include "text.h"
@@ -32,7 +31,7 @@ const char cli_plan_help[] = "Usage: leat plan [OPTION]... TRACE -o PLAN\n\n"
                              "  -o, --output PLAN  the file to write\n"
                              "  --help             this text\n";
 
-/* A large block of the trace. It lives from event begin to before event end. */
+/* A large block of the trace. It lives from event number begin until just before event number end. */
 struct planned {
     uint64_t bytes, offset;
     size_t begin, end;
@@ -44,11 +43,12 @@ struct plan {
     struct planned *blocks;
     size_t count, left_out;   /* left_out: large blocks of the host, and of streams beyond the first STREAMS_MAX */
     uint64_t bytes;           /* size of the arena */
-    uint64_t small_bytes;     /* the most bytes of smaller blocks at a time */
-    uint64_t requested_bytes; /* the most bytes of all blocks at a time */
+    uint64_t small_bytes;     /* the most bytes of small blocks that live at once */
+    uint64_t requested_bytes; /* the most bytes of all blocks that live at once */
 };
 
-/* The blocks with a place that live in one of BUCKETS periods of the run, so that only these are compared. */
+/* The blocks that already have an offset and live in one of BUCKETS periods of the run. A new block is compared
+ * only with the blocks of its own periods. */
 struct bucket {
     uint32_t *blocks;
     size_t count, room;
@@ -61,8 +61,8 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
 }
 
-/* Returns true if a block's memory can be reused after the event: at its free, or, if other streams used it, when
- * these are done. */
+/* Returns true if a block's memory can be reused after the event. This is its free, or, if other streams used the
+ * block, the moment when these streams have finished with it. */
 static bool ends_at(const struct trace *trace, const struct trace_event *event)
 {
     bool late = trace->has_freed && trace->blocks[event->block].used_elsewhere;
@@ -132,7 +132,7 @@ static int by_offset(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Returns the lowest offset at which a block fits between the taken ranges. */
+/* Returns the lowest offset at which a block of this size does not overlap the taken ranges. */
 static uint64_t lowest_gap(struct taken *taken, size_t count, uint64_t bytes)
 {
     uint64_t offset = 0;

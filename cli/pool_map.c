@@ -1,5 +1,5 @@
 /*
- * pool_map.c - "leat pool-map": draws a snapshot of a pool, as SVG or in characters.
+ * pool_map.c - "leat pool-map": draws a snapshot of a pool as SVG or in characters, or prints its sums as JSON.
  */
 #include "pool_map.h"
 #include "cli.h"
@@ -82,11 +82,11 @@ static int draw(const struct pool_map *map, const struct options *options)
         cli_complain("pool-map: %s cannot be written: %s", options->output, strerror(errno));
         return CLI_FAILED;
     }
-    /* A terminal gets characters instead of SVG. */
+    /* Write characters instead of SVG to a terminal. */
     drawn = options->json                                                ? pool_map_write_json(map, file)
             : options->text || (file == stdout && isatty(STDOUT_FILENO)) ? pool_map_write_text(map, file)
                                                                          : pool_map_write_svg(map, file);
-    /* For standard output main() checks that everything was written. */
+    /* Check a file for write errors; main() checks standard output. */
     written = file == stdout || !ferror(file);
     if (file != stdout && fclose(file) != 0)
         written = false;

@@ -1,5 +1,6 @@
 /*
- * pool_map_json.c - the sums of a snapshot as JSON: what the picture of "leat pool-map" says in words.
+ * pool_map_json.c - writes the sums of a snapshot as JSON: the figures that the picture of "leat pool-map" shows
+ * as text.
  */
 #include "pool_map.h"
 #include "text_json.h"
@@ -20,7 +21,8 @@ static json_t *states_json(const struct pool_map *map)
     return states;
 }
 
-/* Returns the figures of streams, which have numbers, or of tags, which have names (named), as JSON. */
+/* Returns the figures of streams or of tags as JSON. named: these are tags, which have names; streams have
+ * numbers. */
 static json_t *shares_json(const struct pool_map_share *shares, size_t count, bool named)
 {
     json_t *list = json_array();
@@ -62,7 +64,7 @@ bool pool_map_write_json(const struct pool_map *map, FILE *file)
 
     if (!json)
         return false;
-    /* The caller finds failures to write by ferror(). */
+    /* Ignore the result, because the caller checks by ferror(). */
     (void)json_dumpf(json, file, JSON_INDENT(2));
     fputc('\n', file);
     json_decref(json);

@@ -21,8 +21,8 @@ struct reader {
     struct pool_map *map;
     const char *path;
     char *error;
-    char where[WHERE_MAX]; /* the part of the file that is being read, such as "ranges[0].extents[17]: ", for
-                            * messages */
+    char where[WHERE_MAX]; /* for messages: the part of the file that is read now, such as
+                            * "ranges[0].extents[17]: " */
 };
 
 static bool complain(struct reader *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -50,7 +50,7 @@ static bool get_number(struct reader *reader, const json_t *object, const char *
     return true;
 }
 
-/* The same, but 0 if there is no such key. */
+/* Reads the number of a key like get_number(), but returns 0 in *number if the key is missing. */
 static bool get_number_if_any(struct reader *reader, const json_t *object, const char *key, uint64_t *number)
 {
     *number = 0;
@@ -125,8 +125,8 @@ static bool read_extent(struct reader *reader, const json_t *object, const struc
     return true;
 }
 
-/* Extends a stitched block in use to the next extent and returns its end. The snapshot lists such a block only up
- * to the end of its request, not up to the end of its last page. */
+/* Extends a stitched block in use to the beginning of the next extent, and returns its end. This is needed because
+ * the snapshot lists such a block up to the end of its request, and not to the end of its last page. */
 static uint64_t take_tail(const json_t *next, struct pool_map_extent *before)
 {
     const json_t *value = json_object_get(next, "offset");
@@ -179,7 +179,7 @@ static bool read_range(struct reader *reader, const json_t *object, size_t numbe
     return read_extents(reader, extents, number, range);
 }
 
-/* Moves the ranges of stitched blocks behind the other ranges, whose memory they use. */
+/* Moves the ranges of stitched blocks behind the other ranges, whose memory the stitched blocks use. */
 static void put_stitched_last(struct pool_map *map)
 {
     size_t kept = 0, i;
@@ -249,7 +249,7 @@ static bool read_shares(struct reader *reader, const char *key, struct pool_map_
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole snapshot ---- */
 
 static bool read_head(struct reader *reader)
 {
@@ -276,7 +276,7 @@ static bool read_head(struct reader *reader)
     return true;
 }
 
-/* The current page: how much of it is in use and how much is idle. */
+/* The page that sum_pages() has reached, with its bytes in use and its idle bytes. */
 struct page {
     uint64_t number, used_bytes, idle_bytes;
 };
@@ -305,8 +305,8 @@ static void add_to_page(struct pool_map *map, struct page *page, const struct po
         page->idle_bytes += (end < page_end ? end : page_end) - begin;
 }
 
-/* Counts pages with both used and idle memory. Only the first and the last page of an extent can contain other
- * extents too. */
+/* Counts pages with both used and idle memory. It looks only at the first and the last page of each extent,
+ * because only these can contain other extents too. */
 static void sum_pages(struct pool_map *map, const struct pool_map_range *range)
 {
     struct page page = {.number = 0};

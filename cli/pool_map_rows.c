@@ -14,8 +14,8 @@ static uint64_t end_of(const struct pool_map_range *range)
     return range->extent_count ? last->offset + last->bytes : 0;
 }
 
-/* Finds the next range of addresses without memory, from extent *index on, and sets *index to the extent behind
- * it. Returns false if there is none. */
+/* Finds the next run of extents without memory, from extent *index on, and sets *index to the extent behind the
+ * run. Returns false if there is none. */
 static bool next_blank(const struct pool_map_range *range, size_t *index, uint64_t *begin, uint64_t *end)
 {
     const struct pool_map_extent *extents = range->extents;
@@ -30,7 +30,8 @@ static bool next_blank(const struct pool_map_range *range, size_t *index, uint64
     return true;
 }
 
-/* Returns the rows that [begin, end) covers completely: from row *first to before the returned one. */
+/* Finds the rows that [begin, end) covers completely. *first receives the first of these rows; the result is the
+ * row behind the last of them. */
 static uint64_t whole_rows(const struct pool_map_range *range, uint64_t begin, uint64_t end, uint64_t row_bytes,
                            uint64_t *first)
 {
@@ -38,7 +39,7 @@ static uint64_t whole_rows(const struct pool_map_range *range, uint64_t begin, u
     return end / row_bytes + (end == end_of(range) && end % row_bytes != 0);
 }
 
-/* Returns how many rows contain memory. */
+/* Returns the number of rows that contain memory. */
 static uint64_t count_rows(const struct pool_map_range *range, uint64_t row_bytes)
 {
     uint64_t end = end_of(range), count = end / row_bytes + (end % row_bytes != 0), blank, blank_end, first, last;
@@ -66,7 +67,7 @@ bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_ro
     while ((count = count_rows(range, rows->row_bytes)) > rows_max)
         rows->row_bytes *= 2;
     rows->row_count = 0;
-    /* At most one gap before each row, and one behind the last. */
+    /* Allocate for at most one gap before each row, and one gap behind the last row. */
     rows->rows = calloc(2 * (size_t)count + 1, sizeof *rows->rows);
     if (!rows->rows)
         return false;
@@ -81,7 +82,7 @@ bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_ro
     }
     for (; at < end; at += rows->row_bytes)
         add_row(rows, at, at + rows->row_bytes, false);
-    /* The snapshot lists no extents behind the last memory: the rest of the addresses is a gap too. */
+    /* The snapshot lists no extents behind the last memory, but the remaining addresses are a gap too. */
     if (at < range->bytes && rows->row_count && rows->rows[rows->row_count - 1].gap)
         rows->rows[rows->row_count - 1].end = range->bytes;
     else if (at < range->bytes)

@@ -1,10 +1,10 @@
 /*
- * pool_map_svg.c - a picture of a pool as SVG: one self-contained file that a browser shows in light or dark
- * colours.
+ * pool_map_svg.c - draws a pool as SVG: one self-contained file that a browser shows in light or dark colours.
  *
- * Each range of addresses is cut into rows of one length, drawn to scale; lines mark the pages if they are far
- * enough apart. Adjacent pieces of the same state that are too narrow to be seen are joined. A live block has the
- * colour of its tag, darker the larger it is. A stitched block is hatched, and so is the memory that it uses.
+ * The picture cuts each range of addresses into rows of equal length and draws them to scale. Lines mark the pages
+ * if they are far enough apart. Adjacent pieces of one state that are too narrow to be seen are joined. A live
+ * block has the colour of its tag; a larger block is darker. A stitched block is hatched, and so is the memory
+ * that it uses.
  */
 #include "pool_map.h"
 #include "svg.h"
@@ -21,21 +21,21 @@ enum {
     MARGIN = 20,
     ROW_HEIGHT = 16,
     ROW_STEP = 18,
-    LINE_STEP = 18,   /* between two lines of text */
-    PAGE_MARK_MIN = 4 /* between two marks */
+    LINE_STEP = 18,   /* distance between two lines of text */
+    PAGE_MARK_MIN = 4 /* smallest distance between two marks of pages */
 };
 
 enum { ROWS_MAX = 64, SHARES_MAX = 32, TAG_MAX = 80, HUES = 8, SHADES = 4 };
 
-/* Widths in pixels. Pieces narrower than narrow are joined. A block of at least block_min has an edge, one of at
- * least label_min a label with its size. */
+/* Widths in pixels. Pieces narrower than narrow are joined. A block at least as wide as block_min has an edge, and
+ * a block at least as wide as label_min has a label with its size. */
 static const double narrow = 0.4, block_min = 4, label_min = 64;
 
-/* Colours that people with colour blindness can tell apart. They are the last shade; lighter shades are mixed with
- * white. */
+/* The darkest shade of each hue; lighter shades are mixed with white. People with colour blindness can tell these
+ * hues apart. */
 static const unsigned char hue_rgb[HUES + 1][3] = {
     {0xe6, 0x9f, 0x00}, {0x2f, 0xae, 0x86}, {0xd9, 0x82, 0xb0}, {0x8c, 0x8f, 0xd9}, {0xc9, 0xbb, 0x2a},
-    {0xe0, 0x7b, 0x4a}, {0x6f, 0xb7, 0x4d}, {0xb0, 0x8d, 0x6a}, {0x56, 0x9a, 0xd8} /* without a tag */};
+    {0xe0, 0x7b, 0x4a}, {0x6f, 0xb7, 0x4d}, {0xb0, 0x8d, 0x6a}, {0x56, 0x9a, 0xd8} /* for blocks without a tag */};
 
 /* The largest block size of each shade except the last. */
 static const uint64_t shade_bytes[SHADES - 1] = {64 << 10, 1 << 20, 16 << 20};
@@ -50,14 +50,14 @@ struct picture {
 
 /* Pieces of one state that are drawn as one rectangle. */
 struct group {
-    uint64_t begin, end; /* offsets */
+    uint64_t begin, end; /* offsets in the range */
     uint64_t pieces;
     const struct pool_map_extent *extent; /* the extent of the first piece */
 };
 
 /* ---- text ---- */
 
-/* Writes a text, which is shortened at the right end of the rows. */
+/* Writes a text. If it is longer than the rows, it is shortened. */
 static void write_text(struct picture *picture, unsigned x, const char *style, const char *text)
 {
     enum svg_size size = !strcmp(style, "title") ? SVG_TITLE : SVG_TEXT;
@@ -79,7 +79,7 @@ static unsigned hue_of(int tag)
     return tag == POOL_MAP_NO_TAG ? HUES : (unsigned)tag % HUES;
 }
 
-/* Writes the CSS class of an extent: hue and shade for live blocks, the state's name for others. */
+/* Writes the CSS class of an extent: for a live block its hue and shade, otherwise the name of its state. */
 static void write_class(FILE *file, const struct pool_map_extent *extent)
 {
     if (extent->state == POOL_MAP_LIVE)
@@ -220,7 +220,7 @@ static void write_legend(struct picture *picture)
     x = MARGIN;
     for (state = POOL_MAP_CACHED; state < POOL_MAP_STATE_COUNT; state++) {
         snprintf(text, sizeof text, "%s, %s", texts[state], text_bytes(size, map->state_bytes[state]));
-        if (state == POOL_MAP_STALE) { /* the other states go on a second line */
+        if (state == POOL_MAP_STALE) { /* the states after this begin a second line */
             picture->y += LINE_STEP + 4;
             x = MARGIN;
         }
@@ -443,7 +443,7 @@ static void write_shares(struct picture *picture, const char *title, const struc
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the whole picture ---- */
 
 static unsigned shares_height(size_t count)
 {
@@ -504,8 +504,8 @@ bool pool_map_write_svg(const struct pool_map *map, FILE *file)
     for (i = 0; i < map->range_count && fine; i++) {
         uint64_t least_bytes = map->ranges[i].stitched ? longest_row_bytes : map->page_bytes;
 
-        /* Ranges of stitched blocks come last. They get at least the scale of the other ranges, whose memory they
-         * use. */
+        /* Ranges of stitched blocks come last. Their rows have at least as many bytes as those of the other
+         * ranges, whose memory they use. */
         fine = pool_map_make_rows(&map->ranges[i], least_bytes, ROWS_MAX, &picture.rows[i]);
         if (fine && picture.rows[i].row_bytes > longest_row_bytes)
             longest_row_bytes = picture.rows[i].row_bytes;

@@ -1,5 +1,5 @@
 /*
- * pool_map_text.c - a coarse picture of a pool in characters, for terminals.
+ * pool_map_text.c - draws a coarse picture of a pool in characters, for terminals.
  */
 #include "pool_map.h"
 #include "text.h"
@@ -14,8 +14,8 @@ struct cell {
     uint64_t bytes[POOL_MAP_STATE_COUNT];
 };
 
-/* Returns the character of a cell: that of live blocks if there are any, otherwise that of the state with the most
- * bytes. */
+/* Returns the character of a cell. If the cell has live bytes, it is '#' or '+'; otherwise it is the character of
+ * the state with the most bytes. */
 static char cell_character(const struct cell *cell)
 {
     static const char characters[POOL_MAP_STATE_COUNT] = {

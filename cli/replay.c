@@ -1,5 +1,6 @@
 /*
- * replay.c - "leat replay": reads the options, replays a recorded trace of allocations, prints what it cost.
+ * replay.c - "leat replay": reads the options, replays a recorded trace of allocations, and prints its times and
+ * memory.
  */
 #include "replay.h"
 #include "cli.h"
@@ -71,7 +72,7 @@ static const double LIMIT_RATIO_MIN = 0.01, LIMIT_RATIO_MAX = 100;
 
 /* ---- the command line ---- */
 
-/* Returns the index of text among count names, or -1 after a complaint. */
+/* Returns the index of text among count names, or -1 after printing an error message. */
 static int parse_name(const char *option, const char *text, const char *const *names, int count)
 {
     char list[128] = "";
@@ -138,7 +139,7 @@ static bool parse_trace_device(const char *text, int *device)
     return false;
 }
 
-/* Applies one option. Returns PARSE_GO_ON, or the exit status if the command ends here. */
+/* Reads the value of --kind. Returns false after printing an error message. */
 static bool parse_kind(const char *text, leat_kind *kind)
 {
     static const char *const names[] = {"pinned", "device", "managed"};
@@ -149,6 +150,7 @@ static bool parse_kind(const char *text, leat_kind *kind)
     return index >= 0;
 }
 
+/* Applies one option. Returns PARSE_GO_ON, or the exit status if the command ends here. */
 static int apply_option(int option, struct replay_options *options, int argc, char **argv)
 {
     int index;
@@ -205,7 +207,7 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
     }
 }
 
-/* Refuses options that only a pool of leat supports if another allocator is chosen. */
+/* If another allocator than leat's pool is chosen, refuses options that only leat's pool supports. */
 static int check_pool_options(const struct replay_options *options)
 {
     bool limited = options->limit_bytes || options->limit_ratio > 0,
@@ -292,7 +294,8 @@ static bool copy_standard_input(int descriptor)
     return true;
 }
 
-/* Lets options->plan name a memory file with the bytes of standard input if it is "-". False after a complaint. */
+/* If options->plan is "-", copies standard input to a memory file and sets options->plan to its path. Returns
+ * false after printing an error message. */
 static bool open_plan(struct replay_options *options, struct plan_file *file)
 {
     file->descriptor = -1;
@@ -314,7 +317,8 @@ static void close_plan(const struct plan_file *file)
         close(file->descriptor);
 }
 
-/* Complains that a replay failed. The name of the memory file would tell the user nothing. */
+/* Prints that a replay failed. If error names the memory file, prints "standard input" instead, because the user
+ * does not know that file. */
 static void complain(const struct replay_options *options, const char *error)
 {
     const char *name =
@@ -338,7 +342,7 @@ static int replay(const struct replay_options *options, const struct trace *trac
         cli_complain("replay: out of host memory");
         goto release;
     }
-    /* Large enough for the trace with the waste of any allocator. */
+    /* Make the CPU device large enough for the trace and for the waste of any allocator. */
     host_enlarge_cpu_device(2 * trace_peak_bytes(trace, true, NULL) + ((uint64_t)1 << 30));
     fine = replay_open(target, options, trace) && replay_run(target, options, trace, result);
     if (!fine)
@@ -359,7 +363,8 @@ release:
     return fine && printed ? CLI_OK : CLI_FAILED;
 }
 
-/* Checks the options that depend on the trace, and computes a relative limit. Returns false after a complaint. */
+/* Checks the options that depend on the trace, and converts a relative limit to bytes. Returns false after
+ * printing an error message. */
 static bool fit_options(struct replay_options *options, const struct trace *trace)
 {
     if (options->trace_device != TRACE_ANY_DEVICE && trace->format != TRACE_PYTORCH) {

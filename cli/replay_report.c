@@ -1,5 +1,5 @@
 /*
- * replay_report.c - the output of "leat replay": tables, or JSON for scripts.
+ * replay_report.c - prints the results of "leat replay" as tables, or as JSON for scripts.
  */
 #include "host_facts.h"
 #include "info_json.h"
@@ -54,11 +54,11 @@ enum cell {
     CELL_PACKING
 };
 
-/* A row of the table: a member of struct replay_figures and how it is printed. */
+/* A row of the table: a member of struct replay_figures, and the format of its cells. */
 struct row {
     const char *name;
     enum cell cell;
-    bool pool_only; /* only known of leat's pools */
+    bool pool_only; /* this figure is known only for leat's pools */
     size_t offset;
 };
 
@@ -94,7 +94,7 @@ static uint64_t number_at(const struct replay_figures *figures, size_t offset)
     return number;
 }
 
-/* Writes the mean over the rounds. */
+/* Writes the mean of a sum over the rounds. */
 static void write_count(char *text, size_t room, const struct replay_figures *figures, uint64_t sum)
 {
     if (sum % figures->rounds == 0)
@@ -158,8 +158,8 @@ static void write_cell(char text[CELL_MAX], const struct row *row, const struct 
 
 enum { ROUND_COLUMNS_MAX = 3 };
 
-/* Finds the columns of the table: the first round, the second, and all others together. Returns how many there
- * are. */
+/* Chooses the columns of the table: the first round, the second round, and all others together. Returns their
+ * number. */
 static unsigned choose_columns(const struct replay_result *result,
                                const struct replay_figures *columns[ROUND_COLUMNS_MAX],
                                char headings[ROUND_COLUMNS_MAX][CELL_MAX])
@@ -226,7 +226,7 @@ static void print_head(const struct replay_target *target, const struct replay_o
     printf("Allocator: %s (%s)\n", replay_allocator_names[options->allocator], target->calls);
 }
 
-/* Prints which packing the pool uses at the end, and whether it still calls the driver in later rounds. */
+/* Prints the packing that the pool uses at the end, and whether the pool calls the driver in later rounds. */
 static void print_regime(const struct replay_options *options, const struct replay_result *result)
 {
     const struct replay_figures *last = &result->each[result->rounds - 1];
@@ -304,7 +304,7 @@ static json_t *peak_json(const struct replay_figures *figures)
     return figures->peak_known ? number(figures->peak_reserved_bytes) : json_null();
 }
 
-/* Adds "<name>_ns_mean" and the others. */
+/* Adds the keys "<name>_ns_mean" and so on. */
 static bool add_times_json(json_t *object, const char *name, const struct replay_times *times)
 {
     const struct {
@@ -327,7 +327,7 @@ static bool add_times_json(json_t *object, const char *name, const struct replay
 
 static const struct {
     const char *key;
-    bool pool_only; /* null for other allocators */
+    bool pool_only; /* other allocators have null for this key */
     size_t offset;
 } counts[] = {
     {"driver_calls", false, AT(driver_calls)},    {"events_recorded", false, AT(events)},
@@ -339,7 +339,7 @@ static const struct {
     {"stitch_reuses", true, AT(stitch_reuses)},   {"planned", true, AT(planned)},
 };
 
-/* Adds the counts of figures and the times of times, which may be of other rounds. */
+/* Adds the counts from figures and the times from times. The two may describe different rounds. */
 static bool add_figures(json_t *object, const struct replay_target *target, const struct replay_figures *figures,
                         const struct replay_figures *times)
 {
@@ -461,7 +461,8 @@ static json_t *report_json(const struct replay_target *target, const struct repl
     json_t *rest = json_pack("{s:o, s:o, s:o, s:o}", "each_round", each_json(target, result), "later",
                              rounds_json(target, &result->later), "trim", trim_json(options, result), "statistics",
                              statistics_json(target, &result->statistics));
-    /* Times are those of the steady state: of the later rounds if there are any, otherwise of the last one. */
+    /* Report the times of the steady state: those of the later rounds, or, if there are none, of the last
+     * round. */
     const struct replay_figures *times = result->later.rounds ? &result->later : &result->each[result->rounds - 1];
     bool fine = json_object_update(all, peaks) == 0 && add_figures(all, target, &result->all, times) &&
                 json_object_update(all, rest) == 0;

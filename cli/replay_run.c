@@ -1,8 +1,8 @@
 /*
  * replay_run.c - replays a trace, round after round, and times each call.
  *
- * The clock is read before and after each call; the cost of two readings, measured at the start, is subtracted.
- * Work of the replay between the calls is not timed, nor are the queries to the pool at the end of a round.
+ * It reads the clock before and after each call, and subtracts the cost of two readings, which it measures at the
+ * start. It does not time its own work between the calls, nor the queries to the pool at the end of a round.
  */
 #include "replay.h"
 
@@ -20,14 +20,14 @@ struct run {
     const struct trace *trace;
     struct replay_result *result;
     FILE *snapshot;
-    void **blocks; /* address of each block of the trace; NULL: not allocated now */
+    void **blocks; /* address of each block of the trace; NULL: the block is not allocated now */
 
-    /* Times of the calls in ns, for each round and block; limited to 4.2 s by their type. */
+    /* Times of the calls in ns, for each round and block. Longer times than their type can hold count as 4.2 s. */
     uint32_t *alloc_ns, *free_ns;
     uint64_t total_ns[REPLAY_ROUNDS_MAX], stalled_ns[REPLAY_ROUNDS_MAX];
     unsigned round;
 
-    size_t peak_event; /* index of the allocation with which the requested bytes reach their peak */
+    size_t peak_event; /* index of the allocation at which the requested bytes reach their peak */
     uint64_t live_bytes, sampled_bytes;
 };
 
@@ -61,7 +61,7 @@ static uint64_t clock_cost_ns(void)
     return samples[CLOCK_SAMPLES / 2];
 }
 
-/* Subtracts the cost of the clock from the time of one call, adds it to the totals, and returns it. */
+/* Subtracts the cost of the clock from the time of one call, adds the result to the totals, and returns it. */
 static uint32_t book(struct run *run, uint64_t elapsed_ns)
 {
     uint64_t cost_ns = run->result->clock_ns;
@@ -96,8 +96,8 @@ static bool free_block(struct run *run, uint32_t index, unsigned stream)
 {
     const struct trace_block *block = &run->trace->blocks[index];
     struct replay_target *target = run->target;
-    /* If the trace itself reports uses by other streams, they were replayed to the pool; other allocators know
-     * nothing of them. */
+    /* If the trace reports uses by other streams (is_reported), leat's pool already knows them from
+     * replay_order(). Other allocators do not, so treat the block as used elsewhere. */
     bool used_elsewhere = (block->used_elsewhere && !run->options->hold) || (block->is_reported && !target->pool);
     uint64_t begin_ns = now_ns();
     bool fine = target->free(target, stream, used_elsewhere, run->blocks[index]);
@@ -111,8 +111,9 @@ static bool free_block(struct run *run, uint32_t index, unsigned stream)
     return true;
 }
 
-/* Samples the memory in use. Querying a driver for its free memory takes longer than many allocations, so this
- * happens only when the live bytes have grown by 1/256 of their peak since the last sample, and at the peak. */
+/* Takes a sample of the memory in use if the live bytes have grown by 1/256 of their peak since the last sample,
+ * and at their peak. It takes no more samples, because a query for the driver's free memory takes longer than many
+ * allocations. */
 static void sample(struct run *run, size_t event)
 {
     uint64_t step_bytes = run->result->peak_requested_bytes / 256;
@@ -196,7 +197,7 @@ static bool replay_event(struct run *run, size_t i)
 
 /* ---- one round ---- */
 
-/* Frees what the trace never frees, at its end, on the stream of the allocation. */
+/* Frees the blocks that the trace never frees, on the streams of their allocations. */
 static bool free_rest(struct run *run)
 {
     uint32_t index;
@@ -249,7 +250,7 @@ static bool replay_round(struct run *run)
 
 /* ---- figures ---- */
 
-/* Returns the percentile of sorted times, in thousandths: the smallest time that so many of them do not exceed. */
+/* Returns a percentile of sorted times: the smallest time that thousandths/1000 of the times do not exceed. */
 static uint64_t percentile(const uint32_t *sorted, size_t count, unsigned thousandths)
 {
     size_t rank = (count * thousandths + 999) / 1000;
@@ -307,7 +308,7 @@ static void take_counts(struct run *run, const leat_pool_stats *before, const le
     figures->stitch_reuses = after->stitch_reuses - before->stitch_reuses;
     figures->planned = after->planned - before->planned;
     figures->packing = after->packing;
-    /* A pool measures its time inside the driver. For other allocators there are only the times of long calls. */
+    /* A pool measures its time inside the driver. For other allocators use the excess time of long calls. */
     figures->stalled_ns = run->target->pool ? after->driver_ns - before->driver_ns : run->stalled_ns[run->round];
     figures->peak_known = replay_peak_bytes(run->target, &figures->peak_reserved_bytes);
 }

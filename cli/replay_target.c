@@ -1,9 +1,9 @@
 /*
- * replay_target.c - the allocators that "leat replay" supports: a pool of leat, and the driver's own calls,
- * through the tables that "leat bench" compares with.
+ * replay_target.c - implements the allocators of "leat replay": a pool of leat, and the driver's own calls,
+ * through the tables of "leat bench" (bench_peer.h).
  *
- * leat_alloc_driver() stands for the driver's allocator on devices without such a table, and for stream order on
- * the CPU device, whose memory has no other stream-ordered calls.
+ * leat_alloc_driver() replaces the driver's calls on devices without such a table. It also replaces the stream-
+ * ordered calls on the CPU device, which has no others.
  */
 #include "bench_peer.h"
 #include "replay.h"
@@ -49,8 +49,8 @@ static bool leat_target_alloc(struct replay_target *target, const struct trace_b
                                                  block->alignment, ptr));
 }
 
-/* Frees a block of the pool. used_elsewhere: the trace does not say which streams used the block, so all others
- * count as users. */
+/* Frees a block of the pool. used_elsewhere: other streams used the block. The trace does not say which, so report
+ * all other streams as users. */
 static bool leat_target_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
     leat_stream *freeing = stream_of(target, stream);
@@ -64,8 +64,8 @@ static bool leat_target_free(struct replay_target *target, unsigned stream, bool
 
 /* ---- the driver's calls ---- */
 
-/* Makes a stream wait for all others before it frees a block that they used, because the driver's free is ordered
- * in that stream only. */
+/* Makes a stream wait for all other streams. This is needed before it frees a block that other streams used,
+ * because the driver orders a free only in its own stream. */
 static bool wait_for_others(struct replay_target *target, unsigned stream)
 {
     unsigned i;
@@ -102,8 +102,8 @@ static bool peer_alloc(struct replay_target *target, const struct trace_block *b
     return check_peer(target, "allocating", target->peer->alloc(target->peer, block->bytes, ptr));
 }
 
-/* Frees a block by the driver's plain call. That call waits for the device where this is necessary, so peer_free()
- * need not order the streams. */
+/* Frees a block by the driver's plain call. That call waits for the device if necessary, so peer_free() need not
+ * order the streams. */
 static bool peer_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
     (void)stream, (void)used_elsewhere;
@@ -129,7 +129,7 @@ static bool peer_free_async(struct replay_target *target, unsigned stream, bool 
                       target->peer->free_async(target->peer, target->native_streams[stream], ptr));
 }
 
-/* ---- what orders the program's streams ---- */
+/* ---- events that order streams ---- */
 
 static bool make_stream(struct replay_target *target, unsigned stream)
 {
@@ -181,10 +181,10 @@ bool replay_order(struct replay_target *target, const struct trace_event *event,
     }
 }
 
-/* ---- memory that the driver's plain calls took ---- */
+/* ---- the peak memory of the driver's plain calls ---- */
 
-/* Derives the memory in use from the device's free memory, which includes what other programs allocate
- * meanwhile. */
+/* Takes a sample of the memory in use, as the decrease of the device's free memory. This includes memory that
+ * other programs allocate meanwhile. */
 static void sample_free_memory(struct replay_target *target)
 {
     uint64_t free_bytes;
@@ -350,7 +350,7 @@ bool replay_close(struct replay_target *target)
     return check(target, leat_device_close(target->device)) && fine;
 }
 
-/* ---- what it says of itself ---- */
+/* ---- statistics ---- */
 
 bool replay_statistics(struct replay_target *target, leat_pool_stats *statistics)
 {

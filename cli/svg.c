@@ -1,5 +1,5 @@
 /*
- * svg.c - the parts that all pictures of the command share.
+ * svg.c - writes the parts of SVG files that all pictures of the command share.
  */
 #include "svg.h"
 
@@ -47,8 +47,8 @@ void svg_write_text(FILE *file, double x, double y, const char *style, const cha
     fputs("</text>\n", file);
 }
 
-/* Average widths of characters in pixels. The viewer's font is unknown, so these are of DejaVu Sans, a wide
- * one. */
+/* Average widths of characters in pixels. The viewer's font is unknown, so these are the widths of DejaVu Sans, a
+ * wide font. */
 static const double character_widths[] = {[SVG_TEXT] = 6.3, [SVG_TITLE] = 10.8};
 
 void svg_write_text_within(FILE *file, double x, double y, const char *style, const char *text, enum svg_size size,
@@ -57,7 +57,8 @@ void svg_write_text_within(FILE *file, double x, double y, const char *style, co
     size_t most = (size_t)(room / character_widths[size]), characters = 0, kept = 0, i;
     char *shortened;
 
-    /* Bytes 0x80 to 0xbf continue a character of UTF-8. kept: the bytes that leave room for the dots. */
+    /* Count characters; bytes 0x80 to 0xbf continue a character of UTF-8. kept: the bytes of the shortened text,
+     * which leave room for the dots. */
     for (i = 0; text[i]; i++) {
         characters += ((unsigned char)text[i] & 0xc0) != 0x80;
         if (characters < most)

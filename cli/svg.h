@@ -1,5 +1,5 @@
 /*
- * svg.h - the parts that all pictures of the command share.
+ * svg.h - writes the parts of SVG files that all pictures of the command share.
  */
 #ifndef CLI_SVG_H
 #define CLI_SVG_H
@@ -14,8 +14,8 @@ void svg_write_escaped(FILE *file, const char *text);
 /* Writes a text element. style: one of the picture's CSS classes. */
 void svg_write_text(FILE *file, double x, double y, const char *style, const char *text);
 
-/* The same for a text that has room pixels. A longer one is shortened to end in three dots; its tooltip has the
- * whole text. */
+/* Writes a text element that is at most room pixels wide. A longer text is shortened and ends in three dots; its
+ * tooltip has the whole text. */
 enum svg_size { SVG_TEXT, SVG_TITLE };
 void svg_write_text_within(FILE *file, double x, double y, const char *style, const char *text, enum svg_size size,
                            double room);
@@ -37,11 +37,12 @@ struct svg_hue {
 FILE *svg_begin(const char *path, unsigned width, unsigned height, const struct svg_hue *hues, unsigned hue_count);
 bool svg_end(FILE *file, const char *path);
 
-/* Writes the title and the lines that say what was measured. lines ends with NULL. width: of the picture. Returns
- * the y coordinate of the legend. */
+/* Writes the title and the lines that describe the measurement. lines ends with NULL. width: the width of the
+ * picture. Returns the y coordinate of the legend. */
 unsigned svg_write_head(FILE *file, unsigned width, const char *title, const char *const *lines);
 
-/* Draw a horizontal grid line from (x, y) to the right with its value on the left, and the frame of a panel. */
+/* svg_write_grid() draws a horizontal grid line from (x, y) to the right, with its value on the left.
+ * svg_write_frame() draws the frame of a panel. */
 void svg_write_grid(FILE *file, double x, double y, double width, const char *value);
 void svg_write_frame(FILE *file, double x, double y, double width, double height);
 

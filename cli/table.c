@@ -1,5 +1,5 @@
 /*
- * table.c - tables for people: drawn by libsmartcols to fit the terminal, or written as Markdown.
+ * table.c - prints tables: with libsmartcols, to fit the terminal, or as Markdown.
  */
 #include "table.h"
 
@@ -12,11 +12,11 @@
 
 enum { COLUMNS_MAX = 24, REST_MIN = 24, WIDTH_DEFAULT = 80, WIDTH_MIN = 40 };
 
-/* The line width for smartcols: unlimited, because the tables passed to it fit already and it must not cut
- * anything. */
+/* The line width for smartcols: so large that smartcols cuts nothing. This file has already fitted the tables to
+ * the terminal. */
 static const size_t width_max = 100000;
 
-/* NULL: standard output. */
+/* The file to which tables are printed; NULL: standard output. */
 static FILE *table_output;
 
 struct table {
@@ -52,8 +52,8 @@ size_t table_width(void)
     return WIDTH_DEFAULT;
 }
 
-/* Adds a column. smartcols would break lines anywhere, so this file breaks them between words, and smartcols is
- * told to break at newlines only. */
+/* Adds a column. smartcols would break lines anywhere, so this file breaks them between words, and lets smartcols
+ * break only at newlines. */
 static bool add_column(struct table *table, const struct table_column *column)
 {
     int flags = (column->right ? SCOLS_FL_RIGHT : 0) | (column->wrap ? SCOLS_FL_WRAP : 0);
@@ -147,7 +147,8 @@ static void print_markdown(struct table *table)
         print_markdown_line(table, scols_table_get_line(table->scols, i));
 }
 
-/* Puts newlines between words so that lines have at most width characters. Longer words are not broken. */
+/* Puts newlines between words so that lines have at most width characters. Does not break a word that is
+ * longer. */
 static void break_lines(char *text, size_t width)
 {
     char *line = text, *blank = NULL, *at;
@@ -218,9 +219,9 @@ static bool wrap_column(struct table *table, size_t column, size_t width)
     return true;
 }
 
-/* Breaks long cells so that the table fits the line, if possible. If the line has too little room for the column
- * that takes the rest of it (TABLE_WRAP_REST), the table will be split, and that column takes what the key columns
- * leave. */
+/* Breaks long cells so that the table fits the line, if possible. The column with TABLE_WRAP_REST gets the rest of
+ * the line. If that is too little, show_part() will split the table, and the column gets the room beside the key
+ * columns. */
 static bool wrap_cells(struct table *table)
 {
     size_t used = 0, used_by_keys = 0, width, room = table_width();
@@ -257,8 +258,8 @@ static void show_column(struct table *table, size_t i, bool show)
     scols_column_set_flags(column, show ? flags & ~SCOLS_FL_HIDDEN : flags | SCOLS_FL_HIDDEN);
 }
 
-/* Shows the key columns, and as many others from column first on as fit the line, but at least one. Returns the
- * first column that did not fit. */
+/* Shows the key columns, and from column first on as many other columns as fit the line, but at least one. Returns
+ * the first column that did not fit. */
 static size_t show_part(struct table *table, const size_t *widths, size_t first)
 {
     size_t used = 0, i;

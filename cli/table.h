@@ -1,5 +1,5 @@
 /*
- * table.h - tables: drawn by libsmartcols to fit the terminal, or written as Markdown.
+ * table.h - prints tables: with libsmartcols, to fit the terminal, or as Markdown.
  */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
@@ -13,12 +13,12 @@ struct table;
 struct table_column {
     const char *name;
     bool right; /* aligned to the right, for numbers */
-    int wrap;   /* cells are broken into lines of at most so many characters; 0: never */
-    bool key;   /* repeated in each part if the table is split because it is too wide; the first column always
-                 * is */
+    int wrap;   /* break cells into lines of at most this number of characters; 0: never */
+    bool key;   /* repeat the column in each part of a table that is too wide and is split; the first column is
+                 * always repeated */
 };
 
-/* For one column: it gets the rest of the line. */
+/* A value of wrap for at most one column, which then gets the rest of the line. */
 #define TABLE_WRAP_REST (-1)
 
 enum table_style { TABLE_PLAIN, TABLE_MARKDOWN };
@@ -38,12 +38,12 @@ bool table_add(struct table *table, const char *const *cells);
  */
 bool table_print(struct table *table, const char *title, enum table_style style);
 
-/* Sets and returns where tables are printed. NULL: standard output, which is the default. Lines in a file have
- * unlimited length. */
+/* Set and return the file to which tables are printed. NULL, the default, means standard output. Lines in a file
+ * have unlimited length. */
 void table_set_file(FILE *file);
 FILE *table_file(void);
 
-/* Returns the characters of a line: COLUMNS of the environment, or the terminal's width, or 80. */
+/* Returns the number of characters of a line: the environment variable COLUMNS, or the terminal's width, or 80. */
 size_t table_width(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * text.c - numbers as people read them.
+ * text.c - writes numbers for people, such as "64 KiB", and reads them.
  */
 #include "text.h"
 

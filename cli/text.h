@@ -1,5 +1,5 @@
 /*
- * text.h - numbers as people read them.
+ * text.h - writes numbers for people, such as "64 KiB", and reads them.
  */
 #ifndef CLI_TEXT_H
 #define CLI_TEXT_H
@@ -15,8 +15,8 @@ enum {
 /* Writes a size such as "4 B", "64 KiB", "139.8 GiB" (powers of 1024). Returns text. */
 const char *text_bytes(char text[TEXT_MAX], uint64_t bytes);
 
-/* Reads a number of bytes above 0, which K, M, G or T (powers of 1024) may follow. *end: where the number ends.
- * end NULL: nothing may follow it. Returns false if text is no such number. */
+/* Reads a number of bytes above 0, which K, M, G or T (powers of 1024) may follow. *end receives the end of the
+ * number. If end is NULL, nothing may follow the number. Returns false if text is no such number. */
 bool text_parse_bytes(const char *text, const char **end, uint64_t *bytes);
 
 /* Writes a measured figure with about four digits and without an exponent. Returns text. */

@@ -6,7 +6,7 @@
 
 static const char replacement[] = "\xef\xbf\xbd";
 
-/* Returns the length of the UTF-8 character at the beginning of text, in bytes; 0 if there is no valid one. */
+/* Returns the length in bytes of the UTF-8 character at the beginning of text, or 0 if it is not valid. */
 static size_t character(const char *text)
 {
     size_t bytes;

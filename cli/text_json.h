@@ -1,5 +1,6 @@
 /*
- * text_json.h - text of any origin as JSON, such as environment variables, file names and what drivers report.
+ * text_json.h - converts text that may not be valid UTF-8 to JSON, such as environment variables, file names and
+ * texts of drivers.
  */
 #ifndef CLI_TEXT_JSON_H
 #define CLI_TEXT_JSON_H

@@ -1,6 +1,6 @@
 /*
- * trace_choose.c - what a trace that was read is used for: choosing the blocks of one kind of memory, and the peak
- * of the live bytes; see trace_read.h.
+ * trace_choose.c - chooses the blocks of one kind of memory in a trace, and computes the peak of the live bytes;
+ * see trace_read.h.
  */
 #include "trace_read.h"
 
@@ -18,7 +18,8 @@ void trace_destroy(struct trace *trace)
     free(trace);
 }
 
-/* Writes an error that lists which memory the trace has, because the choice left none. Returns false. */
+/* Writes the error for a choice that leaves no block. It lists the kinds of memory that the trace has. Returns
+ * false. */
 static bool nothing_chosen(const struct trace *trace, leat_kind kind, const char *pool,
                            char error[TRACE_ERROR_MAX])
 {

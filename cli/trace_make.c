@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slot of the hash table (open addressing) that maps ids to blocks. A taken slot with TRACE_NO_BLOCK means that
- * the id was used and names no block now. */
+/* A slot of the hash table (open addressing) that maps ids to blocks. A taken slot with TRACE_NO_BLOCK belongs to
+ * an id that was used before, and that names no block now. */
 struct trace_slot {
     uint64_t id;
     uint32_t block;
@@ -70,7 +70,7 @@ static struct trace_slot *find_slot(const struct trace_maker *maker, uint64_t id
     return &maker->slots[at];
 }
 
-/* Keeps the table at most half full. */
+/* Grows the table of ids if it is half full. */
 static bool grow_slots(struct trace_maker *maker)
 {
     struct trace_slot *old = maker->slots;
@@ -128,7 +128,7 @@ bool trace_name(struct trace_maker *maker, uint64_t id, uint32_t index)
 
 /* ---- streams, pools, blocks, events ---- */
 
-/* The number in trace.streams of a stream that has ended. No file contains this number. */
+/* The number that replaces the number of an ended stream in trace.streams. No file contains this number. */
 #define ENDED (TRACE_HOST - 1)
 
 /* Returns the index of a stream, or TRACE_STREAMS_MAX if it is not in the trace. */
@@ -203,7 +203,7 @@ static bool add_block(struct trace_maker *maker, uint64_t id, uint64_t bytes, ui
 
     if (trace->block_count == TRACE_NO_BLOCK)
         return trace_complain(maker, "there are more allocations than this program can number");
-    /* Check the sum of all blocks once, so that no sum of live blocks can overflow later. */
+    /* Check that the sum of all blocks does not overflow; then no sum of live blocks can overflow later. */
     if (bytes > UINT64_MAX - maker->total_bytes)
         return trace_complain(maker, "%llu bytes cannot be right: all allocations together exceed 2^64 bytes",
                               (unsigned long long)bytes);
@@ -271,7 +271,7 @@ bool trace_maker_begin(struct trace_maker *maker, const char *path, char error[T
     return false;
 }
 
-/* Puts the allocations of the blocks that are older than the recording in front of all events. */
+/* Inserts allocations of the blocks that are older than the recording in front of all events. */
 static bool put_before(struct trace_maker *maker)
 {
     struct trace *trace = maker->trace;
@@ -308,7 +308,8 @@ struct trace *trace_maker_end(struct trace_maker *maker, bool whole)
         trace_destroy(trace);
         return NULL;
     }
-    /* Without any "freed" the file does not say which blocks other streams used. */
+    /* If the file has no event "freed", it does not say which blocks other streams used, so clear
+     * used_elsewhere. */
     for (i = 0; i < trace->block_count && !trace->has_freed; i++)
         trace->blocks[i].used_elsewhere = false;
     return trace;

@@ -1,9 +1,9 @@
 /*
- * trace_read.c - reads recorded allocations from a file: recognizes its format, and reads the two formats that are
- * CSV; see trace_read.h.
+ * trace_read.c - reads recorded allocations from a file: recognizes its format, and reads the two CSV formats; see
+ * trace_read.h.
  *
- * A trace that contradicts itself is refused with the number of the line, because a replay of it would only show
- * the mistake of the program that wrote or cut it.
+ * It refuses a trace that contradicts itself, with the number of the line. A replay of such a trace would only
+ * show the mistake of the program that wrote or cut it.
  */
 #include "trace_read.h"
 #include "trace_make.h"
@@ -29,7 +29,7 @@ static const char *const column_names[][COLUMN_COUNT] = {
     [TRACE_RMM] = {"Time", "Action", "Pointer", "Size", "Stream"},
 };
 
-/* Additional columns of the traces that leat records. A trace with the column "pool" is read as such a trace. */
+/* The additional columns of a trace that leat recorded itself. The column "pool" identifies such a trace. */
 enum extra { EXTRA_POOL, EXTRA_EVENT, EXTRA_ALIGN, EXTRA_KIND, EXTRA_NAME, EXTRA_COUNT };
 
 static const char *const extra_names[EXTRA_COUNT] = {"pool", "event", "align", "kind", "name"};
@@ -38,9 +38,9 @@ struct reader {
     struct trace_maker *maker;
     gzFile file;
     unsigned columns[COLUMN_COUNT]; /* index of each column's field in a line */
-    unsigned extras[EXTRA_COUNT];   /* leat: the same for these; FIELDS_MAX: the file does not have it */
-    unsigned thread_column;         /* RMM: the same for "Thread" */
-    unsigned field_count;           /* fields of the header line; each line must have as many */
+    unsigned extras[EXTRA_COUNT];   /* leat: index of each additional column; FIELDS_MAX: missing in this file */
+    unsigned thread_column;         /* RMM: index of the column "Thread", or FIELDS_MAX */
+    unsigned field_count;           /* number of fields of the header line, and so of each line */
     char *fields[FIELDS_MAX];
     char text[LINE_MAX_BYTES];
 };
@@ -68,7 +68,7 @@ const char *trace_place(const struct trace *trace, uint32_t block, char text[TRA
 
 /* ---- lines and fields ---- */
 
-/* Returns true if the file could be read up to here; false after a complaint. */
+/* Returns true if the file could be read up to here, otherwise false with the error set. */
 static bool file_is_sound(struct reader *reader)
 {
     int code;
@@ -83,8 +83,8 @@ static bool file_is_sound(struct reader *reader)
                                              : "the compressed file is damaged");
 }
 
-/* Reads the next line that is not empty. Returns false at the end of the file, and, with *failed set, after a
- * complaint. */
+/* Reads the next line that is not empty. Returns false at the end of the file, and after an error, which also sets
+ * *failed. */
 static bool next_line(struct reader *reader, bool *failed)
 {
     *failed = false;
@@ -177,7 +177,7 @@ static bool number_field(struct reader *reader, enum column column, uint64_t *nu
     return number_in(reader, column, 10, number);
 }
 
-/* Reads a pointer or stream of RMM: always hexadecimal; "(nil)" is a null pointer. */
+/* Reads a pointer or a stream of RMM. It is always hexadecimal; "(nil)" is a null pointer. */
 static bool pointer_field(struct reader *reader, enum column column, uint64_t *number)
 {
     *number = 0;
@@ -199,8 +199,8 @@ static unsigned find_column(const struct reader *reader, const char *name)
     return FIELDS_MAX;
 }
 
-/* Finds the columns of one format in the header line. Returns false if one is missing; *found counts those that
- * are there. */
+/* Finds the columns of one format in the header line. Returns false if a column is missing. *found receives the
+ * number of columns that were found. */
 static bool find_columns(struct reader *reader, enum trace_format format, unsigned *found)
 {
     unsigned column;
@@ -247,7 +247,7 @@ static bool read_header(struct reader *reader)
 
 /* ---- leat's format ---- */
 
-/* Finds the block of a line "free" or "freed". Its size and stream must be those of the allocation. */
+/* Finds the block of a line "free" or "freed". The line must have the size and the stream of the allocation. */
 static bool known_block(struct reader *reader, uint64_t id, uint64_t bytes, uint16_t stream, uint32_t *index)
 {
     const struct trace *trace = reader->maker->trace;
@@ -310,7 +310,7 @@ static bool read_leat_line(struct reader *reader)
         return false;
     block = trace_find_block(maker, id);
     if (bytes == 0 && block == TRACE_NO_BLOCK)
-        return true; /* no allocator returns memory for 0 bytes */
+        return true; /* ignore blocks of 0 bytes, for which no allocator returns memory */
     if (!strcmp(op, "alloc")) {
         if (block == TRACE_NO_BLOCK)
             return trace_make_alloc(maker, id, bytes, stream);
@@ -323,7 +323,7 @@ static bool read_leat_line(struct reader *reader)
     return !strcmp(op, "free") ? leat_free_line(reader, block, stream) : leat_freed_line(reader, block, stream);
 }
 
-/* ---- what leat records ---- */
+/* ---- traces that leat recorded itself ---- */
 
 /* Returns the text of an additional column, or "" if the file does not have it. */
 static const char *extra_field(const struct reader *reader, enum extra extra)
@@ -331,7 +331,8 @@ static const char *extra_field(const struct reader *reader, enum extra extra)
     return reader->extras[extra] < FIELDS_MAX ? reader->fields[reader->extras[extra]] : "";
 }
 
-/* Reads the number of a block, pool or event. tag: TRACE_ID_POOL, TRACE_ID_MARK, or 0 for a block or stream. */
+/* Reads the number of a block, stream, pool or event and adds tag: TRACE_ID_POOL for a pool, TRACE_ID_MARK for an
+ * event, otherwise 0. */
 static bool name_in(struct reader *reader, const char *column, const char *text, uint64_t tag, uint64_t *id)
 {
     *id = 0;
@@ -395,7 +396,8 @@ static bool live_block(struct reader *reader, uint32_t *block)
     return true;
 }
 
-/* Finds the mark of an event's latest record; TRACE_NO_BLOCK if it was never recorded. */
+/* Finds the mark of an event, that is, its latest record. *mark is TRACE_NO_BLOCK if the event was never
+ * recorded. */
 static bool find_mark(struct reader *reader, uint32_t *mark)
 {
     uint64_t id;
@@ -552,7 +554,7 @@ static bool stream_end_line(struct reader *reader)
     return stream_number(reader, &number) && trace_make_stream_end(reader->maker, number);
 }
 
-/* Ignores the end of a pool: all recorded pools of a kind are replayed as one pool. */
+/* Ignores the end of a pool, because all recorded pools of one kind are replayed as one pool. */
 static bool no_line(struct reader *reader)
 {
     (void)reader;
@@ -588,15 +590,15 @@ static bool read_recorded_line(struct reader *reader)
 
 /* ---- RMM's logs ---- */
 
-/* Reads the stream of a line. CUDA's per-thread default stream has the same handle in all threads, but is a
- * different stream in each. */
+/* Reads the stream of a line. CUDA's per-thread default stream has the same handle in all threads, although it is
+ * a different stream in each thread; so this function makes a number from the handle and the thread. */
 static bool rmm_stream(struct reader *reader, uint16_t *index)
 {
     enum {
         PER_THREAD = 2,
         THREAD_SHIFT = 8
-    }; /* a stream's handle is never such a small address, so these numbers
-        * are free */
+    }; /* the numbers made from these are so small that no
+        * stream's handle equals them */
     uint64_t number, thread;
 
     if (!pointer_field(reader, COLUMN_STREAM, &number))
@@ -613,7 +615,7 @@ static bool rmm_stream(struct reader *reader, uint16_t *index)
 }
 
 /* Reads a line of RMM's log. A pointer may be used again after its free, and a free may be on another stream. The
- * size in a free is what the program passed, so the size of the allocation is used. */
+ * size in the line of a free is the program's argument, so use the size of the allocation instead. */
 static bool read_rmm_line(struct reader *reader)
 {
     struct trace_maker *maker = reader->maker;
@@ -647,7 +649,7 @@ static bool read_rmm_line(struct reader *reader)
     return trace_make_free(maker, block, stream);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 static bool read_lines(struct reader *reader)
 {
@@ -671,7 +673,7 @@ static bool read_lines(struct reader *reader)
     return !failed;
 }
 
-/* Reads a file, CSV or pickle. Its first byte, which is put back, tells which of them it is. */
+/* Reads a file in CSV or a pickle. The first byte, which is then put back, shows which of them it is. */
 static bool read_file(struct trace_maker *maker, gzFile file, int device)
 {
     struct reader reader = {.maker = maker, .file = file};

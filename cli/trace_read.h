@@ -23,8 +23,8 @@ enum trace_format { TRACE_LEAT, TRACE_RMM, TRACE_PYTORCH };
 enum trace_op {
     TRACE_ALLOC,
     TRACE_FREE,  /* the program freed the block */
-    TRACE_FREED, /* the recording allocator could reuse the memory from here on; not in RMM's logs */
-    /* Further events that leat records. */
+    TRACE_FREED, /* from here on the recording allocator could reuse the memory; not in RMM's logs */
+    /* Further events, which only traces of LEAT_RECORD_ALLOCATIONS have. */
     TRACE_USE,        /* stream uses block */
     TRACE_USE_UNTIL,  /* block is used until the work that mark stands for is complete */
     TRACE_RECORD,     /* an event record: mark stands for all work of stream so far */
@@ -40,7 +40,7 @@ struct trace_event {
     uint32_t block;  /* index of trace.blocks; 0 from TRACE_RECORD on */
     uint16_t stream; /* index of trace.streams; for a free, the stream on which it was made */
     uint16_t op;     /* enum trace_op */
-    uint32_t mark;   /* TRACE_USE_UNTIL and later: index of an event of the program's */
+    uint32_t mark;   /* from TRACE_USE_UNTIL on: index of an event of the recorded program */
 };
 
 enum { TRACE_POOL_NAME_MAX = 48 };
@@ -59,8 +59,8 @@ struct trace_block {
     uint32_t pool;       /* index of trace.pools */
     uint16_t stream;     /* index of trace.streams */
     bool used_elsewhere; /* other streams used it: its "freed" does not directly follow its "free" */
-    bool is_reported;    /* events TRACE_USE or TRACE_USE_UNTIL report uses by other streams */
-    bool before;         /* it was allocated before the recording began; place has no meaning */
+    bool is_reported;    /* the trace has events TRACE_USE or TRACE_USE_UNTIL of this block */
+    bool before;         /* allocated before the recording began; place has no meaning */
 };
 
 struct trace {
@@ -72,33 +72,34 @@ struct trace {
     uint64_t streams[TRACE_STREAMS_MAX]; /* numbers of the streams in the file, in order of appearance */
     unsigned stream_count;
     int host_stream;          /* index of the "stream" that stands for the host; -1: there is none */
-    struct trace_pool *pools; /* the first one stands for blocks outside of any pool */
+    struct trace_pool *pools; /* the first element stands for blocks outside of any pool */
     size_t pool_count;
     size_t mark_count;
     uint64_t left_out; /* number of blocks that trace_choose() removed */
     uint64_t failures; /* allocations that failed when the file was recorded */
-    uint64_t before;   /* blocks that were allocated before the recording began; they are allocated first */
+    uint64_t before;   /* blocks that were allocated before the recording began; a replay allocates them first */
     unsigned device;   /* the device of the events; snapshots only */
     bool has_freed;    /* there is at least one event "freed" */
 };
 
-/* Reads the trace in a file (-: standard input). Returns NULL with error set: where it is wrong and why. device:
- * the device of a snapshot, or TRACE_ANY_DEVICE for the only one with events. */
+/* Reads the trace in a file (-: standard input). On failure returns NULL with error set, which says what is wrong
+ * and where. device: the device of a snapshot whose events to read, or TRACE_ANY_DEVICE for the only device with
+ * events. */
 struct trace *trace_read(const char *path, int device, char error[TRACE_ERROR_MAX]);
 void trace_destroy(struct trace *trace);
 
-/* Removes all blocks but those of this kind of memory, and, unless pool is NULL, of pools of this name. Returns
- * false with error set if no block is left or memory is short. */
+/* Keeps only the blocks of this kind of memory and, unless pool is NULL, of pools of this name. Returns false with
+ * error set if no block is left or memory is short. */
 bool trace_choose(struct trace *trace, leat_kind kind, const char *pool, char error[TRACE_ERROR_MAX]);
 
 /* Returns the name of a format: "leat", "rmm" or "pytorch". */
 const char *trace_format_name(enum trace_format format);
 
-/* Writes where the trace allocates a block, such as "line 12". Returns text. */
+/* Writes the position at which the trace allocates a block, such as "line 12". Returns text. */
 const char *trace_place(const struct trace *trace, uint32_t block, char text[TRACE_PLACE_MAX]);
 
 /* Returns the most bytes that are live at once. A block lives from "alloc" to "free" or, with until_freed, to
- * "freed". *event: the index of the first allocation with which that peak is reached; event may be NULL. */
+ * "freed". *event receives the index of the first allocation that reaches this peak; event may be NULL. */
 uint64_t trace_peak_bytes(const struct trace *trace, bool until_freed, size_t *event);
 
 #endif

@@ -2,9 +2,10 @@
  * trace_snapshot.c - reads PyTorch's memory snapshots, which torch.cuda.memory._dump_snapshot() writes after
  * torch.cuda.memory._record_memory_history(), as traces.
  *
- * A snapshot is a dict. Its "device_traces" are lists of events, one for each device. The events alloc,
- * free_requested (the program freed the block) and free_completed (its memory can be reused) are replayed, oom is
- * counted, and others, about segments and snapshots, are left out. Its "segments" list the memory at the end.
+ * A snapshot is a dict. Its "device_traces" are lists of events, one list for each device. This file reads the
+ * events alloc, free_requested (the program freed the block) and free_completed (its memory can be reused), counts
+ * the events oom, and leaves out the others, which are about segments and snapshots. The snapshot's "segments"
+ * list the memory at the end of the recording.
  *
  * The recording may have begun late, or have lost its oldest events. A block is older than the recording if the
  * first event with its address is a free, or if it is in use at the end and no event has its address.
@@ -15,7 +16,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* The most memory for a snapshot's values: more than a million events with their call stacks need. */
+/* The limit of the memory for a snapshot's values. It is enough for more than a million events with call
+ * stacks. */
 static const size_t most_bytes = (size_t)8 << 30;
 
 static bool is_event(const struct pickle_value *event)
@@ -34,7 +36,7 @@ static bool has_events(const struct pickle_value *list)
     return false;
 }
 
-/* ---- which device ---- */
+/* ---- choosing the device ---- */
 
 static bool choose_device(struct trace_maker *maker, const struct pickle_value *lists, int wanted)
 {
@@ -107,7 +109,7 @@ static bool read_free_completed(struct trace_maker *maker, uint64_t address, uin
     uint32_t block = trace_find_block(maker, address);
 
     if (block == TRACE_NO_BLOCK)
-        return true; /* the program freed it before the recording began */
+        return true; /* ignore it: the program freed the block before the recording began */
     if (!maker->fates[block].free_record)
         return trace_complain(maker, "free_completed of the block at 0x%llx comes without free_requested",
                               (unsigned long long)address);
@@ -151,7 +153,7 @@ static bool read_events(struct trace_maker *maker, const struct pickle_value *ev
     return true;
 }
 
-/* ---- what was there all the time ---- */
+/* ---- blocks that were live during the whole recording ---- */
 
 /* Reads a block of a segment. address: its start. stream: the number of its stream in the file. */
 static bool read_segment_block(struct trace_maker *maker, const struct pickle_value *block, uint64_t address,
@@ -163,7 +165,7 @@ static bool read_segment_block(struct trace_maker *maker, const struct pickle_va
 
     if (!state)
         return trace_complain(maker, "segments: a block is no dict with a text 'state'");
-    /* Blocks in other states were freed by the program. */
+    /* Ignore blocks in other states, because the program has freed them. */
     if (strcmp(state, "active_allocated") || trace_find_block(maker, address) != TRACE_NO_BLOCK)
         return true;
     if (trace_forgot_id(maker, address))
@@ -199,7 +201,7 @@ static bool read_segment(struct trace_maker *maker, const struct pickle_value *s
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole snapshot ---- */
 
 static bool read_root(struct trace_maker *maker, const struct pickle_value *root, int device)
 {
