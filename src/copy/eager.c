@@ -8,7 +8,7 @@
 
 #define FLAGS_BYTES ((size_t)4096)
 #define CACHED_BYTES ((size_t)32 << 10)  /* copies up to this size use cached stores, since a reader comes soon */
-#define HALVED_BYTES ((size_t)512 << 10) /* copies from the device of this size and more use two DMAs and workers */
+#define HALVED_BYTES ((size_t)512 << 10) /* copies from the device use two DMAs and workers from this size on */
 #define QUARTERS 4
 #define QUARTER_BYTES (2 * LEATI_EAGER_SHORT_BYTES)
 #define ALIGNMENT ((size_t)64)
