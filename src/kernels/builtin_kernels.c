@@ -1,6 +1,6 @@
 /*
- * builtin_kernels.c - leat's built-in kernels: fill, add, square, vector addition, pattern, verify, checksum,
- * memory latency and bandwidth, and batches of copies.
+ * builtin_kernels.c - defines leat's built-in kernels: fill, add, square, vector addition, pattern, verify,
+ * checksum, memory latency and bandwidth, and batches of copies.
  *
  * This is one source for all devices: the host's compiler makes the kernels of the CPU device from it, and
  * clang-19 makes the PTX and the AMD code objects in built/ (tools/build-kernels.sh). leat/kernel.h describes the

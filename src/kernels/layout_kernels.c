@@ -1,5 +1,6 @@
 /*
- * layout_kernels.c - the kernels of leat_copy_layout(), and slower kernels that show what each optimization gains.
+ * layout_kernels.c - defines the kernels of leat_copy_layout(), and slower kernels that show what each
+ * optimization gains.
  *
  * Like builtin_kernels.c, this is one source for all devices: it becomes PTX, AMD code objects, and functions for
  * the CPU device, which launches them only for tests (LEAT_LAYOUT_AS_GPU). layout/gpu.c chooses the kernel and
@@ -417,8 +418,8 @@ ROWS(16)
 
 /*
  * Unit (i, j) of a tile is unit i of line j on the destination, and unit j of line i on the source. The dimensions
- * that continue each other on the destination together are counted by i, and those that continue each other on the
- * source by j, so that lines are long even if each dimension is short. If i or j counts several dimensions, a
+ * that continue each other on the destination are counted together by i, the dimensions that continue each other
+ * on the source by j. So lines are long even if each dimension is short. If i or j counts several dimensions, a
  * table in shared memory has the offset of each line.
  *
  * Both sides are accessed in whole words of 16 bytes. A thread reads a square: if a word has n units, the square

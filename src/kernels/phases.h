@@ -1,6 +1,6 @@
 /*
- * phases.h - macros for kernels with barriers that also work on the CPU device, where one thread of a block does
- * the work of all its threads.
+ * phases.h - defines macros for kernels with barriers that also work on the CPU device, where one thread of a
+ * block does the work of all its threads.
  *
  *     SHARED_ARRAY(uint32_t, tile, 1024);
  *     PHASE (t)

@@ -1,5 +1,5 @@
 /*
- * host_tiles_avx2.c - tiles for processors with AVX2, where a cache line fills two registers.
+ * host_tiles_avx2.c - transposes tiles on processors with AVX2, where a cache line fills two registers.
  *
  * As in host_tiles_avx512.c, all tiles use one transpose, here of 8 x 8 numbers of 4 bytes. For smaller units the
  * rows are divided into sets. Each set is transposed, and then the results are merged unit by unit.

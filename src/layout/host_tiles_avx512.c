@@ -1,5 +1,5 @@
 /*
- * host_tiles_avx512.c - tiles for processors with AVX-512, where a cache line fills one register.
+ * host_tiles_avx512.c - transposes tiles on processors with AVX-512, where a cache line fills one register.
  *
  * All tiles use one transpose, of 16 x 16 numbers of 4 bytes. For smaller units the rows are divided into 2 or 4
  * sets, each with every second or fourth row. Each set is transposed, and then the results are merged unit by

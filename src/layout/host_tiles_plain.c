@@ -1,6 +1,6 @@
 /*
- * host_tiles_plain.c - tiles in plain C. The loops take a few source rows at a time, so that lines of the source
- * are still in the L1 cache when their later units are read.
+ * host_tiles_plain.c - transposes tiles in plain C. The loops take a few source rows at a time, so that lines of
+ * the source are still in the L1 cache when their later units are read.
  */
 #include "layout/host_kernels.h"
 

@@ -1,4 +1,4 @@
-/* layout.c - the API calls that make and change layouts. They compute only sizes and strides, and move no data. */
+/* layout.c - defines the API calls that make and change layouts. They only compute sizes and strides. */
 #include "base/assume.h"
 #include "base/error.h"
 #include "layout/canonical.h"

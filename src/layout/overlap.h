@@ -1,5 +1,5 @@
 /*
- * overlap.h - decides whether strided ranges overlap. For this it searches integers n[i], with low[i] <= n[i] <=
+ * overlap.h - decides whether strided ranges overlap. For this it looks for integers n[i], with low[i] <= n[i] <=
  * high[i], such that the sum of n[i] * stride[i] is a given distance.
  *
  * If n[i] are the differences of indices of one side, and the distance is 0, such integers exist if two elements
@@ -28,14 +28,15 @@ enum leati_overlap { LEATI_OVERLAP_NO, LEATI_OVERLAP_YES, LEATI_OVERLAP_UNKNOWN 
 #define LEATI_OVERLAP_MAX_TERMS 80
 
 /*
- * Searches for such integers. terms must be sorted by stride, the smallest first, and |distance| must be below
- * 2^62. *steps is the step budget, and is set to its remainder. Returns UNKNOWN if the budget is exhausted.
+ * Searches for integers as described above. terms must be sorted by stride, the smallest first, and |distance|
+ * must be below 2^62. *steps is the step budget, and is set to its remainder. Returns UNKNOWN if the budget is
+ * exhausted.
  */
 enum leati_overlap leati_overlap(const struct leati_term *terms, unsigned count, int64_t distance,
                                  unsigned *steps);
 
 /*
- * Tries to prove by remainders that there are no such integers. If all strides but a few are multiples of one
+ * Tries to prove by remainders that no such integers exist. If all strides but a few are multiples of one
  * pitch, the terms with these few strides must add up to the remainder of the distance. Returns true if they
  * cannot; false proves nothing. terms must be sorted as for leati_overlap().
  */

@@ -1,5 +1,6 @@
 /*
- * plan.h - layout plans. A plan has a canonical layout, its class, its bound, and how processors and GPUs copy it.
+ * plan.h - makes and keeps layout plans. A plan says what the canonical layout of a copy is, its class and its
+ * bound, and how processors and GPUs copy it.
  *
  * Plans depend on no device and no pointer. A plan is made once for each pair of layouts and kept in a table of
  * some thousand plans, which is read without a lock. Plans are reference-counted.

@@ -1,5 +1,5 @@
 /*
- * alloc.c - the calls that allocate and free, and their fast path.
+ * alloc.c - defines the API calls that allocate and free, and their fast path.
  *
  * In the steady state a program frees and allocates the same sizes on the same streams. Then a block only moves
  * between the user and a magazine of the stream's cache. This costs a few checks and one lock of one byte, but no

@@ -1,5 +1,6 @@
 /*
- * guard.c - checked pools: scrubbing, red zones around blocks, poison, and the quarantine of freed blocks.
+ * guard.c - does the checks of checked pools: scrubbing, red zones around blocks, poison, and the quarantine of
+ * freed blocks.
  *
  * All memory is written and read through the driver in stream order, so this works the same on every device. A new
  * block is filled on the stream that allocates it. A free waits for the freeing stream and checks the block's red

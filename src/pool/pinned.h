@@ -29,8 +29,8 @@ leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **p
 
 /*
  * Frees a whole chunk; may wait for the device. If this fails, the chunk stays valid and still belongs to the
- * caller, who may try to free it again later. Errors: POINTER (no chunk of so many bytes starts at ptr), or the
- * driver's error.
+ * caller, which may free it again later.
+ * Errors: POINTER if no chunk of this size starts at ptr, or the driver's error.
  */
 leat_status leati_pinned_give_back(struct leat_device *device, void *ptr, size_t bytes);
 

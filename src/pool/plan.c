@@ -1,10 +1,10 @@
 /*
- * plan.c - pools that place large blocks by a recorded plan.
+ * plan.c - places the large blocks of a pool by a recorded plan.
  *
- * The command leat plan makes a plan from a recorded run (docs/pools.md). When it places the large blocks of that
- * run, it knows all lifetimes, so it wastes almost no memory, and it moves no block. A plan has one range of
- * addresses, the arena, and for each stream the list of its requests in order. Each entry has a size and an offset
- * in the arena.
+ * The command `leat plan` makes a plan from a recorded run (docs/pools.md). It knows the lifetimes of all blocks
+ * of that run, so the large blocks can be placed with almost no wasted memory and need not be moved. A plan has
+ * one range of addresses, the arena, and for each stream the list of its requests in order. Each entry has a size
+ * and an offset in the arena.
  *
  * If a request matches the next entry of its stream's list, and the planned place is free, the request gets that
  * place. All other requests take the ordinary path. If two requests in succession do not match, the pool searches

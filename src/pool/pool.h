@@ -1,5 +1,5 @@
 /*
- * pool.h - declarations shared by the files of the pool. docs/pools.md explains the design, with a picture.
+ * pool.h - declares what the files of the pool share. docs/pools.md explains the design, with a picture.
  *
  * A pool owns ranges of addresses, cut into extents (struct leati_block of core/blocks.h). Files, from the hot
  * path down:
@@ -10,7 +10,7 @@
  *   heap.c          extents: finding, splitting, joining; makes no driver calls
  *   pages.c         physical memory: creating, mapping, releasing; the only file that calls the driver for memory
  *   stitch.c        blocks made of idle pages that are not contiguous
- *   plan.c          pools that place blocks by a recorded plan
+ *   plan.c          placing large blocks by a recorded plan
  *   pinned.c        chunks of pinned memory
  *   pool.c          creating and destroying pools, options, limits, budgets
  *   full.c          the error message when a pool has no memory for a request

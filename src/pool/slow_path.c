@@ -1,11 +1,18 @@
 /*
  * slow_path.c - allocates when the thread's magazine has no block, and frees blocks that no magazine keeps.
  *
- * An allocation tries these sources in order, each of which costs more than the one before: idle memory of the
- * stream's own cache or of the host cache; blocks in the stream's magazines; memory of streams that this stream is
- * ordered after; blocks in all magazines; memory of other streams that is free according to a query of the driver;
- * new memory or a stitched block; memory that the stream must wait for; idle memory of other pools; memory that
- * the user's on_full function frees. If all fail, the allocation fails.
+ * An allocation tries these sources of memory in order. Each costs more than the one before. If all fail, the
+ * allocation fails.
+ *
+ * - idle memory of the stream's own cache or of the host cache
+ * - blocks in the stream's magazines
+ * - idle memory of streams that this stream is ordered after
+ * - blocks in all magazines
+ * - idle memory of other streams, if the driver says that its work is complete
+ * - new memory, or a stitched block
+ * - memory that the stream must wait for
+ * - idle memory of other pools
+ * - memory that the user's on_full function frees
  */
 #include "pool/pool.h"
 
