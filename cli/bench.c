@@ -88,7 +88,7 @@ const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
      bench_file_group, 9},
 };
 
-/* Prints what --list asks for: the groups, or, with --part packing, the sequences of that part. */
+/* Prints the output of --list: the groups, or, with --part packing, the sequences of that part. */
 static int print_list(const struct bench_options *options)
 {
     unsigned i;

@@ -23,7 +23,7 @@ struct batch {
     char *src, *dst;
     struct copy_host *src_host, *dst_host; /* NULL: device memory */
     leat_copy_op ops[COUNT];
-    void *dsts[COUNT], *srcs[COUNT]; /* the same copies as arrays, for the driver's batch call */
+    void *dsts[COUNT], *srcs[COUNT]; /* destinations and sources of the copies, for the driver's batch call */
     size_t sizes[COUNT];
     double calls[1024];
     unsigned call_count;

@@ -29,7 +29,7 @@ const char memory_part_prefetch[] = "prefetch of managed memory";
 
 static const struct {
     unsigned times;      /* number of times that the kernel reads the same pages */
-    size_t stride_pages; /* the kernel reads one of this number of pages */
+    size_t stride_pages; /* distance in pages from one page that the kernel reads to the next */
 } accesses[MEMORY_ACCESS_COUNT] = {{1, 1}, {8, 1}, {1, 8}, {1, 64}, {1, 512}};
 
 /* One strategy with one access. */

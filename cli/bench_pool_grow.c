@@ -79,7 +79,7 @@ static bool launch_kernel(struct grow_case *c)
     return data && bench_launch(bench, HOLD_STREAM, bench->add, count, args, 3);
 }
 
-/* Returns how many launches keep the device busy for HOLD_SECONDS. */
+/* Computes the number of launches that keep the device busy for HOLD_SECONDS. */
 static bool count_launches(struct grow_case *c)
 {
     leat_stream *stream = c->source.bench->streams[HOLD_STREAM];

@@ -1,6 +1,6 @@
 /*
- * layout_lab.c - runs copies between layouts: allocates the memory, verifies the bytes, measures beside a plain
- * copy of the device, and describes the result for the record.
+ * layout_lab.c - runs copies between layouts: allocates the memory, verifies the bytes, compares the time with a
+ * plain copy on the device, and describes the result for the record.
  */
 #include "layout_lab.h"
 #include "bench_verify.h"
@@ -310,7 +310,8 @@ static bool copy(struct run *run, enum bench_side side, unsigned buffer)
     return bench_check(bench, leat_copy_layout(stream, dst, &run->made->dst, src, &run->made->src));
 }
 
-/* Verifies the first buffers buffers: fills them with new bytes, copies one after the other, and checks each. */
+/* Verifies the first buffers, of which buffers is the number: fills them with new bytes, copies them one after the
+ * other, and checks each. */
 static bool verify(struct run *run, unsigned buffers, bool *verified)
 {
     struct layout_lab *lab = run->lab;

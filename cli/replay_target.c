@@ -2,8 +2,8 @@
  * replay_target.c - implements the allocators of "leat replay": a pool of leat, and the driver's own calls,
  * through the tables of "leat bench" (bench_peer.h).
  *
- * leat_alloc_driver() replaces the driver's calls on devices without such a table. It also replaces the stream-
- * ordered calls on the CPU device, which has no others.
+ * leat_alloc_driver() replaces the driver's calls on devices without such a table. It also replaces the
+ * stream-ordered calls on the CPU device, which has no others.
  */
 #include "bench_peer.h"
 #include "replay.h"

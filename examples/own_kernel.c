@@ -90,7 +90,7 @@ static int run(leat_device *device, const char *path)
         }
     printf("axpy from %s: %d elements are right\n", path, COUNT);
 
-    /* The work of the module's kernel is complete, so the module can be unloaded. This also ends the kernel. */
+    /* The work of the module's kernel is complete, so the module and its kernel can be unloaded. */
     if (leat_module_unload(module) != LEAT_OK)
         return failed("unload the module");
     return 0;

@@ -1,5 +1,6 @@
 /*
- * pool_threshold.c - shows how much memory a pool keeps between the bursts of a loop, and how long the loop takes.
+ * pool_threshold.c - shows how much memory a pool keeps between the bursts of a loop, and the driver calls of the
+ * loop.
  *
  *     cc pool_threshold.c -o pool_threshold $(pkg-config --cflags --libs leat)
  *     ./pool_threshold [device]

@@ -11,7 +11,7 @@
  * with a ticket. The ticket reports when the mapping may be removed (STAGED), when the chunk is on the device
  * (DONE), and the progress, from which the program computes a percentage.
  *
- * The kernel computes a checksum of each chunk. The host computes the same from the file and compares. Without a
+ * The kernel computes a checksum of each chunk. The host computes it from the file too and compares. Without a
  * file on the command line the program makes a temporary one.
  */
 #include <leat/leat.h>
