@@ -29,8 +29,8 @@ struct cu_build {
     enum cu_language next_language; /* language of the next inputs, set by -x */
     struct cu_input *inputs;
     size_t input_count;
-    struct cu_list includes;     /* -I, -D and so on: preprocessor options */
-    struct cu_list dependencies; /* -MD and so on */
+    struct cu_list includes;     /* options for the preprocessor, such as -I and -D */
+    struct cu_list dependencies; /* options for dependency files, such as -MD */
     struct cu_list flags;        /* options for all phases */
     struct cu_list link;         /* objects and libraries in order; "" stands for the object of the next input */
     struct cu_list compiler, c_compiler;

@@ -41,7 +41,7 @@ struct planned {
 
 struct plan {
     struct planned *blocks;
-    size_t count, left_out;   /* left_out: large blocks of the host, and of streams beyond the first STREAMS_MAX */
+    size_t count, left_out;   /* left_out: unplanned blocks, of the host or of streams beyond STREAMS_MAX */
     uint64_t bytes;           /* size of the arena */
     uint64_t small_bytes;     /* the most bytes of small blocks that live at once */
     uint64_t requested_bytes; /* the most bytes of all blocks that live at once */

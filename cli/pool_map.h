@@ -78,7 +78,7 @@ struct pool_map {
     /* Figures that are computed from the extents. */
     uint64_t state_bytes[POOL_MAP_STATE_COUNT], state_extents[POOL_MAP_STATE_COUNT];
     uint64_t largest_free_bytes; /* the largest sum of adjacent extents in state FREE */
-    uint64_t partly_used_pages;  /* pages with both live blocks and idle memory */
+    uint64_t partly_used_pages;  /* pages with both memory in use and idle memory */
     uint64_t partly_idle_bytes;  /* idle bytes in these pages */
     uint64_t rounding_bytes;     /* bytes of live blocks beyond the bytes that the program requested */
 };
