@@ -37,7 +37,8 @@ static struct leati_staging *new_staging(struct leati_stager *stager)
     staging->flags = leati_stager_take(stager, FLAGS_BYTES + QUARTERS * QUARTER_BYTES);
     leati_error_quiet_end();
     if (!staging->leftover || !staging->flags) {
-        leati_stager_give_back(stager, staging->flags);
+        if (staging->flags)
+            leati_stager_give_back(stager, staging->flags);
         free(staging->leftover);
         free(staging);
         return NULL;

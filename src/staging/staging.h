@@ -58,10 +58,9 @@ struct leati_stager {
     unsigned share;                /* number of workers that may work on one copy at once */
     int node;                      /* NUMA node of the workers; -1: any */
     struct leati_staging_choice choice;
-    uint64_t ring_bytes;      /* limit for the ring of one copy */
-    uint64_t limit_bytes;     /* limit for the pinned memory of all copies under way */
-    _Atomic uint64_t last_ns; /* not used */
-    char refused[192];        /* why staging is not possible, as the layer above has found; "" if it is possible */
+    uint64_t ring_bytes;  /* limit for the ring of one copy */
+    uint64_t limit_bytes; /* limit for the pinned memory of all copies under way */
+    char refused[192];    /* why staging is not possible, as the layer above has found; "" if it is possible */
 
     /* Protected by jobs_lock of stager.c. */
     struct leati_lost *lost;       /* blocks kept until leati_stager_end(); see leati_stager_lose() */

@@ -364,6 +364,30 @@ static void copies_without_memory_use_up_no_limit(void **state)
     end_room(&room);
 }
 
+/* A stream's first short copy allocates the stream's ring. Without pinned memory another protocol makes the copy. */
+static void a_short_copy_without_memory_is_made(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 4 * KIB);
+    struct leati_stager *stager;
+    leat_stream *fresh;
+
+    OK(leati_stager_get(t->device, &stager));
+    for (int i = 0; i < 2; i++)
+        OK(leat_pool_trim(leati_stager_pool(stager, (enum leati_store_policy)i), 0, NULL, NULL));
+    OK(leat_stream_create(t->device, &fresh));
+    held_no_memory = true;
+    test_pattern(room.in, room.bytes, 77);
+    OK(leat_copy(fresh, room.memory, room.in, room.bytes));
+    OK(leat_copy(fresh, room.out, room.memory, room.bytes));
+    OK(leat_stream_synchronize(fresh));
+    held_no_memory = false;
+    EXPECT_PATTERN(room.out, room.bytes, 77);
+    expect_there(t, &room, 77);
+    OK(leat_stream_destroy(fresh));
+    end_room(&room);
+}
+
 /* A cancel after the copy was staged is too late: all bytes are staged, so the copy must succeed. */
 static void a_cancel_of_what_is_staged_is_too_late(void **state)
 {
@@ -669,6 +693,7 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(many_copies_wait_for_memory),
     HELD_TEST(layouts_wait_for_memory),
     HELD_TEST(copies_without_memory_use_up_no_limit),
+    HELD_TEST(a_short_copy_without_memory_is_made),
     HELD_TEST(a_cancel_of_what_is_staged_is_too_late),
     HELD_TEST(a_close_waits_for_last_flags),
     HELD_TEST(flags_that_were_tried_are_kept),
