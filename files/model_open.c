@@ -165,7 +165,7 @@ static void destroy(leat_model *model)
     free(model);
 }
 
-/* Returns the unused memory of the arrays that have grown. */
+/* Shrinks the two arrays that grew while files were parsed, to free their unused ends. */
 static void shrink(leat_model *model)
 {
     void *less = realloc(model->tensors, model->count * sizeof *model->tensors + 1);

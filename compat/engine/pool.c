@@ -13,8 +13,7 @@ struct leatc_pool {
     struct leati_handle handle;
     struct leatc_device *device;
     leat_pool *native;                /* NULL: the pool stands for a pool of another process */
-    uint64_t id;                      /* for a pool of another process: the number of that process, and the id of
-                                       * the pool there */
+    uint64_t id;                      /* unique in this process, also among allocations */
     uint64_t maker_process, maker_id; /* of a pool of another process: that process's number, and the pool's id
                                        * there */
     bool is_default, exportable;
@@ -30,8 +29,8 @@ struct leatc_pool {
 
 static struct leati_handles pools = LEATI_HANDLES(struct leatc_pool);
 
-/* default_lock serializes the creation of default pools. reuse_lock is held while the reuse flags change in this
- * struct and in leat's pool. */
+/* default_lock serializes the creation of default pools. reuse_lock is held while a pool's reuse flags change, so
+ * that those in struct leatc_pool and those in leat's pool stay the same. */
 static struct leati_lock default_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_lock reuse_lock = LEATI_LOCK_INITIALIZER;
 

@@ -81,8 +81,8 @@ static void kernels_are_nodes(void **state)
     OK(hipGraphDestroy(graph));
 }
 
-/* Functions of modules come from a shared object, or are leat's own kernels, which take the place of AMD code
- * objects. */
+/* Captures and adds two functions of modules as nodes: one from a shared object, and a built-in kernel of leat.
+ * The module of the built-in kernel is loaded from an AMD code object that only has the kernel's name. */
 static void functions_of_modules_are_nodes(void **state)
 {
     struct {

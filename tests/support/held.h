@@ -34,7 +34,7 @@ extern void (*held_around)(const char *entry, bool after);
 /* If true, flag operations are submitted one by one, and each write is delayed by some milliseconds. */
 extern bool held_slow_flags;
 
-/* If true, the driver returns no more pinned memory. */
+/* If true, allocating and pinning host memory through the driver fails with HOST_MEMORY. */
 extern bool held_no_memory;
 
 /* Replaces the table. Must be called after environment variables are set and before the first call of leat. With
