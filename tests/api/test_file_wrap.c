@@ -1,6 +1,6 @@
 /*
- * test_file_wrap.c - leat_file_wrap(): handles for files that the program has open: who owns the descriptor, what the
- * handle can do, and descriptors that are refused.
+ * test_file_wrap.c - leat_file_wrap(): handles for files that the program has open: who owns the descriptor, what
+ * the handle can do, and descriptors that are refused.
  */
 #include "file_room.h"
 
