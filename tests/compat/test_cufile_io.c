@@ -154,6 +154,46 @@ static void a_read_ends_with_the_file(void **state)
         }
 }
 
+static atomic_bool cutting;
+
+static void *cut_in_steps(void *argument)
+{
+    const int *fd = argument;
+
+    for (off_t size = 2 * MIB; size >= 1000; size -= 2500)
+        if (ftruncate(*fd, size))
+            break;
+    atomic_store(&cutting, false);
+    return NULL;
+}
+
+/* A file that is cut during a read is shorter, and no failure. */
+static void files_are_cut_while_they_are_read(void **state)
+{
+    static const int how[] = {O_RDONLY, O_RDWR};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(how); i++) {
+        int other = make_file("cut", 2 * MIB, 3, O_RDWR), fd = open(path_of("cut"), how[i]);
+        CUfileHandle_t file = register_fd(fd);
+        unsigned char *memory = make_memory(DEVICE, 2 * MIB), *out;
+        pthread_t thread;
+
+        atomic_store(&cutting, true);
+        assert_int_equal(pthread_create(&thread, NULL, cut_in_steps, &other), 0);
+        do
+            assert_in_range(cuFileRead(file, memory, 2 * MIB, 0, 0), 1000, 2 * MIB);
+        while (atomic_load(&cutting));
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        out = copy_of(memory, 1000);
+        HAS_PATTERN(out, 1000, 3);
+        free(out);
+        cuFileHandleDeregister(file);
+        assert_int_equal(close(fd) | close(other), 0);
+        end_memory(DEVICE, memory);
+    }
+}
+
 /* A hole of 5 GiB with bytes behind 2^32. */
 static void sparse_files_are_read(void **state)
 {
@@ -210,6 +250,9 @@ static void wrong_arguments_are_refused(void **state)
     MOVES(-1, cuFileRead(only_write, memory, 10, 0, 0));
     assert_int_equal(errno, EBADF);
     MOVES(10, cuFileRead(file, memory, 10, 0, 4086));
+    end_memory(DEVICE, memory);
+    MOVES(-CU_FILE_CUDA_POINTER_INVALID, cuFileRead(file, memory, 10, 0, 0));
+    CUFILE(CU_FILE_CUDA_POINTER_INVALID, cuFileBufRegister(memory, 10, 0));
     cuFileHandleDeregister(file);
     MOVES(-CU_FILE_HANDLE_NOT_REGISTERED, cuFileRead(file, memory, 10, 0, 0));
     cuFileHandleDeregister(file);
@@ -217,7 +260,6 @@ static void wrong_arguments_are_refused(void **state)
     cuFileHandleDeregister(only_read);
     cuFileHandleDeregister(only_write);
     assert_int_equal(close(fd) | close(reading) | close(writing), 0);
-    end_memory(DEVICE, memory);
 }
 
 /* A write beyond the limit for files fails with -1, and the library works afterwards. */
@@ -560,6 +602,7 @@ int main(void)
         cmocka_unit_test(ranges_are_written),
         cmocka_unit_test(leat_memory_is_read_into),
         cmocka_unit_test(a_read_ends_with_the_file),
+        cmocka_unit_test(files_are_cut_while_they_are_read),
         cmocka_unit_test(sparse_files_are_read),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(a_failed_write_is_told),
