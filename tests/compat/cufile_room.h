@@ -36,7 +36,14 @@ static inline int make_folder(void **state)
 
 static inline int remove_folder(void **state)
 {
+    int devices = 0;
+
     (void)state;
+    /* Ends the threads of streams, which ThreadSanitizer would report. */
+    (void)cudaGetDeviceCount(&devices);
+    for (int i = 0; i < devices; i++)
+        if (cudaSetDevice(i) == cudaSuccess)
+            (void)cudaDeviceReset();
     return temporary_folder_remove(folder) ? 0 : -1;
 }
 
