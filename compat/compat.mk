@@ -90,6 +90,17 @@ $(compat_samples): $(BUILD)/tests/compat/%: tests/compat/%.cu tests/compat/sampl
 	$(Q)CXX='$(CXX)' $(BUILD)/leat cu -Wall -Wextra $(CPPFLAGS) $(CFLAGS) $< $(LDFLAGS) -o $@
 -include $(compat_tests:=.d)
 
+# libleat-cufile.a over a second leat, which stands in for NVIDIA's libraries. AddressSanitizer would take the variables
+# of the two for one.
+compat_vendor := $(if $(findstring -fsanitize,$(CFLAGS)),,$(if $(filter cufile,$(compat_names)),$(BUILD)/tests/compat/vendor_cufile))
+$(compat_vendor): tests/compat/vendor_cufile.c $(BUILD)/libleat-cufile.a $(BUILD)/libleat.a $(compat_so) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat -MMD -MP -MF $@.d $< $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' \
+	    $(BUILD)/libleat-cufile.a $(BUILD)/libleat.a -lcmocka -pthread $(LIB_LIBS) -o $@
+-include $(compat_vendor:=.d)
+compat_tests += $(compat_vendor)
+
 # A program whose allocations tests/cli/cli_record.sh records.
 compat_recorded := $(if $(filter cudart,$(compat_names)),$(BUILD)/tests/compat/recorded_cudart)
 $(compat_recorded): tests/compat/recorded_cudart.c $(compat_so) $(BUILD)/flags
