@@ -1,7 +1,7 @@
 # compat.mk - builds the compatibility libraries: the engine (libleat-compat), and one library for each folder beside
 # it. The Makefile includes this file.
 
-compat_names := $(filter cudart cuda hip,$(notdir $(patsubst %/,%,$(wildcard compat/*/))))
+compat_names := $(filter cudart cuda hip cufile,$(notdir $(patsubst %/,%,$(wildcard compat/*/))))
 compat_libs := $(addprefix libleat-,compat $(compat_names))
 compat_folder = $(if $(filter compat,$(1)),engine,$(1))
 # The engine uses the handle tables and assertions of src/base. Their sources are compiled into it once more, with
@@ -64,7 +64,10 @@ $(filter-out $(compat_cxx_tests) $(compat_samples),$(compat_tests)): $(BUILD)/te
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $(compat_test_cflags) -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) \
-	    -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -lcmocka -o $@
+	    -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) $(compat_test_libs) -lleat-compat -lleat \
+	    -lcmocka -o $@
+# The tests of cuFile use memory and streams of the runtime.
+$(filter $(BUILD)/tests/compat/test_cufile_%,$(compat_tests)): compat_test_libs = -lleat-cudart
 # Code that the tests *_ordering share: they run graphs of work and compare the results with a model.
 $(BUILD)/tests/compat/%.o: tests/compat/%.c $(BUILD)/flags
 	$(say) CC $<
@@ -86,6 +89,17 @@ $(compat_samples): $(BUILD)/tests/compat/%: tests/compat/%.cu tests/compat/sampl
 	@mkdir -p $(@D)
 	$(Q)CXX='$(CXX)' $(BUILD)/leat cu -Wall -Wextra $(CPPFLAGS) $(CFLAGS) $< $(LDFLAGS) -o $@
 -include $(compat_tests:=.d)
+
+# libleat-cufile.a over a second leat, which stands in for NVIDIA's libraries. AddressSanitizer would take the variables
+# of the two for one.
+compat_vendor := $(if $(findstring -fsanitize,$(CFLAGS)),,$(if $(filter cufile,$(compat_names)),$(BUILD)/tests/compat/vendor_cufile))
+$(compat_vendor): tests/compat/vendor_cufile.c $(BUILD)/libleat-cufile.a $(BUILD)/libleat.a $(compat_so) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat -MMD -MP -MF $@.d $< $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' \
+	    $(BUILD)/libleat-cufile.a $(BUILD)/libleat.a -lcmocka -pthread $(LIB_LIBS) -o $@
+-include $(compat_vendor:=.d)
+compat_tests += $(compat_vendor)
 
 # A program whose allocations tests/cli/cli_record.sh records.
 compat_recorded := $(if $(filter cudart,$(compat_names)),$(BUILD)/tests/compat/recorded_cudart)
@@ -164,7 +178,7 @@ compat-abi:
 
 # ---- install ----------------------------------------------------------------------------------------------------
 
-vendor_of = $(if $(filter cudart,$(1)),the CUDA runtime,$(if $(filter cuda,$(1)),the CUDA driver,HIP))
+vendor_of = $(if $(filter cudart,$(1)),the CUDA runtime,$(if $(filter cuda,$(1)),the CUDA driver,$(if $(filter hip,$(1)),HIP,cuFile)))
 install-compat: compat
 	$(say) INST '$(DESTDIR)$(libdir)/libleat-compat.so.$(VERSION)'
 	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)'

@@ -134,6 +134,34 @@ check_hip() {
         "$(grep -cE '^hipError_t .*\(' include/leat/compat/hip/hip_runtime_api.h) prototypes agree"
 }
 
-for layer in ${2:-cudart cuda hip}; do
+check_cufile() {
+    # cufile.h may be installed without cuda.h, which it includes: then ours takes its place.
+    local vendor="-isystem ${CUDA_HOME:-/usr/local/cuda}/include -idirafter include/leat/compat"
+    local ours=include/leat/compat/cufile.h prototypes
+    if [ ! -e "${CUDA_HOME:-/usr/local/cuda}/include/cufile.h" ]; then
+        echo "compat-abi: cufile skipped: no cufile.h of NVIDIA's here"
+        return
+    fi
+    write_program $ours CU_FILE_ | sed '$d' | sed '$d' >"$work/print.c"
+    # The last error number changes with each version.
+    { grep -oE '\bCU_?FILE_[A-Z0-9_]+ =' $ours | cut -d' ' -f1
+      sed -nE 's/^ +X\([0-9]+, (\w+), .*/CU_FILE_\1/p' $ours | grep -v IO_MAX_ERROR; } | sort -u |
+        sed -E 's/.*/    printf("& %lld\\n", (long long)&);/' >>"$work/print.c"
+    printf '    return 0;\n}\n' >>"$work/print.c"
+    $cc -Iinclude -include leat/compat/cufile.h "$work/print.c" -o "$work/ours"
+    # shellcheck disable=SC2086
+    $cc $vendor -include cufile.h "$work/print.c" -o "$work/theirs"
+    "$work/ours" >"$work/ours.txt"
+    "$work/theirs" >"$work/theirs.txt"
+    diff "$work/ours.txt" "$work/theirs.txt"
+    # Declare our prototypes again after the vendor's, with its types.
+    prototypes=$(awk '/^(CUfileError_t|void|long|ssize_t) cuFile/ { on = 1 } on { print } /;$/ { on = 0 }' $ours)
+    # shellcheck disable=SC2086
+    printf '#include <cufile.h>\n%s\n' "$prototypes" | $cc $vendor -w -fsyntax-only -x c -
+    echo "compat-abi: cufile: $(wc -l <"$work/ours.txt") constants and places," \
+        "$(grep -c ';' <<<"$prototypes") prototypes agree"
+}
+
+for layer in ${2:-cudart cuda hip cufile}; do
     if declare -F "check_$layer" >/dev/null; then "check_$layer"; fi
 done

@@ -61,6 +61,7 @@ check_hip_names() {
 check cudart "CUDA runtime" 'cuda[A-Z]'
 check cuda "CUDA driver" 'cu[A-Z]'
 check hip "HIP" 'hip(rtc)?[A-Z]'
+check cufile "cuFile" 'cuFile[A-Z]'
 check_hip_names
 if [ "$checked" -eq 0 ]; then
     echo "compat-symbols: found no name at all in $build; are the libraries built?" >&2

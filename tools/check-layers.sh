@@ -65,6 +65,8 @@ system_allowed() {
     include/leat/compat/*_functions.h) [[ $2 =~ ^(limits|tuple|type_traits|utility|(math|stdio|stdlib|string|time)\.h)$ ]] ;;
     include/leat/compat/hip/hip_runtime.h) [ "$2" = sched.h ] ;;
     include/leat/compat/cuda_runtime.h) [ "$2" = assert.h ] ;;
+    # ssize_t and off_t are in the names of cuFile.
+    include/leat/compat/cufile.h) [[ $2 =~ ^(std(bool|def)|sys/types)\.h$ ]] ;;
     include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
     *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
     esac

@@ -56,4 +56,8 @@ BOTH(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
      (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
       size_t *indexes, size_t attribute_count, size_t *failed_index, CUstream stream),
      copy_batch(dsts, srcs, sizes, count, attributes, indexes, attribute_count, failed_index, on))
+BOTH(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
+     (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+      size_t *indexes, size_t attribute_count, CUstream stream),
+     copy_batch(dsts, srcs, sizes, count, attributes, indexes, attribute_count, NULL, on))
 // clang-format on

@@ -248,6 +248,7 @@
     X(cuEventRecordWithFlags, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz, 2000) \
     X(cuGraphLaunch, cuGraphLaunch, cuGraphLaunch_ptsz, 2000) \
     X(cuMemcpyBatchAsync, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz, 2000) \
+    X(cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz, 13000) \
     X(cuStreamCopyAttributes, cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz, 2000) \
     X(cuStreamGetAttribute, cuStreamGetAttribute, cuStreamGetAttribute_ptsz, 2000) \
     X(cuStreamSetAttribute, cuStreamSetAttribute, cuStreamSetAttribute_ptsz, 2000) \

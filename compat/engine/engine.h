@@ -14,6 +14,8 @@
  *          return leatc_note(leatc_event_query(event));
  *      }
  *
+ * libleat-cufile, the cuFile API, uses the engine's devices and streams too. Its results are cuFile's own.
+ *
  * Because the engine is one library, the three APIs share streams, events, pointers and the current device within
  * a process, as the vendors' libraries do.
  *

@@ -77,6 +77,19 @@ typedef enum leat_file_flags {
  */
 LEAT_NODISCARD LEAT_API leat_status leat_file_open(const char *path, unsigned flags, leat_file **file);
 
+/*
+ * Makes a handle for a regular file that the program has open as fd. fd stays the program's: leat keeps a
+ * descriptor of its own, so the program may close fd at once, and leat_file_close() does not close it. Neither
+ * changes fd's position. flags: READ, WRITE, or both as far as fd allows, and CACHED or DIRECT; without READ and
+ * WRITE (such as 0) the handle can do what fd can do. If fd was opened with O_DIRECT or O_APPEND, leat opens the
+ * file again without them, through /proc: so copies may have any alignment, and writes go to their offsets. As
+ * with any second descriptor, closing it releases the process's record locks (F_SETLK) on the file.
+ * Errors: INVALID (file NULL; other flags, or both CACHED and DIRECT); FILE (fd is not an open descriptor, not of
+ * a regular file, or not open for what flags ask; the system's error); HOST_MEMORY; NOT_PERMITTED (inside a host
+ * function).
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_file_wrap(int fd, unsigned flags, leat_file **file);
+
 /* Closes the handle; NULL does nothing. Submitted copies continue. They keep the file itself open until they are
  * complete, their tickets are destroyed, and their device has made another staged copy or was closed.
  * Errors: HANDLE. */

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -146,7 +148,36 @@ static leat_status open_path(struct leati_open_file *opened)
     return status;
 }
 
-static leat_status open_file(const char *path, unsigned flags, leat_file **file)
+/* Opens the file of a descriptor that the program has open with the given flags of open(). */
+static leat_status open_again(struct leati_open_file *opened, int fd, int program_flags)
+{
+    unsigned flags = opened->flags;
+    int how = O_CLOEXEC;
+    char path[40];
+    leat_status status;
+
+    how |= !(flags & LEAT_FILE_WRITE) ? O_RDONLY : flags & LEAT_FILE_READ ? O_RDWR : O_WRONLY;
+    status = check_opened(fd, flags);
+    if (status != LEAT_OK)
+        return status;
+    if (program_flags & (O_DIRECT | O_APPEND)) {
+        /* A duplicate would have these flags too: it refuses unaligned ranges, or writes only at the end. */
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        opened->fd = open(path, how);
+    } else {
+        opened->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    }
+    if (opened->fd < 0)
+        return leati_fail(LEAT_ERROR_FILE, "%s: %s", program_flags & (O_DIRECT | O_APPEND) ? "open" : "dup",
+                          strerror(errno));
+    status = leati_file_open_direct(opened, how);
+    if (status != LEAT_OK)
+        (void)close(opened->fd);
+    return status;
+}
+
+/* Opens path; if fd is not -1, its file, of which path is the name in messages. */
+static leat_status open_file(const char *path, unsigned flags, int fd, int program_flags, leat_file **file)
 {
     struct leati_open_file *open;
     size_t path_bytes = strlen(path) + 1;
@@ -161,7 +192,10 @@ static leat_status open_file(const char *path, unsigned flags, leat_file **file)
         open->directory = open->direct_fd = -1;
         memcpy(open->path, path, path_bytes);
     }
-    status = open ? open_path(open) : leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
+    if (!open)
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
+    else
+        status = fd < 0 ? open_path(open) : open_again(open, fd, program_flags);
     if (status != LEAT_OK) {
         free(open);
         if (*file)
@@ -180,9 +214,66 @@ leat_status leat_file_open(const char *path, unsigned flags, leat_file **file)
     LEATI_TRY(leati_check_permitted("leat_file_open"));
     LEATI_TRY(leati_check_not_null("leat_file_open", "path", path));
     LEATI_TRY(leati_check_not_null("leat_file_open", "file", file));
-    status = open_file(path, flags, &made);
+    status = open_file(path, flags, -1, 0, &made);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_file_open of %s", path);
+    leati_handle_publish(made);
+    *file = made;
+    return LEAT_OK;
+}
+
+/* Returns the path of a descriptor's file, or "descriptor N" without /proc. */
+static void name_of(int fd, char *text, size_t text_bytes)
+{
+    char link[40];
+    ssize_t length;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    length = readlink(link, text, text_bytes - 1);
+    if (length > 0)
+        text[length] = '\0';
+    else
+        snprintf(text, text_bytes, "descriptor %d", fd);
+}
+
+static leat_status wrap(int fd, unsigned flags, leat_file **file)
+{
+    const unsigned access = LEAT_FILE_READ | LEAT_FILE_WRITE;
+    int program_flags = fcntl(fd, F_GETFL);
+    char path[PATH_MAX];
+    unsigned has;
+
+    if (flags & ~(access | LEAT_FILE_CACHED | LEAT_FILE_DIRECT))
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "flags are 0x%x; use LEAT_FILE_READ, LEAT_FILE_WRITE, LEAT_FILE_CACHED and "
+                          "LEAT_FILE_DIRECT only",
+                          flags);
+    if (program_flags < 0)
+        return leati_fail(LEAT_ERROR_FILE, "fcntl: %s", strerror(errno));
+    has = (program_flags & O_ACCMODE) == O_RDONLY   ? LEAT_FILE_READ
+          : (program_flags & O_ACCMODE) == O_WRONLY ? LEAT_FILE_WRITE
+                                                    : access;
+    if (program_flags & O_PATH)
+        has = 0;
+    if (!(flags & access))
+        flags |= has;
+    if (!has || flags & access & ~has)
+        return leati_fail(LEAT_ERROR_FILE, "the descriptor is not open for %s",
+                          flags & LEAT_FILE_WRITE && !(has & LEAT_FILE_WRITE) ? "writing" : "reading");
+    name_of(fd, path, sizeof path);
+    return open_file(path, flags, fd, program_flags, file);
+}
+
+leat_status leat_file_wrap(int fd, unsigned flags, leat_file **file)
+{
+    leat_file *made;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_file_wrap"));
+    LEATI_TRY(leati_check_not_null("leat_file_wrap", "file", file));
+    status = wrap(fd, flags, &made);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_file_wrap of descriptor %d", fd);
     leati_handle_publish(made);
     *file = made;
     return LEAT_OK;

@@ -310,6 +310,8 @@ static void batches_and_attributes(void **state)
     unsigned in[2] = {5, 6}, out[2] = {0, 0};
     size_t sizes[2] = {sizeof in[0], sizeof in[0]}, first = 0, failed = 9;
     CUstream stream;
+    CUdriverProcAddressQueryResult why;
+    void *function;
 
     (void)state;
     OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
@@ -322,6 +324,16 @@ static void batches_and_attributes(void **state)
         OK(cuMemcpyDtoH(&out[i], to[i], sizeof out[i]));
     assert_int_equal(out[0], 5);
     assert_int_equal(out[1], 6);
+    in[0] = 7;
+    OK(cuMemcpyBatchAsync_v2(to, from, sizes, 2, &plain, &first, 1, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemcpyDtoH(&out[0], to[0], sizeof out[0]));
+    assert_int_equal(out[0], 7);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync_v2(to, from, sizes, 2, &plain, &first, 1, NULL));
+    OK(cuGetProcAddress("cuMemcpyBatchAsync", &function, 13000, 0, &why));
+    assert_ptr_equal(function, (void *)cuMemcpyBatchAsync_v2);
+    OK(cuGetProcAddress("cuMemcpyBatchAsync", &function, 12080, 0, &why));
+    assert_ptr_equal(function, (void *)cuMemcpyBatchAsync);
     to[1] = memory + BYTES;
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(to, from, sizes, 2, &plain, &first, 1, NULL, NULL));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(to, from, sizes, 2, &plain, &first, 0, NULL, stream));

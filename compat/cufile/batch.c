@@ -1,0 +1,348 @@
+/*
+ * batch.c - batches of operations.
+ *
+ * Each operation of a batch has its own ticket. The operations of a submission run on streams of this library's
+ * own, one for each device. An operation that is complete stays in its batch until cuFileBatchIOGetStatus() has
+ * returned it.
+ */
+#include "cufile/inside.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define POLL_NS 1000000 /* the longest wait for one operation, after which the others are checked too */
+
+struct entry {
+    struct leatcf_operation operation;
+    void *cookie;
+    leat_ticket *ticket; /* NULL: it is over, with the result in moved */
+    ssize_t moved;
+};
+
+struct batch {
+    struct batch *next;     /* in the list of batches */
+    unsigned users;         /* guarded by batches_lock: calls that use the batch */
+    bool ended;             /* guarded by batches_lock: it is no longer in the list */
+    unsigned most;          /* operations */
+    pthread_mutex_t status; /* held by cuFileBatchIOGetStatus(), the only call that removes entries */
+    pthread_mutex_t lock;   /* guards what follows */
+    struct leatcf_stream streams[LEATC_DEVICES_MAX];
+    bool has_stream[LEATC_DEVICES_MAX], failed;
+    unsigned count;
+    struct entry entries[];
+};
+
+static pthread_mutex_t batches_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t batch_unused = PTHREAD_COND_INITIALIZER;
+static struct batch *batches; /* guarded by batches_lock */
+
+/* ---- the list of batches ---- */
+
+/* Returns the batch of a handle, which the caller leaves; NULL: there is none. */
+static struct batch *enter(CUfileBatchHandle_t handle)
+{
+    struct batch *batch;
+
+    pthread_mutex_lock(&batches_lock);
+    for (batch = batches; batch && batch != handle; batch = batch->next)
+        continue;
+    if (batch)
+        batch->users++;
+    pthread_mutex_unlock(&batches_lock);
+    return batch;
+}
+
+static void leave(struct batch *batch)
+{
+    pthread_mutex_lock(&batches_lock);
+    if (!--batch->users && batch->ended)
+        pthread_cond_broadcast(&batch_unused);
+    pthread_mutex_unlock(&batches_lock);
+}
+
+/* Takes the batch out of the list, and waits until no call uses it. */
+static struct batch *take_out(CUfileBatchHandle_t handle)
+{
+    struct batch **place, *batch;
+
+    pthread_mutex_lock(&batches_lock);
+    for (place = &batches; *place && *place != handle; place = &(*place)->next)
+        continue;
+    batch = *place;
+    if (batch) {
+        *place = batch->next;
+        batch->ended = true;
+        while (batch->users)
+            pthread_cond_wait(&batch_unused, &batches_lock);
+    }
+    pthread_mutex_unlock(&batches_lock);
+    return batch;
+}
+
+CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t *batch_idp, unsigned nr)
+{
+    struct batch *batch;
+
+    if (!batch_idp || !nr || nr > LEATCF_BATCH_MOST)
+        return leatcf_error(CU_FILE_INVALID_VALUE);
+    leatcf_driver_use();
+    batch = calloc(1, sizeof *batch + nr * sizeof batch->entries[0]);
+    if (!batch)
+        return leatcf_error(CU_FILE_NOMEM_ERROR);
+    batch->most = nr;
+    pthread_mutex_init(&batch->status, NULL);
+    pthread_mutex_init(&batch->lock, NULL);
+    pthread_mutex_lock(&batches_lock);
+    batch->next = batches;
+    batches = batch;
+    pthread_mutex_unlock(&batches_lock);
+    *batch_idp = batch;
+    return leatcf_error(CU_FILE_SUCCESS);
+}
+
+/* ---- submitting ---- */
+
+/* The caller holds the batch's lock. */
+static int find_stream(struct batch *batch, const void *memory, struct leatcf_stream **stream)
+{
+    int ordinal;
+
+    LEATC_TRY(leatcf_device_of(memory, &ordinal));
+    *stream = &batch->streams[ordinal];
+    if (!batch->has_stream[ordinal] || !leatcf_stream_is_alive(*stream))
+        LEATC_TRY(leatcf_stream_take(ordinal, *stream));
+    batch->has_stream[ordinal] = true;
+    return LEATC_OK;
+}
+
+/* Starts an operation, or stores why it has failed. The caller holds the batch's lock. */
+static void start(struct batch *batch, struct entry *entry)
+{
+    struct leatcf_operation *operation = &entry->operation;
+    struct leatcf_stream *stream;
+    leat_status status;
+    bool cut;
+    int result;
+
+    status = leatcf_operation_clip(operation, &cut);
+    if (status != LEAT_OK || !operation->bytes) {
+        entry->moved = status == LEAT_OK ? 0 : leatcf_bytes_of_status(status);
+        return;
+    }
+    result = find_stream(batch, operation->memory, &stream);
+    if (result == LEATC_OK) {
+        status = leatcf_stream_start(stream, operation, &entry->ticket, &result);
+        entry->moved = status == LEAT_OK ? 0 : leatcf_bytes_of_status(status);
+        if (status != LEAT_OK)
+            entry->ticket = NULL;
+    }
+    if (result != LEATC_OK)
+        entry->moved =
+            result == LEATC_INVALID_VALUE ? -CU_FILE_CUDA_POINTER_INVALID : -(ssize_t)leatcf_error_of(result).err;
+}
+
+/* Makes the entries behind the batch's last one, without starting them. Returns how many it made; if that is fewer
+ * than nr, *error says why. */
+static unsigned make_entries(struct batch *batch, const CUfileIOParams_t *params, unsigned nr,
+                             CUfileOpError *error)
+{
+    for (unsigned i = 0; i < nr; i++) {
+        const CUfileIOParams_t *p = &params[i];
+        struct entry *entry = &batch->entries[batch->count + i];
+        ssize_t failed = -CU_FILE_INVALID_VALUE;
+
+        *entry = (struct entry){.cookie = p->cookie};
+        if (p->mode == CUFILE_BATCH && (p->opcode == CUFILE_READ || p->opcode == CUFILE_WRITE))
+            failed = leatcf_operation_make(p->fh, p->u.batch.devPtr_base, p->u.batch.size, p->u.batch.file_offset,
+                                           p->u.batch.devPtr_offset, p->opcode == CUFILE_WRITE, &entry->operation);
+        if (failed) {
+            *error = failed == -1 ? CU_FILE_INVALID_FILE_OPEN_FLAG : (CUfileOpError)-failed;
+            return i;
+        }
+    }
+    return nr;
+}
+
+/* The caller holds the batch's lock. */
+static CUfileOpError submit(struct batch *batch, const CUfileIOParams_t *params, unsigned nr)
+{
+    CUfileOpError error = CU_FILE_SUCCESS;
+    unsigned made;
+
+    if (nr > batch->most - batch->count)
+        return CU_FILE_BATCH_FULL;
+    made = make_entries(batch, params, nr, &error);
+    if (made < nr) {
+        while (made--)
+            leatcf_operation_end(&batch->entries[batch->count + made].operation);
+        return error;
+    }
+    for (unsigned i = 0; i < nr; i++)
+        start(batch, &batch->entries[batch->count + i]);
+    batch->count += nr;
+    return CU_FILE_SUCCESS;
+}
+
+CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CUfileIOParams_t *iocbp,
+                                  unsigned int flags)
+{
+    struct batch *batch;
+    CUfileOpError error;
+
+    if (!nr || !iocbp || flags)
+        return leatcf_error(CU_FILE_INVALID_VALUE);
+    batch = enter(batch_idp);
+    if (!batch)
+        return leatcf_error(CU_FILE_INVALID_VALUE);
+    pthread_mutex_lock(&batch->lock);
+    error = submit(batch, iocbp, nr);
+    pthread_mutex_unlock(&batch->lock);
+    leave(batch);
+    return leatcf_error(error);
+}
+
+/* ---- the status ---- */
+
+/* Checks without waiting whether an operation is over. The caller holds the batch's lock. */
+static bool is_over(struct batch *batch, struct entry *entry, CUfileStatus_t *state)
+{
+    leat_status status = LEAT_OK;
+
+    if (entry->ticket) {
+        status = leat_ticket_wait(entry->ticket, LEAT_COPY_POINT_DONE, 0);
+        if (status == LEAT_NOT_READY)
+            return false;
+        entry->moved = status == LEAT_OK ? (ssize_t)entry->operation.bytes : leatcf_bytes_of_status(status);
+        batch->failed |= status != LEAT_OK;
+    }
+    *state = status == LEAT_ERROR_CANCELLED ? CUFILE_CANCELED : entry->moved < 0 ? CUFILE_FAILED : CUFILE_COMPLETE;
+    return true;
+}
+
+/* Moves operations that are over to events, at most `most`. Returns how many. The caller holds the batch's locks.
+ */
+static unsigned collect(struct batch *batch, CUfileIOEvents_t *events, unsigned most)
+{
+    unsigned found = 0, kept = 0;
+
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct entry *entry = &batch->entries[i];
+        CUfileStatus_t state;
+
+        if (found == most || !is_over(batch, entry, &state)) {
+            batch->entries[kept++] = *entry;
+            continue;
+        }
+        events[found++] = (CUfileIOEvents_t){entry->cookie, state, (size_t)entry->moved};
+        (void)leat_ticket_destroy(entry->ticket);
+        leatcf_operation_end(&entry->operation);
+    }
+    batch->count = kept;
+    return found;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Returns when the wait ends; UINT64_MAX: never. */
+static uint64_t deadline_of(const struct timespec *timeout)
+{
+    uint64_t now = now_ns();
+
+    if (!timeout || (uint64_t)timeout->tv_sec >= (UINT64_MAX - now) / 1000000000 - 1)
+        return UINT64_MAX;
+    return now + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec;
+}
+
+/* The caller holds the batch's status lock, so that no ticket is destroyed. */
+static unsigned wait_for(struct batch *batch, unsigned least, unsigned most, CUfileIOEvents_t *events,
+                         const struct timespec *timeout)
+{
+    uint64_t deadline = deadline_of(timeout), now;
+    unsigned found = 0;
+
+    for (;;) {
+        leat_ticket *oldest = NULL;
+        unsigned left;
+
+        pthread_mutex_lock(&batch->lock);
+        found += collect(batch, events + found, most - found);
+        left = batch->count;
+        for (unsigned i = 0; i < left && !oldest; i++)
+            oldest = batch->entries[i].ticket;
+        pthread_mutex_unlock(&batch->lock);
+        now = now_ns();
+        if (found >= least || found == most || !left || now >= deadline)
+            return found;
+        (void)leat_ticket_wait(oldest, LEAT_COPY_POINT_DONE, deadline - now < POLL_NS ? deadline - now : POLL_NS);
+    }
+}
+
+CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min_nr, unsigned *nr,
+                                     CUfileIOEvents_t *iocbp, struct timespec *timeout)
+{
+    struct batch *batch;
+
+    if (!nr || !*nr || !iocbp || min_nr > *nr ||
+        (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)))
+        return leatcf_error(CU_FILE_INVALID_VALUE);
+    batch = enter(batch_idp);
+    if (!batch)
+        return leatcf_error(CU_FILE_INVALID_VALUE);
+    pthread_mutex_lock(&batch->status);
+    *nr = wait_for(batch, min_nr, *nr, iocbp, timeout);
+    pthread_mutex_unlock(&batch->status);
+    leave(batch);
+    return leatcf_error(CU_FILE_SUCCESS);
+}
+
+/* ---- the end ---- */
+
+static void cancel(struct batch *batch)
+{
+    pthread_mutex_lock(&batch->lock);
+    for (unsigned i = 0; i < batch->count; i++)
+        if (batch->entries[i].ticket)
+            (void)leat_ticket_cancel(batch->entries[i].ticket);
+    pthread_mutex_unlock(&batch->lock);
+}
+
+CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp)
+{
+    struct batch *batch = enter(batch_idp);
+
+    if (!batch)
+        return leatcf_error(CU_FILE_INVALID_VALUE);
+    cancel(batch);
+    leave(batch);
+    return leatcf_error(CU_FILE_SUCCESS);
+}
+
+void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp)
+{
+    struct batch *batch = take_out(batch_idp);
+
+    if (!batch)
+        return;
+    cancel(batch);
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct entry *entry = &batch->entries[i];
+
+        if (entry->ticket)
+            batch->failed |= leat_ticket_wait(entry->ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER) != LEAT_OK;
+        (void)leat_ticket_destroy(entry->ticket);
+        leatcf_operation_end(&entry->operation);
+    }
+    for (int i = 0; i < LEATC_DEVICES_MAX; i++)
+        if (batch->has_stream[i])
+            leatcf_stream_give(&batch->streams[i], batch->failed);
+    pthread_mutex_destroy(&batch->status);
+    pthread_mutex_destroy(&batch->lock);
+    free(batch);
+}
