@@ -312,7 +312,7 @@ static bool make_file(struct file_case *c, size_t bytes)
     if (error)
         bench_note(c->bench, "file: no rows of files %s: a file of %zu bytes cannot be made in %s: %s",
                    place_texts[c->place].part, bytes, folder_of(c->place), strerror(error));
-    if (!c->file)
+    if (c->fd < 0 || !c->file)
         return false;
     c->bytes = bytes;
     if (c->place != FILE_ON_DISK || can_evict(c))

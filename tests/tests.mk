@@ -346,9 +346,10 @@ check-memcheck: tests
 test_tsan := $(filter-out $(filter-out $(staged_ends),$(above_drivers)) %/test_pool_threads,$(test_api))
 # Pools reserve addresses for all memory of a device, and ThreadSanitizer leaves few addresses.
 few_addresses := LEAT_CPU_MEMORY=2G
+# ThreadSanitizer calls dlopen() in place of the library, so the run path of the library is not searched.
 check-tsan-plain: tests
 	$(Q)status=0; export TEST_TIMEOUT=1800; \
-	$(few_addresses) LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) || status=1; \
+	$(few_addresses) LEAT_DEVICE=cpu:0 LD_LIBRARY_PATH='$(abspath $(BUILD))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) || status=1; \
 	$(few_addresses) tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
 	    $(test_bin)/unit_rails_waits $(test_bin)/unit_copy_help $(test_bin)/unit_cpu || status=1; \
 	tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(addprefix $(test_bin)/,unit_bytes \

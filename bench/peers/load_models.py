@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Loads a safetensors file to a GPU by libleat-files and by other loaders, in turns in one process, and prints JSON.
+
+Usage: load_models.py [--lib build] [--device cuda:0] [--gib 8] [--tensors 80] [--folder /dev/shm] [--repeats 5]
+
+Needs PyTorch and safetensors; KvikIO is used if it is there. The file has random bytes and is in the page cache. Each
+loader allocates device memory, reads all tensors, and waits for the device; the time is that of all of it. After each
+load every tensor is compared, on the device, with the one that safetensors has loaded first. The first load of each
+loader, which makes rings, threads and pools, is told apart from the others.
+"""
+import argparse
+import ctypes
+import json
+import os
+import statistics
+import tempfile
+import time
+
+import torch
+from safetensors.torch import load_file, save_file
+
+DONE, FOREVER = 2, (1 << 64) - 1  # LEAT_COPY_POINT_DONE, LEAT_FOREVER
+
+
+class Leat:
+    """The calls of libleat and libleat-files that a load needs."""
+
+    def __init__(self, folder, device):
+        self.library = ctypes.CDLL(os.path.join(folder, "libleat.so"), mode=ctypes.RTLD_GLOBAL)
+        self.files = ctypes.CDLL(os.path.join(folder, "libleat-files.so"))
+        self.library.leat_last_error.restype = ctypes.c_char_p
+        self.files.leat_model_set_get_load.restype = ctypes.c_void_p
+        self.device, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(self.library.leat_device_open(device.encode(), ctypes.byref(self.device)))
+        self.check(self.library.leat_stream_create(self.device, ctypes.byref(self.stream)))
+
+    def check(self, status):
+        if status:
+            raise RuntimeError(self.library.leat_last_error().decode())
+
+    def load(self, path):
+        model, loaded = ctypes.c_void_p(), ctypes.c_void_p()
+        paths = (ctypes.c_char_p * 1)(path.encode())
+        self.check(self.files.leat_model_open(paths, ctypes.c_size_t(1), ctypes.byref(model)))
+        self.check(self.files.leat_model_load_all(self.stream, model, None, None, ctypes.byref(loaded)))
+        load = ctypes.c_void_p(self.files.leat_model_set_get_load(loaded))
+        self.check(self.files.leat_model_load_wait(load, ctypes.c_int(DONE), ctypes.c_uint64(FOREVER)))
+        return model, loaded
+
+    def pointer(self, model, loaded, name):
+        index, pointer = ctypes.c_size_t(), ctypes.c_void_p()
+        self.check(self.files.leat_model_find(model, name.encode(), ctypes.byref(index)))
+        self.check(self.files.leat_model_set_get_pointer(loaded, index, ctypes.byref(pointer)))
+        return pointer.value
+
+    def free(self, model, loaded):
+        self.check(self.files.leat_model_set_destroy(loaded))
+        self.check(self.files.leat_model_close(model))
+
+
+class View:
+    """Bytes in device memory, for torch.as_tensor()."""
+
+    def __init__(self, address, size):
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
+
+
+def same(tensor, view):
+    return torch.equal(tensor.view(torch.uint8).flatten(), torch.as_tensor(view, device=tensor.device))
+
+
+def by_leat(leat, path, wanted):
+    start = time.perf_counter()
+    model, loaded = leat.load(path)
+    seconds = time.perf_counter() - start
+    right = all(same(tensor, View(leat.pointer(model, loaded, name), tensor.nbytes))
+                for name, tensor in wanted.items())
+    leat.free(model, loaded)
+    return seconds, right
+
+
+def by_safetensors(path, device, wanted):
+    torch.cuda.empty_cache()
+    start = time.perf_counter()
+    tensors = load_file(path, device=device)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    return seconds, all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
+
+
+def by_mapping(path, device, wanted):
+    """All bytes of the file through a mapping, as one copy of pageable memory."""
+    torch.cuda.empty_cache()
+    start = time.perf_counter()
+    mapped = torch.from_file(path, shared=False, size=os.path.getsize(path), dtype=torch.uint8)
+    copied = mapped.to(device)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    return seconds, int(copied[-4096:].to(torch.int64).sum()) == int(mapped[-4096:].to(torch.int64).sum())
+
+
+def by_kvikio(path, device, wanted):
+    """All bytes of the file by one pread() of KvikIO in its own way, with 16 threads."""
+    import kvikio
+    import kvikio.defaults
+
+    torch.cuda.empty_cache()
+    kvikio.defaults.set({"num_threads": 16})
+    start = time.perf_counter()
+    copied = torch.empty(os.path.getsize(path), dtype=torch.uint8, device=device)
+    with kvikio.CuFile(path, "r") as file:
+        moved = file.pread(copied).get()
+    seconds = time.perf_counter() - start
+    return seconds, moved == copied.numel()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lib", default="build", help="the folder of libleat.so and libleat-files.so")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--gib", type=float, default=8)
+    parser.add_argument("--tensors", type=int, default=80)
+    parser.add_argument("--folder", default=os.environ.get("TMPDIR", "/tmp"))
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    each = int(args.gib * (1 << 30)) // args.tensors // 2
+    leat = Leat(args.lib, args.device)
+    loaders = {"leat": lambda *given: by_leat(leat, given[0], given[2]), "safetensors": by_safetensors,
+               "mapping": by_mapping}
+    try:
+        import kvikio  # noqa: F401
+        loaders["kvikio"] = by_kvikio
+    except ImportError:
+        pass
+    times, wrong = {name: [] for name in loaders}, 0
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        path = os.path.join(folder, "model.safetensors")
+        save_file({f"t.{i}": torch.randint(-30000, 30000, (each,), dtype=torch.int16) for i in range(args.tensors)},
+                  path)
+        wanted, size = load_file(path, device=args.device), os.path.getsize(path)
+        for _ in range(args.repeats + 1):
+            for name, loader in loaders.items():
+                seconds, right = loader(path, args.device, wanted)
+                times[name].append(seconds)
+                wrong += not right
+    rates = {name: {"first_gb_s": size / found[0] / 1e9, "median_gb_s": size / statistics.median(found[1:]) / 1e9,
+                    "worst_gb_s": size / max(found[1:]) / 1e9} for name, found in times.items()}
+    print(json.dumps({"device": torch.cuda.get_device_name(args.device), "torch": torch.__version__, "bytes": size,
+                      "tensors": args.tensors, "folder": args.folder, "repeats": args.repeats, "wrong": wrong,
+                      "loaders": rates}, indent=2))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
