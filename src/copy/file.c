@@ -245,8 +245,7 @@ static leat_status wrap(int fd, unsigned flags, leat_file **file)
 
     if (flags & ~(access | LEAT_FILE_CACHED | LEAT_FILE_DIRECT))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "flags are 0x%x; use LEAT_FILE_READ, LEAT_FILE_WRITE, LEAT_FILE_CACHED and "
-                          "LEAT_FILE_DIRECT only",
+                          "flags are 0x%x; use LEAT_FILE_READ, LEAT_FILE_WRITE, LEAT_FILE_CACHED and LEAT_FILE_DIRECT only",
                           flags);
     if (program_flags < 0)
         return leati_fail(LEAT_ERROR_FILE, "fcntl: %s", strerror(errno));

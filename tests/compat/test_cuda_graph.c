@@ -125,7 +125,7 @@ static void executables_in_all_forms(void **state)
     OK(cuGraphAddDependencies(other, &nodes[1], &nodes[0], 1));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate_v2(&exec, other, &wrong, log, sizeof log));
     assert_true(wrong == nodes[0] || wrong == nodes[1]);
-    assert_non_null(strstr(log, "circle"));
+    assert_non_null(strstr(log, "cycle"));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, graph, 1 << 12));
     OK(cuGraphExecDestroy(exec));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGraphExecDestroy(exec));

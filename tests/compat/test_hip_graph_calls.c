@@ -216,7 +216,7 @@ static void executables(void **state)
     OK(hipGraphAddDependencies(other, &nodes[1], &nodes[0], 1));
     GIVES(hipErrorInvalidValue, hipGraphInstantiate(&exec, other, &wrong, log, sizeof log));
     assert_true(wrong == nodes[0] || wrong == nodes[1]);
-    assert_non_null(strstr(log, "circle"));
+    assert_non_null(strstr(log, "cycle"));
     params.flags = 0;
     GIVES(hipErrorInvalidValue, hipGraphInstantiateWithParams(&exec, other, &params));
     assert_int_equal(params.result_out, hipGraphInstantiateInvalidStructure);
