@@ -7,6 +7,7 @@
 #include "text.h"
 #include "text_json.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <leat/leat.h>
@@ -71,6 +72,7 @@ static bool make_map(struct place *place)
     bool in_file = !strcmp(place->word, "file");
     int file = -1;
 
+    assert(place->bytes);
     if (in_file) {
         file = cli_temporary_file();
         if (file < 0 || ftruncate(file, (off_t)place->bytes) != 0) {

@@ -233,7 +233,8 @@ static leat_status open_files(leat_model *model, struct index *index)
         slots *= 2;
     index->slot_mask = slots - 1;
     index->slots = calloc(slots, sizeof *index->slots);
-    index->file_of = calloc(index->count, sizeof *index->file_of);
+    /* One more, because calloc() of 0 may return NULL. */
+    index->file_of = calloc(index->count + 1, sizeof *index->file_of);
     if (!index->slots || !index->file_of)
         return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the %zu entries of the index",
                                 index->count);
