@@ -128,6 +128,14 @@ leat_status leatm_sized_read_list(const char *type, const void *items, size_t co
  * version has. The caller's size field keeps its value. */
 void leatm_sized_write(void *given, const void *filled, size_t known_bytes);
 
+/* ---- time ---- */
+
+/* Returns the time of the monotonic clock in nanoseconds. */
+uint64_t leatm_now_ns(void);
+
+/* Returns the time on that clock after_ns from now; UINT64_MAX, which is never, if the sum overflows. */
+uint64_t leatm_end_ns(uint64_t after_ns);
+
 /* ---- growing arrays, reading, checks ---- */
 
 /* Makes room for one more element of bytes bytes in *array, which has count elements and room for *room. */

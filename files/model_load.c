@@ -7,14 +7,6 @@
 
 /* ---- loads ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 leat_status leatm_load_create(const char *what, const leat_model_options *options, leat_model_load **load)
 {
     leat_model_options known = LEAT_MODEL_OPTIONS_INIT;
@@ -30,11 +22,7 @@ leat_status leatm_load_create(const char *what, const leat_model_options *option
     made = calloc(1, sizeof *made);
     if (!made)
         return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the load", what);
-    if (known.deadline_ns) {
-        uint64_t now = now_ns();
-
-        made->end_ns = known.deadline_ns < UINT64_MAX - now ? now + known.deadline_ns : UINT64_MAX;
-    }
+    made->end_ns = known.deadline_ns ? leatm_end_ns(known.deadline_ns) : 0;
     *load = made;
     return LEAT_OK;
 }
@@ -79,7 +67,7 @@ static leat_status start_batch(leat_model_load *load, const struct leatm_read *r
             .file = read->file, .offset = read->offset, .memory = read->dst, .bytes = (size_t)read->bytes};
     }
     if (load->end_ns) {
-        now = now_ns();
+        now = leatm_now_ns();
         options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
     }
     TRY(leatm_model_room(&load->tickets, &load->room, load->count, sizeof *load->tickets));
@@ -299,7 +287,7 @@ static leat_status wait_for_event(leat_event *event, uint64_t end_ns)
     for (;;) {
         leat_status status = leat_event_query(event);
 
-        if (status != LEAT_NOT_READY || now_ns() >= end_ns)
+        if (status != LEAT_NOT_READY || leatm_now_ns() >= end_ns)
             return status;
         nanosleep(&moment, NULL);
     }
@@ -323,7 +311,7 @@ static void note(struct first_failure *first, leat_status status)
 leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, uint64_t timeout_ns)
 {
     struct first_failure first = {.status = LEAT_OK};
-    uint64_t now = now_ns(), end_ns;
+    uint64_t end_ns = leatm_end_ns(timeout_ns), now;
 
     if (!load)
         return no_load("leat_model_load_wait");
@@ -331,13 +319,12 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
         return leatm_model_fail(LEAT_ERROR_INVALID,
                                 "leat_model_load_wait: point is %d; use LEAT_COPY_POINT_STAGED or LEAT_COPY_POINT_DONE",
                                 (int)point);
-    end_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
     for (size_t i = 0; i < load->count; i++) {
         uint64_t left = LEAT_FOREVER;
         leat_status status;
 
         if (end_ns != UINT64_MAX) {
-            now = timeout_ns ? now_ns() : end_ns;
+            now = timeout_ns ? leatm_now_ns() : end_ns;
             left = end_ns > now ? end_ns - now : 0;
         }
         status = leat_ticket_wait(load->tickets[i], point, left);

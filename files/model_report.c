@@ -1,4 +1,4 @@
-/* model_report.c - helpers of the parsers: messages, growing arrays, windows, texts and numbers
+/* model_report.c - helpers of the library: messages, the clock, growing arrays, windows, texts and numbers
  * (model_files.h). */
 #include "model_files.h"
 
@@ -45,6 +45,21 @@ const char *leatm_shown(struct leatm_shown *shown, const char *text, size_t byte
     if (bytes > room)
         memcpy(shown->text + room - 3, "...", 3);
     return shown->text;
+}
+
+uint64_t leatm_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t leatm_end_ns(uint64_t after_ns)
+{
+    uint64_t now = leatm_now_ns();
+
+    return after_ns < UINT64_MAX - now ? now + after_ns : UINT64_MAX;
 }
 
 leat_status leatm_model_room(void *array, size_t *room, size_t count, size_t bytes)

@@ -24,14 +24,6 @@ struct save_request {
     bool npy;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* ---- checks ---- */
 
 /* Computes the bytes of an item from its type and shape, and checks both. */
@@ -312,7 +304,7 @@ static leat_status check_save(const char *what, const leat_model_save *save)
 
 static leat_status wait_for(leat_ticket *ticket, leat_copy_point point, uint64_t end_ns)
 {
-    uint64_t now = now_ns();
+    uint64_t now = leatm_now_ns();
 
     if (end_ns == UINT64_MAX)
         return leat_ticket_wait(ticket, point, LEAT_FOREVER);
@@ -321,7 +313,7 @@ static leat_status wait_for(leat_ticket *ticket, leat_copy_point point, uint64_t
 
 leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point, uint64_t timeout_ns)
 {
-    uint64_t now = now_ns(), end_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+    uint64_t end_ns = leatm_end_ns(timeout_ns);
     char message[1800];
     leat_status status, committed;
 

@@ -33,6 +33,8 @@ struct batch {
     struct entry entries[];
 };
 
+/* Protects the list against calls of other threads. cuFileBatchIODestroy() waits on batch_unused until no other call
+ * uses the batch. */
 static pthread_mutex_t batches_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t batch_unused = PTHREAD_COND_INITIALIZER;
 static struct batch *batches; /* guarded by batches_lock */

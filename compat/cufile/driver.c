@@ -57,6 +57,7 @@ ssize_t leatcf_bytes_of_status(leat_status status)
 
 /* ---- opening ---- */
 
+/* Any thread may open and close the driver, or start an operation. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long opens;      /* guarded by lock: calls that opened it, and have not closed it */
 static long operations; /* guarded by lock: under way */

@@ -31,6 +31,7 @@ struct leatcf_file *leatcf_file_hold(CUfileHandle_t handle)
     pthread_rwlock_rdlock(&files_lock);
     for (file = files[bucket_of(handle)]; file && file != handle; file = file->next)
         continue;
+    /* Relaxed: files_lock keeps the registration, and with it one holder, until the count is incremented. */
     if (file)
         atomic_fetch_add_explicit(&file->holders, 1, memory_order_relaxed);
     pthread_rwlock_unlock(&files_lock);

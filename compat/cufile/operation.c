@@ -115,6 +115,8 @@ int leatcf_device_of(const void *memory, int *ordinal)
 
 #define IDLE_MOST 64
 
+/* Any threads may read and write at the same time. Each call takes a stream that no other call uses, so that calls
+ * do not wait for one another. */
 static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct leatcf_stream idle[IDLE_MOST]; /* guarded by idle_lock */
 static unsigned idle_count;                  /* guarded by idle_lock */
