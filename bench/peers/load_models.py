@@ -3,13 +3,17 @@
 
 Usage: load_models.py [--lib build] [--device cuda:0] [--gib 8] [--tensors 80] [--folder /dev/shm] [--repeats 5]
 
-Needs PyTorch and safetensors; KvikIO is used if it is there. The file has random bytes and is in the page cache. Each
-loader allocates device memory, reads all tensors, and waits for the device; the time is that of all of it. After each
-load every tensor is compared, on the device, with the one that safetensors has loaded first. The first load of each
-loader, which makes rings, threads and pools, is told apart from the others.
+Needs PyTorch and safetensors. KvikIO, fastsafetensors and InstantTensor (each of its back ends) are used if they are
+there. The file has random bytes and is in the page cache; torch.load() reads the same tensors from a file of its own
+format. Each loader allocates device memory, reads all tensors, and waits for the device; the time is that of all of
+it. After each load every tensor is compared, on the device, with the one that safetensors has loaded first. The first
+load of each loader, which makes rings, threads and pools, is told apart from the others. A loader that raises an
+exception is listed with its message and takes no further turns.
 """
 import argparse
 import ctypes
+import functools
+import importlib.util
 import json
 import os
 import statistics
@@ -114,6 +118,76 @@ def by_kvikio(path, device, wanted):
     return seconds, moved == copied.numel()
 
 
+def by_torch_load(path, device, wanted):
+    """The same tensors, as torch.save() has written them."""
+    torch.cuda.empty_cache()
+    start = time.perf_counter()
+    tensors = torch.load(path + ".pt", map_location=device, weights_only=True)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    return seconds, all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
+
+
+def by_fastsafetensors(path, device, wanted):
+    """Without GPUDirect Storage, with its own number of threads."""
+    from fastsafetensors import fastsafe_open
+
+    torch.cuda.empty_cache()
+    start = time.perf_counter()
+    with fastsafe_open([path], device=device, nogds=True) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - start
+    return seconds, all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
+
+
+def by_instanttensor(backend, path, device, wanted):
+    from instanttensor import safe_open
+
+    torch.cuda.empty_cache()
+    start = time.perf_counter()
+    with safe_open(path, framework="pt", device=torch.device(device).index or 0, backend=backend) as file:
+        tensors = dict(file.tensors())
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    return seconds, all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
+
+
+def installed_loaders():
+    """Returns the loaders of packages that need not be installed, by name."""
+    found = {}
+    if importlib.util.find_spec("kvikio"):
+        found["kvikio"] = by_kvikio
+    if importlib.util.find_spec("fastsafetensors"):
+        found["fastsafetensors"] = by_fastsafetensors
+    if importlib.util.find_spec("instanttensor"):
+        from instanttensor import Backend
+
+        found["instanttensor"] = functools.partial(by_instanttensor, None)
+        for name in ("MMAP", "URING_BUFFERED", "AIO_BUFFERED", "URING", "AIO"):
+            found[f"instanttensor {name}"] = functools.partial(by_instanttensor, getattr(Backend, name))
+    return found
+
+
+def measure(loaders, path, device, wanted, repeats):
+    """Returns the seconds of each loader's loads, the messages of those that failed, and the number of wrong loads."""
+    times, failed, wrong = {name: [] for name in loaders}, {}, 0
+    for _ in range(repeats + 1):
+        for name, loader in loaders.items():
+            if name in failed:
+                continue
+            try:
+                seconds, right = loader(path, device, wanted)
+            except Exception as error:  # a peer may refuse the file system or the machine
+                if name == "leat":
+                    raise
+                failed[name] = f"{type(error).__name__}: {error}"[:300]
+                continue
+            times[name].append(seconds)
+            wrong += not right
+    return {name: found for name, found in times.items() if name not in failed}, failed, wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lib", default="build", help="the folder of libleat.so and libleat-files.so")
@@ -126,28 +200,20 @@ def main():
     each = int(args.gib * (1 << 30)) // args.tensors // 2
     leat = Leat(args.lib, args.device)
     loaders = {"leat": lambda *given: by_leat(leat, given[0], given[2]), "safetensors": by_safetensors,
-               "mapping": by_mapping}
-    try:
-        import kvikio  # noqa: F401
-        loaders["kvikio"] = by_kvikio
-    except ImportError:
-        pass
-    times, wrong = {name: [] for name in loaders}, 0
+               "mapping": by_mapping, "torch.load": by_torch_load, **installed_loaders()}
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path = os.path.join(folder, "model.safetensors")
-        save_file({f"t.{i}": torch.randint(-30000, 30000, (each,), dtype=torch.int16) for i in range(args.tensors)},
-                  path)
+        tensors = {f"t.{i}": torch.randint(-30000, 30000, (each,), dtype=torch.int16) for i in range(args.tensors)}
+        save_file(tensors, path)
+        torch.save(tensors, path + ".pt")
+        del tensors
         wanted, size = load_file(path, device=args.device), os.path.getsize(path)
-        for _ in range(args.repeats + 1):
-            for name, loader in loaders.items():
-                seconds, right = loader(path, args.device, wanted)
-                times[name].append(seconds)
-                wrong += not right
+        times, failed, wrong = measure(loaders, path, args.device, wanted, args.repeats)
     rates = {name: {"first_gb_s": size / found[0] / 1e9, "median_gb_s": size / statistics.median(found[1:]) / 1e9,
                     "worst_gb_s": size / max(found[1:]) / 1e9} for name, found in times.items()}
     print(json.dumps({"device": torch.cuda.get_device_name(args.device), "torch": torch.__version__, "bytes": size,
                       "tensors": args.tensors, "folder": args.folder, "repeats": args.repeats, "wrong": wrong,
-                      "loaders": rates}, indent=2))
+                      "loaders": rates, "failed": failed}, indent=2))
     return 1 if wrong else 0
 
 
