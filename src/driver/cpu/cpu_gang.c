@@ -5,6 +5,7 @@
  * Here each part has its own thread, which is reserved when the work is submitted to its stream.
  */
 #include "base/lock.h"
+#include "base/thread.h"
 #include "driver/cpu/cpu.h"
 
 #include <string.h>
@@ -66,15 +67,11 @@ static void *gang_thread(void *unused)
  * ended equals started. */
 static int start_thread(void)
 {
-    pthread_attr_t attributes;
     pthread_t thread;
-    int failed = pthread_attr_init(&attributes);
+    int failed = leati_thread_start(&thread, gang_thread, NULL);
 
-    if (failed)
-        return failed;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    failed = pthread_create(&thread, &attributes, gang_thread, NULL);
-    pthread_attr_destroy(&attributes);
+    if (!failed)
+        pthread_detach(thread);
     return failed;
 }
 

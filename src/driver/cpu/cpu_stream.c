@@ -179,6 +179,15 @@ static void drain(struct cpu_stream *stream)
 
 /* ---- creating and destroying streams ---- */
 
+/* Frees a stream that has no thread. */
+static void discard(struct cpu_stream *stream)
+{
+    leati_lock_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->work_there);
+    pthread_cond_destroy(&stream->work_done);
+    free(stream);
+}
+
 static leat_status start(struct cpu_device *device, struct cpu_stream **started)
 {
     struct cpu_stream *stream = calloc(1, sizeof *stream);
@@ -194,7 +203,7 @@ static leat_status start(struct cpu_device *device, struct cpu_stream **started)
     pthread_cond_init(&stream->work_done, NULL);
     failed = leati_thread_start(&stream->thread, stream_thread, stream);
     if (failed) {
-        free(stream);
+        discard(stream);
         return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: each stream of the CPU device is a thread%s",
                           strerror(failed), leati_addresses_hint(&hint));
     }
@@ -206,10 +215,7 @@ static void end(struct cpu_stream *stream)
 {
     leati_assert(!stream->holders);
     pthread_join(stream->thread, NULL);
-    leati_lock_destroy(&stream->lock);
-    pthread_cond_destroy(&stream->work_there);
-    pthread_cond_destroy(&stream->work_done);
-    free(stream);
+    discard(stream);
 }
 
 static bool finished(struct cpu_stream *stream)

@@ -214,6 +214,8 @@ leat_status GPU(vm_unmap)(struct leati_driver *driver, void *device, void *ptr, 
     (void)driver;
     leati_lock(&self->maps_lock);
     status = unmap(self, ptr, bytes);
+    /* Forget the range even if the vendor's call failed: add_peer() must not fail because of a range that may no
+     * longer be mapped. */
     forget_maps(self, (uintptr_t)ptr, bytes);
     leati_unlock(&self->maps_lock);
     return status;
