@@ -165,11 +165,16 @@ static leat_status make_sets(const char *what, leat_stream *const *streams, size
     for (*made = 0; *made < count; ++*made) {
         leat_model_set *set;
 
-        if (!streams[*made])
-            return leatm_model_fail(LEAT_ERROR_INVALID, "%s: streams[%zu] is NULL", what, *made);
+        /* The static analyzer does not see that leatm_model_fail() returns its first argument. */
+        if (!streams[*made]) {
+            (void)leatm_model_fail(LEAT_ERROR_INVALID, "%s: streams[%zu] is NULL", what, *made);
+            return LEAT_ERROR_INVALID;
+        }
         set = calloc(1, sizeof *set);
-        if (!set)
-            return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the set", what);
+        if (!set) {
+            (void)leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the set", what);
+            return LEAT_ERROR_HOST_MEMORY;
+        }
         set->stream = streams[*made];
         sets[*made] = set;
     }

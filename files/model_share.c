@@ -99,7 +99,7 @@ static leat_status find_lanes(struct share *share, struct leatm_read *reads, siz
         else
             TRY(find_lane(share, reads[i].stream, &reads[i].lane));
     }
-    share->feeds = calloc(share->lane_count * share->lane_count, sizeof *share->feeds);
+    share->feeds = calloc(share->lane_count * share->lane_count + 1, sizeof *share->feeds);
     return share->feeds ? LEAT_OK
                         : leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu streams", share->lane_count);
 }
