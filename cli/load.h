@@ -23,10 +23,16 @@ struct load_file {
     char *access; /* says whether leat reads through the system's cache or past it, and why */
 };
 
+enum { LOAD_DEVICES_MAX = 16 };
+
 struct load_report {
-    char device[64];
+    char devices[LOAD_DEVICES_MAX][64];
+    size_t device_count;
+    bool split; /* each device has a part of the tensors; otherwise each has all of them */
     size_t tensors, tensors_there;
     uint64_t bytes;
+    uint64_t read_bytes;      /* read from the files */
+    uint64_t delivered_bytes; /* bytes of tensors on all devices together */
     double seconds; /* time from the call until the bytes are on the device */
     enum { LOAD_NOT_VERIFIED, LOAD_VERIFIED, LOAD_WRONG } verified;
     struct load_file *files;

@@ -6,10 +6,31 @@
 
 #include <stdio.h>
 
-/* Returns the rate in GB/s, or 0 if nothing was loaded. */
+/* Returns the rate in GB/s at which bytes reached the devices, or 0 if nothing was loaded. */
 static double rate_of(const struct load_report *report)
 {
-    return report->bytes && report->seconds > 0 ? (double)report->bytes * 1e-9 / report->seconds : 0;
+    return report->bytes && report->seconds > 0 ? (double)report->delivered_bytes * 1e-9 / report->seconds : 0;
+}
+
+/* Writes the names of the devices to text. */
+static void name_devices(const struct load_report *report, const char *between, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < report->device_count && used < text_bytes; i++)
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", i ? between : "", report->devices[i]);
+}
+
+/* Says what was read and delivered, if there are several devices. */
+static void print_delivery(const struct load_report *report)
+{
+    char one[TEXT_MAX], two[TEXT_MAX];
+
+    if (report->device_count < 2)
+        return;
+    printf("\n%s, %s read from the files, %s delivered\n",
+           report->split ? "Each device has a part of the tensors" : "Each device has all tensors",
+           text_bytes(one, report->read_bytes), text_bytes(two, report->delivered_bytes));
 }
 
 static bool add_row(struct table *table, const struct load_file *file)
@@ -35,15 +56,18 @@ bool load_print_text(const struct load_report *report)
                                                   {.name = "PROTOCOL"},
                                                   {.name = "WHY", .wrap = TABLE_WRAP_REST}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
-    char title[200], one[TEXT_MAX], two[TEXT_MAX];
+    char title[1400], devices[1100] = "", one[TEXT_MAX], two[TEXT_MAX];
     bool fine = table != NULL;
 
     for (size_t i = 0; fine && i < report->file_count; i++)
         fine = add_row(table, &report->files[i]);
+    name_devices(report, " and ", devices, sizeof devices);
     snprintf(title, sizeof title, "%zu of %zu tensors, %s to %s in %s s, %s GB/s", report->tensors,
-             report->tensors_there, text_bytes(one, report->bytes), report->device,
-             text_figure(two, report->seconds), text_figure((char[TEXT_MAX]){0}, rate_of(report)));
+             report->tensors_there, text_bytes(one, report->bytes), devices, text_figure(two, report->seconds),
+             text_figure((char[TEXT_MAX]){0}, rate_of(report)));
     fine = fine && table_print(table, title, TABLE_PLAIN);
+    if (fine)
+        print_delivery(report);
     if (fine && report->verified != LOAD_NOT_VERIFIED)
         printf("\nverified  %s\n", report->verified == LOAD_VERIFIED ? "yes: every byte is that of the files"
                                                                      : "NO: the bytes differ from the files");
@@ -68,8 +92,22 @@ static json_t *json_of(const struct load_file *file)
     return object;
 }
 
+static json_t *devices_json(const struct load_report *report)
+{
+    json_t *devices = json_array();
+    bool fine = devices != NULL;
+
+    for (size_t i = 0; fine && i < report->device_count; i++)
+        fine = json_array_append_new(devices, json_string(report->devices[i])) == 0;
+    if (fine)
+        return devices;
+    json_decref(devices);
+    return NULL;
+}
+
 bool load_print_json(const struct load_report *report)
 {
+    char devices[1100] = "";
     json_t *files = json_array(), *verified, *rate, *object;
     bool fine = files != NULL;
 
@@ -78,9 +116,13 @@ bool load_print_json(const struct load_report *report)
     verified =
         report->verified == LOAD_NOT_VERIFIED ? json_null() : json_boolean(report->verified == LOAD_VERIFIED);
     rate = report->bytes ? json_real(rate_of(report)) : json_null();
-    object = json_pack("{s:I, s:I, s:f, s:o, s:o, s:s, s:s, s:o}", "tensors", (json_int_t)report->tensors, "bytes",
-                       (json_int_t)report->bytes, "seconds", report->seconds, "gb_s", rate, "verified", verified,
-                       "device", report->device, "version", leat_version(), "files", files);
+    name_devices(report, ",", devices, sizeof devices);
+    object =
+        json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s, s:o, s:b, s:s, s:o}", "tensors",
+                  (json_int_t)report->tensors, "bytes", (json_int_t)report->bytes, "read_bytes",
+                  (json_int_t)report->read_bytes, "delivered_bytes", (json_int_t)report->delivered_bytes,
+                  "seconds", report->seconds, "gb_s", rate, "verified", verified, "device", devices, "devices",
+                  devices_json(report), "split", report->split, "version", leat_version(), "files", files);
     fine = fine && object && json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0;
     if (fine)
         putchar('\n');

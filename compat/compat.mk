@@ -68,6 +68,7 @@ $(filter-out $(compat_cxx_tests) $(compat_samples),$(compat_tests)): $(BUILD)/te
 	    -lcmocka -o $@
 # The tests of cuFile use memory and streams of the runtime.
 $(filter $(BUILD)/tests/compat/test_cufile_%,$(compat_tests)): compat_test_libs = -lleat-cudart
+$(BUILD)/tests/compat/test_cufile_batch: $(BUILD)/tests/bad_disk.o
 # Code that the tests *_ordering share: they run graphs of work and compare the results with a model.
 $(BUILD)/tests/compat/%.o: tests/compat/%.c $(BUILD)/flags
 	$(say) CC $<

@@ -22,22 +22,43 @@ leat_status leatm_load_create(const char *what, const leat_model_options *option
     made = calloc(1, sizeof *made);
     if (!made)
         return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the load", what);
+    atomic_init(&made->holders, 1);
     made->end_ns = known.deadline_ns ? leatm_end_ns(known.deadline_ns) : 0;
     *load = made;
     return LEAT_OK;
 }
 
+static int compare_numbers(uint64_t left, uint64_t right)
+{
+    return left < right ? -1 : left > right;
+}
+
+/* By file and offset. */
+static int compare_places(const void *a, const void *b)
+{
+    const struct leatm_read *left = a, *right = b;
+    int files = compare_numbers(left->file_number, right->file_number);
+
+    return files ? files : compare_numbers(left->offset, right->offset);
+}
+
+/* By stream, file and offset. */
 static int compare_reads(const void *a, const void *b)
 {
     const struct leatm_read *left = a, *right = b;
+    int streams = compare_numbers((uintptr_t)left->stream, (uintptr_t)right->stream);
 
-    if (left->stream != right->stream)
-        return (uintptr_t)left->stream < (uintptr_t)right->stream ? -1 : 1;
-    if (left->file_number != right->file_number)
-        return left->file_number < right->file_number ? -1 : 1;
-    if (left->offset != right->offset)
-        return left->offset < right->offset ? -1 : 1;
-    return left->bytes < right->bytes ? -1 : left->bytes > right->bytes;
+    return streams ? streams : compare_places(a, b);
+}
+
+/* Sorts the reads, unless they are in order already, as in most loads. */
+static void sort_reads(struct leatm_read *reads, size_t count, int (*order)(const void *a, const void *b))
+{
+    for (size_t i = 1; i < count; i++)
+        if (order(&reads[i - 1], &reads[i]) > 0) {
+            qsort(reads, count, sizeof *reads, order);
+            return;
+        }
 }
 
 /* Returns true if read continues before in the file and at the destination, so that
@@ -48,14 +69,25 @@ static bool continues(const struct leatm_read *before, const struct leatm_read *
            read->offset == before->offset + before->bytes && read->dst == before->dst + before->bytes;
 }
 
-/* Starts one batch: the reads at the beginning of a sorted list that belong to one stream. *taken receives their
- * number. ops has room for LEATM_BATCH_MAX. */
-static leat_status start_batch(leat_model_load *load, const struct leatm_read *reads, size_t count,
-                               leat_file_op *ops, size_t *taken)
+/* Returns the options of a copy that starts now. */
+static leat_copy_options options_of(const leat_model_load *load)
 {
     leat_copy_options options = LEAT_COPY_OPTIONS_INIT;
+    uint64_t now;
+
+    if (load->end_ns) {
+        now = leatm_now_ns();
+        options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
+    }
+    return options;
+}
+
+leat_status leatm_load_batch(leat_model_load *load, const struct leatm_read *reads, size_t count,
+                             leat_file_op *ops, size_t *taken)
+{
+    leat_copy_options options = options_of(load);
     leat_ticket *ticket;
-    uint64_t bytes = 0, ranges = 0, now;
+    uint64_t bytes = 0, ranges = 0;
     size_t used = 0;
 
     while (used < count && used < LEATM_BATCH_MAX && reads[used].stream == reads[0].stream) {
@@ -66,10 +98,6 @@ static leat_status start_batch(leat_model_load *load, const struct leatm_read *r
         ops[used++] = (leat_file_op){
             .file = read->file, .offset = read->offset, .memory = read->dst, .bytes = (size_t)read->bytes};
     }
-    if (load->end_ns) {
-        now = leatm_now_ns();
-        options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
-    }
     TRY(leatm_model_room(&load->tickets, &load->room, load->count, sizeof *load->tickets));
     TRY(leat_file_read_batch_start(reads[0].stream, ops, used, &options, &ticket));
     load->tickets[load->count++] = ticket;
@@ -79,7 +107,7 @@ static leat_status start_batch(leat_model_load *load, const struct leatm_read *r
     return LEAT_OK;
 }
 
-leat_status leatm_load_reads(leat_model_load *load, struct leatm_read *reads, size_t count)
+leat_status leatm_load_apart(leat_model_load *load, struct leatm_read *reads, size_t count)
 {
     leat_file_op *ops;
     leat_status status = LEAT_OK;
@@ -90,23 +118,57 @@ leat_status leatm_load_reads(leat_model_load *load, struct leatm_read *reads, si
     ops = malloc((count < LEATM_BATCH_MAX ? count : LEATM_BATCH_MAX) * sizeof *ops);
     if (!ops)
         return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", count);
-    if (count > 1)
-        qsort(reads, count, sizeof *reads, compare_reads);
+    sort_reads(reads, count, compare_reads);
     for (size_t i = 0; i < count && status == LEAT_OK; i += taken) {
         taken = 0;
-        status = start_batch(load, reads + i, count - i, ops, &taken);
+        status = leatm_load_batch(load, reads + i, count - i, ops, &taken);
     }
     free(ops);
     return status;
 }
 
-leat_status leatm_load_event(leat_model_load *load, leat_stream *stream)
+leat_status leatm_load_reads(leat_model_load *load, struct leatm_read *reads, size_t count)
+{
+    uint64_t reach = 0;
+
+    for (size_t i = 0; i < count; i++)
+        reads[i].order = i;
+    sort_reads(reads, count, compare_places);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t end = reads[i].offset + reads[i].bytes;
+
+        if (i && reads[i].file_number == reads[i - 1].file_number) {
+            if (reads[i].offset < reach)
+                return leatm_load_shared(load, reads, count);
+            reach = end > reach ? end : reach;
+        } else {
+            reach = end;
+        }
+    }
+    return leatm_load_apart(load, reads, count);
+}
+
+leat_status leatm_load_copy(leat_model_load *load, leat_stream *stream, char *dst, const char *src, size_t bytes,
+                            bool followed)
+{
+    leat_copy_options options = options_of(load);
+    leat_ticket *ticket;
+
+    if (!followed)
+        return leat_copy(stream, dst, src, bytes);
+    TRY(leatm_model_room(&load->marks, &load->mark_room, load->mark_count, sizeof *load->marks));
+    TRY(leat_copy_start(stream, dst, src, bytes, &options, &ticket));
+    load->marks[load->mark_count++] = (struct leatm_mark){.ticket = ticket, .bytes = bytes};
+    return LEAT_OK;
+}
+
+leat_status leatm_load_mark(leat_model_load *load, leat_stream *stream, uint64_t bytes)
 {
     leat_device *device;
     leat_event *event;
     leat_status status;
 
-    TRY(leatm_model_room(&load->events, &load->event_room, load->event_count, sizeof *load->events));
+    TRY(leatm_model_room(&load->marks, &load->mark_room, load->mark_count, sizeof *load->marks));
     TRY(leat_stream_device(stream, &device));
     TRY(leat_event_create(device, &event));
     status = leat_event_record(stream, event);
@@ -114,7 +176,7 @@ leat_status leatm_load_event(leat_model_load *load, leat_stream *stream)
         leat_event_destroy(event);
         return status;
     }
-    load->events[load->event_count++] = event;
+    load->marks[load->mark_count++] = (struct leatm_mark){.event = event, .bytes = bytes};
     return LEAT_OK;
 }
 
@@ -164,9 +226,8 @@ static leat_status check_overlaps(struct taken *taken, size_t count)
 
 /* The work for all items: staged regions, direct reads, and the destinations for the overlap check. */
 struct work {
-    struct leatm_region *staged;
-    size_t *staged_item;
-    size_t staged_count, staged_room, staged_item_room;
+    struct leatm_staged *staged;
+    size_t staged_count, staged_room;
     struct leatm_read *reads;
     size_t count, room;
     struct taken *taken;
@@ -183,10 +244,7 @@ static leat_status add_region(const leat_model *model, const leat_model_item *it
         work->taken[work->taken_count++] = (struct taken){item->dst, region->bytes, index};
     if (region->staged) {
         TRY(leatm_model_room(&work->staged, &work->staged_room, work->staged_count, sizeof *work->staged));
-        TRY(leatm_model_room(&work->staged_item, &work->staged_item_room, work->staged_count,
-                             sizeof *work->staged_item));
-        work->staged_item[work->staged_count] = index;
-        work->staged[work->staged_count++] = *region;
+        work->staged[work->staged_count++] = (struct leatm_staged){*region, item, index, 0};
         return LEAT_OK;
     }
     read.file = model->files[read.file_number].file;
@@ -218,22 +276,84 @@ static leat_status plan(const leat_model *model, const leat_model_item *items, s
     return check_overlaps(work->taken, work->taken_count);
 }
 
-static leat_status submit(leat_model_load *load, const leat_model *model, const leat_model_item *items,
-                          struct work *work)
+/* By tensor, stream and item. */
+static int compare_staged(const void *a, const void *b)
 {
-    TRY(leatm_load_reads(load, work->reads, work->count));
-    for (size_t i = 0; i < work->staged_count; i++) {
-        const leat_model_item *item = &items[work->staged_item[i]];
-        leat_status status = leatm_region_stage(load, model, item, &work->staged[i]);
+    const struct leatm_staged *left = a, *right = b;
+    int tensors = compare_numbers(left->item->tensor, right->item->tensor);
+    int streams = compare_numbers((uintptr_t)left->item->stream, (uintptr_t)right->item->stream);
 
-        /* Consecutive items of one stream share one event, which follows their last copy. */
-        if (status == LEAT_OK &&
-            (i + 1 == work->staged_count || items[work->staged_item[i + 1]].stream != item->stream))
-            status = leatm_load_event(load, item->stream);
+    return tensors ? tensors : streams ? streams : compare_numbers(left->index, right->index);
+}
+
+/* By tensor, rank and item. */
+static int compare_ranks(const void *a, const void *b)
+{
+    const struct leatm_staged *left = a, *right = b;
+    int tensors = compare_numbers(left->item->tensor, right->item->tensor);
+    int ranks = compare_numbers(left->rank, right->rank);
+
+    return tensors ? tensors : ranks ? ranks : compare_numbers(left->index, right->index);
+}
+
+static bool same_tensor(const struct leatm_staged *one, const struct leatm_staged *two)
+{
+    return one->item->tensor == two->item->tensor;
+}
+
+/* Sorts the staged regions into groups that are loaded together: each stream's first region of a tensor, then each
+ * stream's second one, and so on. So a stream has temporary memory for one region at a time. */
+static void sort_staged(struct leatm_staged *staged, size_t count)
+{
+    if (count < 2)
+        return;
+    qsort(staged, count, sizeof *staged, compare_staged);
+    for (size_t i = 1; i < count; i++)
+        if (same_tensor(&staged[i], &staged[i - 1]) && staged[i].item->stream == staged[i - 1].item->stream)
+            staged[i].rank = staged[i - 1].rank + 1;
+    qsort(staged, count, sizeof *staged, compare_ranks);
+}
+
+/* Starts the regions that need temporary memory, tensor by tensor. */
+static leat_status submit_staged(leat_model_load *load, const leat_model *model, const struct work *work)
+{
+    size_t count;
+
+    sort_staged(work->staged, work->staged_count);
+    for (size_t i = 0; i < work->staged_count; i += count) {
+        const struct leatm_staged *first = &work->staged[i];
+        size_t failed = first->index;
+        leat_status status;
+
+        for (count = 1; i + count < work->staged_count && same_tensor(&first[count], first); count++)
+            if (first[count].rank != first->rank)
+                break;
+        status = leatm_regions_stage(load, model, first, count, &failed);
         if (status != LEAT_OK)
-            return item_failed(model, item, work->staged_item[i], status);
+            return item_failed(model, first->item, failed, status);
     }
     return LEAT_OK;
+}
+
+/* Marks the end of the layout copies on each stream that has some. */
+static leat_status mark_staged(leat_model_load *load, const struct work *work)
+{
+    for (size_t i = 0; i < work->staged_count; i++) {
+        bool last = true;
+
+        for (size_t j = i + 1; j < work->staged_count && last; j++)
+            last = work->staged[j].item->stream != work->staged[i].item->stream;
+        if (last)
+            TRY(leatm_load_mark(load, work->staged[i].item->stream, 0));
+    }
+    return LEAT_OK;
+}
+
+static leat_status submit(leat_model_load *load, const leat_model *model, const struct work *work)
+{
+    TRY(leatm_load_reads(load, work->reads, work->count));
+    TRY(submit_staged(load, model, work));
+    return mark_staged(load, work);
 }
 
 leat_status leat_model_load_start(const leat_model *model, const leat_model_item *items, size_t count,
@@ -254,10 +374,9 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
     if (status == LEAT_OK)
         status = plan(model, known, count, &work);
     if (status == LEAT_OK)
-        status = submit(made, model, known, &work);
+        status = submit(made, model, &work);
     free(known);
     free(work.staged);
-    free(work.staged_item);
     free(work.reads);
     free(work.taken);
     if (status != LEAT_OK) {
@@ -282,15 +401,33 @@ static leat_status wait_for_event(leat_event *event, uint64_t end_ns)
 {
     const struct timespec moment = {0, 100000};
 
-    if (end_ns == UINT64_MAX)
-        return leat_event_synchronize(event);
     for (;;) {
-        leat_status status = leat_event_query(event);
+        leat_status status = end_ns == UINT64_MAX ? leat_event_synchronize(event) : leat_event_query(event);
 
+        if (status == LEAT_ERROR_HANDLE)
+            return LEAT_OK; /* its device was closed, which completes its work */
         if (status != LEAT_NOT_READY || leatm_now_ns() >= end_ns)
             return status;
         nanosleep(&moment, NULL);
     }
+}
+
+/* Returns the time that is left until end_ns. */
+static uint64_t time_left(uint64_t end_ns)
+{
+    uint64_t now;
+
+    if (end_ns == UINT64_MAX)
+        return LEAT_FOREVER;
+    now = leatm_now_ns();
+    return end_ns > now ? end_ns - now : 0;
+}
+
+static leat_status wait_for_mark(const struct leatm_mark *mark, uint64_t end_ns)
+{
+    if (mark->event)
+        return wait_for_event(mark->event, end_ns);
+    return leat_ticket_wait(mark->ticket, LEAT_COPY_POINT_DONE, time_left(end_ns));
 }
 
 /* The first of several failures, with its message. */
@@ -311,7 +448,7 @@ static void note(struct first_failure *first, leat_status status)
 leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, uint64_t timeout_ns)
 {
     struct first_failure first = {.status = LEAT_OK};
-    uint64_t end_ns = leatm_end_ns(timeout_ns), now;
+    uint64_t end_ns = leatm_end_ns(timeout_ns);
 
     if (!load)
         return no_load("leat_model_load_wait");
@@ -320,20 +457,14 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
                                 "leat_model_load_wait: point is %d; use LEAT_COPY_POINT_STAGED or LEAT_COPY_POINT_DONE",
                                 (int)point);
     for (size_t i = 0; i < load->count; i++) {
-        uint64_t left = LEAT_FOREVER;
-        leat_status status;
+        leat_status status = leat_ticket_wait(load->tickets[i], point, timeout_ns ? time_left(end_ns) : 0);
 
-        if (end_ns != UINT64_MAX) {
-            now = timeout_ns ? leatm_now_ns() : end_ns;
-            left = end_ns > now ? end_ns - now : 0;
-        }
-        status = leat_ticket_wait(load->tickets[i], point, left);
         if (status == LEAT_NOT_READY)
             return status;
         note(&first, status);
     }
-    for (size_t i = 0; point == LEAT_COPY_POINT_DONE && i < load->event_count; i++) {
-        leat_status status = wait_for_event(load->events[i], end_ns);
+    for (size_t i = 0; point == LEAT_COPY_POINT_DONE && i < load->mark_count; i++) {
+        leat_status status = wait_for_mark(&load->marks[i], end_ns);
 
         if (status == LEAT_NOT_READY)
             return status;
@@ -343,6 +474,24 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
         return LEAT_OK;
     (void)leat_error_set(first.status, first.message);
     return leatm_model_fail_in(first.status, "leat_model_load_wait");
+}
+
+/* Adds the progress of a mark. */
+static leat_status look_at_mark(const struct leatm_mark *mark, leat_model_load_info *info)
+{
+    leat_ticket_info ticket = LEAT_TICKET_INFO_INIT;
+
+    if (mark->ticket) {
+        TRY(leat_ticket_get_info(mark->ticket, &ticket));
+        info->copied_arrived_bytes += ticket.arrived_bytes;
+        if (info->status == LEAT_OK)
+            info->status = ticket.status;
+    } else {
+        ticket.done = leat_event_query(mark->event) != LEAT_NOT_READY;
+        info->copied_arrived_bytes += ticket.done ? mark->bytes : 0;
+    }
+    info->done = info->done && ticket.done;
+    return LEAT_OK;
 }
 
 leat_status leat_model_load_get_info(leat_model_load *load, leat_model_load_info *info)
@@ -355,6 +504,7 @@ leat_status leat_model_load_get_info(leat_model_load *load, leat_model_load_info
         return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_get_info: info is NULL");
     TRY(leatm_sized_check("leat_model_load_get_info: info->size", "leat_model_load_info", info, sizeof full));
     full.bytes = load->bytes;
+    full.copied_bytes = load->copied_bytes;
     full.reads = (size_t)load->reads;
     full.staged = full.done = 1;
     for (size_t i = 0; i < load->count; i++) {
@@ -367,8 +517,8 @@ leat_status leat_model_load_get_info(leat_model_load *load, leat_model_load_info
         if (full.status == LEAT_OK)
             full.status = ticket.status;
     }
-    for (size_t i = 0; i < load->event_count && full.done; i++)
-        full.done = leat_event_query(load->events[i]) != LEAT_NOT_READY;
+    for (size_t i = 0; i < load->mark_count; i++)
+        TRY(look_at_mark(&load->marks[i], &full));
     leatm_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }
@@ -379,19 +529,25 @@ leat_status leat_model_load_cancel(leat_model_load *load)
         return no_load("leat_model_load_cancel");
     for (size_t i = 0; i < load->count; i++)
         TRY(leat_ticket_cancel(load->tickets[i]));
+    for (size_t i = 0; i < load->mark_count; i++)
+        if (load->marks[i].ticket)
+            TRY(leat_ticket_cancel(load->marks[i].ticket));
     return LEAT_OK;
 }
 
 leat_status leat_model_load_destroy(leat_model_load *load)
 {
-    if (!load)
+    /* Release and acquire: the last holder frees the load after all uses by the others. */
+    if (!load || atomic_fetch_sub_explicit(&load->holders, 1, memory_order_acq_rel) != 1)
         return LEAT_OK;
     for (size_t i = 0; i < load->count; i++)
         (void)leat_ticket_destroy(load->tickets[i]);
-    for (size_t i = 0; i < load->event_count; i++)
-        (void)leat_event_destroy(load->events[i]);
+    for (size_t i = 0; i < load->mark_count; i++) {
+        (void)leat_event_destroy(load->marks[i].event);
+        (void)leat_ticket_destroy(load->marks[i].ticket);
+    }
     free(load->tickets);
-    free(load->events);
+    free(load->marks);
     free(load);
     return LEAT_OK;
 }

@@ -336,84 +336,174 @@ static struct leatm_read range_at(const struct leatm_region *region, uint64_t in
     return read;
 }
 
-static leat_status read_ranges(leat_model_load *load, const leat_model *model, const leat_model_item *item,
-                               const struct leatm_region *region, char *temporary)
-{
-    uint32_t file = model->tensors[item->tensor].file;
-    struct leatm_read *reads;
-    leat_status status = LEAT_OK;
-    uint64_t ranges = 1;
-    int64_t span;
-    size_t room, count;
+/* ---- several staged regions ---- */
 
-    for (unsigned dim = range_of(region, &span); dim--;)
-        ranges *= (uint64_t)region->size[dim];
-    room = ranges < LEATM_BATCH_MAX ? (size_t)ranges : LEATM_BATCH_MAX;
-    reads = malloc(room * sizeof *reads);
-    if (!reads)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", room);
-    for (uint64_t i = 0; i < ranges && status == LEAT_OK; i += count) {
-        for (count = 0; count < room && i + count < ranges; count++) {
-            reads[count] = range_at(region, i + count);
-            reads[count].stream = item->stream;
-            reads[count].file = model->files[file].file;
-            reads[count].file_number = file;
-            reads[count].dst = temporary + (i + count) * (uint64_t)span;
+/* A stack of the parts of a region that are not loaded yet. A part that needs too much temporary memory is
+ * replaced by its two halves. */
+struct parts {
+    struct leatm_region waiting[64];
+    unsigned count;
+};
+
+/* Takes the next part from the stack. */
+static void take_part(struct parts *parts, struct leatm_region *part)
+{
+    for (;;) {
+        struct leatm_region *last = &parts->waiting[parts->count - 1], *half = last + 1;
+        unsigned dim = 0;
+
+        while (dim < last->dims && last->size[dim] == 1)
+            dim++;
+        if (temporary_bytes(last) <= TEMPORARY_MAX || dim == last->dims || parts->count == 64) {
+            *part = *last;
+            parts->count--;
+            return;
         }
-        status = leatm_load_reads(load, reads, count);
+        *half = *last;
+        half->size[dim] = last->size[dim] / 2;
+        last->size[dim] -= half->size[dim];
+        last->offset += (uint64_t)(half->size[dim] * last->from[dim]);
+        last->dst += half->size[dim] * last->to[dim];
+        parts->count++;
+    }
+}
+
+/* One region while it is loaded, part by part. */
+struct stage {
+    const struct leatm_staged *staged;
+    struct parts parts;
+    struct leatm_region part;
+    uint64_t ranges; /* of the part */
+    int64_t span;    /* bytes of a range */
+    char *temporary; /* memory for the part; NULL: the region has no part at this time */
+};
+
+/* Prepares the next part of a region, if there is one. */
+static leat_status begin_part(struct stage *stage)
+{
+    void *temporary;
+
+    if (!stage->parts.count)
+        return LEAT_OK;
+    take_part(&stage->parts, &stage->part);
+    stage->ranges = 1;
+    for (unsigned dim = range_of(&stage->part, &stage->span); dim--;)
+        stage->ranges *= (uint64_t)stage->part.size[dim];
+    TRY(leat_alloc(stage->staged->item->stream, (size_t)temporary_bytes(&stage->part), &temporary));
+    stage->temporary = temporary;
+    return LEAT_OK;
+}
+
+/* Adds the reads of the ranges from first on, at most LEATM_BATCH_MAX of them. */
+static leat_status add_ranges(const leat_model *model, const struct stage *stage, uint64_t first,
+                              struct leatm_read **reads, size_t *room, size_t *count)
+{
+    uint32_t file = model->tensors[stage->staged->item->tensor].file;
+
+    for (uint64_t i = first; stage->temporary && i < stage->ranges && i - first < LEATM_BATCH_MAX; i++) {
+        struct leatm_read read = range_at(&stage->part, i);
+
+        read.stream = stage->staged->item->stream;
+        read.file = model->files[file].file;
+        read.file_number = file;
+        read.dst = stage->temporary + i * (uint64_t)stage->span;
+        TRY(leatm_model_room(reads, room, *count, sizeof **reads));
+        (*reads)[(*count)++] = read;
+    }
+    return LEAT_OK;
+}
+
+/* Reads the present parts of all regions. */
+static leat_status read_parts(leat_model_load *load, const leat_model *model, const struct stage *stages,
+                              size_t stage_count)
+{
+    struct leatm_read *reads = NULL;
+    leat_status status = LEAT_OK;
+    size_t room = 0, count;
+
+    for (uint64_t first = 0; status == LEAT_OK; first += LEATM_BATCH_MAX) {
+        count = 0;
+        for (size_t i = 0; i < stage_count && status == LEAT_OK; i++)
+            status = add_ranges(model, &stages[i], first, &reads, &room, &count);
+        if (!count)
+            break;
+        if (status == LEAT_OK)
+            status = leatm_load_reads(load, reads, count);
     }
     free(reads);
     return status;
 }
 
-static leat_status stage_once(leat_model_load *load, const leat_model *model, const leat_model_item *item,
-                              const struct leatm_region *region)
+/* Copies a part from its temporary memory to its destination. */
+static leat_status place_part(const struct stage *stage)
 {
     leat_layout from, to;
-    void *temporary;
-    leat_status status;
 
-    make_layouts(region, &from, &to);
-    TRY(leat_alloc(item->stream, (size_t)temporary_bytes(region), &temporary));
-    status = read_ranges(load, model, item, region, temporary);
-    if (status == LEAT_OK)
-        status = leat_copy_layout(item->stream, region->dst, &to, temporary, &from);
-    if (status == LEAT_OK)
-        return leat_free(item->stream, temporary);
-    (void)leatm_model_fail_in(status, "through temporary memory");
-    char message[1024];
-    strncpy(message, leat_last_error(), sizeof message - 1);
-    message[sizeof message - 1] = '\0';
-    (void)leat_free(item->stream, temporary);
-    return leat_error_set(status, message);
+    make_layouts(&stage->part, &from, &to);
+    return leat_copy_layout(stage->staged->item->stream, stage->part.dst, &to, stage->temporary, &from);
 }
 
-leat_status leatm_region_stage(leat_model_load *load, const leat_model *model, const leat_model_item *item,
-                               const struct leatm_region *region)
+/* Frees the temporary memory of all regions, in the order of their streams. Keeps the message of an earlier
+ * failure. */
+static leat_status end_parts(struct stage *stages, size_t count, leat_status status)
 {
-    /* A stack of regions to read. A region that needs too much temporary memory is replaced by its two halves. */
-    struct leatm_region waiting[64];
-    unsigned count = 1;
+    char message[1024] = "";
 
-    waiting[0] = *region;
-    while (count) {
-        struct leatm_region *last = &waiting[count - 1], part;
-        unsigned dim = 0;
-
-        while (dim < last->dims && last->size[dim] == 1)
-            dim++;
-        if (temporary_bytes(last) <= TEMPORARY_MAX || dim == last->dims || count == 64) {
-            part = *last;
-            count--;
-            TRY(stage_once(load, model, item, &part));
-            continue;
-        }
-        waiting[count] = *last;
-        waiting[count].size[dim] = last->size[dim] / 2;
-        last->size[dim] -= waiting[count].size[dim];
-        last->offset += (uint64_t)(waiting[count].size[dim] * last->from[dim]);
-        last->dst += waiting[count].size[dim] * last->to[dim];
-        count++;
+    if (status != LEAT_OK) {
+        (void)leatm_model_fail_in(status, "through temporary memory");
+        strncpy(message, leat_last_error(), sizeof message - 1);
     }
-    return LEAT_OK;
+    for (size_t i = 0; i < count; i++) {
+        leat_status freed =
+            stages[i].temporary ? leat_free(stages[i].staged->item->stream, stages[i].temporary) : LEAT_OK;
+
+        stages[i].temporary = NULL;
+        status = status == LEAT_OK ? freed : status;
+    }
+    return message[0] ? leat_error_set(status, message) : status;
+}
+
+/* Loads the next part of each region. *more becomes false if no region has another part. */
+static leat_status stage_parts(leat_model_load *load, const leat_model *model, struct stage *stages, size_t count,
+                               bool *more, size_t *failed)
+{
+    leat_status status = LEAT_OK;
+    size_t i;
+
+    *more = false;
+    for (i = 0; i < count && status == LEAT_OK; i++) {
+        *failed = stages[i].staged->index;
+        status = begin_part(&stages[i]);
+        *more = *more || stages[i].parts.count;
+    }
+    if (status == LEAT_OK) {
+        *failed = stages[0].staged->index;
+        status = read_parts(load, model, stages, count);
+    }
+    for (i = 0; i < count && status == LEAT_OK; i++)
+        if (stages[i].temporary) {
+            *failed = stages[i].staged->index;
+            status = place_part(&stages[i]);
+        }
+    return end_parts(stages, count, status);
+}
+
+leat_status leatm_regions_stage(leat_model_load *load, const leat_model *model, const struct leatm_staged *staged,
+                                size_t count, size_t *failed)
+{
+    struct stage *stages = calloc(count, sizeof *stages);
+    leat_status status = LEAT_OK;
+    bool more = true;
+
+    if (!stages)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu slices of a tensor", count);
+    for (size_t i = 0; i < count; i++) {
+        stages[i].staged = &staged[i];
+        stages[i].parts.waiting[0] = staged[i].region;
+        stages[i].parts.count = 1;
+    }
+    while (more && status == LEAT_OK)
+        status = stage_parts(load, model, stages, count, &more, failed);
+    free(stages);
+    return status;
 }

@@ -1,5 +1,6 @@
 /*
- * model_set.c - leat_model_load_all(): allocates one block for each file and fills it by few large reads.
+ * model_set.c - leat_model_load_all() and leat_model_load_replicas(): allocate one block for each file, and each
+ * stream, and fill it by few large reads.
  *
  * A run is a range of a file that one read loads: consecutive tensors with short padding between them. The block
  * contains an exact copy of the run. A new run begins where a tensor would not be aligned in the block.
@@ -16,7 +17,7 @@ enum { PADDING_MAX = 512, BLOCK_ALIGN = 256 };
 
 struct leat_model_set {
     leat_stream *stream;
-    leat_model_load *load;
+    leat_model_load *load; /* replicas share one */
     size_t count; /* the number of the model's tensors */
     void **at;    /* the address of each tensor */
     bool *has;
@@ -107,12 +108,10 @@ static leat_status select_tensors(const leat_model *model, const char *pattern, 
     return leatm_model_fail(LEAT_ERROR_NOT_FOUND, "no tensor matches '%s'", pattern);
 }
 
-static leat_status load_files(const leat_model *model, const char *pattern, struct leat_model_set *set)
+/* Allocates the blocks of a set, and adds the reads that fill them. reads has room for one for each tensor. */
+static leat_status prepare(const leat_model *model, const char *pattern, struct leat_model_set *set,
+                           struct leatm_read *reads, size_t *count)
 {
-    struct leatm_read *reads;
-    size_t count = 0;
-    leat_status status = LEAT_OK;
-
     set->at = calloc(model->count + 1, sizeof *set->at);
     set->has = calloc(model->count + 1, sizeof *set->has);
     set->blocks = calloc(model->file_count + 1, sizeof *set->blocks);
@@ -121,48 +120,124 @@ static leat_status load_files(const leat_model *model, const char *pattern, stru
     if (!set->at || !set->has || !set->blocks)
         return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a set of %zu tensors", model->count);
     TRY(select_tensors(model, pattern, set));
-    reads = malloc((model->count + 1) * sizeof *reads);
+    for (size_t i = 0; i < model->file_count; i++)
+        TRY(prepare_file(model, i, set, reads, count));
+    return LEAT_OK;
+}
+
+/* Starts one load that fills all sets. */
+static leat_status load_sets(const leat_model *model, const char *pattern, leat_model_set *const *sets,
+                             size_t set_count)
+{
+    struct leatm_read *reads;
+    size_t count = 0;
+    leat_status status = LEAT_OK;
+
+    reads = calloc((model->count + 1) * set_count, sizeof *reads);
     if (!reads)
         return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the reads of %zu tensors", model->count);
-    for (size_t i = 0; i < model->file_count && status == LEAT_OK; i++)
-        status = prepare_file(model, i, set, reads, &count);
+    for (size_t i = 0; i < set_count && status == LEAT_OK; i++)
+        status = prepare(model, pattern, sets[i], reads, &count);
     if (status == LEAT_OK)
-        status = leatm_load_reads(set->load, reads, count);
+        status = leatm_load_reads(sets[0]->load, reads, count);
     free(reads);
     return status;
+}
+
+/* Destroys sets after a failure, and keeps its message. */
+static leat_status drop_sets(leat_model_set **sets, size_t count, leat_status status)
+{
+    char message[1500];
+
+    strncpy(message, leat_last_error(), sizeof message - 1);
+    message[sizeof message - 1] = '\0';
+    if (count && sets[0]->load)
+        (void)leat_model_load_cancel(sets[0]->load);
+    for (size_t i = 0; i < count; i++)
+        (void)leat_model_set_destroy(sets[i]);
+    return leat_error_set(status, message);
+}
+
+/* Makes empty sets with one load for all of them. After a failure *made of them exist. */
+static leat_status make_sets(const char *what, leat_stream *const *streams, size_t count,
+                             const leat_model_options *options, leat_model_set **sets, size_t *made)
+{
+    for (*made = 0; *made < count; ++*made) {
+        leat_model_set *set;
+
+        /* The static analyzer does not see that leatm_model_fail() returns its first argument. */
+        if (!streams[*made]) {
+            (void)leatm_model_fail(LEAT_ERROR_INVALID, "%s: streams[%zu] is NULL", what, *made);
+            return LEAT_ERROR_INVALID;
+        }
+        set = calloc(1, sizeof *set);
+        if (!set) {
+            (void)leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the set", what);
+            return LEAT_ERROR_HOST_MEMORY;
+        }
+        set->stream = streams[*made];
+        sets[*made] = set;
+    }
+    TRY(leatm_load_create(what, options, &sets[0]->load));
+    for (size_t i = 1; i < count; i++) {
+        sets[i]->load = sets[0]->load;
+        /* Relaxed: no other thread knows the load yet. */
+        atomic_fetch_add_explicit(&sets[0]->load->holders, 1, memory_order_relaxed);
+    }
+    return LEAT_OK;
+}
+
+static leat_status load_replicas(const char *what, leat_stream *const *streams, size_t count,
+                                 const leat_model *model, const char *pattern, const leat_model_options *options,
+                                 leat_model_set **sets)
+{
+    size_t made = 0;
+    leat_status status = make_sets(what, streams, count, options, sets, &made);
+
+    if (status == LEAT_OK) {
+        status = load_sets(model, pattern, sets, count);
+        if (status == LEAT_OK)
+            return LEAT_OK;
+        status = leatm_model_fail_in(status, "%s", what);
+    }
+    return drop_sets(sets, made, status);
 }
 
 leat_status leat_model_load_all(leat_stream *stream, const leat_model *model, const char *pattern,
                                 const leat_model_options *options, leat_model_set **set)
 {
     leat_model_set *made;
-    leat_status status;
-    char message[1500];
 
     if (!model || !stream || !set)
         return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_all: %s is NULL",
                                 !model    ? "model"
                                 : !stream ? "stream"
                                           : "set");
-    made = calloc(1, sizeof *made);
-    if (!made)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "leat_model_load_all: no memory for the set");
-    made->stream = stream;
-    status = leatm_load_create("leat_model_load_all", options, &made->load);
-    if (status != LEAT_OK) {
-        free(made);
-        return status;
-    }
-    status = load_files(model, pattern, made);
-    if (status != LEAT_OK) {
-        strncpy(message, leat_last_error(), sizeof message - 1);
-        message[sizeof message - 1] = '\0';
-        (void)leat_model_load_cancel(made->load);
-        (void)leat_model_set_destroy(made);
-        return leatm_model_fail(status, "leat_model_load_all: %s", message);
-    }
+    TRY(load_replicas("leat_model_load_all", &stream, 1, model, pattern, options, &made));
     *set = made;
     return LEAT_OK;
+}
+
+leat_status leat_model_load_replicas(leat_stream *const *streams, size_t count, const leat_model *model,
+                                     const char *pattern, const leat_model_options *options, leat_model_set **sets)
+{
+    leat_model_set **made;
+    leat_status status;
+
+    if (!model || !streams || !sets || !count)
+        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_replicas: %s",
+                                !model     ? "model is NULL"
+                                : !streams ? "streams is NULL"
+                                : !sets    ? "sets is NULL"
+                                           : "count is 0");
+    made = calloc(count, sizeof(leat_model_set *));
+    if (!made)
+        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "leat_model_load_replicas: no memory for %zu sets", count);
+    status = load_replicas("leat_model_load_replicas", streams, count, model, pattern, options, made);
+    if (status == LEAT_OK)
+        memcpy(sets, made, count * sizeof(leat_model_set *));
+    free(made);
+    return status;
 }
 
 leat_status leat_model_set_get_pointer(const leat_model_set *set, size_t index, void **ptr)

@@ -18,7 +18,7 @@ test_bin := $(BUILD)/tests
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
             test_copy_3d test_file test_file_batch test_file_commit test_file_bad test_file_direct \
-            test_file_faults test_file_wrap test_model test_model_save test_layout test_layout_lists \
+            test_file_faults test_file_wrap test_model test_model_share test_model_save test_layout test_layout_lists \
             test_virtual test_fill \
             test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
@@ -29,7 +29,7 @@ staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_c
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
                test_file_commit test_file_bad test_file_direct test_file_faults test_file_wrap test_model \
-               test_model_save test_layout test_layout_lists test_fill test_bad_input test_stream test_threads \
+               test_model_share test_model_save test_layout test_layout_lists test_fill test_bad_input test_stream test_threads \
                test_pool_threads \
                order_model unit_copy_calls)
 # Random graphs of work. They include only the public headers.
@@ -116,7 +116,8 @@ $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
 $(test_bin)/unit_cpu: test_wraps = -Wl,--wrap=pthread_cond_wait -Wl,--wrap=cpu_managed_add
 
 # Programs whose system calls about files can be made to fail.
-bad_disk_tests := $(addprefix $(test_bin)/,test_file_bad test_file_direct test_file_faults)
+bad_disk_tests := $(addprefix $(test_bin)/,test_file_bad test_file_direct test_file_faults \
+                  test_model_share)
 $(bad_disk_tests): $(test_bin)/bad_disk.o
 
 # Objects that the tests of the CUDA driver and of the HIP driver share.
@@ -139,7 +140,7 @@ $(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
 $(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o $(BUILD)/obj/cli/cu_query.o
 
 # Models by name, linked with the objects of libleat-files.
-$(addprefix $(test_bin)/,unit_model_parse fuzz_model test_model test_model_save): $(files_obj)
+$(addprefix $(test_bin)/,unit_model_parse fuzz_model test_model test_model_share test_model_save): $(files_obj)
 comma := ,
 fuzz_model_wraps := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free strdup)
 $(test_bin)/fuzz_model: test_wraps = $(fuzz_model_wraps)

@@ -20,7 +20,7 @@ allowed() {
     compat/*/*)
         name=${1#compat/}
         echo "^engine/engine\.h\$|^${name%%/*}/[a-z_]+\.h\$|^leat/(compat/([a-z]+/)?)?[a-z_]+\.h\$" ;;
-    tests/compat/*) echo '^leat/(compat/([a-z]+/)?)?[a-z_]+\.h$|^(\.\./support/(seed|model|temporary)|[a-z_]+)\.h$' ;;
+    tests/compat/*) echo '^leat/(compat/([a-z]+/)?)?[a-z_]+\.h$|^(\.\./support/(seed|model|temporary|bad_disk)|[a-z_]+)\.h$' ;;
     include/leat/*) echo '^leat/[a-z_]+\.h$' ;;
     src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
     src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$|^kernels/(layout_task|modules)\.h$' ;;

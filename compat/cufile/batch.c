@@ -1,9 +1,12 @@
 /*
  * batch.c - batches of operations.
  *
- * Each operation of a batch has its own ticket. The operations of a submission run on streams of this library's
- * own, one for each device. An operation that is complete stays in its batch until cuFileBatchIOGetStatus() has
- * returned it.
+ * The operations of a submission run on streams of this library's own, one for each device. Consecutive operations
+ * of one device and direction form groups of up to GROUP_BYTES. A group is one leat_file_read_batch_start() or
+ * leat_file_write_batch_start() with one ticket, so small operations that are adjacent in a file become few reads.
+ * The operations of a group are complete together. If a group cannot be started, or fails, its operations are
+ * started one by one, so that each of them has a result of its own. An operation that is complete stays in its
+ * batch until cuFileBatchIOGetStatus() has returned it.
  */
 #include "cufile/inside.h"
 
@@ -13,11 +16,23 @@
 
 #define POLL_NS 1000000 /* the longest wait for one operation, after which the others are checked too */
 
+/* The most bytes of the operations of one group. Longer groups would complete their first operations later. */
+#define GROUP_BYTES ((size_t)4 << 20)
+#define GROUP_MOST 1024 /* operations of a group */
+
+/* Operations that were started together. */
+struct group {
+    leat_ticket *ticket;
+    unsigned entries; /* the entries that are not over */
+    bool alone;       /* one operation: its failure is that of the operation */
+};
+
 struct entry {
     struct leatcf_operation operation;
     void *cookie;
-    leat_ticket *ticket; /* NULL: it is over, with the result in moved */
+    struct group *group; /* NULL: it is over, with the result in moved */
     ssize_t moved;
+    bool cancelled; /* cuFileBatchIOCancel() was called after the operation was started */
 };
 
 struct batch {
@@ -118,11 +133,72 @@ static int find_stream(struct batch *batch, const void *memory, struct leatcf_st
     return LEATC_OK;
 }
 
-/* Starts an operation, or stores why it has failed. The caller holds the batch's lock. */
-static void start(struct batch *batch, struct entry *entry)
+/* Removes an entry from its group, which it may free. */
+static void leave_group(struct entry *entry)
+{
+    struct group *group = entry->group;
+
+    entry->group = NULL;
+    if (!group || --group->entries)
+        return;
+    (void)leat_ticket_destroy(group->ticket);
+    free(group);
+}
+
+/* Starts consecutive entries as one group. Returns false if that is not possible, such as for two reads into the
+ * same memory; then nothing was started. The caller holds the batch's lock. */
+static bool start_group(const struct leatcf_stream *stream, struct entry *entries, unsigned count)
+{
+    leat_file_op *ops = malloc(count * sizeof *ops);
+    struct group *group = malloc(sizeof *group);
+    leat_status status = LEAT_ERROR_HOST_MEMORY;
+    int result = LEATC_OK;
+
+    for (unsigned i = 0; ops && i < count; i++) {
+        const struct leatcf_operation *o = &entries[i].operation;
+
+        ops[i] = (leat_file_op){o->file->file, o->offset, o->memory, o->bytes};
+    }
+    if (ops && group) {
+        *group = (struct group){.entries = count};
+        status = leatcf_stream_start_list(stream, ops, count, entries[0].operation.write, &group->ticket, &result);
+    }
+    free(ops);
+    if (status == LEAT_OK && result == LEATC_OK) {
+        for (unsigned i = 0; i < count; i++)
+            entries[i].group = group;
+        return true;
+    }
+    free(group);
+    return false;
+}
+
+/* Starts an operation alone, or stores why it has failed. The caller holds the batch's lock. */
+static void start_alone(const struct leatcf_stream *stream, struct entry *entry)
+{
+    struct group *group = malloc(sizeof *group);
+    leat_status status;
+    int result;
+
+    if (!group) {
+        entry->moved = -CU_FILE_NOMEM_ERROR;
+        return;
+    }
+    *group = (struct group){.entries = 1, .alone = true};
+    status = leatcf_stream_start(stream, &entry->operation, &group->ticket, &result);
+    if (status == LEAT_OK && result == LEATC_OK) {
+        entry->group = group;
+        return;
+    }
+    free(group);
+    entry->moved = result != LEATC_OK ? -(ssize_t)leatcf_error_of(result).err : leatcf_bytes_of_status(status);
+}
+
+/* Cuts a read at the end of its file, and finds the stream for an entry. Returns false if the entry is over: it
+ * has no bytes, or has failed. The caller holds the batch's lock. */
+static bool prepare(struct batch *batch, struct entry *entry, struct leatcf_stream **stream)
 {
     struct leatcf_operation *operation = &entry->operation;
-    struct leatcf_stream *stream;
     leat_status status;
     bool cut;
     int result;
@@ -130,18 +206,53 @@ static void start(struct batch *batch, struct entry *entry)
     status = leatcf_operation_clip(operation, &cut);
     if (status != LEAT_OK || !operation->bytes) {
         entry->moved = status == LEAT_OK ? 0 : leatcf_bytes_of_status(status);
+        return false;
+    }
+    result = find_stream(batch, operation->memory, stream);
+    if (result == LEATC_OK)
+        return true;
+    entry->moved =
+        result == LEATC_INVALID_VALUE ? -CU_FILE_CUDA_POINTER_INVALID : -(ssize_t)leatcf_error_of(result).err;
+    return false;
+}
+
+/* Starts the entries of a group, alone if need be. The caller holds the batch's lock. */
+static void start_entries(const struct leatcf_stream *stream, struct entry *entries, unsigned count)
+{
+    if (count > 1 && start_group(stream, entries, count))
         return;
+    for (unsigned i = 0; i < count; i++)
+        start_alone(stream, &entries[i]);
+}
+
+/* Starts entries in groups. The caller holds the batch's lock. */
+static void start(struct batch *batch, struct entry *entries, unsigned count)
+{
+    struct leatcf_stream *of_group = NULL, *stream = NULL;
+    unsigned first = 0;
+    size_t bytes = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        bool going = prepare(batch, &entries[i], &stream);
+
+        if (first < i && (!going || stream != of_group || i - first == GROUP_MOST ||
+                          entries[i].operation.write != entries[first].operation.write ||
+                          entries[i].operation.bytes > GROUP_BYTES - bytes)) {
+            start_entries(of_group, &entries[first], i - first);
+            first = i;
+        }
+        if (first == i)
+            bytes = 0;
+        if (!going) {
+            first = i + 1;
+            continue;
+        }
+        of_group = stream;
+        bytes +=
+            entries[i].operation.bytes < GROUP_BYTES - bytes ? entries[i].operation.bytes : GROUP_BYTES - bytes;
     }
-    result = find_stream(batch, operation->memory, &stream);
-    if (result == LEATC_OK) {
-        status = leatcf_stream_start(stream, operation, &entry->ticket, &result);
-        entry->moved = status == LEAT_OK ? 0 : leatcf_bytes_of_status(status);
-        if (status != LEAT_OK)
-            entry->ticket = NULL;
-    }
-    if (result != LEATC_OK)
-        entry->moved =
-            result == LEATC_INVALID_VALUE ? -CU_FILE_CUDA_POINTER_INVALID : -(ssize_t)leatcf_error_of(result).err;
+    if (first < count)
+        start_entries(of_group, &entries[first], count - first);
 }
 
 /* Makes the entries behind the batch's last one, without starting them. Returns how many it made; if that is fewer
@@ -180,8 +291,7 @@ static CUfileOpError submit(struct batch *batch, const CUfileIOParams_t *params,
             leatcf_operation_end(&batch->entries[batch->count + made].operation);
         return error;
     }
-    for (unsigned i = 0; i < nr; i++)
-        start(batch, &batch->entries[batch->count + i]);
+    start(batch, &batch->entries[batch->count], nr);
     batch->count += nr;
     return CU_FILE_SUCCESS;
 }
@@ -206,17 +316,37 @@ CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CU
 
 /* ---- the status ---- */
 
-/* Checks without waiting whether an operation is over. The caller holds the batch's lock. */
+/* Starts an operation again, alone, because its group has failed. The caller holds the batch's lock. */
+static void start_again(struct batch *batch, struct entry *entry)
+{
+    struct leatcf_stream *stream;
+
+    leave_group(entry);
+    entry->moved = 0;
+    if (prepare(batch, entry, &stream))
+        start_alone(stream, entry);
+}
+
+/* Checks without waiting whether an operation is over. The caller holds the batch's locks. */
 static bool is_over(struct batch *batch, struct entry *entry, CUfileStatus_t *state)
 {
     leat_status status = LEAT_OK;
 
-    if (entry->ticket) {
-        status = leat_ticket_wait(entry->ticket, LEAT_COPY_POINT_DONE, 0);
+    if (entry->group) {
+        status = leat_ticket_wait(entry->group->ticket, LEAT_COPY_POINT_DONE, 0);
         if (status == LEAT_NOT_READY)
             return false;
-        entry->moved = status == LEAT_OK ? (ssize_t)entry->operation.bytes : leatcf_bytes_of_status(status);
         batch->failed |= status != LEAT_OK;
+        if (status != LEAT_OK && entry->cancelled && !entry->group->alone) {
+            status = LEAT_ERROR_CANCELLED;
+        } else if (status != LEAT_OK && !entry->group->alone) {
+            start_again(batch, entry);
+            if (entry->group)
+                return false;
+            status = LEAT_OK;
+        }
+        if (entry->group)
+            entry->moved = status == LEAT_OK ? (ssize_t)entry->operation.bytes : leatcf_bytes_of_status(status);
     }
     *state = status == LEAT_ERROR_CANCELLED ? CUFILE_CANCELED : entry->moved < 0 ? CUFILE_FAILED : CUFILE_COMPLETE;
     return true;
@@ -237,7 +367,7 @@ static unsigned collect(struct batch *batch, CUfileIOEvents_t *events, unsigned 
             continue;
         }
         events[found++] = (CUfileIOEvents_t){entry->cookie, state, (size_t)entry->moved};
-        (void)leat_ticket_destroy(entry->ticket);
+        leave_group(entry);
         leatcf_operation_end(&entry->operation);
     }
     batch->count = kept;
@@ -277,7 +407,7 @@ static unsigned wait_for(struct batch *batch, unsigned least, unsigned most, CUf
         found += collect(batch, events + found, most - found);
         left = batch->count;
         for (unsigned i = 0; i < left && !oldest; i++)
-            oldest = batch->entries[i].ticket;
+            oldest = batch->entries[i].group ? batch->entries[i].group->ticket : NULL;
         pthread_mutex_unlock(&batch->lock);
         now = now_ns();
         if (found >= least || found == most || !left || now >= deadline)
@@ -310,8 +440,10 @@ static void cancel(struct batch *batch)
 {
     pthread_mutex_lock(&batch->lock);
     for (unsigned i = 0; i < batch->count; i++)
-        if (batch->entries[i].ticket)
-            (void)leat_ticket_cancel(batch->entries[i].ticket);
+        if (batch->entries[i].group) {
+            batch->entries[i].cancelled = true;
+            (void)leat_ticket_cancel(batch->entries[i].group->ticket);
+        }
     pthread_mutex_unlock(&batch->lock);
 }
 
@@ -336,9 +468,9 @@ void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp)
     for (unsigned i = 0; i < batch->count; i++) {
         struct entry *entry = &batch->entries[i];
 
-        if (entry->ticket)
-            batch->failed |= leat_ticket_wait(entry->ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER) != LEAT_OK;
-        (void)leat_ticket_destroy(entry->ticket);
+        if (entry->group)
+            batch->failed |= leat_ticket_wait(entry->group->ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER) != LEAT_OK;
+        leave_group(entry);
         leatcf_operation_end(&entry->operation);
     }
     for (int i = 0; i < LEATC_DEVICES_MAX; i++)

@@ -7,8 +7,8 @@
  *   async.c        operations in the order of a CUDA stream
  *   batch.c        batches of operations
  *
- * Every operation is a leat_file_read_start() or leat_file_write_start(). Operations without a stream of the
- * program run on streams of this library's own.
+ * Every operation is a leat_file_read_start() or leat_file_write_start(), or is one of a list of them. Operations
+ * without a stream of the program run on streams of this library's own.
  */
 #ifndef LEAT_CUFILE_INSIDE_H
 #define LEAT_CUFILE_INSIDE_H
@@ -120,5 +120,9 @@ void leatcf_stream_give(const struct leatcf_stream *stream, bool failed);
  * stream cannot be used. */
 leat_status leatcf_stream_start(const struct leatcf_stream *stream, const struct leatcf_operation *operation,
                                 leat_ticket **ticket, int *result);
+
+/* The same for a list of reads, or of writes, as one copy. */
+leat_status leatcf_stream_start_list(const struct leatcf_stream *stream, const leat_file_op *ops, size_t count,
+                                     bool write, leat_ticket **ticket, int *result);
 
 #endif

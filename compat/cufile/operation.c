@@ -193,6 +193,21 @@ leat_status leatcf_stream_start(const struct leatcf_stream *stream, const struct
     return status;
 }
 
+leat_status leatcf_stream_start_list(const struct leatcf_stream *stream, const leat_file_op *ops, size_t count,
+                                     bool write, leat_ticket **ticket, int *result)
+{
+    struct leatc_work work;
+    leat_status status;
+
+    *result = leatc_work_begin(stream->stream, &work);
+    if (*result != LEATC_OK)
+        return LEAT_ERROR_HANDLE;
+    status = write ? leat_file_write_batch_start(work.stream, ops, count, NULL, ticket)
+                   : leat_file_read_batch_start(work.stream, ops, count, NULL, ticket);
+    (void)leatc_work_end(&work, status);
+    return status;
+}
+
 /* ---- the calls that wait ---- */
 
 static ssize_t run_once(const struct leatcf_operation *operation, int ordinal, leat_status *status)

@@ -195,6 +195,18 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst,
 
 #ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
 
+/* ---- failures on several streams ------------------------------------------------------------------------- */
+
+/*
+ * Lets the next leat_stream_synchronize() of stream return the failure of the ticket's copy too, once, beside that
+ * of the copy's own stream. This is for a stream that uses what a copy of another stream has brought: it waits for
+ * an event of that stream, which does not tell whether the copy has failed. The stream may belong to any device.
+ * The call does not order anything and does not wait. The ticket may be destroyed afterwards. As on the copy's own
+ * stream, only failures of memory and files (POINTER, FILE) are returned, not that the copy was cancelled.
+ * Errors: HANDLE, HOST_MEMORY.
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_ticket_report(leat_ticket *ticket, leat_stream *stream);
+
 /* ---- several links --------------------------------------------------------------------------------------- */
 
 /*

@@ -30,6 +30,23 @@
  *
  * Experimental: all of this header may still change (leat/version.h).
  *
+ * Several destinations. Items of one load that want the same bytes of a file, whole tensors or slices that
+ * overlap, are read once, if their streams belong to devices of one driver. The item with the lowest number is the
+ * source: it is filled from the file, on its stream. leat copies from there to the other destinations, each on its
+ * own stream, while the next bytes are read. leat_model_load_replicas() loads a set to several devices in this
+ * way. The order between the streams of such a load is:
+ *
+ *     - A destination is filled when its own stream and the source's stream have reached the load. The work that
+ *       follows on its stream sees the bytes, as after any load.
+ *     - The copies read the source's memory. So work that is submitted to the source's stream after the load waits
+ *       until all copies from there are complete, and may then write or free this memory. A program that uses the
+ *       memory on a third stream orders that stream after the source's one, as always.
+ *     - So the streams wait for each other: none of them gets past the load before the others have reached it. Do
+ *       not let work that was submitted to one of them before the load wait, through the host, for work that comes
+ *       after the load on another one.
+ *     - If a read fails, the load fails, and so does the next leat_stream_synchronize() of each stream that wanted
+ *       the bytes. leat writes nothing outside of the destinations.
+ *
  * Threads. A model never changes, and any thread may use it. A load, a set and a save may be used by several
  * threads too; the call that closes or frees one must be the last. Handles are pointers that leat does not check,
  * except for NULL.
@@ -186,7 +203,8 @@ typedef struct leat_model_load leat_model_load;
  * For a slice, or a layout with strides, leat reads the bytes that are needed, and gaps of up to 64 KiB between
  * them. Where rows of 64 KiB and more are contiguous in the file and in memory, leat reads directly to dst.
  * Otherwise it reads into temporary device memory of the stream's pool, at most 256 MiB at a time, from which
- * leat_copy_layout() makes the result.
+ * leat_copy_layout() makes the result. Slices of one tensor on several streams that overlap in the file, such as
+ * the left and the right half of its columns, are read once in this case too.
  *
  * leat checks all items before it starts the first one.
  * Errors: INVALID (an argument or a stream is NULL; an item's size, tensor, slice or layout is wrong, and the
@@ -213,11 +231,14 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_load_wait(leat_model_load *load, 
 /* Progress of a load. Start with LEAT_MODEL_LOAD_INFO_INIT. */
 typedef struct leat_model_load_info {
     size_t size;            /* sizeof(leat_model_load_info): leat/base.h */
-    uint64_t bytes;         /* bytes to read from files, with gaps */
+    uint64_t bytes;         /* bytes to read from files, with gaps; what several items want counts once */
     uint64_t arrived_bytes; /* how many of these bytes have arrived */
     size_t reads;           /* ranges of the files; ranges adjacent in file and memory count once */
     uint8_t staged, done;   /* 1: all reads have reached this point */
     leat_status status;     /* LEAT_OK so far, or why a copy stopped */
+    /* Bytes that leat copies from one destination to another, because several items want them, and how many of
+     * these have arrived. */
+    uint64_t copied_bytes, copied_arrived_bytes;
 } leat_model_load_info;
 #define LEAT_MODEL_LOAD_INFO_INIT LEAT_SIZED_INIT_(leat_model_load_info)
 
@@ -248,14 +269,27 @@ LEAT_NODISCARD LEAT_API leat_status leat_model_load_all(leat_stream *stream, con
                                                         const char *pattern, const leat_model_options *options,
                                                         leat_model_set **set);
 
+/*
+ * leat_model_load_all() for count streams, which may belong to several devices of one driver. Each stream gets a
+ * set with all tensors that match, sets[i] for streams[i], in memory of its pool. One load fills all sets and
+ * reads each byte of the files once; "Several destinations" above says in which order. leat_model_set_get_load()
+ * returns this load for each of the sets; the last set that is destroyed destroys it. Streams of another driver
+ * than the first read the files again. Errors: as leat_model_load_all(); INVALID (also streams or sets NULL, count
+ * 0). After an error there is no set.
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_model_load_replicas(leat_stream *const *streams, size_t count,
+                                                             const leat_model *model, const char *pattern,
+                                                             const leat_model_options *options,
+                                                             leat_model_set **sets);
+
 /* Returns the address of tensor number index of the model. The bytes arrive there in stream order. A tensor
  * without bytes has the address NULL. Errors: INVALID (an argument is NULL, index); NOT_FOUND (the set does not
  * have it). */
 LEAT_NODISCARD LEAT_API leat_status leat_model_set_get_pointer(const leat_model_set *set, size_t index,
                                                                void **ptr);
 
-/* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set: do not destroy it.
- * Returns NULL if set is NULL. */
+/* Returns the load of a set, to wait for it, query it or cancel it. It belongs to the set, or to all sets of one
+ * leat_model_load_replicas(): do not destroy it. Returns NULL if set is NULL. */
 LEAT_API leat_model_load *leat_model_set_get_load(leat_model_set *set);
 
 /* Destroys a set and frees its memory, in the order of its stream, which must still exist. NULL does nothing.

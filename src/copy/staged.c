@@ -89,6 +89,21 @@ static void timeline_failed(void *timeline, leat_status status, const char *mess
     leati_timeline_failed(timeline, status, message);
 }
 
+static void outcome_hold(void *outcome)
+{
+    leati_outcome_hold(outcome);
+}
+
+static void outcome_release(void *outcome)
+{
+    leati_outcome_release(outcome);
+}
+
+static void outcome_failed(void *outcome, leat_status status, const char *message)
+{
+    leati_outcome_failed(outcome, status, message);
+}
+
 static const struct leati_staging_hooks staging_hooks = {.take = take,
                                                          .give_back = give_back,
                                                          .health = health,
@@ -98,7 +113,10 @@ static const struct leati_staging_hooks staging_hooks = {.take = take,
                                                          .flags = flags,
                                                          .timeline_hold = timeline_hold,
                                                          .timeline_release = timeline_release,
-                                                         .timeline_failed = timeline_failed};
+                                                         .timeline_failed = timeline_failed,
+                                                         .outcome_hold = outcome_hold,
+                                                         .outcome_release = outcome_release,
+                                                         .outcome_failed = outcome_failed};
 
 /* ---- a device's stager ---- */
 

@@ -20,7 +20,12 @@ struct leat_ticket {
     unsigned job_count; /* 0: the ticket has an event, or the copy was complete when the call returned */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
     leat_event *event;
+    /* Guarded by outcomes_lock: the outcome of the jobs, for leat_ticket_report(); NULL before its first call. */
+    struct leati_outcome *outcome;
 };
+
+/* Guards the outcomes of all tickets. Threads hold it only while they attach an outcome to a ticket. */
+static struct leati_lock outcomes_lock = LEATI_LOCK_INITIALIZER;
 
 static struct leati_handles ticket_handles = LEATI_HANDLES(struct leat_ticket);
 
@@ -121,6 +126,7 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
     made->staged = made->durable = false;
     made->job_count = 0;
     made->event = NULL;
+    made->outcome = NULL;
     for (unsigned i = 0; i < count && status == LEAT_OK; i++) {
         leati_assert(count == 1 || plans[i].transfer.shape == LEATI_SHAPE_FILE);
         made->durable = plans[i].transfer.shape == LEATI_SHAPE_FILE && plans[i].transfer.file.detached;
@@ -263,6 +269,33 @@ leat_status leat_ticket_cancel(leat_ticket *ticket)
     return LEAT_OK;
 }
 
+/* Returns the outcome of a ticket's jobs, which it makes at the first call. Returns NULL when out of memory. */
+static struct leati_outcome *outcome_of(leat_ticket *ticket)
+{
+    leati_lock(&outcomes_lock);
+    if (!ticket->outcome) {
+        ticket->outcome = leati_outcome_new();
+        for (unsigned i = 0; ticket->outcome && i < ticket->job_count; i++)
+            leati_job_set_outcome(ticket->jobs[i], ticket->outcome);
+    }
+    leati_unlock(&outcomes_lock);
+    return ticket->outcome;
+}
+
+leat_status leat_ticket_report(leat_ticket *ticket, leat_stream *stream)
+{
+    struct leati_outcome *outcome;
+
+    LEATI_TRY(check_ticket("leat_ticket_report", ticket));
+    LEATI_TRY(leati_check_stream("leat_ticket_report", stream));
+    if (!ticket->job_count)
+        return LEAT_OK; /* only copies by leat's threads can fail later */
+    outcome = outcome_of(ticket);
+    if (!outcome)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_ticket_report: out of host memory (the copy's outcome)");
+    return leati_timeline_subscribe(stream->timeline, outcome);
+}
+
 leat_status leat_ticket_destroy(leat_ticket *ticket)
 {
     if (!ticket)
@@ -270,6 +303,7 @@ leat_status leat_ticket_destroy(leat_ticket *ticket)
     if (!leati_handle_retire(&ticket_handles, ticket))
         return check_ticket("leat_ticket_destroy", ticket);
     release_jobs(ticket);
+    leati_outcome_release(ticket->outcome);
     if (ticket->event)
         (void)leat_event_destroy(ticket->event);
     leati_handle_free(&ticket_handles, ticket);

@@ -49,6 +49,28 @@ void leati_timeline_hold(struct leati_timeline *timeline)
     atomic_fetch_add_explicit(&timeline->holders, 1, memory_order_relaxed);
 }
 
+void leati_outcome_release(struct leati_outcome *outcome)
+{
+    /* Release and acquire: the last holder frees the outcome after all uses by the others, and is_settled() sees
+     * the failure of a copy that has released it. */
+    if (!outcome || atomic_fetch_sub_explicit(&outcome->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    free(atomic_load_explicit(&outcome->failure, memory_order_relaxed));
+    free(outcome);
+}
+
+static void drop_subscriptions(struct leati_timeline *timeline)
+{
+    /* Relaxed: the caller is the last holder. */
+    struct leati_subscription *entry = atomic_load_explicit(&timeline->subscriptions, memory_order_relaxed), *next;
+
+    for (; entry; entry = next) {
+        next = entry->next;
+        leati_outcome_release(entry->outcome);
+        free(entry);
+    }
+}
+
 void leati_timeline_release(struct leati_timeline *timeline)
 {
     leati_assert(!timeline || atomic_load_explicit(&timeline->holders, memory_order_relaxed));
@@ -61,10 +83,14 @@ void leati_timeline_release(struct leati_timeline *timeline)
                 timeline->device->driver->ops->event_destroy(timeline->device->driver, timeline->fences[i].event));
     leati_lock_destroy(&timeline->lock);
     free(atomic_load_explicit(&timeline->failure, memory_order_relaxed));
+    drop_subscriptions(timeline);
     free(timeline);
 }
 
-void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *message)
+/* ---- failures of copies ---- */
+
+/* Stores a failure in *place, unless there is one already. */
+static void store_failure(_Atomic(struct leati_failure *) *place, leat_status status, const char *message)
 {
     struct leati_failure *made = malloc(sizeof *made), *none = NULL;
 
@@ -73,25 +99,128 @@ void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, 
         return; /* the copy's ticket still reports the failure */
     made->status = status;
     snprintf(made->message, sizeof made->message, "%s", message);
-    /* Release: pairs with the acquire in leati_timeline_take_failure(), which then sees the message. */
-    if (!atomic_compare_exchange_strong_explicit(&timeline->failure, &none, made, memory_order_release,
-                                                 memory_order_relaxed))
+    /* Release: pairs with the acquires of take_first_failure() and failure_of(), which then see the message. */
+    if (!atomic_compare_exchange_strong_explicit(place, &none, made, memory_order_release, memory_order_relaxed))
         free(made);
 }
 
-LEATI_HOT leat_status leati_timeline_take_failure(struct leati_timeline *timeline)
+void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *message)
 {
-    struct leati_failure *taken;
+    store_failure(&timeline->failure, status, message);
+}
+
+struct leati_outcome *leati_outcome_new(void)
+{
+    struct leati_outcome *outcome = malloc(sizeof *outcome);
+
+    if (!outcome)
+        return NULL;
+    atomic_init(&outcome->holders, 1);
+    atomic_init(&outcome->failure, NULL);
+    return outcome;
+}
+
+void leati_outcome_hold(struct leati_outcome *outcome)
+{
+    /* Relaxed: the caller already holds the outcome. */
+    atomic_fetch_add_explicit(&outcome->holders, 1, memory_order_relaxed);
+}
+
+void leati_outcome_failed(struct leati_outcome *outcome, leat_status status, const char *message)
+{
+    store_failure(&outcome->failure, status, message);
+}
+
+/* Returns the failure of an outcome, or NULL. */
+static struct leati_failure *failure_of(const struct leati_outcome *outcome)
+{
+    return atomic_load_explicit(&outcome->failure, memory_order_acquire);
+}
+
+/* Returns true if the copy can no longer fail: it has released the outcome, and has not failed. */
+static bool is_settled(const struct leati_outcome *outcome)
+{
+    /* Acquire: the copy has stored its failure, if any, before it released the outcome. */
+    return atomic_load_explicit(&outcome->holders, memory_order_acquire) == 1 && !failure_of(outcome);
+}
+
+/* Removes the entry at *place from its list. */
+static void unsubscribe(struct leati_subscription **place)
+{
+    struct leati_subscription *entry = *place;
+
+    *place = entry->next;
+    leati_outcome_release(entry->outcome);
+    free(entry);
+}
+
+leat_status leati_timeline_subscribe(struct leati_timeline *timeline, struct leati_outcome *outcome)
+{
+    struct leati_subscription *made = malloc(sizeof *made), *first, **place;
+
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the failures that a stream reports)");
+    leati_outcome_hold(outcome);
+    made->outcome = outcome;
+    leati_lock(&timeline->lock);
+    first = atomic_load_explicit(&timeline->subscriptions, memory_order_relaxed);
+    for (place = &first; *place;) {
+        if (is_settled((*place)->outcome))
+            unsubscribe(place);
+        else
+            place = &(*place)->next;
+    }
+    made->next = first;
+    /* Relaxed: readers take the lock before they follow the pointer. */
+    atomic_store_explicit(&timeline->subscriptions, made, memory_order_relaxed);
+    leati_unlock(&timeline->lock);
+    return LEAT_OK;
+}
+
+static leat_status take_first_failure(struct leati_timeline *timeline)
+{
+    struct leati_failure *taken = atomic_exchange_explicit(&timeline->failure, NULL, memory_order_acq_rel);
     leat_status status;
 
-    /* Relaxed: usually there is no failure, and then nothing else is read. */
-    if (!atomic_load_explicit(&timeline->failure, memory_order_relaxed))
-        return LEAT_OK;
-    taken = atomic_exchange_explicit(&timeline->failure, NULL, memory_order_acq_rel);
     if (!taken)
         return LEAT_OK;
     status = leati_fail(taken->status, "%s", taken->message);
     free(taken);
+    return status;
+}
+
+/* Forgets all outcomes that have failed or are settled. Returns the first failure. */
+static leat_status take_subscribed_failure(struct leati_timeline *timeline)
+{
+    struct leati_subscription *first, **place;
+    leat_status status = LEAT_OK;
+
+    leati_lock(&timeline->lock);
+    first = atomic_load_explicit(&timeline->subscriptions, memory_order_relaxed);
+    for (place = &first; *place;) {
+        const struct leati_failure *failure = failure_of((*place)->outcome);
+
+        if (failure)
+            status = leati_fail(failure->status, "%s", failure->message); /* the last in the list is the oldest */
+        if (failure || is_settled((*place)->outcome))
+            unsubscribe(place);
+        else
+            place = &(*place)->next;
+    }
+    atomic_store_explicit(&timeline->subscriptions, first, memory_order_relaxed);
+    leati_unlock(&timeline->lock);
+    return status;
+}
+
+LEATI_HOT leat_status leati_timeline_take_failure(struct leati_timeline *timeline)
+{
+    leat_status status = LEAT_OK;
+
+    /* Relaxed: usually there is no failure and no subscription, and then nothing else is read. */
+    if (atomic_load_explicit(&timeline->failure, memory_order_relaxed))
+        status = take_first_failure(timeline);
+    if (status == LEAT_OK && atomic_load_explicit(&timeline->subscriptions, memory_order_relaxed))
+        status = take_subscribed_failure(timeline);
     return status;
 }
 

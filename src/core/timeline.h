@@ -51,6 +51,19 @@ struct leati_failure {
     char message[512];
 };
 
+/* The outcome of one copy, for the timelines of further streams that report its failure. It refers to no device,
+ * so the copy, its ticket and the timelines may end in any order. */
+struct leati_outcome {
+    atomic_uint holders;                     /* reference count: the copy, its ticket, timelines */
+    _Atomic(struct leati_failure *) failure; /* NULL: the copy has not failed */
+};
+
+/* A subscription of a timeline to an outcome. */
+struct leati_subscription {
+    struct leati_subscription *next;
+    struct leati_outcome *outcome;
+};
+
 struct leati_timeline {
     atomic_uint holders;
     uint64_t serial;
@@ -67,6 +80,9 @@ struct leati_timeline {
                         others */
     struct leati_fence fences[LEATI_FENCES];
     struct leati_points waits;
+    /* Outcomes of copies of other streams; changed under the lock. Atomic, because leati_timeline_take_failure()
+     * looks without the lock whether there are any. */
+    _Atomic(struct leati_subscription *) subscriptions;
 };
 
 /* Counters for statistics. Functions that take a pointer to it accept NULL. */
@@ -167,10 +183,22 @@ void leati_timeline_waited(struct leati_timeline *stream, const struct leati_poi
                            const struct leati_points *known);
 
 /* leati_timeline_failed() stores the failure of a copy that leat's threads made, because the driver does not know
- * of it. It keeps only the first failure. leati_timeline_take_failure() removes that failure, sets its message and
- * returns its status; without a failure it returns LEAT_OK. */
+ * of it. It keeps only the first failure. leati_timeline_take_failure() removes that failure, or the first failure
+ * among the outcomes to which the timeline subscribes, sets its message and returns its status; without a failure
+ * it returns LEAT_OK. */
 void leati_timeline_failed(struct leati_timeline *timeline, leat_status status, const char *message);
 leat_status leati_timeline_take_failure(struct leati_timeline *timeline);
+
+/* Creates an outcome with one holder. Returns NULL when out of memory. */
+struct leati_outcome *leati_outcome_new(void);
+void leati_outcome_hold(struct leati_outcome *outcome);
+void leati_outcome_release(struct leati_outcome *outcome);
+
+/* Stores the failure of the copy. Only the first one counts. */
+void leati_outcome_failed(struct leati_outcome *outcome, leat_status status, const char *message);
+
+/* Lets leati_timeline_take_failure() return the failure of a copy of another stream too. */
+leat_status leati_timeline_subscribe(struct leati_timeline *timeline, struct leati_outcome *outcome);
 
 /* Copies to *known the positions that the stream is ordered after now. Call this before an event is recorded. */
 void leati_timeline_get_waits(struct leati_timeline *stream, struct leati_points *known);

@@ -1,5 +1,6 @@
 /* job.c - copies the parts of a job on worker threads, and reports its failures. See job.h. */
 #include "staging/job.h"
+#include "staging/staging.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -169,6 +170,38 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     leati_job_stop(job, LEAT_ERROR_POINTER);
 }
 
+/* Stores a failure in the job's outcome, if it has one. */
+static void tell_outcome(struct leati_job *job, leat_status status, const char *message)
+{
+    void *outcome;
+
+    leati_lock(&failures_lock);
+    job->failure_known = true;
+    outcome = job->outcome;
+    leati_unlock(&failures_lock);
+    if (outcome)
+        job->hooks->outcome_failed(outcome, status, message);
+}
+
+void leati_job_set_outcome(struct leati_job *job, void *outcome)
+{
+    char message[LEATI_JOB_MESSAGE_BYTES];
+    bool failure_known;
+
+    leati_assert(!job->outcome && outcome);
+    job->hooks->outcome_hold(outcome);
+    leati_lock(&failures_lock);
+    job->outcome = outcome;
+    failure_known = job->failure_known;
+    leati_unlock(&failures_lock);
+    if (!failure_known)
+        return;
+    leati_job_message(job, message, sizeof message);
+    /* Relaxed: failures_lock orders this after the stop, which came before the failure was reported. */
+    job->hooks->outcome_failed(outcome, (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed),
+                               message);
+}
+
 /* Reports a failure to the timeline, which must happen before staged_chunks lets the stream continue. Returns
  * false if another thread is reporting the failure; the other thread will then advance staged_chunks. */
 static bool report_failure(struct leati_job *job)
@@ -183,6 +216,7 @@ static bool report_failure(struct leati_job *job)
     leati_job_message(job, message, sizeof message);
     leati_assert(job->timeline_failed && job->timeline);
     job->timeline_failed(job->timeline, (leat_status)stopped, message);
+    tell_outcome(job, (leat_status)stopped, message);
     return true;
 }
 

@@ -103,6 +103,10 @@ struct leati_job {
     atomic_bool reported;      /* one thread has begun to report the failure to the timeline */
     void *timeline;            /* the stream's timeline, to which a failure is reported */
     void (*timeline_failed)(void *timeline, leat_status status, const char *message);
+    /* Protected by failures_lock of job.c: whether a failure was reported; the copy's outcome, or NULL. */
+    bool failure_known;
+    void *outcome;
+    const struct leati_staging_hooks *hooks; /* for outcome */
 
     /* Protected by jobs_lock of stager.c. */
     struct leati_stager *stager;   /* NULL when the job is over */
@@ -131,6 +135,10 @@ void leati_job_stop(struct leati_job *job, leat_status why);
  * enough for all messages. */
 #define LEATI_JOB_MESSAGE_BYTES 512
 void leati_job_message(const struct leati_job *job, char *text, size_t bytes);
+
+/* Stores a failure of the job in outcome too: a later one before the stream continues, an earlier one at once. The
+ * job keeps outcome until it is freed. A job has at most one outcome. */
+void leati_job_set_outcome(struct leati_job *job, void *outcome);
 
 /* Tells the job's storage, if any, that a part of a write was not written. */
 static inline void leati_job_spoil(const struct leati_job *job)

@@ -267,6 +267,8 @@ void leati_job_release(struct leati_job *job)
     /* The storage is released only here, because leati_job_message() needs it as long as anyone holds the job. */
     if (job->storage.ops)
         job->storage.ops->release(job->storage.object);
+    if (job->outcome)
+        job->hooks->outcome_release(job->outcome);
     free(job->chunks);
     free(job);
 }
@@ -581,6 +583,7 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     stager->hooks->timeline_hold(request->timeline);
     job->timeline = request->timeline;
     job->timeline_failed = stager->hooks->timeline_failed;
+    job->hooks = stager->hooks;
 }
 
 /* Returns how many threads may work on a copy. A short copy gets fewer threads, because they would slow each other

@@ -623,6 +623,73 @@ static void a_real_full_disk(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static int fails_at_one_mib(enum bad_disk_call call, uint64_t offset)
+{
+    return (call == BAD_DISK_READ || call == BAD_DISK_READ_DIRECT) && offset >= MIB ? EIO : 0;
+}
+
+/* A stream to which a ticket reports returns the failure of the copy once, also if it is asked to after the
+ * failure, and after the copy's own stream is destroyed. Other streams, and copies that work, report nothing. */
+static void failures_are_reported_to_other_streams(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *out = test_buffer(4 * MIB);
+    leat_file *file = open_file(make_file("reported", 4 * MIB, 9), LEAT_FILE_READ);
+    leat_file_op op = {file, 0, out, 4 * MIB};
+    leat_stream *own, *third;
+    leat_ticket *ticket;
+    char message[1000];
+
+    OK(leat_stream_create(t->device, &third));
+    for (int late = 0; late < 2; late++) {
+        struct test_gate *gate;
+
+        OK(leat_stream_create(t->device, &own));
+        gate = test_gate_close(own);
+        bad_disk_set_hook(fails_at_one_mib);
+        OK(leat_file_read_batch_start(own, &op, 1, NULL, &ticket));
+        if (!late) {
+            OK(leat_ticket_report(ticket, t->stream));
+            OK(leat_ticket_report(ticket, third));
+            OK(leat_ticket_report(ticket, third)); /* one report is enough */
+        }
+        OK(leat_stream_synchronize(t->stream)); /* the read has not begun */
+        test_gate_open(gate);
+        REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, "reported");
+        if (late) {
+            OK(leat_ticket_report(ticket, t->stream));
+            OK(leat_ticket_report(ticket, third));
+        }
+        OK(leat_ticket_destroy(ticket));
+        REFUSED(leat_stream_synchronize(own), LEAT_ERROR_FILE, "reported");
+        snprintf(message, sizeof message, "%s", leat_last_error());
+        OK(leat_stream_destroy(own));
+        assert_int_equal(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE);
+        assert_string_equal(leat_last_error(), message);
+        assert_int_equal(leat_stream_synchronize(third), LEAT_ERROR_FILE);
+        assert_string_equal(leat_last_error(), message);
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_stream_synchronize(third));
+        OK(leat_stream_synchronize(t->second));
+        bad_disk_set_hook(NULL);
+        OK(leat_file_read_batch_start(t->second, &op, 1, NULL, &ticket));
+        OK(leat_ticket_report(ticket, third));
+        OK(leat_ticket_report(ticket, t->second));
+        OK(leat_stream_synchronize(t->second));
+        OK(leat_stream_synchronize(third));
+        OK(leat_ticket_destroy(ticket));
+    }
+    ticket = test_copy_start(t->stream, out, out + MIB, 100);
+    OK(leat_ticket_report(ticket, third));
+    REFUSED(leat_ticket_report(NULL, third), LEAT_ERROR_HANDLE, "leat_ticket_report");
+    OK(leat_stream_destroy(third));
+    REFUSED(leat_ticket_report(ticket, third), LEAT_ERROR_HANDLE, "leat_ticket_report");
+    OK(leat_ticket_destroy(ticket));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_file_close(file));
+    free(out);
+}
+
 #define BAD_TEST(function) cmocka_unit_test_setup_teardown(function, test_setup, end_rules)
 
 static const struct CMUnitTest tests[] = {
@@ -641,6 +708,7 @@ static const struct CMUnitTest tests[] = {
     BAD_TEST(a_file_that_grows_is_read_to_its_end),
     cmocka_unit_test(only_regular_files_are_opened),
     BAD_TEST(a_batch_with_a_wrong_op_does_nothing),
+    BAD_TEST(failures_are_reported_to_other_streams),
     cmocka_unit_test(a_real_full_disk),
 };
 

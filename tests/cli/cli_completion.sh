@@ -36,7 +36,7 @@ completes() {
 completes 'leat in' info
 completes 'leat pool' pool-map
 completes 'leat lo' load
-completes 'leat load --' --device --help --json --only --verify
+completes 'leat load --' --device --help --json --only --split --verify
 completes 'leat load model'
 completes 'leat load --device cpu:' 0 1
 completes 'leat help pl' plan

@@ -71,6 +71,36 @@ run 0 load --device "$device" --only none --json --verify "$work/one.safetensors
 }
 run 0 load --device "$device" --only '*.bias' --json --verify "$work/one.safetensors" && has '^  "bytes": 7,'
 
+# ---- several devices ------------------------------------------------------------------------------------------
+
+other=${device%%:*}:1
+if "$leat" info --json 2>/dev/null | grep -q "\"$other\""; then
+    run 0 load --device "${device%%:*}:0,$other" --verify --json "$work/one.safetensors" "$work/two.safetensors" && {
+        has '^  "bytes": 4722407,'
+        has '^  "read_bytes": 4722407,'
+        has '^  "delivered_bytes": 9444814,'
+        has '^  "verified": true,'
+        has "^  \"device\": \"${device%%:*}:0,$other\""
+        has '^  "split": false,'
+    }
+    run 0 load --device "${device%%:*}:0,$other" --verify "$work/one.safetensors" && {
+        has "^3 of 3 tensors, 3.8 MiB to ${device%%:*}:0 and $other in "
+        has '^Each device has all tensors, 3.8 MiB read from the files, 7.6 MiB delivered$'
+        has '^verified  yes'
+    }
+    run 0 load --device "${device%%:*}:0,$other" --split --verify --json "$work/model.safetensors.index.json" && {
+        has '^  "delivered_bytes": 4722407,'
+        has '^  "verified": true,'
+        has '^  "split": true,'
+    }
+    LEAT_FAULT=copy-short run 1 load --device "${device%%:*}:0,$other" --split --verify "$work/two.safetensors" &&
+        says "--verify: tensor 'b.weight' on the device differs from"
+    run 1 load --device "$device,$device" "$work/one.safetensors" && says "--device names $device twice"
+else
+    echo "skipped: loads to several devices: there is no $other"
+fi
+run 0 load --device "$device" --split --verify --json "$work/one.safetensors" && has '^  "delivered_bytes": 4000007,'
+
 # Copies that lose their last byte.
 LEAT_FAULT=copy-short run 1 load --device "$device" --json --verify "$work/two.safetensors" && {
     says "--verify: tensor 'b.weight' on the device differs from"

@@ -2,8 +2,10 @@
  * test_cufile_batch.c - batches of cuFile: bytes, status with limits and times, operations that fail, and batches
  * that are cancelled, destroyed and used by several threads.
  */
+#include "../support/bad_disk.h"
 #include "cufile_room.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #define OPERATIONS 40
@@ -272,6 +274,115 @@ static void batches_are_stopped(void **state)
     end_memory(DEVICE, memory);
 }
 
+/* ---- groups ---- */
+
+enum { SMALL = 512, SMALL_BYTES = 4096 };
+
+/* Reads of a group begin at the start of the file, and so does the first of its operations, which is the one that
+ * fails. */
+static int fails_at_start(enum bad_disk_call call, uint64_t offset)
+{
+    return (call == BAD_DISK_READ || call == BAD_DISK_READ_DIRECT) && !offset ? EIO : 0;
+}
+
+/* Collects all operations of a batch, and returns the result of each by its cookie. */
+static void collect_results(CUfileBatchHandle_t batch, unsigned count, CUfileIOEvents_t *by_cookie)
+{
+    CUfileIOEvents_t *events = calloc(count, sizeof *events);
+
+    assert_non_null(events);
+    for (unsigned found = 0, some; found < count; found += some) {
+        some = count;
+        CUFILE_OK(cuFileBatchIOGetStatus(batch, 1, &some, events, NULL));
+        assert_in_range(some, 1, count - found);
+        for (unsigned i = 0; i < some; i++)
+            by_cookie[(size_t)(uintptr_t)events[i].cookie] = events[i];
+    }
+    free(events);
+}
+
+/* Small operations that are adjacent in the file are read together, with a result for each. If one of them fails,
+ * the others have their bytes nevertheless. */
+static void small_operations_are_read_together(void **state)
+{
+    int fd = make_file("small", SMALL * SMALL_BYTES, 3, O_RDONLY);
+    CUfileHandle_t file = register_fd(fd);
+    unsigned char *memory = make_memory(DEVICE, SMALL * SMALL_BYTES), *content, *wanted;
+    CUfileBatchHandle_t batch = make_batch(SMALL);
+    CUfileIOParams_t *operations = calloc(SMALL, sizeof *operations);
+    CUfileIOEvents_t *results = calloc(SMALL, sizeof *results);
+
+    (void)state;
+    assert_non_null(operations);
+    assert_non_null(results);
+    wanted = content_of(fd, SMALL * SMALL_BYTES);
+    for (size_t i = 0; i < SMALL; i++)
+        operations[i] =
+            operation(file, CUFILE_READ, memory + i * SMALL_BYTES, SMALL_BYTES, (off_t)(i * SMALL_BYTES), i);
+    bad_disk_set(NULL, 0);
+    CUFILE_OK(cuFileBatchIOSubmit(batch, SMALL, operations, 0));
+    collect_results(batch, SMALL, results);
+    /* Parts of 256 KiB, and not 512 calls. */
+    assert_in_range(bad_disk_count(BAD_DISK_READ) + bad_disk_count(BAD_DISK_READ_DIRECT), 1, 64);
+    for (unsigned i = 0; i < SMALL; i++) {
+        assert_int_equal(results[i].status, CUFILE_COMPLETE);
+        assert_int_equal(results[i].ret, SMALL_BYTES);
+    }
+    content = copy_of(memory, SMALL * SMALL_BYTES);
+    assert_memory_equal(content, wanted, SMALL * SMALL_BYTES);
+    free(content);
+
+    fill_memory(memory, 0, SMALL * SMALL_BYTES);
+    bad_disk_set_hook(fails_at_start);
+    CUFILE_OK(cuFileBatchIOSubmit(batch, SMALL, operations, 0));
+    collect_results(batch, SMALL, results);
+    bad_disk_set_hook(NULL);
+    content = copy_of(memory, SMALL * SMALL_BYTES);
+    for (size_t i = 0; i < SMALL; i++) {
+        assert_int_equal(results[i].status, i == 0 ? CUFILE_FAILED : CUFILE_COMPLETE);
+        assert_int_equal((ssize_t)results[i].ret, i == 0 ? -1 : SMALL_BYTES);
+        if (i)
+            assert_memory_equal(content + i * SMALL_BYTES, wanted + i * SMALL_BYTES, SMALL_BYTES);
+    }
+    free(content);
+    cuFileBatchIODestroy(batch);
+    cuFileHandleDeregister(file);
+    assert_int_equal(close(fd), 0);
+    end_memory(DEVICE, memory);
+    free(wanted);
+    free(operations);
+    free(results);
+}
+
+/* Operations that cannot be one copy, because they use the same memory, or the same bytes of a file, have their
+ * results too. */
+static void operations_that_overlap_are_apart(void **state)
+{
+    int fd = make_file("overlap", MIB, 4, O_RDWR);
+    CUfileHandle_t file = register_fd(fd);
+    unsigned char *memory = make_memory(DEVICE, MIB);
+    CUfileBatchHandle_t batch = make_batch(OPERATIONS);
+    CUfileIOParams_t operations[OPERATIONS];
+    CUfileIOEvents_t results[OPERATIONS];
+
+    (void)state;
+    for (int write = 0; write < 2; write++) {
+        for (size_t i = 0; i < OPERATIONS; i++)
+            operations[i] =
+                operation(file, write ? CUFILE_WRITE : CUFILE_READ, memory + i * 100, 1000, (off_t)(i * 100), i);
+        CUFILE_OK(cuFileBatchIOSubmit(batch, OPERATIONS, operations, 0));
+        collect_results(batch, OPERATIONS, results);
+        for (unsigned i = 0; i < OPERATIONS; i++) {
+            assert_int_equal(results[i].status, CUFILE_COMPLETE);
+            assert_int_equal(results[i].ret, 1000);
+        }
+    }
+    cuFileBatchIODestroy(batch);
+    cuFileHandleDeregister(file);
+    assert_int_equal(close(fd), 0);
+    end_memory(DEVICE, memory);
+}
+
 /* ---- threads ---- */
 
 static CUfileHandle_t shared;
@@ -329,9 +440,14 @@ static void threads_share_a_batch(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_written_and_read), cmocka_unit_test(operations_have_their_own_results),
-        cmocka_unit_test(the_status_has_limits),      cmocka_unit_test(wrong_operations_are_refused),
-        cmocka_unit_test(batches_are_stopped),        cmocka_unit_test(threads_share_a_batch),
+        cmocka_unit_test(files_are_written_and_read),
+        cmocka_unit_test(operations_have_their_own_results),
+        cmocka_unit_test(the_status_has_limits),
+        cmocka_unit_test(wrong_operations_are_refused),
+        cmocka_unit_test(batches_are_stopped),
+        cmocka_unit_test(small_operations_are_read_together),
+        cmocka_unit_test(operations_that_overlap_are_apart),
+        cmocka_unit_test(threads_share_a_batch),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder) ? 1 : 0;

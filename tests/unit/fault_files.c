@@ -154,34 +154,38 @@ static void expect_committed(void)
     fclose(file);
 }
 
-/* Loads the tensors of a model one by one into two kinds of memory, and then all tensors into memory that leat
- * allocates. */
-static bool load_model(struct world *w, leat_model *model, leat_model_load **load, leat_model_set **set)
+/* Loads the tensors of a model one by one into two kinds of memory, one of them a second time on another stream, and
+ * then a tensor into memory that leat allocates for two streams. */
+static bool load_model(struct world *w, leat_model *model, leat_model_load **load, leat_model_set **sets)
 {
-    leat_model_item items[2] = {LEAT_MODEL_ITEM_INIT, LEAT_MODEL_ITEM_INIT};
+    leat_model_item items[3] = {LEAT_MODEL_ITEM_INIT, LEAT_MODEL_ITEM_INIT, LEAT_MODEL_ITEM_INIT};
+    leat_stream *streams[2] = {w->stream, w->second};
     unsigned char *expected = host_in;
     void *memory;
 
     test_pattern(expected, LONG_BYTES, 90);
     memset(host_out, 0, LONG_BYTES);
-    for (size_t i = 0; i < 2; i++) {
-        items[i].tensor = i;
-        items[i].dst = i ? host_out : w->plain;
+    memset(w->pinned, 0, LONG_BYTES);
+    for (size_t i = 0; i < 3; i++) {
+        items[i].tensor = i % 2;
+        items[i].dst = i == 0 ? w->plain : i == 1 ? host_out : w->pinned;
         items[i].dst_bytes = TENSOR_BYTES;
-        items[i].stream = w->stream;
+        items[i].stream = streams[i / 2];
     }
-    STEP(leat_model_load_start(model, items, 2, NULL, load));
+    STEP(leat_model_load_start(model, items, 3, NULL, load));
     STEP(leat_model_load_wait(*load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     STEP(leat_copy_sync(w->stream, host_other, w->plain, TENSOR_BYTES));
-    if (memcmp(host_other, expected, TENSOR_BYTES) ||
+    if (memcmp(host_other, expected, TENSOR_BYTES) || memcmp(w->pinned, expected, TENSOR_BYTES) ||
         memcmp(host_out, expected + TENSOR_BYTES, LONG_BYTES - TENSOR_BYTES))
         give_up("a model: wrong bytes without an error");
-    STEP(leat_model_load_all(w->stream, model, "b", NULL, set));
-    STEP(leat_model_load_wait(leat_model_set_get_load(*set), LEAT_COPY_POINT_DONE, LEAT_FOREVER));
-    STEP(leat_model_set_get_pointer(*set, 1, &memory));
-    STEP(leat_copy_sync(w->stream, host_other, memory, TENSOR_BYTES));
-    if (memcmp(host_other, expected + TENSOR_BYTES, LONG_BYTES - TENSOR_BYTES))
-        give_up("a set of a model: wrong bytes without an error");
+    STEP(leat_model_load_replicas(streams, 2, model, "b", NULL, sets));
+    STEP(leat_model_load_wait(leat_model_set_get_load(sets[0]), LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    for (int i = 0; i < 2; i++) {
+        STEP(leat_model_set_get_pointer(sets[i], 1, &memory));
+        STEP(leat_copy_sync(streams[i], host_other, memory, TENSOR_BYTES));
+        if (memcmp(host_other, expected + TENSOR_BYTES, LONG_BYTES - TENSOR_BYTES))
+            give_up("set %d of a model: wrong bytes without an error", i);
+    }
     return true;
 }
 
@@ -189,6 +193,7 @@ static bool open_for_files(struct world *w)
 {
     STEP(leat_device_open(test_device_name(), &w->device));
     STEP(leat_stream_create(w->device, &w->stream));
+    STEP(leat_stream_create(w->device, &w->second));
     STEP(leat_memory_alloc(w->device, LEAT_KIND_DEVICE, LONG_BYTES, &w->plain));
     STEP(leat_memory_alloc(w->device, LEAT_KIND_PINNED, LONG_BYTES, &w->pinned));
     return true;
@@ -205,22 +210,24 @@ void file_scenario(struct world *w)
 {
     const char *path = path_of("model.safetensors");
     leat_model_load *load = NULL;
-    leat_model_set *set = NULL;
+    leat_model_set *sets[2] = {NULL, NULL};
     leat_model *model = NULL;
 
     if (leat_model_open(&path, 1, &model) != LEAT_OK)
         give_up("the model cannot be opened: %s", leat_last_error());
     if (open_for_files(w) && move_lists(w, false) && move_lists(w, true) && use_file_tickets(w) &&
         commit_file(w, false) && commit_file(w, true))
-        load_model(w, model, &load, &set);
+        load_model(w, model, &load, sets);
     if (w->device)
         FREE(leat_device_synchronize(w->device));
     FREE(leat_model_load_destroy(load));
-    FREE(leat_model_set_destroy(set));
+    FREE(leat_model_set_destroy(sets[0]));
+    FREE(leat_model_set_destroy(sets[1]));
     FREE(leat_model_close(model));
     free_walk_tickets(w);
     FREE(leat_memory_free(w->plain));
     FREE(leat_memory_free(w->pinned));
+    END(leat_stream_destroy(w->second));
     END(leat_stream_destroy(w->stream));
     END(leat_device_close(w->device));
     test_pattern(host_in, LONG_BYTES, 93);
