@@ -353,7 +353,8 @@ struct request {
     bool write;
 };
 
-leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write)
+leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write,
+                                   uint64_t *known_bytes)
 {
     uint64_t file_bytes = INT64_MAX;
 
@@ -362,8 +363,12 @@ leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t 
                           write ? "LEAT_FILE_WRITE" : "LEAT_FILE_READ");
     /* If the file is open for writing, earlier work on the stream may still extend it. So compare with the size of
      * the file only if it is open for reading only. */
-    if (!write && !(open->flags & LEAT_FILE_WRITE))
+    if (!write && !(open->flags & LEAT_FILE_WRITE)) {
+        if (offset <= *known_bytes && bytes <= *known_bytes - offset)
+            return LEAT_OK;
         LEATI_TRY(size_of(open, &file_bytes));
+        *known_bytes = file_bytes;
+    }
     if (offset > file_bytes || bytes > file_bytes - offset)
         return leati_fail(LEAT_ERROR_RANGE, "offset %llu + %zu bytes is beyond the end of %s%s, %llu",
                           (unsigned long long)offset, bytes, open->path, write ? ", whose largest size is" : "",
@@ -379,8 +384,10 @@ static leat_status make_plan(leat_stream *stream, const struct request *request,
                                     .offset = request->offset,
                                     .lead = (size_t)(request->offset % LEATI_FILE_BLOCK),
                                     .write = request->write};
+    uint64_t file_bytes = 0;
 
-    LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write));
+    LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write,
+                                     &file_bytes));
     return leati_plan_file(plan, stream, request->memory, &storage, request->bytes, followed);
 }
 
