@@ -5,6 +5,8 @@
  */
 #include "copy/file.h"
 
+#include "base/options.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -29,6 +31,7 @@ void leati_file_release(struct leati_open_file *open)
     if (atomic_fetch_sub_explicit(&open->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_file_drop_temporary(open);
+    leati_file_close_maps(open);
     if (open->direct_fd >= 0)
         (void)close(open->direct_fd);
     (void)close(open->fd);
@@ -176,6 +179,21 @@ static leat_status open_again(struct leati_open_file *opened, int fd, int progra
     return status;
 }
 
+/* Sets LEAT_FILE_CACHED or LEAT_FILE_DIRECT as LEAT_IO_CACHE says, if the program has set neither. A value that is
+ * not allowed counts as auto: no device can be opened with it, so nothing is read or written. */
+static void apply_option(struct leati_open_file *open)
+{
+    const char *word = leati_option(LEATI_OPTION_IO_CACHE);
+
+    if (!word || open->flags & (LEAT_FILE_CACHED | LEAT_FILE_DIRECT))
+        return;
+    open->by_option = true;
+    if (!strcmp(word, "cached"))
+        open->flags |= LEAT_FILE_CACHED;
+    else if (!strcmp(word, "direct"))
+        open->flags |= LEAT_FILE_DIRECT;
+}
+
 /* Opens path; if fd is not -1, its file, of which path is the name in messages. */
 static leat_status open_file(const char *path, unsigned flags, int fd, int program_flags, leat_file **file)
 {
@@ -191,6 +209,7 @@ static leat_status open_file(const char *path, unsigned flags, int fd, int progr
         open->flags = flags;
         open->directory = open->direct_fd = -1;
         memcpy(open->path, path, path_bytes);
+        apply_option(open);
     }
     if (!open)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
@@ -202,6 +221,7 @@ static leat_status open_file(const char *path, unsigned flags, int fd, int progr
             leati_handle_free(&file_handles, *file);
         return status;
     }
+    leati_file_open_maps(open);
     (*file)->open = open;
     return LEAT_OK;
 }
@@ -472,8 +492,19 @@ static void explain_cache(const struct request *request, struct leati_strbuf *ou
     else
         leati_strbuf_add(out, "%s\n",
                          open->flags & LEAT_FILE_DIRECT
-                             ? "read past it: LEAT_FILE_DIRECT asks for it"
+                             ? open->by_option ? "read past it: LEAT_IO_CACHE is direct"
+                                               : "read past it: LEAT_FILE_DIRECT asks for it"
                              : "parts of which less than half is there are read past it");
+}
+
+static void explain_writes(const struct request *request, struct leati_strbuf *out)
+{
+    const char *why_not = leati_file_why_not_mapped(request->file->open);
+
+    if (why_not)
+        leati_strbuf_add(out, "  writes    by pwrite(): %s\n", why_not);
+    else
+        leati_strbuf_add(out, "  writes    through a shared mapping of the file, by several threads at once\n");
 }
 
 static leat_status explain(leat_stream *stream, const struct request *request, char *text, size_t text_bytes)
@@ -490,6 +521,7 @@ static leat_status explain(leat_stream *stream, const struct request *request, c
     leati_explain_transfer(&out, &plan.transfer);
     leati_explain_plan(&out, &plan, NULL);
     explain_cache(request, &out);
+    explain_writes(request, &out);
     return LEAT_OK;
 }
 
