@@ -408,6 +408,8 @@ static leat_status make_plan(leat_stream *stream, const struct request *request,
 
     LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write,
                                      &file_bytes));
+    storage.part_bytes =
+        leati_file_part_bytes(request->file->open, request->offset, request->bytes, request->write);
     return leati_plan_file(plan, stream, request->memory, &storage, request->bytes, followed);
 }
 
@@ -499,12 +501,14 @@ static void explain_cache(const struct request *request, struct leati_strbuf *ou
 
 static void explain_writes(const struct request *request, struct leati_strbuf *out)
 {
-    const char *why_not = leati_file_why_not_mapped(request->file->open);
+    bool only_cached;
+    const char *why_not = leati_file_why_not_mapped(request->file->open, &only_cached);
 
     if (why_not)
         leati_strbuf_add(out, "  writes    by pwrite(): %s\n", why_not);
     else
-        leati_strbuf_add(out, "  writes    through a shared mapping of the file, by several threads at once\n");
+        leati_strbuf_add(out, "  writes    through a shared mapping of the file%s\n",
+                         only_cached ? " what the system's cache has, the rest by pwrite()" : "");
 }
 
 static leat_status explain(leat_stream *stream, const struct request *request, char *text, size_t text_bytes)

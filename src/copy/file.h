@@ -90,6 +90,11 @@ int leati_file_open_again(const struct leati_open_file *file, int how);
  * estimate. */
 size_t leati_file_cached_bytes(const struct leati_open_file *file, uint64_t offset, size_t bytes);
 
+/* Returns the size of the parts in which threads should read or write this range, or 0 for the usual size. Direct
+ * access needs larger parts than the cache: a disk takes as long for a short request, and each costs processor
+ * time. */
+size_t leati_file_part_bytes(const struct leati_open_file *file, uint64_t offset, size_t bytes, bool write);
+
 /* Reads contiguous bytes of the file into the parts, or writes the parts to the file. Returns how many bytes it
  * moved, from the start. If some bytes were not moved, *error is a value of errno, or 0 at the end of the file,
  * which a write finds only if the file was cut meanwhile. The call changes the array parts. */
@@ -99,8 +104,8 @@ size_t leati_file_move(struct leati_open_file *file, uint64_t offset, struct iov
 /* ---- writes through mappings (file_map.c) ---- */
 
 /* Returns why leat writes this file by pwrite(), or would if it were open for writing; NULL if it stores to
- * mappings of the file. */
-const char *leati_file_why_not_mapped(const struct leati_open_file *open);
+ * mappings of the file. *only_cached: only to bytes that the system's cache has, and others by pwrite(). */
+const char *leati_file_why_not_mapped(const struct leati_open_file *open, bool *only_cached);
 
 /* Sets open->maps if leat should write through mappings. leati_file_close_maps() ends the mappings. */
 void leati_file_open_maps(struct leati_open_file *open);

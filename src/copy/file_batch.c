@@ -368,6 +368,9 @@ static leat_status plan_list(struct file_batch *batch, unsigned which, bool foll
     if (!list)
         return LEAT_OK;
     storage.lead = (size_t)(list->ranges[0].offset % LEATI_FILE_BLOCK);
+    /* The ranges of most lists are in the same state as the first one. */
+    storage.part_bytes =
+        leati_file_part_bytes(list->ranges[0].open, list->ranges[0].offset, (size_t)list->bytes, batch->write);
     if (list->bytes > SIZE_MAX / 2)
         return leati_fail(LEAT_ERROR_RANGE, "the ops have %llu bytes together", (unsigned long long)list->bytes);
     LEATI_TRY(check_mapped(batch, list));

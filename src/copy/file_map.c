@@ -50,7 +50,8 @@ struct window {
 };
 
 struct leati_file_maps {
-    struct leati_lock lock; /* guards all fields */
+    bool only_cached;       /* constant: only bytes that the system's cache has are stored to */
+    struct leati_lock lock; /* guards the other fields */
     struct window windows[WINDOWS];
     uint64_t uses;
     int fd; /* descriptor of the same file for reading and writing, which mappings need; -1: open->fd is one, or
@@ -60,30 +61,31 @@ struct leati_file_maps {
 
 /* ---- whether a file is written so ---- */
 
-enum way { WAY_AUTO, WAY_NEVER, WAY_ALWAYS };
+enum choice { CHOICE_AUTO, CHOICE_NEVER, CHOICE_ALWAYS };
 
-static enum way chosen_way(void)
+static enum choice choose(void)
 {
     const char *word = leati_option(LEATI_OPTION_IO_MAP);
 
     if (word && !strcmp(word, "never"))
-        return WAY_NEVER;
-    return word && !strcmp(word, "always") ? WAY_ALWAYS : WAY_AUTO;
+        return CHOICE_NEVER;
+    return word && !strcmp(word, "always") ? CHOICE_ALWAYS : CHOICE_AUTO;
 }
 
-const char *leati_file_why_not_mapped(const struct leati_open_file *open)
+const char *leati_file_why_not_mapped(const struct leati_open_file *open, bool *only_cached)
 {
-    enum way way = chosen_way();
+    enum choice choice = choose();
     struct rlimit addresses;
     struct statfs what;
 
+    *only_cached = false;
     if (open->flags & LEAT_FILE_DIRECT)
         return "whole blocks go past the system's cache";
-    if (way == WAY_NEVER)
+    if (choice == CHOICE_NEVER)
         return "LEAT_IO_MAP is never";
     if (getrlimit(RLIMIT_AS, &addresses) || addresses.rlim_cur != RLIM_INFINITY)
         return "the address space of this process is limited";
-    if (way == WAY_ALWAYS)
+    if (choice == CHOICE_ALWAYS)
         return NULL;
     if (leati_workers_processors(-1) < LEAST_PROCESSORS)
         return "a mapping is faster only with four processors or more";
@@ -91,18 +93,22 @@ const char *leati_file_why_not_mapped(const struct leati_open_file *open)
         return "its file system is not known";
     if (what.f_type != TMPFS_TYPE && what.f_type != EXT4_TYPE)
         return "a mapping is known to be faster only on tmpfs and ext4";
+    *only_cached = what.f_type == EXT4_TYPE;
     return NULL;
 }
 
 void leati_file_open_maps(struct leati_open_file *open)
 {
-    if (!(open->flags & LEAT_FILE_WRITE) || leati_file_why_not_mapped(open))
+    bool only_cached;
+
+    if (!(open->flags & LEAT_FILE_WRITE) || leati_file_why_not_mapped(open, &only_cached))
         return;
     open->maps = calloc(1, sizeof *open->maps);
     if (!open->maps)
         return; /* pwrite() needs none */
     open->maps->lock = (struct leati_lock)LEATI_LOCK_INITIALIZER;
     open->maps->fd = -1;
+    open->maps->only_cached = only_cached;
 }
 
 void leati_file_close_maps(struct leati_open_file *open)
@@ -211,6 +217,14 @@ static bool reaches(const struct leati_open_file *open, uint64_t end)
     return !fstat(open->fd, &what) && (uint64_t)what.st_size >= end;
 }
 
+/* Returns true if the file has this range, and the system's cache has it too. A store to any other page of a
+ * disk's file would first read the page from the disk, or allocate it more slowly than pwrite() does. */
+static bool is_cached(const struct leati_open_file *open, uint64_t offset, size_t bytes)
+{
+    /* Before Linux 6.5 the number is an estimate in thirds of the range, rounded down. */
+    return reaches(open, offset + bytes) && leati_file_cached_bytes(open, offset, bytes) + 3 > bytes;
+}
+
 /* Makes the file reach to end, if necessary, by a write of its last byte. Unlike ftruncate() this can only make
  * the file longer, whatever other threads and processes do. Returns false if the system does not allow it. */
 static bool extend(const struct leati_open_file *open, uint64_t end, const struct iovec *last)
@@ -242,7 +256,7 @@ static size_t store(const struct leati_open_file *open, uint64_t offset, const s
 bool leati_file_may_store(const struct leati_open_file *open, size_t bytes)
 {
     /* A handler of the program that does not pass SIGBUS on would end the process on a full disk. */
-    return open->maps && (bytes >= LEAST_BYTES || chosen_way() == WAY_ALWAYS) &&
+    return open->maps && (bytes >= LEAST_BYTES || choose() == CHOICE_ALWAYS) &&
            leati_fault_handler_sees_bus_errors();
 }
 
@@ -255,6 +269,8 @@ size_t leati_file_store(const struct leati_open_file *open, uint64_t offset, str
 
     *cut = false;
     leati_assert(count && bytes);
+    if (open->maps->only_cached && !is_cached(open, offset, bytes))
+        return 0;
     if (!extend(open, end, &parts[count - 1]))
         return 0;
     for (unsigned i = 0; i < count && !*error; i++) {
