@@ -356,9 +356,17 @@ head -c 3000000 /dev/zero >"$work/file"
 run 0 explain file "$work/file" --device "$device" && {
     grep -q '^2[.0-9]* MiB from a file to ' "$work/out" || fail 'the size of the file is not in the first line'
     grep -q '^  file  *[0-9]* % of the range is in the system' "$work/out" || fail 'nothing about the cache'
+    grep -q '^  writes  *\(by pwrite(): \|through a shared mapping\)' "$work/out" || fail 'nothing about writes'
 }
+LEAT_IO_CACHE=cached LEAT_IO_MAP=never run 0 explain file "$work/file" --device "$device" && {
+    grep -q 'read through it: LEAT_IO_CACHE is cached' "$work/out" || fail 'LEAT_IO_CACHE is not named'
+    grep -q '^  writes  *by pwrite(): LEAT_IO_MAP is never' "$work/out" || fail 'LEAT_IO_MAP is not named'
+}
+LEAT_IO_CACHE=often run 1 explain file "$work/file" --device "$device" && says 'takes auto, cached or direct'
+unset LEAT_IO_CACHE LEAT_IO_MAP
 run 0 explain file "$work/file" --offset 1M --bytes 4K --to pageable --device "$device" --json && {
     grep -q '"file": "[0-9]* % of the range' "$work/out" || fail 'the JSON lacks the cache'
+    grep -q '"writes": ".*pwrite()\|"writes": "through' "$work/out" || fail 'the JSON lacks the writes'
 }
 run 1 explain file "$work/file" --offset 4M --device "$device" && says 'is beyond the end of'
 run 1 explain file "$work/file" --bytes 4M --device "$device" && says 'is beyond the end of'
