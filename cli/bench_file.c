@@ -240,7 +240,7 @@ static bool run_fio(struct file_case *c, const struct fio_engine *engine, struct
                                 .words = {"--name=leat", file, size, c->write ? "--rw=write" : "--rw=read",
                                           "--direct=1", engine->word, "--bs=4M", engine->depth,
                                           c->write ? "--end_fsync=1" : "--readonly", "--output-format=json"}};
-    json_t *json, *job, *way;
+    json_t *json, *job, *moved;
     double share, seconds, bytes;
 
     /* Let fio open the descriptor of this process, because the file has no name any more. */
@@ -248,13 +248,13 @@ static bool run_fio(struct file_case *c, const struct fio_engine *engine, struct
     snprintf(size, sizeof size, "--size=%zu", c->bytes / (4 * MIB) * (4 * MIB));
     json = bench_child_run(c->bench, &child);
     job = json_array_get(json_object_get(json, "jobs"), 0);
-    way = json_object_get(job, c->write ? "write" : "read");
-    figures->gb_s = json_number_value(json_object_get(way, "bw_bytes")) * 1e-9;
+    moved = json_object_get(job, c->write ? "write" : "read");
+    figures->gb_s = json_number_value(json_object_get(moved, "bw_bytes")) * 1e-9;
     /* fio reports its processor time as a share of the job's time. */
     share =
         json_number_value(json_object_get(job, "usr_cpu")) + json_number_value(json_object_get(job, "sys_cpu"));
     seconds = json_number_value(json_object_get(job, "job_runtime")) * 1e-3;
-    bytes = json_number_value(json_object_get(way, "io_bytes"));
+    bytes = json_number_value(json_object_get(moved, "io_bytes"));
     figures->cpu_s_per_gb = bytes > 0 ? share / 100 * seconds / (bytes * 1e-9) : NAN;
     figures->engine = engine->name;
     if (json && (json_integer_value(json_object_get(job, "error")) != 0 || !(figures->gb_s > 0))) {
