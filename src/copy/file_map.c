@@ -225,13 +225,15 @@ static bool is_cached(const struct leati_open_file *open, uint64_t offset, size_
     return reaches(open, offset + bytes) && leati_file_cached_bytes(open, offset, bytes) + 3 > bytes;
 }
 
-/* Makes the file reach to end, if necessary, by a write of its last byte. Unlike ftruncate() this can only make
- * the file longer, whatever other threads and processes do. Returns false if the system does not allow it. */
-static bool extend(const struct leati_open_file *open, uint64_t end, const struct iovec *last)
+/* Writes the last byte by pwrite(), which makes the file reach to end. Unlike ftruncate() this can only make the
+ * file longer, whatever other threads and processes do. It is done in any case, because it also sets the time of
+ * the last change, clears set-user-ID, and tells those who watch the file (inotify), as stores to a mapping do
+ * not. Returns false if the system does not allow it. */
+static bool announce(const struct leati_open_file *open, uint64_t end, const struct iovec *last)
 {
     struct iovec byte = {(char *)last->iov_base + last->iov_len - 1, 1};
 
-    return reaches(open, end) || pwritev(open->fd, &byte, 1, (off_t)(end - 1)) == 1;
+    return pwritev(open->fd, &byte, 1, (off_t)(end - 1)) == 1;
 }
 
 /* Stores a part to the file, up to the end of a window. Returns how many bytes it has stored. Sets *error to
@@ -271,7 +273,7 @@ size_t leati_file_store(const struct leati_open_file *open, uint64_t offset, str
     leati_assert(count && bytes);
     if (open->maps->only_cached && !is_cached(open, offset, bytes))
         return 0;
-    if (!extend(open, end, &parts[count - 1]))
+    if (!announce(open, end, &parts[count - 1]))
         return 0;
     for (unsigned i = 0; i < count && !*error; i++) {
         size_t done = 0;

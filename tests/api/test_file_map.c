@@ -87,7 +87,7 @@ static void bytes_are_stored(void **state)
         expect_written(t, file, path, 4095, 2);
         expect_written(t, file, path, 10001, 3 * MIB + 77);
         expect_written(t, file, path, 5, 4 * MIB);
-        /* A write only makes the file longer, by one byte for each part of a copy. */
+        /* Only the last byte of each part of a copy is written. */
         assert_true(bad_disk_asked(BAD_DISK_WRITE) <= bad_disk_count(BAD_DISK_WRITE));
         OK(leat_file_close(file));
     }
@@ -125,6 +125,24 @@ static void writes_cross_mappings(void **state)
     assert_true(atomic_load(&mapping_count) > 40);
     OK(leat_file_close(file));
     assert_int_equal(unlink(path), 0);
+}
+
+/* Stores to a mapping do not set the time of the last change, at least not on tmpfs, so leat has to. */
+static void the_time_of_change_is_set(void **state)
+{
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    struct test_state *t = *state;
+    const char *path = make_file("time", MIB, 1);
+    leat_file *file = open_file(path, LEAT_FILE_WRITE);
+    struct stat what;
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+        expect_written(t, file, path, 0, MIB / 2);
+        assert_int_equal(stat(path, &what), 0);
+        assert_true(what.st_mtim.tv_sec > 1000);
+    }
+    OK(leat_file_close(file));
 }
 
 static void batches_are_stored(void **state)
@@ -343,17 +361,12 @@ static void a_full_disk_is_an_error(void **state)
 #define MAP_TEST(function) cmocka_unit_test_setup_teardown(function, begin, test_teardown)
 
 static const struct CMUnitTest tests[] = {
-    MAP_TEST(bytes_are_stored),
-    MAP_TEST(descriptors_of_the_program_are_stored_to),
-    MAP_TEST(writes_cross_mappings),
-    MAP_TEST(batches_are_stored),
-    MAP_TEST(refused_mappings_are_written_plainly),
-    MAP_TEST(a_cut_file_is_told),
-    MAP_TEST(a_cut_inside_a_page_is_told),
-    MAP_TEST(unreachable_memory_is_told),
-    MAP_TEST(mappings_need_the_handler),
-    MAP_TEST(explain_names_the_way),
-    cmocka_unit_test(a_full_disk_is_an_error),
+    MAP_TEST(bytes_are_stored),           MAP_TEST(descriptors_of_the_program_are_stored_to),
+    MAP_TEST(writes_cross_mappings),      MAP_TEST(the_time_of_change_is_set),
+    MAP_TEST(batches_are_stored),         MAP_TEST(refused_mappings_are_written_plainly),
+    MAP_TEST(a_cut_file_is_told),         MAP_TEST(a_cut_inside_a_page_is_told),
+    MAP_TEST(unreachable_memory_is_told), MAP_TEST(mappings_need_the_handler),
+    MAP_TEST(explain_names_the_way),      cmocka_unit_test(a_full_disk_is_an_error),
 };
 
 int main(int argc, char **argv)
