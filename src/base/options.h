@@ -82,9 +82,10 @@
       "How files are read and written that are opened without LEAT_FILE_CACHED and LEAT_FILE_DIRECT: cached, "    \
       "through the system's cache; direct, past it where the file system allows that; or auto, reads past it "    \
       "if it does not have the bytes.")                                                                           \
-    X(IO_MAP, WORDS("auto, never or always"), "auto", 1,                                                          \
-      "Whether files are written through shared mappings instead of by pwrite(): never, always where the "        \
-      "system allows it, or auto, where that is expected to be faster. For measuring and for tests.")             \
+    X(IO_MAP, WORDS("auto, never, cached or always"), "auto", 1,                                                  \
+      "Whether files are written through shared mappings instead of by pwrite(): never; cached, only bytes that " \
+      "the system's cache has; always where the system allows it; or auto, where that is expected to be faster. " \
+      "For measuring and for tests.")                                                                             \
     X(COPY_STAGE, FLAG, "0", 1, "1: the CPU device goes through pinned memory too, as GPUs do, for tests.")       \
     X(COPY_PROTOCOL, WORDS("auto, driver, eager, staged, kernel, rails or host"), "auto", 1,                      \
       "The protocol that copies take wherever it supports them: driver, eager, staged, kernel, rails, host, "     \

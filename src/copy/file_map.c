@@ -61,7 +61,7 @@ struct leati_file_maps {
 
 /* ---- whether a file is written so ---- */
 
-enum choice { CHOICE_AUTO, CHOICE_NEVER, CHOICE_ALWAYS };
+enum choice { CHOICE_AUTO, CHOICE_NEVER, CHOICE_CACHED, CHOICE_ALWAYS };
 
 static enum choice choose(void)
 {
@@ -69,6 +69,8 @@ static enum choice choose(void)
 
     if (word && !strcmp(word, "never"))
         return CHOICE_NEVER;
+    if (word && !strcmp(word, "cached"))
+        return CHOICE_CACHED;
     return word && !strcmp(word, "always") ? CHOICE_ALWAYS : CHOICE_AUTO;
 }
 
@@ -78,14 +80,14 @@ const char *leati_file_why_not_mapped(const struct leati_open_file *open, bool *
     struct rlimit addresses;
     struct statfs what;
 
-    *only_cached = false;
+    *only_cached = choice == CHOICE_CACHED;
     if (open->flags & LEAT_FILE_DIRECT)
         return "whole blocks go past the system's cache";
     if (choice == CHOICE_NEVER)
         return "LEAT_IO_MAP is never";
     if (getrlimit(RLIMIT_AS, &addresses) || addresses.rlim_cur != RLIM_INFINITY)
         return "the address space of this process is limited";
-    if (choice == CHOICE_ALWAYS)
+    if (choice != CHOICE_AUTO)
         return NULL;
     if (leati_workers_processors(-1) < LEAST_PROCESSORS)
         return "a mapping is faster only with four processors or more";
@@ -258,7 +260,7 @@ static size_t store(const struct leati_open_file *open, uint64_t offset, const s
 bool leati_file_may_store(const struct leati_open_file *open, size_t bytes)
 {
     /* A handler of the program that does not pass SIGBUS on would end the process on a full disk. */
-    return open->maps && (bytes >= LEAST_BYTES || choose() == CHOICE_ALWAYS) &&
+    return open->maps && (bytes >= LEAST_BYTES || choose() != CHOICE_AUTO) &&
            leati_fault_handler_sees_bus_errors();
 }
 

@@ -336,37 +336,97 @@ static int fill_small_disk(const char *path)
     return leat_file_close(file) == LEAT_OK && leat_device_close(device) == LEAT_OK ? 0 : 5;
 }
 
-static void a_full_disk_is_an_error(void **state)
+/* Runs this program in a child process. Returns its exit status. */
+static int run_child(const char *mode, const char *path)
 {
-    const char *path = path_of("disk");
+    pid_t child = fork();
     int status;
-    pid_t child;
 
-    (void)state;
-    assert_int_equal(mkdir(path, 0700), 0);
-    child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        execl("/proc/self/exe", "test_file_map", "--small-disk", path, (char *)NULL);
+        execl("/proc/self/exe", "test_file_map", mode, path, (char *)NULL);
         _exit(126);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void a_full_disk_is_an_error(void **state)
+{
+    const char *path = path_of("disk");
+    int status;
+
+    (void)state;
+    assert_int_equal(mkdir(path, 0700), 0);
+    status = run_child("--small-disk", path);
     assert_int_equal(rmdir(path), 0);
-    if (WEXITSTATUS(status) == 77)
+    if (status == 77)
         SKIP_OTHER("this process may not mount a small file system");
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(status, 0);
+}
+
+/* ---- bytes that the cache does not have ---- */
+
+/* Runs in a child process, with LEAT_IO_MAP=cached: new bytes and holes are written by pwrite(), others stored.
+ * Returns 0 if leat behaved as expected, 77 if the cache's content cannot be told. */
+static int write_what_is_cached(const char *path)
+{
+    leat_device *device = test_open();
+    unsigned char *memory = test_buffer(MIB);
+    leat_stream *stream;
+    leat_file *file;
+    uint64_t cached;
+
+    memset(memory, 1, MIB);
+    if (leat_stream_create(device, &stream) != LEAT_OK ||
+        leat_file_open(path, LEAT_FILE_READ | LEAT_FILE_WRITE | LEAT_FILE_CREATE | LEAT_FILE_CACHED, &file) !=
+            LEAT_OK)
+        return 2;
+    for (int i = 0; i < 3; i++) {
+        /* 0: the file is empty; 1: it has all bytes; 2: it is a hole. */
+        if (i == 2 && (truncate(path, 0) || truncate(path, MIB)))
+            return 3;
+        bad_disk_set(NULL, 0);
+        if (leat_file_write(stream, file, 0, memory, MIB) != LEAT_OK || leat_stream_synchronize(stream) != LEAT_OK)
+            return 4;
+        if ((bad_disk_asked(BAD_DISK_WRITE) < MIB) != (i == 1))
+            return 5;
+        if (leat_file_cached(file, 0, MIB, &cached) != LEAT_OK)
+            return 6;
+        if (cached != MIB)
+            return 77;
+    }
+    free(memory);
+    return leat_file_close(file) == LEAT_OK && leat_device_close(device) == LEAT_OK ? 0 : 7;
+}
+
+static void only_cached_bytes_are_stored(void **state)
+{
+    int status = run_child("--cached", path_of("cached"));
+
+    (void)state;
+    if (status == 77)
+        SKIP_OTHER("this system does not tell what is in its cache");
+    assert_int_equal(status, 0);
 }
 
 #define MAP_TEST(function) cmocka_unit_test_setup_teardown(function, begin, test_teardown)
 
 static const struct CMUnitTest tests[] = {
-    MAP_TEST(bytes_are_stored),           MAP_TEST(descriptors_of_the_program_are_stored_to),
-    MAP_TEST(writes_cross_mappings),      MAP_TEST(the_time_of_change_is_set),
-    MAP_TEST(batches_are_stored),         MAP_TEST(refused_mappings_are_written_plainly),
-    MAP_TEST(a_cut_file_is_told),         MAP_TEST(a_cut_inside_a_page_is_told),
-    MAP_TEST(unreachable_memory_is_told), MAP_TEST(mappings_need_the_handler),
-    MAP_TEST(explain_names_the_way),      cmocka_unit_test(a_full_disk_is_an_error),
+    MAP_TEST(bytes_are_stored),
+    MAP_TEST(descriptors_of_the_program_are_stored_to),
+    MAP_TEST(writes_cross_mappings),
+    MAP_TEST(the_time_of_change_is_set),
+    MAP_TEST(batches_are_stored),
+    MAP_TEST(refused_mappings_are_written_plainly),
+    MAP_TEST(a_cut_file_is_told),
+    MAP_TEST(a_cut_inside_a_page_is_told),
+    MAP_TEST(unreachable_memory_is_told),
+    MAP_TEST(mappings_need_the_handler),
+    MAP_TEST(explain_names_the_way),
+    cmocka_unit_test(a_full_disk_is_an_error),
+    cmocka_unit_test(only_cached_bytes_are_stored),
 };
 
 int main(int argc, char **argv)
@@ -376,6 +436,10 @@ int main(int argc, char **argv)
     if (getrlimit(RLIMIT_AS, &addresses) || addresses.rlim_cur != RLIM_INFINITY) {
         printf("skipped: the address space is limited, so leat maps no files\n");
         return 77;
+    }
+    if (argc == 3 && !strcmp(argv[1], "--cached")) {
+        setenv("LEAT_IO_MAP", "cached", 1);
+        return write_what_is_cached(argv[2]);
     }
     setenv("LEAT_IO_MAP", "always", 1);
     if (argc == 3 && !strcmp(argv[1], "--small-disk"))
