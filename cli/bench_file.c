@@ -16,19 +16,36 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The place of the file's bytes: where a read begins, and where a write must end. */
 enum file_place { FILE_CACHED, FILE_IN_MEMORY, FILE_ON_DISK, FILE_PLACE_COUNT };
 
+/* How a file is read or written: at once, after a rest (in which threads fall asleep and caches are filled with
+ * other bytes), or with LEAT_FILE_DIRECT. */
+enum file_manner { FILE_PLAIN, FILE_RESTED, FILE_DIRECT, FILE_MANNER_COUNT };
+
 static const struct place_text {
     const char *part;
-    const char *names[2]; /* [0]: reads, [1]: writes */
+    const char *names[FILE_MANNER_COUNT][2]; /* [0]: reads, [1]: writes; NULL: not measured */
 } place_texts[FILE_PLACE_COUNT] = {
-    [FILE_CACHED] = {"in the page cache", {"read, in the page cache", "write, to the page cache"}},
-    [FILE_IN_MEMORY] = {"in a file system in memory (/dev/shm)", {"read, tmpfs", "write, tmpfs"}},
-    [FILE_ON_DISK] = {"on the disk", {"read, from the disk", "write, to the disk"}},
+    [FILE_CACHED] = {"in the page cache",
+                     {{"read, in the page cache", "write, to the page cache"},
+                      {"read, in the page cache, after 20 ms", NULL},
+                      {NULL, NULL}}},
+    [FILE_IN_MEMORY] = {"in a file system in memory (/dev/shm)",
+                        {{"read, tmpfs", "write, tmpfs"}, {"read, tmpfs, after 20 ms", NULL}, {NULL, NULL}}},
+    [FILE_ON_DISK] = {"on the disk",
+                      {{"read, from the disk", "write, to the disk"},
+                       {"read, from the disk, after 20 ms", NULL},
+                       {NULL, "write, to the disk, past the cache"}}},
 };
+
+enum { REST_MS = 20, FIO_RUNS = 3 };
+
+/* fio reports whole milliseconds, so its rates of shorter files say nothing. */
+static const size_t fio_least_bytes = 16 * MIB;
 
 /* Bytes that a thread moves with one system call. */
 static const size_t piece_bytes = 4 * MIB;
@@ -36,9 +53,11 @@ static const size_t piece_bytes = 4 * MIB;
 struct file_case {
     struct bench *bench;
     enum file_place place;
+    enum file_manner manner;
     bool write;
     size_t bytes;
     leat_file *file;
+    leat_file *direct; /* the same file, opened with LEAT_FILE_DIRECT; NULL: that is not possible */
     int fd;       /* the same file, for the threads */
     void *device; /* device memory, used by leat's side */
     char *host;   /* ordinary memory, used by the threads' side; all pages were touched before */
@@ -120,21 +139,25 @@ static bool prepare(struct file_case *c)
 static bool move_by_leat(struct file_case *c)
 {
     leat_stream *stream = c->bench->streams[0];
-    leat_status status = c->write ? leat_file_write(stream, c->file, 0, c->device, c->bytes)
-                                  : leat_file_read(stream, c->device, c->file, 0, c->bytes);
+    leat_file *file = c->manner == FILE_DIRECT ? c->direct : c->file;
+    leat_status status = c->write ? leat_file_write(stream, file, 0, c->device, c->bytes)
+                                  : leat_file_read(stream, c->device, file, 0, c->bytes);
 
     if (status == LEAT_OK && c->write && c->place == FILE_ON_DISK)
-        status = leat_file_sync(stream, c->file);
+        status = leat_file_sync(stream, file);
     return bench_check(c->bench, status) && bench_check(c->bench, leat_stream_synchronize(stream));
 }
 
 static bool sample_file(void *state, enum bench_side side, double *seconds)
 {
+    const struct timespec rest = {.tv_nsec = REST_MS * 1000000L};
     struct file_case *c = state;
     double begin, cpu;
 
     if (!prepare(c))
         return false;
+    if (c->manner == FILE_RESTED)
+        nanosleep(&rest, NULL);
     cpu = bench_cpu_now();
     begin = bench_now();
     if (side == BENCH_LEAT) {
@@ -194,32 +217,75 @@ static double measure_pinned(struct file_case *c)
     return (double)c->bytes / result.leat.median * 1e-9;
 }
 
-/* Runs fio on the same file: direct access by io_uring, with 32 blocks of 4 MiB in flight. Returns the rate, or
- * NAN with *why set if fio cannot run. */
-static double measure_fio(struct file_case *c, const char **why)
+/* The engines of fio, in order of preference; the system may refuse the first ones. */
+static const struct fio_engine {
+    const char *name, *word, *depth;
+} fio_engines[] = {{"io_uring", "--ioengine=io_uring", "--iodepth=32"},
+                   {"libaio", "--ioengine=libaio", "--iodepth=32"},
+                   {"psync", "--ioengine=psync", "--iodepth=1"}};
+
+enum { FIO_ENGINE_COUNT = sizeof fio_engines / sizeof fio_engines[0] };
+
+struct fio_figures {
+    double gb_s, cpu_s_per_gb; /* NAN: fio did not run */
+    const char *engine;
+};
+
+/* Runs fio once on the same file: direct access, blocks of 4 MiB. Returns false with bench->error set if it cannot
+ * run. */
+static bool run_fio(struct file_case *c, const struct fio_engine *engine, struct fio_figures *figures)
 {
     char file[64], size[32];
     struct bench_child child = {.program = "fio",
                                 .words = {"--name=leat", file, size, c->write ? "--rw=write" : "--rw=read",
-                                          "--direct=1", "--ioengine=io_uring", "--bs=4M", "--iodepth=32",
+                                          "--direct=1", engine->word, "--bs=4M", engine->depth,
                                           c->write ? "--end_fsync=1" : "--readonly", "--output-format=json"}};
-    double rate = NAN;
-    json_t *json, *job;
+    json_t *json, *job, *moved;
+    double share, seconds, bytes;
 
-    *why = NULL;
     /* Let fio open the descriptor of this process, because the file has no name any more. */
     snprintf(file, sizeof file, "--filename=/proc/%ld/fd/%d", (long)getpid(), c->fd);
-    snprintf(size, sizeof size, "--size=%zu", c->bytes);
+    snprintf(size, sizeof size, "--size=%zu", c->bytes / (4 * MIB) * (4 * MIB));
     json = bench_child_run(c->bench, &child);
     job = json_array_get(json_object_get(json, "jobs"), 0);
-    if (json_integer_value(json_object_get(job, "error")) == 0)
-        rate = json_number_value(json_object_get(json_object_get(job, c->write ? "write" : "read"), "bw_bytes")) *
-               1e-9;
+    moved = json_object_get(job, c->write ? "write" : "read");
+    figures->gb_s = json_number_value(json_object_get(moved, "bw_bytes")) * 1e-9;
+    /* fio reports its processor time as a share of the job's time. */
+    share =
+        json_number_value(json_object_get(job, "usr_cpu")) + json_number_value(json_object_get(job, "sys_cpu"));
+    seconds = json_number_value(json_object_get(job, "job_runtime")) * 1e-3;
+    bytes = json_number_value(json_object_get(moved, "io_bytes"));
+    figures->cpu_s_per_gb = bytes > 0 ? share / 100 * seconds / (bytes * 1e-9) : NAN;
+    figures->engine = engine->name;
+    if (json && (json_integer_value(json_object_get(job, "error")) != 0 || !(figures->gb_s > 0))) {
+        snprintf(c->bench->error, sizeof c->bench->error, "fio reports no rate");
+        figures->gb_s = NAN;
+    }
     json_decref(json);
-    if (rate > 0)
-        return rate;
-    *why = c->bench->error[0] ? c->bench->error : "it reports no rate";
-    return NAN;
+    return figures->gb_s > 0;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+    const struct fio_figures *x = a, *y = b;
+
+    return (x->gb_s > y->gb_s) - (x->gb_s < y->gb_s);
+}
+
+/* Returns the run of fio with the median rate, by the first engine that the system allows. If none runs, gb_s is
+ * NAN and bench->error says why. */
+static struct fio_figures measure_fio(struct file_case *c)
+{
+    struct fio_figures runs[FIO_RUNS] = {{.gb_s = NAN, .cpu_s_per_gb = NAN}};
+    unsigned count = c->bench->options->quick ? 1 : FIO_RUNS, engine = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        while (!run_fio(c, &fio_engines[engine], &runs[i]))
+            if (i || ++engine == FIO_ENGINE_COUNT)
+                return (struct fio_figures){.gb_s = NAN, .cpu_s_per_gb = NAN};
+    c->bench->error[0] = '\0'; /* of an engine that the system refuses */
+    qsort(runs, count, sizeof *runs, by_rate);
+    return runs[count / 2];
 }
 
 /* ---- rows ---- */
@@ -232,34 +298,40 @@ static double cpu_per_gb(const struct file_case *c, enum bench_side side)
 static void add_row(struct file_case *c, struct bench_rows *rows, const struct bench_result *result, bool verified)
 {
     struct bench *bench = c->bench;
-    const char *name = place_texts[c->place].names[c->write], *why;
+    const char *name = place_texts[c->place].names[c->manner][c->write];
+    struct fio_figures fio = {.gb_s = NAN, .cpu_s_per_gb = NAN};
     struct bench_row *row = bench_row_add(rows, "file", name, c->bytes, BENCH_GB_S);
-    double threads = bench_figure(row, result->driver.median), pinned = measure_pinned(c), fio = NAN;
+    double threads = bench_figure(row, result->driver.median), pinned = measure_pinned(c);
+    double leat = bench_figure(row, result->leat.median);
 
     row->part = place_texts[c->place].part;
     row->result = *result;
     row->verified = verified;
-    if (c->place == FILE_ON_DISK) {
-        fio = measure_fio(c, &why);
-        if (!isfinite(fio) && rows->count == 1)
-            bench_note(bench, "file: no figures of fio: %s", why);
+    if (c->place == FILE_ON_DISK && c->manner != FILE_RESTED && c->bytes >= fio_least_bytes) {
+        fio = measure_fio(c);
+        if (!fio.engine)
+            bench_note(bench, "file: no figures of fio: %s", bench->error);
         bench->error[0] = '\0';
     }
-    row->bound = fmin(fmax(threads, fio), pinned); /* fmin() and fmax() ignore NAN */
+    row->bound = fmin(fmax(threads, fio.gb_s), pinned); /* fmin() and fmax() ignore NAN */
     row->path = name;
     bench_row_extra(row, "threads_gb_s", threads);
-    bench_row_extra(row, "ratio_to_threads", bench_figure(row, result->leat.median) / threads);
+    bench_row_extra(row, "ratio_to_threads", leat / threads);
     bench_row_extra(row, "pinned_gb_s", pinned);
-    bench_row_extra(row, "fio_gb_s", fio);
+    bench_row_extra(row, "fio_gb_s", fio.gb_s);
+    bench_row_extra(row, "ratio_to_fio", leat / fio.gb_s);
     bench_row_extra(row, "p99", bench_figure(row, result->leat.p99));
     bench_row_extra(row, "cpu_s_per_gb", cpu_per_gb(c, BENCH_LEAT));
     bench_row_extra(row, "threads_cpu_s_per_gb", cpu_per_gb(c, BENCH_DRIVER));
+    bench_row_extra(row, "fio_cpu_s_per_gb", fio.cpu_s_per_gb);
+    if (fio.engine)
+        bench_row_extra_text(row, "fio_engine", fio.engine);
 }
 
 static void measure(struct file_case *c, struct bench_rows *rows)
 {
     struct bench *bench = c->bench;
-    const char *name = place_texts[c->place].names[c->write];
+    const char *name = place_texts[c->place].names[c->manner][c->write];
     struct bench_result result;
     bool verified = false;
 
@@ -324,6 +396,36 @@ static bool make_file(struct file_case *c, size_t bytes)
     return false;
 }
 
+/* Opens the file for direct access too. Adds a note if that is not possible. */
+static void open_direct(struct file_case *c)
+{
+    unsigned flags = LEAT_FILE_READ | LEAT_FILE_WRITE | LEAT_FILE_DIRECT;
+
+    if (!bench_check(c->bench, leat_file_wrap(c->fd, flags, &c->direct)))
+        bench_note(c->bench, "file: no rows past the cache: %s", c->bench->error);
+    c->bench->error[0] = '\0';
+}
+
+/* Measures the sizes in each manner. After a rest only the two smallest sizes are of interest, because longer
+ * reads wake all threads anyway. */
+static void measure_manners(struct file_case *c, const size_t *sizes, unsigned count, struct bench_rows *rows)
+{
+    for (int manner = 0; manner < FILE_MANNER_COUNT; manner++) {
+        c->manner = (enum file_manner)manner;
+        if (!place_texts[c->place].names[manner][c->write])
+            continue;
+        if (manner == FILE_DIRECT)
+            open_direct(c);
+        if (manner == FILE_DIRECT && !c->direct)
+            continue;
+        for (unsigned i = 0; i < count && (manner != FILE_RESTED || i < 2); i++) {
+            c->bytes = sizes[i];
+            if (c->bytes <= c->bench->largest)
+                measure(c, rows);
+        }
+    }
+}
+
 static void measure_place(struct bench *bench, enum file_place place)
 {
     static const size_t sizes[] = {MIB, 16 * MIB, 256 * MIB, GIB};
@@ -347,13 +449,10 @@ static void measure_place(struct bench *bench, enum file_place place)
         struct bench_rows rows = {.count = 0};
 
         c.write = write;
-        c.file = NULL;
+        c.file = c.direct = NULL;
         if (make_file(&c, largest))
-            for (i = 0; i < count; i++) {
-                c.bytes = list[i];
-                if (c.bytes <= bench->largest)
-                    measure(&c, &rows);
-            }
+            measure_manners(&c, list, count, &rows);
+        leat_file_close(c.direct);
         leat_file_close(c.file);
         if (c.fd >= 0)
             close(c.fd);

@@ -181,8 +181,13 @@ static const char *unit_name(enum bench_unit unit)
 void bench_row_extra(struct bench_row *row, const char *key, double value)
 {
     assert(row->extra_count < BENCH_EXTRAS_MAX);
-    row->extras[row->extra_count].key = key;
-    row->extras[row->extra_count++].value = value;
+    row->extras[row->extra_count++] = (struct bench_extra){.key = key, .value = value};
+}
+
+void bench_row_extra_text(struct bench_row *row, const char *key, const char *text)
+{
+    assert(row->extra_count < BENCH_EXTRAS_MAX);
+    row->extras[row->extra_count++] = (struct bench_extra){.key = key, .text = text};
 }
 
 struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, const char *name, uint64_t bytes,
@@ -244,7 +249,9 @@ static json_t *row_json(const struct bench_row *row)
     if (isfinite(row->gain))
         json_object_set_new(json, "gain", bench_figure_json(row->gain));
     for (i = 0; i < row->extra_count; i++)
-        json_object_set_new(json, row->extras[i].key, bench_figure_json(row->extras[i].value));
+        json_object_set_new(json, row->extras[i].key,
+                            row->extras[i].text ? json_string(row->extras[i].text)
+                                                : bench_figure_json(row->extras[i].value));
     return json;
 }
 

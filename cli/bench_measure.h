@@ -53,10 +53,12 @@ bool bench_measure_for(struct bench *bench, bench_sample sample, void *state, bo
 
 enum bench_unit { BENCH_GB_S, BENCH_US, BENCH_NS };
 
-/* An additional figure of a row under its own key, such as "events". The key is a string literal. */
+/* An additional figure of a row under its own key, such as "events", or a text. Key and text are string literals.
+ */
 struct bench_extra {
     const char *key;
     double value;
+    const char *text; /* NULL: value counts */
 };
 
 enum { BENCH_EXTRAS_MAX = 16 };
@@ -81,8 +83,9 @@ struct bench_row {
     unsigned extra_count;
 };
 
-/* Adds an additional figure to a row. */
+/* Add an additional figure, or a text, to a row. */
 void bench_row_extra(struct bench_row *row, const char *key, double value);
+void bench_row_extra_text(struct bench_row *row, const char *key, const char *text);
 
 /* Converts a time in seconds to the unit of the row: a rate, microseconds or nanoseconds. */
 double bench_figure(const struct bench_row *row, double seconds);

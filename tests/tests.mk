@@ -18,8 +18,8 @@ test_bin := $(BUILD)/tests
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
             test_copy_3d test_file test_file_batch test_file_commit test_file_bad test_file_direct \
-            test_file_faults test_file_wrap test_model test_model_share test_model_save test_layout test_layout_lists \
-            test_virtual test_fill \
+            test_file_faults test_file_map test_file_wrap test_model test_model_save test_layout \
+            test_layout_lists test_virtual test_fill \
             test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
             test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads \
@@ -28,8 +28,9 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
-               test_file_commit test_file_bad test_file_direct test_file_faults test_file_wrap test_model \
-               test_model_share test_model_save test_layout test_layout_lists test_fill test_bad_input test_stream test_threads \
+               test_file_commit test_file_bad test_file_direct test_file_faults test_file_map test_file_wrap \
+               test_model test_model_share test_model_save test_layout test_layout_lists test_fill test_bad_input \
+               test_stream test_threads \
                test_pool_threads \
                order_model unit_copy_calls)
 # Random graphs of work. They include only the public headers.
@@ -111,12 +112,12 @@ $(test_bin)/unit_trace: test_libs = -lz
 $(test_bin)/unit_packing: $(BUILD)/obj/cli/packing_plan.o
 $(test_bin)/unit_packing: test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
-$(test_bin)/unit_blocks: test_wraps = -Wl,--wrap=mmap
+$(test_bin)/unit_blocks $(test_bin)/test_file_map: test_wraps = -Wl,--wrap=mmap
 $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
 $(test_bin)/unit_cpu: test_wraps = -Wl,--wrap=pthread_cond_wait -Wl,--wrap=cpu_managed_add
 
 # Programs whose system calls about files can be made to fail.
-bad_disk_tests := $(addprefix $(test_bin)/,test_file_bad test_file_direct test_file_faults \
+bad_disk_tests := $(addprefix $(test_bin)/,test_file_bad test_file_direct test_file_faults test_file_map \
                   test_model_share)
 $(bad_disk_tests): $(test_bin)/bad_disk.o
 
@@ -208,8 +209,8 @@ check-compat: $(checked_lib)
 # every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
 # tests access rights and no bytes.
 check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip \
-                check-names-cuda check-jitter check-bad-disk
-asan_suites := check-plain check-compat check-staged check-prefetch
+                check-names-cuda check-jitter check-bad-disk check-mapped
+asan_suites := check-plain check-compat check-staged check-prefetch check-mapped
 tsan_suites := check-tsan-plain check-tsan-staged
 # run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
 check-%: export TEST_SUITE = $@
@@ -265,7 +266,8 @@ check-strict: $(check_needs)
 # above all drivers are left out.
 above_drivers := $(staged_ends) $(addprefix $(test_bin)/,test_pool_order test_pool_reuse test_pool_pending \
                  test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
-test_names := $(test_bin)/order_model $(filter-out $(above_drivers),$(test_api))
+# test_file_map needs leat's handler of SIGBUS, but here a second leat, that of the library, installs its own later.
+test_names := $(test_bin)/order_model $(filter-out $(above_drivers) %/test_file_map,$(test_api))
 check-names: check-names-hip check-names-cuda
 check-names-hip: tests compat
 	$(Q)echo 'once more, on the driver hip over libleat-hip:'
@@ -321,6 +323,21 @@ check-bad-disk: tests
 	for rules in '$(old_calls)' '$(short_calls)'; do \
 	    BAD_DISK=$$rules tests/run.sh '$(BUILD)' cpu:0 \
 	        $(addprefix $(test_bin)/,test_file test_file_batch test_file_commit test_model) || status=1; \
+	done; \
+	exit $$status
+
+# The tests of files once more with writes through mappings, which need four processors to be chosen; then with other
+# defaults of the system's cache.
+mapped_tests := $(addprefix $(test_bin)/,test_file test_file_batch test_file_commit test_file_faults \
+                test_file_wrap test_model_save)
+check-mapped: tests
+	$(Q)echo 'once more, with files written through mappings (LEAT_IO_MAP), then with LEAT_IO_CACHE:'
+	$(Q)status=0; \
+	LEAT_IO_MAP=always tests/run.sh '$(BUILD)' cpu:0 $(mapped_tests) || status=1; \
+	LEAT_IO_MAP=always LEAT_COPY_STAGE=1 tests/run.sh '$(BUILD)' cpu:0 $(mapped_tests) || status=1; \
+	for cache in cached direct; do \
+	    LEAT_IO_CACHE=$$cache tests/run.sh '$(BUILD)' cpu:0 \
+	        $(addprefix $(test_bin)/,test_file test_file_batch) || status=1; \
 	done; \
 	exit $$status
 

@@ -192,6 +192,14 @@ LEATI_HOT bool leati_fault_handler_is_installed(void)
             now.sa_sigaction == atomic_load_explicit(&other, memory_order_relaxed));
 }
 
+bool leati_fault_handler_sees_bus_errors(void)
+{
+    struct sigaction now;
+
+    pthread_once(&once, install_both);
+    return sigaction(SIGBUS, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault;
+}
+
 LEATI_HOT bool leati_fault_handler_run(const struct leati_fault_range ranges[2], void (*work)(void *context),
                                        void *context, uintptr_t *fault)
 {

@@ -50,6 +50,10 @@ static inline void leati_fault_handler_recheck_mask(void)
  * faults on to leat's. */
 bool leati_fault_handler_is_installed(void);
 
+/* Returns true if the process's current SIGBUS handler is leat's, so that leati_fault_handler_run() sees such a
+ * fault. */
+bool leati_fault_handler_sees_bus_errors(void);
+
 /* Installs the handlers, and sets a function that they call first for each fault. That function runs inside a
  * signal handler. It returns true if it has repaired the fault, so that the access can be retried. */
 void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));

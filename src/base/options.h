@@ -78,6 +78,14 @@
     X(IO_WORKERS, NUMBER(1, 64), "as many as LEAT_COPY_WORKERS, at least 8", 0,                                   \
       "Threads that read and write files, 1 to 64, on each NUMA node that has a device. While they wait for a "   \
       "disk they need no processor.")                                                                             \
+    X(IO_CACHE, WORDS("auto, cached or direct"), "auto", 0,                                                       \
+      "How files are read and written that are opened without LEAT_FILE_CACHED and LEAT_FILE_DIRECT: cached, "    \
+      "through the system's cache; direct, past it where the file system allows that; or auto, reads past it "    \
+      "if it does not have the bytes.")                                                                           \
+    X(IO_MAP, WORDS("auto, never, cached or always"), "auto", 1,                                                  \
+      "Whether files are written through shared mappings instead of by pwrite(): never; cached, only bytes that " \
+      "the system's cache has; always where the system allows it; or auto, where that is expected to be faster. " \
+      "For measuring and for tests.")                                                                             \
     X(COPY_STAGE, FLAG, "0", 1, "1: the CPU device goes through pinned memory too, as GPUs do, for tests.")       \
     X(COPY_PROTOCOL, WORDS("auto, driver, eager, staged, kernel, rails or host"), "auto", 1,                      \
       "The protocol that copies take wherever it supports them: driver, eager, staged, kernel, rails, host, "     \

@@ -5,6 +5,8 @@
  */
 #include "copy/file.h"
 
+#include "base/options.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -29,6 +31,7 @@ void leati_file_release(struct leati_open_file *open)
     if (atomic_fetch_sub_explicit(&open->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_file_drop_temporary(open);
+    leati_file_close_maps(open);
     if (open->direct_fd >= 0)
         (void)close(open->direct_fd);
     (void)close(open->fd);
@@ -176,6 +179,21 @@ static leat_status open_again(struct leati_open_file *opened, int fd, int progra
     return status;
 }
 
+/* Sets LEAT_FILE_CACHED or LEAT_FILE_DIRECT as LEAT_IO_CACHE says, if the program has set neither. A value that is
+ * not allowed counts as auto: no device can be opened with it, so nothing is read or written. */
+static void apply_option(struct leati_open_file *open)
+{
+    const char *word = leati_option(LEATI_OPTION_IO_CACHE);
+
+    if (!word || open->flags & (LEAT_FILE_CACHED | LEAT_FILE_DIRECT))
+        return;
+    open->by_option = true;
+    if (!strcmp(word, "cached"))
+        open->flags |= LEAT_FILE_CACHED;
+    else if (!strcmp(word, "direct"))
+        open->flags |= LEAT_FILE_DIRECT;
+}
+
 /* Opens path; if fd is not -1, its file, of which path is the name in messages. */
 static leat_status open_file(const char *path, unsigned flags, int fd, int program_flags, leat_file **file)
 {
@@ -191,6 +209,7 @@ static leat_status open_file(const char *path, unsigned flags, int fd, int progr
         open->flags = flags;
         open->directory = open->direct_fd = -1;
         memcpy(open->path, path, path_bytes);
+        apply_option(open);
     }
     if (!open)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the file");
@@ -202,6 +221,7 @@ static leat_status open_file(const char *path, unsigned flags, int fd, int progr
             leati_handle_free(&file_handles, *file);
         return status;
     }
+    leati_file_open_maps(open);
     (*file)->open = open;
     return LEAT_OK;
 }
@@ -353,7 +373,8 @@ struct request {
     bool write;
 };
 
-leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write)
+leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write,
+                                   uint64_t *known_bytes)
 {
     uint64_t file_bytes = INT64_MAX;
 
@@ -362,8 +383,12 @@ leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t 
                           write ? "LEAT_FILE_WRITE" : "LEAT_FILE_READ");
     /* If the file is open for writing, earlier work on the stream may still extend it. So compare with the size of
      * the file only if it is open for reading only. */
-    if (!write && !(open->flags & LEAT_FILE_WRITE))
+    if (!write && !(open->flags & LEAT_FILE_WRITE)) {
+        if (offset <= *known_bytes && bytes <= *known_bytes - offset)
+            return LEAT_OK;
         LEATI_TRY(size_of(open, &file_bytes));
+        *known_bytes = file_bytes;
+    }
     if (offset > file_bytes || bytes > file_bytes - offset)
         return leati_fail(LEAT_ERROR_RANGE, "offset %llu + %zu bytes is beyond the end of %s%s, %llu",
                           (unsigned long long)offset, bytes, open->path, write ? ", whose largest size is" : "",
@@ -379,8 +404,12 @@ static leat_status make_plan(leat_stream *stream, const struct request *request,
                                     .offset = request->offset,
                                     .lead = (size_t)(request->offset % LEATI_FILE_BLOCK),
                                     .write = request->write};
+    uint64_t file_bytes = 0;
 
-    LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write));
+    LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write,
+                                     &file_bytes));
+    storage.part_bytes =
+        leati_file_part_bytes(request->file->open, request->offset, request->bytes, request->write);
     return leati_plan_file(plan, stream, request->memory, &storage, request->bytes, followed);
 }
 
@@ -465,8 +494,21 @@ static void explain_cache(const struct request *request, struct leati_strbuf *ou
     else
         leati_strbuf_add(out, "%s\n",
                          open->flags & LEAT_FILE_DIRECT
-                             ? "read past it: LEAT_FILE_DIRECT asks for it"
+                             ? open->by_option ? "read past it: LEAT_IO_CACHE is direct"
+                                               : "read past it: LEAT_FILE_DIRECT asks for it"
                              : "parts of which less than half is there are read past it");
+}
+
+static void explain_writes(const struct request *request, struct leati_strbuf *out)
+{
+    bool only_cached;
+    const char *why_not = leati_file_why_not_mapped(request->file->open, &only_cached);
+
+    if (why_not)
+        leati_strbuf_add(out, "  writes    by pwrite(): %s\n", why_not);
+    else
+        leati_strbuf_add(out, "  writes    through a shared mapping of the file%s\n",
+                         only_cached ? " what the system's cache has, the rest by pwrite()" : "");
 }
 
 static leat_status explain(leat_stream *stream, const struct request *request, char *text, size_t text_bytes)
@@ -483,6 +525,7 @@ static leat_status explain(leat_stream *stream, const struct request *request, c
     leati_explain_transfer(&out, &plan.transfer);
     leati_explain_plan(&out, &plan, NULL);
     explain_cache(request, &out);
+    explain_writes(request, &out);
     return LEAT_OK;
 }
 

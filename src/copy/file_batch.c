@@ -194,18 +194,24 @@ static bool is_host(const struct batch_entry *entry)
     return leati_is_on_host(&entry->endpoint);
 }
 
-/* Checks an op and finds its memory. *file: the file of the previous op, whose handle need not be checked again.
- */
-static leat_status read_op(struct file_batch *batch, const leat_file_op *op, const leat_file **file,
+/* The file of the previous op. */
+struct known_file {
+    const leat_file *file; /* its handle need not be checked again; NULL: there is no previous op */
+    uint64_t bytes;        /* as *known_bytes of leati_file_check_range() */
+};
+
+/* Checks an op and finds its memory. */
+static leat_status read_op(struct file_batch *batch, const leat_file_op *op, struct known_file *known,
                            struct batch_entry *entry)
 {
     struct leati_driver *driver = batch->stream->device->driver;
 
-    if (!op->file || op->file != *file)
+    if (!op->file || op->file != known->file) {
         LEATI_TRY(leati_file_check("leat_file_op", op->file));
+        *known = (struct known_file){.file = op->file};
+    }
     leati_assert(op->file);
-    *file = op->file;
-    LEATI_TRY(leati_file_check_range(op->file->open, op->offset, op->bytes, batch->write));
+    LEATI_TRY(leati_file_check_range(op->file->open, op->offset, op->bytes, batch->write, &known->bytes));
     LEATI_TRY(leati_pointers_find_unread(driver, side_name(batch), op->memory, op->bytes, true, &entry->endpoint));
     LEATI_TRY(leati_check_reach(batch->stream, side_name(batch), &entry->endpoint));
     return leati_may_use(&entry->use, batch->stream, side_name(batch), &entry->endpoint, op->bytes, !batch->write);
@@ -213,7 +219,7 @@ static leat_status read_op(struct file_batch *batch, const leat_file_op *op, con
 
 static leat_status read_ops(struct file_batch *batch, const leat_file_op *ops, size_t count)
 {
-    const leat_file *file = NULL;
+    struct known_file known = {.file = NULL};
 
     batch->entries = malloc(count * sizeof *batch->entries);
     batch->sorted = malloc(count * sizeof *batch->sorted);
@@ -226,7 +232,7 @@ static leat_status read_ops(struct file_batch *batch, const leat_file_op *ops, s
         if (!ops[i].bytes)
             continue;
         *entry = (struct batch_entry){.op = &ops[i], .number = (uint32_t)i};
-        status = read_op(batch, &ops[i], &file, entry);
+        status = read_op(batch, &ops[i], &known, entry);
         if (status != LEAT_OK)
             return leati_fail_in(status, "op %zu", i);
         batch->sorted[batch->count++] = entry;
@@ -362,6 +368,9 @@ static leat_status plan_list(struct file_batch *batch, unsigned which, bool foll
     if (!list)
         return LEAT_OK;
     storage.lead = (size_t)(list->ranges[0].offset % LEATI_FILE_BLOCK);
+    /* The ranges of most lists are in the same state as the first one. */
+    storage.part_bytes =
+        leati_file_part_bytes(list->ranges[0].open, list->ranges[0].offset, (size_t)list->bytes, batch->write);
     if (list->bytes > SIZE_MAX / 2)
         return leati_fail(LEAT_ERROR_RANGE, "the ops have %llu bytes together", (unsigned long long)list->bytes);
     LEATI_TRY(check_mapped(batch, list));

@@ -7,6 +7,8 @@
  * same alignment, one preadv() reads the first and the last block into a bounce buffer, and all other blocks
  * directly to their place. So no block is read twice, and no byte beside the destination changes. If the alignment
  * differs, all bytes go through the bounce buffer.
+ *
+ * Writes through the cache go by pwritev(), or through a mapping of the file (file_map.c).
  */
 #include "copy/file.h"
 
@@ -27,6 +29,13 @@
 #define BLOCK LEATI_FILE_BLOCK
 #define BOUNCE_BYTES ((size_t)1 << 20)
 #define NAME_MOST 200
+
+/* Copies of at least DIRECT_LEAST_BYTES past the cache have parts of DIRECT_PART_BYTES. With 256 KiB a thread
+ * needs half as much processor time again (measured, docs/files.md). MIDDLE_BYTES: how much of a range is looked
+ * up in the cache at its start and in its middle. */
+#define DIRECT_LEAST_BYTES ((size_t)8 << 20)
+#define DIRECT_PART_BYTES ((size_t)1 << 20)
+#define MIDDLE_BYTES ((size_t)256 << 10)
 
 /* ---- the contents of the cache ---- */
 
@@ -353,6 +362,32 @@ static bool goes_direct(const struct leati_open_file *file, uint64_t offset, con
     return leati_file_cached_bytes(file, offset, bytes) < bytes / 2;
 }
 
+size_t leati_file_part_bytes(const struct leati_open_file *file, uint64_t offset, size_t bytes, bool write)
+{
+    struct iovec first = {NULL, MIDDLE_BYTES};
+
+    if (bytes < DIRECT_LEAST_BYTES || !goes_direct(file, offset, &first, 1, write) ||
+        !goes_direct(file, offset + bytes / 2, &first, 1, write))
+        return 0;
+    return DIRECT_PART_BYTES;
+}
+
+/* Stores the parts to a mapping of the file, and writes by pwritev() what could not be stored, which returns the
+ * error. */
+static size_t write_mapped(const struct leati_open_file *file, uint64_t offset, struct iovec *parts,
+                           unsigned count, int *error)
+{
+    size_t bytes = total(parts, count), stored;
+    bool cut;
+
+    *error = 0;
+    stored = leati_file_store(file, offset, parts, count, bytes, &cut, error);
+    if (stored == bytes || cut || *error)
+        return stored;
+    advance(&parts, &count, stored);
+    return stored + move_cached(file->fd, offset + stored, parts, count, true, error);
+}
+
 size_t leati_file_move(struct leati_open_file *file, uint64_t offset, struct iovec *parts, unsigned count,
                        bool write, int *error)
 {
@@ -364,7 +399,8 @@ size_t leati_file_move(struct leati_open_file *file, uint64_t offset, struct iov
         leati_assert(count <= LEATI_FILE_PARTS_MOST);
         memcpy(left, parts, count * sizeof *left);
         moved = move_direct(file, offset, left, count, write, error);
-        if (moved == bytes || file->flags & LEAT_FILE_DIRECT || (*error != EINVAL && *error != EOPNOTSUPP))
+        if (moved == bytes || (file->flags & LEAT_FILE_DIRECT && !file->by_option) ||
+            (*error != EINVAL && *error != EOPNOTSUPP))
             return moved;
         /* The file system has opened the file with O_DIRECT, but refuses the direct access. Use the cache from now
          * on.
@@ -374,6 +410,8 @@ size_t leati_file_move(struct leati_open_file *file, uint64_t offset, struct iov
         advance(&rest, &count, moved);
         return moved + move_cached(file->fd, offset + moved, rest, count, write, error);
     }
+    if (write && leati_file_may_store(file, bytes))
+        return write_mapped(file, offset, parts, count, error);
     return move_cached(file->fd, offset, parts, count, write, error);
 }
 
@@ -431,14 +469,23 @@ static const char *check_alignment(struct leati_open_file *file)
     return NULL;
 }
 
+int leati_file_open_again(const struct leati_open_file *file, int how)
+{
+    char path[40];
+
+    /* Open by descriptor instead of by name, because another file may have the name by now, and a temporary file
+     * has no name. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
+    return open(path, how | O_CLOEXEC);
+}
+
 leat_status leati_file_open_direct(struct leati_open_file *file, int how)
 {
     bool asked = file->flags & LEAT_FILE_DIRECT, never = false;
-    char path[40];
 
     file->why_cached = NULL;
     if (file->flags & LEAT_FILE_CACHED)
-        file->why_cached = "LEAT_FILE_CACHED asks for it";
+        file->why_cached = file->by_option ? "LEAT_IO_CACHE is cached" : "LEAT_FILE_CACHED asks for it";
     else if (!asked && !(file->flags & LEAT_FILE_READ))
         file->why_cached = "it is only written";
     if (!file->why_cached) {
@@ -449,15 +496,16 @@ leat_status leati_file_open_direct(struct leati_open_file *file, int how)
     if (!file->why_cached)
         file->why_cached = check_alignment(file);
     if (!file->why_cached) {
-        /* Open by descriptor instead of by name, because another file may have the name by now, and a temporary
-         * file has no name. */
-        snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
-        file->direct_fd = open(path, (how & ~O_NONBLOCK) | O_DIRECT);
+        file->direct_fd = leati_file_open_again(file, (how & ~O_NONBLOCK) | O_DIRECT);
         file->direct_error = file->direct_fd < 0 ? errno : 0;
         file->why_cached = file->direct_fd < 0 ? "it cannot be opened for direct access" : NULL;
     }
     if (!asked || !file->why_cached)
         return LEAT_OK;
+    if (file->by_option) {
+        file->flags &= ~(unsigned)LEAT_FILE_DIRECT;
+        return LEAT_OK;
+    }
     return leati_fail(LEAT_ERROR_FILE, "LEAT_FILE_DIRECT: %s%s%s", file->why_cached,
                       file->direct_error ? ": " : "", file->direct_error ? strerror(file->direct_error) : "");
 }
@@ -478,6 +526,6 @@ void leati_file_describe(const struct leati_open_file *file, uint64_t offset, bo
         snprintf(text, text_bytes, "%s at offset %llu of %s: %s", write ? "pwrite" : "pread",
                  (unsigned long long)offset, leati_file_name(file), strerror(error));
     else
-        snprintf(text, text_bytes, "%s now ends at %llu: it was cut while it was read", leati_file_name(file),
-                 (unsigned long long)offset);
+        snprintf(text, text_bytes, "%s now ends at %llu: it was cut while it was %s", leati_file_name(file),
+                 (unsigned long long)offset, write ? "written" : "read");
 }

@@ -47,12 +47,15 @@ static size_t next_size(size_t size, size_t left)
     return left <= size + size / 4 ? left : size;
 }
 
-static void set_parts(struct leati_chunk *chunk, unsigned threads)
+static void set_parts(const struct leati_cut *cut, struct leati_chunk *chunk)
 {
+    unsigned threads = cut->threads;
     size_t part = round_up(chunk->bytes / (2 * (threads ? threads : 1)), PAGE_BYTES);
 
     part = part < LEAST_PART_BYTES ? LEAST_PART_BYTES : part > MOST_PART_BYTES ? MOST_PART_BYTES : part;
-    leati_assert(chunk->bytes && part);
+    if (cut->part_bytes)
+        part = cut->part_bytes;
+    leati_assert(chunk->bytes && part && part % PAGE_BYTES == 0);
     chunk->part_bytes = part;
     chunk->parts = (uint32_t)((chunk->bytes + part - 1) / part);
     atomic_init(&chunk->finished, 0);
@@ -141,7 +144,7 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     for (uint32_t c = 0; c < count; c++) {
         chunks[c].offset = c ? chunks[c - 1].offset + chunks[c - 1].bytes : 0;
         chunks[c].lead_bytes = 0;
-        set_parts(&chunks[c], cut->threads);
+        set_parts(cut, &chunks[c]);
     }
     if (cut->ring_bytes)
         place_all(chunks, count, cut->ring_bytes);

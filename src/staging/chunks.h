@@ -37,6 +37,8 @@ struct leati_cut {
      * ring, so that each block of the storage belongs to one part. */
     bool in_blocks;
     size_t lead_bytes; /* with in_blocks: distance of the copy's start from the multiple of 4096 before it */
+    size_t part_bytes; /* size of the parts of a chunk, a multiple of 4096; 0: as many bytes as suit copies of
+                          memory */
     bool out;          /* from the device: the small chunks are at the end */
     unsigned threads;  /* number of threads that will share a chunk */
 };

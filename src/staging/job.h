@@ -62,6 +62,7 @@ struct leati_storage {
     void *object;
     uint64_t offset; /* where the copy begins in the storage */
     size_t lead;     /* offset of the copy's first byte in its block of 4096 bytes */
+    size_t part_bytes; /* size of the parts that threads move at a time; 0: the usual size */
     bool write;      /* true: the storage is the destination; false: the source */
     bool scattered;  /* the storage has several pieces, and so may the memory; the object knows all of them */
     bool detached;   /* begins when the stream reaches the job, but the stream does not wait for it; HOST only */

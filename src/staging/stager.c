@@ -455,6 +455,7 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                             .even_bytes = eager_chunk(request),
                             .in_blocks = request->storage.ops,
                             .lead_bytes = request->storage.lead,
+                            .part_bytes = request->storage.part_bytes,
                             .out = request->direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
 
@@ -594,6 +595,8 @@ static unsigned share_of(const struct leati_stager *stager, const struct leati_j
     /* If the workers are few, helpers join them, and the limit counts both. */
     unsigned most = leati_workers_are_few(stager->workers) ? SHARE_LEAST : stager->share;
 
+    if (job->storage.part_bytes)
+        useful = job->bytes / job->storage.part_bytes;
     if (job->storage.ops)
         most = atomic_load_explicit(&stager->file_threads, memory_order_relaxed);
     useful = useful < SHARE_LEAST ? SHARE_LEAST : useful;

@@ -40,11 +40,13 @@ static inline unsigned char *file_content(const char *path, size_t bytes)
     return data;
 }
 
-/* Opens a file, which must succeed. */
+/* Opens a file, which must succeed. Without leat's handlers of faults leat would not store to mappings of files.
+ */
 static inline leat_file *open_file(const char *path, unsigned flags)
 {
     leat_file *file = NULL;
 
+    test_let_leat_catch_faults();
     OK(leat_file_open(path, flags, &file));
     assert_non_null(file);
     return file;
@@ -74,6 +76,7 @@ static inline void end_memory(leat_kind kind, void *memory)
     {                                                                                                             \
         if (!test_device_there())                                                                                 \
             return 77;                                                                                            \
+        test_keep_handlers();                                                                                     \
         return cmocka_run_group_tests(tests, make_folder, remove_folder) ? 1 : 0;                                 \
     }
 

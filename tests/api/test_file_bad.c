@@ -690,6 +690,40 @@ static void failures_are_reported_to_other_streams(void **state)
     free(out);
 }
 
+/* leat asks for the size of a file once in a call, and not for each op. A file that was cut before the call is
+ * told, whichever op it concerns. */
+static void a_batch_asks_once_for_the_size(void **state)
+{
+    enum { OPS = 300, OP_BYTES = 64 };
+    struct test_state *t = *state;
+    const char *path = make_file("batch", (size_t)OPS * OP_BYTES, 1);
+    unsigned char *content = file_content(path, (size_t)OPS * OP_BYTES);
+    unsigned char *memory = test_buffer(2 * (size_t)OPS * OP_BYTES);
+    leat_file *file = open_file(path, LEAT_FILE_READ);
+    leat_file_op ops[OPS];
+
+    /* The places in memory have gaps, so that no two ops are merged. */
+    for (size_t i = 0; i < OPS; i++)
+        ops[i] = (leat_file_op){file, (OPS - 1 - i) * OP_BYTES, memory + 2 * i * OP_BYTES, OP_BYTES};
+    bad_disk_set(NULL, 0);
+    OK(leat_file_read_batch(t->stream, ops, OPS));
+    assert_int_equal(bad_disk_count(BAD_DISK_STAT), 1);
+    OK(leat_stream_synchronize(t->stream));
+    for (size_t i = 0; i < OPS; i++)
+        assert_memory_equal(memory + 2 * i * OP_BYTES, content + (OPS - 1 - i) * OP_BYTES, OP_BYTES);
+    assert_int_equal(truncate(path, (OPS - 1) * OP_BYTES), 0);
+    REFUSED(leat_file_read_batch(t->stream, ops, OPS), LEAT_ERROR_RANGE, "op 0: offset 19136 + 64 bytes");
+    OK(leat_file_read_batch(t->stream, ops + 1, OPS - 1));
+    OK(leat_stream_synchronize(t->stream));
+    /* A file that grows between two calls is read to its new end. */
+    assert_int_equal(truncate(path, OPS * OP_BYTES), 0);
+    OK(leat_file_read_batch(t->stream, ops, OPS));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_file_close(file));
+    free(memory);
+    free(content);
+}
+
 #define BAD_TEST(function) cmocka_unit_test_setup_teardown(function, test_setup, end_rules)
 
 static const struct CMUnitTest tests[] = {
@@ -709,6 +743,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(only_regular_files_are_opened),
     BAD_TEST(a_batch_with_a_wrong_op_does_nothing),
     BAD_TEST(failures_are_reported_to_other_streams),
+    BAD_TEST(a_batch_asks_once_for_the_size),
     cmocka_unit_test(a_real_full_disk),
 };
 
@@ -716,6 +751,9 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && !strcmp(argv[1], "--small-disk"))
         return fill_small_disk(argv[2]);
+    /* Most of these tests make pwritev() fail, which leat calls for few bytes if it writes through mappings. Those
+     * have tests of their own, test_file_map.c. */
+    setenv("LEAT_IO_MAP", "never", 1);
     if (!test_device_there())
         return 77;
     return cmocka_run_group_tests(tests, make_folder, remove_folder) ? 1 : 0;

@@ -5,7 +5,10 @@
 #include "bad_disk.h"
 #include "file_room.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define BLOCK ((size_t)4096)
 #define MOST (9 * MIB + 5)
@@ -114,9 +117,92 @@ static void only_the_ends_are_written_through_the_cache(void **state)
     free(data);
 }
 
+/* ---- LEAT_IO_CACHE ---- */
+
+/* Runs in a child process, with the variable set to word: opens the file without a flag for the cache, with one,
+ * and again where no file has direct access. Returns 0 if leat behaved as expected. */
+static int use_option(const char *word, const char *path)
+{
+    static const unsigned flags[] = {0, LEAT_FILE_CACHED, LEAT_FILE_DIRECT};
+    leat_device *device = test_open();
+    unsigned char *memory = aligned_alloc(BLOCK, MIB);
+    leat_stream *stream;
+    leat_file *file;
+
+    if (!memory || leat_stream_create(device, &stream) != LEAT_OK)
+        return 2;
+    memset(memory, 1, MIB);
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        bool direct = flags[i] ? flags[i] == LEAT_FILE_DIRECT : !strcmp(word, "direct");
+
+        bad_disk_set(NULL, 0);
+        if (leat_file_open(path, LEAT_FILE_READ | LEAT_FILE_WRITE | flags[i], &file) != LEAT_OK ||
+            leat_file_write(stream, file, 0, memory, MIB) != LEAT_OK ||
+            leat_file_read(stream, memory, file, 0, MIB) != LEAT_OK ||
+            leat_stream_synchronize(stream) != LEAT_OK || leat_file_close(file) != LEAT_OK)
+            return 3;
+        if (bad_disk_asked(BAD_DISK_WRITE_DIRECT) != (direct ? MIB : 0) ||
+            bad_disk_asked(BAD_DISK_READ_DIRECT) != (direct ? MIB : 0))
+            return 4;
+    }
+    /* A device without direct access: the flag fails, the option does not. */
+    bad_disk_set(&(struct bad_disk_rule){.call = BAD_DISK_OPEN_DIRECT, .first = 1, .every = 1, .error = EINVAL},
+                 1);
+    if (leat_file_open(path, LEAT_FILE_WRITE | LEAT_FILE_DIRECT, &file) != LEAT_ERROR_FILE)
+        return 5;
+    if (leat_file_open(path, LEAT_FILE_WRITE, &file) != LEAT_OK ||
+        leat_file_write(stream, file, 0, memory, MIB) != LEAT_OK || leat_stream_synchronize(stream) != LEAT_OK ||
+        leat_file_close(file) != LEAT_OK)
+        return 6;
+    /* A file system that refuses direct access only when it is used. */
+    bad_disk_set(&(struct bad_disk_rule){.call = BAD_DISK_WRITE_DIRECT, .first = 1, .every = 1, .error = EINVAL},
+                 1);
+    if (leat_file_open(path, LEAT_FILE_WRITE, &file) != LEAT_OK ||
+        leat_file_write(stream, file, 0, memory, MIB) != LEAT_OK || leat_stream_synchronize(stream) != LEAT_OK ||
+        leat_file_close(file) != LEAT_OK)
+        return 7;
+    bad_disk_set(NULL, 0);
+    free(memory);
+    return leat_device_close(device) == LEAT_OK ? 0 : 8;
+}
+
+static void the_option_is_the_default_of_the_flags(void **state)
+{
+    static const char *const words[] = {"cached", "direct"};
+    const char *path = make_file("option", MIB, 1);
+    leat_file *file = open_direct(path, LEAT_FILE_READ);
+
+    (void)state;
+    OK(leat_file_close(file));
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        int status;
+
+        assert_true(child >= 0);
+        if (child == 0) {
+            setenv("LEAT_IO_CACHE", words[i], 1);
+            setenv("LEAT_IO_MAP", "never", 1);
+            execl("/proc/self/exe", "test_file_direct", "--option", words[i], path, (char *)NULL);
+            _exit(126);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(blocks_are_read_once),
     STATE_TEST(only_the_ends_are_written_through_the_cache),
+    cmocka_unit_test(the_option_is_the_default_of_the_flags),
 };
 
-FILE_TEST_MAIN(tests)
+int main(int argc, char **argv)
+{
+    if (argc == 4 && !strcmp(argv[1], "--option"))
+        return use_option(argv[2], argv[3]);
+    if (!test_device_there())
+        return 77;
+    test_keep_handlers();
+    return cmocka_run_group_tests(tests, make_folder, remove_folder) ? 1 : 0;
+}

@@ -356,9 +356,17 @@ head -c 3000000 /dev/zero >"$work/file"
 run 0 explain file "$work/file" --device "$device" && {
     grep -q '^2[.0-9]* MiB from a file to ' "$work/out" || fail 'the size of the file is not in the first line'
     grep -q '^  file  *[0-9]* % of the range is in the system' "$work/out" || fail 'nothing about the cache'
+    grep -q '^  writes  *\(by pwrite(): \|through a shared mapping\)' "$work/out" || fail 'nothing about writes'
 }
+LEAT_IO_CACHE=cached LEAT_IO_MAP=never run 0 explain file "$work/file" --device "$device" && {
+    grep -q 'read through it: LEAT_IO_CACHE is cached' "$work/out" || fail 'LEAT_IO_CACHE is not named'
+    grep -q '^  writes  *by pwrite(): LEAT_IO_MAP is never' "$work/out" || fail 'LEAT_IO_MAP is not named'
+}
+LEAT_IO_CACHE=often run 1 explain file "$work/file" --device "$device" && says 'takes auto, cached or direct'
+unset LEAT_IO_CACHE LEAT_IO_MAP
 run 0 explain file "$work/file" --offset 1M --bytes 4K --to pageable --device "$device" --json && {
     grep -q '"file": "[0-9]* % of the range' "$work/out" || fail 'the JSON lacks the cache'
+    grep -q '"writes": ".*pwrite()\|"writes": "through' "$work/out" || fail 'the JSON lacks the writes'
 }
 run 1 explain file "$work/file" --offset 4M --device "$device" && says 'is beyond the end of'
 run 1 explain file "$work/file" --bytes 4M --device "$device" && says 'is beyond the end of'
@@ -373,14 +381,36 @@ usage '--offset takes bytes' explain file x --offset -1
 
 # ---- the group file --------------------------------------------------------------------------------------------
 
-run 0 bench file --quick --repeat 3 --bytes 70001,1M --device "$device" --json && {
+run 0 bench file --quick --repeat 3 --bytes 70001,16M --device "$device" --json && {
     ! grep -q '"verified": false' "$work/out" || fail 'a file was read or written wrong'
     count 2 '"case": "read, in the page cache"' "$work/out"
     count 2 '"case": "write, to the page cache"' "$work/out"
+    count 2 '"case": "read, in the page cache, after 20 ms"' "$work/out"
     for key in threads_gb_s ratio_to_threads cpu_s_per_gb threads_cpu_s_per_gb; do
         [ "$(grep -c "^      \"$key\": [0-9]" "$work/out")" -ge 4 ] || fail "rows of files have no $key"
     done
+    # fio measures files of 16 MiB or more on the disk: reads, writes, and writes past the cache.
+    if command -v fio >/dev/null && grep -q '"case": "write, to the disk, past the cache"' "$work/out"; then
+        for key in fio_gb_s ratio_to_fio fio_cpu_s_per_gb; do
+            count 3 "^      \"$key\": [0-9]" "$work/out"
+        done
+        count 3 '"fio_engine": "\(io_uring\|libaio\|psync\)"' "$work/out"
+    fi
 }
+# Where the system refuses io_uring, fio uses another engine, and the record names it.
+if command -v fio >/dev/null; then
+    mkdir "$work/bin"
+    printf '#!/bin/sh\ncase "$*" in *io_uring*) exit 1 ;; esac\nexec %s "$@"\n' "$(command -v fio)" >"$work/bin/fio"
+    chmod +x "$work/bin/fio"
+    path=$PATH
+    PATH=$work/bin:$PATH
+    run 0 bench file --quick --repeat 1 --bytes 16M --device "$device" --json && {
+        ! grep -q '"fio_engine": "io_uring"' "$work/out" || fail 'an engine that was refused is named'
+        ! grep -q '"case": "write, to the disk, past the cache"' "$work/out" ||
+            count 3 '"fio_engine": "\(libaio\|psync\)"' "$work/out"
+    }
+    PATH=$path
+fi
 # A folder that cannot be written: a note and no rows, not a failure.
 export TMPDIR="$work/nothing"
 run 0 bench file --quick --repeat 3 --bytes 4K --device "$device" --json && {

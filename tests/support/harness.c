@@ -312,6 +312,7 @@ leat_kernel *test_kernel(leat_device *device, const char *name)
 }
 
 static struct sigaction on_segv, on_bus;
+static bool handlers_kept;
 
 void test_keep_handlers(void)
 {
@@ -329,12 +330,15 @@ void test_keep_handlers(void)
             (void)leat_copy_sync(stream, memory, own, sizeof own);
         (void)leat_device_close(device);
     }
+    handlers_kept = true;
     sigaction(SIGSEGV, NULL, &on_segv);
     sigaction(SIGBUS, NULL, &on_bus);
 }
 
 void test_let_leat_catch_faults(void)
 {
+    if (!handlers_kept)
+        return;
     sigaction(SIGSEGV, &on_segv, NULL);
     sigaction(SIGBUS, &on_bus, NULL);
 }

@@ -123,7 +123,7 @@ void test_sleep_us(long microseconds);
 
 /* In each test cmocka installs its own SIGSEGV and SIGBUS handlers, which do not chain to leat's. The first
  * function saves leat's handlers before the first test. The second one restores them in tests where leat must
- * catch faults. */
+ * catch faults, and does nothing if the first one was not called. */
 void test_keep_handlers(void);
 void test_let_leat_catch_faults(void);
 

@@ -123,6 +123,7 @@ static void blocks_are_not_cut(void **state)
                                         .ring_bytes = leati_staging_ring_bytes(base + i + lead, ring),
                                         .in_blocks = true,
                                         .lead_bytes = lead,
+                                        .part_bytes = form % 3 == 2 ? MIB : 0,
                                         .out = form / 16,
                                         .threads = 1 + (unsigned)form % 9};
                 uint32_t count;
