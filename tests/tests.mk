@@ -120,7 +120,7 @@ bad_disk_tests := $(addprefix $(test_bin)/,test_file_bad test_file_direct test_f
 $(bad_disk_tests): $(test_bin)/bad_disk.o
 
 # Objects that the tests of the CUDA driver and of the HIP driver share.
-$(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
+$(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o | $(compat_so)
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
 # Programs of several files: the fault walk and its scenarios, the two models and what they share.
