@@ -58,7 +58,7 @@ check_hip_names() {
     checked=$((checked + $(echo "$absent" | wc -l)))
 }
 
-check cudart "CUDA runtime" 'cuda[A-Z]'
+check cudart "CUDA runtime" '(__)?cuda[A-Z]'
 check cuda "CUDA driver" 'cu[A-Z]'
 check hip "HIP" 'hip(rtc)?[A-Z]'
 check cufile "cuFile" 'cuFile[A-Z]'

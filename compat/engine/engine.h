@@ -693,6 +693,16 @@ LEATC_API int leatc_library_load(const void *image, size_t bytes, const char *pa
 LEATC_API int leatc_library_unload(struct leatc_library *library);
 LEATC_API int leatc_library_kernel(struct leatc_library *library, const char *name, void **kernel);
 
+/* Returns the number of kernels in a library, or the handles of the first `most` of them. NOT_SUPPORTED: the image
+ * is of a kind whose kernels leat cannot list, such as a fatbin. */
+LEATC_API int leatc_library_kernel_count(struct leatc_library *library, unsigned *count);
+LEATC_API int leatc_library_kernels(struct leatc_library *library, unsigned most, void **kernels);
+
+/* Calls visit for each kernel of an image, until it returns false. length: of the name, which no zero need follow.
+ * Returns the number of calls, or -1 if leat cannot list the kernels of such an image. */
+typedef bool (*leatc_kernel_visit)(void *argument, const char *name, size_t length);
+LEATC_API int leatc_image_kernels(const void *image, size_t bytes, leatc_kernel_visit visit, void *argument);
+
 #include "engine/graph.h"
 
 #endif
