@@ -45,7 +45,40 @@ endef
 comma := ,
 $(foreach name,compat $(compat_names),$(eval $(call compat_rules,$(name))))
 
-.PHONY: compat
+# ---- faces: the libraries under the vendor's file names, for programs that were linked with NVIDIA's -----------
+
+# A program that runs with LD_LIBRARY_PATH=$(faces_dir) loads these in place of NVIDIA's libraries. They have the
+# vendor's sonames and symbol versions, and use libleat-compat and libleat. leat's own libraries never load them.
+faces_dir := $(BUILD)/faces
+faces := $(if $(filter cudart,$(compat_names)),$(if $(filter cuda,$(compat_names)),\
+           $(addprefix $(faces_dir)/,libcudart.so.12 libcudart.so.13 libcuda.so.1 libnvidia-ml.so.1 \
+             $(if $(filter cufile,$(compat_names)),libcufile.so.0))))
+faces: $(faces)
+compat: $(faces)
+
+# The files of compat/cudart once more, with some functions in the form of CUDA 12.
+cudart12_obj := $(patsubst compat/cudart/%.c,$(BUILD)/obj/compat/faces/cudart12/%.o,$(sort $(wildcard compat/cudart/*.c)))
+$(cudart12_obj): $(BUILD)/obj/compat/faces/cudart12/%.o: compat/cudart/%.c $(BUILD)/flags
+	$(say) CC '$< (CUDA 12)'
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(COMPAT_CFLAGS) -include compat/faces/cudart12_names.h -MMD -MP -c $< -o $@
+
+$(faces_dir)/libcudart.so.12: $(cudart12_obj) $(BUILD)/obj/compat/faces/cudart12.o compat/faces/cudart12.map
+$(faces_dir)/libcudart.so.13: $(call compat_obj,cudart) compat/faces/cudart13.map
+$(faces_dir)/libcuda.so.1: $(call compat_obj,cuda) compat/faces/cuda.map
+$(faces_dir)/libcufile.so.0: $(call compat_obj,cufile) compat/cufile/cufile.map
+$(faces_dir)/libnvidia-ml.so.1: $(BUILD)/obj/compat/faces/nvml.o compat/faces/nvml.map
+# $ORIGIN: libleat-compat is one folder up where it was built, and two where it is installed (lib/leat/faces).
+$(faces): $(BUILD)/libleat-compat.so
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-Bsymbolic-functions -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN/../..' \
+	    -Wl,-soname,$(@F) $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs) \
+	    $(addprefix -Wl$(comma)--version-script=,$(filter %.map,$^)) $(filter %.o,$^) -L$(BUILD) \
+	    -lleat-compat -lleat $(LIB_LIBS) -o $@
+-include $(cudart12_obj:.o=.d) $(addprefix $(BUILD)/obj/compat/faces/,cudart12.d nvml.d)
+
+.PHONY: compat faces
 -include $(patsubst %.o,%.d,$(foreach name,compat $(compat_names),$(call compat_obj,$(name))))
 
 # ---- tests: programs of the compatibility libraries, built as a user builds them, with the shared libraries ----
@@ -186,6 +219,8 @@ install-compat: compat
 	    $(INSTALL) -m 644 "$(BUILD)/$$name.so.$(VERSION)" '$(DESTDIR)$(libdir)'/"$$name.so.$(VERSION)"; \
 	    ln -sf "$$name.so.$(VERSION)" '$(DESTDIR)$(libdir)'/"$$name.so.$(so_major)"; \
 	    ln -sf "$$name.so.$(so_major)" '$(DESTDIR)$(libdir)'/"$$name.so"; done
+	$(Q)set -e; for face in $(faces); do \
+	    $(INSTALL) -D -m 644 "$$face" '$(DESTDIR)$(libdir)/leat/faces'/"$${face##*/}"; done
 	$(Q)$(foreach name,$(compat_names),$(INSTALL) -m 644 $(BUILD)/libleat-$(name).a '$(DESTDIR)$(libdir)' && \
 	    $(fill_in) -e 's|@NAMES@|$(name)|g' -e 's|@VENDOR@|$(call vendor_of,$(name))|g' packaging/leat-names.pc.in \
 	    >'$(DESTDIR)$(pkgconfigdir)/leat-$(name).pc' && ):

@@ -58,7 +58,7 @@ CUresult leatcu_started(void)
 CUresult cuDriverGetVersion(int *version)
 {
     CU_CHECK(version);
-    *version = CUDA_VERSION;
+    *version = LEATC_CUDA_DRIVER_VERSION;
     return CUDA_SUCCESS;
 }
 

@@ -126,6 +126,10 @@ int cudart_instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraph
 /* Converts a location to the ordinal of a device, or to LEATC_HOST. */
 int cudart_place(struct cudaMemLocation location, int *ordinal);
 
+/* The index of the copy at which the thread's latest batch of copies failed, or SIZE_MAX if the batch as a whole
+ * is invalid. CUDA 12's calls return it. */
+extern _Thread_local size_t cudart_failed_copy;
+
 /* ---- GPU code of the program (register.c) ---- */
 
 /* The error that a program gets for a function: NO_KERNEL_IMAGE in place of INVALID_FUNCTION if NVIDIA's compiler

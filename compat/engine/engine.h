@@ -52,6 +52,9 @@
 
 #define LEATC_API __attribute__((visibility("default")))
 
+/* The version of CUDA's driver that libleat-cuda is. */
+#define LEATC_CUDA_DRIVER_VERSION 12080
+
 /* ---- results -------------------------------------------------------------------------------------------- */
 
 enum leatc_result {
