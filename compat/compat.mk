@@ -134,6 +134,18 @@ $(compat_vendor): tests/compat/vendor_cufile.c $(BUILD)/libleat-cufile.a $(BUILD
 -include $(compat_vendor:=.d)
 compat_tests += $(compat_vendor)
 
+# Programs that are linked with the vendor's library names, which faces.sh runs.
+face_clients := $(if $(faces),$(BUILD)/tests/compat/face_client12 $(BUILD)/tests/compat/face_client13)
+$(BUILD)/tests/compat/face_client12: face_libs = -l:libcudart.so.12
+$(BUILD)/tests/compat/face_client13: face_libs = -l:libcudart.so.13 -l:libcuda.so.1
+$(face_clients): $(BUILD)/tests/compat/%: tests/compat/%.c $(faces) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(faces_dir) \
+	    -Wl,-rpath-link,$(BUILD) $(face_libs) -lcmocka -o $@
+-include $(face_clients:=.d)
+compat_scripts := $(if $(faces),tests/compat/faces.sh)
+
 # A program whose allocations tests/cli/cli_record.sh records.
 compat_recorded := $(if $(filter cudart,$(compat_names)),$(BUILD)/tests/compat/recorded_cudart)
 $(compat_recorded): tests/compat/recorded_cudart.c $(compat_so) $(BUILD)/flags
@@ -194,13 +206,14 @@ $(BUILD)/bench/barrier_cost: bench/barrier_cost.cc $(cu_headers) $(compat_so) $(
 barrier-cost: $(BUILD)/bench/barrier_cost
 	$(Q)LEAT_DEVICE=cpu:0 $<
 
-tests: $(compat_tests) $(compat_recorded)
+tests: $(compat_tests) $(compat_recorded) $(face_clients)
 examples: $(compat_examples)
 
 # These tests always run on the CPU device: they test what the calls mean, not a GPU. The tests use the libraries with
 # assertions (tests.mk), the examples use the release libraries.
-check-compat: $(compat_tests) $(compat_examples)
-	$(Q)LEAT_DEVICE=cpu:0 TEST_UNDER='env LD_LIBRARY_PATH=$(abspath $(checked))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
+check-compat: $(compat_tests) $(compat_examples) $(face_clients) $(BUILD)/leat
+	$(Q)LEAT_DEVICE=cpu:0 TEST_UNDER='env LD_LIBRARY_PATH=$(abspath $(checked))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) \
+	    $(compat_scripts)
 	$(Q)LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_examples)
 compat-symbols: $(compat_so)
 	$(Q)tools/check-compat-symbols.sh '$(BUILD)'

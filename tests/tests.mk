@@ -239,7 +239,7 @@ check-quick-compat: tests compat $(BUILD)/leat
 	$(Q)echo 'note: check-quick leaves out these programs: $(notdir $(quick_slow) $(test_runners)) and the examples'
 	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-compat,$(check_suites))'
 	$(Q)echo 'note: make check runs all of them'
-	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(test_cli))
+	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(compat_scripts) $(test_cli))
 
 check-plain: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_unit) $(test_order) \

@@ -224,6 +224,10 @@ def test_graph(torch, name):
     a = pattern(torch, 100000).pin_memory()
     b, out = torch.empty_like(a, device="cuda"), torch.empty_like(a).pin_memory()
     graph = torch.cuda.CUDAGraph()
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 15):
+        # 2.9 launches a kernel to begin a capture, which fills the state of the random generator.
+        print("        raised:", raises(lambda: graph.capture_begin()))
+        return
     with torch.cuda.graph(graph):
         b.copy_(a, non_blocking=True)
         out.copy_(b, non_blocking=True)
@@ -335,7 +339,7 @@ def check_files():
 def run_child(args):
     import torch
     print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)
-    setting = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    setting = os.environ.get("PYTORCH_ALLOC_CONF", "")
     failed = 0
     for name, test in sorted(globals().items()):
         if not name.startswith("test_") or (args.only and args.only not in name):
