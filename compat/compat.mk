@@ -110,7 +110,7 @@ ordering_objects := $(addprefix $(BUILD)/tests/compat/,ordering.o ordering_clock
 $(filter %_ordering,$(compat_tests)): $(ordering_objects) $(BUILD)/tests/model.o $(BUILD)/tests/harness.o
 -include $(ordering_objects:.o=.d)
 # These tests load this shared object as a module.
-$(addprefix $(BUILD)/tests/compat/test_,cudart_nodes cudart_program hip_launch hip_nodes): $(BUILD)/tests/kernels_user.so
+$(addprefix $(BUILD)/tests/compat/test_,cuda_library cudart_nodes cudart_program hip_launch hip_nodes): $(BUILD)/tests/kernels_user.so
 $(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(BUILD)/flags
 	$(say) CXX $<
 	@mkdir -p $(@D)

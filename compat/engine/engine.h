@@ -53,7 +53,7 @@
 #define LEATC_API __attribute__((visibility("default")))
 
 /* The version of CUDA's driver that libleat-cuda is. */
-#define LEATC_CUDA_DRIVER_VERSION 12080
+#define LEATC_CUDA_DRIVER_VERSION 13000
 
 /* ---- results -------------------------------------------------------------------------------------------- */
 
@@ -208,6 +208,9 @@ LEATC_API int leatc_device_attribute(int ordinal, int number, int *value);
 /* Returns the maximum size of arrays in one dimension. number: the attribute of the corresponding limit of
  * textures. */
 LEATC_API int leatc_array_limit(int number);
+
+/* Returns a number that changes when the device is reset, which unloads its modules. */
+LEATC_API uint64_t leatc_device_generation(int ordinal);
 
 /* Returns a device's PCI address as numbers, the 16 bytes of its UUID, or the device with an address such as
  * "0000:1b:00.0". CPU devices have invented addresses. */
