@@ -281,6 +281,17 @@ static void graphs_have_the_old_forms(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
+/* Ends what the devices have, for checkers of leaks. */
+static int end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        OK(cudaSetDevice(i));
+        OK(cudaDeviceReset());
+    }
+    return 0;
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -289,5 +300,5 @@ int main(void)
         cmocka_unit_test(graphs_have_the_old_forms),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+    return cmocka_run_group_tests(tests, NULL, end) ? 1 : 0;
 }

@@ -154,6 +154,17 @@ static void management_knows_the_devices(void **state)
     OK(cudaFree(memory));
 }
 
+/* Ends what the devices have, for checkers of leaks. */
+static int end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        OK(cudaSetDevice(i));
+        OK(cudaDeviceReset());
+    }
+    return 0;
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -163,5 +174,5 @@ int main(void)
         cmocka_unit_test(management_knows_the_devices),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+    return cmocka_run_group_tests(tests, NULL, end) ? 1 : 0;
 }

@@ -495,6 +495,15 @@ static void names_have_the_forms_of_their_version(void **state)
     GIVES(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNothing", &function, 13000, 0));
 }
 
+/* Ends what the devices have, for checkers of leaks. */
+static int end(void **state)
+{
+    (void)state;
+    OK(cuDevicePrimaryCtxReset(0));
+    OK(cuDevicePrimaryCtxReset(1));
+    return 0;
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -511,5 +520,5 @@ int main(void)
         cmocka_unit_test(names_have_the_forms_of_their_version),
     };
 
-    return cmocka_run_group_tests(tests, begin, NULL) ? 1 : 0;
+    return cmocka_run_group_tests(tests, begin, end) ? 1 : 0;
 }

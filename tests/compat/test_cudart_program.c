@@ -189,6 +189,17 @@ static void libraries_list_their_kernels(void **state)
     (void)cudaGetLastError();
 }
 
+/* Ends what the devices have, for checkers of leaks. */
+static int end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        OK(cudaSetDevice(i));
+        OK(cudaDeviceReset());
+    }
+    return 0;
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -197,5 +208,5 @@ int main(void)
         cmocka_unit_test(libraries_list_their_kernels),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+    return cmocka_run_group_tests(tests, NULL, end) ? 1 : 0;
 }
