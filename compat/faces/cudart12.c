@@ -97,7 +97,7 @@ static int attribute(int device, int number)
 {
     int value = 0;
 
-    (void)cudaDeviceGetAttribute(&value, (enum cudaDeviceAttr)number, device);
+    (void)leatc_device_attribute(device, number, &value);
     return value;
 }
 
@@ -105,8 +105,11 @@ cudaError_t get_properties(struct properties *to, int device) AS(cudaGetDevicePr
 cudaError_t get_properties(struct properties *to, int device)
 {
     struct cudaDeviceProp from;
-    cudaError_t result = cudaGetDeviceProperties(to ? &from : NULL, device);
+    cudaError_t result;
 
+    if (!to)
+        return note(LEATC_INVALID_VALUE);
+    result = cudaGetDeviceProperties(&from, device);
     if (result != cudaSuccess)
         return result;
     memset(to, 0, sizeof *to);
@@ -122,7 +125,6 @@ cudaError_t get_properties(struct properties *to, int device)
     to->memoryClockRate = attribute(device, 36);
     to->maxTexture1DLinear = attribute(device, 69);
     to->singleToDoublePrecisionPerfRatio = attribute(device, 87);
-    to->cooperativeMultiDeviceLaunch = attribute(device, 96);
     return cudaSuccess;
 }
 
@@ -153,8 +155,11 @@ cudaError_t pointer_attributes(struct pointer_attributes *to, const void *ptr) A
 cudaError_t pointer_attributes(struct pointer_attributes *to, const void *ptr)
 {
     struct cudaPointerAttributes from;
-    cudaError_t result = cudaPointerGetAttributes(to ? &from : NULL, ptr);
+    cudaError_t result;
 
+    if (!to)
+        return note(LEATC_INVALID_VALUE);
+    result = cudaPointerGetAttributes(&from, ptr);
     if (result == cudaSuccess)
         *to = (struct pointer_attributes){from.type, from.device, from.devicePointer, from.hostPointer};
     return result;
