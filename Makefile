@@ -278,7 +278,8 @@ uninstall: $(BUILD)/man3/made
 	    '$(DESTDIR)$(libdir)/$(name).a' '$(DESTDIR)$(pkgconfigdir)/$(name:lib%=%).pc')
 	$(Q)rm -f '$(DESTDIR)$(libdir)/$(files_real)' '$(DESTDIR)$(libdir)/$(files_name)' '$(DESTDIR)$(libdir)/libleat-files.so' \
 	    '$(DESTDIR)$(libdir)/libleat-files.a' '$(DESTDIR)$(pkgconfigdir)/leat-files.pc'
-	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat' '$(DESTDIR)$(suppdir)'
+	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat' '$(DESTDIR)$(suppdir)' '$(DESTDIR)$(libdir)/leat/faces'
+	$(Q)rmdir '$(DESTDIR)$(libdir)/leat' 2>/dev/null || :
 
 define help_text
 make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a

@@ -45,7 +45,40 @@ endef
 comma := ,
 $(foreach name,compat $(compat_names),$(eval $(call compat_rules,$(name))))
 
-.PHONY: compat
+# ---- faces: the libraries under the vendor's file names, for programs that were linked with NVIDIA's -----------
+
+# A program that runs with LD_LIBRARY_PATH=$(faces_dir) loads these in place of NVIDIA's libraries. They have the
+# vendor's sonames and symbol versions, and use libleat-compat and libleat. leat's own libraries never load them.
+faces_dir := $(BUILD)/faces
+faces := $(if $(filter cudart,$(compat_names)),$(if $(filter cuda,$(compat_names)),\
+           $(addprefix $(faces_dir)/,libcudart.so.12 libcudart.so.13 libcuda.so.1 libnvidia-ml.so.1 \
+             $(if $(filter cufile,$(compat_names)),libcufile.so.0))))
+faces: $(faces)
+compat: $(faces)
+
+# The files of compat/cudart once more, with some functions in the form of CUDA 12.
+cudart12_obj := $(patsubst compat/cudart/%.c,$(BUILD)/obj/compat/faces/cudart12/%.o,$(sort $(wildcard compat/cudart/*.c)))
+$(cudart12_obj): $(BUILD)/obj/compat/faces/cudart12/%.o: compat/cudart/%.c $(BUILD)/flags
+	$(say) CC '$< (CUDA 12)'
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(COMPAT_CFLAGS) -include compat/faces/cudart12_names.h -MMD -MP -c $< -o $@
+
+$(faces_dir)/libcudart.so.12: $(cudart12_obj) $(BUILD)/obj/compat/faces/cudart12.o compat/faces/cudart12.map
+$(faces_dir)/libcudart.so.13: $(call compat_obj,cudart) compat/faces/cudart13.map
+$(faces_dir)/libcuda.so.1: $(call compat_obj,cuda) compat/faces/cuda.map
+$(faces_dir)/libcufile.so.0: $(call compat_obj,cufile) compat/cufile/cufile.map
+$(faces_dir)/libnvidia-ml.so.1: $(BUILD)/obj/compat/faces/nvml.o compat/faces/nvml.map
+# $ORIGIN: libleat-compat is one folder up where it was built, and two where it is installed (lib/leat/faces).
+$(faces): $(BUILD)/libleat-compat.so
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-Bsymbolic-functions -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN/../..' \
+	    -Wl,-soname,$(@F) $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs) \
+	    $(addprefix -Wl$(comma)--version-script=,$(filter %.map,$^)) $(filter %.o,$^) -L$(BUILD) \
+	    -lleat-compat -lleat $(LIB_LIBS) -o $@
+-include $(cudart12_obj:.o=.d) $(addprefix $(BUILD)/obj/compat/faces/,cudart12.d nvml.d)
+
+.PHONY: compat faces
 -include $(patsubst %.o,%.d,$(foreach name,compat $(compat_names),$(call compat_obj,$(name))))
 
 # ---- tests: programs of the compatibility libraries, built as a user builds them, with the shared libraries ----
@@ -78,7 +111,7 @@ ordering_objects := $(addprefix $(BUILD)/tests/compat/,ordering.o ordering_clock
 $(filter %_ordering,$(compat_tests)): $(ordering_objects) $(BUILD)/tests/model.o $(BUILD)/tests/harness.o
 -include $(ordering_objects:.o=.d)
 # These tests load this shared object as a module.
-$(addprefix $(BUILD)/tests/compat/test_,cudart_nodes hip_launch hip_nodes): $(BUILD)/tests/kernels_user.so
+$(addprefix $(BUILD)/tests/compat/test_,cuda_library cudart_nodes cudart_program hip_launch hip_nodes): $(BUILD)/tests/kernels_user.so
 $(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(BUILD)/flags
 	$(say) CXX $<
 	@mkdir -p $(@D)
@@ -101,6 +134,18 @@ $(compat_vendor): tests/compat/vendor_cufile.c $(BUILD)/libleat-cufile.a $(BUILD
 	    $(BUILD)/libleat-cufile.a $(BUILD)/libleat.a -lcmocka -pthread $(LIB_LIBS) -o $@
 -include $(compat_vendor:=.d)
 compat_tests += $(compat_vendor)
+
+# Programs that are linked with the vendor's library names, which faces.sh runs.
+face_clients := $(if $(faces),$(BUILD)/tests/compat/face_client12 $(BUILD)/tests/compat/face_client13)
+$(BUILD)/tests/compat/face_client12: face_libs = -l:libcudart.so.12
+$(BUILD)/tests/compat/face_client13: face_libs = -l:libcudart.so.13 -l:libcuda.so.1
+$(face_clients): $(BUILD)/tests/compat/%: tests/compat/%.c $(faces) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(faces_dir) \
+	    -Wl,-rpath-link,$(BUILD) $(face_libs) -lcmocka -o $@
+-include $(face_clients:=.d)
+compat_scripts := $(if $(faces),tests/compat/faces.sh)
 
 # A program whose allocations tests/cli/cli_record.sh records.
 compat_recorded := $(if $(filter cudart,$(compat_names)),$(BUILD)/tests/compat/recorded_cudart)
@@ -162,13 +207,14 @@ $(BUILD)/bench/barrier_cost: bench/barrier_cost.cc $(cu_headers) $(compat_so) $(
 barrier-cost: $(BUILD)/bench/barrier_cost
 	$(Q)LEAT_DEVICE=cpu:0 $<
 
-tests: $(compat_tests) $(compat_recorded)
+tests: $(compat_tests) $(compat_recorded) $(face_clients)
 examples: $(compat_examples)
 
 # These tests always run on the CPU device: they test what the calls mean, not a GPU. The tests use the libraries with
 # assertions (tests.mk), the examples use the release libraries.
-check-compat: $(compat_tests) $(compat_examples)
-	$(Q)LEAT_DEVICE=cpu:0 TEST_UNDER='env LD_LIBRARY_PATH=$(abspath $(checked))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
+check-compat: $(compat_tests) $(compat_examples) $(face_clients) $(BUILD)/leat
+	$(Q)LEAT_DEVICE=cpu:0 TEST_UNDER='env LD_LIBRARY_PATH=$(abspath $(checked))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) \
+	    $(compat_scripts)
 	$(Q)LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_examples)
 compat-symbols: $(compat_so)
 	$(Q)tools/check-compat-symbols.sh '$(BUILD)'
@@ -187,6 +233,8 @@ install-compat: compat
 	    $(INSTALL) -m 644 "$(BUILD)/$$name.so.$(VERSION)" '$(DESTDIR)$(libdir)'/"$$name.so.$(VERSION)"; \
 	    ln -sf "$$name.so.$(VERSION)" '$(DESTDIR)$(libdir)'/"$$name.so.$(so_major)"; \
 	    ln -sf "$$name.so.$(so_major)" '$(DESTDIR)$(libdir)'/"$$name.so"; done
+	$(Q)set -e; for face in $(faces); do \
+	    $(INSTALL) -D -m 644 "$$face" '$(DESTDIR)$(libdir)/leat/faces'/"$${face##*/}"; done
 	$(Q)$(foreach name,$(compat_names),$(INSTALL) -m 644 $(BUILD)/libleat-$(name).a '$(DESTDIR)$(libdir)' && \
 	    $(fill_in) -e 's|@NAMES@|$(name)|g' -e 's|@VENDOR@|$(call vendor_of,$(name))|g' packaging/leat-names.pc.in \
 	    >'$(DESTDIR)$(pkgconfigdir)/leat-$(name).pc' && ):

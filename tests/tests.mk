@@ -18,7 +18,7 @@ test_bin := $(BUILD)/tests
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
             test_copy_3d test_file test_file_batch test_file_commit test_file_bad test_file_direct \
-            test_file_faults test_file_map test_file_wrap test_model test_model_save test_layout \
+            test_file_faults test_file_map test_file_wrap test_model test_model_share test_model_save test_layout \
             test_layout_lists test_virtual test_fill \
             test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
@@ -122,7 +122,7 @@ bad_disk_tests := $(addprefix $(test_bin)/,test_file_bad test_file_direct test_f
 $(bad_disk_tests): $(test_bin)/bad_disk.o
 
 # Objects that the tests of the CUDA driver and of the HIP driver share.
-$(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
+$(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o | $(compat_so)
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
 # Programs of several files: the fault walk and its scenarios, the two models and what they share.
@@ -241,7 +241,7 @@ check-quick-compat: tests compat $(BUILD)/leat
 	$(Q)echo 'note: check-quick leaves out these programs: $(notdir $(quick_slow) $(test_runners)) and the examples'
 	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-compat,$(check_suites))'
 	$(Q)echo 'note: make check runs all of them'
-	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(test_cli))
+	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(compat_scripts) $(test_cli))
 
 check-plain: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_unit) $(test_order) \

@@ -58,7 +58,20 @@ check_hip_names() {
     checked=$((checked + $(echo "$absent" | wc -l)))
 }
 
-check cudart "CUDA runtime" 'cuda[A-Z]'
+# The libraries under the vendor's file names have the same names; libcudart.so.12 has the newer forms of CUDA 12 too.
+names_of() { nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort; }
+check_face() { # face library filter
+    [ -e "$build/faces/$1" ] || return 0
+    while read -r line; do
+        [ -z "$line" ] || { echo "compat-symbols: faces/$1 and libleat-$2.so differ in $line"; wrong=$((wrong + 1)); }
+    done < <(comm -3 <(names_of "$build/libleat-$2.so") <(names_of "$build/faces/$1") | tr -d '\t' | grep -vE "$3" || :)
+}
+check_face libcudart.so.13 cudart '^$'
+check_face libcudart.so.12 cudart '_v[23](_ptsz)?$|^cudaGetDeviceProperties$'
+check_face libcuda.so.1 cuda '^$'
+check_face libcufile.so.0 cufile '^$'
+
+check cudart "CUDA runtime" '(__)?cuda[A-Z]'
 check cuda "CUDA driver" 'cu[A-Z]'
 check hip "HIP" 'hip(rtc)?[A-Z]'
 check cufile "cuFile" 'cuFile[A-Z]'

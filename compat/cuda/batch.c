@@ -51,7 +51,70 @@ static CUresult copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, con
     return result;
 }
 
+static CUresult check_order(CUmemcpySrcAccessOrder order, unsigned flags)
+{
+    CU_CHECK(order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY);
+    CU_CHECK(!(flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE));
+    return CUDA_SUCCESS;
+}
+
+/* Makes a batch of 3-D copies. *failed_index: the copy that failed, or SIZE_MAX if the batch as a whole is
+ * invalid. */
+static CUresult copy_3d_batch(size_t count, const CUDA_MEMCPY3D_BATCH_OP *operations, size_t *failed_index,
+                              unsigned long long flags, struct leatc_stream *on)
+{
+    CUresult result = CUDA_SUCCESS;
+    size_t failed = SIZE_MAX;
+
+    CU_TRY(leatcu_enter(NULL));
+    if (!count || !operations || flags || !on || on == LEATC_STREAM_LEGACY)
+        result = CUDA_ERROR_INVALID_VALUE;
+    else
+        result = leatcu_result(leatc_stream_check(on));
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        failed = i;
+        result = check_order(operations[i].srcAccessOrder, operations[i].flags);
+        if (result == CUDA_SUCCESS)
+            result = leatcu_copy_operation(&operations[i], on);
+    }
+    if (result != CUDA_SUCCESS && failed_index)
+        *failed_index = failed;
+    return result;
+}
+
+/* A single copy with attributes may use any stream. */
+static CUresult copy_with(CUdeviceptr dst, CUdeviceptr src, size_t bytes, const CUmemcpyAttributes *attributes,
+                          struct leatc_stream *on)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(attributes);
+    CU_TRY(check_order(attributes->srcAccessOrder, attributes->flags));
+    return leatcu_result(leatc_copy(leatcu_pointer(dst), leatcu_pointer(src), bytes, LEATC_DEFAULT, on, true));
+}
+
+static CUresult copy_3d_with(const CUDA_MEMCPY3D_BATCH_OP *operation, unsigned long long flags,
+                             struct leatc_stream *on)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(operation && !flags);
+    CU_TRY(check_order(operation->srcAccessOrder, operation->flags));
+    return leatcu_copy_operation(operation, on);
+}
+
 // clang-format off
+BOTH(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz,
+     (size_t count, CUDA_MEMCPY3D_BATCH_OP *operations, size_t *failed_index, unsigned long long flags,
+      CUstream stream),
+     copy_3d_batch(count, operations, failed_index, flags, on))
+BOTH(cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync_v2_ptsz,
+     (size_t count, CUDA_MEMCPY3D_BATCH_OP *operations, unsigned long long flags, CUstream stream),
+     copy_3d_batch(count, operations, NULL, flags, on))
+BOTH(cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync_ptsz,
+     (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUmemcpyAttributes *attributes, CUstream stream),
+     copy_with(dst, src, bytes, attributes, on))
+BOTH(cuMemcpy3DWithAttributesAsync, cuMemcpy3DWithAttributesAsync_ptsz,
+     (CUDA_MEMCPY3D_BATCH_OP *operation, unsigned long long flags, CUstream stream),
+     copy_3d_with(operation, flags, on))
 BOTH(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
      (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
       size_t *indexes, size_t attribute_count, size_t *failed_index, CUstream stream),

@@ -58,7 +58,7 @@ CUresult leatcu_started(void)
 CUresult cuDriverGetVersion(int *version)
 {
     CU_CHECK(version);
-    *version = CUDA_VERSION;
+    *version = LEATC_CUDA_DRIVER_VERSION;
     return CUDA_SUCCESS;
 }
 
@@ -225,6 +225,31 @@ CUresult cuCtxSynchronize(void)
     return leatcu_result(leatc_device_synchronize(context->ordinal));
 }
 
+/* The forms of CUDA 13 name a context. NULL stands for the current one. */
+static CUresult enter_named(CUcontext named, CUcontext *context)
+{
+    if (!named)
+        return leatcu_enter(context);
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_check_context(named));
+    *context = named;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
+{
+    CU_TRY(enter_named(context, &context));
+    CU_CHECK(device);
+    *device = context->ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    CU_TRY(enter_named(context, &context));
+    return leatcu_result(leatc_device_synchronize(context->ordinal));
+}
+
 /* ---- primary contexts ---- */
 
 static bool flags_are_valid(unsigned flags)
@@ -353,6 +378,15 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
     CU_TRY(push(made));
     *context = made;
     return CUDA_SUCCESS;
+}
+
+/* Creates a context. Execution affinity is not supported. */
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned flags,
+                        CUdevice device)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(count >= 0 && (!count || parameters));
+    return count ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : cuCtxCreate_v2(context, flags, device);
 }
 
 /* Creates a context. Execution affinity and graphics interoperability are not supported. Parameters that ask for

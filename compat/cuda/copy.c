@@ -252,6 +252,60 @@ CUresult leatcu_region_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, le
     return engine_region(&wanted, dst, src, region);
 }
 
+/* ---- copies of a batch ---- */
+
+/* Sets *unit to the size of the elements that a copy counts: those of the array if the operand is an array. */
+static CUresult find_unit(const CUmemcpy3DOperand *operand, size_t *unit)
+{
+    struct leatc_array_shape shape;
+    void *base;
+
+    if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER)
+        return CUDA_SUCCESS;
+    CU_CHECK(operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY);
+    CU_TRY(leatcu_result(
+        leatc_array_describe((struct leatc_array *)operand->op.array.array, &shape, &base, NULL, NULL)));
+    CU_CHECK(*unit == 1 || *unit == shape.element_bytes);
+    *unit = shape.element_bytes;
+    return CUDA_SUCCESS;
+}
+
+/* Converts an operand, whose row length and layer height of 0 mean those of the copy. */
+static CUresult side_of(const CUmemcpy3DOperand *operand, const CUextent3D *extent, size_t unit, struct side *side)
+{
+    size_t row = operand->op.ptr.rowLength, rows = operand->op.ptr.layerHeight;
+
+    if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+        *side = (struct side){.type = CU_MEMORYTYPE_ARRAY,
+                              .array = operand->op.array.array,
+                              .y = operand->op.array.offset.y,
+                              .z = operand->op.array.offset.z};
+        CU_CHECK(!__builtin_mul_overflow(operand->op.array.offset.x, unit, &side->x_bytes));
+        return CUDA_SUCCESS;
+    }
+    CU_CHECK(operand->op.ptr.ptr && (!row || row >= extent->width) && (!rows || rows >= extent->height));
+    *side = (struct side){
+        .type = CU_MEMORYTYPE_UNIFIED, .device = operand->op.ptr.ptr, .height = rows ? rows : extent->height};
+    CU_CHECK(!__builtin_mul_overflow(row ? row : extent->width, unit, &side->pitch_bytes));
+    return CUDA_SUCCESS;
+}
+
+/* Makes one copy of a batch. The caller has checked the stream and the order of the source's accesses. */
+CUresult leatcu_copy_operation(const CUDA_MEMCPY3D_BATCH_OP *operation, struct leatc_stream *stream)
+{
+    const CUextent3D *extent = &operation->extent;
+    struct region region = {.height = extent->height, .depth = extent->depth};
+    size_t unit = 1;
+
+    CU_CHECK(extent->width && extent->height && extent->depth);
+    CU_TRY(find_unit(&operation->src, &unit));
+    CU_TRY(find_unit(&operation->dst, &unit));
+    CU_CHECK(!__builtin_mul_overflow(extent->width, unit, &region.width_bytes));
+    CU_TRY(side_of(&operation->src, extent, unit, &region.src));
+    CU_TRY(side_of(&operation->dst, extent, unit, &region.dst));
+    return copy_region(&region, stream, true);
+}
+
 static CUresult copy_3d(const CUDA_MEMCPY3D *given, struct leatc_stream *stream, bool async)
 {
     CU_TRY(leatcu_enter(NULL));

@@ -59,6 +59,9 @@ FORWARD_STREAM(cuStreamEndCapture, cuStreamEndCapture_ptsz, (CUstream stream, CU
                leatc_capture_end(on, (struct leatc_graph **)(void *)graph))
 BOTH(cuStreamIsCapturing, cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus *status),
      is_capturing(on, status))
+BOTH(leatcu_capture_info_v1, leatcu_capture_info_v1_ptsz,
+     (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id),
+     capture_info(on, status, id, NULL, NULL, NULL, NULL))
 BOTH(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz,
      (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **ends,
       size_t *end_count),

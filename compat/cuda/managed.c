@@ -75,6 +75,57 @@ BOTH(cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz,
      (CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags, CUstream stream),
      prefetch_to(address, bytes, place, flags, on))
 
+/* Prefetches ranges. Place i applies to the ranges from indexes[i] up to the next index. CUDA does not allow the
+ * legacy default stream for batches. Checks all arguments before the first prefetch. */
+static CUresult prefetch_batch(const CUdeviceptr *ranges, const size_t *sizes, size_t count,
+                               const CUmemLocation *places, const size_t *indexes, size_t place_count,
+                               unsigned long long flags, struct leatc_stream *stream)
+{
+    CUdevice number;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(ranges && sizes && count && places && indexes && !flags && stream && stream != LEATC_STREAM_LEGACY);
+    CU_CHECK(place_count && place_count <= count && !indexes[0]);
+    for (size_t i = 1; i < place_count; i++)
+        CU_CHECK(indexes[i] > indexes[i - 1] && indexes[i] < count);
+    for (size_t i = 0; i < place_count; i++)
+        CU_TRY(number_of(places[i], &number));
+    CU_TRY(leatcu_result(leatc_stream_check(stream)));
+    for (size_t i = 0; i < count; i++)
+        CU_TRY(check_range(ranges[i], sizes[i]));
+    for (size_t i = 0, place = 0; i < count; i++) {
+        if (place + 1 < place_count && indexes[place + 1] == i)
+            place++;
+        CU_TRY(prefetch_to(ranges[i], sizes[i], places[place], 0, stream));
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Checks the arguments and does nothing else. CUDA allows a driver to drop the contents of discarded memory, but
+ * does not require it. */
+static CUresult discard_batch(const CUdeviceptr *ranges, const size_t *sizes, size_t count,
+                              unsigned long long flags, struct leatc_stream *stream)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(ranges && sizes && count && !flags && stream && stream != LEATC_STREAM_LEGACY);
+    CU_TRY(leatcu_result(leatc_stream_check(stream)));
+    for (size_t i = 0; i < count; i++)
+        CU_TRY(check_range(ranges[i], sizes[i]));
+    return CUDA_SUCCESS;
+}
+
+BOTH(cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_ptsz,
+     (CUdeviceptr * ranges, size_t *sizes, size_t count, CUmemLocation *places, size_t *indexes,
+      size_t place_count, unsigned long long flags, CUstream stream),
+     prefetch_batch(ranges, sizes, count, places, indexes, place_count, flags, on))
+BOTH(cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_ptsz,
+     (CUdeviceptr * ranges, size_t *sizes, size_t count, CUmemLocation *places, size_t *indexes,
+      size_t place_count, unsigned long long flags, CUstream stream),
+     prefetch_batch(ranges, sizes, count, places, indexes, place_count, flags, on))
+BOTH(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync_ptsz,
+     (CUdeviceptr * ranges, size_t *sizes, size_t count, unsigned long long flags, CUstream stream),
+     discard_batch(ranges, sizes, count, flags, on))
+
 /* ---- advice ---- */
 
 CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice number)

@@ -74,7 +74,7 @@ static bool is_function(CUfunction function)
 
 /* Returns the length of an image, for which CUDA's call has no parameter. The header of an ELF file or a fatbin
  * has the length; any other image is a text. */
-static size_t image_bytes(const void *image)
+size_t leatcu_image_bytes(const void *image)
 {
     const Elf64_Ehdr *elf = image;
     const uint32_t *fat = image;
@@ -187,9 +187,9 @@ static CUresult load_image(struct CUmod_st *made, const void *image, const char 
     CU_TRY(leatcu_result(leatc_device_describe(made->ordinal, &info)));
     if (!strcmp(info.driver, "cpu") && is_ptx(image))
         return stand_in(made, device, image, path);
-    if (!image_bytes(image))
+    if (!leatcu_image_bytes(image))
         return CUDA_ERROR_INVALID_IMAGE;
-    status = leat_module_load(device, image, image_bytes(image), &made->modules[0]);
+    status = leat_module_load(device, image, leatcu_image_bytes(image), &made->modules[0]);
     made->module_count = status == LEAT_OK;
     return leatcu_result(leatc_result_of(status));
 }
@@ -223,19 +223,14 @@ static struct CUmod_st *unused_module(void)
     return found;
 }
 
-static CUresult load(CUmodule *module, const void *image, const char *path)
+CUresult leatcu_module_load_on(int ordinal, const void *image, const char *path, CUmodule *module)
 {
-    struct CUmod_st *made;
-    CUcontext context;
+    struct CUmod_st *made = unused_module();
     CUresult result;
 
-    CU_TRY(leatcu_enter(&context));
-    CU_TRY(leatcu_result(leatc_capture_refuse_unsafe()));
-    CU_CHECK(module && image);
-    made = unused_module();
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    made->ordinal = context->ordinal;
+    made->ordinal = ordinal;
     result = load_image(made, image, path);
     if (result != CUDA_SUCCESS) {
         end_module(made);
@@ -244,6 +239,16 @@ static CUresult load(CUmodule *module, const void *image, const char *path)
     }
     *module = made;
     return CUDA_SUCCESS;
+}
+
+static CUresult load(CUmodule *module, const void *image, const char *path)
+{
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    CU_TRY(leatcu_result(leatc_capture_refuse_unsafe()));
+    CU_CHECK(module && image);
+    return leatcu_module_load_on(context->ordinal, image, path, module);
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -334,12 +339,13 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
     return result;
 }
 
-/* Reads a whole file and appends zeros to it. The caller frees the contents. */
-static CUresult read_file(const char *path, char **contents)
+/* Reads a whole file and appends zeros to it. *size becomes its size without them. The caller frees the contents.
+ */
+CUresult leatcu_file_read(const char *path, char **contents, size_t *size)
 {
     FILE *file = fopen(path, "rbe");
     CUresult result = CUDA_ERROR_FILE_NOT_FOUND;
-    long bytes;
+    long bytes = 0;
 
     if (!file)
         return result;
@@ -350,6 +356,7 @@ static CUresult read_file(const char *path, char **contents)
                                                                              : CUDA_ERROR_FILE_NOT_FOUND;
         if (result != CUDA_SUCCESS)
             free(*contents);
+        *size = (size_t)bytes;
     }
     fclose(file);
     return result;
@@ -359,10 +366,11 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
 {
     char *contents;
     CUresult result;
+    size_t bytes;
 
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(module && path);
-    CU_TRY(read_file(path, &contents));
+    CU_TRY(leatcu_file_read(path, &contents, &bytes));
     result = load(module, contents, path);
     free(contents);
     return result;
@@ -383,28 +391,63 @@ static void end_functions(struct CUfunc_st *function)
     }
 }
 
-CUresult cuModuleUnload(CUmodule module)
+/* Takes the functions from a module, so that no launch can start. */
+static CUresult take_functions(CUmodule module, struct CUfunc_st **taken)
 {
-    struct CUfunc_st *functions_there;
-
-    CU_TRY(leatcu_enter(NULL));
-    CU_TRY(leatcu_result(leatc_capture_refuse_unsafe()));
     pthread_mutex_lock(&lock);
     if (!is_module(module)) {
         pthread_mutex_unlock(&lock);
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    functions_there = module->functions;
-    for (struct CUfunc_st *function = functions_there; function; function = function->next)
-        /* No launch can start after this. The call waits below for launches that are running. */
+    *taken = module->functions;
+    for (struct CUfunc_st *function = *taken; function; function = function->next)
+        /* No launch can start after this. The caller waits for launches that are running. */
         atomic_store(&function->alive, false);
     module->functions = NULL;
     pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult leatcu_module_unload(CUmodule module)
+{
+    struct CUfunc_st *functions_there;
+
+    CU_TRY(take_functions(module, &functions_there));
     if (leatc_device_is_open(module->ordinal))
         (void)leatc_devices_wait();
     end_functions(functions_there);
     end_module(module);
     atomic_store(&module->alive, false);
+    return CUDA_SUCCESS;
+}
+
+void leatcu_module_forget(CUmodule module)
+{
+    struct CUfunc_st *functions_there;
+
+    if (take_functions(module, &functions_there) != CUDA_SUCCESS)
+        return;
+    for (struct CUfunc_st *function = functions_there; function; function = function->next)
+        function->own = NULL;
+    end_functions(functions_there);
+    module->module_count = 0;
+    end_module(module);
+    atomic_store(&module->alive, false);
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(leatcu_result(leatc_capture_refuse_unsafe()));
+    return leatcu_module_unload(module);
+}
+
+/* leat loads a module as a whole when the program loads it. */
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(mode);
+    *mode = CU_MODULE_EAGER_LOADING;
     return CUDA_SUCCESS;
 }
 
@@ -485,13 +528,11 @@ static CUresult make_function(struct CUmod_st *module, const char *name, CUfunct
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+CUresult leatcu_module_function(CUmodule module, const char *name, CUfunction *function)
 {
     struct CUfunc_st *known;
     CUresult result = CUDA_SUCCESS;
 
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(function && name);
     pthread_mutex_lock(&lock);
     if (!is_module(module)) {
         result = CUDA_ERROR_INVALID_HANDLE;
@@ -505,6 +546,33 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(function && name);
+    return leatcu_module_function(module, name, function);
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction function)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(name);
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *name = function->name;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(state);
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
@@ -524,12 +592,11 @@ CUresult cuFuncLoad(CUfunction function)
     return is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+CUresult leatcu_function_attribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
     int major, minor;
 
-    CU_TRY(leatcu_enter(NULL));
     CU_CHECK(value && (unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX);
     if (!is_function(function))
         return CUDA_ERROR_INVALID_HANDLE;
@@ -561,11 +628,16 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_function_attribute(value, attribute, function);
+}
+
+CUresult leatcu_function_set(CUfunction function, CUfunction_attribute attribute, int value)
 {
     leat_device_info info = LEAT_DEVICE_INFO_INIT;
 
-    CU_TRY(leatcu_enter(NULL));
     if (!is_function(function))
         return CUDA_ERROR_INVALID_HANDLE;
     CU_TRY(leatcu_result(leatc_device_describe(function->module->ordinal, &info)));
@@ -579,6 +651,12 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_function_set(function, attribute, value);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache setting)
@@ -624,6 +702,7 @@ CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block
     CUcontext context;
 
     CU_TRY(leatcu_enter(&context));
+    CU_TRY(leatcu_kernel_resolve(context->ordinal, &function));
     if (!is_function(function))
         return CUDA_ERROR_INVALID_HANDLE;
     if (function->module->ordinal != context->ordinal)
@@ -641,6 +720,7 @@ static CUresult launch(CUfunction function, bool together, leat_dim3 grid, leat_
     leat_status status;
 
     CU_TRY(leatcu_enter(&context));
+    CU_TRY(leatcu_kernel_resolve(context->ordinal, &function));
     if (!is_function(function))
         return CUDA_ERROR_INVALID_HANDLE;
     CU_CHECK(grid.x && grid.y && grid.z && block.x && block.y && block.z);
@@ -677,3 +757,54 @@ BOTH(cuLaunchKernel, cuLaunchKernel_ptsz, (LAUNCH_PARAMETERS, void **extra),
 BOTH(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz, (LAUNCH_PARAMETERS),
      launch(function, true, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z), shared_bytes,
             on, parameters, NULL))
+
+/* Checks the attributes of a launch. Ignores those that are hints for speed, and refuses those that leat cannot
+ * provide. */
+static CUresult check_attributes(const CUlaunchConfig *config, bool *together)
+{
+    CU_CHECK(!config->numAttrs || config->attrs);
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttributeValue *value = &config->attrs[i].value;
+
+        switch ((unsigned)config->attrs[i].id) {
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+            *together = value->cooperative;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+            if (value->clusterDim.x * value->clusterDim.y * value->clusterDim.z != 1)
+                return CUDA_ERROR_NOT_SUPPORTED;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+            return CUDA_ERROR_NOT_SUPPORTED;
+        default:
+            break;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch_config(const CUlaunchConfig *config, CUfunction function, struct leatc_stream *stream,
+                              void **parameters, void **extra)
+{
+    bool together = false;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(check_attributes(config, &together));
+    return launch(function, together, leat_dim(config->gridDimX, config->gridDimY, config->gridDimZ),
+                  leat_dim(config->blockDimX, config->blockDimY, config->blockDimZ), config->sharedMemBytes,
+                  stream, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(config);
+    return launch_config(config, function, leatcu_stream(config->hStream), parameters, extra);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(config);
+    return launch_config(config, function, leatc_per_thread(config->hStream), parameters, extra);
+}

@@ -117,14 +117,36 @@ static inline struct leatc_node *const *leatcu_node_list(const CUgraphNode *node
     return (struct leatc_node *const *)(const void *)nodes;
 }
 
-/* Functions that node.c needs from other files: they make the tasks of kernel launches and of operations on words
- * in memory, and convert a 3-D copy to the engine's struct. */
+/* Functions that node.c and batch.c need from other files: they make the tasks of kernel launches and of
+ * operations on words in memory, convert a 3-D copy to the engine's struct, and make a copy of a batch. */
 CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                             void **parameters, struct leatc_task **task);
 CUresult leatcu_region_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_region *region,
                           int *direction);
+CUresult leatcu_copy_operation(const CUDA_MEMCPY3D_BATCH_OP *operation, struct leatc_stream *stream);
 CUresult leatcu_batch_make(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_task **task);
 CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
+
+/* Functions of module.c for libraries (library.c). leatcu_module_forget() ends the record of a module that a reset
+ * of its device has unloaded. */
+size_t leatcu_image_bytes(const void *image);
+CUresult leatcu_file_read(const char *path, char **contents, size_t *bytes);
+CUresult leatcu_module_load_on(int ordinal, const void *image, const char *path, CUmodule *module);
+CUresult leatcu_module_function(CUmodule module, const char *name, CUfunction *function);
+CUresult leatcu_module_unload(CUmodule module);
+void leatcu_module_forget(CUmodule module);
+CUresult leatcu_function_attribute(int *value, CUfunction_attribute attribute, CUfunction function);
+CUresult leatcu_function_set(CUfunction function, CUfunction_attribute attribute, int value);
+
+/* A CUkernel may stand where a call expects a function. *function becomes the function of the kernel on this
+ * device. */
+CUresult leatcu_kernel_resolve(int ordinal, CUfunction *function);
+
+/* The first form of cuStreamGetCaptureInfo(), whose name the header gives to the second. */
+CUresult leatcu_capture_info_v1(CUstream stream, CUstreamCaptureStatus *status,
+                                cuuint64_t *id) __asm__("cuStreamGetCaptureInfo");
+CUresult leatcu_capture_info_v1_ptsz(CUstream stream, CUstreamCaptureStatus *status,
+                                     cuuint64_t *id) __asm__("cuStreamGetCaptureInfo_ptsz");
 
 /*
  * Define functions that only call the engine. `call` is an expression with the engine's result. FORWARD first

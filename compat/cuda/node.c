@@ -80,9 +80,9 @@ static CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS *p, struct leatc_task 
     CU_CHECK(p && !(p->kernelParams && p->extra));
     if (p->extra)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return leatcu_kernel_make(p->func, leat_dim(p->gridDimX, p->gridDimY, p->gridDimZ),
-                              leat_dim(p->blockDimX, p->blockDimY, p->blockDimZ), p->sharedMemBytes,
-                              p->kernelParams, task);
+    return leatcu_kernel_make(
+        p->func ? p->func : (CUfunction)(void *)p->kern, leat_dim(p->gridDimX, p->gridDimY, p->gridDimZ),
+        leat_dim(p->blockDimX, p->blockDimY, p->blockDimZ), p->sharedMemBytes, p->kernelParams, task);
 }
 
 /* The first version of the struct does not have the fields kernel and context at the end. */

@@ -135,3 +135,42 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLo
     *flags = (CUmemAccess_flags)access;
     return CUDA_SUCCESS;
 }
+
+/* ---- pools of a place ---- */
+
+/* Returns CUDA_SUCCESS for pinned memory of a device, which is the only kind that has pools here. NOT_SUPPORTED:
+ * other kinds of CUDA 13, of the host and managed. */
+static CUresult check_place(const CUmemLocation *location, CUmemAllocationType type)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(location && (type == CU_MEM_ALLOCATION_TYPE_PINNED || (unsigned)type == 2 /* managed */));
+    switch ((unsigned)location->type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        return type == CU_MEM_ALLOCATION_TYPE_PINNED ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_MEM_LOCATION_TYPE_INVALID: /* no place, which is for managed memory */
+        return type == CU_MEM_ALLOCATION_TYPE_PINNED ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    CU_TRY(check_place(location, type));
+    return cuDeviceGetDefaultMemPool(pool, location->id);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    CU_TRY(check_place(location, type));
+    return cuDeviceGetMemPool(pool, location->id);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    CU_TRY(check_place(location, type));
+    return cuDeviceSetMemPool(location->id, pool);
+}

@@ -19,6 +19,7 @@
     X(cuArrayDestroy, cuArrayDestroy, 2000) \
     X(cuArrayGetDescriptor, cuArrayGetDescriptor_v2, 2000) \
     X(cuCtxCreate, cuCtxCreate_v2, 2000) \
+    X(cuCtxCreate, cuCtxCreate_v3, 11040) \
     X(cuCtxCreate, cuCtxCreate_v4, 12050) \
     X(cuCtxDestroy, cuCtxDestroy_v2, 2000) \
     X(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 2000) \
@@ -27,6 +28,7 @@
     X(cuCtxGetCacheConfig, cuCtxGetCacheConfig, 2000) \
     X(cuCtxGetCurrent, cuCtxGetCurrent, 2000) \
     X(cuCtxGetDevice, cuCtxGetDevice, 2000) \
+    X(cuCtxGetDevice, cuCtxGetDevice_v2, 13000) \
     X(cuCtxGetFlags, cuCtxGetFlags, 2000) \
     X(cuCtxGetId, cuCtxGetId, 2000) \
     X(cuCtxGetLimit, cuCtxGetLimit, 2000) \
@@ -38,6 +40,7 @@
     X(cuCtxSetFlags, cuCtxSetFlags, 2000) \
     X(cuCtxSetLimit, cuCtxSetLimit, 2000) \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000) \
+    X(cuCtxSynchronize, cuCtxSynchronize_v2, 13000) \
     X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, 2000) \
     X(cuDeviceComputeCapability, cuDeviceComputeCapability, 2000) \
     X(cuDeviceGet, cuDeviceGet, 2000) \
@@ -71,6 +74,28 @@
     X(cuFuncLoad, cuFuncLoad, 2000) \
     X(cuFuncSetAttribute, cuFuncSetAttribute, 2000) \
     X(cuFuncSetCacheConfig, cuFuncSetCacheConfig, 2000) \
+    X(cuFuncGetName, cuFuncGetName, 12030) \
+    X(cuFuncIsLoaded, cuFuncIsLoaded, 12040) \
+    X(cuModuleGetLoadingMode, cuModuleGetLoadingMode, 11070) \
+    X(cuLibraryLoadData, cuLibraryLoadData, 12000) \
+    X(cuLibraryLoadFromFile, cuLibraryLoadFromFile, 12000) \
+    X(cuLibraryUnload, cuLibraryUnload, 12000) \
+    X(cuLibraryGetKernel, cuLibraryGetKernel, 12000) \
+    X(cuLibraryGetKernelCount, cuLibraryGetKernelCount, 12040) \
+    X(cuLibraryEnumerateKernels, cuLibraryEnumerateKernels, 12040) \
+    X(cuLibraryGetModule, cuLibraryGetModule, 12000) \
+    X(cuLibraryGetGlobal, cuLibraryGetGlobal, 12000) \
+    X(cuLibraryGetManaged, cuLibraryGetManaged, 12000) \
+    X(cuLibraryGetUnifiedFunction, cuLibraryGetUnifiedFunction, 12000) \
+    X(cuKernelGetFunction, cuKernelGetFunction, 12000) \
+    X(cuKernelGetLibrary, cuKernelGetLibrary, 12050) \
+    X(cuKernelGetName, cuKernelGetName, 12030) \
+    X(cuKernelGetAttribute, cuKernelGetAttribute, 12000) \
+    X(cuKernelSetAttribute, cuKernelSetAttribute, 12000) \
+    X(cuKernelSetCacheConfig, cuKernelSetCacheConfig, 12000) \
+    X(cuMemGetMemPool, cuMemGetMemPool, 13000) \
+    X(cuMemSetMemPool, cuMemSetMemPool, 13000) \
+    X(cuMemGetDefaultMemPool, cuMemGetDefaultMemPool, 13000) \
     X(cuGetErrorName, cuGetErrorName, 2000) \
     X(cuGetErrorString, cuGetErrorString, 2000) \
     X(cuGetProcAddress, cuGetProcAddress, 11030) \
@@ -84,7 +109,7 @@
     X(cuMemAddressFree, cuMemAddressFree, 2000) \
     X(cuMemAddressReserve, cuMemAddressReserve, 2000) \
     X(cuMemAdvise, cuMemAdvise, 2000) \
-    X(cuMemAdvise, cuMemAdvise_v2, 13000) \
+    X(cuMemAdvise, cuMemAdvise_v2, 12020) \
     X(cuMemAlloc, cuMemAlloc_v2, 2000) \
     X(cuMemAllocHost, cuMemAllocHost_v2, 2000) \
     X(cuMemAllocManaged, cuMemAllocManaged, 2000) \
@@ -239,7 +264,6 @@
     X(cuGraphExecDestroy, cuGraphExecDestroy, 2000) \
     X(cuGraphGetNodes, cuGraphGetNodes, 2000) \
     X(cuGraphGetRootNodes, cuGraphGetRootNodes, 2000) \
-    X(cuGraphInstantiate, cuGraphInstantiateWithFlags, 12000) \
     X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 2000) \
     X(cuGraphNodeGetType, cuGraphNodeGetType, 2000) \
     X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 2000)
@@ -259,12 +283,21 @@
     X(cuGraphUpload, cuGraphUpload, cuGraphUpload_ptsz, 2000) \
     X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz, 2000) \
     X(cuLaunchHostFunc, cuLaunchHostFunc, cuLaunchHostFunc_ptsz, 2000) \
+    X(cuLaunchHostFunc, cuLaunchHostFunc_v2, cuLaunchHostFunc_v2_ptsz, 13010) \
     X(cuLaunchKernel, cuLaunchKernel, cuLaunchKernel_ptsz, 2000) \
+    X(cuLaunchKernelEx, cuLaunchKernelEx, cuLaunchKernelEx_ptsz, 11080) \
+    X(cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_ptsz, 13000) \
+    X(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync, cuMemDiscardBatchAsync_ptsz, 13000) \
+    X(cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_ptsz, 13000) \
+    X(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz, 12080) \
+    X(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync_v2_ptsz, 13000) \
+    X(cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync_ptsz, 13020) \
+    X(cuMemcpy3DWithAttributesAsync, cuMemcpy3DWithAttributesAsync, cuMemcpy3DWithAttributesAsync_ptsz, 13020) \
     X(cuMemAllocAsync, cuMemAllocAsync, cuMemAllocAsync_ptsz, 2000) \
     X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz, 2000) \
     X(cuMemFreeAsync, cuMemFreeAsync, cuMemFreeAsync_ptsz, 2000) \
     X(cuMemPrefetchAsync, cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz, 2000) \
-    X(cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz, 13000) \
+    X(cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz, 12020) \
     X(cuMemcpy, cuMemcpy, cuMemcpy_ptds, 2000) \
     X(cuMemcpy2D, cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, 2000) \
     X(cuMemcpy2DAsync, cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, 2000) \
@@ -306,9 +339,11 @@
     X(cuStreamBatchMemOp, cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz, 2000) \
     X(cuStreamBeginCapture, cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, 2000) \
     X(cuStreamEndCapture, cuStreamEndCapture, cuStreamEndCapture_ptsz, 2000) \
-    X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz, 12000) \
+    X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz, 11030) \
+    X(cuStreamGetCaptureInfo, leatcu_capture_info_v1, leatcu_capture_info_v1_ptsz, 10010) \
     X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz, 12030) \
     X(cuStreamGetCtx, cuStreamGetCtx, cuStreamGetCtx_ptsz, 2000) \
+    X(cuStreamGetCtx, cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz, 12050) \
     X(cuStreamGetDevice, cuStreamGetDevice, cuStreamGetDevice_ptsz, 2000) \
     X(cuStreamGetFlags, cuStreamGetFlags, cuStreamGetFlags_ptsz, 2000) \
     X(cuStreamGetId, cuStreamGetId, cuStreamGetId_ptsz, 2000) \
@@ -371,7 +406,7 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     *function = NULL;
     if (!entry)
-        return CUDA_ERROR_NOT_FOUND;
+        return CUDA_SUCCESS; /* *why says what is missing */
     /* Copy with memcpy(), because ISO C has no cast between function pointers and void *. POSIX guarantees that
      * both have the same representation. */
     if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
@@ -383,5 +418,12 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
 
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
 {
-    return cuGetProcAddress_v2(name, function, version, flags, NULL);
+    void *found = NULL;
+
+    CU_CHECK(function);
+    CU_TRY(cuGetProcAddress_v2(name, &found, version, flags, NULL));
+    if (!found)
+        return CUDA_ERROR_NOT_FOUND;
+    *function = found;
+    return CUDA_SUCCESS;
 }

@@ -62,6 +62,19 @@ FORWARD_STREAM(cuStreamGetDevice, cuStreamGetDevice_ptsz, (CUstream stream, CUde
                leatc_stream_ordinal(on, device))
 BOTH(cuStreamGetCtx, cuStreamGetCtx_ptsz, (CUstream stream, CUcontext *context), get_context(on, context))
 
+/* leat's devices have no green contexts, so each stream has an ordinary one. */
+static CUresult get_contexts(struct leatc_stream *stream, CUcontext *context, CUgreenCtx *green)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(green);
+    CU_TRY(get_context(stream, context));
+    *green = NULL;
+    return CUDA_SUCCESS;
+}
+
+BOTH(cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz, (CUstream stream, CUcontext *context, CUgreenCtx *green),
+     get_contexts(on, context, green))
+
 /* ---- host functions ---- */
 
 struct callback {
@@ -99,6 +112,11 @@ BOTH(cuStreamAddCallback, cuStreamAddCallback_ptsz,
      add_callback(on, function, argument, flags))
 FORWARD_STREAM(cuLaunchHostFunc, cuLaunchHostFunc_ptsz, (CUstream stream, CUhostFn function, void *argument),
                function ? leatc_stream_host_function(on, function, argument) : LEATC_INVALID_VALUE)
+
+/* mode says how the stream waits for the function: it may sleep (0) or spin (1). leat decides that itself. */
+FORWARD_STREAM(cuLaunchHostFunc_v2, cuLaunchHostFunc_v2_ptsz,
+               (CUstream stream, CUhostFn function, void *argument, unsigned mode),
+               mode > 1 ? LEATC_INVALID_VALUE : leatc_stream_host_function(on, function, argument))
 
 /* ---- attributes: only the synchronization policy can be changed, and has no effect ---- */
 

@@ -1,6 +1,8 @@
 /* batch.c - implements calls that make several copies or prefetches at once. */
 #include "cudart/cudart.h"
 
+_Thread_local size_t cudart_failed_copy;
+
 /* Checks a list of indexes. Entry i of the attributes or locations applies to the elements from indexes[i] up to
  * the next index. So the first index must be 0, and the indexes must increase. */
 static bool indexes_rise(const size_t *indexes, size_t index_count, size_t count)
@@ -44,15 +46,20 @@ static int copy_ranges(void *const *dsts, const void *const *srcs, const size_t 
                        const struct cudaMemcpyAttributes *attributes, const size_t *indexes,
                        size_t attribute_count, struct leatc_stream *stream)
 {
+    cudart_failed_copy = SIZE_MAX;
     if (!dsts || !srcs || !sizes || !count)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_attributes(attributes, indexes, attribute_count, count));
     LEATC_TRY(check_stream(stream));
     for (size_t i = 0; i < count; i++)
-        if (!dsts[i] || !srcs[i] || !sizes[i])
+        if (!dsts[i] || !srcs[i] || !sizes[i]) {
+            cudart_failed_copy = i;
             return LEATC_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
+        }
+    for (size_t i = 0; i < count; i++) {
+        cudart_failed_copy = i;
         LEATC_TRY(leatc_copy(dsts[i], srcs[i], sizes[i], LEATC_DEFAULT, stream, true));
+    }
     return LEATC_OK;
 }
 
@@ -115,9 +122,12 @@ static int copy_region(const struct cudaMemcpy3DBatchOp *copy, struct leatc_stre
 static int copy_regions(size_t count, const struct cudaMemcpy3DBatchOp *copies, unsigned long long flags,
                         struct leatc_stream *stream)
 {
+    cudart_failed_copy = SIZE_MAX;
     LEATC_TRY(count && copies && !flags ? check_stream(stream) : LEATC_INVALID_VALUE);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        cudart_failed_copy = i;
         LEATC_TRY(copy_region(&copies[i], stream));
+    }
     return LEATC_OK;
 }
 

@@ -126,4 +126,32 @@ int cudart_instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraph
 /* Converts a location to the ordinal of a device, or to LEATC_HOST. */
 int cudart_place(struct cudaMemLocation location, int *ordinal);
 
+/* The index of the copy at which the thread's latest batch of copies failed, or SIZE_MAX if the batch as a whole
+ * is invalid. CUDA 12's calls return it. */
+extern _Thread_local size_t cudart_failed_copy;
+
+/* ---- GPU code of the program (register.c) ---- */
+
+/* The error that a program gets for a function: NO_KERNEL_IMAGE in place of INVALID_FUNCTION if NVIDIA's compiler
+ * has registered GPU code for it. cudart_function_check() is leatc_function_check() with this error. */
+int cudart_kernel_result(int result, const void *function);
+int cudart_function_check(const void *function);
+
+/* NVIDIA's compiler puts calls of these functions into programs; no header declares them. */
+void **__cudaRegisterFatBinary(void *fatCubin);
+void __cudaRegisterFatBinaryEnd(void **fatCubinHandle);
+void __cudaUnregisterFatBinary(void **fatCubinHandle);
+char __cudaInitModule(void **fatCubinHandle);
+void __cudaRegisterFunction(void **fatCubinHandle, const char *hostFun, char *deviceFun, const char *deviceName,
+                            int thread_limit, void *tid, void *bid, dim3 *bDim, dim3 *gDim, int *wSize);
+void __cudaRegisterVar(void **fatCubinHandle, char *hostVar, char *deviceAddress, const char *deviceName, int ext,
+                       size_t size, int constant, int global);
+unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem, struct CUstream_st *stream);
+cudaError_t __cudaPopCallConfiguration(dim3 *gridDim, dim3 *blockDim, size_t *sharedMem, void *stream);
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *entryFuncAddr);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+                               cudaStream_t stream);
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void **args,
+                                    size_t sharedMem, cudaStream_t stream);
+
 #endif

@@ -1,8 +1,16 @@
-/* entry.c - looks up functions of the driver API by name, in libleat-cuda if that library can be found. */
+/*
+ * entry.c - looks up functions of the driver API by name, in libleat-cuda.
+ *
+ * Only a libleat-cuda that uses the same copy of leat is asked: handles and memory of the two libraries are the same
+ * then. A program may have NVIDIA's libcuda loaded too, and its functions do not know leat's memory.
+ */
 #include "cudart/cudart.h"
+
+#include <leat/version.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TEXT_(text) #text
@@ -11,28 +19,63 @@
 typedef int (*get_proc_address)(const char *name, void **function, int version, uint64_t flags, int *status);
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static get_proc_address ask;
+static get_proc_address ask; /* NULL: there is no libleat-cuda */
 
-/* Finds cuGetProcAddress(). Searches the program first, which may be linked with libleat-cuda, and then loads
- * libleat-cuda. */
-static void find_driver(void)
+/* Takes cuGetProcAddress() from a library, and returns true if it is libleat-cuda over the same copy of leat. */
+static bool take(void *library)
 {
-    void *found = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
+    void *found = dlsym(library, "cuGetProcAddress_v2"), *marker = dlsym(library, "leat_compat_names");
+    const void *(*compat_names)(void);
+    Dl_info function_info, marker_info;
 
-    if (!found) {
-        void *driver = dlopen("libleat-cuda.so." TEXT(LEAT_VERSION_MAJOR), RTLD_NOW | RTLD_LOCAL);
-
-        found = driver ? dlsym(driver, "cuGetProcAddress_v2") : NULL;
-    }
+    /* Among the symbols of the whole program, the two may be of different libraries. */
+    if (!found || !marker || !dladdr(found, &function_info) || !dladdr(marker, &marker_info) ||
+        function_info.dli_fbase != marker_info.dli_fbase)
+        return false;
     /* Copy with memcpy(), because ISO C has no cast from void * to a function pointer. POSIX guarantees that both
      * have the same representation. */
+    memcpy(&compat_names, &marker, sizeof compat_names);
+    if (compat_names() != (const void *)(uintptr_t)&leat_version)
+        return false;
     memcpy(&ask, &found, sizeof ask);
+    return true;
 }
 
+static bool load(const char *path)
+{
+    void *driver = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    return driver && take(driver);
+}
+
+/* Finds cuGetProcAddress(). Searches the program first, which may be linked with libleat-cuda, then the folder of
+ * this library, then the folders in which the loader searches. In the folder of a library with the vendor's name
+ * (compat.mk: faces), libleat-cuda has the vendor's name too. */
+static void find_driver(void)
+{
+    static const char *const names[] = {"libleat-cuda.so." TEXT(LEAT_VERSION_MAJOR), "libcuda.so.1"};
+    char path[4096];
+    const char *end;
+    Dl_info self;
+
+    if (take(RTLD_DEFAULT))
+        return;
+    if (dladdr((void *)(uintptr_t)&find_driver, &self) && self.dli_fname && (end = strrchr(self.dli_fname, '/')))
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            int length = snprintf(path, sizeof path, "%.*s/%s", (int)(end - self.dli_fname), self.dli_fname, names[i]);
+
+            if (length < (int)sizeof path && load(path))
+                return;
+        }
+    (void)load(names[0]);
+}
+
+/* A name that the driver does not have, or not in this version, is no error: *function becomes NULL and *status
+ * has the reason. */
 static int get_entry(const char *symbol, void **function, unsigned version, unsigned long long flags,
                      unsigned long long usual, enum cudaDriverEntryPointQueryResult *status)
 {
-    int why = cudaDriverEntryPointSymbolNotFound, result = LEATC_NOT_FOUND;
+    int why = cudaDriverEntryPointSymbolNotFound, result = LEATC_OK;
 
     if (!symbol || !function || flags > cudaEnablePerThreadDefaultStream)
         return LEATC_INVALID_VALUE;
@@ -43,7 +86,7 @@ static int get_entry(const char *symbol, void **function, unsigned version, unsi
         result = ask(symbol, function, (int)version, flags ? flags : usual, &why);
     if (status)
         *status = (enum cudaDriverEntryPointQueryResult)why;
-    return result;
+    return result == LEATC_NOT_FOUND ? LEATC_OK : result;
 }
 
 FORWARD(cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion,

@@ -6,9 +6,10 @@
 cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
                              cudaStream_t stream)
 {
-    return (cudaError_t)leatc_note_launch(leatc_launch(func, leat_dim(gridDim.x, gridDim.y, gridDim.z),
-                                                       leat_dim(blockDim.x, blockDim.y, blockDim.z), args,
-                                                       sharedMem, stream_of(stream)));
+    int result = leatc_launch(func, leat_dim(gridDim.x, gridDim.y, gridDim.z),
+                              leat_dim(blockDim.x, blockDim.y, blockDim.z), args, sharedMem, stream_of(stream));
+
+    return (cudaError_t)leatc_note_launch(cudart_kernel_result(result, func));
 }
 
 /* Checks the attributes of a launch. Ignores those that are hints for speed, and refuses those that leat cannot
@@ -45,9 +46,11 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
 cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
                                         size_t sharedMem, cudaStream_t stream)
 {
-    return (cudaError_t)leatc_note_launch(leatc_launch_together(func, leat_dim(gridDim.x, gridDim.y, gridDim.z),
-                                                                leat_dim(blockDim.x, blockDim.y, blockDim.z), args,
-                                                                sharedMem, stream_of(stream)));
+    int result =
+        leatc_launch_together(func, leat_dim(gridDim.x, gridDim.y, gridDim.z),
+                              leat_dim(blockDim.x, blockDim.y, blockDim.z), args, sharedMem, stream_of(stream));
+
+    return (cudaError_t)leatc_note_launch(cudart_kernel_result(result, func));
 }
 
 /* Returns an attribute of the current device. */
@@ -66,7 +69,7 @@ static int function_attributes(const void *function, struct cudaFuncAttributes *
     int threads = 0, major = 0, minor = 0;
     size_t shared = leatc_function_shared(function);
 
-    LEATC_TRY(leatc_function_check(function));
+    LEATC_TRY(cudart_function_check(function));
     LEATC_TRY(current_attribute(cudaDevAttrMaxThreadsPerBlock, &threads));
     LEATC_TRY(current_attribute(cudaDevAttrComputeCapabilityMajor, &major));
     LEATC_TRY(current_attribute(cudaDevAttrComputeCapabilityMinor, &minor));
@@ -84,7 +87,7 @@ FORWARD(cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const
 
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
 {
-    int result = leatc_function_check(func), most = 0;
+    int result = cudart_function_check(func), most = 0;
 
     if (attr < cudaFuncAttributeMaxDynamicSharedMemorySize || attr >= cudaFuncAttributeMax || value < -1)
         return note(LEATC_INVALID_VALUE);
@@ -99,12 +102,12 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
 }
 
 FORWARD(cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheConfig),
-        (unsigned)cacheConfig > cudaFuncCachePreferEqual ? LEATC_INVALID_VALUE : leatc_function_check(func))
+        (unsigned)cacheConfig > cudaFuncCachePreferEqual ? LEATC_INVALID_VALUE : cudart_function_check(func))
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, const void *func, int blockSize,
                                                                    size_t dynamicSMemSize, unsigned int flags)
 {
-    int device = 0, result = leatc_function_check(func);
+    int device = 0, result = cudart_function_check(func);
 
     if (!numBlocks || blockSize <= 0 || flags & ~(unsigned)cudaOccupancyDisableCachingOverride)
         return note(LEATC_INVALID_VALUE);
@@ -126,7 +129,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, const 
 cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func, int numBlocks,
                                                       int blockSize)
 {
-    int device = 0, most = 0, shared = 0, result = leatc_function_check(func);
+    int device = 0, most = 0, shared = 0, result = cudart_function_check(func);
 
     if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0)
         return note(LEATC_INVALID_VALUE);
@@ -197,3 +200,37 @@ FORWARD(cudaError_t cudaLibraryUnload(cudaLibrary_t library),
         leatc_library_unload((struct leatc_library *)(void *)library))
 FORWARD(cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library, const char *name),
         leatc_library_kernel((struct leatc_library *)(void *)library, name, (void **)(void *)pKernel))
+FORWARD(cudaError_t cudaLibraryGetKernelCount(unsigned int *count, cudaLibrary_t lib),
+        leatc_library_kernel_count((struct leatc_library *)(void *)lib, count))
+FORWARD(cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t *kernels, unsigned int numKernels, cudaLibrary_t lib),
+        leatc_library_kernels((struct leatc_library *)(void *)lib, numKernels, (void **)(void *)kernels))
+
+/* Checks the arguments and returns NOT_FOUND: leat's libraries have kernels, and no variables or functions that
+ * the host can name. */
+static int find_in(cudaLibrary_t library, const char *name, const void *result)
+{
+    unsigned count;
+    int checked;
+
+    if (!name || !result)
+        return LEATC_INVALID_VALUE;
+    checked = leatc_library_kernel_count((struct leatc_library *)(void *)library, &count);
+    return checked == LEATC_INVALID_HANDLE ? checked : LEATC_NOT_FOUND;
+}
+
+FORWARD(cudaError_t cudaLibraryGetGlobal(void **dptr, size_t *bytes, cudaLibrary_t library, const char *name),
+        find_in(library, name, dptr ? (void *)dptr : bytes))
+FORWARD(cudaError_t cudaLibraryGetManaged(void **dptr, size_t *bytes, cudaLibrary_t library, const char *name),
+        find_in(library, name, dptr ? (void *)dptr : bytes))
+FORWARD(cudaError_t cudaLibraryGetUnifiedFunction(void **fptr, cudaLibrary_t library, const char *symbol),
+        find_in(library, symbol, fptr))
+
+/* Attributes of a kernel are the same on all devices. */
+cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attr, int value,
+                                            int device)
+{
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
+    int result = leatc_device_describe(device, &info);
+
+    return result == LEATC_OK ? cudaFuncSetAttribute(kernel, attr, value) : note(result);
+}

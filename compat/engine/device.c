@@ -433,3 +433,8 @@ int leatc_device_uuid(int ordinal, unsigned char uuid[16])
     leatc_uuid_of(infos[ordinal].name, uuid);
     return LEATC_OK;
 }
+
+uint64_t leatc_device_generation(int ordinal)
+{
+    return atomic_load(&leatc_device_known(ordinal)->generation);
+}

@@ -52,6 +52,9 @@
 
 #define LEATC_API __attribute__((visibility("default")))
 
+/* The version of CUDA's driver that libleat-cuda is. */
+#define LEATC_CUDA_DRIVER_VERSION 13000
+
 /* ---- results -------------------------------------------------------------------------------------------- */
 
 enum leatc_result {
@@ -205,6 +208,9 @@ LEATC_API int leatc_device_attribute(int ordinal, int number, int *value);
 /* Returns the maximum size of arrays in one dimension. number: the attribute of the corresponding limit of
  * textures. */
 LEATC_API int leatc_array_limit(int number);
+
+/* Returns a number that changes when the device is reset, which unloads its modules. */
+LEATC_API uint64_t leatc_device_generation(int ordinal);
 
 /* Returns a device's PCI address as numbers, the 16 bytes of its UUID, or the device with an address such as
  * "0000:1b:00.0". CPU devices have invented addresses. */
@@ -692,6 +698,16 @@ LEATC_API int leatc_library_load(const void *image, size_t bytes, const char *pa
                                  struct leatc_library **library);
 LEATC_API int leatc_library_unload(struct leatc_library *library);
 LEATC_API int leatc_library_kernel(struct leatc_library *library, const char *name, void **kernel);
+
+/* Returns the number of kernels in a library, or the handles of the first `most` of them. NOT_SUPPORTED: the image
+ * is of a kind whose kernels leat cannot list, such as a fatbin. */
+LEATC_API int leatc_library_kernel_count(struct leatc_library *library, unsigned *count);
+LEATC_API int leatc_library_kernels(struct leatc_library *library, unsigned most, void **kernels);
+
+/* Calls visit for each kernel of an image, until it returns false. length: of the name, which no zero need follow.
+ * Returns the number of calls, or -1 if leat cannot list the kernels of such an image. */
+typedef bool (*leatc_kernel_visit)(void *argument, const char *name, size_t length);
+LEATC_API int leatc_image_kernels(const void *image, size_t bytes, leatc_kernel_visit visit, void *argument);
 
 #include "engine/graph.h"
 

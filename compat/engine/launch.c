@@ -10,9 +10,12 @@
 
 #include <leat/compat/kernel_support.h>
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -265,6 +268,83 @@ int leatc_library_kernel(struct leatc_library *library, const char *name, void *
     leati_handle_publish(made);
     *kernel = made;
     return LEATC_OK;
+}
+
+/* The kernels of a library that have been listed. */
+struct listing {
+    struct leatc_library *library;
+    unsigned count, most;
+    void **kernels; /* NULL: the listing only counts */
+    int result;
+};
+
+static bool take_listed(void *argument, const char *name, size_t length)
+{
+    struct listing *listing = argument;
+    char *copy;
+
+    if (!listing->kernels) {
+        listing->count++;
+        return true;
+    }
+    if (listing->count == listing->most)
+        return false;
+    copy = strndup(name, length);
+    listing->result = copy ? leatc_library_kernel(listing->library, copy, &listing->kernels[listing->count])
+                           : LEATC_OUT_OF_MEMORY;
+    free(copy);
+    listing->count += listing->result == LEATC_OK;
+    return listing->result == LEATC_OK;
+}
+
+/* Lists the kernels of a file. */
+static int list_file(const char *path, struct listing *listing)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), visited = -1;
+    struct stat state;
+    void *image;
+
+    if (fd < 0)
+        return LEATC_NOT_FOUND;
+    if (fstat(fd, &state) == 0 && state.st_size > 0) {
+        image = mmap(NULL, (size_t)state.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (image != MAP_FAILED) {
+            visited = leatc_image_kernels(image, (size_t)state.st_size, take_listed, listing);
+            (void)munmap(image, (size_t)state.st_size);
+        }
+    }
+    close(fd);
+    return visited < 0 ? LEATC_NOT_SUPPORTED : listing->result;
+}
+
+static int list_kernels(struct leatc_library *library, struct listing *listing)
+{
+    int visited;
+
+    if (!leati_handle_live(&libraries, library))
+        return LEATC_INVALID_HANDLE;
+    if (!library->bytes)
+        return list_file(library->image, listing);
+    visited = leatc_image_kernels(library->image, library->bytes, take_listed, listing);
+    return visited < 0 ? LEATC_NOT_SUPPORTED : listing->result;
+}
+
+int leatc_library_kernel_count(struct leatc_library *library, unsigned *count)
+{
+    struct listing listing = {.library = library};
+
+    if (!count)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(list_kernels(library, &listing));
+    *count = listing.count;
+    return LEATC_OK;
+}
+
+int leatc_library_kernels(struct leatc_library *library, unsigned most, void **kernels)
+{
+    struct listing listing = {.library = library, .most = most, .kernels = kernels};
+
+    return kernels || !most ? list_kernels(library, &listing) : LEATC_INVALID_VALUE;
 }
 
 void leatc_kernels_close(struct leatc_device *device)

@@ -22,7 +22,7 @@ static void nothing_before_the_start(void **state)
     GIVES(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc(&memory, 1));
     GIVES(CUDA_ERROR_NOT_INITIALIZED, cuCtxSynchronize());
     OK(cuDriverGetVersion(&number));
-    assert_int_equal(number, CUDA_VERSION);
+    assert_int_equal(number, 13000); /* the header has the forms of CUDA 12, and the library those of both */
     GIVES(CUDA_ERROR_INVALID_VALUE, cuDriverGetVersion(NULL));
     OK(cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
     assert_string_equal(text, "CUDA_ERROR_OUT_OF_MEMORY");
@@ -505,7 +505,7 @@ static void functions_are_found_by_name(void **state)
     OK(cuGetProcAddress("cuMemAlloc", &function, 12000, 0, &why));
     assert_int_equal(why, CU_GET_PROC_ADDRESS_SUCCESS);
     assert_non_null(function);
-    GIVES(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNothing", &function, 12000, 0, &why));
+    OK(cuGetProcAddress("cuNothing", &function, 12000, 0, &why)); /* no error: the status says it */
     assert_int_equal(why, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     assert_null(function);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress("cuMemAlloc", &function, 12000, 8, &why));

@@ -227,7 +227,8 @@ static void names_are_found_by_version(void **state)
                  {"cuGraphGetEdges", 12030, cuGraphGetEdges_v2},
                  {"cuGraphExecUpdate", 10020, cuGraphExecUpdate},
                  {"cuGraphExecUpdate", 12000, cuGraphExecUpdate_v2},
-                 {"cuGraphInstantiate", 12000, cuGraphInstantiateWithFlags},
+                 {"cuGraphInstantiate", 12000, cuGraphInstantiate_v2},
+                 {"cuGraphInstantiateWithFlags", 12000, cuGraphInstantiateWithFlags},
                  {"cuGraphAddMemAllocNode", 11040, cuGraphAddMemAllocNode},
                  {"cuDeviceGraphMemTrim", 11040, cuDeviceGraphMemTrim},
                  {"cuUserObjectCreate", 11030, cuUserObjectCreate}};

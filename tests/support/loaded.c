@@ -40,7 +40,8 @@ static void start_child(int out, const char *library, const char *setting, const
     unsetenv("LEAT_DRIVERS");
     unsetenv("LEAT_FAULT");
     unsetenv("LEAT_STRICT");
-    if (dup2(out, STDOUT_FILENO) < 0 || setenv(loaded_vendor.library_variable, library, 1) != 0 ||
+    if (dup2(out, STDOUT_FILENO) < 0 ||
+        (library ? setenv(loaded_vendor.library_variable, library, 1) : unsetenv(loaded_vendor.library_variable)) ||
         setenv(loaded_vendor.fake_variable, setting, 1) != 0 ||
         (loaded_vendor.drivers && setenv("LEAT_DRIVERS", loaded_vendor.drivers, 1) != 0) ||
         (search && setenv("LD_LIBRARY_PATH", search, 1) != 0))
@@ -50,7 +51,7 @@ static void start_child(int out, const char *library, const char *setting, const
 }
 
 /* Tries a library in a child process. If library is a name without a folder, search is the folder for
- * LD_LIBRARY_PATH. */
+ * LD_LIBRARY_PATH. library is NULL: leat looks for the usual names. */
 static struct loaded_found try_in(const char *library, const char *setting, const char *search)
 {
     struct loaded_found found;
@@ -68,7 +69,8 @@ static struct loaded_found try_in(const char *library, const char *setting, cons
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("the process that tried %s ended with wait status %#x", library, (unsigned)status);
+        fail_msg("the process that tried %s ended with wait status %#x", library ? library : "the usual names",
+                 (unsigned)status);
     assert_int_equal(got, sizeof found);
     return found;
 }
@@ -172,6 +174,27 @@ void test_cut_off(void **state)
     found = try_in("fake_cut.so", "", folder);
     EXPECT_LEFT_OUT(found, LEAT_ERROR_NO_DRIVER, "cut off", "12288 bytes");
     unlink(cut_path(0));
+}
+
+/* leat's own compatibility library has the vendor's file name in a folder of LD_LIBRARY_PATH, and LEAT_..._LIBRARY
+ * does not name it. The driver must not use it, because its devices are no GPUs. */
+void test_own_library(void **state)
+{
+    char target[4096], link_path[4096], search[8192], made[] = "/tmp/leat-loader-XXXXXX";
+    struct loaded_found found;
+
+    (void)state;
+    assert_non_null(mkdtemp(made));
+    snprintf(target, sizeof target, "%s/../libleat-%s.so", folder, loaded_vendor.driver);
+    snprintf(link_path, sizeof link_path, "%s/%s", made, loaded_vendor.library);
+    snprintf(search, sizeof search, "%s:%s/..", made, folder);
+    assert_int_equal(symlink(target, link_path), 0);
+    found = try_in(NULL, "", search);
+    EXPECT_LEFT_OUT(found, LEAT_ERROR_NO_DRIVER, loaded_vendor.library, "leat's own", loaded_vendor.library_variable);
+    found = try_in(link_path, "", search); /* tests of the API use the library in this way */
+    assert_int_equal(found.driver.status, LEAT_OK);
+    assert_int_equal(unlink(link_path), 0);
+    assert_int_equal(rmdir(made), 0);
 }
 
 void test_other_library(void **state)

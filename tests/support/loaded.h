@@ -51,6 +51,7 @@ void loaded_left_out(struct loaded_found found, leat_status status, const char *
 void test_missing(void **state);
 void test_empty(void **state);
 void test_cut_off(void **state);
+void test_own_library(void **state);
 void test_other_library(void **state);
 void test_missing_functions(void **state);
 void test_good(void **state);

@@ -49,6 +49,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_own_library),
         cmocka_unit_test(test_other_library),
         cmocka_unit_test(test_missing_functions),
         cmocka_unit_test(test_too_old),
