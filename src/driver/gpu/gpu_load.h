@@ -91,16 +91,24 @@ static void put_function(struct gpu_api *api, size_t offset, void *function)
     memcpy((char *)api + offset, &function, sizeof function);
 }
 
-/* Fails if the library is a compatibility library over this copy of leat. leat's compatibility libraries export
- * the vendor's names, and tests load them here instead of the vendor's library. They must use another copy of
- * leat, because a copy that is its own driver would deadlock. */
-static leat_status check_names(const struct gpu_driver *gpu, const char *path)
+/* Fails if the library is a compatibility library of leat's, which exports the vendor's names. Under the vendor's
+ * usual name it serves programs on machines without a GPU, and leat would take the CPU device for a GPU. The
+ * option may name one, as tests do, but it must use another copy of leat, because a copy that is its own driver
+ * would deadlock. */
+static leat_status check_names(const struct gpu_driver *gpu, const char *path, bool by_option)
 {
     const void *(*compat_names)(void);
     void *function = dlsym(gpu->library, "leat_compat_names");
 
     if (!function)
         return LEAT_OK;
+    if (!by_option)
+        return leati_fail(
+            LEAT_ERROR_NO_DRIVER,
+            "%s is leat's library with " GPU_VENDOR
+            "'s names for machines without a GPU, which leat does not take for a driver; " GPU_INSTALL
+            ", or use a cpu device",
+            path);
     memcpy(&compat_names, &function, sizeof compat_names);
     if (compat_names() != (const void *)(uintptr_t)&leat_version)
         return LEAT_OK;
@@ -193,10 +201,11 @@ leat_status GPU(load)(struct leati_driver *driver)
 {
     struct gpu_driver *gpu = gpu_of(driver);
     const char *path = leati_option(GPU_PATH_OPTION);
+    bool by_option = path != NULL;
     leat_status status;
 
     LEATI_TRY(path ? open_library(gpu, path) : open_usual(gpu, &path));
-    status = check_names(gpu, path);
+    status = check_names(gpu, path, by_option);
     if (status == LEAT_OK)
         status = check_version(gpu, path);
     if (status == LEAT_OK)
