@@ -55,7 +55,7 @@ headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h include/leat/*/
 so_real := libleat.so.$(VERSION)
 so_name := libleat.so.$(so_major)
 
-all: lib compat files $(BUILD)/leat
+all: lib compat files dropin $(BUILD)/leat
 lib: $(BUILD)/libleat.a $(BUILD)/libleat.so
 
 # All objects depend on this file. Its contents change with the compiler, the flags and the version, so that the
@@ -106,16 +106,26 @@ include compat/compat.mk
 
 include files/files.mk
 
+# ---- libleat-run: what "leat run" preloads --------------------------------------------------------------------
+
+include dropin/dropin.mk
+
 # ---- the command ------------------------------------------------------------------------------------------
 
 cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib 2>/dev/null)
-cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib 2>/dev/null)
+cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib 2>/dev/null) -Idropin
 
 ifeq ($(cli_libs),)
 $(BUILD)/leat: lib files FORCE
 	@echo "leat: the command needs libraries for tables, JSON and compressed files, the Debian packages pkg-config," \
 	      "libjansson-dev, libsmartcols-dev and zlib1g-dev; 'make lib' builds the library without them." >&2; exit 1
 else
+$(BUILD)/obj/cli/run_program.o: cli_cflags += -DRUN_LIBDIR='"$(libdir)"'
+$(BUILD)/obj/cli/run_program.o: $(BUILD)/libdir
+# Where "leat run" looks for its libraries. Changes with libdir, so that the command is then built again.
+$(BUILD)/libdir: FORCE
+	@mkdir -p $(@D)
+	@echo '$(libdir)' | cmp -s - $@ || echo '$(libdir)' >$@
 $(BUILD)/leat: $(cli_obj) $(BUILD)/libleat-files.a $(BUILD)/libleat.a
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(cli_libs) $(LIB_LIBS) -o $@
@@ -202,10 +212,10 @@ thread-safety:
 
 # Runs clang-tidy on one file at a time with the checks of .clang-tidy. The layout kernels are left out: any change
 # of them would change the built files, and sanitizers test them.
-tidy_src := $(filter-out src/kernels/layout_kernels.c,$(lib_src) $(cli_src) $(files_src) $(sort $(wildcard compat/*/*.c)))
+tidy_src := $(filter-out src/kernels/layout_kernels.c,$(lib_src) $(cli_src) $(files_src) $(sort $(wildcard compat/*/*.c dropin/*.c)))
 tidy: $(tidy_src:%.c=$(BUILD)/tidy/%.done)
 	$(say) TIDY '$(words $(tidy_src)) files have no findings'
-$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h files/*.h compat/*/*.h)) $(headers)
+$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h files/*.h dropin/*.h compat/*/*.h)) $(headers)
 	$(say) TIDY $<
 	@mkdir -p $(@D)
 	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -Ifiles -DLEATI_CHECKED $(cli_cflags) \
@@ -251,7 +261,7 @@ install: install-lib $(BUILD)/leat
 
 # The last line runs ldconfig so that programs find the library at once. It needs root, and is not done for a
 # package (DESTDIR).
-install-lib: lib install-compat install-files $(BUILD)/man3/made
+install-lib: lib install-compat install-files install-dropin $(BUILD)/man3/made
 	$(say) INST '$(DESTDIR)$(libdir)/$(so_real)'
 	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)' '$(DESTDIR)$(cmakedir)' \
 	    '$(DESTDIR)$(includedir)/leat/interop' '$(DESTDIR)$(mandir)/man3' '$(DESTDIR)$(suppdir)'
@@ -277,13 +287,15 @@ uninstall: $(BUILD)/man3/made
 	    '$(DESTDIR)$(libdir)/$(name).so.$(so_major)' '$(DESTDIR)$(libdir)/$(name).so' \
 	    '$(DESTDIR)$(libdir)/$(name).a' '$(DESTDIR)$(pkgconfigdir)/$(name:lib%=%).pc')
 	$(Q)rm -f '$(DESTDIR)$(libdir)/$(files_real)' '$(DESTDIR)$(libdir)/$(files_name)' '$(DESTDIR)$(libdir)/libleat-files.so' \
-	    '$(DESTDIR)$(libdir)/libleat-files.a' '$(DESTDIR)$(pkgconfigdir)/leat-files.pc'
+	    '$(DESTDIR)$(libdir)/libleat-files.a' '$(DESTDIR)$(pkgconfigdir)/leat-files.pc' \
+	    '$(DESTDIR)$(libdir)/libleat-run.so' '$(DESTDIR)$(libdir)/libleat-run-engine.so'
 	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat' '$(DESTDIR)$(suppdir)' '$(DESTDIR)$(libdir)/leat/faces'
 	$(Q)rmdir '$(DESTDIR)$(libdir)/leat' 2>/dev/null || :
 
 define help_text
 make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
 make lib             the two libraries only; needs nothing but a C compiler
+make dropin          $(BUILD)/libleat-run.so and its engine: what leat run preloads
 make files           $(BUILD)/libleat-files.so and .a: models by name (leat/model.h)
 make examples        the programs of examples/, into $(BUILD)/examples/
 make check           the tests on the CPU device; every suite runs, and the last lines name all that failed

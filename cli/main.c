@@ -21,6 +21,7 @@ static const struct cli_command {
     {"layout", cli_layout, "copies a transposed, permuted or sliced array, verified and beside a plain copy",
      cli_layout_help},
     {"load", cli_load, "loads the tensors of model files to a device, verified and with the rate", cli_load_help},
+    {"run", cli_run, "runs a CUDA program whose copies of pageable memory go through leat", cli_run_help},
     {"replay", cli_replay, "runs a recorded trace of allocations through a pool or the driver", cli_replay_help},
     {"plan", cli_plan, "places the blocks of a recorded trace ahead, for a pool that follows the plan",
      cli_plan_help},

@@ -7,7 +7,7 @@ import re
 import sys
 
 # word in an identifier: (prefixes of the paths in which it is forbidden, the word to use instead).
-CODE = ('src/', 'include/leat/', 'cli/', 'compat/', 'tests/')
+CODE = ('src/', 'include/leat/', 'cli/', 'compat/', 'dropin/', 'tests/')
 OWN = ('src/', 'include/leat/')
 # Exceptions: in kernels a lane is a thread of a warp, and the ladder is that of "leat bench layout --ladder".
 HOST = ('src/base/', 'src/copy/', 'src/core/', 'src/driver/', 'src/layout/', 'src/pool/', 'src/staging/',

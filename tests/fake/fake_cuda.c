@@ -32,12 +32,16 @@
 #define FAKE_SETTINGS "FAKE_CUDA"
 #include "fake_device.h"
 
+#include <stdatomic.h>
+
 /* Declares each function with the type that leat calls it with, so a wrong definition below does not compile. */
 #define DECLARE(field, name, need, parameters) EXPORT cu_result name parameters;
 LEATI_CUDA_SYMBOL_LIST(DECLARE)
 LEATI_CUDA_FIRST_SYMBOL_LIST(DECLARE)
 
 #define STACK_MOST 8
+#define CAPTURE_MODE_RELAXED 2
+#define LEATI_CUDA_ERROR_STREAM_CAPTURE_INVALIDATED 901
 
 struct CUfunc_st {
     int shared_limit;
@@ -48,6 +52,21 @@ static struct CUfunc_st the_kernel = {.shared_limit = 48 << 10};
 static _Thread_local cu_context stack[STACK_MOST];
 static _Thread_local unsigned depth;
 
+/* The stream that is capturing, and whether a call has ended its capture. Atomic, because any thread may call. */
+static _Atomic(cu_stream) captured;
+static atomic_int capture_ended;
+static _Thread_local int capture_mode;
+
+/* Begins a call that ends a capture, unless the thread's capture mode is relaxed. */
+static cu_result enter_unsafe(void)
+{
+    if (atomic_load(&captured) && capture_mode != CAPTURE_MODE_RELAXED) {
+        atomic_store(&capture_ended, 1);
+        return LEATI_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return LEATI_CUDA_SUCCESS;
+}
+
 static cu_context current(void)
 {
     return depth ? stack[depth - 1] : NULL;
@@ -57,6 +76,12 @@ static cu_result enter_context(void)
 {
     TRY(count_call());
     return current() ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static cu_result enter_unsafe_context(void)
+{
+    TRY(enter_unsafe());
+    return enter_context();
 }
 
 /* Memory of a device is reachable only from contexts of that device. Real drivers allow more in some cases. */
@@ -337,7 +362,7 @@ cu_result cuStreamAttachMemAsync(cu_stream stream, cu_deviceptr ptr, size_t byte
     return whole ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_VALUE;
 }
 
-FORWARD_AFTER(enter_context(), cu_result cuMemHostAlloc(void **ptr, size_t bytes, unsigned int flags),
+FORWARD_AFTER(enter_unsafe_context(), cu_result cuMemHostAlloc(void **ptr, size_t bytes, unsigned int flags),
               make_memory(PINNED, bytes, ptr))
 FORWARD_AFTER(enter_context(), cu_result cuMemFreeHost(void *ptr), drop_memory(PINNED, ptr))
 FORWARD(cu_result cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned int flags), register_memory(ptr, bytes))
@@ -524,7 +549,7 @@ FORWARD(cu_result cuMemsetD32Async(cu_deviceptr dst, unsigned int value, size_t 
 FORWARD(cu_result cuStreamCreate(cu_stream *stream, unsigned int flags), create_stream(stream, flags))
 FORWARD(cu_result cuStreamDestroy_v2(cu_stream stream), destroy_stream(stream))
 FORWARD(cu_result cuStreamQuery(cu_stream stream), query_stream(stream))
-FORWARD(cu_result cuStreamSynchronize(cu_stream stream), synchronize_stream(stream))
+FORWARD_AFTER(enter_unsafe(), cu_result cuStreamSynchronize(cu_stream stream), synchronize_stream(stream))
 FORWARD(cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags),
         wait_event(stream, event))
 FORWARD(cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function function, void *argument),
@@ -613,11 +638,14 @@ cu_result cuLaunchKernel(cu_function function, unsigned int grid_x, unsigned int
     return LEATI_CUDA_SUCCESS;
 }
 
+#include "fake_cuda_more.h"
+
 /* ---- functions that tests call ---- */
 
 EXPORT unsigned fake_cuda_depth(void);
 EXPORT void *fake_cuda_context(int device);
 EXPORT void fake_cuda_forget_start(const void *ptr);
+EXPORT int fake_cuda_references(int device);
 
 /* Returns the depth of this thread's context stack. leat must leave it unchanged. */
 unsigned fake_cuda_depth(void)
@@ -639,4 +667,15 @@ void fake_cuda_forget_start(const void *ptr)
     pthread_mutex_lock(&lock);
     (*find(ptr))->start_unknown = true;
     pthread_mutex_unlock(&lock);
+}
+
+/* Returns the number of references to the primary context of a device. */
+int fake_cuda_references(int device)
+{
+    int references;
+
+    pthread_mutex_lock(&lock);
+    references = retained[device];
+    pthread_mutex_unlock(&lock);
+    return references;
 }

@@ -1,0 +1,252 @@
+/*
+ * run.c - "leat run": runs a program whose copies of pageable memory go through leat, and prints what it did.
+ *
+ * The command stays the program's parent, so that its report comes after the program's output, also when the
+ * program crashes. The counters are in a memory file of the command's (run_table.h).
+ */
+#include "run.h"
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const char cli_run_help[] =
+    "Usage: leat run [--report FILE] [--log] [--] PROGRAM [ARGUMENT]...\n\n"
+    "Runs a CUDA program as it is. leat's threads make its longer copies between pageable memory and a GPU, with\n"
+    "the order and the waits of the driver's calls; everything else goes to the driver. Afterwards a table on\n"
+    "standard error has the copies by kind, their rates, and why the driver made them. docs/drop-in.md says what\n"
+    "leat serves.\n\n"
+    "Options:\n"
+    "  --report FILE  writes the table to FILE\n"
+    "  --log          only observes: the driver makes all copies, and the table says which leat would have made\n"
+    "  --help         this text\n\n"
+    "Exit status: that of PROGRAM; 128 + N if signal N ended it; 127 if there is no such program, 126 if it cannot\n"
+    "be run; 1 if leat failed, 2 for a wrong command line.\n";
+
+enum { CANNOT_RUN = 126, NO_PROGRAM = 127, SIGNAL_BASE = 128 };
+
+struct run_options {
+    const char *report;
+    bool observe;
+    char **program;
+};
+
+/* ---- the program's environment ---- */
+
+/* Creates the table in a memory file that processes open by its path. */
+static struct run_table *make_table(char *path, size_t path_bytes)
+{
+    int fd = memfd_create("leat-run", MFD_CLOEXEC);
+    struct run_table *table;
+    void *memory = MAP_FAILED;
+
+    if (fd >= 0 && ftruncate(fd, sizeof *table) == 0)
+        memory = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        cli_complain("run: cannot make the table of counters: %s", strerror(errno));
+        return NULL;
+    }
+    table = memory;
+    table->magic = RUN_TABLE_MAGIC;
+    snprintf(path, path_bytes, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return table;
+}
+
+/* Adds leat's library behind those that the program is to preload anyway: their replacements then see each call
+ * first. */
+static bool set_preload(const char *library)
+{
+    const char *before = getenv("LD_PRELOAD");
+    char *all;
+    bool fine;
+
+    if (strpbrk(library, " :\t\n")) {
+        cli_complain("run: the path %s has a blank or a colon, which the loader does not allow for a library to "
+                     "preload; install leat in another folder",
+                     library);
+        return false;
+    }
+    if (!before || !before[0])
+        return setenv("LD_PRELOAD", library, 1) == 0;
+    all = malloc(strlen(before) + strlen(library) + 2);
+    if (!all)
+        return false;
+    sprintf(all, "%s:%s", before, library);
+    fine = setenv("LD_PRELOAD", all, 1) == 0;
+    free(all);
+    return fine;
+}
+
+static bool set_environment(const struct run_options *options, const char *table_path)
+{
+    char library[PATH_MAX];
+
+    if (!run_find_library(library, sizeof library)) {
+        cli_complain("run: libleat-run.so is neither beside the command nor where libraries are installed (%s); "
+                     "install leat again",
+                     library);
+        return false;
+    }
+    return set_preload(library) && setenv(RUN_TABLE_VARIABLE, table_path, 1) == 0 &&
+           (options->observe ? setenv(RUN_MODE_VARIABLE, RUN_MODE_LOG, 1) : unsetenv(RUN_MODE_VARIABLE)) == 0;
+}
+
+/* ---- the program ---- */
+
+static volatile pid_t child; /* written before signals are let through */
+
+/* Passes a signal on to the program. The terminal sends its own signals to both. */
+static void pass_on(int signal_number, siginfo_t *info, void *context)
+{
+    int error = errno;
+
+    (void)context;
+    if (info->si_code <= 0 && child > 0)
+        kill(child, signal_number);
+    errno = error;
+}
+
+static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+#define PASSED_ON (sizeof passed_on / sizeof passed_on[0])
+
+/* Starts the program. Signals are blocked until the handlers know the child, or the child has none. */
+static bool start(char **program)
+{
+    struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART}, before[PASSED_ON];
+    sigset_t all, old;
+    pid_t pid;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &old);
+    for (size_t i = 0; i < PASSED_ON; i++) {
+        sigaction(passed_on[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN)
+            sigaction(passed_on[i], &action, NULL);
+    }
+    pid = fork();
+    if (pid == 0) {
+        for (size_t i = 0; i < PASSED_ON; i++)
+            sigaction(passed_on[i], &before[i], NULL);
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        execvp(program[0], program);
+        cli_complain("run: %s: %s", program[0], strerror(errno));
+        _exit(errno == ENOENT ? NO_PROGRAM : CANNOT_RUN);
+    }
+    child = pid;
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    if (pid < 0)
+        cli_complain("run: cannot start a process: %s", strerror(errno));
+    return pid > 0;
+}
+
+/* Waits for the program and returns its exit status, as a shell would show it. */
+static int wait_for_end(void)
+{
+    int status = 0;
+
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return CLI_FAILED;
+    child = 0;
+    return WIFSIGNALED(status) ? SIGNAL_BASE + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* ---- the command ---- */
+
+static bool print_report(const struct run_options *options, FILE *out, const struct run_table *table,
+                         const char *plain, int status)
+{
+    bool fine;
+
+    if (status > SIGNAL_BASE && status < SIGNAL_BASE + 65)
+        fprintf(out, "leat: run: signal %d (%s) ended the program\n", status - SIGNAL_BASE,
+                strsignal(status - SIGNAL_BASE));
+    fine = run_print_report(out, table, options->observe, plain);
+    if (options->report && fclose(out) != 0)
+        fine = false;
+    if (!fine)
+        cli_complain("run: the report could not be written");
+    return fine;
+}
+
+static int run(const struct run_options *options)
+{
+    char table_path[64], why[RUN_WHY_BYTES];
+    struct run_table *table;
+    FILE *out = stderr;
+    enum run_method method = run_inspect(options->program[0], why);
+    int status;
+
+    if (method == RUN_MISSING || method == RUN_REFUSED) {
+        if (method == RUN_MISSING)
+            cli_complain("run: %s: %s", options->program[0], why);
+        else
+            cli_complain("run: %s", why);
+        return method == RUN_MISSING && strcmp(why, strerror(ENOENT)) == 0 ? NO_PROGRAM : CANNOT_RUN;
+    }
+    table = make_table(table_path, sizeof table_path);
+    if (!table)
+        return CLI_FAILED;
+    if (options->report) {
+        out = fopen(options->report, "we");
+        if (!out) {
+            cli_complain("run: %s: %s", options->report, strerror(errno));
+            return CLI_FAILED;
+        }
+    }
+    fflush(stdout);
+    if (!set_environment(options, table_path) || !start(options->program)) {
+        if (options->report)
+            fclose(out);
+        return CLI_FAILED;
+    }
+    status = wait_for_end();
+    if (!print_report(options, out, table, method == RUN_PLAIN ? why : NULL, status) && status == 0)
+        return CLI_FAILED;
+    return status;
+}
+
+int cli_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"report", required_argument, NULL, 'r'},
+        {"log", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct run_options wanted = {0};
+    int option;
+
+    /* "+": the options of the program are its own. */
+    while ((option = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
+        switch (option) {
+        case 'r':
+            wanted.report = optarg;
+            break;
+        case 'l':
+            wanted.observe = true;
+            break;
+        case 'h':
+            fputs(cli_run_help, stdout);
+            return CLI_OK;
+        default:
+            return cli_bad_option(argc, argv, option);
+        }
+    }
+    if (optind >= argc) {
+        cli_complain("run: no program is given; see leat help run");
+        return CLI_USAGE;
+    }
+    wanted.program = argv + optind;
+    return run(&wanted);
+}

@@ -1,0 +1,134 @@
+/*
+ * dropin.h - what the files of libleat-run share.
+ *
+ * libleat-run is the library that "leat run" preloads into a program. It replaces a few functions of the CUDA
+ * driver (names.h) by functions that hand copies of pageable memory to leat, and all others to the driver. It
+ * refers to no CUDA library and to no leat library: libleat-run-engine, which contains leat, is loaded at the
+ * first copy that leat makes (engine.h). Nothing runs when the library is loaded.
+ */
+#ifndef DROPIN_H
+#define DROPIN_H
+
+#include "names.h"
+#include "run_table.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DROPIN_EXPORT __attribute__((visibility("default")))
+
+/* ---- declarations of the driver API, as its manual has them ---- */
+
+typedef int cu_result;
+typedef int cu_device;
+typedef uint64_t cu_address; /* CUdeviceptr */
+typedef struct CUctx_st *cu_context;
+typedef struct CUstream_st *cu_stream;
+
+enum {
+    CU_SUCCESS = 0,
+    CU_NOT_INITIALIZED = 3,
+    CU_NOT_FOUND = 500,
+
+    CU_MEMORY_HOST = 1,
+    CU_MEMORY_DEVICE = 2,
+    CU_MEMORY_UNIFIED = 4,
+
+    CU_POINTER_CONTEXT = 1,
+    CU_POINTER_MEMORY_TYPE = 2,
+    CU_POINTER_IS_MANAGED = 8,
+    CU_POINTER_DEVICE_ORDINAL = 9,
+
+    CU_CAPTURE_NONE = 0,
+    CU_CAPTURE_MODE_RELAXED = 2,
+
+    CU_LOOKUP_LEGACY_STREAM = 1,
+    CU_LOOKUP_PER_THREAD_STREAM = 2
+};
+
+/* CUDA_MEMCPY2D */
+struct cu_copy_2d {
+    size_t src_x, src_y;
+    unsigned src_type;
+    const void *src_host;
+    cu_address src_device;
+    void *src_array;
+    size_t src_pitch;
+    size_t dst_x, dst_y;
+    unsigned dst_type;
+    void *dst_host;
+    cu_address dst_device;
+    void *dst_array;
+    size_t dst_pitch;
+    size_t width, height;
+};
+
+/* ---- lookup.c ---- */
+
+/* The driver's functions that libleat-run calls without replacing them. Those that a driver lacks are NULL. */
+struct dropin_driver {
+    cu_result (*context_current)(cu_context *);
+    cu_result (*context_device)(cu_device *);
+    cu_result (*pointer_attributes)(unsigned, int *, void **, cu_address);
+    cu_result (*stream_capturing)(cu_stream, int *);
+    cu_result (*capture_mode)(int *);
+    cu_result (*primary_state)(cu_device, unsigned *, int *);
+    bool complete; /* no function is missing */
+};
+
+extern struct dropin_driver dropin_driver;
+
+/* Not 0 while this thread is in code of leat's. What leat calls and looks up goes to the driver and is not
+ * counted. */
+extern _Thread_local unsigned dropin_inside;
+
+/* Returns the driver's own function, or NULL if libcuda.so.1 is not loaded or does not have it. */
+void *dropin_real(enum dropin_name name);
+
+/* Calls the real dlsym(). */
+void *dropin_real_dlsym(void *handle, const char *name);
+
+/* ---- count.c ---- */
+
+/* Takes a slot of the table for this process, unless it has one. */
+void dropin_count_begin(void);
+
+void dropin_count(enum run_call call, enum run_outcome outcome, uint64_t bytes, uint64_t ns);
+
+/* Keeps the first message of this process. */
+void dropin_count_message(const char *message);
+
+/* Returns true if the command only observes (leat run --log). */
+bool dropin_only_observes(void);
+
+uint64_t dropin_clock_ns(void);
+
+/* ---- serve.c ---- */
+
+/* Shorter copies are passed through without a question to the driver. */
+#define DROPIN_LEAST_BYTES ((size_t)1 << 20)
+
+/* A copy of a range or of rows, with the stream that it runs in. */
+struct dropin_copy {
+    void *dst;
+    const void *src;
+    size_t bytes, rows; /* bytes: of a row; rows: 1 for a range */
+    size_t dst_pitch, src_pitch;
+    cu_stream stream;
+    bool sync;                   /* the call that waits, and first waits for earlier work of the stream */
+    bool dst_host, src_host;     /* the caller has said that this side is in host memory ... */
+    bool dst_device, src_device; /* ... or in device memory; neither: find out */
+};
+
+/* Makes the copy through leat if leat may and can make it. Returns RUN_OUTCOME_LEAT if the copy was made, and
+ * otherwise the reason why the driver must make it. */
+enum run_outcome dropin_serve(const struct dropin_copy *copy);
+
+/* Note changes of the program's references to a device's primary context. The last release and a reset first close
+ * leat's device, which has a reference too. */
+void dropin_context_retained(cu_device device);
+void dropin_context_releasing(cu_device device);
+void dropin_context_resetting(cu_device device);
+
+#endif

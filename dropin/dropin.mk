@@ -1,0 +1,78 @@
+# dropin.mk - builds what "leat run" preloads: libleat-run, which replaces functions of the CUDA driver, and
+# libleat-run-engine, which contains leat and is loaded at the first copy that leat makes. The Makefile includes this
+# file.
+#
+# Both are loaded into programs that may use leat, too, so they export only what their .map files list. libleat-run is
+# also loaded into programs without any sanitizer, so it is built without.
+
+run_so := $(BUILD)/libleat-run.so
+run_engine := $(BUILD)/libleat-run-engine.so
+run_obj := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out dropin/engine.c,$(sort $(wildcard dropin/*.c))))
+run_engine_obj := $(BUILD)/obj/dropin/engine.o
+
+RUN_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread $(WARN) $(CPPFLAGS)
+$(run_obj): $(BUILD)/obj/dropin/%.o: dropin/%.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(RUN_CFLAGS) $(filter-out -fsanitize%,$(CFLAGS)) -MMD -MP -c $< -o $@
+$(run_engine_obj): dropin/engine.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(RUN_CFLAGS) $(CFLAGS) -Iinclude -MMD -MP -c $< -o $@
+
+# The versions of dlsym() that glibc has on this machine (lookup.c).
+$(BUILD)/libleat-run.map: dropin/run.map $(BUILD)/flags
+	$(Q)sed "s/FIRST_VERSION/$$(if [ "$$($(CC) -dumpmachine | sed 's/-.*//')" = x86_64 ]; then echo GLIBC_2.2.5; else echo GLIBC_2.17; fi)/" $< >$@
+$(run_so): $(run_obj) $(BUILD)/libleat-run.map
+	$(say) LINK $@
+	$(Q)$(CC) $(filter-out -fsanitize%,$(CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -shared -Wl,-z,nodelete -Wl,-z,defs \
+	    -Wl,-Bsymbolic-functions -Wl,-soname,libleat-run.so -Wl,--version-script=$(BUILD)/libleat-run.map $(run_obj) -pthread -ldl -o $@
+$(run_engine): $(run_engine_obj) $(BUILD)/libleat.a dropin/engine.map
+	$(say) LINK $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-Bsymbolic \
+	    $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs) -Wl,-soname,libleat-run-engine.so \
+	    -Wl,--version-script=dropin/engine.map $(run_engine_obj) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
+
+dropin: $(run_so) $(run_engine)
+
+install-dropin: dropin
+	$(say) INST '$(DESTDIR)$(libdir)/libleat-run.so'
+	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)'
+	$(Q)$(INSTALL) -m 644 $(run_so) $(run_engine) '$(DESTDIR)$(libdir)'
+
+.PHONY: dropin install-dropin
+-include $(run_obj:.o=.d) $(run_engine_obj:.o=.d)
+
+# ---- tests: clients of the driver API, and folders with a libcuda.so.1 each ------------------------------------
+
+# The fake driver, and leat's libleat-cuda on the CPU device, as programs find a vendor's driver.
+run_test_bin := $(BUILD)/tests/dropin
+run_test_drivers := $(addprefix $(run_test_bin)/,fake/libcuda.so.1 names/libcuda.so.1)
+$(run_test_bin)/fake/libcuda.so.1: tests/fake/fake_cuda.c $(wildcard tests/fake/*.h src/driver/cuda/*.h) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -shared -Wl,-Bsymbolic \
+	    -Wl,-soname,libcuda.so.1 $< -o $@
+$(run_test_bin)/names/libcuda.so.1: $(BUILD)/libleat-cuda.so
+	@mkdir -p $(@D)
+	$(Q)ln -sf ../../../libleat-cuda.so.$(so_major) $@
+
+run_test_clients := $(addprefix $(run_test_bin)/,client client_linked lookups client_static)
+$(run_test_bin)/client $(run_test_bin)/lookups: $(run_test_bin)/%: tests/dropin/%.c tests/dropin/client.h $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) $(filter %.c %.so,$(filter-out %.h,$^)) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ -ldl
+$(run_test_bin)/lookups: $(run_test_bin)/libnext.so
+$(run_test_bin)/libnext.so: tests/dropin/next.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared -Wl,-soname,libnext.so $< $(LDFLAGS) -o $@
+$(run_test_bin)/client_linked: tests/dropin/client.c tests/dropin/client.h $(run_test_bin)/fake/libcuda.so.1 $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -DCLIENT_LINKED $< $(LDFLAGS) $(run_test_bin)/fake/libcuda.so.1 -o $@ -ldl
+$(run_test_bin)/client_static: tests/dropin/static.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS) $(LDFLAGS)) -static $< -o $@
+run_tests := $(run_test_clients) $(run_test_drivers) $(run_so) $(run_engine)

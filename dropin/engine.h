@@ -1,0 +1,40 @@
+/*
+ * engine.h - what libleat-run-engine offers to libleat-run: copies by leat in a stream of the program's own.
+ */
+#ifndef DROPIN_ENGINE_H
+#define DROPIN_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ENGINE_SYMBOL "leat_run_engine"
+#define ENGINE_VERSION 1
+
+enum engine_result {
+    ENGINE_DONE,
+    ENGINE_OTHER_CONTEXT, /* the context is not the primary one of the device */
+    ENGINE_NOT_STARTED,   /* leat cannot use the device; message says why */
+    ENGINE_FAILED         /* leat could not make the copy; message says why */
+};
+
+struct engine_copy {
+    int device;             /* its number for the driver */
+    void *context, *stream; /* the current context, the native stream */
+    void *dst;
+    const void *src;
+    size_t bytes, rows, dst_pitch, src_pitch;
+    bool in;   /* into the device */
+    bool sync; /* wait for earlier work of the stream before the source is read, and for the copy */
+};
+
+struct engine {
+    int version;
+    /* Makes a copy of pageable memory. Returns when a destination in host memory is complete, when a source in
+     * host memory has been read, and, with sync, when the copy is complete. message: message_bytes bytes for the
+     * reason of a failure. */
+    enum engine_result (*copy)(const struct engine_copy *copy, char *message, size_t message_bytes);
+    /* Closes leat's device, and with it its reference to the primary context. The next copy opens it again. */
+    void (*close)(int device);
+};
+
+#endif

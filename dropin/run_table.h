@@ -1,0 +1,91 @@
+/*
+ * run_table.h - the counters of "leat run": a table in shared memory that the command creates and prints, and that
+ * the preloaded library of each process fills.
+ *
+ * The command keeps the table in a memory file and passes its path in the environment (RUN_TABLE_VARIABLE). A
+ * process takes a slot at its first CUDA call. Counts of a process that crashes are therefore not lost.
+ */
+#ifndef RUN_TABLE_H
+#define RUN_TABLE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Not options of leat, so their names do not begin with LEAT_. */
+#define RUN_TABLE_VARIABLE "LEATRUN_TABLE" /* the path of the table */
+#define RUN_MODE_VARIABLE "LEATRUN_MODE"   /* RUN_MODE_LOG: observe only; anything else: serve */
+#define RUN_MODE_LOG "log"
+
+/* Changes with the layout of the table, so that a library of another version does not write to it. */
+#define RUN_TABLE_MAGIC UINT64_C(0x3174616572746c01)
+
+/* The kinds of calls: the driver's names without the suffixes of versions and default streams. */
+#define RUN_CALL_LIST(X)                                                                                          \
+    X(HTOD, "cuMemcpyHtoD")                                                                                       \
+    X(HTOD_ASYNC, "cuMemcpyHtoDAsync")                                                                            \
+    X(DTOH, "cuMemcpyDtoH")                                                                                       \
+    X(DTOH_ASYNC, "cuMemcpyDtoHAsync")                                                                            \
+    X(COPY, "cuMemcpy")                                                                                           \
+    X(COPY_ASYNC, "cuMemcpyAsync")                                                                                \
+    X(COPY_2D, "cuMemcpy2D")                                                                                      \
+    X(COPY_2D_UNALIGNED, "cuMemcpy2DUnaligned")                                                                   \
+    X(COPY_2D_ASYNC, "cuMemcpy2DAsync")
+
+/* Where a call went: through leat, or to the driver, with the reason. */
+#define RUN_OUTCOME_LIST(X)                                                                                       \
+    X(LEAT, "leat")                                                                                               \
+    X(OBSERVED, "driver: --log only observes; leat would have made the copy")                                     \
+    X(SHORT, "driver: too short for leat to be faster")                                                           \
+    X(PINNED, "driver: the host side is pinned or registered")                                                    \
+    X(MANAGED, "driver: managed memory")                                                                          \
+    X(ON_DEVICE, "driver: both sides are on a device")                                                            \
+    X(ON_HOST, "driver: both sides are in host memory")                                                           \
+    X(ARRAY, "driver: a side is an array, or the rows are short or overlap")                                      \
+    X(OTHER_DEVICE, "driver: the device side is not plain memory of the current device")                          \
+    X(CAPTURE, "driver: a stream is capturing")                                                                   \
+    X(CONTEXT, "driver: the context is not the device's primary one")                                             \
+    X(FORKED, "driver: the process was forked after its parent had begun to copy through leat")                   \
+    X(OLD_DRIVER, "driver: it lacks functions that leat needs")                                                   \
+    X(NO_LEAT, "driver: leat did not start")                                                                      \
+    X(FAILED, "driver: leat could not make the copy")
+
+enum run_call {
+#define RUN_CALL(id, name) RUN_CALL_##id,
+    RUN_CALL_LIST(RUN_CALL)
+#undef RUN_CALL
+        RUN_CALLS
+};
+
+enum run_outcome {
+#define RUN_OUTCOME(id, text) RUN_OUTCOME_##id,
+    RUN_OUTCOME_LIST(RUN_OUTCOME)
+#undef RUN_OUTCOME
+        RUN_OUTCOMES
+};
+
+/* Counters of one kind of call and one outcome. They are only added up, so relaxed order suffices: the command
+ * reads them after the process has ended, or accepts the values of a moment. */
+struct run_count {
+    atomic_uint_least64_t calls, bytes, ns; /* ns: the duration of the calls; 0 for calls that are not timed */
+};
+
+#define RUN_MESSAGE_BYTES 400
+
+/* The counters of one process. */
+struct run_process {
+    atomic_int pid;
+    atomic_int message_state;        /* 0: no message, 1: being written, 2: written */
+    char message[RUN_MESSAGE_BYTES]; /* the first reason why leat failed in this process */
+    struct run_count counts[RUN_CALLS][RUN_OUTCOMES];
+};
+
+/* When all slots are taken, the remaining processes share the last one. */
+#define RUN_PROCESSES 64
+
+struct run_table {
+    uint64_t magic;
+    atomic_uint processes; /* the number of processes that made CUDA calls; may exceed RUN_PROCESSES */
+    struct run_process slots[RUN_PROCESSES];
+};
+
+#endif

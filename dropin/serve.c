@@ -1,0 +1,317 @@
+/*
+ * serve.c - decides which copies leat makes, and hands them to the engine.
+ */
+#include "dropin.h"
+
+#include "engine.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* From these sizes on leat was faster than the driver at every gap between copies that was measured
+ * (docs/copies.md, "Programs that copy now and then"). */
+#define IN_LEAST_BYTES DROPIN_LEAST_BYTES
+#define OUT_LEAST_BYTES ((size_t)4 << 20)
+
+#define DEVICES_MOST 64
+
+/* ---- the engine ---- */
+
+static pthread_mutex_t references_lock = PTHREAD_MUTEX_INITIALIZER; /* guards references[] */
+static unsigned references[DEVICES_MOST];                           /* of the program to each primary context */
+static _Atomic(const struct engine *) engine;
+
+/* Relaxed, all three: they only ever become true, and a thread that sees one late asks once more in vain. */
+static atomic_bool has_started; /* leat has begun to load in this process */
+static atomic_bool has_failed;  /* leat cannot be used in this process */
+static atomic_bool is_forked;   /* the parent had begun; leat's and the driver's threads do not exist here */
+
+static void begin_child(void)
+{
+    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+    memcpy(&references_lock, &fresh, sizeof fresh);
+    if (atomic_load_explicit(&has_started, memory_order_relaxed))
+        atomic_store_explicit(&is_forked, true, memory_order_relaxed);
+}
+
+static void watch_forks(void)
+{
+    static atomic_bool watched; /* relaxed: only one thread may register the function */
+
+    if (!atomic_exchange_explicit(&watched, true, memory_order_relaxed))
+        (void)pthread_atfork(NULL, NULL, begin_child);
+}
+
+static void fail(const char *message)
+{
+    atomic_store_explicit(&has_failed, true, memory_order_relaxed);
+    dropin_count_message(message);
+}
+
+/* Opens the library beside this one. */
+static const struct engine *load(void)
+{
+    const struct engine *found = NULL;
+    char path[4096], message[RUN_MESSAGE_BYTES];
+    const char *slash;
+    void *library = NULL;
+    Dl_info info;
+    int length;
+
+    if (dladdr((void *)&references, &info) && info.dli_fname && (slash = strrchr(info.dli_fname, '/'))) {
+        length = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - info.dli_fname), info.dli_fname,
+                          "libleat-run-engine.so");
+        if (length > 0 && (size_t)length < sizeof path)
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library)
+        found = dropin_real_dlsym(library, ENGINE_SYMBOL);
+    if (found && found->version == ENGINE_VERSION)
+        return found;
+    if (!library) {
+        const char *why = dlerror();
+
+        snprintf(message, sizeof message, "libleat-run-engine.so cannot be loaded: %s",
+                 why ? why : "the folder of libleat-run.so is unknown");
+    } else {
+        snprintf(message, sizeof message,
+                 "libleat-run-engine.so is of another version than libleat-run.so: install leat again");
+    }
+    fail(message);
+    return NULL;
+}
+
+/* Returns the engine, which the first call loads, or NULL. Takes no lock, because another thread may come here
+ * with the loader's lock, from the constructor of a library. Two threads may load the same library. */
+static const struct engine *get_engine(void)
+{
+    /* Acquire: makes the loaded library visible. */
+    const struct engine *found = atomic_load_explicit(&engine, memory_order_acquire);
+
+    if (found || atomic_load_explicit(&has_failed, memory_order_relaxed))
+        return found;
+    watch_forks();
+    atomic_store_explicit(&has_started, true, memory_order_relaxed);
+    found = load();
+    if (found)
+        atomic_store_explicit(&engine, found, memory_order_release);
+    return found;
+}
+
+/* ---- primary contexts ---- */
+
+void dropin_context_retained(cu_device device)
+{
+    if (device < 0 || device >= DEVICES_MOST)
+        return;
+    watch_forks();
+    pthread_mutex_lock(&references_lock);
+    references[device]++;
+    pthread_mutex_unlock(&references_lock);
+}
+
+static void close_device(cu_device device)
+{
+    const struct engine *found = atomic_load_explicit(&engine, memory_order_acquire);
+
+    if (!found || atomic_load_explicit(&is_forked, memory_order_relaxed))
+        return;
+    dropin_inside++;
+    found->close(device);
+    dropin_inside--;
+}
+
+void dropin_context_releasing(cu_device device)
+{
+    bool last;
+
+    if (device < 0 || device >= DEVICES_MOST)
+        return;
+    pthread_mutex_lock(&references_lock);
+    if (references[device])
+        references[device]--;
+    last = !references[device];
+    pthread_mutex_unlock(&references_lock);
+    if (last)
+        close_device(device);
+}
+
+void dropin_context_resetting(cu_device device)
+{
+    if (device >= 0 && device < DEVICES_MOST)
+        close_device(device);
+}
+
+/* ---- memory ---- */
+
+enum kind { PAGEABLE, PINNED, DEVICE, MANAGED };
+
+struct side {
+    enum kind kind;
+    cu_context context;
+    int device;
+};
+
+/* Asks the driver about an address. Returns false if the driver fails. */
+static bool ask(const void *ptr, struct side *side)
+{
+    int attributes[] = {CU_POINTER_MEMORY_TYPE, CU_POINTER_IS_MANAGED, CU_POINTER_CONTEXT,
+                        CU_POINTER_DEVICE_ORDINAL};
+    /* Some values are shorter than the variables. */
+    uint64_t type = 0, managed = 0;
+    void *values[] = {&type, &managed, &side->context, &side->device};
+
+    side->context = NULL;
+    side->device = -1;
+    if (dropin_driver.pointer_attributes(4, attributes, values, (cu_address)(uintptr_t)ptr) != CU_SUCCESS)
+        return false;
+    side->kind = managed ? MANAGED : type == CU_MEMORY_DEVICE ? DEVICE : type ? PINNED : PAGEABLE;
+    return true;
+}
+
+static size_t reach(const struct dropin_copy *copy, size_t pitch)
+{
+    return (copy->rows - 1) * pitch + copy->bytes;
+}
+
+/* Returns true if the driver knows nothing about the last byte either. */
+static bool is_pageable(const void *ptr, size_t bytes)
+{
+    struct side end;
+
+    return ask((const char *)ptr + bytes - 1, &end) && end.kind == PAGEABLE;
+}
+
+/* Returns true if the side that the caller has called host memory is pinned or managed. Most copies that are
+ * passed on are, so one question to the driver suffices for them. */
+static bool has_pinned_host(const struct dropin_copy *copy, enum run_outcome *outcome)
+{
+    const void *host = copy->src_host ? copy->src : copy->dst_host ? copy->dst : NULL;
+    struct side side;
+
+    if (!host || !ask(host, &side) || (side.kind != PINNED && side.kind != MANAGED))
+        return false;
+    *outcome = side.kind == PINNED ? RUN_OUTCOME_PINNED : RUN_OUTCOME_MANAGED;
+    return true;
+}
+
+/* Finds the direction of the copy. Returns RUN_OUTCOME_LEAT if one side is pageable and the other is plain memory
+ * of the device, whose context is given. */
+static enum run_outcome classify(const struct dropin_copy *copy, cu_context context, cu_device device, bool *in)
+{
+    size_t dst_reach = reach(copy, copy->dst_pitch), src_reach = reach(copy, copy->src_pitch);
+    struct side dst, src;
+    const struct side *far;
+
+    if (!ask(copy->dst, &dst) || !ask(copy->src, &src))
+        return RUN_OUTCOME_OTHER_DEVICE;
+    if (dst.kind == MANAGED || src.kind == MANAGED)
+        return RUN_OUTCOME_MANAGED;
+    if (dst.kind == DEVICE && src.kind == DEVICE)
+        return RUN_OUTCOME_ON_DEVICE;
+    if (dst.kind != DEVICE && src.kind != DEVICE)
+        return RUN_OUTCOME_ON_HOST;
+    if (dst.kind == PINNED || src.kind == PINNED)
+        return RUN_OUTCOME_PINNED;
+    *in = dst.kind == DEVICE;
+    if (*in ? copy->src_device || copy->dst_host : copy->dst_device || copy->src_host)
+        return RUN_OUTCOME_OTHER_DEVICE; /* the driver reports the mistake */
+    far = *in ? &dst : &src;
+    /* Memory of the driver's pools has no context. */
+    if (far->device != device || (far->context && far->context != context))
+        return RUN_OUTCOME_OTHER_DEVICE;
+    if (*in ? !is_pageable(copy->src, src_reach) : !is_pageable(copy->dst, dst_reach))
+        return RUN_OUTCOME_PINNED;
+    return RUN_OUTCOME_LEAT;
+}
+
+/* ---- copies ---- */
+
+/* Makes the copy. The calls of leat must not end a capture of another stream, which the driver does when a thread
+ * makes certain calls meanwhile, so the thread exempts itself from that. */
+static enum run_outcome hand_over(const struct engine *made_by, const struct engine_copy *copy)
+{
+    char message[RUN_MESSAGE_BYTES] = "";
+    int mode = CU_CAPTURE_MODE_RELAXED;
+    enum engine_result result;
+
+    if (dropin_driver.capture_mode(&mode) != CU_SUCCESS)
+        return RUN_OUTCOME_OLD_DRIVER;
+    dropin_inside++;
+    result = made_by->copy(copy, message, sizeof message);
+    dropin_inside--;
+    (void)dropin_driver.capture_mode(&mode);
+    switch (result) {
+    case ENGINE_DONE:
+        return RUN_OUTCOME_LEAT;
+    case ENGINE_OTHER_CONTEXT:
+        return RUN_OUTCOME_CONTEXT;
+    case ENGINE_NOT_STARTED:
+        fail(message);
+        return RUN_OUTCOME_NO_LEAT;
+    default:
+        dropin_count_message(message);
+        return RUN_OUTCOME_FAILED;
+    }
+}
+
+static enum run_outcome serve(const struct dropin_copy *copy)
+{
+    struct engine_copy work = {.stream = copy->stream,
+                               .dst = copy->dst,
+                               .src = copy->src,
+                               .bytes = copy->bytes,
+                               .rows = copy->rows,
+                               .dst_pitch = copy->dst_pitch,
+                               .src_pitch = copy->src_pitch,
+                               .sync = copy->sync};
+    int capturing = CU_CAPTURE_NONE, active = 0;
+    const struct engine *made_by;
+    enum run_outcome outcome;
+    cu_context context;
+    cu_device device;
+    unsigned flags;
+
+    if (!dropin_driver.complete)
+        return RUN_OUTCOME_OLD_DRIVER;
+    if (atomic_load_explicit(&is_forked, memory_order_relaxed))
+        return RUN_OUTCOME_FORKED;
+    if (has_pinned_host(copy, &outcome))
+        return outcome;
+    if (dropin_driver.context_current(&context) != CU_SUCCESS || !context ||
+        dropin_driver.context_device(&device) != CU_SUCCESS || device < 0 || device >= DEVICES_MOST)
+        return RUN_OUTCOME_CONTEXT;
+    if (dropin_driver.stream_capturing(copy->stream, &capturing) != CU_SUCCESS || capturing != CU_CAPTURE_NONE)
+        return RUN_OUTCOME_CAPTURE;
+    outcome = classify(copy, context, device, &work.in);
+    if (outcome != RUN_OUTCOME_LEAT)
+        return outcome;
+    if (copy->bytes * copy->rows < (work.in ? IN_LEAST_BYTES : OUT_LEAST_BYTES))
+        return RUN_OUTCOME_SHORT;
+    /* leat retains the primary context and would create it where the program uses only contexts of its own. */
+    if (dropin_driver.primary_state(device, &flags, &active) != CU_SUCCESS || !active)
+        return RUN_OUTCOME_CONTEXT;
+    if (dropin_only_observes())
+        return RUN_OUTCOME_OBSERVED;
+    dropin_inside++;
+    made_by = get_engine();
+    dropin_inside--;
+    if (!made_by || atomic_load_explicit(&has_failed, memory_order_relaxed))
+        return RUN_OUTCOME_NO_LEAT;
+    work.device = device;
+    work.context = context;
+    return hand_over(made_by, &work);
+}
+
+enum run_outcome dropin_serve(const struct dropin_copy *copy)
+{
+    int error = errno;
+    enum run_outcome outcome = serve(copy);
+
+    errno = error;
+    return outcome;
+}

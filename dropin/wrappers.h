@@ -1,0 +1,43 @@
+/*
+ * wrappers.h - the functions of the driver that libleat-run replaces, under the driver's names. A program that is
+ * linked with libcuda.so.1 calls them directly, because the library is preloaded.
+ */
+#ifndef DROPIN_WRAPPERS_H
+#define DROPIN_WRAPPERS_H
+
+#include "dropin.h"
+
+/* lookup.c */
+DROPIN_EXPORT cu_result cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
+DROPIN_EXPORT cu_result cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
+                                            int *why);
+
+/* contexts.c */
+DROPIN_EXPORT cu_result cuInit(unsigned flags);
+DROPIN_EXPORT cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device);
+DROPIN_EXPORT cu_result cuDevicePrimaryCtxRelease(cu_device device);
+DROPIN_EXPORT cu_result cuDevicePrimaryCtxRelease_v2(cu_device device);
+DROPIN_EXPORT cu_result cuDevicePrimaryCtxReset(cu_device device);
+DROPIN_EXPORT cu_result cuDevicePrimaryCtxReset_v2(cu_device device);
+
+/* copies.c */
+DROPIN_EXPORT cu_result cuMemcpyHtoD_v2(cu_address dst, const void *src, size_t bytes);
+DROPIN_EXPORT cu_result cuMemcpyHtoD_v2_ptds(cu_address dst, const void *src, size_t bytes);
+DROPIN_EXPORT cu_result cuMemcpyHtoDAsync_v2(cu_address dst, const void *src, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyHtoDAsync_v2_ptsz(cu_address dst, const void *src, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyDtoH_v2(void *dst, cu_address src, size_t bytes);
+DROPIN_EXPORT cu_result cuMemcpyDtoH_v2_ptds(void *dst, cu_address src, size_t bytes);
+DROPIN_EXPORT cu_result cuMemcpyDtoHAsync_v2(void *dst, cu_address src, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyDtoHAsync_v2_ptsz(void *dst, cu_address src, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpy(cu_address dst, cu_address src, size_t bytes);
+DROPIN_EXPORT cu_result cuMemcpy_ptds(cu_address dst, cu_address src, size_t bytes);
+DROPIN_EXPORT cu_result cuMemcpyAsync(cu_address dst, cu_address src, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyAsync_ptsz(cu_address dst, cu_address src, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpy2D_v2(const struct cu_copy_2d *copy);
+DROPIN_EXPORT cu_result cuMemcpy2D_v2_ptds(const struct cu_copy_2d *copy);
+DROPIN_EXPORT cu_result cuMemcpy2DUnaligned_v2(const struct cu_copy_2d *copy);
+DROPIN_EXPORT cu_result cuMemcpy2DUnaligned_v2_ptds(const struct cu_copy_2d *copy);
+DROPIN_EXPORT cu_result cuMemcpy2DAsync_v2(const struct cu_copy_2d *copy, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpy2DAsync_v2_ptsz(const struct cu_copy_2d *copy, cu_stream stream);
+
+#endif

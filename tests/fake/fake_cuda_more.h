@@ -1,0 +1,251 @@
+/*
+ * fake_cuda_more.h - functions of the fake libcuda.so.1 that programs call and leat does not: synchronous copies,
+ * the variants for per-thread default streams, captures, primary contexts, and cuGetProcAddress(). fake_cuda.c
+ * includes it.
+ *
+ * It is stricter than the driver about captures: while a stream is capturing, a call that could take long and that
+ * a thread makes without having exchanged its capture mode ends the capture, as the driver's manual allows.
+ */
+#ifndef FAKE_CUDA_MORE_H
+#define FAKE_CUDA_MORE_H
+
+/* ---- copies ---- */
+
+#define LEGACY ((cu_stream)LEATI_CU_STREAM_LEGACY)
+#define PER_THREAD ((cu_stream)LEATI_CU_STREAM_PER_THREAD)
+
+/* Copies in, as the driver does: waits for the stream, and then reads the source. The copy itself may run later.
+ */
+static cu_result copy_in_sync(cu_deviceptr dst, const void *src, size_t bytes, cu_stream stream)
+{
+    TRY(enter_context());
+    if (!is_device(dst))
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    queue_drain(queue_of(stream, current()));
+    return copy(address(dst), src, bytes, stream);
+}
+
+static cu_result copy_any_sync(void *dst, const void *src, size_t bytes, cu_stream stream)
+{
+    TRY(enter_context());
+    queue_drain(queue_of(stream, current()));
+    TRY(copy(dst, src, bytes, stream));
+    queue_drain(queue_of(stream, current()));
+    return LEATI_CUDA_SUCCESS;
+}
+
+static cu_stream or_per_thread(cu_stream stream)
+{
+    return stream ? stream : PER_THREAD;
+}
+
+typedef struct {
+    size_t src_x, src_y;
+    unsigned src_type;
+    const void *src_host;
+    cu_deviceptr src_device;
+    void *src_array;
+    size_t src_pitch;
+    size_t dst_x, dst_y;
+    unsigned dst_type;
+    void *dst_host;
+    cu_deviceptr dst_device;
+    void *dst_array;
+    size_t dst_pitch;
+    size_t width, height;
+} cu_copy_2d;
+
+static cu_result copy_rows(const cu_copy_2d *copy, cu_stream stream, bool sync)
+{
+    const char *src = copy->src_type == LEATI_CU_MEMORYTYPE_HOST ? copy->src_host : address(copy->src_device);
+    char *dst = copy->dst_type == LEATI_CU_MEMORYTYPE_HOST ? copy->dst_host : address(copy->dst_device);
+    struct queue_work work = {.src = src + copy->src_y * copy->src_pitch + copy->src_x,
+                              .dst = dst + copy->dst_y * copy->dst_pitch + copy->dst_x,
+                              .width = copy->width,
+                              .height = copy->height,
+                              .depth = 1,
+                              .src_pitch = copy->src_pitch,
+                              .dst_pitch = copy->dst_pitch};
+
+    TRY(enter_context());
+    if (!is_known_type(copy->src_type) || !is_known_type(copy->dst_type) || copy->src_pitch < copy->width ||
+        copy->dst_pitch < copy->width)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    if (!copy->width || !copy->height)
+        return LEATI_CUDA_SUCCESS;
+    if (sync)
+        queue_drain(queue_of(stream, current()));
+    TRY(give_rows(&work, stream));
+    if (sync)
+        queue_drain(queue_of(stream, current()));
+    return LEATI_CUDA_SUCCESS;
+}
+
+#define COPY_LIST(X)                                                                                              \
+    X(cuMemcpyHtoD_v2, (cu_deviceptr dst, const void *src, size_t bytes), copy_in_sync(dst, src, bytes, LEGACY))  \
+    X(cuMemcpyHtoD_v2_ptds, (cu_deviceptr dst, const void *src, size_t bytes),                                    \
+      copy_in_sync(dst, src, bytes, PER_THREAD))                                                                  \
+    X(cuMemcpyDtoH_v2, (void *dst, cu_deviceptr src, size_t bytes),                                               \
+      is_device(src) ? copy_any_sync(dst, address(src), bytes, LEGACY) : LEATI_CUDA_ERROR_INVALID_VALUE)          \
+    X(cuMemcpyDtoH_v2_ptds, (void *dst, cu_deviceptr src, size_t bytes),                                          \
+      is_device(src) ? copy_any_sync(dst, address(src), bytes, PER_THREAD) : LEATI_CUDA_ERROR_INVALID_VALUE)      \
+    X(cuMemcpy, (cu_deviceptr dst, cu_deviceptr src, size_t bytes),                                               \
+      copy_any_sync(address(dst), address(src), bytes, LEGACY))                                                   \
+    X(cuMemcpy_ptds, (cu_deviceptr dst, cu_deviceptr src, size_t bytes),                                          \
+      copy_any_sync(address(dst), address(src), bytes, PER_THREAD))                                               \
+    X(cuMemcpyAsync_ptsz, (cu_deviceptr dst, cu_deviceptr src, size_t bytes, cu_stream stream),                   \
+      copy(address(dst), address(src), bytes, or_per_thread(stream)))                                             \
+    X(cuMemcpyHtoDAsync_v2_ptsz, (cu_deviceptr dst, const void *src, size_t bytes, cu_stream stream),             \
+      cuMemcpyHtoDAsync_v2(dst, src, bytes, or_per_thread(stream)))                                               \
+    X(cuMemcpyDtoHAsync_v2_ptsz, (void *dst, cu_deviceptr src, size_t bytes, cu_stream stream),                   \
+      cuMemcpyDtoHAsync_v2(dst, src, bytes, or_per_thread(stream)))                                               \
+    X(cuMemcpy2D_v2, (const cu_copy_2d *rows), copy_rows(rows, LEGACY, true))                                     \
+    X(cuMemcpy2D_v2_ptds, (const cu_copy_2d *rows), copy_rows(rows, PER_THREAD, true))                            \
+    X(cuMemcpy2DUnaligned_v2, (const cu_copy_2d *rows), copy_rows(rows, LEGACY, true))                            \
+    X(cuMemcpy2DUnaligned_v2_ptds, (const cu_copy_2d *rows), copy_rows(rows, PER_THREAD, true))                   \
+    X(cuMemcpy2DAsync_v2, (const cu_copy_2d *rows, cu_stream stream), copy_rows(rows, stream, false))             \
+    X(cuMemcpy2DAsync_v2_ptsz, (const cu_copy_2d *rows, cu_stream stream),                                        \
+      copy_rows(rows, or_per_thread(stream), false))                                                              \
+    /* The form of CUDA 2, with other parameters: no program may get a replacement for it. */                     \
+    X(cuMemcpyHtoD, (unsigned dst, const void *src, unsigned bytes), LEATI_CUDA_ERROR_NOT_SUPPORTED)              \
+    X(cuDevicePrimaryCtxReset_v2, (cu_device device), reset_context(device))                                      \
+    X(cuDevicePrimaryCtxRelease, (cu_device device), release_context(device))                                     \
+    X(cuDevicePrimaryCtxGetState, (cu_device device, unsigned *flags, int *active),                               \
+      (*flags = 0, *active = primary_is_active(device), LEATI_CUDA_SUCCESS))                                      \
+    X(cuStreamBeginCapture_v2, (cu_stream stream, unsigned mode), begin_capture(stream))                          \
+    X(cuStreamEndCapture, (cu_stream stream, void **graph), end_capture(graph))                                   \
+    X(cuStreamIsCapturing, (cu_stream stream, int *capturing),                                                    \
+      (*capturing = !is_default(stream) && stream == atomic_load(&captured), LEATI_CUDA_SUCCESS))                 \
+    X(cuThreadExchangeStreamCaptureMode, (int *mode), exchange_mode(mode))                                        \
+    X(cuGetProcAddress_v2, (const char *name, void **function, int version, unsigned long long flags, int *why),  \
+      look_up(name, function, version, flags, why))                                                               \
+    X(cuGetProcAddress, (const char *name, void **function, int version, unsigned long long flags),               \
+      look_up(name, function, version, flags, NULL))
+
+/* ---- primary contexts ---- */
+
+static int primary_is_active(int device)
+{
+    int active;
+
+    pthread_mutex_lock(&lock);
+    active = retained[device] > 0;
+    pthread_mutex_unlock(&lock);
+    return active;
+}
+
+/* Frees all memory of the context. Handles and addresses that were not given back beforehand are no longer valid.
+ */
+static cu_result reset_context(int device)
+{
+    pthread_mutex_lock(&lock);
+    for (struct memory **link = &memories; *link;)
+        if ((*link)->context == &contexts[device])
+            remove_memory(link);
+        else
+            link = &(*link)->next;
+    pthread_mutex_unlock(&lock);
+    return LEATI_CUDA_SUCCESS;
+}
+
+/* ---- captures ---- */
+
+static cu_result begin_capture(cu_stream stream)
+{
+    atomic_store(&captured, stream);
+    atomic_store(&capture_ended, 0);
+    return LEATI_CUDA_SUCCESS;
+}
+
+static cu_result end_capture(void **graph)
+{
+    *graph = NULL;
+    atomic_store(&captured, NULL);
+    return atomic_load(&capture_ended) ? LEATI_CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : LEATI_CUDA_SUCCESS;
+}
+
+static cu_result exchange_mode(int *mode)
+{
+    int before = capture_mode;
+
+    capture_mode = *mode;
+    *mode = before;
+    return LEATI_CUDA_SUCCESS;
+}
+
+static cu_result look_up(const char *name, void **function, int version, unsigned long long flags, int *why);
+
+#define DECLARE_MORE(name, parameters, result) EXPORT cu_result name parameters;
+COPY_LIST(DECLARE_MORE)
+#define DEFINE_MORE(name, parameters, result)                                                                     \
+    cu_result name parameters                                                                                     \
+    {                                                                                                             \
+        return result;                                                                                            \
+    }
+COPY_LIST(DEFINE_MORE)
+
+/* ---- lookups ---- */
+
+/* X(name, since version, function, function with a per-thread default stream) */
+#define LOOKUP_LIST(X)                                                                                            \
+    X(cuMemcpyHtoD, 2000, cuMemcpyHtoD, cuMemcpyHtoD)                                                             \
+    X(cuMemcpyHtoD, 3020, cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds)                                                  \
+    X(cuMemcpyDtoH, 3020, cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds)                                                  \
+    X(cuMemcpyHtoDAsync, 3020, cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz)                                   \
+    X(cuMemcpyDtoHAsync, 3020, cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz)                                   \
+    X(cuMemcpy, 4000, cuMemcpy, cuMemcpy_ptds)                                                                    \
+    X(cuMemcpyAsync, 4000, cuMemcpyAsync, cuMemcpyAsync_ptsz)                                                     \
+    X(cuMemcpy2D, 3020, cuMemcpy2D_v2, cuMemcpy2D_v2_ptds)                                                        \
+    X(cuMemcpy2DUnaligned, 3020, cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds)                             \
+    X(cuMemcpy2DAsync, 3020, cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz)                                         \
+    X(cuMemAlloc, 3020, cuMemAlloc_v2, cuMemAlloc_v2)                                                             \
+    X(cuMemFree, 3020, cuMemFree_v2, cuMemFree_v2)                                                                \
+    X(cuInit, 2000, cuInit, cuInit)                                                                               \
+    X(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                         \
+    X(cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease)                      \
+    X(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease_v2)               \
+    X(cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset_v2)                     \
+    X(cuStreamSynchronize, 2000, cuStreamSynchronize, cuStreamSynchronize)                                        \
+    X(cuGetProcAddress, 11030, cuGetProcAddress, cuGetProcAddress)                                                \
+    X(cuGetProcAddress, 12000, cuGetProcAddress_v2, cuGetProcAddress_v2)
+
+/* With the setting "thunks=1" cuGetProcAddress() returns this function, and dlsym() another one. With "one=1" it
+ * returns the same functions for both kinds of default streams. */
+static cu_result thunk_in(cu_deviceptr dst, const void *src, size_t bytes)
+{
+    return copy_in_sync(dst, src, bytes, LEGACY);
+}
+
+static cu_result look_up(const char *name, void **function, int version, unsigned long long flags, int *why)
+{
+    static const struct {
+        const char *name;
+        int since;
+        void *function, *per_thread;
+    } entries[] = {
+#define ENTRY(name, since, function, per_thread) {#name, since, (void *)function, (void *)per_thread},
+        LOOKUP_LIST(ENTRY)
+#undef ENTRY
+    };
+    int best = -1;
+    bool known = false;
+
+    for (int i = 0; i < (int)(sizeof entries / sizeof entries[0]); i++) {
+        if (strcmp(entries[i].name, name) != 0)
+            continue;
+        known = true;
+        if (entries[i].since <= version && (best < 0 || entries[i].since > entries[best].since))
+            best = i;
+    }
+    *function = NULL;
+    if (why)
+        *why = best >= 0 ? 0 : known ? 2 : 1;
+    if (best < 0)
+        return why ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_NOT_FOUND;
+    *function = flags & 2 && !setting("one=", 0) ? entries[best].per_thread : entries[best].function;
+    if (setting("thunks=", 0) && *function == (void *)cuMemcpyHtoD_v2)
+        *function = (void *)thunk_in;
+    return LEATI_CUDA_SUCCESS;
+}
+
+#endif
