@@ -89,14 +89,14 @@ static void timeline_failed(void *timeline, leat_status status, const char *mess
     leati_timeline_failed(timeline, status, message);
 }
 
-static void outcome_hold(void *outcome)
+static void outcome_begins(void *outcome)
 {
-    leati_outcome_hold(outcome);
+    leati_outcome_copy_begins(outcome);
 }
 
-static void outcome_release(void *outcome)
+static void outcome_ends(void *outcome)
 {
-    leati_outcome_release(outcome);
+    leati_outcome_copy_ends(outcome);
 }
 
 static void outcome_failed(void *outcome, leat_status status, const char *message)
@@ -114,8 +114,8 @@ static const struct leati_staging_hooks staging_hooks = {.take = take,
                                                          .timeline_hold = timeline_hold,
                                                          .timeline_release = timeline_release,
                                                          .timeline_failed = timeline_failed,
-                                                         .outcome_hold = outcome_hold,
-                                                         .outcome_release = outcome_release,
+                                                         .outcome_begins = outcome_begins,
+                                                         .outcome_ends = outcome_ends,
                                                          .outcome_failed = outcome_failed};
 
 /* ---- a device's stager ---- */

@@ -116,14 +116,29 @@ struct leati_outcome *leati_outcome_new(void)
     if (!outcome)
         return NULL;
     atomic_init(&outcome->holders, 1);
+    atomic_init(&outcome->copies, 0);
     atomic_init(&outcome->failure, NULL);
     return outcome;
 }
 
-void leati_outcome_hold(struct leati_outcome *outcome)
+static void hold_outcome(struct leati_outcome *outcome)
 {
     /* Relaxed: the caller already holds the outcome. */
     atomic_fetch_add_explicit(&outcome->holders, 1, memory_order_relaxed);
+}
+
+void leati_outcome_copy_begins(struct leati_outcome *outcome)
+{
+    hold_outcome(outcome);
+    /* Relaxed: no timeline subscribes to the outcome yet. */
+    atomic_fetch_add_explicit(&outcome->copies, 1, memory_order_relaxed);
+}
+
+void leati_outcome_copy_ends(struct leati_outcome *outcome)
+{
+    /* Release: pairs with the acquire of is_settled(), which then sees the failure. */
+    atomic_fetch_sub_explicit(&outcome->copies, 1, memory_order_release);
+    leati_outcome_release(outcome);
 }
 
 void leati_outcome_failed(struct leati_outcome *outcome, leat_status status, const char *message)
@@ -137,40 +152,51 @@ static struct leati_failure *failure_of(const struct leati_outcome *outcome)
     return atomic_load_explicit(&outcome->failure, memory_order_acquire);
 }
 
-/* Returns true if the copy can no longer fail: it has released the outcome, and has not failed. */
+/* Returns true if the copy has not failed and can no longer fail. */
 static bool is_settled(const struct leati_outcome *outcome)
 {
-    /* Acquire: the copy has stored its failure, if any, before it released the outcome. */
-    return atomic_load_explicit(&outcome->holders, memory_order_acquire) == 1 && !failure_of(outcome);
+    /* Acquire: the copy has stored its failure, if any, before it ended. */
+    return !atomic_load_explicit(&outcome->copies, memory_order_acquire) && !failure_of(outcome);
 }
 
-/* Removes the entry at *place from its list. */
-static void unsubscribe(struct leati_subscription **place)
+/* Removes the entry at *place from the list of a timeline. */
+static void unsubscribe(struct leati_timeline *timeline, struct leati_subscription **place)
 {
     struct leati_subscription *entry = *place;
 
+    leati_assert(timeline->subscription_count);
+    timeline->subscription_count--;
     *place = entry->next;
     leati_outcome_release(entry->outcome);
     free(entry);
 }
 
-leat_status leati_timeline_subscribe(struct leati_timeline *timeline, struct leati_outcome *outcome)
+/* Removes the subscriptions that are settled from a list. */
+static void prune(struct leati_timeline *timeline, struct leati_subscription **place)
 {
-    struct leati_subscription *made = malloc(sizeof *made), *first, **place;
-
-    if (!made)
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the failures that a stream reports)");
-    leati_outcome_hold(outcome);
-    made->outcome = outcome;
-    leati_lock(&timeline->lock);
-    first = atomic_load_explicit(&timeline->subscriptions, memory_order_relaxed);
-    for (place = &first; *place;) {
+    while (*place) {
         if (is_settled((*place)->outcome))
-            unsubscribe(place);
+            unsubscribe(timeline, place);
         else
             place = &(*place)->next;
     }
+    timeline->prune_at = 2 * timeline->subscription_count + 16;
+}
+
+leat_status leati_timeline_subscribe(struct leati_timeline *timeline, struct leati_outcome *outcome)
+{
+    struct leati_subscription *made = malloc(sizeof *made), *first;
+
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the failures that a stream reports)");
+    hold_outcome(outcome);
+    made->outcome = outcome;
+    leati_lock(&timeline->lock);
+    first = atomic_load_explicit(&timeline->subscriptions, memory_order_relaxed);
+    if (timeline->subscription_count >= timeline->prune_at)
+        prune(timeline, &first);
     made->next = first;
+    timeline->subscription_count++;
     /* Relaxed: readers take the lock before they follow the pointer. */
     atomic_store_explicit(&timeline->subscriptions, made, memory_order_relaxed);
     leati_unlock(&timeline->lock);
@@ -203,7 +229,7 @@ static leat_status take_subscribed_failure(struct leati_timeline *timeline)
         if (failure)
             status = leati_fail(failure->status, "%s", failure->message); /* the last in the list is the oldest */
         if (failure || is_settled((*place)->outcome))
-            unsubscribe(place);
+            unsubscribe(timeline, place);
         else
             place = &(*place)->next;
     }

@@ -55,6 +55,7 @@ struct leati_failure {
  * so the copy, its ticket and the timelines may end in any order. */
 struct leati_outcome {
     atomic_uint holders;                     /* reference count: the copy, its ticket, timelines */
+    atomic_uint copies;                      /* parts of the copy that may still fail */
     _Atomic(struct leati_failure *) failure; /* NULL: the copy has not failed */
 };
 
@@ -83,6 +84,7 @@ struct leati_timeline {
     /* Outcomes of copies of other streams; changed under the lock. Atomic, because leati_timeline_take_failure()
      * looks without the lock whether there are any. */
     _Atomic(struct leati_subscription *) subscriptions;
+    size_t subscription_count, prune_at; /* at this count the next subscription removes those that are settled */
 };
 
 /* Counters for statistics. Functions that take a pointer to it accept NULL. */
@@ -191,8 +193,12 @@ leat_status leati_timeline_take_failure(struct leati_timeline *timeline);
 
 /* Creates an outcome with one holder. Returns NULL when out of memory. */
 struct leati_outcome *leati_outcome_new(void);
-void leati_outcome_hold(struct leati_outcome *outcome);
 void leati_outcome_release(struct leati_outcome *outcome);
+
+/* Bracket a part of the copy, which holds the outcome. After the last one has ended, the copy cannot fail any
+ * more. */
+void leati_outcome_copy_begins(struct leati_outcome *outcome);
+void leati_outcome_copy_ends(struct leati_outcome *outcome);
 
 /* Stores the failure of the copy. Only the first one counts. */
 void leati_outcome_failed(struct leati_outcome *outcome, leat_status status, const char *message);

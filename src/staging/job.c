@@ -189,7 +189,7 @@ void leati_job_set_outcome(struct leati_job *job, void *outcome)
     bool failure_known;
 
     leati_assert(!job->outcome && outcome);
-    job->hooks->outcome_hold(outcome);
+    job->hooks->outcome_begins(outcome);
     leati_lock(&failures_lock);
     job->outcome = outcome;
     failure_known = job->failure_known;

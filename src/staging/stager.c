@@ -268,7 +268,7 @@ void leati_job_release(struct leati_job *job)
     if (job->storage.ops)
         job->storage.ops->release(job->storage.object);
     if (job->outcome)
-        job->hooks->outcome_release(job->outcome);
+        job->hooks->outcome_ends(job->outcome);
     free(job->chunks);
     free(job);
 }

@@ -43,10 +43,11 @@ struct leati_staging_hooks {
     void (*timeline_release)(void *timeline); /* this layer may call it while it holds one of its locks */
     void (*timeline_failed)(void *timeline, leat_status status, const char *message);
 
-    /* The outcome of a job, which further streams report; only for leati_job_set_outcome(). It is
-     * reference-counted; this layer may release it while it holds one of its locks. */
-    void (*outcome_hold)(void *outcome);
-    void (*outcome_release)(void *outcome);
+    /* The outcome of a job, which further streams report; only for leati_job_set_outcome(). The
+     * job holds it from outcome_begins() to outcome_ends(), which this layer may call while it holds one of its
+     * locks. */
+    void (*outcome_begins)(void *outcome);
+    void (*outcome_ends)(void *outcome);
     void (*outcome_failed)(void *outcome, leat_status status, const char *message);
 };
 

@@ -53,6 +53,46 @@ static void failures_are_told_once(void **state)
     assert_int_equal(leati_timeline_take_failure(timeline), LEAT_OK);
 }
 
+/* Outcomes of copies that have ended well are forgotten, also if several timelines subscribe to them, and the
+ * failures of the others are returned. */
+static void outcomes_are_forgotten(void **state)
+{
+    enum { COPIES = 100 };
+    struct test_state *t = *state;
+    struct leati_timeline *timelines[2] = {t->stream->timeline, t->second->timeline};
+    struct leati_outcome *running = leati_outcome_new();
+
+    assert_non_null(running);
+    leati_outcome_copy_begins(running);
+    for (int i = 0; i < 2; i++)
+        OK(leati_timeline_subscribe(timelines[i], running));
+    for (int copy = 0; copy < COPIES; copy++) {
+        struct leati_outcome *outcome = leati_outcome_new();
+
+        assert_non_null(outcome);
+        leati_outcome_copy_begins(outcome);
+        for (int i = 0; i < 2; i++)
+            OK(leati_timeline_subscribe(timelines[i], outcome));
+        leati_outcome_copy_ends(outcome);
+        leati_outcome_release(outcome);
+        for (int i = 0; i < 2; i++)
+            assert_in_range(timelines[i]->subscription_count, 1, 18);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(leati_timeline_take_failure(timelines[i]), LEAT_OK);
+        assert_int_equal(timelines[i]->subscription_count, 1);
+    }
+    leati_outcome_failed(running, LEAT_ERROR_FILE, "the running copy");
+    leati_outcome_copy_ends(running);
+    leati_outcome_release(running);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(leati_timeline_take_failure(timelines[i]), LEAT_ERROR_FILE);
+        assert_non_null(strstr(leat_last_error(), "the running copy"));
+        assert_int_equal(leati_timeline_take_failure(timelines[i]), LEAT_OK);
+        assert_int_equal(timelines[i]->subscription_count, 0);
+    }
+}
+
 static void what_is_done_stays_done(void **state)
 {
     struct test_state *t = *state;
@@ -674,6 +714,7 @@ static void idle_streams_are_seen(void **state)
 static const struct CMUnitTest tests[] = {
     HELD_TEST(idle_streams_are_seen),
     HELD_TEST(failures_are_told_once),
+    HELD_TEST(outcomes_are_forgotten),
     HELD_TEST(what_is_done_stays_done),
     HELD_TEST(older_fences_are_reached_first),
     HELD_TEST(what_is_fenced_needs_one_question),
