@@ -3,6 +3,8 @@
  *
  * The command stays the program's parent, so that its report comes after the program's output, also when the
  * program crashes. The counters are in a memory file of the command's (run_table.h).
+ *
+ * With --device the command becomes the program, which then finds leat's libraries under NVIDIA's file names.
  */
 #include "run.h"
 #include "cli.h"
@@ -20,14 +22,19 @@
 #include <unistd.h>
 
 const char cli_run_help[] =
-    "Usage: leat run [--report FILE] [--log] [--] PROGRAM [ARGUMENT]...\n\n"
+    "Usage: leat run [--report FILE] [--log] [--] PROGRAM [ARGUMENT]...\n"
+    "       leat run --device cpu:N [--] PROGRAM [ARGUMENT]...\n\n"
     "Runs a CUDA program as it is. leat's threads make its longer copies between pageable memory and a GPU, with\n"
     "the order and the waits of the driver's calls; everything else goes to the driver. Afterwards a table on\n"
     "standard error has the copies by kind, their rates, and why the driver made them. docs/drop-in.md says what\n"
     "leat serves.\n\n"
+    "With --device cpu:N a program that is linked with libcudart.so or libcuda.so runs on a CPU device of leat's,\n"
+    "without a GPU and without NVIDIA's libraries. It cannot launch kernels. docs/compatibility.md says which\n"
+    "calls there are.\n\n"
     "Options:\n"
     "  --report FILE  writes the table to FILE\n"
     "  --log          only observes: the driver makes all copies, and the table says which leat would have made\n"
+    "  --device cpu:N runs the program on this CPU device instead of a GPU; there is no table\n"
     "  --help         this text\n\n"
     "Exit status: that of PROGRAM; 128 + N if signal N ended it; 127 if there is no such program, 126 if it cannot\n"
     "be run; 1 if leat failed, 2 for a wrong command line.\n";
@@ -36,6 +43,7 @@ enum { CANNOT_RUN = 126, NO_PROGRAM = 127, SIGNAL_BASE = 128 };
 
 struct run_options {
     const char *report;
+    const char *device; /* a CPU device instead of a GPU; NULL: none */
     bool observe;
     char **program;
 };
@@ -161,6 +169,55 @@ static int wait_for_end(void)
     return WIFSIGNALED(status) ? SIGNAL_BASE + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* Puts a folder before those in which the loader searches anyway. */
+static bool set_library_path(const char *folder)
+{
+    const char *before = getenv("LD_LIBRARY_PATH");
+    char *all;
+    bool fine;
+
+    if (!before || !before[0])
+        return setenv("LD_LIBRARY_PATH", folder, 1) == 0;
+    all = malloc(strlen(folder) + strlen(before) + 2);
+    if (!all)
+        return false;
+    sprintf(all, "%s:%s", folder, before);
+    fine = setenv("LD_LIBRARY_PATH", all, 1) == 0;
+    free(all);
+    return fine;
+}
+
+/* Becomes the program, on a CPU device. Returns an exit status if that fails. */
+static int run_on_cpu(const struct run_options *options)
+{
+    char folder[PATH_MAX], why[RUN_WHY_BYTES];
+
+    if (run_inspect(options->program[0], why) == RUN_REFUSED) {
+        cli_complain("run: %s", why);
+        return CANNOT_RUN;
+    }
+    if (!run_find_faces(folder, sizeof folder)) {
+        cli_complain("run: leat's libraries under NVIDIA's names are neither beside the command nor where libraries "
+                     "are installed (%s); \"make install-compat\" installs them",
+                     folder);
+        return CLI_FAILED;
+    }
+    if (strchr(folder, ':')) {
+        cli_complain("run: the path %s has a colon, which LD_LIBRARY_PATH does not allow; install leat in another "
+                     "folder",
+                     folder);
+        return CLI_FAILED;
+    }
+    if (!set_library_path(folder) || setenv("LEAT_DEVICE", options->device, 1) != 0) {
+        cli_complain("run: out of memory");
+        return CLI_FAILED;
+    }
+    fflush(stdout);
+    execvp(options->program[0], options->program);
+    cli_complain("run: %s: %s", options->program[0], strerror(errno));
+    return errno == ENOENT ? NO_PROGRAM : CANNOT_RUN;
+}
+
 /* ---- the command ---- */
 
 static bool print_report(const struct run_options *options, FILE *out, const struct run_table *table,
@@ -220,6 +277,7 @@ int cli_run(int argc, char **argv)
 {
     static const struct option options[] = {
         {"report", required_argument, NULL, 'r'},
+        {"device", required_argument, NULL, 'd'},
         {"log", no_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -232,6 +290,9 @@ int cli_run(int argc, char **argv)
         switch (option) {
         case 'r':
             wanted.report = optarg;
+            break;
+        case 'd':
+            wanted.device = optarg;
             break;
         case 'l':
             wanted.observe = true;
@@ -248,5 +309,17 @@ int cli_run(int argc, char **argv)
         return CLI_USAGE;
     }
     wanted.program = argv + optind;
-    return run(&wanted);
+    if (!wanted.device)
+        return run(&wanted);
+    if (strncmp(wanted.device, "cpu:", 4) != 0) {
+        cli_complain("run: --device %s: only a CPU device, such as cpu:0, can stand for a GPU; to choose a GPU, set "
+                     "CUDA_VISIBLE_DEVICES",
+                     wanted.device);
+        return CLI_USAGE;
+    }
+    if (wanted.report || wanted.observe) {
+        cli_complain("run: --device has no table; leave out --report and --log");
+        return CLI_USAGE;
+    }
+    return run_on_cpu(&wanted);
 }

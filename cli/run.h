@@ -26,6 +26,9 @@ enum run_method run_inspect(const char *program, char why[RUN_WHY_BYTES]);
 /* Finds libleat-run.so, beside the command or where it was installed. Returns false if it is in neither place. */
 bool run_find_library(char *path, size_t path_bytes);
 
+/* Finds the folder of leat's libraries under NVIDIA's file names, in the same places. */
+bool run_find_faces(char *path, size_t path_bytes);
+
 /* Prints what the processes did. plain: why nothing was preloaded, or NULL. Returns false if that failed. */
 bool run_print_report(FILE *out, const struct run_table *table, bool observed, const char *plain);
 

@@ -135,7 +135,9 @@ enum run_method run_inspect(const char *program, char why[RUN_WHY_BYTES])
     return method;
 }
 
-bool run_find_library(char *path, size_t path_bytes)
+/* Finds a file or folder that has the name beside in the command's folder, or else the name installed. Returns false
+ * if it is in neither place; path then is the second one. */
+static bool find(const char *beside, const char *installed, char *path, size_t path_bytes)
 {
     char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -146,9 +148,19 @@ bool run_find_library(char *path, size_t path_bytes)
         slash = strrchr(self, '/');
         if (slash) {
             *slash = '\0';
-            if ((size_t)snprintf(path, path_bytes, "%s/" LIBRARY, self) < path_bytes && access(path, R_OK) == 0)
+            if ((size_t)snprintf(path, path_bytes, "%s/%s", self, beside) < path_bytes && access(path, R_OK) == 0)
                 return true;
         }
     }
-    return (size_t)snprintf(path, path_bytes, RUN_LIBDIR "/" LIBRARY) < path_bytes && access(path, R_OK) == 0;
+    return (size_t)snprintf(path, path_bytes, "%s", installed) < path_bytes && access(path, R_OK) == 0;
+}
+
+bool run_find_library(char *path, size_t path_bytes)
+{
+    return find(LIBRARY, RUN_LIBDIR "/" LIBRARY, path, path_bytes);
+}
+
+bool run_find_faces(char *path, size_t path_bytes)
+{
+    return find("faces", RUN_LIBDIR "/leat/faces", path, path_bytes);
 }

@@ -40,6 +40,25 @@ for client in face_client12 face_client13; do
     with "$work/lib/leat/faces" "$build/tests/compat/$client"
 done
 
+# "leat run --device" finds the folder beside the command, and where "make install-compat" puts it.
+ran() { env -u LEAT_DEVICE "$@" >"$work/out" 2>&1 || fail "$*"; }
+mkdir -p "$work/bin"
+cp "$build/leat" "$work/bin/"
+for client in face_client12 face_client13; do
+    ran "$build/leat" run --device cpu:0 -- "$build/tests/compat/$client"
+    ran "$build/leat" run --device cpu:0 "$(command -v env)" LEAT_NOTHING=1 "$build/tests/compat/$client"
+done
+refused() {
+    local status=$1 text=$2
+    shift 2
+    env -u LEAT_DEVICE "$@" >"$work/out" 2>&1
+    [ $? -eq "$status" ] && grep -q -- "$text" "$work/out" || fail "$*: not refused with status $status and \"$text\""
+}
+refused 2 'only a CPU device' "$build/leat" run --device cuda:0 true
+refused 2 'has no table' "$build/leat" run --device cpu:0 --log true
+refused 127 'No such file' "$build/leat" run --device cpu:0 /nowhere/program
+refused 126 'Permission denied' "$build/leat" run --device cpu:0 /etc/passwd
+
 # The sonames are the file names, which NEEDED entries of programs contain.
 for library in "$build"/faces/*; do
     readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p' >"$work/out"
