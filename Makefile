@@ -106,6 +106,10 @@ include compat/compat.mk
 
 include files/files.mk
 
+# ---- the Python package ----------------------------------------------------------------------------------
+
+include python/python.mk
+
 # ---- the command ------------------------------------------------------------------------------------------
 
 cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib 2>/dev/null)
@@ -284,6 +288,7 @@ define help_text
 make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
 make lib             the two libraries only; needs nothing but a C compiler
 make files           $(BUILD)/libleat-files.so and .a: models by name (leat/model.h)
+make wheel           the wheel of the Python package pyleat, into $(BUILD)/wheel/ (docs/python.md)
 make examples        the programs of examples/, into $(BUILD)/examples/
 make check           the tests on the CPU device; every suite runs, and the last lines name all that failed
 make check-quick     most of them once, in less than a minute on two cores; says what it leaves out

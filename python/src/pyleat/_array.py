@@ -7,13 +7,16 @@ import threading
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any, Sequence, Tuple, Union
 
-from . import _c, _hold
+from . import _c, _hold, _operand
 from ._device import _KIND_NAMES, Device, DeviceLike, Event, Pool, Stream, device
 from ._dtype import DType, dtype, numpy_dtype
 from ._errors import check, fail
+from ._shape import count, dense_strides, is_dense, span
 
 if TYPE_CHECKING:
-    import numpy
+    import numpy as np
+
+    NumpyArray = np.ndarray[Any, Any]
 
 _lib = _c.leat
 Shape = Union[int, Sequence[int]]
@@ -24,36 +27,6 @@ def _shape(shape: Shape) -> tuple[int, ...]:
     if any(size < 0 for size in sizes):
         raise ValueError(f"shape {sizes}: a size is negative")
     return sizes
-
-
-def _count(sizes: tuple[int, ...]) -> int:
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
-
-
-def dense_strides(sizes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the strides in bytes of an array in C order."""
-    strides = []
-    step = itemsize
-    for size in reversed(sizes):
-        strides.append(step)
-        step *= size if size else 1
-    return tuple(reversed(strides))
-
-
-def is_dense(sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Return True if the elements follow one another in C order. Sizes of 1 may have any stride."""
-    step = itemsize
-    for size, stride in zip(reversed(sizes), reversed(strides)):
-        if size == 0:
-            return True
-        if size != 1:
-            if stride != step:
-                return False
-            step *= size
-    return True
 
 
 class Memory:
@@ -209,7 +182,7 @@ class Array:
         self.ptr = ptr
         self.shape = shape
         self.dtype = dtype
-        self.nbytes = _count(shape) * dtype.itemsize
+        self.nbytes = count(shape) * dtype.itemsize
         self.strides: Tuple[int, ...]
         if strides is None:
             self.strides = dense_strides(shape, dtype.itemsize)
@@ -244,7 +217,7 @@ class Array:
     @property
     def size(self) -> int:
         """The number of elements."""
-        return _count(self.shape)
+        return count(self.shape)
 
     @property
     def is_contiguous(self) -> bool:
@@ -291,9 +264,9 @@ class Array:
                 dim += rest
             elif isinstance(item, slice):
                 start, stop, step = item.indices(self.shape[dim])
-                count = len(range(start, stop, step))
-                ptr += start * self.strides[dim] if count else 0
-                shape.append(count)
+                length = len(range(start, stop, step))
+                ptr += start * self.strides[dim] if length else 0
+                shape.append(length)
                 strides.append(step * self.strides[dim])
                 dim += 1
             elif hasattr(item, "__index__") and not isinstance(item, bool):
@@ -328,7 +301,7 @@ class Array:
     def reshape(self, *shape: int) -> Array:
         """Return a view with other sizes; one may be -1. Fails if the elements would have to move."""
         sizes = list(_resolve(shape, self.size))
-        if _count(tuple(sizes)) != self.size:
+        if count(tuple(sizes)) != self.size:
             raise ValueError(f"{self.size} elements do not fill the shape {tuple(sizes)}")
         if self._dense:
             return Array(self._memory, self.ptr, tuple(sizes), self.dtype, None, self._readonly)
@@ -399,7 +372,7 @@ class Array:
         """Return a copy on a device, in C order."""
         return to_device(self, to, stream=stream, kind=kind)
 
-    def to_host(self, stream: Stream | None = None) -> numpy.ndarray[Any, Any]:
+    def to_host(self, stream: Stream | None = None) -> NumpyArray:
         """Return a copy as a NumPy array, complete when the call returns."""
         import numpy
 
@@ -421,7 +394,7 @@ class Array:
         """Return the only element as a Python number."""
         return self.to_host().item()
 
-    def numpy(self) -> numpy.ndarray[Any, Any]:
+    def numpy(self) -> NumpyArray:
         """Return a NumPy view of the same memory, after the work on it so far. The host must reach the memory.
 
         Later operations of leat on the array are not ordered with the host's use of the view: synchronize first.
@@ -437,7 +410,7 @@ class Array:
         if not self.nbytes:
             return numpy.empty(self.shape, kind)
         self._memory.wait(not self._readonly)
-        low, high = self._span()
+        low, high = span(self.shape, self.strides, self.dtype.itemsize)
         # The buffer refers to the memory's owner, and the NumPy array to the buffer.
         buffer = (ctypes.c_char * (high - low)).from_address(self.ptr + low)
         buffer._pyleat_owner = self  # type: ignore[attr-defined]
@@ -446,19 +419,9 @@ class Array:
             made.flags.writeable = False
         return made
 
-    def _span(self) -> tuple[int, int]:
-        """Return the first byte and the end of the elements, relative to the first element."""
-        low, high = 0, self.dtype.itemsize
-        for size, stride in zip(self.shape, self.strides):
-            if stride < 0:
-                low += (size - 1) * stride
-            else:
-                high += (size - 1) * stride
-        return low, high
-
     # ---- exchange with other packages
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NumpyArray:
         made = self.numpy()
         if dtype is not None and made.dtype != dtype:
             if copy is False:
@@ -467,7 +430,7 @@ class Array:
         return made.copy() if copy else made
 
     def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self.numpy())
+        return memoryview(self.numpy())  # type: ignore[arg-type,unused-ignore]
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -503,6 +466,7 @@ class Array:
         return _dlpack.export(self, stream, max_version, dl_device, copy)
 
 
+_operand.arrays = (Array,)
 _reshape = _lib.leat_layout_reshape
 _reshape.argtypes = (c_void_p, ctypes.c_uint32, c_void_p)
 _reshape.restype = ctypes.c_int
@@ -524,7 +488,7 @@ def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     if shape.count(-1) > 1:
         raise ValueError(f"shape {shape}: only one size may be -1")
     if -1 in shape:
-        known = -_count(shape)
+        known = -count(shape)
         if not known or size % known:
             raise ValueError(f"{size} elements do not fill the shape {shape}")
         shape = tuple(size // known if n == -1 else n for n in shape)
@@ -573,7 +537,7 @@ def empty(
     element = _to_dtype(dtype)
     sizes = _shape(shape)
     stream, kind = _choose(device, stream, pool, kind)
-    block = Block(_count(sizes) * element.itemsize, kind, stream, pool)
+    block = Block(count(sizes) * element.itemsize, kind, stream, pool)
     return Array(block, block.ptr, sizes, element)
 
 
@@ -621,12 +585,11 @@ def to_device(
     call returns, source may change if it is ordinary host memory.
     """
     from ._copy import default_stream, move
-    from ._operand import operand
 
     if device is None and stream is None and pool is None:
         stream = default_stream(source)
     stream, kind = _choose(device, stream, pool, kind)
-    found = operand(source, False, stream)
+    found = _operand.operand(source, False, stream)
     made = empty(found.shape, found.dtype, stream=stream, kind=kind, pool=pool)
     move(made, found, stream)
     return made
@@ -639,7 +602,6 @@ def asarray(source: Any, *, device: DeviceLike = None, stream: Stream | None = N
     kept as long as the array, and until work that uses its memory is over. Host memory becomes an array of kind
     "pageable", or "pinned" if it is page-locked.
     """
-    from ._operand import operand
 
     from ._copy import default_stream
 
@@ -648,7 +610,7 @@ def asarray(source: Any, *, device: DeviceLike = None, stream: Stream | None = N
     if device is None and stream is None:
         stream = default_stream(source)
     stream, _ = _choose(device, stream, None, "device")
-    found = operand(source, None, stream)
+    found = _operand.operand(source, None, stream)
     if isinstance(found, Array):
         return found
     info = _c.PointerInfo()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from ctypes import byref, c_void_p, create_string_buffer
 from typing import Any, Generator, NamedTuple
 
 from . import _c, _hold
-from ._array import Array, Memory, fill_layout
+from ._array import Array, EventHold, Memory, fill_layout
 from ._device import Event, Stream, device
 from ._errors import Error, check, fail
 from ._operand import operand
@@ -235,12 +236,29 @@ def _match(dst: Any, src: Any) -> None:
         )
 
 
-def _is_pageable(found: Any) -> bool:
-    info = _c.PointerInfo()
-    if not found.nbytes or found.kind == "device":
-        return False
-    check(_lib.leat_pointer_get_info(found.ptr, byref(info)))
-    return bool(info.kind == _c.KIND_PAGEABLE)
+class _PointerInfo(threading.local):
+    """A struct for each thread, since to make one takes longer than to ask."""
+
+    def __init__(self) -> None:
+        self.raw = _c.PointerInfo()
+        self.place = byref(self.raw)
+
+
+_pointer_info = _PointerInfo()
+_get_pointer_info = _lib.leat_pointer_get_info
+
+
+def _is_pageable(ptr: int) -> bool:
+    info = _pointer_info
+    status = _get_pointer_info(ptr, info.place)
+    if status:
+        fail(status)
+    return bool(info.raw.kind == 0)  # KIND_PAGEABLE
+
+
+def _is_done(found: Any) -> bool:
+    """Return True if leat_copy_sync() leaves nothing to wait for on this side."""
+    return not found.nbytes or (found.kind != "device" and _is_pageable(found.ptr))
 
 
 def _settle(stream: Stream, foreign: list[Any]) -> None:
@@ -253,13 +271,7 @@ def _settle(stream: Stream, foreign: list[Any]) -> None:
                 # The other package does not know of this stream, so its later work must find the copy complete.
                 stream.synchronize()
                 return
-    _hold.keep(_hold_until(stream, tuple(found.owner for found in foreign)))
-
-
-def _hold_until(stream: Stream, objects: tuple[object, ...]) -> Any:
-    from ._array import EventHold
-
-    return EventHold(stream, objects)
+    _hold.keep(EventHold(stream, tuple(found.owner for found in foreign)))
 
 
 def _layouts(dst: Any, src: Any) -> tuple[_c.Layout, _c.Layout]:
@@ -289,7 +301,7 @@ def move(dst: Any, src: Any, stream: Stream) -> None:
             fail(status)
         if to_array and of_array:
             return
-        foreign = [found for found in (d, s) if type(found) is not Array and not _is_pageable(found)]
+        foreign = [found for found in (d, s) if type(found) is not Array and not _is_done(found)]
         if foreign:
             _settle(stream, foreign)
         return
@@ -302,6 +314,40 @@ def move(dst: Any, src: Any, stream: Stream) -> None:
         _settle(stream, foreign)
 
 
+def _copy_ndarray(array: Any, host: Any, write: bool) -> bool:
+    """Copy between a contiguous Array and a contiguous NumPy array of the same shape and type, the usual case.
+
+    Returns False, and does nothing, in other cases; move() does the same then, more slowly.
+    """
+    if type(array) is not Array or not array._dense or type(host).__module__ != "numpy":
+        return False
+    interface = getattr(host, "__array_interface__", None)
+    if interface is None or interface["typestr"] != array.dtype._typestr or interface["shape"] != array.shape:
+        return False
+    ptr, readonly = interface["data"]
+    if interface.get("strides") is not None or "V" in array.dtype._typestr or not array.nbytes:
+        return False
+    memory: Memory = array._memory
+    stream = memory.stream
+    if write:
+        if array._readonly:
+            return False
+        if memory._only is not stream:
+            memory.use(stream, True)
+        status = _copy_sync(stream._handle, array.ptr, ptr, array.nbytes)
+    else:
+        if readonly:
+            return False
+        if memory._only is not stream:
+            memory.use(stream, False)
+        status = _copy_sync(stream._handle, ptr, array.ptr, array.nbytes)
+    if status:
+        fail(status)
+    if not _is_pageable(ptr):
+        _hold.keep(EventHold(stream, (host,)))
+    return True
+
+
 def copy(dst: Any, src: Any, *, stream: Stream | None = None) -> None:
     """Copy src to dst, in stream order, between any two places and with any strides.
 
@@ -312,6 +358,8 @@ def copy(dst: Any, src: Any, *, stream: Stream | None = None) -> None:
     The stream is that of the Array among the two (of dst, if both are), or PyTorch's current stream if one is a CUDA
     tensor. Use :func:`copy_start` for a copy that runs while the program goes on.
     """
+    if stream is None and (_copy_ndarray(dst, src, True) or _copy_ndarray(src, dst, False)):
+        return
     if type(dst) is Array and not dst._readonly:
         d: Any = dst
         if stream is None:

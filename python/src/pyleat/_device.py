@@ -169,7 +169,7 @@ def device(name: DeviceLike = None) -> Device:
 
 def devices() -> list[DeviceInfo]:
     """Return the properties of all devices, the best one first. Opens none of them."""
-    found = []
+    found: list[DeviceInfo] = []
     while True:
         raw = _c.DeviceInfo()
         status = _lib.leat_device_list(len(found), byref(raw))
@@ -336,6 +336,7 @@ class Pool:
 
     _handle = 0
     _owned = False
+    _device_name = ""
 
     def __init__(
         self,

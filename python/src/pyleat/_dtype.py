@@ -89,7 +89,9 @@ def dtype(value: Any) -> DType:
         if name in _BY_NAME:
             return _BY_NAME[name]
         raise TypeError(f"pyleat has no type for {value!r}; names are {', '.join(_BY_NAME)}")
-    found = _BY_TYPESTR.get(value.str) or _BY_NAME.get(getattr(value, "name", ""))
+    found = _BY_TYPESTR.get(value.str)
+    if not found and value.str[0] != ">":  # NumPy's names are the same for both byte orders
+        found = _BY_NAME.get(getattr(value, "name", ""))
     if found:
         return found
     if getattr(value, "hasobject", False):

@@ -13,6 +13,7 @@ from ._device import DeviceLike, Stream, _made, device
 from ._dtype import UINT8, DType, from_model
 from ._errors import Status, check, make_error
 from ._operand import operand
+from ._shape import span
 
 _lib = _c.leat
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -77,7 +78,8 @@ class _Load(Ticket):
         self._get_info = library.leat_model_load_get_info
         self._cancel = library.leat_model_load_cancel
         self._destroy = library.leat_model_load_destroy if owned else _nothing
-        self._set = objects  # the load belongs to its set, which must live as long as this ticket
+        # The load of a set belongs to the set, which must live as long as this ticket.
+        self._set = () if owned else objects
         self.tensors = tensors
         super().__init__(handle, objects)
 
@@ -260,7 +262,7 @@ class Model(Mapping[str, TensorInfo]):
                 fill_layout(layout, found)
                 item.layout = pointer(layout)
                 keep.append(layout)
-            low, high = _span(found)
+            low, high = span(found.shape, found.strides, found.dtype.itemsize)
             if low < 0:
                 layout.offset_bytes = -low
                 item.dst = found.ptr + low
@@ -275,19 +277,6 @@ class Model(Mapping[str, TensorInfo]):
     def __del__(self, _is_own: Any = _hold.is_own) -> None:
         if self._handle and _is_own():
             self._close(self._handle)
-
-
-def _span(found: Any) -> tuple[int, int]:
-    """Return the first byte and the end of the elements, relative to the first element."""
-    if not found.nbytes:
-        return 0, 0
-    low, high = 0, found.dtype.itemsize
-    for size, stride in zip(found.shape, found.strides):
-        if stride < 0:
-            low += (size - 1) * stride
-        else:
-            high += (size - 1) * stride
-    return low, high
 
 
 def _not_found(name: str, model: Model) -> Exception:

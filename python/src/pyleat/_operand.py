@@ -8,14 +8,16 @@ from typing import Any
 
 from . import _hold
 from ._device import Stream
+from ._dtype import _BY_TYPESTR as BY_TYPESTR
 from ._dtype import UINT8, DType, from_typestr
 from ._dtype import dtype as to_dtype
+from ._shape import count, dense_strides, is_dense
 
 
 class Operand:
     """Memory of another package, with its shape. owner keeps it alive."""
 
-    __slots__ = ("_dense", "dtype", "kind", "nbytes", "owner", "ptr", "readonly", "shape", "strides")
+    __slots__ = ("_dense", "_strides", "dtype", "kind", "nbytes", "owner", "ptr", "readonly", "shape")
 
     def __init__(
         self,
@@ -27,20 +29,22 @@ class Operand:
         owner: object,
         kind: str = "pageable",
     ) -> None:
-        from ._array import dense_strides, is_dense
-
         self.ptr = ptr
         self.shape = shape
         self.dtype = dtype
-        count = 1
-        for size in shape:
-            count *= size
-        self.nbytes = count * dtype.itemsize
+        self.nbytes = count(shape) * dtype.itemsize
         self._dense = strides is None or is_dense(shape, strides, dtype.itemsize)
-        self.strides = dense_strides(shape, dtype.itemsize) if strides is None else strides
+        self._strides = strides  # None: in C order
         self.readonly = readonly
         self.owner = owner
         self.kind = kind
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The distances of neighbours in bytes."""
+        if self._strides is None:
+            self._strides = dense_strides(self.shape, self.dtype.itemsize)
+        return self._strides
 
 
 class _Buffer(Structure):
@@ -89,7 +93,8 @@ def _of_interface(source: Any, interface: dict[str, Any], kind: str) -> Operand:
     ptr, readonly = interface["data"]
     strides = interface.get("strides")
     text = interface["typestr"]
-    element = from_typestr(text) if "V" not in text and "O" not in text else to_dtype(source.dtype)
+    # NumPy's text for types of ml_dtypes says only how many bytes they have.
+    element = BY_TYPESTR.get(text) or (to_dtype(source.dtype) if hasattr(source, "dtype") else from_typestr(text))
     return Operand(ptr, interface["shape"], element, strides, readonly, source, kind)
 
 
@@ -105,15 +110,17 @@ def _of_buffer(source: Any) -> Operand:
     return Operand(raw.buf or 0, shape, element, strides, bool(raw.readonly), (view, source))
 
 
+# The class Array, which its module adds.
+arrays: Any = ()
+
+
 def operand(source: Any, write: bool | None, stream: Stream | None = None) -> Any:
     """Return source if it is an Array, and otherwise an Operand for its memory.
 
     write: True checks that it may be written, None leaves that to the caller. Device memory of another package is
     ordered for work of stream.
     """
-    from ._array import Array
-
-    if isinstance(source, Array):
+    if isinstance(source, arrays):
         if write and source._readonly:
             raise ValueError("the destination is a read-only array")
         return source
