@@ -113,9 +113,7 @@ def test_types_of_other_packages():
 
 
 def test_big_endian_and_odd_types_move_as_bytes():
-    for a in (np.arange(6, dtype=">f4").reshape(2, 3), np.array(["ab", "cde"], "U3"), np.zeros(3, "M8[ns]"[:2] + "8[ns]")):
-        if a.dtype.kind == "M":
-            a = a.view("i8")
+    for a in (np.arange(6, dtype=">f4").reshape(2, 3), np.array(["ab", "cde"], "U3"), np.arange(3, dtype="i8").view("M8[s]")):
         x = pyleat.to_device(a)
         assert (x.to_host() == a).all()
     with pytest.raises(TypeError):

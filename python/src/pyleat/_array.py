@@ -103,15 +103,17 @@ class Block(Memory):
         self,
         _use: Any = _lib.leat_block_use,
         _free: Any = _lib.leat_free,
-        _free_now: Any = _lib.leat_memory_free,
         _is_own: Any = _hold.is_own,
+        _fail: Any = fail,
     ) -> None:
         if not getattr(self, "ptr", 0) or not _is_own():
             return
         for stream in self._others:
             if _use(stream._handle, self.ptr):
                 stream.synchronize()
-        _free(self.stream._handle, self.ptr)
+        status = _free(self.stream._handle, self.ptr)
+        if status:
+            _fail(status)  # Python passes it to sys.unraisablehook: guard mode found that the block was overrun
 
 
 class Foreign(Memory):
