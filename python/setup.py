@@ -45,7 +45,9 @@ class BuildPy(build_py):
         super().run()
         build = build_folder()
         make = ["make", "-C", str(TOP), f"-j{os.cpu_count()}", f"BUILD={build}", "python-libraries"]
-        subprocess.run([*make, *shlex.split(os.environ.get("PYLEAT_MAKE", ""))], check=True)
+        # The jobserver of a make that calls pip does not reach through pip.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+        subprocess.run([*make, *shlex.split(os.environ.get("PYLEAT_MAKE", ""))], check=True, env=environment)
         folder = Path(self.build_lib) / "pyleat" / "lib"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

@@ -207,7 +207,7 @@ check-compat: $(checked_lib)
 # every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
 # tests access rights and no bytes.
 check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip \
-                check-names-cuda check-jitter check-bad-disk
+                check-names-cuda check-jitter check-bad-disk check-python
 asan_suites := check-plain check-compat check-staged check-prefetch
 tsan_suites := check-tsan-plain check-tsan-staged
 # run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
@@ -322,6 +322,12 @@ check-bad-disk: tests
 	        $(addprefix $(test_bin)/,test_file test_file_batch test_file_commit test_model) || status=1; \
 	done; \
 	exit $$status
+
+# The Python package: builds the wheel, and tests it in a new virtual environment. pip fetches what that needs;
+# without Python, its module venv or a network the suite is skipped.
+check-python: python-libraries $(BUILD)/python/libcuda-alone.so
+	$(Q)LEAT_PYTHON_MAKE='$(MAKE)' LEAT_PYTHON_BUILD='$(abspath $(BUILD))' CC='$(CC)' CXX='$(CXX)' \
+	    CFLAGS='$(CFLAGS)' TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 tests/python.sh
 
 check-prefetch: $(check_needs)
 	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'

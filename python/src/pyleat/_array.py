@@ -309,7 +309,7 @@ class Array:
             return Array(self._memory, self.ptr, tuple(sizes), self.dtype, None, self._readonly)
         layout = _c.Layout()
         fill_layout(layout, self)
-        check(_reshape(byref(layout), len(sizes), (ctypes.c_int64 * len(sizes))(*sizes)))
+        check(_lib.leat_layout_reshape(byref(layout), len(sizes), (ctypes.c_int64 * len(sizes))(*sizes)))
         return self._view(self.ptr, tuple(sizes), tuple(layout.stride_bytes[: len(sizes)]))
 
     def broadcast_to(self, *shape: int) -> Array:
@@ -428,8 +428,10 @@ class Array:
         if dtype is not None and made.dtype != dtype:
             if copy is False:
                 raise ValueError("another type of elements needs a copy")
-            return made.astype(dtype)
-        return made.copy() if copy else made
+            other: NumpyArray = made.astype(dtype)
+            return other
+        result: NumpyArray = made.copy() if copy else made
+        return result
 
     def __buffer__(self, flags: int) -> memoryview:
         return memoryview(self.numpy())  # type: ignore[arg-type,unused-ignore]
@@ -469,9 +471,6 @@ class Array:
 
 
 _operand.arrays = (Array,)
-_reshape = _lib.leat_layout_reshape
-_reshape.argtypes = (c_void_p, ctypes.c_uint32, c_void_p)
-_reshape.restype = ctypes.c_int
 
 
 def fill_layout(layout: _c.Layout, array: Any) -> None:

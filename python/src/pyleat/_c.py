@@ -343,6 +343,7 @@ CORE = {
     "leat_copy_layout": (_p, _p, _p, _p, _p),
     "leat_copy_explain": (_p, _p, _p, _n, _p, _n),
     "leat_copy_layout_explain": (_p, _p, _p, _p, _p, _p, _n),
+    "leat_layout_reshape": (_p, c_uint32, _p),
     "leat_fill_pattern": (_p, _p, _p, _n, _n),
     "leat_ticket_wait": (_p, c_int, _u),
     "leat_ticket_get_info": (_p, _p),
