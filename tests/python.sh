@@ -51,16 +51,19 @@ else
     echo "skipped: the ABI of pyleat/_c.py needs gcc"
 fi
 
-# Runs the tests with further variables, and prints the reasons of skipped ones as run.sh wants them.
+# Runs $tests with further variables, and prints the reasons of skipped ones as run.sh wants them.
 run_tests() {
-    local log="$work/tests" name=$1
+    local log="$work/log" name=$1
     shift
-    (cd "$work" && env "$@" "$python" -m pytest -p no:cacheprovider -q -rs "$top/python/tests") >"$log" 2>&1 ||
+    (cd "$work" && env "$@" "$python" -m pytest -p no:cacheprovider -q -rs $tests) >"$log" 2>&1 ||
         { cat "$log"; echo "python.sh: the tests failed: $name"; return 1; }
     sed -nE 's/^SKIPPED \[([0-9]+)\] [^ ]+: (.*)/skipped: \2/p' "$log"
     echo "$name: $(tail -n 1 "$log")"
 }
+tests=$top/python/tests
 run_tests 'on cpu:0' LEAT_DEVICE=cpu:0 || status=1
+# The ends of processes, which take longest, were tested above.
+tests="$tests --ignore $top/python/tests/test_process.py --ignore $top/python/tests/test_documents.py"
 run_tests 'with staged copies' LEAT_DEVICE=cpu:0 LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 || status=1
 # A second copy of leat in one process needs more static thread-local memory than glibc sets aside for dlopen().
 run_tests 'on cuda:0 over libleat-cuda' LEAT_DEVICE=cuda:0 LEAT_DRIVERS=cuda,cpu \

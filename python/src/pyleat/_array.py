@@ -380,7 +380,7 @@ class Array:
 
         from ._copy import copy
 
-        made = numpy.empty(self.shape, numpy_dtype(self.dtype))
+        made: NumpyArray = numpy.empty(self.shape, numpy_dtype(self.dtype))
         copy(made, self, stream=stream)
         return made
 
@@ -394,7 +394,8 @@ class Array:
 
     def item(self) -> Any:
         """Return the only element as a Python number."""
-        return self.to_host().item()
+        value: Any = self.to_host().item()
+        return value
 
     def numpy(self) -> NumpyArray:
         """Return a NumPy view of the same memory, after the work on it so far. The host must reach the memory.
@@ -410,13 +411,14 @@ class Array:
             )
         kind = numpy_dtype(self.dtype)
         if not self.nbytes:
-            return numpy.empty(self.shape, kind)
+            nothing: NumpyArray = numpy.empty(self.shape, kind)
+            return nothing
         self._memory.wait(not self._readonly)
         low, high = span(self.shape, self.strides, self.dtype.itemsize)
         # The buffer refers to the memory's owner, and the NumPy array to the buffer.
         buffer = (ctypes.c_char * (high - low)).from_address(self.ptr + low)
         buffer._pyleat_owner = self  # type: ignore[attr-defined]
-        made = numpy.ndarray(self.shape, kind, memoryview(buffer), -low, self.strides)
+        made: NumpyArray = numpy.ndarray(self.shape, kind, memoryview(buffer), -low, self.strides)
         if self._readonly:
             made.flags.writeable = False
         return made
