@@ -54,6 +54,7 @@ def gate():
     yield make
     for one in made:
         one.open()
+    for one in made:
         one._stream.synchronize()
 
 

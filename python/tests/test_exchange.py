@@ -185,6 +185,7 @@ def test_dlpack_orders_the_consumers_stream(gate):
     held.open_later()
     assert (y.to_host(stream=b) == 7).all()
     # Without the exchange there is no such order.
+    b.synchronize()
     held = gate(a)
     x.fill(8)
     x.__dlpack__(stream=-1)

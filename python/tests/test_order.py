@@ -240,6 +240,24 @@ def test_foreign_memory_lives_until_its_work_is_over(gate):
     assert alive() is None
 
 
+def test_foreign_memory_lives_without_a_ticket(gate):
+    x = pyleat.zeros((1024, 512), "uint8")
+    x.stream.synchronize()
+    source = np.full((512, 1024), 3, np.uint8)
+    alive = weakref.ref(source)
+    held = gate(x.stream)
+    wrapped = pyleat.asarray(source, stream=x.stream)
+    pyleat.copy(x, wrapped.T)  # between two Arrays: in stream order
+    del wrapped, source
+    gc.collect()
+    assert alive() is not None
+    held.open()
+    x.stream.synchronize()
+    _hold.reap(100)
+    assert alive() is None
+    assert (x.to_host() == 3).all()
+
+
 def test_a_view_of_numpy_keeps_the_memory():
     x = pyleat.full(BYTES, 4, "uint8", kind="pinned")
     block = weakref.ref(x._memory)

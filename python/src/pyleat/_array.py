@@ -122,14 +122,9 @@ class Foreign(Memory):
     def __init__(self, ptr: int, nbytes: int, kind: str, stream: Stream, owner: object) -> None:
         super().__init__(ptr, nbytes, kind, stream)
         self._owner = owner
-        self._used = False
-
-    def use(self, stream: Stream, write: bool) -> None:
-        self._used = True
-        super().use(stream, write)
 
     def __del__(self, _is_own: Any = _hold.is_own) -> None:
-        if not _is_own() or not getattr(self, "_used", False):
+        if not _is_own() or not hasattr(self, "_owner"):
             return
         for stream in {id(stream): stream for stream in (self.stream, *self._others)}.values():
             try:

@@ -20,6 +20,14 @@ _open_lock = threading.Lock()  # guards _open, so that two threads make one Devi
 _open: dict[int, "Device"] = {}  # devices by handle, until Device.close()
 
 
+def _in_child() -> None:
+    global _open_lock
+    _open_lock = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
 def _made(function: Any, *arguments: Any) -> int:
     """Call a function that returns a handle through its last parameter."""
     handle = c_void_p()
