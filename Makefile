@@ -51,7 +51,7 @@ lib_src := $(sort $(wildcard src/*/*.c src/driver/*/*.c))
 lib_obj := $(lib_src:%.c=$(BUILD)/obj/%.o)
 cli_src := $(sort $(wildcard cli/*.c))
 cli_obj := $(cli_src:%.c=$(BUILD)/obj/%.o)
-headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h))
+headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h include/leat/*/*.hpp))
 so_real := libleat.so.$(VERSION)
 so_name := libleat.so.$(so_major)
 
@@ -110,6 +110,10 @@ include files/files.mk
 
 include dropin/dropin.mk
 
+# ---- the Python package ----------------------------------------------------------------------------------
+
+include python/python.mk
+
 # ---- the command ------------------------------------------------------------------------------------------
 
 cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib 2>/dev/null)
@@ -146,7 +150,8 @@ example_src := $(filter-out $(device_src),$(sort $(wildcard examples/*.c)))
 ifneq ($(have_cuda_h),yes)
 example_src := $(filter-out examples/interop_cuda.c,$(example_src))
 endif
-example_bin := $(example_src:examples/%.c=$(BUILD)/examples/%)
+example_cxx := $(sort $(wildcard examples/*.cc))
+example_bin := $(example_src:examples/%.c=$(BUILD)/examples/%) $(example_cxx:examples/%.cc=$(BUILD)/examples/%)
 
 device_bin := $(device_src:examples/%.c=$(BUILD)/examples/%.so) $(device_src:examples/%.c=$(BUILD)/examples/%.ptx)
 
@@ -157,6 +162,11 @@ $(BUILD)/examples/%: examples/%.c $(BUILD)/libleat.so $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) $(example_cflags) -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(BUILD) \
 	    -Wl,-rpath,'$$ORIGIN/..' -lleat $(example_libs) -o $@
+$(BUILD)/examples/%: examples/%.cc $(BUILD)/libleat.so $(BUILD)/flags
+	$(say) CXX $<
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wshadow -Wconversion -Iinclude $(CPPFLAGS) $(CFLAGS) -pthread -MMD -MP -MF $@.d \
+	    $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' -lleat -o $@
 $(BUILD)/examples/%.so: examples/%.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
@@ -297,6 +307,7 @@ make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
 make lib             the two libraries only; needs nothing but a C compiler
 make dropin          $(BUILD)/libleat-run.so and its engine: what leat run preloads
 make files           $(BUILD)/libleat-files.so and .a: models by name (leat/model.h)
+make wheel           the wheel of the Python package pyleat, into $(BUILD)/wheel/ (docs/python.md)
 make examples        the programs of examples/, into $(BUILD)/examples/
 make check           the tests on the CPU device; every suite runs, and the last lines name all that failed
 make check-quick     most of them once, in less than a minute on two cores; says what it leaves out

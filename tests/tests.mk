@@ -45,6 +45,10 @@ test_walk := $(test_bin)/fault_walk
 unit_src := $(sort $(wildcard $(addprefix tests/unit/,test_*.c unit_*.c fuzz_*.c)))
 test_unit := $(unit_src:tests/unit/%.c=$(test_bin)/%)
 
+# A program in C++, for the headers that are C++.
+test_cxx := $(test_bin)/test_memory_resource
+test_api += $(test_cxx)
+
 test_programs := $(test_api) $(test_order) $(test_cpu) $(test_crash) $(test_unit) $(test_walk)
 test_kernels := $(test_bin)/kernels_user.so
 
@@ -65,6 +69,12 @@ $(checked_lib): FORCE
 	+$(Q)$(MAKE) --no-print-directory CHECKED=1 BUILD=$(checked) lib compat
 $(lib_obj:$(BUILD)/%=$(checked)/%): $(checked_lib) ;
 endif
+
+$(test_cxx): $(test_bin)/%: tests/api/%.cc $(checked_lib) $(BUILD)/flags
+	$(say) CXX $<
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wshadow -Wconversion -Iinclude $(CPPFLAGS) $(CFLAGS) -pthread -MMD -MP -MF $@.d \
+	    $< $(LDFLAGS) $(checked_lib) $(LIB_LIBS) -o $@
 
 # Which headers the objects of a folder see. In support/, only held and canonical_cases see private ones.
 test_cflags_api = $(PUBLIC_CFLAGS)
@@ -87,7 +97,7 @@ $(test_layer): %: %.o $(layer_objects)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
-$(filter-out $(test_layer),$(test_programs)): %: %.o $(test_objects) $(checked_lib)
+$(filter-out $(test_layer) $(test_cxx),$(test_programs)): %: %.o $(test_objects) $(checked_lib)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) \
 	    -o $@
@@ -210,7 +220,7 @@ check-compat: $(checked_lib)
 # every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
 # tests access rights and no bytes.
 check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip \
-                check-names-cuda check-jitter check-bad-disk check-mapped
+                check-names-cuda check-jitter check-bad-disk check-mapped check-python
 asan_suites := check-plain check-compat check-staged check-prefetch check-mapped
 tsan_suites := check-tsan-plain check-tsan-staged
 # run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
@@ -341,6 +351,13 @@ check-mapped: tests
 	        $(addprefix $(test_bin)/,test_file test_file_batch) || status=1; \
 	done; \
 	exit $$status
+
+# The Python package: builds the wheel, and tests it in a new virtual environment. pip fetches what that needs;
+# without Python, its module venv or a network the suite is skipped.
+check-python: python-libraries $(BUILD)/python/libcuda-alone.so
+	@mkdir -p $(test_bin)
+	$(Q)LEAT_PYTHON_MAKE='$(MAKE)' LEAT_PYTHON_BUILD='$(abspath $(BUILD))' CC='$(CC)' CXX='$(CXX)' \
+	    CFLAGS='$(CFLAGS)' TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 tests/python.sh
 
 check-prefetch: $(check_needs)
 	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'

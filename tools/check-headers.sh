@@ -1,5 +1,5 @@
 #!/bin/bash
-# Compiles each public header alone, in C11 and in C++11, with warnings as errors. Each is included twice, to test its
+# Compiles each public header alone, in C11 and in C++11 (those for C++ in C++11 and later), with warnings as errors. Each is included twice, to test its
 # include guard. Checks that every struct that can grow (one with a size) has a LEAT_..._INIT, and compiles each of these
 # in both languages. Then compiles each pair of the headers with CUDA's names, in both orders, because programs include
 # the runtime's and the driver's in one file.
@@ -42,6 +42,18 @@ for path in include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h; do
         printf '#include <%s>\ntypedef int leat_not_empty;\n' "$header" |
             $compiler $warn -DLEAT_NO_EXPERIMENTAL -Iinclude $system -fsyntax-only -x "$language" - && continue
         echo "headers: $header does not compile with LEAT_NO_EXPERIMENTAL and $compiler"
+        wrong=$((wrong + 1))
+    done
+done
+
+# Headers for C++ alone, in the oldest standard and in those that add to them.
+for path in include/leat/*/*.hpp; do
+    for standard in 11 17 20; do
+        done=$((done + 1))
+        # shellcheck disable=SC2086
+        printf '#include <%s>\n#include <%s>\n' "${path#include/}" "${path#include/}" |
+            $cxx -std=c++$standard $warn -Iinclude -fsyntax-only -x c++ - && continue
+        echo "headers: ${path#include/} does not compile alone with $cxx -std=c++$standard"
         wrong=$((wrong + 1))
     done
 done

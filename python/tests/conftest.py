@@ -1,0 +1,66 @@
+"""What the tests share. They run on the device of LEAT_DEVICE, which is cpu:0 unless it is set."""
+
+import ctypes
+import faulthandler
+import os
+import threading
+
+os.environ.setdefault("LEAT_DEVICE", "cpu:0")
+faulthandler.dump_traceback_later(float(os.environ.get("PYLEAT_TEST_SECONDS", "300")), exit=True)
+
+import pytest
+
+import pyleat
+from pyleat import _c, _hold
+
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Gate:
+    """Holds up a stream until open(), so that a test can say what runs before what."""
+
+    def __init__(self, stream):
+        self._opened = threading.Event()
+        self._reached = threading.Event()
+        self._stream = stream
+
+        def wait(_):
+            self._reached.set()
+            self._opened.wait(120)
+
+        self._function = HOST_FUNCTION(wait)
+        launch = _c.leat.leat_launch_host
+        launch.argtypes = (ctypes.c_void_p, HOST_FUNCTION, ctypes.c_void_p)
+        assert launch(stream._handle, self._function, None) == 0
+        assert self._reached.wait(60)
+
+    def open(self):
+        self._opened.set()
+
+    def open_later(self, seconds=0.05):
+        """Open the gate from another thread, which needs the interpreter's lock for that."""
+        threading.Timer(seconds, self.open).start()
+
+
+@pytest.fixture
+def gate():
+    """Return a function that makes a gate on a stream. All gates are open at the end of the test."""
+    made = []
+
+    def make(stream):
+        made.append(Gate(stream))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.open()
+    for one in made:
+        one._stream.synchronize()
+
+
+@pytest.fixture
+def nothing_running():
+    """Fail if tickets are left over whose work is over."""
+    yield
+    pyleat.device().synchronize()
+    assert _hold.running() == 0
