@@ -11,6 +11,15 @@ from pyleat import _c
 BYTES = 1 << 20
 
 
+streams = []
+
+
+def lasting_stream():
+    """Return a stream that lives as long as the process, as PyTorch's do: the plug keeps its handle for one."""
+    streams.append(pyleat.Stream())
+    return streams[-1]
+
+
 @pytest.fixture(scope="module")
 def plug():
     library = _c.load("libpyleat-torch.so")
@@ -30,7 +39,7 @@ def plug():
 
 def test_the_plug_allocates_from_the_chosen_pool(plug):
     number = pyleat.device().info.ordinal
-    stream = pyleat.Stream()
+    stream = lasting_stream()
     pool = pyleat.Pool(limit=64 << 20)
     default = pyleat.device().pool().stats().live_blocks
     plug.pyleat_torch_set_pool(number, pool._handle)
@@ -57,7 +66,7 @@ def test_the_plug_allocates_from_the_chosen_pool(plug):
 
 def test_record_stream_delays_the_reuse(plug, gate):
     number = pyleat.device().info.ordinal
-    a, b = pyleat.Stream(), pyleat.Stream()
+    a, b = lasting_stream(), lasting_stream()
     y = pyleat.zeros(BYTES, "uint8", stream=b)
     b.synchronize()
     ptr = plug.pyleat_torch_alloc(BYTES, number, a.native)
