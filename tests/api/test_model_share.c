@@ -407,6 +407,14 @@ static void temporary_memory_stays_until_it_is_copied(void **state)
     copy_slowly(wanted, NULL, pair.data, &info, left);
     for (int lane = 0; lane < 2; lane++)
         pair.items[lane].slice = left;
+    /* The first launch of a kernel loads it, and CUDA then waits for all work of the device, also for the gate. */
+    OK(leat_model_load_start(pair.model, pair.items, 2, NULL, &load));
+    OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    OK(leat_model_load_destroy(load));
+    for (int lane = 0; lane < 2; lane++) {
+        OK(leat_fill(room->streams[lane], pair.memory[lane], 0x11, PAIR_BYTES));
+        OK(leat_stream_synchronize(room->streams[lane]));
+    }
     gate = test_gate_close(room->streams[1]);
     OK(leat_model_load_start(pair.model, pair.items, 2, NULL, &load));
     for (int i = 0; i < 8; i++) {
