@@ -8,10 +8,12 @@
  */
 #include "run.h"
 #include "cli.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +24,7 @@
 #include <unistd.h>
 
 const char cli_run_help[] =
-    "Usage: leat run [--report FILE] [--log] [--] PROGRAM [ARGUMENT]...\n"
+    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--] PROGRAM [ARGUMENT]...\n"
     "       leat run --device cpu:N [--] PROGRAM [ARGUMENT]...\n\n"
     "Runs a CUDA program as it is. leat's threads make its longer copies between pageable memory and a GPU, with\n"
     "the order and the waits of the driver's calls; everything else goes to the driver. Afterwards a table on\n"
@@ -34,6 +36,7 @@ const char cli_run_help[] =
     "Options:\n"
     "  --report FILE  writes the table to FILE\n"
     "  --log          only observes: the driver makes all copies, and the table says which leat would have made\n"
+    "  --least BYTES  leat makes copies from this size on, such as 4M; without it from 16 MiB on\n"
     "  --device cpu:N runs the program on this CPU device instead of a GPU; there is no table\n"
     "  --help         this text\n\n"
     "Exit status: that of PROGRAM; 128 + N if signal N ended it; 127 if there is no such program, 126 if it cannot\n"
@@ -43,7 +46,8 @@ enum { CANNOT_RUN = 126, NO_PROGRAM = 127, SIGNAL_BASE = 128 };
 
 struct run_options {
     const char *report;
-    const char *device; /* a CPU device instead of a GPU; NULL: none */
+    uint64_t least_bytes; /* of the shortest copy that leat makes; 0: the default */
+    const char *device;   /* a CPU device instead of a GPU; NULL: none */
     bool observe;
     char **program;
 };
@@ -96,8 +100,9 @@ static bool set_preload(const char *library)
 
 static bool set_environment(const struct run_options *options, const char *table_path)
 {
-    char library[PATH_MAX];
+    char library[PATH_MAX], least[24];
 
+    snprintf(least, sizeof least, "%" PRIu64, options->least_bytes ? options->least_bytes : RUN_LEAST_BYTES);
     if (!run_find_library(library, sizeof library)) {
         cli_complain("run: libleat-run.so is neither beside the command nor where libraries are installed (%s); "
                      "install leat again",
@@ -105,6 +110,7 @@ static bool set_environment(const struct run_options *options, const char *table
         return false;
     }
     return set_preload(library) && setenv(RUN_TABLE_VARIABLE, table_path, 1) == 0 &&
+           setenv(RUN_LEAST_VARIABLE, least, 1) == 0 &&
            (options->observe ? setenv(RUN_MODE_VARIABLE, RUN_MODE_LOG, 1) : unsetenv(RUN_MODE_VARIABLE)) == 0;
 }
 
@@ -278,11 +284,13 @@ int cli_run(int argc, char **argv)
     static const struct option options[] = {
         {"report", required_argument, NULL, 'r'},
         {"device", required_argument, NULL, 'd'},
+        {"least", required_argument, NULL, 'm'},
         {"log", no_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     struct run_options wanted = {0};
+    const char *end;
     int option;
 
     /* "+": the options of the program are its own. */
@@ -293,6 +301,12 @@ int cli_run(int argc, char **argv)
             break;
         case 'd':
             wanted.device = optarg;
+            break;
+        case 'm':
+            if (!text_parse_bytes(optarg, &end, &wanted.least_bytes) || *end || !wanted.least_bytes) {
+                cli_complain("run: --least %s is no size from 1 byte on, such as 4M", optarg);
+                return CLI_USAGE;
+            }
             break;
         case 'l':
             wanted.observe = true;
@@ -317,8 +331,9 @@ int cli_run(int argc, char **argv)
                      wanted.device);
         return CLI_USAGE;
     }
-    if (wanted.report || wanted.observe) {
-        cli_complain("run: --device has no table; leave out --report and --log");
+    if (wanted.report || wanted.observe || wanted.least_bytes) {
+        cli_complain("run: --device has no table and copies nothing through leat's threads; leave out --report, --log "
+                     "and --least");
         return CLI_USAGE;
     }
     return run_on_cpu(&wanted);

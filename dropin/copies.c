@@ -40,9 +40,9 @@ static bool begin(struct call *call, enum run_call kind, const struct dropin_cop
 {
     *call = (struct call){.kind = kind, .bytes = (uint64_t)copy->bytes * copy->rows};
     call->outcome = plain ? RUN_OUTCOME_SHORT : RUN_OUTCOME_ARRAY;
-    if (call->bytes >= DROPIN_LEAST_BYTES || dropin_only_observes()) {
+    if (call->bytes >= dropin_least_bytes() || dropin_only_observes()) {
         call->begun_ns = dropin_clock_ns();
-        if (plain && call->bytes >= DROPIN_LEAST_BYTES)
+        if (plain && call->bytes >= dropin_least_bytes())
             call->outcome = dropin_serve(copy);
     }
     return call->outcome == RUN_OUTCOME_LEAT;

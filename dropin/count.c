@@ -130,6 +130,22 @@ bool dropin_only_observes(void)
     return value == 2;
 }
 
+uint64_t dropin_least_bytes(void)
+{
+    /* 0: not known yet. Relaxed: every thread finds the same value. */
+    static atomic_uint_least64_t known;
+    uint64_t value = atomic_load_explicit(&known, memory_order_relaxed);
+    const char *text;
+
+    if (!value) {
+        text = secure_getenv(RUN_LEAST_VARIABLE);
+        value = text ? strtoull(text, NULL, 10) : 0;
+        value = value ? value : RUN_LEAST_BYTES;
+        atomic_store_explicit(&known, value, memory_order_relaxed);
+    }
+    return value;
+}
+
 uint64_t dropin_clock_ns(void)
 {
     struct timespec now;

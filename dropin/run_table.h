@@ -15,6 +15,11 @@
 #define RUN_TABLE_VARIABLE "LEATRUN_TABLE" /* the path of the table */
 #define RUN_MODE_VARIABLE "LEATRUN_MODE"   /* RUN_MODE_LOG: observe only; anything else: serve */
 #define RUN_MODE_LOG "log"
+#define RUN_LEAST_VARIABLE "LEAT_RUN_LEAST" /* bytes of the shortest copy that leat makes */
+
+/* Its default. Below, PyTorch's copies were slower than the driver's at 1 MiB and in part at 4 MiB
+ * (docs/drop-in.md). */
+#define RUN_LEAST_BYTES (UINT64_C(16) << 20)
 
 /* Changes with the layout of the table, so that a library of another version does not write to it. */
 #define RUN_TABLE_MAGIC UINT64_C(0x3174616572746c01)

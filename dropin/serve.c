@@ -11,11 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From these sizes on leat was faster than the driver at every gap between copies that was measured
- * (docs/copies.md, "Programs that copy now and then"). */
-#define IN_LEAST_BYTES DROPIN_LEAST_BYTES
-#define OUT_LEAST_BYTES ((size_t)4 << 20)
-
 #define DEVICES_MOST 64
 
 /* ---- the engine ---- */
@@ -290,8 +285,6 @@ static enum run_outcome serve(const struct dropin_copy *copy)
     outcome = classify(copy, context, device, &work.in);
     if (outcome != RUN_OUTCOME_LEAT)
         return outcome;
-    if (copy->bytes * copy->rows < (work.in ? IN_LEAST_BYTES : OUT_LEAST_BYTES))
-        return RUN_OUTCOME_SHORT;
     /* leat retains the primary context and would create it where the program uses only contexts of its own. */
     if (dropin_driver.primary_state(device, &flags, &active) != CU_SUCCESS || !active)
         return RUN_OUTCOME_CONTEXT;

@@ -39,7 +39,7 @@ both() {
     with "$driver" "$client" "$@" >"$work/plain" 2>"$work/err"
     code=$?
     [ $code -eq "$wanted" ] || fail "$asked without leat: exit status $code instead of $wanted"
-    with "$driver" "$leat" run --report "$work/report" -- "$client" "$@" >"$work/out" 2>"$work/err"
+    with "$driver" "$leat" run --least 1M --report "$work/report" -- "$client" "$@" >"$work/out" 2>"$work/err"
     code=$?
     [ $code -eq "$wanted" ] || fail "$asked: exit status $code instead of $wanted"
     cmp -s "$work/plain" "$work/out" || {
@@ -70,7 +70,7 @@ usage 'needs a value' run --report
 run 1 run --report "$work/none/there" true && says 'none/there: No such file'
 
 # A signal to the command reaches the program, which ends by it; the report comes all the same.
-"$leat" run --report "$work/report" sh -c 'trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done' \
+"$leat" run --least 1M --report "$work/report" sh -c 'trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done' \
     >"$work/out" 2>"$work/err" &
 process=$!
 until grep -q ready "$work/out"; do sleep 0.05; done
@@ -101,7 +101,7 @@ fi
 
 # ---- lookups --------------------------------------------------------------------------------------------------
 
-with fake "$leat" run --report "$work/report" "$clients/lookups" >"$work/out" 2>"$work/err" ||
+with fake "$leat" run --least 1M --report "$work/report" "$clients/lookups" >"$work/out" 2>"$work/err" ||
     fail 'lookups: failed'
 cmp "$here/lookups.txt" "$work/out" || diff "$here/lookups.txt" "$work/out" | head -n 20
 cmp -s "$here/lookups.txt" "$work/out" || fail 'lookups: not as in tests/dropin/lookups.txt'
@@ -109,10 +109,10 @@ with fake "$clients/lookups" >"$work/plain" 2>"$work/err"
 sed 's/run:/driver:/g' "$here/lookups.txt" | cmp -s - "$work/plain" || fail 'lookups: not those of the driver'
 # A driver with one function for both kinds of default streams keeps it.
 with fake env FAKE_CUDA=one=1 "$clients/lookups" >"$work/plain" 2>"$work/err"
-with fake env FAKE_CUDA=one=1 "$leat" run --report "$work/report" "$clients/lookups" >"$work/out" 2>"$work/err"
+with fake env FAKE_CUDA=one=1 "$leat" run --least 1M --report "$work/report" "$clients/lookups" >"$work/out" 2>"$work/err"
 sed 's/run:/driver:/g' "$work/out" | cmp -s - "$work/plain" || fail 'lookups: another kind of default stream'
 # cuGetProcAddress() may return other addresses than dlsym().
-with fake env FAKE_CUDA=thunks=1 "$leat" run --report "$work/report" "$clients/lookups" >"$work/out" 2>"$work/err"
+with fake env FAKE_CUDA=thunks=1 "$leat" run --least 1M --report "$work/report" "$clients/lookups" >"$work/out" 2>"$work/err"
 cmp -s "$here/lookups.txt" "$work/out" || fail 'lookups: thunks are not replaced'
 
 # ---- the same bytes, the same order -----------------------------------------------------------------------------
@@ -120,19 +120,19 @@ cmp -s "$here/lookups.txt" "$work/out" || fail 'lookups: thunks are not replaced
 # Each way to the driver's functions.
 for way in dlsym old global thread proc1 proc2 proc2_thread; do
     both 0 fake client $way copies
-    has '; 72 copies, 360.0 MiB, went through leat$'
+    has '; 96 copies, 408.0 MiB, went through leat$'
 done
 both 0 fake client_linked linked copies
-has '; 72 copies, 360.0 MiB, went through leat$'
-with fake env FAKE_CUDA=thunks=1 "$leat" run --report "$work/report" "$clients/client" proc2 copies >"$work/out"
-has '; 72 copies, 360.0 MiB, went through leat$'
+has '; 96 copies, 408.0 MiB, went through leat$'
+with fake env FAKE_CUDA=thunks=1 "$leat" run --least 1M --report "$work/report" "$clients/client" proc2 copies >"$work/out"
+has '; 96 copies, 408.0 MiB, went through leat$'
 
 for driver in fake names; do
     both 0 $driver client dlsym copies
-    has '^leat: run: 1 process with CUDA; 72 copies, 360.0 MiB, went through leat$'
+    has '^leat: run: 1 process with CUDA; 96 copies, 408.0 MiB, went through leat$'
     has '^cuMemcpyHtoD  *12  *51.0 MiB  *[0-9.]*  *[0-9.]* leat$'
     has '^cuMemcpyHtoD  *12  *3.0 MiB  *-  *- driver: too short for leat'
-    has '^cuMemcpyDtoHAsync  *6  *39.0 MiB  *[0-9.]*  *[0-9.]* leat$'
+    has '^cuMemcpyDtoHAsync  *12  *51.0 MiB  *[0-9.]*  *[0-9.]* leat$'
     both 0 $driver client_linked linked order
     has '; 36 copies, 324.0 MiB, went through leat$'
     both 0 $driver client proc2_thread copies
@@ -166,7 +166,7 @@ for driver in fake names; do
     both 0 $driver client dlsym fork-after
     has '; 4 copies, 36.0 MiB, went through leat$'
     both 0 $driver client dlsym exec
-    has '^leat: run: 2 processes with CUDA; 74 copies, 378.0 MiB, went through leat$'
+    has '^leat: run: 2 processes with CUDA; 98 copies, 426.0 MiB, went through leat$'
     both 0 $driver client dlsym close
     has '; 6 copies, 54.0 MiB, went through leat$'
     both 3 $driver client dlsym exit-thread
@@ -175,9 +175,9 @@ for driver in fake names; do
     has '; 2 copies, 18.0 MiB, went through leat$'
 
     # --log observes: the driver makes all copies.
-    with $driver "$leat" run --log --report "$work/report" "$clients/client" dlsym copies >"$work/out"
+    with $driver "$leat" run --least 1M --log --report "$work/report" "$clients/client" dlsym copies >"$work/out"
     asked='--log'
-    has '^leat: run: 1 process with CUDA; 72 copies, 360.0 MiB, would go through leat$'
+    has '^leat: run: 1 process with CUDA; 96 copies, 408.0 MiB, would go through leat$'
     has '^cuMemcpyHtoD  *12  *3.0 MiB  *[0-9.]*  *[0-9.]* driver: too short for leat'
     grep -q ' leat$' "$work/report" && sed 1d "$work/report" | grep -q ' leat$' && fail '--log served a copy'
 done
@@ -188,12 +188,22 @@ has '^cuMemcpyHtoD  *1 .* driver: the process was forked'
 both 0 fake client dlsym contexts
 has '^cuMemcpyHtoD  .* driver: the context is not the device.s primary one$'
 
+# Without --least the client's copies, up to 9 MiB, are too short.
+asked='the default of --least'
+with fake "$leat" run --report "$work/report" "$clients/client" dlsym copies >"$work/out" 2>"$work/err" ||
+    fail 'without --least: failed'
+has '; 0 copies, 0 B, went through leat$'
+for size in 0 4X ''; do
+    "$leat" run --least "$size" true 2>"$work/err" && fail "--least '$size' is accepted"
+    grep -q 'is no size from 1 byte on' "$work/err" || fail "--least '$size': the message"
+done
+
 # ---- leat cannot take part --------------------------------------------------------------------------------------
 
 # leat's own driver names are no driver, unless the option says so.
 asked='names as a driver'
 env LD_LIBRARY_PATH="$clients/names:$build" LEAT_DEVICE=cpu:0 ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 \
-    "$leat" run --report "$work/report" "$clients/client" dlsym copies >"$work/out" 2>"$work/err" ||
+    "$leat" run --least 1M --report "$work/report" "$clients/client" dlsym copies >"$work/out" 2>"$work/err" ||
     fail 'names as a driver: failed'
 has '; 0 copies, 0 B, went through leat$'
 has '^cuMemcpyHtoD .* driver: leat did not start$'
@@ -203,14 +213,14 @@ with names "$clients/client" dlsym copies | cmp -s - "$work/out" || fail 'names 
 # Without its engine leat passes everything on.
 asked='without the engine'
 mkdir "$work/alone" && cp "$build/libleat-run.so" "$work/alone"
-with fake env LD_PRELOAD="$work/alone/libleat-run.so" "$leat" run --report "$work/report" "$clients/client" dlsym copies \
+with fake env LD_PRELOAD="$work/alone/libleat-run.so" "$leat" run --least 1M --report "$work/report" "$clients/client" dlsym copies \
     >"$work/out" 2>"$work/err" || fail 'without the engine: failed'
 with fake "$clients/client" dlsym copies | cmp -s - "$work/out" || fail 'without the engine: other bytes'
 has 'libleat-run-engine.so cannot be loaded'
 
 # Each call that leat's driver makes fails once: the program sees nothing of it.
 for n in 1 2 3 5 8 13; do
-    with fake env LEAT_FAULT="cuda:fail=copy:$n" "$leat" run --report "$work/report" "$clients/client" dlsym copies \
+    with fake env LEAT_FAULT="cuda:fail=copy:$n" "$leat" run --least 1M --report "$work/report" "$clients/client" dlsym copies \
         >"$work/out" 2>"$work/err" || fail "with fault $n: failed"
     with fake "$clients/client" dlsym copies | cmp -s - "$work/out" || fail "with fault $n: other bytes"
     has 'driver: leat could not make the copy$'
