@@ -195,7 +195,7 @@ static bool look_at_cache(struct load_work *work)
         leat_model_file_info info = file_of(work, i);
         struct load_file *file = &work->report.files[i];
         uint64_t sum = 0, cached = 0;
-        struct run run;
+        struct run run = {0};
         size_t next;
 
         file->path = info.path;

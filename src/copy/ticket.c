@@ -193,14 +193,36 @@ static leat_status wait_for_event(const leat_ticket *ticket, uint64_t end_ns)
     }
 }
 
+static bool is_failure(leat_status status)
+{
+    return status != LEAT_OK && status != LEAT_ERROR_CANCELLED && status != LEAT_ERROR_DEADLINE;
+}
+
+/* Returns the first failure of the jobs so far, or else the first status that is not LEAT_OK. If one job
+ * was cancelled and another one has failed, the stream reports the failure, so the ticket must not hide it. */
+static leat_status result_of(const leat_ticket *ticket)
+{
+    leat_status first = LEAT_OK;
+    unsigned at = 0;
+
+    for (unsigned i = 0; i < ticket->job_count && !is_failure(first); i++) {
+        struct leati_job_state state;
+
+        leati_job_look(ticket->jobs[i], &state);
+        if (first == LEAT_OK || is_failure(state.status)) {
+            first = state.status;
+            at = i;
+        }
+    }
+    return first == LEAT_OK ? LEAT_OK : leati_job_result(ticket->jobs[at]);
+}
+
 /* Waits for all jobs, even if one has failed, and returns the first failure. */
 static leat_status wait_for_jobs(const leat_ticket *ticket, leat_copy_point point, uint64_t end_ns)
 {
     for (unsigned i = 0; i < ticket->job_count; i++)
         LEATI_TRY(leati_job_wait(ticket->jobs[i], ticket->device, point, end_ns));
-    for (unsigned i = 0; i < ticket->job_count; i++)
-        LEATI_TRY(leati_job_result(ticket->jobs[i]));
-    return LEAT_OK;
+    return result_of(ticket);
 }
 
 static void add_jobs(const leat_ticket *ticket, leat_ticket_info *info)
@@ -214,7 +236,7 @@ static void add_jobs(const leat_ticket *ticket, leat_ticket_info *info)
         info->done = info->done && state.done;
         info->durable = ticket->durable && state.durable;
         info->arrived_bytes += ticket->durable ? 0 : state.arrived_bytes;
-        if (info->status == LEAT_OK)
+        if (info->status == LEAT_OK || (is_failure(state.status) && !is_failure(info->status)))
             info->status = state.status;
     }
 }

@@ -99,13 +99,18 @@ static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t
 }
 
 /* Stops a job because its storage failed. Several parts may fail at once with different errors, so keeps the error
- * of the part at the lowest offset. */
+ * of the part at the lowest offset. A failure replaces a cancellation or a deadline that came while the part ran,
+ * because the storage may have changed: a commit fails so after the file has its name. */
 static void fail_storage(struct leati_job *job, size_t at, int error)
 {
     leat_status why = error == EFAULT ? LEAT_ERROR_POINTER : LEAT_ERROR_FILE;
+    int stopped;
 
     leati_lock(&failures_lock);
     leati_job_stop(job, why);
+    stopped = atomic_load_explicit(&job->stopped, memory_order_relaxed);
+    if (stopped == LEAT_ERROR_CANCELLED || stopped == LEAT_ERROR_DEADLINE)
+        atomic_store_explicit(&job->stopped, (int)why, memory_order_relaxed);
     if (at < job->failed_at && atomic_load_explicit(&job->stopped, memory_order_relaxed) == (int)why) {
         job->failed_at = at;
         job->error = error;

@@ -229,6 +229,30 @@ static void a_directory_that_is_not_synced_is_told(void **state)
     assert_int_equal(unlink(path_of("named")), 0);
 }
 
+/* The same, and the commit is cancelled while that fsync() runs. The ticket must not say that the commit was cancelled,
+ * because the file has its name. */
+static void a_commit_fails_while_it_is_cancelled(void **state)
+{
+    struct test_state *t = *state;
+    struct bad_disk_rule rule = {.call = BAD_DISK_SYNC, .first = 2, .error = EIO, .delay_us = 200000};
+    const char *path = path_of("cancelled-late");
+    leat_ticket *ticket;
+    leat_file *file = open_file(path, NEW);
+
+    OK(leat_file_write(t->stream, file, 0, "new", 3));
+    bad_disk_set(&rule, 1);
+    OK(leat_file_commit_start(t->stream, file, NULL, &ticket));
+    while (access(path, F_OK))
+        test_sleep_us(100);
+    OK(leat_ticket_cancel(ticket));
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DURABLE, LEAT_FOREVER), LEAT_ERROR_FILE,
+            "the file has its name, but fsync of its directory");
+    REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, "fsync of its directory");
+    OK(leat_ticket_destroy(ticket));
+    OK(leat_file_close(file));
+    assert_int_equal(unlink(path), 0);
+}
+
 /* A path may have 4096 bytes. The message must still contain the reason. */
 static void long_paths_leave_room_for_the_reason(void **state)
 {
@@ -732,6 +756,7 @@ static const struct CMUnitTest tests[] = {
     BAD_TEST(the_first_place_that_failed_is_told),
     BAD_TEST(a_full_disk_leaves_nothing),
     BAD_TEST(a_directory_that_is_not_synced_is_told),
+    BAD_TEST(a_commit_fails_while_it_is_cancelled),
     BAD_TEST(long_paths_leave_room_for_the_reason),
     BAD_TEST(old_systems_read_plainly),
     BAD_TEST(refused_direct_reads_go_through_the_cache),
