@@ -203,9 +203,10 @@ static int run_on_cpu(const struct run_options *options)
         return CANNOT_RUN;
     }
     if (!run_find_faces(folder, sizeof folder)) {
-        cli_complain("run: leat's libraries under NVIDIA's names are neither beside the command nor where libraries "
-                     "are installed (%s); \"make install-compat\" installs them",
-                     folder);
+        cli_complain(
+            "run: leat's libraries under NVIDIA's names are neither beside the command nor where libraries "
+            "are installed (%s); \"make install-compat\" installs them",
+            folder);
         return CLI_FAILED;
     }
     if (strchr(folder, ':')) {
@@ -282,12 +283,9 @@ static int run(const struct run_options *options)
 int cli_run(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"report", required_argument, NULL, 'r'},
-        {"device", required_argument, NULL, 'd'},
-        {"least", required_argument, NULL, 'm'},
-        {"log", no_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"report", required_argument, NULL, 'r'}, {"device", required_argument, NULL, 'd'},
+        {"least", required_argument, NULL, 'm'},  {"log", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
     };
     struct run_options wanted = {0};
     const char *end;
@@ -326,14 +324,16 @@ int cli_run(int argc, char **argv)
     if (!wanted.device)
         return run(&wanted);
     if (strncmp(wanted.device, "cpu:", 4) != 0) {
-        cli_complain("run: --device %s: only a CPU device, such as cpu:0, can stand for a GPU; to choose a GPU, set "
-                     "CUDA_VISIBLE_DEVICES",
-                     wanted.device);
+        cli_complain(
+            "run: --device %s: only a CPU device, such as cpu:0, can stand for a GPU; to choose a GPU, set "
+            "CUDA_VISIBLE_DEVICES",
+            wanted.device);
         return CLI_USAGE;
     }
     if (wanted.report || wanted.observe || wanted.least_bytes) {
-        cli_complain("run: --device has no table and copies nothing through leat's threads; leave out --report, --log "
-                     "and --least");
+        cli_complain(
+            "run: --device has no table and copies nothing through leat's threads; leave out --report, --log "
+            "and --least");
         return CLI_USAGE;
     }
     return run_on_cpu(&wanted);

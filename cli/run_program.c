@@ -135,8 +135,8 @@ enum run_method run_inspect(const char *program, char why[RUN_WHY_BYTES])
     return method;
 }
 
-/* Finds a file or folder that has the name beside in the command's folder, or else the name installed. Returns false
- * if it is in neither place; path then is the second one. */
+/* Finds a file or folder that has the name beside in the command's folder, or else the name installed. Returns
+ * false if it is in neither place; path then is the second one. */
 static bool find(const char *beside, const char *installed, char *path, size_t path_bytes)
 {
     char self[PATH_MAX];

@@ -102,14 +102,13 @@ void dropin_count_message(const char *message);
 /* Returns true if the command only observes (leat run --log). */
 bool dropin_only_observes(void);
 
-/* Returns the bytes of the shortest copy that leat makes. Shorter ones are passed through without a question to the
- * driver. */
+/* Returns the bytes of the shortest copy that leat makes. Shorter ones are passed through without a question to
+ * the driver. */
 uint64_t dropin_least_bytes(void);
 
 uint64_t dropin_clock_ns(void);
 
 /* ---- serve.c ---- */
-
 
 /* A copy of a range or of rows, with the stream that it runs in. */
 struct dropin_copy {

@@ -1,8 +1,8 @@
 /*
  * entry.c - looks up functions of the driver API by name, in libleat-cuda.
  *
- * Only a libleat-cuda that uses the same copy of leat is asked: handles and memory of the two libraries are the same
- * then. A program may have NVIDIA's libcuda loaded too, and its functions do not know leat's memory.
+ * Only a libleat-cuda that uses the same copy of leat is asked: handles and memory of the two libraries are the
+ * same then. A program may have NVIDIA's libcuda loaded too, and its functions do not know leat's memory.
  */
 #include "cudart/cudart.h"
 
@@ -62,7 +62,8 @@ static void find_driver(void)
         return;
     if (dladdr((void *)(uintptr_t)&find_driver, &self) && self.dli_fname && (end = strrchr(self.dli_fname, '/')))
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-            int length = snprintf(path, sizeof path, "%.*s/%s", (int)(end - self.dli_fname), self.dli_fname, names[i]);
+            int length =
+                snprintf(path, sizeof path, "%.*s/%s", (int)(end - self.dli_fname), self.dli_fname, names[i]);
 
             if (length < (int)sizeof path && load(path))
                 return;

@@ -23,17 +23,19 @@
  * A read sees the bytes that earlier writes of the same stream have written. It may read the file before other
  * earlier work of the stream is complete, and it does not wait for other processes.
  *
- * Direct reads. leat reads a copy in parts of at most 256 KiB, or of 1 MiB if most of it is not cached. It reads a part through the system's cache if the
- * cache has at least half of the part. Otherwise it bypasses the cache (O_DIRECT), if the file is on a local disk
- * that allows this. To learn what the cache has, leat calls cachestat(), or before Linux 6.5 reads three bytes
- * with RWF_NOWAIT. LEAT_FILE_CACHED and LEAT_FILE_DIRECT make this choice for a whole file, and the environment variable
- * LEAT_IO_CACHE for all files that are opened without them; docs/files.md has the details.
+ * Direct reads. leat reads a copy in parts of at most 256 KiB, or of 1 MiB if most of it is not cached. It reads a
+ * part through the system's cache if the cache has at least half of the part. Otherwise it bypasses the cache
+ * (O_DIRECT), if the file is on a local disk that allows this. To learn what the cache has, leat calls
+ * cachestat(), or before Linux 6.5 reads three bytes with RWF_NOWAIT. LEAT_FILE_CACHED and LEAT_FILE_DIRECT make
+ * this choice for a whole file, and the environment variable LEAT_IO_CACHE for all files that are opened without
+ * them; docs/files.md has the details.
  *
- * Writes. Linux admits one pwrite() to a file at a time. With four processors or more leat therefore stores to a shared
- * mapping of a file on tmpfs, and of what the system's cache has of a file on ext4. The mappings, at most 4 GiB of
- * addresses for each file, stay until the file is closed. leat calls pwrite() where the system refuses the mapping, and
- * while the process's handler of SIGBUS is not leat's. A full disk is LEAT_ERROR_FILE as with pwrite(). If another
- * program cuts a file while leat writes it through a mapping, the copy fails with LEAT_ERROR_FILE too.
+ * Writes. Linux admits one pwrite() to a file at a time. With four processors or more leat therefore stores to a
+ * shared mapping of a file on tmpfs, and of what the system's cache has of a file on ext4. The mappings, at most 4
+ * GiB of addresses for each file, stay until the file is closed. leat calls pwrite() where the system refuses the
+ * mapping, and while the process's handler of SIGBUS is not leat's. A full disk is LEAT_ERROR_FILE as with
+ * pwrite(). If another program cuts a file while leat writes it through a mapping, the copy fails with
+ * LEAT_ERROR_FILE too.
  *
  * Asynchronous failures. If a copy fails while leat's threads move the bytes (the file became shorter, the disk
  * fails or is full), the ticket returns LEAT_ERROR_FILE, and so does the next leat_stream_synchronize() of that

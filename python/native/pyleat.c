@@ -1,9 +1,9 @@
 /*
  * pyleat.c - the deleter of the DLPack tensors that the Python package pyleat exports.
  *
- * A consumer may call the deleter on any thread, without the interpreter's lock, while an exception is pending, and
- * when the interpreter ends. Python code cannot run in all of these cases, so the deleter only sets a flag. pyleat
- * releases flagged exports at its next allocation, export or garbage collection (src/pyleat/_dlpack.py).
+ * A consumer may call the deleter on any thread, without the interpreter's lock, while an exception is pending,
+ * and when the interpreter ends. Python code cannot run in all of these cases, so the deleter only sets a flag.
+ * pyleat releases flagged exports at its next allocation, export or garbage collection (src/pyleat/_dlpack.py).
  */
 #include <stdatomic.h>
 #include <stddef.h>

@@ -406,8 +406,8 @@ static leat_status make_plan(leat_stream *stream, const struct request *request,
                                     .write = request->write};
     uint64_t file_bytes = 0;
 
-    LEATI_TRY(leati_file_check_range(request->file->open, request->offset, request->bytes, request->write,
-                                     &file_bytes));
+    LEATI_TRY(
+        leati_file_check_range(request->file->open, request->offset, request->bytes, request->write, &file_bytes));
     storage.part_bytes =
         leati_file_part_bytes(request->file->open, request->offset, request->bytes, request->write);
     return leati_plan_file(plan, stream, request->memory, &storage, request->bytes, followed);

@@ -49,9 +49,9 @@ struct leat_file {
 leat_status leati_file_check(const char *what, const leat_file *file);
 
 /* Fails if the file was not opened for this direction, or if the range ends beyond the largest possible size of a
- * file. For a file that is open for reading only, the size of the file is the limit. *known_bytes: the size that an
- * earlier call for this file has found, or 0. The call asks the system only if the range ends beyond it, and then
- * sets it to the size. */
+ * file. For a file that is open for reading only, the size of the file is the limit. *known_bytes: the size that
+ * an earlier call for this file has found, or 0. The call asks the system only if the range ends beyond it, and
+ * then sets it to the size. */
 leat_status leati_file_check_range(const struct leati_open_file *open, uint64_t offset, size_t bytes, bool write,
                                    uint64_t *known_bytes);
 

@@ -229,8 +229,8 @@ static void a_directory_that_is_not_synced_is_told(void **state)
     assert_int_equal(unlink(path_of("named")), 0);
 }
 
-/* The same, and the commit is cancelled while that fsync() runs. The ticket must not say that the commit was cancelled,
- * because the file has its name. */
+/* The same, and the commit is cancelled while that fsync() runs. The ticket must not say that the commit was
+ * cancelled, because the file has its name. */
 static void a_commit_fails_while_it_is_cancelled(void **state)
 {
     struct test_state *t = *state;

@@ -41,7 +41,8 @@ static void start_child(int out, const char *library, const char *setting, const
     unsetenv("LEAT_FAULT");
     unsetenv("LEAT_STRICT");
     if (dup2(out, STDOUT_FILENO) < 0 ||
-        (library ? setenv(loaded_vendor.library_variable, library, 1) : unsetenv(loaded_vendor.library_variable)) ||
+        (library ? setenv(loaded_vendor.library_variable, library, 1)
+                 : unsetenv(loaded_vendor.library_variable)) ||
         setenv(loaded_vendor.fake_variable, setting, 1) != 0 ||
         (loaded_vendor.drivers && setenv("LEAT_DRIVERS", loaded_vendor.drivers, 1) != 0) ||
         (search && setenv("LD_LIBRARY_PATH", search, 1) != 0))
@@ -190,7 +191,8 @@ void test_own_library(void **state)
     snprintf(search, sizeof search, "%s:%s/..", made, folder);
     assert_int_equal(symlink(target, link_path), 0);
     found = try_in(NULL, "", search);
-    EXPECT_LEFT_OUT(found, LEAT_ERROR_NO_DRIVER, loaded_vendor.library, "leat's own", loaded_vendor.library_variable);
+    EXPECT_LEFT_OUT(found, LEAT_ERROR_NO_DRIVER, loaded_vendor.library, "leat's own",
+                    loaded_vendor.library_variable);
     found = try_in(link_path, "", search); /* tests of the API use the library in this way */
     assert_int_equal(found.driver.status, LEAT_OK);
     assert_int_equal(unlink(link_path), 0);

@@ -154,8 +154,8 @@ static void expect_committed(void)
     fclose(file);
 }
 
-/* Loads the tensors of a model one by one into two kinds of memory, one of them a second time on another stream, and
- * then a tensor into memory that leat allocates for two streams. */
+/* Loads the tensors of a model one by one into two kinds of memory, one of them a second time on another stream,
+ * and then a tensor into memory that leat allocates for two streams. */
 static bool load_model(struct world *w, leat_model *model, leat_model_load **load, leat_model_set **sets)
 {
     leat_model_item items[3] = {LEAT_MODEL_ITEM_INIT, LEAT_MODEL_ITEM_INIT, LEAT_MODEL_ITEM_INIT};

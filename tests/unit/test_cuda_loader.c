@@ -46,16 +46,11 @@ static void test_does_not_start(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_cut_off),
-        cmocka_unit_test(test_own_library),
-        cmocka_unit_test(test_other_library),
-        cmocka_unit_test(test_missing_functions),
-        cmocka_unit_test(test_too_old),
-        cmocka_unit_test(test_no_device),
-        cmocka_unit_test(test_does_not_start),
-        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_missing),        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_cut_off),        cmocka_unit_test(test_own_library),
+        cmocka_unit_test(test_other_library),  cmocka_unit_test(test_missing_functions),
+        cmocka_unit_test(test_too_old),        cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_does_not_start), cmocka_unit_test(test_good),
     };
 
     loaded_begin(argc, argv);

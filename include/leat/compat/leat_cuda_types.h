@@ -25,15 +25,18 @@ typedef struct CUkern_st *CUkernel;
 typedef struct CUgreenCtx_st *CUgreenCtx;
 
 typedef enum CUlibraryOption_enum {
-    CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0, CU_LIBRARY_BINARY_IS_PRESERVED = 1
+    CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0,
+    CU_LIBRARY_BINARY_IS_PRESERVED = 1
 } CUlibraryOption;
 
 typedef enum CUfunctionLoadingState_enum {
-    CU_FUNCTION_LOADING_STATE_UNLOADED = 0, CU_FUNCTION_LOADING_STATE_LOADED = 1
+    CU_FUNCTION_LOADING_STATE_UNLOADED = 0,
+    CU_FUNCTION_LOADING_STATE_LOADED = 1
 } CUfunctionLoadingState;
 
 typedef enum CUmoduleLoadingMode_enum {
-    CU_MODULE_EAGER_LOADING = 1, CU_MODULE_LAZY_LOADING = 2
+    CU_MODULE_EAGER_LOADING = 1,
+    CU_MODULE_LAZY_LOADING = 2
 } CUmoduleLoadingMode;
 typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
@@ -754,7 +757,9 @@ typedef struct CUmemcpyAttributes_st {
 typedef CUmemcpyAttributes_v1 CUmemcpyAttributes;
 
 typedef enum CUmemcpy3DOperandType_enum {
-    CU_MEMCPY_OPERAND_TYPE_POINTER = 1, CU_MEMCPY_OPERAND_TYPE_ARRAY = 2, CU_MEMCPY_OPERAND_TYPE_MAX = 0x7fffffff
+    CU_MEMCPY_OPERAND_TYPE_POINTER = 1,
+    CU_MEMCPY_OPERAND_TYPE_ARRAY = 2,
+    CU_MEMCPY_OPERAND_TYPE_MAX = 0x7fffffff
 } CUmemcpy3DOperandType;
 
 typedef struct CUoffset3D_st {

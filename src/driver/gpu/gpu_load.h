@@ -94,7 +94,8 @@ static void put_function(struct gpu_api *api, size_t offset, void *function)
 /* Fails if the library is one of leat's compatibility libraries that must not be used. They export the vendor's
  * names over leat's own devices. Under a usual name (named is false), such a library stands there for the programs
  * of a user, and its devices are no GPUs. Tests name one by the option GPU_PATH_OPTION to load it in place of the
- * vendor's library. It must then use another copy of leat, because a copy that is its own driver would deadlock. */
+ * vendor's library. It must then use another copy of leat, because a copy that is its own driver would deadlock.
+ */
 static leat_status check_names(const struct gpu_driver *gpu, const char *path, bool named)
 {
     const void *(*compat_names)(void);
@@ -104,17 +105,20 @@ static leat_status check_names(const struct gpu_driver *gpu, const char *path, b
         return LEAT_OK;
     memcpy(&compat_names, &function, sizeof compat_names);
     if (compat_names() == (const void *)(uintptr_t)&leat_version)
-        return leati_fail(LEAT_ERROR_NO_DRIVER,
-                          "%s offers " GPU_VENDOR
-                          "'s names over this very copy of leat, which cannot be its own driver; unset " GPU_LIBRARY_OPTION ", or use a program that is linked with libleat.a",
-                          path);
+        return leati_fail(
+            LEAT_ERROR_NO_DRIVER,
+            "%s offers " GPU_VENDOR
+            "'s names over this very copy of leat, which cannot be its own driver; unset " GPU_LIBRARY_OPTION
+            ", or use a program that is linked with libleat.a",
+            path);
     if (named)
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_NO_DRIVER,
-                      "the %s that this process finds is leat's own compatibility library and not " GPU_LIBRARY_OWNER
-                      ", and its devices are no GPUs; take its folder out of LD_LIBRARY_PATH, or set " GPU_LIBRARY_OPTION
-                      " to the path of the library to use",
-                      path);
+    return leati_fail(
+        LEAT_ERROR_NO_DRIVER,
+        "the %s that this process finds is leat's own compatibility library and not " GPU_LIBRARY_OWNER
+        ", and its devices are no GPUs; take its folder out of LD_LIBRARY_PATH, or set " GPU_LIBRARY_OPTION
+        " to the path of the library to use",
+        path);
 }
 
 /* Fails if the library is too old. Called before take_functions(), because an old library also lacks functions,
