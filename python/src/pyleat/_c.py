@@ -219,6 +219,8 @@ class ModelLoadInfo(Sized):
         ("staged", c_uint8),
         ("done", c_uint8),
         ("status", c_int),
+        ("copied_bytes", c_uint64),
+        ("copied_arrived_bytes", c_uint64),
     ]
 
 
