@@ -305,9 +305,11 @@ static leat_status read_pieces(struct share *share)
 
     if (!reads || !ops)
         status = leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", room);
-    for (size_t i = 0; i < share->piece_count && status == LEAT_OK;
-         i += share->batches[share->batch_count - 1].count)
+    for (size_t i = 0; i < share->piece_count && status == LEAT_OK;) {
         status = read_batch(share, i, reads, ops);
+        if (status == LEAT_OK)
+            i += share->batches[share->batch_count - 1].count;
+    }
     free(reads);
     free(ops);
     return status;

@@ -383,6 +383,7 @@ static void the_source_stays_until_it_is_copied(void **state)
     assert_false(load_info(load).done);
     test_gate_open(gate);
     check_memory(room->streams[1], pair.memory[1], pair.data, PAIR_BYTES);
+    OK(leat_stream_synchronize(room->streams[0])); /* end_pair() frees the memory that the fill writes */
     OK(leat_model_load_wait(load, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     OK(leat_model_load_destroy(load));
     end_pair(&pair);
