@@ -73,13 +73,25 @@ static struct run_table *make_table(char *path, size_t path_bytes)
     return table;
 }
 
+/* Sets a variable of the loader to two parts with a colon between. */
+static bool set_list(const char *variable, const char *first, const char *second)
+{
+    char *all = malloc(strlen(first) + strlen(second) + 2);
+    bool fine;
+
+    if (!all)
+        return false;
+    sprintf(all, "%s:%s", first, second);
+    fine = setenv(variable, all, 1) == 0;
+    free(all);
+    return fine;
+}
+
 /* Adds leat's library behind those that the program is to preload anyway: their replacements then see each call
  * first. */
 static bool set_preload(const char *library)
 {
     const char *before = getenv("LD_PRELOAD");
-    char *all;
-    bool fine;
 
     if (strpbrk(library, " :\t\n")) {
         cli_complain("run: the path %s has a blank or a colon, which the loader does not allow for a library to "
@@ -89,13 +101,7 @@ static bool set_preload(const char *library)
     }
     if (!before || !before[0])
         return setenv("LD_PRELOAD", library, 1) == 0;
-    all = malloc(strlen(before) + strlen(library) + 2);
-    if (!all)
-        return false;
-    sprintf(all, "%s:%s", before, library);
-    fine = setenv("LD_PRELOAD", all, 1) == 0;
-    free(all);
-    return fine;
+    return set_list("LD_PRELOAD", before, library);
 }
 
 static bool set_environment(const struct run_options *options, const char *table_path)
@@ -179,18 +185,10 @@ static int wait_for_end(void)
 static bool set_library_path(const char *folder)
 {
     const char *before = getenv("LD_LIBRARY_PATH");
-    char *all;
-    bool fine;
 
     if (!before || !before[0])
         return setenv("LD_LIBRARY_PATH", folder, 1) == 0;
-    all = malloc(strlen(folder) + strlen(before) + 2);
-    if (!all)
-        return false;
-    sprintf(all, "%s:%s", folder, before);
-    fine = setenv("LD_LIBRARY_PATH", all, 1) == 0;
-    free(all);
-    return fine;
+    return set_list("LD_LIBRARY_PATH", folder, before);
 }
 
 /* Becomes the program, on a CPU device. Returns an exit status if that fails. */
