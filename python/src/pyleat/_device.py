@@ -69,6 +69,7 @@ class DeviceInfo:
     managed_memory: int
     virtual_memory: int
     strict: int
+    kernel_code: str
 
     def __init__(self, raw: _c.DeviceInfo) -> None:
         for name, _ in raw._fields_[1:]:  # type: ignore[misc]
