@@ -82,6 +82,7 @@ struct leati_job {
     bool in_rows;       /* a pageable side has gaps, so to_rows and from_rows are set */
     struct leati_rows to_rows, from_rows;
     struct leati_storage storage; /* if its ops is set, replaces dst (write is true) or src */
+    atomic_bool storage_held;     /* the job has a reference to the storage's object */
     /* NULL, or the job is a list of copies, and this function copies entries of the list. chunks, parts and
      * stopped_at then count entries. It returns the number of copies before the first that failed. */
     size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
@@ -140,6 +141,12 @@ void leati_job_message(const struct leati_job *job, char *text, size_t bytes);
 /* Stores a failure of the job in outcome too: a later one before the stream continues, an earlier one at once. The
  * job keeps outcome until it is freed. A job has at most one outcome. */
 void leati_job_set_outcome(struct leati_job *job, void *outcome);
+
+/* Releases the job's reference to its storage, unless it was released before. The workers do this as soon as all
+ * parts were moved without a failure, because closing a file may take long (unmapping it, or freeing the pages of
+ * a deleted one), and a thread of the program should not have to do it in a later copy. After a failure
+ * leati_job_message() needs the storage, so the last holder of the job releases it. */
+void leati_job_release_storage(struct leati_job *job);
 
 /* Tells the job's storage, if any, that a part of a write was not written. */
 static inline void leati_job_spoil(const struct leati_job *job)

@@ -20,6 +20,8 @@
 #define FLAGS_BYTES ((size_t)4096) /* a page for the flags; the ring follows this page in the block */
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
+#define RINGS_IN_WRITE 64 /* a long write to storage goes through its ring this many times, see ring_most() */
+#define RING_SHARE 8      /* the largest part of all pinned memory that one copy takes: an eighth */
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */
 #define PROBE_BYTES ((size_t)8 << 20)
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
@@ -67,7 +69,11 @@ leat_status leati_stager_init(struct leati_stager *stager, const struct leati_st
     (void)leati_fault_handler_is_installed();
     LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_USUAL_BYTES, &stager->ring_bytes));
     leati_assert(stager->ring_bytes >= RING_LEAST_BYTES);
-    return leati_option_number(LEATI_OPTION_COPY_MEMORY, usual_memory(), &stager->limit_bytes);
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_MEMORY, usual_memory(), &stager->limit_bytes));
+    stager->write_ring_bytes = stager->ring_bytes;
+    if (!leati_option(LEATI_OPTION_COPY_RING) && stager->limit_bytes / RING_SHARE > stager->ring_bytes)
+        stager->write_ring_bytes = stager->limit_bytes / RING_SHARE;
+    return LEAT_OK;
 }
 
 static void init_flags(struct leati_flags *flags, uint32_t staged_chunks)
@@ -264,9 +270,7 @@ void leati_job_release(struct leati_job *job)
     if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_assert(!job->timeline);
-    /* The storage is released only here, because leati_job_message() needs it as long as anyone holds the job. */
-    if (job->storage.ops)
-        job->storage.ops->release(job->storage.object);
+    leati_job_release_storage(job);
     if (job->outcome)
         job->hooks->outcome_ends(job->outcome);
     free(job->chunks);
@@ -372,7 +376,9 @@ void leati_stager_end(struct leati_stager *stager)
         if (!is_done(job)) {
             leati_job_stop(job, LEAT_ERROR_DEVICE_LOST);
             atomic_store_explicit(&job->stopped_at, arrived(job), memory_order_relaxed);
-            leati_job_spoil(job);
+            /* No thread works on the job any more. If the storage was released, all parts were moved. */
+            if (atomic_load_explicit(&job->storage_held, memory_order_relaxed))
+                leati_job_spoil(job);
         }
         finish(job);
     }
@@ -411,7 +417,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
         reap(stager);
         left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
         /* Take only a part of the memory that is left, so that each of many blocked streams can have a ring. */
-        most = left / 8 > least ? left / 8 : least;
+        most = left / RING_SHARE > least ? left / RING_SHARE : least;
         *got = wanted < most ? wanted : (size_t)(most / FLAGS_BYTES * FLAGS_BYTES);
         if (*got + FLAGS_BYTES <= left || !stager->held_bytes) {
             stager->held_bytes += *got + FLAGS_BYTES;
@@ -480,6 +486,23 @@ static void drop_ring(struct leati_job *job, struct leati_stager *stager)
     leati_unlock(&jobs_lock);
 }
 
+/*
+ * Returns the largest ring for the request. Each chunk takes two entries of the driver's queue for the stream.
+ * When the queue is full (1020 entries on CUDA), the next driver call waits until the stream has executed older
+ * entries, and so does the caller of leat. Only the caller may submit the chunks: a worker that had to call the
+ * driver before the stream can continue could be blocked forever, see workers.h. A write to a file is often slower
+ * than the link and would block its caller for most of its time. So a long write gets a larger ring, and chunks in
+ * proportion.
+ */
+static size_t ring_most(const struct leati_stager *stager, const struct leati_staging_request *request)
+{
+    uint64_t wanted = request->bytes / RINGS_IN_WRITE;
+
+    if (!request->storage.ops || request->direction != LEATI_DIRECTION_OUT || wanted <= stager->ring_bytes)
+        return (size_t)stager->ring_bytes;
+    return (size_t)(wanted < stager->write_ring_bytes ? wanted : stager->write_ring_bytes);
+}
+
 /* Sets the job's flags and its ring: the request's block if it has one, else new memory. Returns false if there is
  * no memory. */
 static bool find_ring(struct leati_job *job, struct leati_stager *stager,
@@ -497,7 +520,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
         return true;
     }
     if (request->direction != LEATI_DIRECTION_HOST)
-        wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, (size_t)stager->ring_bytes);
+        wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, ring_most(stager, request));
     job->flags = take_ring(stager, job->policy, wanted, least, !request->no_wait, ring_bytes);
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
     if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
@@ -572,6 +595,7 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     atomic_init(&job->fault, UINTPTR_MAX);
     job->failed_at = SIZE_MAX;
     job->storage = request->storage;
+    atomic_init(&job->storage_held, job->storage.ops);
     if (job->storage.ops)
         job->storage.ops->hold(job->storage.object);
     job->cold = job->direction == LEATI_DIRECTION_IN && job->bytes >= COLD_LEAST_BYTES && !request->to_rows &&
@@ -843,10 +867,14 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
 {
     /* True if this call needs a reference beside the stager's: for the caller, or for an eager copy below. */
     bool is_held = started || (request->eager && !request->block);
+    const struct leati_storage *storage = &request->storage;
     leat_status status;
 
     leati_assert(!request->eager || !started);
     leati_assert(!request->block || request->eager);
+    /* The workers may release the storage before this call returns, and abandon() needs it. */
+    if (storage->ops)
+        storage->ops->hold(storage->object);
     /* The stager may drop its reference on another thread as soon as the stream has completed the copy. */
     atomic_init(&job->holders, is_held ? 2u : 1u);
     if (!request->block)
@@ -862,13 +890,13 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
         status = empty_ring(stager, job, request);
     if (status == LEAT_OK && request->eager)
         return finish_eager(stager, job, request->block);
-    if (status != LEAT_OK) {
+    if (status != LEAT_OK)
         give_up(stager, job, request, is_held);
-        return status;
-    }
-    if (started)
+    else if (started)
         *started = job;
-    return LEAT_OK;
+    if (storage->ops)
+        storage->ops->release(storage->object);
+    return status;
 }
 
 size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_list *list, size_t bytes,

@@ -66,6 +66,7 @@ struct leati_stager {
     int node;                      /* NUMA node of the workers; -1: any */
     struct leati_staging_choice choice;
     uint64_t ring_bytes;  /* limit for the ring of one copy */
+    uint64_t write_ring_bytes; /* the same for a long write from the device to storage, see ring_most() */
     uint64_t limit_bytes; /* limit for the pinned memory of all copies under way */
     char refused[192];    /* why staging is not possible, as the layer above has found; "" if it is possible */
 
