@@ -65,6 +65,7 @@ struct leati_storage {
     size_t part_bytes; /* size of the parts that threads move at a time; 0: the usual size */
     bool write;      /* true: the storage is the destination; false: the source */
     bool scattered;  /* the storage has several pieces, and so may the memory; the object knows all of them */
+    bool slow;       /* may take long whatever its size, as fsync() does */
     bool detached;   /* begins when the stream reaches the job, but the stream does not wait for it; HOST only */
 };
 
@@ -112,6 +113,7 @@ struct leati_job {
 
     /* Protected by jobs_lock of stager.c. */
     struct leati_stager *stager;   /* NULL when the job is over */
+    const void *stream;            /* the stream of the request */
     struct leati_job *next_issued; /* in the stager's list of submitted jobs */
     size_t held_bytes;             /* pinned memory of this job */
     size_t arrived_bytes;          /* bytes that reached dst; set when the job is over */

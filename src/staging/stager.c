@@ -45,6 +45,11 @@
  * driver call takes about a microsecond, and other threads may need the driver's locks. */
 #define HELPER_ASK_NS 20000u
 
+/* A thread that waits for a stream sleeps, REST_NS at a time, while at least REST_BYTES of a file are left, which
+ * take more than half a millisecond. The driver's wait spins, and so notices the end sooner. */
+#define REST_BYTES ((size_t)32 << 20)
+#define REST_NS 50000u
+
 /* Protects the lists of submitted jobs, and the fields that job.h and staging.h name. It is held for a few loads
  * and stores, and during calls of the hooks that allow this. */
 static struct leati_lock jobs_lock = LEATI_LOCK_INITIALIZER;
@@ -260,6 +265,8 @@ void leati_stager_keep(struct leati_stager *stager, struct leati_job *job)
     job->stager = stager;
     job->next_issued = stager->issued;
     stager->issued = job;
+    if (job->storage.ops)
+        atomic_fetch_add_explicit(&stager->file_jobs, 1, memory_order_relaxed);
     leati_unlock(&jobs_lock);
 }
 
@@ -315,6 +322,8 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     job->over = true;
     job->stager = NULL;
     stager->held_bytes -= job->held_bytes;
+    if (job->storage.ops)
+        atomic_fetch_sub_explicit(&stager->file_jobs, 1, memory_order_relaxed);
     leati_stager_give_back(stager, job->flags);
     job->flags = NULL;
     if (job->timeline)
@@ -594,6 +603,7 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     atomic_init(&job->stopped_at, job->bytes);
     atomic_init(&job->fault, UINTPTR_MAX);
     job->failed_at = SIZE_MAX;
+    job->stream = request->stream;
     job->storage = request->storage;
     atomic_init(&job->storage_held, job->storage.ops);
     if (job->storage.ops)
@@ -1016,4 +1026,41 @@ LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat
     if (help_until(workers, query, context) < LEAT_OK)
         leati_error_restore(LEAT_OK, &before);
     leati_workers_help_ends(workers);
+}
+
+/* ---- rest ---- */
+
+/* Returns true if the stream waits for a copy of a file that will go on for a while. */
+static bool waits_long(const struct leati_stager *stager, const void *stream)
+{
+    bool found = false;
+
+    leati_lock(&jobs_lock);
+    for (const struct leati_job *job = stager->issued; job && !found; job = job->next_issued) {
+        uint32_t staged = atomic_load_explicit(&job->flags->staged_chunks, memory_order_relaxed);
+
+        found = job->storage.ops && !job->storage.detached && job->stream == stream && staged < job->count &&
+                (job->storage.slow || job->bytes - job->chunks[staged].offset >= REST_BYTES);
+    }
+    leati_unlock(&jobs_lock);
+    return found;
+}
+
+LEATI_HOT void leati_stager_rest_while_waiting(struct leati_stager *stager, const void *stream,
+                                               leat_status (*query)(void *context), void *context)
+{
+    struct timespec pause = {.tv_nsec = REST_NS};
+    leat_status status = LEAT_NOT_READY;
+    struct leati_message before;
+
+    if (!atomic_load_explicit(&stager->file_jobs, memory_order_relaxed))
+        return;
+    leati_error_keep(&before);
+    while (status == LEAT_NOT_READY && waits_long(stager, stream)) {
+        nanosleep(&pause, NULL);
+        status = query(context);
+    }
+    /* Drop the message of a failed query, because the driver's wait, which follows, will report the failure. */
+    if (status < LEAT_OK)
+        leati_error_restore(LEAT_OK, &before);
 }

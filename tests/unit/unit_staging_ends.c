@@ -285,6 +285,77 @@ static void storage_is_released_behind_the_last_part(void **state)
     free(memory);
 }
 
+/* ---- threads that wait for files ---- */
+
+static atomic_int shelf_open;
+
+/* Moves nothing, but not before the test allows it. */
+static size_t wait_for_shelf(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
+{
+    (void)object, (void)offset, (void)memory, (void)write, (void)error;
+    assert_true(wait_for(&shelf_open));
+    return bytes;
+}
+
+/* Counts calls, and returns LEAT_OK at the call with the number of *context, if that is not 0. At the fourth call,
+ * lets the file be moved. */
+static int asked;
+
+static leat_status ask(void *context)
+{
+    if (++asked == 4)
+        atomic_store(&shelf_open, 1);
+    return asked == *(int *)context ? LEAT_OK : LEAT_NOT_READY;
+}
+
+static leat_status ask_in_vain(void *context)
+{
+    (void)context;
+    asked++;
+    return leati_fail(LEAT_ERROR_DRIVER, "the test's query fails");
+}
+
+/* A thread that waits for a stream sleeps while the stream waits for much of a file, and then no longer. */
+static void who_waits_for_a_file_rests(void **state)
+{
+    static const struct leati_storage_ops ops = {
+        .move = wait_for_shelf, .describe = shelf_describe, .hold = shelf_hold, .release = shelf_release};
+    struct leati_stager *stager = &device.stager;
+    struct shelf shelf = {.fails = false};
+    int never = 0, third = 3;
+    struct copy copy;
+
+    (void)state;
+    for (int slow = 0; slow < 3; slow++) {
+        atomic_store(&shelf_open, 0);
+        set_up_write(&copy, &shelf, NULL, slow == 1 ? 1 : slow ? 31 * MIB : 40 * MIB);
+        copy.request.direction = LEATI_DIRECTION_HOST;
+        copy.request.storage.ops = &ops;
+        copy.request.storage.scattered = true;
+        copy.request.storage.slow = slow == 1;
+        asked = 0;
+        leati_stager_rest_while_waiting(stager, device.stream, ask, &never);
+        assert_int_equal(asked, 0);
+        start(&copy);
+        leati_stager_rest_while_waiting(stager, other_stream, ask, &never);
+        assert_int_equal(asked, 0);
+        if (slow < 2) {
+            leati_stager_rest_while_waiting(stager, device.stream, ask_in_vain, NULL);
+            assert_int_equal(asked, 1);
+            leati_stager_rest_while_waiting(stager, device.stream, ask, &third);
+            assert_int_equal(asked, 3);
+            leati_stager_rest_while_waiting(stager, device.stream, ask, &never);
+            assert_true(asked >= 4);
+        } else {
+            leati_stager_rest_while_waiting(stager, device.stream, ask, &never);
+            assert_int_equal(asked, 0);
+            atomic_store(&shelf_open, 1);
+        }
+        finish(&copy, LEAT_OK);
+        start_again();
+    }
+}
+
 /* Makes each step of the submission of a write fail. The storage must stay as long as the submission needs it, and
  * must then be released. */
 static void a_write_that_is_not_submitted_releases_its_storage(void **state)
@@ -449,6 +520,7 @@ int main(void)
         STAGING_TEST(long_writes_take_few_places_in_the_stream),
         STAGING_TEST(storage_is_released_behind_the_last_part),
         STAGING_TEST(a_write_that_is_not_submitted_releases_its_storage),
+        STAGING_TEST(who_waits_for_a_file_rests),
     };
 
     begin_staging_tests();
