@@ -413,6 +413,10 @@ run 0 bench file --quick --repeat 3 --bytes 70001,16M --device "$device" --json 
     for key in threads_gb_s ratio_to_threads cpu_s_per_gb threads_cpu_s_per_gb; do
         [ "$(grep -c "^      \"$key\": [0-9]" "$work/out")" -ge 4 ] || fail "rows of files have no $key"
     done
+    rows=$(grep -c '"case": "\(read\|write\), ' "$work/out")
+    count "$rows" '^      "protocol": "\(host\|staged\): ' "$work/out"
+    count "$rows" '^      "access": "\(by pwrite(): \|through a shared mapping\|read through it: \|read past it: \|parts of which \)' \
+        "$work/out"
     # fio measures files of 16 MiB or more on the disk: reads, writes, and writes past the cache.
     if command -v fio >/dev/null && grep -q '"case": "write, to the disk, past the cache"' "$work/out"; then
         for key in fio_gb_s ratio_to_fio fio_cpu_s_per_gb; do
