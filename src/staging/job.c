@@ -227,15 +227,17 @@ static bool report_failure(struct leati_job *job)
 
 void leati_job_release_storage(struct leati_job *job)
 {
-    /* Acquire and release: the thread that releases the storage does so after all uses by others. */
-    if (job->storage.ops && atomic_exchange_explicit(&job->storage_held, false, memory_order_acq_rel))
-        job->storage.ops->release(job->storage.object);
+    if (!job->storage.ops || !atomic_load_explicit(&job->storage_held, memory_order_acquire))
+        return;
+    job->storage.ops->release(job->storage.object);
+    /* Release: a thread that sees the value frees the job after this use of it. */
+    atomic_store_explicit(&job->storage_held, false, memory_order_release);
 }
 
 /* Called when staged_chunks has its last value: a job that has not stopped has moved all its bytes. */
 static void finish_storage(struct leati_job *job)
 {
-    if (job->storage.ops && atomic_load_explicit(&job->stopped, memory_order_relaxed) == LEAT_OK)
+    if (atomic_load_explicit(&job->stopped, memory_order_relaxed) == LEAT_OK)
         leati_job_release_storage(job);
 }
 

@@ -332,14 +332,22 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     leati_job_release(job);
 }
 
-/* Ends all jobs that are done. */
+/* Returns true if a worker is about to release the storage of a job that is done, or is doing it. */
+static bool is_closing(const struct leati_job *job)
+{
+    return job->storage.ops && atomic_load_explicit(&job->storage_held, memory_order_acquire) &&
+           atomic_load_explicit(&job->stopped, memory_order_relaxed) == LEAT_OK;
+}
+
+/* Ends all jobs that are done, but leaves those whose storage a worker is releasing to a later call, because that
+ * may take long. */
 static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
 {
     struct leati_job **place = &stager->issued, *job;
 
     leati_assert_locked(&jobs_lock);
     while ((job = *place)) {
-        if (!is_done(job)) {
+        if (!is_done(job) || is_closing(job)) {
             place = &job->next_issued;
             continue;
         }

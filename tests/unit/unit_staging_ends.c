@@ -356,6 +356,53 @@ static void who_waits_for_a_file_rests(void **state)
     }
 }
 
+static atomic_int release_entered, release_open;
+
+static void release_slowly(void *object)
+{
+    atomic_store(&release_entered, 1);
+    assert_true(wait_for(&release_open));
+    shelf_release(object);
+}
+
+/* A worker that closes a file may need long. Meanwhile other copies start, and the job keeps its memory. */
+static void a_slow_release_holds_up_no_other_copy(void **state)
+{
+    static const struct leati_storage_ops ops = {
+        .move = shelf_move, .describe = shelf_describe, .hold = shelf_hold, .release = release_slowly};
+    const size_t bytes = 300 * KIB;
+    struct shelf shelf = {.bytes = buffer(bytes)};
+    char *host = buffer(bytes), *memory = buffer(bytes);
+    struct copy slow, copy;
+
+    (void)state;
+    atomic_store(&release_entered, 0);
+    atomic_store(&release_open, 0);
+    set_up_write(&slow, &shelf, memory, bytes);
+    slow.request.storage.ops = &ops;
+    /* The call that submits releases its own reference: let it pass. */
+    close_gate();
+    atomic_store(&release_open, 1);
+    start(&slow);
+    atomic_store(&release_open, 0);
+    atomic_store(&release_entered, 0);
+    open_gate();
+    assert_true(wait_for(&slow.past));
+    assert_true(wait_for(&release_entered));
+    assert_int_equal(atomic_load(&device.blocks), 1);
+    /* The only worker is busy, so this copy starts but is not complete. */
+    set_up(&copy, LEATI_DIRECTION_IN, host, memory, bytes);
+    start(&copy);
+    assert_int_equal(copy.status, LEAT_OK);
+    assert_int_equal(atomic_load(&device.blocks), 2);
+    atomic_store(&release_open, 1);
+    finish(&copy, LEAT_OK);
+    finish(&slow, LEAT_OK);
+    free(shelf.bytes);
+    free(host);
+    free(memory);
+}
+
 /* Makes each step of the submission of a write fail. The storage must stay as long as the submission needs it, and
  * must then be released. */
 static void a_write_that_is_not_submitted_releases_its_storage(void **state)
@@ -519,6 +566,7 @@ int main(void)
         cmocka_unit_test(a_failed_storage_is_told_with_its_place),
         STAGING_TEST(long_writes_take_few_places_in_the_stream),
         STAGING_TEST(storage_is_released_behind_the_last_part),
+        STAGING_TEST(a_slow_release_holds_up_no_other_copy),
         STAGING_TEST(a_write_that_is_not_submitted_releases_its_storage),
         STAGING_TEST(who_waits_for_a_file_rests),
     };
