@@ -1,8 +1,8 @@
 /*
  * gds.h - finds out whether GPUDirect Storage could read a file here, which NVIDIA's libcufile decides.
  *
- * libcufile may never return, for example where the kernel has no list of modules, and it may end the process. So a
- * child process asks it: this command, executed again.
+ * libcufile may never return, for example where the kernel has no list of modules, and it may end the process. So
+ * a child process asks it: this command, executed again.
  */
 #ifndef CLI_GDS_H
 #define CLI_GDS_H
