@@ -12,10 +12,11 @@
 #ifndef LEATI_PINNED_H
 #define LEATI_PINNED_H
 
+#include "base/fresh_pages.h"
 #include "core/core.h"
 
 /* The address and the size of a chunk are multiples of this. */
-#define LEATI_PINNED_UNIT ((size_t)2 << 20)
+#define LEATI_PINNED_UNIT LEATI_FRESH_UNIT
 
 /*
  * Allocates a chunk of pinned memory. It is fully populated, and mapped for all devices of the driver at the same
@@ -33,9 +34,5 @@ leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **p
  * Errors: POINTER if no chunk of this size starts at ptr, or the driver's error.
  */
 leat_status leati_pinned_give_back(struct leat_device *device, void *ptr, size_t bytes);
-
-/* Returns how many threads, including the calling thread, populate a chunk of bytes: one for every 32 MiB, but at
- * most 16 and at most one for each processor that the process may use. */
-unsigned leati_pinned_threads(size_t bytes);
 
 #endif

@@ -91,18 +91,18 @@ static void one_thread_for_each_32_mib(void **state)
     (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     processors = (unsigned)CPU_COUNT(&before);
-    assert_int_equal(leati_pinned_threads(2 * MIB), 1);
-    assert_int_equal(leati_pinned_threads(62 * MIB), 1);
-    assert_int_equal(leati_pinned_threads(64 * MIB), processors < 2 ? 1 : 2);
-    assert_int_equal(leati_pinned_threads(510 * MIB), processors < 15 ? processors : 15);
-    assert_int_equal(leati_pinned_threads((size_t)1 << 40), processors < 16 ? processors : 16);
+    assert_int_equal(leati_fresh_threads(2 * MIB), 1);
+    assert_int_equal(leati_fresh_threads(62 * MIB), 1);
+    assert_int_equal(leati_fresh_threads(64 * MIB), processors < 2 ? 1 : 2);
+    assert_int_equal(leati_fresh_threads(510 * MIB), processors < 15 ? processors : 15);
+    assert_int_equal(leati_fresh_threads((size_t)1 << 40), processors < 16 ? processors : 16);
     /* leat must count the processors that this thread may run on, and not those of the machine. */
     CPU_ZERO(&one);
     for (size_t i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
         if (CPU_ISSET(i, &before))
             CPU_SET(i, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_int_equal(leati_pinned_threads((size_t)1 << 40), 1);
+    assert_int_equal(leati_fresh_threads((size_t)1 << 40), 1);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
@@ -443,7 +443,7 @@ static void helpers_take_no_signals(void **state)
 
     if (!test_on_cpu())
         SKIP_OTHER("a vendor's driver has threads of its own");
-    if (leati_pinned_threads(128 * MIB) < 2)
+    if (leati_fresh_threads(128 * MIB) < 2)
         SKIP_OTHER("there is one processor");
     count_before = list_threads(before, 256);
     taker = -1;
@@ -488,7 +488,7 @@ static int measure(const char *name, size_t bytes)
     }
     ops = device->driver->ops;
     printf("%zu bytes on %s, %u threads; milliseconds\n%10s %10s %12s %10s\n", bytes, name,
-           leati_pinned_threads(bytes), "take", "give back", "host_alloc", "host_free");
+           leati_fresh_threads(bytes), "take", "give back", "host_alloc", "host_free");
     for (int i = 0; i < 5; i++) {
         double taken, given_back, allocated;
         uint64_t start_ns = leati_clock_ns();

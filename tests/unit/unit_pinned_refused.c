@@ -142,7 +142,7 @@ static void kernel_that_ends_who_starts_threads(leat_device *device)
 /* A large chunk starts threads, so the kernel must kill this child. */
 static void kernel_that_ends_who_starts_threads_again(leat_device *device)
 {
-    CHILD_CAN(leati_pinned_threads(64 * MIB) == 2);
+    CHILD_CAN(leati_fresh_threads(64 * MIB) == 2);
     CHILD_CAN(refuse_call(SYS_clone3, -1, 0, 0) && refuse_call(SYS_clone, -1, 0, 0));
     child_takes(device, 64 * MIB);
     _exit(CHILD_WRONG);
