@@ -36,22 +36,22 @@ enum { BUFFER_BYTES = 64 << 10, LINE_BYTES_MAX = 512 };
 static const char header[] = "t_us,op,id,bytes,stream,pool,event,align,kind,device,name\n";
 
 static const char *const op_names[] = {
-    [LEATI_TRACE_POOL_CREATE] = "pool_create",
-    [LEATI_TRACE_POOL_DESTROY] = "pool_destroy",
-    [LEATI_TRACE_ALLOC] = "alloc",
-    [LEATI_TRACE_ALLOC_FAILED] = "alloc_failed",
-    [LEATI_TRACE_FREE] = "free",
-    [LEATI_TRACE_USE] = "use",
-    [LEATI_TRACE_USE_UNTIL] = "use_until",
-    [LEATI_TRACE_RECORD] = "record",
-    [LEATI_TRACE_WAIT] = "wait",
-    [LEATI_TRACE_SYNC] = "sync",
-    [LEATI_TRACE_EVENT_DESTROY] = "event_destroy",
-    [LEATI_TRACE_STREAM_DESTROY] = "stream_destroy",
+    [LEATI_RECORD_POOL_CREATE] = "pool_create",
+    [LEATI_RECORD_POOL_DESTROY] = "pool_destroy",
+    [LEATI_RECORD_ALLOC] = "alloc",
+    [LEATI_RECORD_ALLOC_FAILED] = "alloc_failed",
+    [LEATI_RECORD_FREE] = "free",
+    [LEATI_RECORD_USE] = "use",
+    [LEATI_RECORD_USE_UNTIL] = "use_until",
+    [LEATI_RECORD_RECORD] = "record",
+    [LEATI_RECORD_WAIT] = "wait",
+    [LEATI_RECORD_SYNC] = "sync",
+    [LEATI_RECORD_EVENT_DESTROY] = "event_destroy",
+    [LEATI_RECORD_STREAM_DESTROY] = "stream_destroy",
 };
 
-_Atomic(leati_trace_function) leati_trace_hook;
-_Atomic uint64_t leati_trace_last_block;
+_Atomic(leati_record_function) leati_record_hook;
+_Atomic uint64_t leati_record_last_block;
 
 /* The file descriptor; -1: not recording. Changed under the lock; in a child of fork(), without it. */
 static _Atomic int file = -1;
@@ -78,7 +78,7 @@ static int descriptor(void)
 static void give_up(int error) LEATI_REQUIRES(lock)
 {
     leati_assert(descriptor() >= 0);
-    atomic_store_explicit(&leati_trace_hook, NULL, memory_order_relaxed);
+    atomic_store_explicit(&leati_record_hook, NULL, memory_order_relaxed);
     fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; it ends after %" PRIu64 " lines\n", path,
             strerror(error), written_lines);
     close(descriptor());
@@ -163,13 +163,13 @@ static void put_text(const char *text) LEATI_REQUIRES(lock)
             buffer[i] = '_';
 }
 
-static void put_line(const struct leati_trace_event *event) LEATI_REQUIRES(lock)
+static void put_line(const struct leati_record_event *event) LEATI_REQUIRES(lock)
 {
-    bool is_about_block =
-        event->op == LEATI_TRACE_ALLOC || event->op == LEATI_TRACE_ALLOC_FAILED || event->op == LEATI_TRACE_FREE;
+    bool is_about_block = event->op == LEATI_RECORD_ALLOC || event->op == LEATI_RECORD_ALLOC_FAILED ||
+                          event->op == LEATI_RECORD_FREE;
 
     leati_assert_locked(&lock);
-    leati_assert((unsigned)event->op < LEATI_TRACE_OP_COUNT && op_names[event->op]);
+    leati_assert((unsigned)event->op < LEATI_RECORD_OP_COUNT && op_names[event->op]);
     put("%" PRIu64 ",%s", (leati_clock_ns() - begun_ns) / 1000, op_names[event->op]);
     put_number(event->block);
     put_number(event->bytes);
@@ -186,13 +186,13 @@ static void put_line(const struct leati_trace_event *event) LEATI_REQUIRES(lock)
     put("\n");
 }
 
-static void record(const struct leati_trace_event *event)
+static void record(const struct leati_record_event *event)
 {
     leati_lock(&lock);
     if (descriptor() >= 0) {
-        if (event->op != LEATI_TRACE_DEVICE_CLOSE)
+        if (event->op != LEATI_RECORD_DEVICE_CLOSE)
             put_line(event);
-        if (event->op == LEATI_TRACE_DEVICE_CLOSE || is_ending || sizeof buffer - used_bytes < LINE_BYTES_MAX)
+        if (event->op == LEATI_RECORD_DEVICE_CLOSE || is_ending || sizeof buffer - used_bytes < LINE_BYTES_MAX)
             flush();
     }
     leati_unlock(&lock);
@@ -251,7 +251,7 @@ static void end_in_child(void)
 {
     int fd = descriptor();
 
-    atomic_store_explicit(&leati_trace_hook, NULL, memory_order_relaxed);
+    atomic_store_explicit(&leati_record_hook, NULL, memory_order_relaxed);
     atomic_store_explicit(&file, -1, memory_order_relaxed);
     if (fd >= 0)
         close(fd);
@@ -277,9 +277,10 @@ void leati_record_begin(void)
     memcpy(buffer, header, sizeof header - 1);
     used_bytes = sizeof header - 1;
     atomic_store_explicit(&file, fd, memory_order_relaxed);
-    /* Release: pairs with the acquire in LEATI_TRACE(), so that all of the above is visible to the hook's callers.
+    /* Release: pairs with the acquire in LEATI_RECORD(), so that all of the above is visible to the hook's
+     * callers.
      */
-    atomic_store_explicit(&leati_trace_hook, record, memory_order_release);
+    atomic_store_explicit(&leati_record_hook, record, memory_order_release);
     leati_unlock(&lock);
 }
 

@@ -399,7 +399,7 @@ static leat_status close_last(struct leat_device *device)
     status = first_of(status, driver->ops->device_close(driver, device->native));
     /* Only now is it certain that no driver thread runs a host function, even if the wait above failed. */
     leati_host_calls_close(device);
-    LEATI_TRACE(.op = LEATI_TRACE_DEVICE_CLOSE, .device = device->name);
+    LEATI_RECORD(.op = LEATI_RECORD_DEVICE_CLOSE, .device = device->name);
     if (status != LEAT_OK)
         leati_fail_in(status, "leat_device_close: %s is closed, but", device->name);
     leati_lock_destroy(&device->lock);
@@ -434,7 +434,7 @@ leat_status leat_device_synchronize(leat_device *device)
     status = device->driver->ops->device_synchronize(device->driver, device->native);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_device_synchronize on %s", device->name);
-    LEATI_TRACE(.op = LEATI_TRACE_SYNC, .device = device->name);
+    LEATI_RECORD(.op = LEATI_RECORD_SYNC, .device = device->name);
     return LEAT_OK;
 }
 

@@ -89,7 +89,7 @@ static leat_status end_event(leat_event *event)
     leat_status status = driver->ops->event_destroy(driver, event->native);
 
     leati_assert(!atomic_load_explicit(&event->handle.live, memory_order_relaxed));
-    LEATI_TRACE(.op = LEATI_TRACE_EVENT_DESTROY, .event = event->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_EVENT_DESTROY, .event = event->serial);
     leati_timeline_release(event->timeline);
     leati_lock_destroy(&event->lock);
     leati_handle_free(&leati_event_handles, event);
@@ -165,7 +165,7 @@ static leat_status record(leat_event *event, leat_stream *stream)
         event->timeline = timeline;
         leati_timeline_release(old);
     }
-    LEATI_TRACE(.op = LEATI_TRACE_RECORD, .event = event->serial, .stream = timeline->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_RECORD, .event = event->serial, .stream = timeline->serial);
     return LEAT_OK;
 }
 
@@ -177,7 +177,7 @@ static void reached(leat_event *event, const struct leati_point *point)
      * record at another position. */
     if (point->serial && point->serial == event->point.serial && point->seq == event->point.seq) {
         leati_timeline_complete(event->timeline, point->seq);
-        LEATI_TRACE(.op = LEATI_TRACE_SYNC, .event = event->serial);
+        LEATI_RECORD(.op = LEATI_RECORD_SYNC, .event = event->serial);
     }
     leati_unlock(&event->lock);
 }

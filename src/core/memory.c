@@ -58,22 +58,22 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
 static void trace_alloc(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = memory->serial, .bytes = memory->bytes,
-                    .stream = stream ? stream->timeline->serial : 0);
+        LEATI_RECORD(.op = LEATI_RECORD_ALLOC, .block = memory->serial, .bytes = memory->bytes,
+                     .stream = stream ? stream->timeline->serial : 0);
 }
 
 static void trace_free(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = memory->serial, .bytes = memory->bytes,
-                    .stream = stream ? stream->timeline->serial : 0);
+        LEATI_RECORD(.op = LEATI_RECORD_FREE, .block = memory->serial, .bytes = memory->bytes,
+                     .stream = stream ? stream->timeline->serial : 0);
 }
 
 /* Puts memory that could not be freed back into the table. The trace already has its free, so the memory is
  * recorded as a new allocation. */
 static void put_back(struct leati_memory *memory, const leat_stream *stream)
 {
-    memory->serial = memory->serial ? leati_trace_serial() : 0;
+    memory->serial = memory->serial ? leati_record_serial() : 0;
     leati_pointers_put_back(memory);
     trace_alloc(memory, stream);
 }
@@ -86,7 +86,7 @@ static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
                                   .bytes = bytes,
                                   .kind = LEAT_KIND_DEVICE,
                                   .origin = LEATI_ALLOCATED,
-                                  .serial = leati_traced() ? leati_trace_serial() : 0};
+                                  .serial = leati_recorded() ? leati_record_serial() : 0};
     leat_status status = leati_pointers_add(&memory);
 
     if (status == LEAT_OK)

@@ -150,7 +150,7 @@ static leat_status end_stream(leat_stream *stream, bool finished)
     leat_status status;
 
     leati_assert(!atomic_load_explicit(&stream->handle.live, memory_order_relaxed));
-    LEATI_TRACE(.op = LEATI_TRACE_STREAM_DESTROY, .stream = stream->timeline->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_STREAM_DESTROY, .stream = stream->timeline->serial);
     if (copies)
         copies->stream_ends(stream);
     if (hooks)
@@ -222,7 +222,7 @@ LEATI_HOT static void seen_done(leat_stream *stream, uint64_t seq)
         return;
     leati_assert(seq < leati_timeline_now(stream->timeline));
     leati_timeline_complete(stream->timeline, seq);
-    LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->timeline->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_SYNC, .stream = stream->timeline->serial);
 }
 
 LEATI_HOT void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native)
@@ -253,7 +253,7 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
         leati_timeline_seen_idle(stream->timeline, submitted);
         seen_done(stream, seq);
     } else {
-        LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->timeline->serial);
+        LEATI_RECORD(.op = LEATI_RECORD_SYNC, .stream = stream->timeline->serial);
     }
     status = leati_timeline_take_failure(stream->timeline);
     return status == LEAT_OK ? status
@@ -300,7 +300,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     else if (status == LEAT_OK)
         leati_timeline_unknown_wait(stream->timeline);
     if (status == LEAT_OK)
-        LEATI_TRACE(.op = LEATI_TRACE_WAIT, .stream = stream->timeline->serial, .event = event->serial);
+        LEATI_RECORD(.op = LEATI_RECORD_WAIT, .stream = stream->timeline->serial, .event = event->serial);
     leati_unlock(&event->lock);
     leati_stream_writes_host(stream);
     leati_timeline_submitted(stream->timeline);

@@ -26,12 +26,12 @@ static void trace_free(const leat_stream *stream, struct leati_block *block)
 {
     uint64_t serial;
 
-    if (!leati_traced() || !block->serial)
+    if (!leati_recorded() || !block->serial)
         return;
     serial = block->serial;
     block->serial = 0;
-    LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = serial, .bytes = leati_requested(block),
-                .stream = serial_of(stream));
+    LEATI_RECORD(.op = LEATI_RECORD_FREE, .block = serial, .bytes = leati_requested(block),
+                 .stream = serial_of(stream));
 }
 
 /* ---- allocating ---- */
@@ -162,23 +162,23 @@ __attribute__((noinline)) static leat_status alloc_traced(const char *what, stru
     struct leat_pool *found;
 
     if (status != LEAT_OK) {
-        LEATI_TRACE(.op = LEATI_TRACE_ALLOC_FAILED, .bytes = bytes, .stream = serial_of(stream),
-                    .pool = pool->serial, .alignment = alignment);
+        LEATI_RECORD(.op = LEATI_RECORD_ALLOC_FAILED, .bytes = bytes, .stream = serial_of(stream),
+                     .pool = pool->serial, .alignment = alignment);
         return status;
     }
     block = leati_block_find(*ptr, &found);
     leati_assert(block && found == pool && leati_state(block) == LEATI_BLOCK_LIVE);
-    block->serial = leati_trace_serial();
-    LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = block->serial, .bytes = bytes, .stream = serial_of(stream),
-                .pool = pool->serial, .alignment = alignment);
+    block->serial = leati_record_serial();
+    LEATI_RECORD(.op = LEATI_RECORD_ALLOC, .block = block->serial, .bytes = bytes, .stream = serial_of(stream),
+                 .pool = pool->serial, .alignment = alignment);
     return LEAT_OK;
 }
 
 static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_stream *stream, size_t bytes,
                               size_t alignment, void **ptr)
 {
-    return leati_traced() ? alloc_traced(what, pool, stream, bytes, alignment, ptr)
-                          : alloc_untraced(what, pool, stream, bytes, alignment, ptr);
+    return leati_recorded() ? alloc_traced(what, pool, stream, bytes, alignment, ptr)
+                            : alloc_untraced(what, pool, stream, bytes, alignment, ptr);
 }
 
 static leat_status alloc_default(const char *what, leat_device *device, leat_kind kind, leat_stream *stream,
@@ -347,7 +347,7 @@ static inline bool free_cached(leat_stream *stream, const void *ptr)
     bool found, kept = false;
 
     /* The recorder must be called without the magazine's lock, so frees that are recorded take the slow path. */
-    if (!magazine || pool->checked || leati_traced())
+    if (!magazine || pool->checked || leati_recorded())
         return false;
     cache = leati_stream_cache_find(pool, stream);
     if (!cache || magazine != leati_magazine_of(cache, false) || !leati_magazine_try(magazine))
@@ -550,7 +550,7 @@ leat_status leat_block_use(leat_stream *stream, void *ptr)
     leati_lock(&pool->lock);
     status = leati_stream_uses_add_stream(pool, block, stream);
     if (status == LEAT_OK && block->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_USE, .block = block->serial, .stream = serial_of(stream));
+        LEATI_RECORD(.op = LEATI_RECORD_USE, .block = block->serial, .stream = serial_of(stream));
     leati_unlock(&pool->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_block_use of %p", ptr);
 }
@@ -571,7 +571,7 @@ leat_status leat_block_use_until(leat_event *event, void *ptr)
     leati_lock(&pool->lock);
     status = leati_stream_uses_add_event(pool, block, event);
     if (status == LEAT_OK && block->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_USE_UNTIL, .block = block->serial, .event = event->serial);
+        LEATI_RECORD(.op = LEATI_RECORD_USE_UNTIL, .block = block->serial, .event = event->serial);
     leati_unlock(&pool->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_block_use_until of %p", ptr);
 }
