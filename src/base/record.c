@@ -14,9 +14,8 @@
 #include "base/clock.h"
 #include "base/hooks.h"
 #include "base/options.h"
+#include "base/record_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
@@ -24,9 +23,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define VARIABLE "LEAT_RECORD_ALLOCATIONS"
@@ -99,29 +95,15 @@ static void count_written(size_t bytes) LEATI_REQUIRES(lock)
 
 static void flush(void) LEATI_REQUIRES(lock)
 {
-    struct rlimit limit;
     size_t done = 0;
-    ssize_t count = 0;
+    int error = 0;
 
     leati_assert_locked(&lock);
     leati_assert(used_bytes <= sizeof buffer);
-    /* A write beyond this limit would kill the process (SIGXFSZ). */
-    if (is_regular && !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
-        (rlim_t)written_bytes + used_bytes > limit.rlim_cur) {
-        give_up(EFBIG);
-        return;
-    }
-    while (descriptor() >= 0 && done < used_bytes) {
-        count = write(descriptor(), buffer + done, used_bytes - done);
-        if (count > 0)
-            done += (size_t)count;
-        else if (count == 0 || errno != EINTR)
-            break;
-    }
+    if (descriptor() >= 0)
+        done = leati_record_file_write(descriptor(), is_regular, written_bytes, buffer, used_bytes, &error);
     count_written(done);
     if (descriptor() >= 0 && done < used_bytes) {
-        int error = count ? errno : ENOSPC;
-
         /* Cut off an incomplete last line. ftruncate() fails for a terminal, for example, which then keeps that
          * line. */
         (void)!ftruncate(descriptor(), written_bytes);
@@ -200,51 +182,6 @@ static void record(const struct leati_record_event *event)
 
 /* ---- beginning and ending ---- */
 
-/* Writes the file's name to path, and replaces "%p" by the process ID. Returns false if it is too long. */
-static bool set_path(const char *pattern) LEATI_REQUIRES(lock)
-{
-    size_t used = 0;
-
-    for (; *pattern && used < sizeof path; pattern++) {
-        if (pattern[0] == '%' && pattern[1] == 'p') {
-            used += (size_t)snprintf(path + used, sizeof path - used, "%ld", (long)getpid());
-            pattern++;
-        } else {
-            path[used++] = *pattern;
-        }
-    }
-    if (used >= sizeof path)
-        return false;
-    path[used] = '\0';
-    return true;
-}
-
-/* Opens and truncates the file. Returns -1, and sets *why, if that fails. */
-static int open_file(const char **why) LEATI_REQUIRES(lock)
-{
-    /* O_NONBLOCK: otherwise opening a named pipe would wait for a reader. */
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    struct stat status;
-
-    *why = NULL;
-    if (fd < 0 || fstat(fd, &status)) {
-        *why = strerror(errno);
-    } else if (S_ISREG(status.st_mode)) {
-        is_regular = true;
-        if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-            *why = "another process is recording to it; with %p in the name each process has a file of its own";
-        else if (ftruncate(fd, 0))
-            *why = strerror(errno);
-    } else if (!S_ISCHR(status.st_mode)) {
-        *why = "it is neither a file nor a character device";
-    }
-    if (!*why && fcntl(fd, F_SETFL, 0))
-        *why = strerror(errno);
-    if (*why && fd >= 0)
-        close(fd);
-    return *why ? -1 : fd;
-}
-
 /* In a child of fork(): stops recording, because the file belongs to the parent. Does not take the lock: another
  * thread of the parent may have held it during fork(), and that thread does not exist here. */
 static void end_in_child(void)
@@ -265,8 +202,8 @@ void leati_record_begin(void)
     if (!pattern)
         return;
     leati_lock(&lock);
-    if (set_path(pattern))
-        fd = open_file(&why);
+    if (leati_record_file_name(path, sizeof path, pattern))
+        fd = leati_record_file_open(path, &is_regular, &why);
     if (fd < 0) {
         leati_unlock(&lock);
         fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; nothing is recorded\n", pattern, why);
