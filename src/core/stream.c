@@ -97,6 +97,8 @@ static leat_status publish(leat_status status, const char *what, leat_stream *st
         free_stream(stream);
         return status;
     }
+    stream->lane = (struct leati_lane){
+        .device = &stream->device->traced, .stream = stream->native, .serial = stream->timeline->serial};
     leati_lock(&stream->device->lock);
     leati_link_add(&stream->device->streams, &stream->link);
     leati_unlock(&stream->device->lock);
@@ -239,8 +241,11 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
     leat_status status;
     uint64_t seq, submitted;
 
+    LEATI_SPAN(LEATI_TRACE_SYNCHRONIZE, "leat_stream_synchronize");
     LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
     LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
+    if (leati_traced())
+        leati_span_lane(&stream->lane);
     if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) ||
         !leati_timeline_waited_already(stream->timeline)) {
         driver = stream->device->driver;
@@ -281,6 +286,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     struct leati_driver *driver;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_EVENT_WAIT, "leat_stream_wait");
     LEATI_TRY(leati_check_permitted("leat_stream_wait"));
     LEATI_TRY(leati_check_stream("leat_stream_wait", stream));
     LEATI_TRY(leati_check_event("leat_stream_wait", event));
@@ -294,6 +300,10 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
         return LEAT_OK;
     leati_lock(&event->lock);
     leati_assert(event->native);
+    if (leati_traced()) {
+        leati_span_lane(&stream->lane);
+        leati_span_value(event->traced);
+    }
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
         leati_timeline_waited(stream->timeline, &event->point, &event->known);
@@ -369,6 +379,7 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
     struct host_call *call;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_HOST_FUNCTION, "leat_launch_host");
     LEATI_TRY(leati_check_permitted("leat_launch_host"));
     LEATI_TRY(leati_check_stream("leat_launch_host", stream));
     if (!function)
@@ -380,7 +391,13 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
     list(call);
     driver = stream->device->driver;
     leati_stream_piece_begins(stream);
+    if (leati_traced()) {
+        leati_span_lane(&stream->lane);
+        leati_span_work_begins(&stream->lane);
+    }
     status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
+    if (leati_traced())
+        leati_span_work_ends(&stream->lane);
     leati_stream_piece_ends(stream);
     leati_stream_writes_host(stream);
     leati_timeline_submitted(stream->timeline);

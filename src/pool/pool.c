@@ -565,22 +565,22 @@ static struct leat_pool *any_pool_of(const leat_device *device)
     return pool;
 }
 
-static void trace_free(const struct leati_block *block)
+static void record_free(const struct leati_block *block)
 {
     if (leati_state(block) == LEATI_BLOCK_LIVE && block->serial)
         LEATI_RECORD(.op = LEATI_RECORD_FREE, .block = block->serial, .bytes = leati_requested(block));
 }
 
 /* Records, for the recorder of allocations, a free of each block that is still live when its pool ends. */
-static void trace_lost(const struct leat_pool *pool)
+static void record_lost(const struct leat_pool *pool)
 {
     const struct leati_block *block;
 
     for (const struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after)
-            trace_free(block);
+            record_free(block);
     for (uint32_t index = 0; (block = leati_pool_plan_block(pool, &index));)
-        trace_free(block);
+        record_free(block);
 }
 
 static leat_status hook_device_closes(struct leat_device *device)
@@ -591,7 +591,7 @@ static leat_status hook_device_closes(struct leat_device *device)
     while ((pool = any_pool_of(device))) {
         leati_stats_leaks(pool);
         if (leati_recorded())
-            trace_lost(pool);
+            record_lost(pool);
         leati_handle_retire(&leati_pool_handles, pool);
         status = end(pool);
         first = first != LEAT_OK ? first : status;
