@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "driver/driver.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 enum {
@@ -16,9 +17,12 @@ enum {
     BASES = 3
 };
 
-#define CLOCK_NS 500000000u    /* how often the clock is measured: a float of 0.5 s has steps of 60 ns */
-#define ROUND_MOST_NS 5000000u /* a round that takes longer is given up */
-#define FUTURE_NS 10000000u    /* a time later than this from now is wrong */
+#define CLOCK_NS 500000000u      /* how often the clock is measured: a float of 0.5 s has steps of 60 ns */
+#define ROUND_MOST_NS 100000000u /* a round that takes longer is given up */
+#define ROUND_SPIN_NS                                                                                             \
+    50000u                  /* after that the thread lets others run, which a stream of the CPU device may need   \
+                             */
+#define FUTURE_NS 10000000u /* a time later than this from now is wrong */
 
 struct leati_time_slot {
     struct leati_device_times *times;
@@ -178,6 +182,8 @@ static leat_status measure_round(const struct leati_device_times *times, void *e
     do {
         status = driver->ops->event_query(driver, event);
         *after_ns = leati_clock_ns();
+        if (status == LEAT_NOT_READY && *after_ns - *before_ns > ROUND_SPIN_NS)
+            sched_yield();
     } while (status == LEAT_NOT_READY && *after_ns - *before_ns < ROUND_MOST_NS);
     return status;
 }
