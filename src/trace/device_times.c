@@ -128,7 +128,7 @@ static leat_status mark(const struct leati_device_times *times, void *stream, _A
     return LEATI_QUIETLY(driver->ops->event_record(driver, *event, stream));
 }
 
-struct leati_time_slot *leati_time_slot_begin(struct leati_lane *lane)
+struct leati_time_slot *leati_time_slot_begin(struct leati_traced_stream *lane)
 {
     struct leati_device_times *times = atomic_load_explicit(&lane->device->times, memory_order_acquire);
     struct leati_time_slot *slot;
@@ -149,7 +149,7 @@ struct leati_time_slot *leati_time_slot_begin(struct leati_lane *lane)
     return NULL;
 }
 
-bool leati_time_slot_end(struct leati_time_slot *slot, const struct leati_lane *lane)
+bool leati_time_slot_end(struct leati_time_slot *slot, const struct leati_traced_stream *lane)
 {
     slot->unended = mark(slot->times, lane->stream, &slot->end_ns, &slot->end) != LEAT_OK;
     return !slot->unended;

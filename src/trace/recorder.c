@@ -43,7 +43,7 @@ enum { LOOK_MS = 10, OPS = 1024, DEVICES = 64, PLACES = 1024, NAMES = 256 };
 struct session {
     uint32_t number;
     bool by_variable; /* LEAT_TRACE has started it, so that failures are printed */
-    bool told;        /* the failure of the writer was noticed */
+    bool is_broken;   /* a write has failed, which check_writer() has reported */
     uint64_t strings_lost_before, state_ns;
     uint64_t lost_ended; /* operations lost by rings that were removed */
     struct leati_trace_state state;
@@ -316,9 +316,9 @@ static void check_writer(void) LEATI_REQUIRES(lock)
 {
     const struct leati_trace_writer *writer = &session->writer;
 
-    if (!writer->error || session->told)
+    if (!writer->error || session->is_broken)
         return;
-    session->told = true;
+    session->is_broken = true;
     leati_rings_trace(0, false);
     if (session->by_variable)
         fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; it ends after %lld bytes\n", writer->path,
@@ -399,6 +399,7 @@ static void begin_child(void) LEATI_NO_THREAD_SAFETY
     leati_lock_init(&start_lock);
     if (session)
         leati_writer_close(&session->writer);
+    free(session);
     if (fd >= 0)
         close(fd);
     atomic_store_explicit(&wake_fd, -1, memory_order_relaxed);

@@ -24,9 +24,9 @@ struct leati_ring_entry {
 
 struct leati_thread_ring {
     /* The owner's: its open span, which is written to the ring when it ends, and its open ranges. */
-    unsigned depth;               /* calls of the API that this thread is in */
-    bool dropped;                 /* the ring was full when the span began */
-    struct leati_lane *work_lane; /* lane of now.slot */
+    unsigned depth;                        /* calls of the API that this thread is in */
+    bool dropped;                          /* the ring was full when the span began */
+    struct leati_traced_stream *work_lane; /* lane of now.slot */
     struct leati_ring_entry now;
     struct {
         uint32_t name, trace;
